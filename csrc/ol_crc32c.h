@@ -1,0 +1,25 @@
+/* ol_crc32c: CRC-32C (Castagnoli) of record batches of magic 2 and of producer snapshots, and CRC-32 (IEEE) of magic 0/1.
+ *
+ * The implementation is chosen once, at run time, by what the processor has: SSE4.2 on x86-64, the CRC extension on arm64,
+ * else tables.  Thread-safe. */
+#ifndef OL_CRC32C_H
+#define OL_CRC32C_H
+
+#include "ol_base.h"
+
+/* CRC of a whole run: ASCII "123456789" gives e3069283. */
+uint32_t ol_crc32c(const void *data, size_t size);
+
+/* Goes on from the CRC of the bytes before: ol_crc32c_extend(ol_crc32c(a), b) is the CRC of a followed by b. */
+uint32_t ol_crc32c_extend(uint32_t crc, const void *data, size_t size);
+
+/* Name of the implementation in use: "sse4.2", "armv8" or "tables"; and each of them by name for the tests (NULL where this
+ * processor lacks it). */
+const char *ol_crc32c_implementation(void);
+typedef uint32_t (*ol_crc32c_function)(uint32_t crc, const void *data, size_t size);
+ol_crc32c_function ol_crc32c_by_name(const char *name);
+
+/* CRC-32 (IEEE): ASCII "123456789" gives cbf43926. */
+uint32_t ol_crc32(const void *data, size_t size);
+
+#endif

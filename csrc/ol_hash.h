@@ -1,0 +1,52 @@
+/* ol_hash: the hashes of the project.
+ *
+ * XXH3-128 (seed 0) as the xxHash project specifies it, for digests; Java's String.hashCode over UTF-16 units for the choice
+ * of a partition (spec §4); and a fast 64-bit hash for tables in memory, seeded per table, whose values never leave the
+ * process.
+ */
+#ifndef OL_HASH_H
+#define OL_HASH_H
+
+#include "ol_base.h"
+
+/* A 128-bit sum, little end first: value = low + high * 2^64. */
+typedef struct ol_hash128 {
+    uint64_t low;
+    uint64_t high;
+} ol_hash128;
+
+/* XXH3-128 with seed 0; equal to the xxHash library's XXH3_128bits. */
+ol_hash128 ol_xxh3_128(const void *data, size_t size);
+
+static inline ol_hash128 ol_hash128_add(ol_hash128 a, ol_hash128 b) {
+    ol_hash128 sum = {a.low + b.low, a.high + b.high};
+    sum.high += sum.low < a.low;
+    return sum;
+}
+static inline ol_hash128 ol_hash128_subtract(ol_hash128 a, ol_hash128 b) {
+    ol_hash128 difference = {a.low - b.low, a.high - b.high};
+    difference.high -= a.low < b.low;
+    return difference;
+}
+
+/* Java's String.hashCode of the string that these bytes are decoded to by Java's UTF-8 decoder: malformed input becomes
+ * U+FFFD with Java's own grouping (spec §4, trap 4). */
+int32_t ol_java_hash(ol_slice utf8);
+
+/* Partition of a group: |hash| mod count, with |INT32_MIN| = 0 (traps 1 to 3).  count > 0. */
+int32_t ol_partition_for(ol_slice group, int32_t count);
+
+/* UTF-16 units of well-formed UTF-8 (trap 16); *valid tells whether it was well-formed (no surrogates, no overlong forms). */
+size_t ol_utf16_units(ol_slice utf8, bool *valid);
+
+/* 64-bit hash for tables in memory: good in all bits, not stable across versions, not for files.  Not collision-proof
+ * against an adversary who knows the seed; tables compare the key itself and seed from the operating system. */
+uint64_t ol_hash64(const void *data, size_t size, uint64_t seed);
+
+/* Mixes two 64-bit values into one (for the hash of a pair from the hashes of its parts). */
+static inline uint64_t ol_hash64_mix(uint64_t a, uint64_t b) {
+    __uint128_t product = (__uint128_t)(a ^ 0x9e3779b97f4a7c15u) * (b ^ 0xe7037ed1a0b428dbu);
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+#endif

@@ -1,0 +1,73 @@
+/* ol_status: how a failure is told.
+ *
+ * A function that can fail returns an ol_status (0 is success) as int and fills the caller's ol_error.  The error names where
+ * (file, byte position, log offset) and why in one sentence; it is plain memory, owns nothing and is never NULL.
+ * On failure a function leaves the state as it was unless its header says otherwise.
+ */
+#ifndef OL_STATUS_H
+#define OL_STATUS_H
+
+#include "ol_base.h"
+
+typedef enum ol_status {
+    OL_OK = 0,
+    OL_END = 1,                 /* an iterator is exhausted; never turned into an exception */
+    OL_WOULD_BLOCK = 2,         /* a trylock variant would have to wait; never turned into an exception */
+    /* the machine */
+    OL_NO_MEMORY = 10,          /* an allocation failed; nothing changed */
+    OL_IO = 11,                 /* a system call failed; sys_errno says how */
+    OL_DISK_FULL = 12,          /* no space (or quota) for the bytes; nothing changed */
+    OL_NO_SUCH_FILE = 13,       /* a file or directory that must be there is not */
+    OL_LOCKED = 14,             /* another process, or this one, holds the directory's lock */
+    /* bytes */
+    OL_CORRUPT = 20,            /* bytes below the flushed bound, or bytes of a closed file, are not what was written */
+    OL_TORN = 21,               /* an unfinished tail: more bytes are needed than there are */
+    OL_UNSUPPORTED = 22,        /* well-formed, but of a version, magic or codec that is not known */
+    OL_LIMIT = 23,              /* a size in the bytes is over the limit set for it (a decompression bomb, say) */
+    /* the caller */
+    OL_INVALID = 30,            /* an argument is out of its domain */
+    OL_TOO_LARGE = 31,          /* the record, batch or string does not fit the format or the setting */
+    OL_OUT_OF_RANGE = 32,       /* the offset is not in the log */
+    /* state */
+    OL_CLOSED = 40,
+    OL_READ_ONLY = 41,          /* opened read-only, or made so by what was found in the log */
+    OL_FAILED = 42,             /* the partition failed (a flush, or memory while loading) and must be reloaded */
+    OL_LOADING = 43,            /* the partition is still loading; retriable */
+    OL_NOT_COORDINATOR = 44,    /* this process does not lead the partition (any more); retriable elsewhere */
+    OL_CONDITION = 45,          /* expected= did not hold; offset carries the value found */
+    OL_REWIND = 46,             /* monotonic= would have gone back; offset carries the value found */
+    OL_FENCED = 47,             /* an older leader or producer epoch */
+    OL_TRANSACTION = 48,        /* no such open transaction, or one that must not be there */
+    OL_TIMED_OUT = 49,
+    OL_CRASHED = 60,            /* test file system only: the simulated machine has stopped */
+} ol_status;
+
+#define OL_ERROR_PATH_MAX 512
+#define OL_ERROR_REASON_MAX 256
+
+typedef struct ol_error {
+    int status;                 /* an ol_status */
+    int sys_errno;              /* errno of the failed call, 0 where none was made */
+    int64_t position;           /* byte position in the file, -1 unknown */
+    int64_t offset;             /* log offset, or for OL_CONDITION/OL_REWIND the committed offset found; -1 unknown/absent */
+    int64_t item;               /* index of the item of the caller's array that was refused, -1 none */
+    char path[OL_ERROR_PATH_MAX];       /* "" unknown; always terminated, cut at the front when too long */
+    char reason[OL_ERROR_REASON_MAX];   /* one sentence, always terminated */
+} ol_error;
+
+void ol_error_clear(ol_error *error);
+
+/* Fills `error` and returns `status`, so that callers can write `return ol_fail(...)`.  path, position, offset and item are
+ * cleared; set them afterwards with the calls below. */
+int ol_fail(ol_error *error, int status, const char *format, ...) OL_PRINTF(3, 4);
+
+/* Same for a failed system call: status is OL_DISK_FULL for ENOSPC/EDQUOT, OL_NO_SUCH_FILE for ENOENT, OL_NO_MEMORY for ENOMEM,
+ * else OL_IO; `operation` is the call's name, `path` may be NULL. */
+int ol_fail_errno(ol_error *error, int sys_errno, const char *operation, const char *path);
+
+/* Says where an error that was already filled happened; each returns error->status. */
+int ol_error_at(ol_error *error, const char *path, int64_t position);
+
+const char *ol_status_name(int status);
+
+#endif
