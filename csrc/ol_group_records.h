@@ -1,0 +1,37 @@
+/* ol_group_records: the latest value of every record that is not an offset commit: group metadata and the modern groups'
+ * records, by key bytes.  Values are kept as bytes: this floor knows which group a key is of, not what its value means.
+ *
+ * Lock and ownership as ol_table.
+ */
+#ifndef OL_GROUP_RECORDS_H
+#define OL_GROUP_RECORDS_H
+
+#include "ol_hash.h"
+#include "ol_status.h"
+
+typedef struct ol_group_records ol_group_records;
+
+typedef struct ol_group_record {
+    ol_slice key;               /* all of it, type included */
+    ol_slice value;
+    int64_t log_offset;
+    int64_t timestamp;
+} ol_group_record;
+
+int ol_group_records_create(ol_group_records **records, ol_error *error) OL_NODISCARD;
+void ol_group_records_destroy(ol_group_records *records);
+
+/* Replaces the value of record->key; OL_NO_MEMORY leaves the old one. */
+int ol_group_records_put(ol_group_records *records, const ol_group_record *record, ol_error *error) OL_NODISCARD;
+/* A tombstone.  Returns whether there was a value. */
+bool ol_group_records_remove(ol_group_records *records, ol_slice key);
+bool ol_group_records_get(const ol_group_records *records, ol_slice key, ol_group_record *record);
+
+/* Every record in unspecified, repeatable order; *cursor starts at 0. */
+bool ol_group_records_next(const ol_group_records *records, size_t *cursor, ol_group_record *record);
+
+uint64_t ol_group_records_count(const ol_group_records *records);
+ol_hash128 ol_group_records_digest(const ol_group_records *records, bool physical);
+uint64_t ol_group_records_memory_usage(const ol_group_records *records);
+
+#endif

@@ -1,0 +1,50 @@
+/* ol_pending: offsets committed inside transactions that have not ended, by producer id (spec §6.4).
+ *
+ * Each entry holds a reservation in the table, so that a COMMIT allocates nothing and cannot fail.  Lock and ownership as
+ * ol_table: the owner of the table calls under the table's lock.
+ */
+#ifndef OL_PENDING_H
+#define OL_PENDING_H
+
+#include "ol_table.h"
+
+typedef struct ol_pending ol_pending;
+
+int ol_pending_create(ol_table *table, ol_pending **pending, ol_error *error) OL_NODISCARD;
+void ol_pending_destroy(ol_pending *pending);   /* releases every reservation; the table must still be there */
+
+/* Makes room for `count` more entries of a producer, so that that many ol_pending_add cannot fail. */
+int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, ol_error *error) OL_NODISCARD;
+
+/* Adds one value of an open transaction; takes over the reservation.  The room was reserved.  Log offsets of one producer ascend. */
+void ol_pending_add(ol_pending *pending, int64_t producer_id, const ol_reservation *reservation,
+                    const ol_position_value *value);
+
+/* COMMIT: installs each value iff newer than what the cell holds, in log order; ABORT: drops them.  No transaction: nothing.
+ * Both end the producer's entry; cannot fail.  Return how many values were installed (or dropped). */
+size_t ol_pending_commit(ol_pending *pending, int64_t producer_id);
+size_t ol_pending_abort(ol_pending *pending, int64_t producer_id);
+
+typedef struct ol_pending_producer {
+    int64_t producer_id;
+    int64_t first_log_offset;
+    uint64_t values;
+} ol_pending_producer;
+/* Producers with pending values, ordered by first log offset; index from 0; false behind the last. */
+bool ol_pending_producer_at(const ol_pending *pending, size_t index, ol_pending_producer *producer);
+
+/* The values that a COMMIT of `producer_id` would install now, in log order: index from 0; false behind the last.  Values that a
+ * tombstone erased are left out. *row borrows. */
+bool ol_pending_value_at(const ol_pending *pending, int64_t producer_id, size_t index, ol_table_row *row);
+
+/* Whether any producer has a live pending value for this position (spec §5.3: such a partition is "unstable"). */
+bool ol_pending_has(const ol_pending *pending, const ol_pair_name *name, int32_t partition);
+/* Whether any producer has a live pending value for any position of this group. */
+bool ol_pending_has_group(const ol_pending *pending, ol_slice group, uint64_t group_hash);
+
+/* Digest over live pending values, keyed by producer (docs/digest.md). */
+ol_hash128 ol_pending_digest(const ol_pending *pending, bool physical);
+
+uint64_t ol_pending_memory_usage(const ol_pending *pending);
+
+#endif
