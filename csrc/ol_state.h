@@ -1,0 +1,82 @@
+/* ol_state: what the log of one partition means, and the one function that changes it (design §2.1, spec §6.3-6.4).
+ *
+ * A state is the table of positions, the values of open transactions and the group records.  ol_state_apply takes one change,
+ * in log order; live commits, loading, a follower and a replay of a cleaned log all end there, so that they cannot differ.
+ *
+ * Locks: none in here; the owner serialises changes and keeps readers out while one is made.
+ */
+#ifndef OL_STATE_H
+#define OL_STATE_H
+
+#include "ol_batch.h"
+#include "ol_group_records.h"
+#include "ol_offsets.h"
+#include "ol_pending.h"
+#include "ol_table.h"
+
+typedef struct ol_state {
+    ol_table *table;
+    ol_pending *pending;
+    ol_group_records *group_records;
+    int32_t value_version_max;      /* highest version of an offset value applied; -1 none */
+    uint64_t unknown_records;       /* records of unknown kind, passed over */
+} ol_state;
+
+int ol_state_create(ol_state *state, ol_error *error) OL_NODISCARD;
+void ol_state_destroy(ol_state *state);     /* a zeroed state is fine */
+
+typedef enum ol_change_kind {
+    OL_CHANGE_NONE,                 /* an unknown kind of record */
+    OL_CHANGE_POSITION,             /* an offset commit */
+    OL_CHANGE_POSITION_TOMBSTONE,
+    OL_CHANGE_GROUP_RECORD,         /* any other known kind, by key */
+    OL_CHANGE_GROUP_RECORD_TOMBSTONE,
+} ol_change_kind;
+
+/* One record, decoded.  Slices borrow from the record's bytes. */
+typedef struct ol_change {
+    ol_change_kind kind;
+    int64_t producer_id;            /* of its batch; -1 unless transactional */
+    ol_pair_name name;              /* positions */
+    int32_t partition;
+    int16_t value_version;
+    ol_position_value value;
+    ol_group_record group_record;
+    const ol_reservation *reservation;  /* live commits: what was reserved before the append; NULL: apply reserves itself */
+} ol_change;
+
+/* Decodes a record of a batch.  `previous` is the change before it in the same walk or NULL: when group and topic are the
+ * same, their hashes are taken from there.  OL_CORRUPT or OL_UNSUPPORTED where a Kafka broker would refuse to load the
+ * partition; error->offset is the record's offset. */
+int ol_change_decode(const ol_state *state, const ol_batch *batch, const ol_record *record, const ol_change *previous,
+                     ol_change *change, ol_error *error) OL_NODISCARD;
+
+/* Applies one change.  With a reservation it cannot fail; without one it may be OL_NO_MEMORY, and nothing is changed.  A value
+ * of a transactional batch becomes pending (room for it: ol_pending_reserve, when a reservation is given); a tombstone takes effect at once,
+ * also in a transaction. */
+int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) OL_NODISCARD;
+
+/* An end-transaction marker: COMMIT installs by the rule of spec §6.4, ABORT drops, others do nothing.  Cannot fail. */
+void ol_state_end_transaction(ol_state *state, int64_t producer_id, ol_control type);
+
+/* Walks all records of an opened batch without moving it: OL_OK when its structure is sound to the end. */
+int ol_records_check(const ol_records *records, ol_error *error) OL_NODISCARD;
+
+/* A whole batch from its bytes: data records through decode and apply, control batches through end_transaction.  `refused`
+ * (may be NULL) is called for each record that cannot be decoded, and the walk goes on; without it the first such record ends the walk. */
+typedef struct ol_refusal {
+    void (*report)(void *context, const ol_batch *batch, const ol_error *error);
+    void *context;
+} ol_refusal;
+int ol_state_apply_batch(ol_state *state, const ol_batch *batch, const ol_decompressor *decompressor, const ol_refusal *refused,
+                         ol_error *error) OL_NODISCARD;
+
+/* The three sums of the digest: positions, group records, pending values (docs/digest.md). */
+typedef struct ol_digest {
+    ol_hash128 positions;
+    ol_hash128 group_records;
+    ol_hash128 pending;
+} ol_digest;
+void ol_state_digest(const ol_state *state, bool physical, ol_digest *digest);
+
+#endif
