@@ -1,0 +1,383 @@
+/* The real file system.  One system call a function, retried on EINTR, carried on after a short transfer. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ol_fs.h"
+
+/* Fault-in without a change of content; older headers lack the name, older kernels answer EINVAL. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum { ZERO_CHUNK_SIZE = 1 << 20, TRANSFER_SIZE_MAX = 1 << 30 };
+
+struct ol_file {
+    char *path;
+    int descriptor;             /* -1 in a child that lost the lock by fork */
+    bool locked;
+    struct ol_file *next_locked;
+};
+
+/* A lock belongs to the open file description, which a forked child shares: it would outlive the parent for as long as the child
+ * keeps its descriptor.  So the child closes the descriptors of all locks at once. */
+static pthread_mutex_t locked_mutex = PTHREAD_MUTEX_INITIALIZER;
+static ol_file *locked_first;
+static pthread_once_t locked_once = PTHREAD_ONCE_INIT;
+
+static void fork_prepare(void) { pthread_mutex_lock(&locked_mutex); }
+static void fork_parent(void) { pthread_mutex_unlock(&locked_mutex); }
+
+static void fork_child(void) {
+    for (ol_file *file = locked_first; file != NULL; file = file->next_locked) {
+        close(file->descriptor);
+        file->descriptor = -1;
+        file->locked = false;
+    }
+    locked_first = NULL;
+    pthread_mutex_unlock(&locked_mutex);
+}
+
+static void register_fork_handlers(void) {
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+static int open_descriptor(const char *path, int flags, ol_error *error, const char *operation, int *descriptor) {
+    if (strlen(path) >= OL_PATH_MAX) return ol_fail(error, OL_INVALID, "the path is longer than %d bytes", OL_PATH_MAX - 1);
+    do {
+        *descriptor = open(path, flags | O_CLOEXEC, 0644);
+    } while (*descriptor < 0 && errno == EINTR);
+    if (*descriptor >= 0) return OL_OK;
+    int sys_errno = errno;
+    ol_fail_errno(error, sys_errno, operation, path);
+    if (sys_errno == EEXIST) error->status = OL_INVALID;
+    return error->status;
+}
+
+/* Takes the descriptor over; closes it on failure. */
+static int new_file(const char *path, int descriptor, ol_file **file, ol_error *error) {
+    ol_file *result = calloc(1, sizeof *result);
+    char *copy = strdup(path);
+    if (result == NULL || copy == NULL) {
+        free(result);
+        free(copy);
+        close(descriptor);
+        return ol_fail(error, OL_NO_MEMORY, "no memory for an open file");
+    }
+    result->path = copy;
+    result->descriptor = descriptor;
+    *file = result;
+    return OL_OK;
+}
+
+static int posix_open(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **file, ol_error *error) {
+    (void)fs;
+    int flags = O_RDWR;
+    if (mode == OL_OPEN_READ) flags = O_RDONLY;
+    if (mode == OL_OPEN_CREATE) flags |= O_CREAT;
+    if (mode == OL_OPEN_CREATE_NEW) flags |= O_CREAT | O_EXCL;
+    int descriptor;
+    int status = open_descriptor(path, flags, error, "open", &descriptor);
+    return status != OL_OK ? status : new_file(path, descriptor, file, error);
+}
+
+static void forget_lock(ol_file *file) {
+    pthread_mutex_lock(&locked_mutex);
+    for (ol_file **link = &locked_first; *link != NULL; link = &(*link)->next_locked) {
+        if (*link == file) {
+            *link = file->next_locked;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&locked_mutex);
+}
+
+static void posix_close(ol_file *file) {
+    if (file == NULL) return;
+    if (file->locked) {
+        forget_lock(file);
+        /* Explicitly, because a child made by vfork or by another library's clone may still hold the description. */
+        struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+        (void)fcntl(file->descriptor, F_OFD_SETLK, &lock);
+    }
+    /* Linux has released the descriptor even when close reports EINTR; errors were the business of flush. */
+    if (file->descriptor >= 0) close(file->descriptor);
+    free(file->path);
+    free(file);
+}
+
+static int posix_size(ol_file *file, int64_t *size, ol_error *error) {
+    struct stat status;
+    if (fstat(file->descriptor, &status) != 0) return ol_fail_errno(error, errno, "fstat", file->path);
+    *size = (int64_t)status.st_size;
+    return OL_OK;
+}
+
+static int posix_read(ol_file *file, int64_t position, void *data, size_t size, size_t *got, ol_error *error) {
+    size_t done = 0;
+    while (done < size) {
+        size_t chunk = size - done < TRANSFER_SIZE_MAX ? size - done : TRANSFER_SIZE_MAX;
+        ssize_t count = pread(file->descriptor, (uint8_t *)data + done, chunk, position + (int64_t)done);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) {
+            ol_fail_errno(error, errno, "pread", file->path);
+            return ol_error_at(error, NULL, position + (int64_t)done);
+        }
+        if (count == 0) break;
+        done += (size_t)count;
+    }
+    *got = done;
+    return OL_OK;
+}
+
+/* Writes all of it or says how it failed; the file may have grown then. */
+static int write_fully(ol_file *file, int64_t position, const uint8_t *data, size_t size, ol_error *error) {
+    size_t done = 0;
+    while (done < size) {
+        size_t chunk = size - done < TRANSFER_SIZE_MAX ? size - done : TRANSFER_SIZE_MAX;
+        ssize_t count = pwrite(file->descriptor, data + done, chunk, position + (int64_t)done);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) {
+            ol_fail_errno(error, count < 0 ? errno : EIO, "pwrite", file->path);
+            return ol_error_at(error, NULL, position + (int64_t)done);
+        }
+        done += (size_t)count;
+    }
+    return OL_OK;
+}
+
+/* After a failed write: cuts off what it added.  If even that fails the first error is the one worth telling. */
+static void restore_size(ol_file *file, int64_t size) {
+    int result;
+    do {
+        result = ftruncate(file->descriptor, size);
+    } while (result != 0 && errno == EINTR);
+}
+
+static int posix_write(ol_file *file, int64_t position, const void *data, size_t size, ol_error *error) {
+    int64_t size_before;
+    int status = posix_size(file, &size_before, error);
+    if (status != OL_OK) return status;
+    status = write_fully(file, position, data, size, error);
+    if (status != OL_OK && position + (int64_t)size > size_before) restore_size(file, size_before);
+    return status;
+}
+
+static int posix_truncate(ol_file *file, int64_t size, ol_error *error) {
+    int result;
+    do {
+        result = ftruncate(file->descriptor, size);
+    } while (result != 0 && errno == EINTR);
+    return result == 0 ? OL_OK : ol_fail_errno(error, errno, "ftruncate", file->path);
+}
+
+/* fallocate would leave unwritten extents, whose first flush writes metadata; written zeros do not.  They are not flushed here:
+ * the caller chooses the moment, usually a thread that nobody waits for. */
+static int posix_extend(ol_file *file, int64_t from, int64_t to, ol_error *error) {
+    static const uint8_t zeros[ZERO_CHUNK_SIZE];
+    OL_ASSERT(from >= 0 && from <= to);
+    int64_t size_before;
+    int status = posix_size(file, &size_before, error);
+    int64_t position = from;
+    while (status == OL_OK && position < to) {
+        /* The first chunk ends at a multiple of the chunk size, so that the others are aligned. */
+        int64_t end = (position / ZERO_CHUNK_SIZE + 1) * ZERO_CHUNK_SIZE;
+        if (end > to) end = to;
+        status = write_fully(file, position, zeros, (size_t)(end - position), error);
+        position = end;
+    }
+    if (status != OL_OK && to > size_before) restore_size(file, size_before);
+    return status;
+}
+
+static int posix_flush(ol_file *file, ol_error *error) {
+    int result;
+    do {
+        result = fdatasync(file->descriptor);
+    } while (result != 0 && errno == EINTR);
+    return result == 0 ? OL_OK : ol_fail_errno(error, errno, "fdatasync", file->path);
+}
+
+static int posix_map(ol_file *file, size_t size, bool writable, void **data, ol_error *error) {
+    if (size == 0) return ol_fail(error, OL_INVALID, "an empty range cannot be mapped");
+    int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    void *result = mmap(NULL, size, protection, MAP_SHARED, file->descriptor, 0);
+    if (result == MAP_FAILED) return ol_fail_errno(error, errno, "mmap", file->path);
+    if (writable && madvise(result, size, MADV_DONTFORK) != 0) {
+        int sys_errno = errno;
+        munmap(result, size);
+        return ol_fail_errno(error, sys_errno, "madvise", file->path);
+    }
+    *data = result;
+    return OL_OK;
+}
+
+static void posix_unmap(ol_file *file, void *data, size_t size) {
+    (void)file;
+    if (data != NULL) munmap(data, size);
+}
+
+static void posix_populate(ol_file *file, void *data, size_t from, size_t to) {
+    (void)file;
+    size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
+    from -= from % page_size;
+    if (from >= to) return;
+    uint8_t *start = (uint8_t *)data + from;
+    if (madvise(start, to - from, MADV_POPULATE_WRITE) == 0 || errno != EINVAL) return;
+    /* Kernels before 5.14: an atomic OR of nothing dirties the page and cannot undo another thread's store. */
+    for (size_t at = 0; at < to - from; at += page_size) __atomic_fetch_or(start + at, 0, __ATOMIC_RELAXED);
+}
+
+static int posix_rename(ol_fs *fs, const char *source, const char *target, ol_error *error) {
+    (void)fs;
+    return rename(source, target) == 0 ? OL_OK : ol_fail_errno(error, errno, "rename", source);
+}
+
+static int posix_remove(ol_fs *fs, const char *path, ol_error *error) {
+    (void)fs;
+    return unlink(path) == 0 ? OL_OK : ol_fail_errno(error, errno, "unlink", path);
+}
+
+static int posix_make_directory(ol_fs *fs, const char *path, ol_error *error) {
+    (void)fs;
+    if (mkdir(path, 0755) == 0) return OL_OK;
+    int sys_errno = errno;
+    struct stat status;
+    if (sys_errno == EEXIST && stat(path, &status) == 0 && S_ISDIR(status.st_mode)) return OL_OK;
+    return ol_fail_errno(error, sys_errno, "mkdir", path);
+}
+
+static int posix_remove_directory(ol_fs *fs, const char *path, ol_error *error) {
+    (void)fs;
+    return rmdir(path) == 0 ? OL_OK : ol_fail_errno(error, errno, "rmdir", path);
+}
+
+static int posix_flush_directory(ol_fs *fs, const char *path, ol_error *error) {
+    (void)fs;
+    int descriptor;
+    int status = open_descriptor(path, O_RDONLY | O_DIRECTORY, error, "open directory", &descriptor);
+    if (status != OL_OK) return status;
+    int result;
+    do {
+        result = fsync(descriptor);
+    } while (result != 0 && errno == EINTR);
+    if (result != 0) status = ol_fail_errno(error, errno, "fsync directory", path);
+    close(descriptor);
+    return status;
+}
+
+typedef struct name_list {
+    char **names;
+    size_t count;
+    size_t capacity;
+} name_list;
+
+static int name_list_add(name_list *list, const char *name, ol_error *error) {
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity == 0 ? 32 : 2 * list->capacity;
+        char **names = realloc(list->names, capacity * sizeof *names);
+        if (names == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a directory's names");
+        list->names = names;
+        list->capacity = capacity;
+    }
+    char *copy = strdup(name);
+    if (copy == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a directory's names");
+    list->names[list->count++] = copy;
+    return OL_OK;
+}
+
+static int read_names(const char *path, name_list *list, ol_error *error) {
+    DIR *directory = opendir(path);
+    if (directory == NULL) return ol_fail_errno(error, errno, "opendir", path);
+    int status = OL_OK;
+    while (status == OL_OK) {
+        errno = 0;
+        const struct dirent *entry = readdir(directory);
+        if (entry == NULL) {
+            if (errno != 0) status = ol_fail_errno(error, errno, "readdir", path);
+            break;
+        }
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        status = name_list_add(list, entry->d_name, error);
+    }
+    closedir(directory);
+    return status;
+}
+
+/* The names are gathered first, so that the visitor may change the directory. */
+static int posix_list(ol_fs *fs, const char *path, int (*visit)(void *context, const char *name), void *context,
+                      ol_error *error) {
+    (void)fs;
+    name_list list = {NULL, 0, 0};
+    int status = read_names(path, &list, error);
+    for (size_t i = 0; i < list.count && status == OL_OK; i++) status = visit(context, list.names[i]);
+    for (size_t i = 0; i < list.count; i++) free(list.names[i]);
+    free(list.names);
+    return status;
+}
+
+static int posix_exists(ol_fs *fs, const char *path, bool *exists, ol_error *error) {
+    (void)fs;
+    struct stat status;
+    *exists = stat(path, &status) == 0;
+    if (*exists || errno == ENOENT || errno == ENOTDIR) return OL_OK;
+    return ol_fail_errno(error, errno, "stat", path);
+}
+
+/* A lock of the open file description conflicts with every other open, those of this process included, so no registry of held
+ * paths is needed. */
+static int posix_lock(ol_fs *fs, const char *path, ol_file **file, ol_error *error) {
+    ol_file *result;
+    pthread_once(&locked_once, register_fork_handlers);
+    int status = posix_open(fs, path, OL_OPEN_CREATE, &result, error);
+    if (status != OL_OK) return status;
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
+    pthread_mutex_lock(&locked_mutex);
+    if (fcntl(result->descriptor, F_OFD_SETLK, &lock) == 0) {
+        result->locked = true;
+        result->next_locked = locked_first;
+        locked_first = result;
+    } else if (errno == EAGAIN || errno == EACCES) {
+        ol_fail(error, OL_LOCKED, "the lock is held, by another process or by another store in this one");
+        status = ol_error_at(error, path, -1);
+    } else {
+        status = ol_fail_errno(error, errno, "fcntl F_OFD_SETLK", path);
+    }
+    pthread_mutex_unlock(&locked_mutex);
+    if (status != OL_OK) posix_close(result);
+    else *file = result;
+    return status;
+}
+
+ol_fs *ol_fs_posix(void) {
+    static ol_fs fs = {
+        .open = posix_open,
+        .close = posix_close,
+        .size = posix_size,
+        .read = posix_read,
+        .write = posix_write,
+        .truncate = posix_truncate,
+        .extend = posix_extend,
+        .flush = posix_flush,
+        .map = posix_map,
+        .unmap = posix_unmap,
+        .populate = posix_populate,
+        .stored = NULL,
+        .rename = posix_rename,
+        .remove = posix_remove,
+        .make_directory = posix_make_directory,
+        .remove_directory = posix_remove_directory,
+        .flush_directory = posix_flush_directory,
+        .list = posix_list,
+        .exists = posix_exists,
+        .lock = posix_lock,
+    };
+    return &fs;
+}
