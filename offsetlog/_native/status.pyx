@@ -1,0 +1,66 @@
+"""The one crossing from a status of the C floor to a Python exception (`offsetlog.errors`)."""
+
+from cpython.exc cimport PyErr_Occurred
+from libc.stdint cimport int64_t
+
+from offsetlog._native.csrc cimport (
+    OL_WOULD_BLOCK,
+    ol_error,
+    ol_error_at,
+    ol_fail,
+    ol_status_name,
+)
+
+from offsetlog.errors import from_status
+
+
+cdef int check(int status, ol_error *error) except -1 nogil:
+    # OL_OK, OL_END and OL_WOULD_BLOCK are results; the numbers of failures start behind them.
+    if 0 <= status <= OL_WOULD_BLOCK:
+        return status
+    with gil:
+        return _raise(status, error)
+
+
+cdef int _raise(int status, ol_error *error) except -1:
+    # A callback of ours (a decompressor, say) has already said what went wrong, and better.
+    if PyErr_Occurred() != NULL:
+        return -1
+    if error.status != status:
+        # A status without its story; nothing in the error belongs to it.
+        raise from_status(status, ol_status_name(status).decode())
+    # The path is cut at its front where it is too long, which may be within a character: nothing here may fail to decode.
+    path = (<bytes>error.path).decode("utf-8", "surrogateescape")
+    raise from_status(
+        status,
+        (<bytes>error.reason).decode("utf-8", "replace") or ol_status_name(status).decode(),
+        path=path or None,
+        position=None if error.position < 0 else error.position,
+        offset=None if error.offset < 0 else error.offset,
+        errno=error.sys_errno or None,
+        item=None if error.item < 0 else error.item,
+    )
+
+
+def status_name(int status):
+    """Returns the name of an ol_status, "unknown status" for any other number."""
+    return ol_status_name(status).decode()
+
+
+def provoke(int status, str reason, str path="", int64_t position=-1, int64_t offset=-1, int64_t item=-1, int errno=0):
+    """Fails as a C call without the GIL would, for the tests of this crossing; returns the status where it is a result."""
+    cdef ol_error error
+    cdef bytes reason_bytes = reason.encode("utf-8", "surrogatepass")
+    cdef bytes path_bytes = path.encode("utf-8", "surrogateescape")
+    cdef const char *reason_text = reason_bytes
+    cdef const char *path_text = path_bytes
+    cdef int result
+    with nogil:
+        if status != 0:
+            ol_fail(&error, status, "%s", reason_text)
+            ol_error_at(&error, path_text, position)
+            error.offset = offset
+            error.item = item
+            error.sys_errno = errno
+        result = check(status, &error)
+    return result

@@ -1,0 +1,465 @@
+"""Every way in which a call of offsetlog can fail.
+
+    OffsetLogError
+    ├── InvalidArgumentError (ValueError)       an argument is out of its domain; nothing was done
+    │   ├── GroupError, TopicError, PartitionError, OffsetError, MetadataTooLargeError, StringTooLongError
+    │   ├── DuplicateKeyError, ConfigError, PartitionCountError
+    │   └── ArgumentTypeError (TypeError)
+    ├── StorageError (OSError)                  the machine below
+    │   ├── DiskFullError, MissingFileError (FileNotFoundError), LockedError (BlockingIOError)
+    │   └── CapacityError (MemoryError, not an OSError)
+    ├── CorruptionError                         the bytes
+    │   ├── TornTailError, UnsupportedVersionError, LimitError
+    ├── TooLargeError (ValueError), OffsetOutOfRangeError (LookupError)
+    ├── StateError                              the store or the partition, now
+    │   ├── ClosedError, ReadOnlyError, PartitionFailedError
+    │   ├── CoordinatorLoadingError, NotCoordinatorError          retriable
+    │   ├── ConditionError: ExpectedOffsetError, RewindError
+    │   ├── FencedError, TransactionError, CommitTimeoutError (TimeoutError)
+    ├── InternalError                           our bug
+    └── SimulatedCrashError                     tests only
+
+A failure of the C floor becomes an exception in one place, `offsetlog._native.status`, through the one table `STATUS_ERRORS`.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from typing import Any, ClassVar, Self
+
+
+class Status(enum.IntEnum):
+    """The results of the C floor, as csrc/ol_status.h numbers them."""
+
+    OK = 0
+    END = 1
+    WOULD_BLOCK = 2
+    NO_MEMORY = 10
+    IO = 11
+    DISK_FULL = 12
+    NO_SUCH_FILE = 13
+    LOCKED = 14
+    CORRUPT = 20
+    TORN = 21
+    UNSUPPORTED = 22
+    LIMIT = 23
+    INVALID = 30
+    TOO_LARGE = 31
+    OUT_OF_RANGE = 32
+    CLOSED = 40
+    READ_ONLY = 41
+    FAILED = 42
+    LOADING = 43
+    NOT_COORDINATOR = 44
+    CONDITION = 45
+    REWIND = 46
+    FENCED = 47
+    TRANSACTION = 48
+    TIMED_OUT = 49
+    CRASHED = 60
+
+
+#: What is a result, not a failure; it never becomes an exception.
+RESULTS = frozenset({Status.OK, Status.END, Status.WOULD_BLOCK})
+
+
+class OffsetLogError(Exception):
+    """Something that offsetlog was asked for could not be done; the base of all its errors.
+
+    Attributes:
+        message: what happened, in one sentence, without the place.
+        retriable: whether the same call may succeed later.
+        status: the status of the C floor that stands for this kind of error.
+        path: the file or directory concerned, or None.
+        position: the byte position in that file, or None.
+        log_offset: the offset in the log, or None.
+        item: the index of the refused item in the caller's batch, or None.
+    """
+
+    retriable: ClassVar[bool] = False
+    status: int = Status.INVALID
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        path: str | os.PathLike[str] | None = None,
+        position: int | None = None,
+        log_offset: int | None = None,
+        item: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = None if path is None else os.fspath(path)
+        self.position = position
+        self.log_offset = log_offset
+        self.item = item
+
+    def __str__(self) -> str:
+        place = []
+        if self.path is not None:
+            place.append(self.path)
+        if self.position is not None:
+            place.append(f"byte {self.position}")
+        if self.log_offset is not None:
+            place.append(f"log offset {self.log_offset}")
+        text = self.message or type(self).__name__
+        return f"{text} ({', '.join(place)})" if place else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The built-in bases pickle by positional arguments alone; an error must come home whole from another process.
+        return _rebuild, (type(self), self.message), self.__dict__.copy()
+
+
+def _rebuild(kind: type[OffsetLogError], message: str) -> OffsetLogError:
+    return kind(message)
+
+
+# ---------------------------------------------------------------------------------------------------- the caller's arguments
+
+
+class InvalidArgumentError(OffsetLogError, ValueError):
+    """An argument is out of its domain; nothing was changed."""
+
+    status = Status.INVALID
+
+
+class ArgumentTypeError(InvalidArgumentError, TypeError):
+    """An argument is of a type that the call does not take."""
+
+
+class GroupError(InvalidArgumentError):
+    """The group is not a name that can be written: not text, or not encodable as UTF-8."""
+
+
+class TopicError(InvalidArgumentError):
+    """The topic is empty, or not a name that can be written."""
+
+
+class PartitionError(InvalidArgumentError):
+    """The partition is negative or above 2,147,483,647."""
+
+
+class OffsetError(InvalidArgumentError):
+    """The offset is negative or above 2**63 - 1."""
+
+
+class MetadataTooLargeError(InvalidArgumentError):
+    """The metadata is longer than the limit, which counts UTF-16 units as Kafka does (4096 by default)."""
+
+
+class StringTooLongError(InvalidArgumentError):
+    """A string is longer than the 32,767 UTF-8 bytes that Kafka's format can hold."""
+
+
+class DuplicateKeyError(InvalidArgumentError):
+    """A conditional commit names the same topic and partition twice."""
+
+
+class ConfigError(InvalidArgumentError):
+    """A setting is out of its domain, or contradicts another."""
+
+
+class PartitionCountError(ConfigError):
+    """The directory has another number of partitions than the one asked for; groups would be looked for in the wrong place.
+
+    Attributes:
+        asked: the number that was asked for.
+        actual: the number that the directory has.
+    """
+
+    def __init__(self, message: str = "", *, asked: int | None = None, actual: int | None = None, **place: Any) -> None:
+        super().__init__(message or f"partitions={asked} was asked for, the directory has {actual}", **place)
+        self.asked = asked
+        self.actual = actual
+
+
+class TooLargeError(OffsetLogError, ValueError):
+    """A record, a batch or a delete does not fit the format or the limit set for it; nothing was changed."""
+
+    status = Status.TOO_LARGE
+
+
+class OffsetOutOfRangeError(OffsetLogError, LookupError):
+    """The log offset is below the start of the log or above its end."""
+
+    status = Status.OUT_OF_RANGE
+
+
+# ---------------------------------------------------------------------------------------------------------- the machine below
+
+
+class StorageError(OffsetLogError, OSError):
+    """A system call failed; `errno` says how."""
+
+    status = Status.IO
+
+    def __init__(self, message: str = "", *, errno: int | None = None, **place: Any) -> None:
+        super().__init__(message, **place)
+        self.errno = errno
+        self.strerror = None if errno is None else os.strerror(errno)
+        self.filename = self.path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The slots of OSError are not in the instance's dictionary.
+        kept = {"errno": self.errno, "strerror": self.strerror, "filename": self.filename}
+        return _rebuild, (type(self), self.message), {**self.__dict__, **kept}
+
+
+class DiskFullError(StorageError):
+    """There is no space, or no quota, for the bytes; nothing was changed."""
+
+    status = Status.DISK_FULL
+
+
+class MissingFileError(StorageError, FileNotFoundError):
+    """A file or directory that must be there is not."""
+
+    status = Status.NO_SUCH_FILE
+
+
+class LockedError(StorageError, BlockingIOError):
+    """Another process, or another store of this one, holds the directory's lock."""
+
+    status = Status.LOCKED
+
+
+class CapacityError(OffsetLogError, MemoryError):
+    """Memory for the table or for a batch could not be had; nothing was changed."""
+
+    status = Status.NO_MEMORY
+
+
+# ------------------------------------------------------------------------------------------------------------------ the bytes
+
+
+class CorruptionError(OffsetLogError):
+    """Bytes that were known to be on disk are not what was written; nothing is guessed, nothing is repaired."""
+
+    status = Status.CORRUPT
+
+
+class TornTailError(CorruptionError):
+    """The bytes end in the middle of something, as after a crash while it was written."""
+
+    status = Status.TORN
+
+
+class UnsupportedVersionError(CorruptionError):
+    """The bytes are well formed, but of a version, magic or codec that is not known here."""
+
+    status = Status.UNSUPPORTED
+
+
+class LimitError(CorruptionError):
+    """A size in the bytes is over the limit set for it, as in a decompression bomb."""
+
+    status = Status.LIMIT
+
+
+# --------------------------------------------------------------------------------------------- the store or the partition, now
+
+
+class StateError(OffsetLogError):
+    """The store or the partition is not in a state in which the call can be answered; nothing was changed."""
+
+    status = Status.CLOSED
+
+
+class ClosedError(StateError):
+    """The store, or the object taken from it, is closed; or this process is a child made by fork."""
+
+    status = Status.CLOSED
+
+
+class ReadOnlyError(StateError):
+    """The store was opened read-only, or the partition became so by what was found in its log."""
+
+    status = Status.READ_ONLY
+
+
+class PartitionFailedError(StateError):
+    """A flush, or memory while loading, failed; the partition answers nothing until it is loaded again."""
+
+    status = Status.FAILED
+
+
+class CoordinatorLoadingError(StateError):
+    """The partition is still being loaded; ask again."""
+
+    retriable = True
+    status = Status.LOADING
+
+
+class NotCoordinatorError(StateError):
+    """This process does not lead the partition, or no longer does; ask the one that does."""
+
+    retriable = True
+    status = Status.NOT_COORDINATOR
+
+
+class ConditionError(StateError):
+    """A commit was refused because the position now is not what the caller named; nothing was written.
+
+    Attributes:
+        group: the consumer group.
+        topic: the topic of the refused position.
+        partition: its partition.
+        actual: the offset found, None where there is none.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        group: str | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+        actual: int | None = None,
+        **place: Any,
+    ) -> None:
+        super().__init__(message, **place)
+        self.group = group
+        self.topic = topic
+        self.partition = partition
+        self.actual = actual
+
+    @staticmethod
+    def _told(offset: int | None) -> str:
+        return "no offset" if offset is None else str(offset)
+
+
+class ExpectedOffsetError(ConditionError):
+    """`expected=` did not hold: the committed offset, or its absence, is another.
+
+    Attributes:
+        expected: the offset that was expected, None for none.
+    """
+
+    status = Status.CONDITION
+
+    def __init__(self, message: str = "", *, expected: int | None = None, **found: Any) -> None:
+        super().__init__(message, **found)
+        self.expected = expected
+
+    @classmethod
+    def found(cls, group: str, topic: str, partition: int, *, expected: int | None, actual: int | None) -> Self:
+        """Makes the error with its sentence."""
+        text = f"group {group!r} at {topic}:{partition}: expected {cls._told(expected)}, found {cls._told(actual)}"
+        return cls(text, group=group, topic=topic, partition=partition, expected=expected, actual=actual)
+
+
+class RewindError(ConditionError):
+    """`monotonic=True` refused to go back behind the committed offset.
+
+    Attributes:
+        asked: the offset that was to be committed.
+    """
+
+    status = Status.REWIND
+
+    def __init__(self, message: str = "", *, asked: int | None = None, **found: Any) -> None:
+        super().__init__(message, **found)
+        self.asked = asked
+
+    @classmethod
+    def found(cls, group: str, topic: str, partition: int, *, asked: int, actual: int) -> Self:
+        """Makes the error with its sentence."""
+        text = f"group {group!r} at {topic}:{partition}: {asked} would go back behind {actual}"
+        return cls(text, group=group, topic=topic, partition=partition, asked=asked, actual=actual)
+
+
+class FencedError(StateError):
+    """The call comes from an older leader or producer epoch than the newest one known."""
+
+    status = Status.FENCED
+
+
+class TransactionError(StateError):
+    """There is no such open transaction, or one that must not be there."""
+
+    status = Status.TRANSACTION
+
+
+class CommitTimeoutError(StateError, TimeoutError):
+    """What was waited for did not happen in time; it may still happen."""
+
+    retriable = True
+    status = Status.TIMED_OUT
+
+
+# -------------------------------------------------------------------------------------------------------------- neither of them
+
+
+class InternalError(OffsetLogError):
+    """An invariant of offsetlog's own code does not hold; please report it."""
+
+    status = -1
+
+
+class SimulatedCrashError(OffsetLogError):
+    """The machine that the faulting file system of the tests simulates has stopped."""
+
+    status = Status.CRASHED
+
+
+#: The one table from a failure of the C floor to its class.
+STATUS_ERRORS: dict[int, type[OffsetLogError]] = {
+    Status.NO_MEMORY: CapacityError,
+    Status.IO: StorageError,
+    Status.DISK_FULL: DiskFullError,
+    Status.NO_SUCH_FILE: MissingFileError,
+    Status.LOCKED: LockedError,
+    Status.CORRUPT: CorruptionError,
+    Status.TORN: TornTailError,
+    Status.UNSUPPORTED: UnsupportedVersionError,
+    Status.LIMIT: LimitError,
+    Status.INVALID: InvalidArgumentError,
+    Status.TOO_LARGE: TooLargeError,
+    Status.OUT_OF_RANGE: OffsetOutOfRangeError,
+    Status.CLOSED: ClosedError,
+    Status.READ_ONLY: ReadOnlyError,
+    Status.FAILED: PartitionFailedError,
+    Status.LOADING: CoordinatorLoadingError,
+    Status.NOT_COORDINATOR: NotCoordinatorError,
+    Status.CONDITION: ExpectedOffsetError,
+    Status.REWIND: RewindError,
+    Status.FENCED: FencedError,
+    Status.TRANSACTION: TransactionError,
+    Status.TIMED_OUT: CommitTimeoutError,
+    Status.CRASHED: SimulatedCrashError,
+}
+
+
+def from_status(
+    status: int,
+    reason: str,
+    *,
+    path: str | None = None,
+    position: int | None = None,
+    offset: int | None = None,
+    errno: int | None = None,
+    item: int | None = None,
+) -> OffsetLogError:
+    """Makes the exception for a failure of the C floor; the caller raises it.
+
+    Args:
+        status: an ol_status that is a failure; any other number is our bug and gives an InternalError.
+        reason: one sentence.
+        path: the file concerned.
+        position: the byte position in it.
+        offset: the log offset; for CONDITION and REWIND the committed offset that was found.
+        errno: of the failed system call.
+        item: the index of the refused item in the caller's array.
+
+    The function holds no state and can be called from any thread.
+    """
+    kind = STATUS_ERRORS.get(status)
+    if kind is None:
+        return InternalError(f"unknown status {status}: {reason}", path=path, position=position, log_offset=offset, item=item)
+    if issubclass(kind, ConditionError):
+        return kind(reason, actual=offset, path=path, position=position, item=item)
+    if issubclass(kind, StorageError):
+        return kind(reason, errno=errno, path=path, position=position, log_offset=offset, item=item)
+    return kind(reason, path=path, position=position, log_offset=offset, item=item)

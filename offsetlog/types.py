@@ -1,0 +1,45 @@
+"""The values that callers hand in and get back."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic: what a position is committed for."""
+
+    topic: str
+    partition: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed position; the first three fields stand in kafka-python's order.
+
+    Attributes:
+        offset: the next offset that the group will read.
+        metadata: free text of the committer, at most 4096 UTF-16 units by default.
+        leader_epoch: the epoch of the last record read, -1 for unknown.
+        commit_timestamp: when it was committed, in milliseconds since 1970; -1 lets the store take its clock.
+        expire_timestamp: when it expires, in milliseconds since 1970; -1 where the record carries none.
+        topic_id: Kafka's id of the topic, or None.
+    """
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+    commit_timestamp: int = -1
+    expire_timestamp: int = -1
+    topic_id: UUID | None = None
+
+
+class Position(NamedTuple):
+    """Where a commit stands in the log: what comes back from a commit, and what can be waited for.
+
+    Attributes:
+        partition: the partition of the offsets topic, chosen by the group's name.
+        log_offset: the offset of the commit's last record in that partition.
+    """
+
+    partition: int
+    log_offset: int
