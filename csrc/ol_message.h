@@ -1,0 +1,31 @@
+/* ol_message: messages of magic 0 and 1 (spec §2.8, §15.2); private to ol_batch.
+ *
+ * A message is a record with its own offset and CRC.  A compressed one is a wrapper: its value is a block of messages.
+ */
+#ifndef OL_MESSAGE_H
+#define OL_MESSAGE_H
+
+#include "ol_batch.h"
+
+enum {
+    OL_MESSAGE_AT_CRC = 12,
+    OL_MESSAGE_AT_ATTRIBUTES = 17,
+    OL_MESSAGE_AT_BODY_MAGIC_0 = 18,    /* where the key's length stands */
+    OL_MESSAGE_AT_TIMESTAMP = 18,
+    OL_MESSAGE_AT_BODY_MAGIC_1 = 26,
+};
+
+/* The length field of a message with null key and null value. */
+static inline int32_t ol_message_least_length(int8_t magic) { return magic == 0 ? 14 : 22; }
+
+/* Fills `batch` from the message whose `size` bytes are at `data`; magic and length have been checked. */
+int ol_message_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) OL_NODISCARD;
+
+/* The record of one message (offset as in its header), after checking that key and value fill it exactly. */
+int ol_message_record(const ol_batch *message, ol_record *record, ol_error *error) OL_NODISCARD;
+
+/* For ol_records_open: prepares the walk over a single message, or over the inflated messages of a wrapper. */
+int ol_messages_open(ol_records *records, ol_error *error) OL_NODISCARD;
+int ol_messages_next(ol_records *records, ol_record *record, ol_error *error) OL_NODISCARD;
+
+#endif
