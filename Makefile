@@ -1,0 +1,108 @@
+# Everything that is run in this project.  `make run` and `make test` do all they need on a fresh machine.
+#
+#   make run         makes .venv, builds, runs the demo
+#   make test        the whole test suite: C tests under sanitizers, fuzz smoke, Python tests
+#   make lint types  ruff; mypy
+#   make wheel-test  builds sdist and wheel, runs the tests against the wheel in a clean virtual environment
+#   make test-sanitized   the Python tests over extensions built with AddressSanitizer and UBSan
+#   make bench       the benchmarks of the engine
+#   make crash-long  10,000 crash points and more
+#   make lock        resolves requirements-dev.lock anew
+#   make clean       removes what was built; .venv stays
+#
+# Variables: PYTHON (the interpreter that makes .venv), TESTS (arguments for pytest), JOBS.
+
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= 2
+TESTS ?=
+PY := $(VENV)/bin/python
+WHEEL := build/wheel
+SANITIZE := address,undefined
+
+export OFFSETLOG_JOBS := $(JOBS)
+
+.PHONY: run test test-c test-fuzz test-python test-sanitized wheel-test lint types bench crash-long lock build clean
+.DELETE_ON_ERROR:
+
+run: build
+	@$(VENV)/bin/offsetlog demo
+
+test: test-c test-fuzz test-python
+
+build: $(VENV)/.installed
+	@$(PY) setup.py -q build_ext --inplace
+
+# One clear line for each thing that a fresh machine may lack.
+$(VENV)/.made: requirements-dev.lock
+	@command -v $(PYTHON) >/dev/null || { echo "offsetlog: there is no $(PYTHON); name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "offsetlog: Python 3.11 or newer is needed, $(PYTHON) is older; name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	    echo "offsetlog: $(PYTHON) cannot make virtual environments; on Debian: apt install python3-venv" >&2; exit 1; }
+	@$(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' || { \
+	    echo "offsetlog: $(PYTHON) has no headers (Python.h); on Debian: apt install python3-dev" >&2; exit 1; }
+	@command -v $(CC) >/dev/null || { echo "offsetlog: there is no C compiler; on Debian: apt install gcc" >&2; exit 1; }
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.lock
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.made pyproject.toml
+	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+test-c:
+	@$(MAKE) -s -C tests/c -j$(JOBS)
+
+test-fuzz:
+	@if [ -f tests/fuzz/Makefile ]; then $(MAKE) -s -C tests/fuzz; fi
+
+test-python: build
+	@$(PY) -m pytest $(TESTS)
+
+lint: $(VENV)/.made
+	@$(PY) -m ruff check .
+
+types: $(VENV)/.made
+	@$(PY) -m mypy
+
+# The wheel is built from the sdist, so that a file missing there is found; the tests run from a copy without the package beside
+# them, so that they cannot import the source tree.
+wheel-test: $(VENV)/.made
+	@rm -rf $(WHEEL) && mkdir -p $(WHEEL)
+	@$(PY) setup.py -q sdist -d $(WHEEL)
+	@$(PY) -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w $(WHEEL) $(WHEEL)/*.tar.gz
+	@$(PY) tests/wheel_contents.py $(WHEEL)/*.whl
+	@$(PYTHON) -m venv $(WHEEL)/venv
+	@$(WHEEL)/venv/bin/python -m pip install -q --disable-pip-version-check -r requirements-dev.lock
+	@$(WHEEL)/venv/bin/python -m pip install -q --disable-pip-version-check --no-deps $(WHEEL)/*.whl
+	@mkdir $(WHEEL)/run && cp -r tests benchmarks pyproject.toml $(WHEEL)/run/
+	@cd $(WHEEL)/run && ../venv/bin/python -m pytest -m "not source_tree" $(TESTS)
+
+test-sanitized: $(VENV)/.made
+	@OFFSETLOG_SANITIZE=$(SANITIZE) $(PY) setup.py -q build
+	@rm -rf build/sanitize/run && mkdir -p build/sanitize/run && cp -r tests benchmarks pyproject.toml build/sanitize/run/
+	@cd build/sanitize/run && \
+	    LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+	    ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	    PYTHONPATH="$$(echo $(CURDIR)/build/sanitize/lib.*)" \
+	    $(abspath $(PY)) -m pytest -m "not source_tree" $(TESTS)
+
+bench: build
+	@$(PY) -m benchmarks engine
+
+crash-long: build
+	@OFFSETLOG_CRASH_POINTS=10000 $(MAKE) -s -C tests/c -j$(JOBS)
+	@OFFSETLOG_CRASH_POINTS=10000 $(PY) -m pytest -m crash $(TESTS)
+
+# Needs a resolver in the environment: .venv/bin/pip install pip-tools
+lock: $(VENV)/.made
+	@{ sed -n '/^#/p' requirements-dev.lock; \
+	   $(PY) -m piptools compile -q --extra dev --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links \
+	       --no-emit-trusted-host --no-emit-options --no-header --no-annotate -o - pyproject.toml | \
+	   grep -E '^[a-z0-9-]+=='; } > build/requirements-dev.lock
+	@mv build/requirements-dev.lock requirements-dev.lock
+
+clean:
+	@rm -rf build dist *.egg-info offsetlog/_native/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	@find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
