@@ -1,0 +1,1 @@
+"""Black-box tests against what real Kafka brokers said about the directories they wrote."""

@@ -1,0 +1,61 @@
+"""`offsetlog offsets` answers what the broker answered, for every real directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from . import checks, oracle
+from .command_line import needs_command_line, rows_of
+from .scenarios import SCENARIOS, Scenario
+
+pytestmark = needs_command_line
+every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
+
+
+def fingerprint(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Size, modification time in ns and content of every file."""
+    files = sorted(each for each in folder.rglob("*") if each.is_file())
+    return {str(each): (each.stat().st_size, each.stat().st_mtime_ns, each.read_bytes()) for each in files}
+
+
+@every_scenario
+def test_offsets_are_those_the_broker_answered(scenario: Scenario) -> None:
+    checks.check_offsets(rows_of("offsets", scenario.log), scenario)
+
+
+@every_scenario
+def test_offsets_in_every_field(scenario: Scenario) -> None:
+    """Times, topic ids and places in the log too: the broker does not tell them, the oracle does."""
+    expected = oracle.offset_rows(oracle.replay(oracle.read_log(scenario.log)))
+    checks.same(by_slot(rows_of("offsets", scenario.log)), by_slot(expected))
+
+
+def by_slot(rows: list[checks.Row]) -> dict[tuple[str, str, int], checks.Row]:
+    """Rows by group, topic, partition."""
+    return {(row["group"], row["topic"], row["partition"]): row for row in rows}
+
+
+@every_scenario
+def test_one_group(scenario: Scenario) -> None:
+    every = rows_of("offsets", scenario.log)
+    groups = sorted({row["group"] for row in every})
+    for group in {groups[0], groups[-1], groups[len(groups) // 2]}:
+        # An attached value: a group's name may begin with a dash.
+        assert rows_of("offsets", scenario.log, f"--group={group}") == [row for row in every if row["group"] == group]
+
+
+@every_scenario
+def test_one_partition_directory(scenario: Scenario) -> None:
+    every = rows_of("offsets", scenario.log)
+    partition = every[0]["log_partition"]
+    found = rows_of("offsets", scenario.log / f"{oracle.TOPIC}-{partition}")
+    assert found == [row for row in every if row["log_partition"] == partition]
+
+
+@every_scenario
+def test_reading_changes_nothing(scenario: Scenario) -> None:
+    before = fingerprint(scenario.log)
+    rows_of("offsets", scenario.log)
+    assert fingerprint(scenario.log) == before
