@@ -42,6 +42,7 @@ typedef struct ol_producers {
     ol_producer *slots;                 /* open addressing; producer_id -1 marks a free slot */
     size_t slot_count;                  /* power of two, or 0 */
     size_t count;
+    int64_t highest_id_plus_one;        /* of every producer seen, also of those forgotten since; saturates */
     ol_open_transaction *open;          /* ascending by first offset */
     size_t open_count;
     size_t open_capacity;
@@ -73,12 +74,19 @@ int ol_producers_apply(ol_producers *producers, const ol_batch *batch, ol_produc
 int ol_producers_apply_marker(ol_producers *producers, const ol_batch *batch, ol_control type, int32_t coordinator_epoch,
                               ol_producers_change *change, ol_error *error) OL_NODISCARD;
 
+/* Highest producer id seen since the state was empty or decoded (a snapshot holds only those that had not expired), -1 none. */
+int64_t ol_producers_highest_id(const ol_producers *producers);
+
 /* First offset of the oldest open transaction, -1 when none is open: the last stable offset is this, else the watermark. */
 int64_t ol_producers_first_open_offset(const ol_producers *producers);
 
 /* Forgets the producers without an open transaction whose timestamp lies `expiration_ms` or more before `now_ms`; returns how
  * many. */
 size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expiration_ms);
+
+/* Enters a producer that is not there, for which room was made.  Its open transaction, if it has one, is put last; the caller sorts.  For
+ * the decoder of snapshots only. */
+void ol_producers_restore(ol_producers *producers, const ol_producer *entry);
 
 /* *bytes is malloc'ed.  Entries are ordered by producer id, so equal states give equal bytes. */
 int ol_producers_encode(const ol_producers *producers, uint8_t **bytes, size_t *size, ol_error *error) OL_NODISCARD;
