@@ -1,4 +1,4 @@
-"""Builds the extensions: csrc/ is compiled once into a static library, and every offsetlog/_native/*.pyx is linked with it.
+"""Builds the extensions: csrc/ is compiled once into a static library; every offsetlog/_native/*.pyx is linked with it.
 
 Everything that does not need a program is in pyproject.toml.  Environment variables:
 
@@ -35,10 +35,10 @@ BUILD = Path("build/sanitize" if SANITIZE else "build")
 TAG = f"{platform.machine()}-{sys.implementation.cache_tag}"
 
 # No -march: the baseline of the architecture, with what is faster chosen at run time (ol_crc32c).
-ENGINE_FLAGS = ["-std=gnu11", "-O3", "-g1", "-fPIC", "-pthread", "-fvisibility=hidden", "-D_GNU_SOURCE", "-UNDEBUG", "-Wall"]
-# CPython's own assertions stay off (its flags define NDEBUG): they would sit in every inlined macro of the hot path.  Ours
-# are OL_ASSERT, which does not depend on NDEBUG.
-EXTENSION_FLAGS = ["-std=gnu11", "-O3", "-fvisibility=hidden", "-D_GNU_SOURCE"]
+ENGINE_FLAGS = shlex.split("-std=gnu11 -O3 -g1 -fPIC -pthread -fvisibility=hidden -D_GNU_SOURCE -UNDEBUG -Wall")
+# CPython's own assertions stay off (its flags define NDEBUG): they would sit in every inlined macro of the hot path.
+# Ours are OL_ASSERT, which does not depend on NDEBUG.
+EXTENSION_FLAGS = shlex.split("-std=gnu11 -O3 -fvisibility=hidden -D_GNU_SOURCE")
 
 DIRECTIVES = {
     "language_level": 3,
@@ -51,7 +51,7 @@ DIRECTIVES = {
 
 
 def is_stale(target: Path, sources: list[Path]) -> bool:
-    """Tells whether `target` is missing or not newer than all of `sources`, in nanoseconds: two edits in a second count."""
+    """Tells whether `target` is missing or not newer than `sources`, in nanoseconds: two edits in a second count."""
     if not target.exists():
         return True
     built = target.stat().st_mtime_ns

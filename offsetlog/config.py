@@ -33,12 +33,12 @@ class StoreConfig:
         index_interval_bytes: bytes of log between two index entries (``index.interval.bytes``).
         segment_index_bytes: the largest size of an index file (``segment.index.bytes``).
         batch_bytes_max: the largest record batch; a larger commit is written as a transaction.
-        metadata_max_units: the longest metadata in UTF-16 units (``offset.metadata.max.bytes``, which Kafka counts so).
+        metadata_max_units: the longest metadata in UTF-16 units, as Kafka counts ``offset.metadata.max.bytes``.
         decompressed_bytes_max: what one compressed batch may inflate to.
         extend_bytes_min: the first step by which a segment file grows ahead of need; steps double from here.
         extend_bytes_max: the largest such step.
-        write_offset_value_v4: whether topic ids are written, in value version 4, which brokers before 4.1 refuse to load:
-            "auto" does so where the directory already holds such values.
+        write_offset_value_v4: whether topic ids are written, in value version 4, which brokers before 4.1 refuse to
+            load: "auto" does so where the directory already holds such values.
 
     Raises:
         ConfigError: a value is out of its domain.
@@ -66,6 +66,8 @@ class StoreConfig:
             if not smallest <= value <= largest:
                 raise ConfigError(f"{field.name} must be from {smallest} to {largest}, not {value}")
         if self.write_offset_value_v4 not in ("auto", "always", "never"):
-            raise ConfigError(f'write_offset_value_v4 must be "auto", "always" or "never", not {self.write_offset_value_v4!r}')
-        if self.extend_bytes_min > self.extend_bytes_max:
-            raise ConfigError(f"extend_bytes_min ({self.extend_bytes_min}) is above extend_bytes_max ({self.extend_bytes_max})")
+            given = self.write_offset_value_v4
+            raise ConfigError(f'write_offset_value_v4 must be "auto", "always" or "never", not {given!r}')
+        smallest, largest = self.extend_bytes_min, self.extend_bytes_max
+        if smallest > largest:
+            raise ConfigError(f"extend_bytes_min ({smallest}) is above extend_bytes_max ({largest})")

@@ -19,7 +19,8 @@
     ├── InternalError                           our bug
     └── SimulatedCrashError                     tests only
 
-A failure of the C floor becomes an exception in one place, `offsetlog._native.status`, through the one table `STATUS_ERRORS`.
+A failure of the C floor becomes an exception in one place, `offsetlog._native.status`, through one table,
+`STATUS_ERRORS`.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def _rebuild(kind: type[OffsetLogError], message: str) -> OffsetLogError:
     return kind(message)
 
 
-# ---------------------------------------------------------------------------------------------------- the caller's arguments
+# ----------------------------------------------------------------------------------------------- the caller's arguments
 
 
 class InvalidArgumentError(OffsetLogError, ValueError):
@@ -162,7 +163,7 @@ class ConfigError(InvalidArgumentError):
 
 
 class PartitionCountError(ConfigError):
-    """The directory has another number of partitions than the one asked for; groups would be looked for in the wrong place.
+    """The directory has another number of partitions than asked for; groups would be looked for in the wrong place.
 
     Attributes:
         asked: the number that was asked for.
@@ -187,7 +188,7 @@ class OffsetOutOfRangeError(OffsetLogError, LookupError):
     status = Status.OUT_OF_RANGE
 
 
-# ---------------------------------------------------------------------------------------------------------- the machine below
+# ---------------------------------------------------------------------------------------------------- the machine below
 
 
 class StorageError(OffsetLogError, OSError):
@@ -231,7 +232,7 @@ class CapacityError(OffsetLogError, MemoryError):
     status = Status.NO_MEMORY
 
 
-# ------------------------------------------------------------------------------------------------------------------ the bytes
+# ------------------------------------------------------------------------------------------------------------ the bytes
 
 
 class CorruptionError(OffsetLogError):
@@ -258,7 +259,7 @@ class LimitError(CorruptionError):
     status = Status.LIMIT
 
 
-# --------------------------------------------------------------------------------------------- the store or the partition, now
+# -------------------------------------------------------------------------------------- the store or the partition, now
 
 
 class StateError(OffsetLogError):
@@ -389,7 +390,7 @@ class CommitTimeoutError(StateError, TimeoutError):
     status = Status.TIMED_OUT
 
 
-# -------------------------------------------------------------------------------------------------------------- neither of them
+# ------------------------------------------------------------------------------------------------------ neither of them
 
 
 class InternalError(OffsetLogError):
@@ -457,7 +458,7 @@ def from_status(
     """
     kind = STATUS_ERRORS.get(status)
     if kind is None:
-        return InternalError(f"unknown status {status}: {reason}", path=path, position=position, log_offset=offset, item=item)
+        kind, reason = InternalError, f"unknown status {status}: {reason}"
     if issubclass(kind, ConditionError):
         return kind(reason, actual=offset, path=path, position=position, item=item)
     if issubclass(kind, StorageError):

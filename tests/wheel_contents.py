@@ -1,6 +1,6 @@
 """Checks what is in a wheel: python tests/wheel_contents.py WHEEL.
 
-It must hold the extensions, a stub beside each of them, `py.typed` and the licence; it must not hold sources of extensions.
+It must hold the extensions, a stub beside each of them, `py.typed` and the licence; no sources of extensions.
 """
 
 from __future__ import annotations

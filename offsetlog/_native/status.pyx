@@ -29,7 +29,7 @@ cdef int _raise(int status, ol_error *error) except -1:
     if error.status != status:
         # A status without its story; nothing in the error belongs to it.
         raise from_status(status, ol_status_name(status).decode())
-    # The path is cut at its front where it is too long, which may be within a character: nothing here may fail to decode.
+    # A path that is too long was cut at its front, perhaps within a character: nothing here may fail to decode.
     path = (<bytes>error.path).decode("utf-8", "surrogateescape")
     raise from_status(
         status,
@@ -47,8 +47,10 @@ def status_name(int status):
     return ol_status_name(status).decode()
 
 
-def provoke(int status, str reason, str path="", int64_t position=-1, int64_t offset=-1, int64_t item=-1, int errno=0):
-    """Fails as a C call without the GIL would, for the tests of this crossing; returns the status where it is a result."""
+def provoke(
+    int status, str reason, str path="", int64_t position=-1, int64_t offset=-1, int64_t item=-1, int errno=0
+):
+    """Fails as a C call without the GIL would, for the tests of this crossing; returns a status that is a result."""
     cdef ol_error error
     cdef bytes reason_bytes = reason.encode("utf-8", "surrogatepass")
     cdef bytes path_bytes = path.encode("utf-8", "surrogateescape")
