@@ -121,6 +121,8 @@ typedef struct ol_commit_result {
     int64_t end_offset;         /* what must be flushed, or be below W, for all of it to be durable, or replicated */
     int64_t timestamp;          /* ms, of the batch */
     size_t written;             /* records; items - written tombstones found nothing to delete */
+    bool found;                 /* a refusal (OL_CONDITION, OL_REWIND): whether there was a committed offset, and which */
+    int64_t found_offset;
     int64_t rests_on;           /* a refusal (OL_CONDITION, OL_REWIND) that rests on an in-flight value: wait for this W before answering; -1 else */
 } ol_commit_result;
 
@@ -128,7 +130,7 @@ typedef struct ol_commit_result {
  * itself, and a group that does not fit one batch as a transaction of ours.  Deletes that do not fit one batch are OL_TOO_LARGE.
  * `producer_id` >= 0 writes transactional batches (the caller ends the transaction); -1 plain ones.
  * Items were checked by the caller against the limits of the API (string sizes are asserted).  On refusal error->item is the item's index and
- * error->offset the offset found (-1 with OL_CONDITION: none was there).
+ * result->found/found_offset what was there.
  * Fails with OL_CONDITION, OL_REWIND, OL_LOADING, OL_NOT_COORDINATOR, OL_READ_ONLY, OL_FAILED, OL_FENCED, OL_TOO_LARGE, OL_DISK_FULL, OL_NO_MEMORY, OL_IO. */
 int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id, int16_t producer_epoch,
                         ol_commit_result *result, ol_error *error) OL_NODISCARD;

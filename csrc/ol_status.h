@@ -34,8 +34,8 @@ typedef enum ol_status {
     OL_FAILED = 42,             /* the partition failed (a flush, or memory while loading) and must be reloaded */
     OL_LOADING = 43,            /* the partition is still loading; retriable */
     OL_NOT_COORDINATOR = 44,    /* this process does not lead the partition (any more); retriable elsewhere */
-    OL_CONDITION = 45,          /* expected= did not hold; offset carries the value found */
-    OL_REWIND = 46,             /* monotonic= would have gone back; offset carries the value found */
+    OL_CONDITION = 45,          /* expected= did not hold */
+    OL_REWIND = 46,             /* monotonic= would have gone back */
     OL_FENCED = 47,             /* an older leader or producer epoch */
     OL_TRANSACTION = 48,        /* no such open transaction, or one that must not be there */
     OL_TIMED_OUT = 49,
@@ -49,7 +49,7 @@ typedef struct ol_error {
     int status;                 /* an ol_status */
     int sys_errno;              /* errno of the failed call, 0 where none was made */
     int64_t position;           /* byte position in the file, -1 unknown */
-    int64_t offset;             /* log offset, or for OL_CONDITION/OL_REWIND the committed offset found; -1 unknown/absent */
+    int64_t offset;             /* log offset; -1 unknown */
     int64_t item;               /* index of the item of the caller's array that was refused, -1 none */
     char path[OL_ERROR_PATH_MAX];       /* "" unknown; always terminated, cut at the front when too long */
     char reason[OL_ERROR_REASON_MAX];   /* one sentence, always terminated */

@@ -1,0 +1,213 @@
+#include "ol_inflight.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void ol_inflight_init(ol_inflight *inflight) {
+    memset(inflight, 0, sizeof *inflight);
+}
+
+void ol_inflight_reset(ol_inflight *inflight, ol_table *table) {
+    for (size_t i = inflight->held_first; i < inflight->held_count; i++) {
+        ol_table_release(table, &inflight->held[i].reservation);
+    }
+    free(inflight->held);
+    ol_state_destroy(&inflight->written);
+    ol_table_destroy(inflight->absent);
+    ol_inflight_init(inflight);
+}
+
+int ol_inflight_reserve(ol_inflight *inflight, size_t count, ol_error *error) {
+    if (inflight->held_first > inflight->held_capacity / 2) {
+        size_t live = inflight->held_count - inflight->held_first;
+        memmove(inflight->held, inflight->held + inflight->held_first, live * sizeof *inflight->held);
+        inflight->held_first = 0;
+        inflight->held_count = live;
+    }
+    size_t wanted = inflight->held_count + count;
+    if (wanted <= inflight->held_capacity) return OL_OK;
+    size_t capacity = wanted + wanted / 2 + 64;
+    ol_held *held = realloc(inflight->held, capacity * sizeof *held);
+    if (held == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu reservations in flight", capacity);
+    inflight->held = held;
+    inflight->held_capacity = capacity;
+    return OL_OK;
+}
+
+void ol_inflight_hold(ol_inflight *inflight, int64_t log_offset, const ol_reservation *reservation) {
+    OL_ASSERT(inflight->held_count < inflight->held_capacity);
+    inflight->held[inflight->held_count++] = (ol_held){log_offset, *reservation};
+}
+
+/* The overlay has a table of its own with its own hash seed, so that names are hashed anew. */
+static ol_pair_name rename_for(const ol_table *table, const ol_pair_name *name) {
+    return ol_table_name(table, name->group, ol_table_group_hash(table, name->group), name->topic);
+}
+
+bool ol_inflight_find(const ol_inflight *inflight, const ol_pair_name *name, int32_t partition, bool *present,
+                      ol_position_value *value, int64_t *log_offset) {
+    if (!inflight->active) return false;
+    ol_position_value gone;
+    ol_pair_name written_name = rename_for(inflight->written.table, name);
+    ol_pair_name absent_name = rename_for(inflight->absent, name);
+    *present = ol_table_get(inflight->written.table, &written_name, partition, value);
+    bool erased = ol_table_get(inflight->absent, &absent_name, partition, &gone);
+    OL_ASSERT(!(*present && erased));
+    *log_offset = *present ? value->log_offset : erased ? gone.log_offset : -1;
+    return *present || erased;
+}
+
+static int note_value(ol_inflight *inflight, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
+                      ol_error *error) {
+    ol_pair_name absent_name = rename_for(inflight->absent, name);
+    ol_pair_name written_name = rename_for(inflight->written.table, name);
+    int status = ol_table_put(inflight->written.table, &written_name, partition, value, error);
+    if (status == OL_OK) ol_table_remove(inflight->absent, &absent_name, partition, value->log_offset);
+    return status;
+}
+
+static int note_tombstone(ol_inflight *inflight, const ol_change *change, ol_error *error) {
+    ol_pair_name absent_name = rename_for(inflight->absent, &change->name);
+    ol_position_value gone = {.log_offset = change->value.log_offset, .expire_timestamp = -1};
+    int status = ol_table_put(inflight->absent, &absent_name, change->partition, &gone, error);
+    if (status != OL_OK) return status;
+    ol_table_remove(inflight->written.table, &change->name, change->partition, change->value.log_offset);
+    return OL_OK;
+}
+
+/* One pending value whose COMMIT was written: it is the latest written one unless a later record stands in flight or in the
+ * applied table. */
+static int note_committed(ol_inflight *inflight, const ol_state *state, const ol_table_row *row, ol_error *error) {
+    ol_pair_name name = {.group = row->group, .topic = row->topic};
+    ol_position_value latest;
+    bool present;
+    int64_t log_offset;
+    if (ol_inflight_find(inflight, &name, row->partition, &present, &latest, &log_offset)) {
+        if (log_offset >= row->value.log_offset) return OL_OK;
+    } else {
+        ol_pair_name applied_name = rename_for(state->table, &name);
+        if (ol_table_get(state->table, &applied_name, row->partition, &latest) &&
+            latest.log_offset > row->value.log_offset) {
+            return OL_OK;
+        }
+    }
+    return note_value(inflight, &name, row->partition, &row->value, error);
+}
+
+/* Copies what a row borrows from the table that the value is about to be put into: the put may move that table's memory. */
+static uint8_t *own_row(ol_table_row *row) {
+    size_t size = row->group.size + row->topic.size + row->value.metadata.size + OL_TOPIC_ID_SIZE;
+    uint8_t *copy = malloc(size);
+    if (copy == NULL) return NULL;
+    uint8_t *p = copy;
+    ol_slice *slices[] = {&row->group, &row->topic, &row->value.metadata};
+    for (size_t i = 0; i < 3; i++) {
+        if (slices[i]->size > 0) memcpy(p, slices[i]->data, slices[i]->size);
+        slices[i]->data = p;
+        p += slices[i]->size;
+    }
+    if (row->value.topic_id != NULL) row->value.topic_id = memcpy(p, row->value.topic_id, OL_TOPIC_ID_SIZE);
+    return copy;
+}
+
+static int note_pending_of(ol_inflight *inflight, const ol_state *state, const ol_pending *pending, int64_t producer_id,
+                           ol_error *error) {
+    ol_table_row row;
+    for (size_t i = 0; ol_pending_value_at(pending, producer_id, i, &row); i++) {
+        uint8_t *copy = own_row(&row);
+        if (copy == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a pending value in flight");
+        int status = note_committed(inflight, state, &row, error);
+        free(copy);
+        if (status != OL_OK) return status;
+    }
+    return OL_OK;
+}
+
+static int note_marker(ol_inflight *inflight, const ol_state *state, const ol_batch *batch, ol_control type,
+                       ol_error *error) {
+    int status = OL_OK;
+    if (type == OL_CONTROL_COMMIT) {
+        status = note_pending_of(inflight, state, state->pending, batch->producer_id, error);
+        if (status == OL_OK) {
+            status = note_pending_of(inflight, state, inflight->written.pending, batch->producer_id, error);
+        }
+    }
+    ol_pending_abort(inflight->written.pending, batch->producer_id);
+    return status;
+}
+
+static int note_record(ol_inflight *inflight, const ol_state *state, const ol_batch *batch, const ol_record *record,
+                       ol_error *error) {
+    if (ol_batch_is_control(batch)) {
+        ol_control type;
+        int32_t coordinator_epoch;
+        int status = ol_control_decode(record, &type, &coordinator_epoch, error);
+        return status != OL_OK ? status : note_marker(inflight, state, batch, type, error);
+    }
+    ol_change change;
+    int status = ol_change_decode(&inflight->written, batch, record, NULL, &change, error);
+    if (status != OL_OK) return status;
+    if (change.kind == OL_CHANGE_POSITION_TOMBSTONE) return note_tombstone(inflight, &change, error);
+    if (change.kind != OL_CHANGE_POSITION) return OL_OK;
+    if (change.producer_id >= 0) return ol_state_apply(&inflight->written, &change, error);
+    return note_value(inflight, &change.name, change.partition, &change.value, error);
+}
+
+static int activate(ol_inflight *inflight, ol_error *error) {
+    if (inflight->active) return OL_OK;
+    int status = ol_state_create(&inflight->written, error);
+    if (status != OL_OK) return status;
+    status = ol_table_create(&inflight->absent, error);
+    if (status != OL_OK) {
+        ol_state_destroy(&inflight->written);
+        return status;
+    }
+    inflight->active = true;
+    return OL_OK;
+}
+
+int ol_inflight_note(ol_inflight *inflight, const ol_state *state, const ol_batch *batch, const ol_decompressor *decompressor,
+                     ol_error *error) {
+    int status = activate(inflight, error);
+    if (status != OL_OK) return status;
+    ol_records records;
+    status = ol_records_open(&records, batch, decompressor, error);
+    if (status != OL_OK) return status;
+    ol_record record;
+    while ((status = ol_records_next(&records, &record, error)) == OL_OK) {
+        status = note_record(inflight, state, batch, &record, error);
+        if (status != OL_OK) break;
+    }
+    ol_records_close(&records);
+    return status == OL_END ? OL_OK : status;
+}
+
+static void forget(ol_table *table, const ol_change *change) {
+    ol_pair_name name = rename_for(table, &change->name);
+    ol_position_value value;
+    if (!ol_table_get(table, &name, change->partition, &value)) return;
+    if (value.log_offset <= change->value.log_offset) {
+        ol_table_remove(table, &name, change->partition, change->value.log_offset);
+    }
+}
+
+void ol_inflight_applied(ol_inflight *inflight, ol_table *table, const ol_batch *batch, const ol_decompressor *decompressor) {
+    while (inflight->held_first < inflight->held_count &&
+           inflight->held[inflight->held_first].log_offset <= batch->last_offset) {
+        ol_table_release(table, &inflight->held[inflight->held_first++].reservation);
+    }
+    if (!inflight->active || ol_batch_is_control(batch)) return;
+    ol_records records;
+    ol_record record;
+    ol_change change;
+    ol_error ignored;
+    if (ol_records_open(&records, batch, decompressor, &ignored) != OL_OK) return;
+    while (ol_records_next(&records, &record, &ignored) == OL_OK) {
+        if (ol_change_decode(&inflight->written, batch, &record, NULL, &change, &ignored) != OL_OK) continue;
+        if (change.kind != OL_CHANGE_POSITION && change.kind != OL_CHANGE_POSITION_TOMBSTONE) continue;
+        if (change.producer_id >= 0 && change.kind == OL_CHANGE_POSITION) continue;
+        forget(inflight->written.table, &change);
+        forget(inflight->absent, &change);
+    }
+    ol_records_close(&records);
+}

@@ -1,0 +1,322 @@
+/* Loading: the log is replayed into the state, in order, with the misses of the table overlapped.
+ *
+ * Plain positions, nearly all of every log, go through a ring: a change is decoded and its hash slot prefetched when it enters, its
+ * pair and cell a few changes later, and it is applied when it leaves, RING_SIZE changes behind.  Whatever is not a plain position drains the ring
+ * first, so that the order of the log is kept. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ol_bytes.h"
+#include "ol_partition_internal.h"
+
+enum {
+    RING_SIZE = 32,
+    PAIR_DISTANCE = 10,             /* changes between entering and the prefetch of the pair */
+    CELL_DISTANCE = 20,
+    PIECE_BYTES = 4 << 20,
+};
+
+typedef struct loader {
+    ol_partition *partition;
+    ol_log_reader *reader;
+    ol_log_piece piece;
+    int64_t limit;                  /* replicated: W; nothing at or above it is applied */
+    int64_t next_offset;            /* behind the last batch that was applied or passed over */
+    int64_t max_timestamp;
+    int64_t batches;
+    int64_t records;
+    uint64_t head;                  /* changes that entered */
+    uint64_t tail;                  /* changes that were applied */
+    ol_change ring[RING_SIZE];
+} loader;
+
+static int apply_oldest(loader *load, ol_error *error) {
+    const ol_change *change = &load->ring[load->tail % RING_SIZE];
+    int status = ol_state_apply(&load->partition->state, change, error);
+    load->tail++;
+    return status;
+}
+
+static int drain(loader *load, ol_error *error) {
+    int status = OL_OK;
+    while (load->tail != load->head && status == OL_OK) status = apply_oldest(load, error);
+    return status;
+}
+
+static void prefetch_behind(const loader *load) {
+    const ol_table *table = load->partition->state.table;
+    if (load->head - load->tail > PAIR_DISTANCE) {
+        const ol_change *change = &load->ring[(load->head - PAIR_DISTANCE) % RING_SIZE];
+        ol_table_prefetch_pair(table, &change->name);
+    }
+    if (load->head - load->tail > CELL_DISTANCE) {
+        const ol_change *change = &load->ring[(load->head - CELL_DISTANCE) % RING_SIZE];
+        ol_table_prefetch_cell(table, &change->name, change->partition);
+    }
+}
+
+static void report_batch(loader *load, const ol_batch *batch, ol_error *error) {
+    ol_error_at(error, load->piece.path, load->piece.position + (batch->data - load->piece.data));
+    if (error->offset < 0) error->offset = batch->base_offset;
+    ol_partition_report(load->partition, error, (int64_t)batch->size);
+}
+
+/* Takes one decoded record into the ring, or applies it at once when it is not a plain position. */
+static int enter(loader *load, const ol_batch *batch, const ol_record *record, ol_error *error) {
+    ol_change *change = &load->ring[load->head % RING_SIZE];
+    const ol_change *previous = load->head != load->tail ? &load->ring[(load->head - 1) % RING_SIZE] : NULL;
+    int status = ol_change_decode(&load->partition->state, batch, record, previous, change, error);
+    if (OL_UNLIKELY(status != OL_OK)) {
+        report_batch(load, batch, error);
+        return OL_OK;
+    }
+    load->records++;
+    if (OL_UNLIKELY(change->kind != OL_CHANGE_POSITION || change->producer_id >= 0)) {
+        ol_change aside = *change;
+        status = drain(load, error);
+        return status != OL_OK ? status : ol_state_apply(&load->partition->state, &aside, error);
+    }
+    ol_table_prefetch_slot(load->partition->state.table, &change->name);
+    load->head++;
+    prefetch_behind(load);
+    return load->head - load->tail == RING_SIZE ? apply_oldest(load, error) : OL_OK;
+}
+
+static bool has_own_header(const ol_record *record) {
+    const uint8_t *cursor = record->headers.data, *limit = cursor + record->headers.size;
+    ol_slice key, value, wanted = ol_slice_of(OL_HEADER_TRANSACTION, sizeof OL_HEADER_TRANSACTION - 1);
+    ol_error ignored;
+    for (int32_t i = 0; i < record->header_count; i++) {
+        if (ol_record_header_next(&cursor, limit, &key, &value, &ignored) != OL_OK) return false;
+        if (ol_slice_equal(key, wanted)) return true;
+    }
+    return false;
+}
+
+static int load_control(loader *load, const ol_batch *batch, ol_error *error) {
+    int status = drain(load, error);
+    if (status != OL_OK) return status;
+    status = ol_state_apply_batch(&load->partition->state, batch, load->partition->options.log.decompressor, NULL, error);
+    ol_partition_own_end(load->partition, batch->producer_id);
+    load->records += batch->record_count > 0 ? batch->record_count : 0;
+    return status;
+}
+
+static int load_data(loader *load, const ol_batch *batch, ol_error *error) {
+    ol_records records;
+    int status = ol_records_open(&records, batch, load->partition->options.log.decompressor, error);
+    if (status == OL_OK) {
+        status = ol_records_check(&records, error);     /* half a batch is never applied */
+        if (status != OL_OK) ol_records_close(&records);
+    }
+    if (OL_UNLIKELY(status == OL_NO_MEMORY)) return status;
+    if (OL_UNLIKELY(status != OL_OK)) {
+        report_batch(load, batch, error);
+        return OL_OK;
+    }
+    bool own = ol_batch_is_transactional(batch) && batch->producer_id >= OL_OWN_PRODUCER_ID_MIN;
+    ol_record record;
+    while ((status = ol_records_next(&records, &record, error)) == OL_OK) {
+        if (OL_UNLIKELY(own) && has_own_header(&record)) status = ol_partition_own_open(load->partition, batch->producer_id, error);
+        if (status == OL_OK) status = enter(load, batch, &record, error);
+        if (OL_UNLIKELY(status != OL_OK)) break;
+    }
+    if (status == OL_END) status = OL_OK;
+    /* Records of a compressed batch borrow from memory that ends here. */
+    if (records.inflated.data != NULL && status == OL_OK) status = drain(load, error);
+    ol_records_close(&records);
+    return status;
+}
+
+static int load_batch(loader *load, const ol_batch *batch, ol_error *error) {
+    load->batches++;
+    if (batch->max_timestamp > load->max_timestamp) load->max_timestamp = batch->max_timestamp;
+    int status;
+    if (OL_UNLIKELY(ol_batch_is_control(batch))) {
+        status = load_control(load, batch, error);
+        if (status != OL_OK && status != OL_NO_MEMORY) {
+            report_batch(load, batch, error);
+            status = OL_OK;
+        }
+    } else {
+        status = load_data(load, batch, error);
+    }
+    load->next_offset = batch->last_offset + 1;
+    return status;
+}
+
+/* Goes on behind bytes that cannot be read; they are reported, unless they are the unfinished tail of a log that somebody else
+ * writes, which is its end and no damage (design §5). */
+static int pass_over(loader *load, const ol_error *damage, ol_error *error) {
+    const ol_partition *partition = load->partition;
+    bool is_end = false;
+    int status = ol_log_reader_skip(load->reader, damage->position, &is_end, error);
+    bool unfinished = is_end && !partition->options.log.writable && load->next_offset >= ol_log_flushed(partition->log);
+    if (status == OL_OK && !unfinished) ol_partition_report(load->partition, damage, -1);
+    return status;
+}
+
+/* A batch that cannot be read at `position` of the piece.  *again: the piece was read anew and is to be walked from its start. */
+static int load_damaged(loader *load, size_t position, bool *again, ol_error *error) {
+    ol_error damage = *error;
+    int64_t file_position = load->piece.position + (int64_t)position;
+    ol_error_at(&damage, load->piece.path, file_position);
+    if (damage.offset < 0) damage.offset = load->next_offset;
+    int status = drain(load, error);        /* what is in the ring borrows from the piece */
+    if (status != OL_OK) return status;
+    if (!load->partition->options.log.writable) {
+        status = ol_log_reader_retry(load->reader, file_position, &load->piece, error);
+        *again = status == OL_OK;
+        if (status != OL_END) return status;
+    }
+    return pass_over(load, &damage, error);
+}
+
+/* Walks the current piece; *stopped when the limit was reached. */
+static int load_piece(loader *load, bool *stopped, ol_error *error) {
+    size_t position = 0;
+    while (position < load->piece.size) {
+        ol_batch batch;
+        int status = ol_batch_parse(load->piece.data + position, load->piece.size - position, &batch, error);
+        if (OL_LIKELY(status == OL_OK)) status = ol_batch_check_crc(&batch, error);
+        if (OL_UNLIKELY(status != OL_OK)) {
+            bool again = false;
+            status = load_damaged(load, position, &again, error);
+            if (status != OL_OK || !again) return status;
+            position = 0;
+            continue;
+        }
+        if (batch.last_offset >= load->limit) {
+            *stopped = true;
+            return OL_OK;
+        }
+        if (batch.last_offset >= load->next_offset) {
+            status = load_batch(load, &batch, error);
+            if (OL_UNLIKELY(status != OL_OK)) return status;
+        }
+        position += batch.size;
+    }
+    return OL_OK;
+}
+
+static void publish_progress(loader *load) {
+    load->partition->load_batches = load->batches;
+    load->partition->load_records = load->records;
+    load->partition->load_bytes += (int64_t)load->piece.size;
+}
+
+/* Reads on until the log end, or the limit. */
+static int load_to_end(loader *load, ol_error *error) {
+    bool stopped = false;
+    while (!stopped) {
+        int status = ol_log_reader_next(load->reader, PIECE_BYTES, &load->piece, error);
+        if (status == OL_CORRUPT) {
+            ol_error damage = *error;
+            if (damage.offset < 0) damage.offset = load->next_offset;
+            status = pass_over(load, &damage, error);
+            if (status == OL_OK) continue;
+        }
+        if (status != OL_OK) {
+            ol_error ignored;
+            int drained = drain(load, status == OL_END ? error : &ignored);
+            return status == OL_END ? drained : status;
+        }
+        status = load_piece(load, &stopped, error);
+        if (status == OL_OK) status = drain(load, error);
+        publish_progress(load);
+        if (status != OL_OK) return status;
+    }
+    return OL_OK;
+}
+
+/* Our own transactions that a crash left open are closed with ABORT by a lone store (design §4). */
+static int abort_own(ol_partition *partition, ol_error *error) {
+    while (partition->own_count > 0) {
+        int64_t producer_id = partition->own_transactions[0];
+        ol_commit_result result;
+        int status = ol_partition_ensure_epoch(partition, error);
+        if (status != OL_OK) return status;
+        status = ol_partition_write_marker(partition, producer_id, -1, OL_CONTROL_ABORT, 0, &result, error);
+        if (status != OL_OK) return status;
+        partition->load_aborted++;
+    }
+    return OL_OK;
+}
+
+/* The newest timestamp of the log, unless it is absurd: a clock that ran days ahead must not be carried on for ever. */
+static int64_t sane_timestamp(const ol_partition *partition, int64_t max_timestamp) {
+    const int64_t day_ms = 86400000;
+    int64_t now = ol_partition_now(partition);
+    return max_timestamp > now + day_ms ? now : max_timestamp;
+}
+
+static int finish(loader *load, ol_error *error) {
+    ol_partition *partition = load->partition;
+    partition->last_timestamp = sane_timestamp(partition, load->max_timestamp);
+    if (partition->options.replicated) {
+        ol_partition_set_positions(partition, partition->watermark, partition->watermark);
+        partition->role = OL_ROLE_FOLLOWER;
+        return OL_OK;
+    }
+    int64_t end = ol_log_end(partition->log);
+    ol_partition_set_positions(partition, end, end);
+    if (!partition->read_only) {
+        int status = abort_own(partition, error);
+        if (status != OL_OK) return status;
+    }
+    partition->role = OL_ROLE_ACTIVE;
+    return OL_OK;
+}
+
+static int run(loader *load, ol_error *error) {
+    ol_partition *partition = load->partition;
+    /* The first pass runs beside commits; what they appended meanwhile is read again and again, the last of it with the writer kept out. */
+    int status = OL_OK;
+    for (int pass = 0; pass < 3 && status == OL_OK; pass++) status = load_to_end(load, error);
+    if (status != OL_OK) return status;
+    pthread_mutex_lock(&partition->writer);
+    status = load_to_end(load, error);
+    if (status == OL_OK) status = finish(load, error);
+    partition->load_runs = false;
+    pthread_mutex_unlock(&partition->writer);
+    return status;
+}
+
+static int begin(ol_partition *partition, ol_error *error) {
+    int status = OL_OK;
+    pthread_mutex_lock(&partition->writer);
+    if (partition->load_runs || partition->role == OL_ROLE_ACTIVE || partition->role == OL_ROLE_FAILED) {
+        status = ol_fail(error, OL_INVALID, "a partition is loaded once");
+    } else {
+        partition->load_runs = true;
+        partition->role = OL_ROLE_LOADING;
+        partition->load_bytes_total = ol_log_size_bytes(partition->log);
+    }
+    pthread_mutex_unlock(&partition->writer);
+    return status;
+}
+
+int ol_partition_load(ol_partition *partition, ol_error *error) {
+    int status = begin(partition, error);
+    if (status != OL_OK) return status;
+    loader *load = calloc(1, sizeof *load);
+    if (load == NULL) {
+        status = ol_fail(error, OL_NO_MEMORY, "no memory to load a partition");
+    } else {
+        load->partition = partition;
+        load->next_offset = ol_log_start(partition->log);
+        load->limit = partition->options.replicated ? partition->watermark : INT64_MAX;
+        load->max_timestamp = -1;
+        status = ol_log_reader_open(partition->log, load->next_offset, &load->reader, error);
+        if (status == OL_OK) {
+            status = run(load, error);
+            ol_log_reader_close(load->reader);
+        }
+        free(load);
+    }
+    if (status != OL_OK) {
+        partition->load_runs = false;
+        ol_partition_fail(partition);
+    }
+    return status;
+}

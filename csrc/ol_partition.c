@@ -1,0 +1,222 @@
+#include "ol_partition.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ol_partition_internal.h"
+
+void ol_partition_options_init(ol_partition_options *options) {
+    memset(options, 0, sizeof *options);
+    ol_log_config_init(&options->log.config);
+    options->log.recovery_point = -1;
+    options->log.log_start_offset = -1;
+    options->batch_bytes_max = OL_BATCH_BYTES_MAX_DEFAULT;
+    options->leader_epoch = -1;
+}
+
+int64_t ol_partition_now(const ol_partition *partition) {
+    if (partition->options.clock_ms != NULL) return partition->options.clock_ms(partition->options.clock_context);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void initialise_locks(ol_partition *partition) {
+    pthread_mutex_init(&partition->writer, NULL);
+    pthread_mutex_init(&partition->table, NULL);
+    pthread_mutex_init(&partition->wait_lock, NULL);
+    pthread_mutex_init(&partition->problem_lock, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&partition->wait_changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static void free_partition(ol_partition *partition) {
+    if (partition->state.table != NULL) ol_inflight_reset(&partition->inflight, partition->state.table);
+    ol_state_destroy(&partition->state);
+    free(partition->planned);
+    free(partition->own_transactions);
+    pthread_mutex_destroy(&partition->writer);
+    pthread_mutex_destroy(&partition->table);
+    pthread_mutex_destroy(&partition->wait_lock);
+    pthread_mutex_destroy(&partition->problem_lock);
+    pthread_cond_destroy(&partition->wait_changed);
+    free(partition);
+}
+
+int ol_partition_open(const ol_partition_options *options, ol_partition **opened, ol_log_recovery *recovery, ol_error *error) {
+    if (options->batch_bytes_max < OL_BATCH_OVERHEAD ||
+        (int64_t)options->batch_bytes_max > options->log.config.segment_bytes) {
+        return ol_fail(error, OL_INVALID, "batch_bytes_max %zu is not between %d and segment_bytes %lld",
+                       options->batch_bytes_max, OL_BATCH_OVERHEAD, (long long)options->log.config.segment_bytes);
+    }
+    ol_partition *partition = calloc(1, sizeof *partition);
+    if (partition == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a partition");
+    partition->options = *options;
+    partition->options.log.replicated = options->replicated;
+    partition->leader_epoch = options->leader_epoch;
+    partition->role = OL_ROLE_UNLOADED;
+    initialise_locks(partition);
+    ol_inflight_init(&partition->inflight);
+    int status = ol_state_create(&partition->state, error);
+    if (status == OL_OK) status = ol_log_open(&partition->options.log, &partition->log, recovery, error);
+    if (status != OL_OK) {
+        free_partition(partition);
+        return status;
+    }
+    int64_t start = ol_log_start(partition->log);
+    partition->watermark = options->replicated ? start : ol_log_end(partition->log);
+    partition->applied = start;
+    partition->read_only = !ol_log_is_writable(partition->log);
+    if (recovery->corrupt) ol_partition_report(partition, &recovery->corruption, -1);
+    *opened = partition;
+    return OL_OK;
+}
+
+int ol_partition_close(ol_partition *partition, ol_error *error) {
+    int status = OL_OK;
+    if (ol_log_is_writable(partition->log) && partition->role != OL_ROLE_FAILED) {
+        status = ol_log_close(partition->log, error);
+    } else {
+        bool failed = partition->role == OL_ROLE_FAILED;
+        ol_log_abandon(partition->log);
+        if (failed) status = ol_fail(error, OL_FAILED, "the partition failed before; its log was not closed cleanly");
+    }
+    free_partition(partition);
+    return status;
+}
+
+void ol_partition_abandon(ol_partition *partition) {
+    ol_log_abandon(partition->log);
+    free_partition(partition);
+}
+
+ol_role ol_partition_role(const ol_partition *partition) { return (ol_role)partition->role; }
+ol_log *ol_partition_log(ol_partition *partition) { return partition->log; }
+bool ol_partition_is_read_only(const ol_partition *partition) { return partition->read_only; }
+
+void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int64_t applied) {
+    OL_ASSERT(watermark >= partition->watermark);
+    OL_ASSERT(applied >= partition->applied);
+    OL_ASSERT(applied <= watermark);
+    OL_ASSERT(watermark <= ol_log_end(partition->log));
+    atomic_store_explicit(&partition->watermark, watermark, memory_order_release);
+    atomic_store_explicit(&partition->applied, applied, memory_order_release);
+}
+
+void ol_partition_positions(ol_partition *partition, ol_positions *positions) {
+    /* In this order every pair keeps its invariant, whatever moves meanwhile. */
+    positions->applied = atomic_load_explicit(&partition->applied, memory_order_acquire);
+    positions->watermark = atomic_load_explicit(&partition->watermark, memory_order_acquire);
+    positions->flushed = ol_log_flushed(partition->log);
+    positions->written = ol_log_end(partition->log);
+}
+
+void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t bytes) {
+    pthread_mutex_lock(&partition->problem_lock);
+    if (partition->problem_count < OL_PROBLEMS_KEPT) {
+        partition->problems[partition->problem_count] = (ol_problem){*error, bytes};
+    }
+    partition->problem_count++;
+    pthread_mutex_unlock(&partition->problem_lock);
+    partition->read_only = true;
+}
+
+bool ol_partition_problem_at(const ol_partition *partition, size_t index, ol_problem *problem) {
+    pthread_mutex_t *lock = (pthread_mutex_t *)&partition->problem_lock;
+    pthread_mutex_lock(lock);
+    bool there = index < OL_PROBLEMS_KEPT && (int64_t)index < partition->problem_count;
+    if (there) *problem = partition->problems[index];
+    pthread_mutex_unlock(lock);
+    return there;
+}
+
+void ol_partition_progress(const ol_partition *partition, ol_load_progress *progress) {
+    progress->bytes = partition->load_bytes;
+    progress->bytes_total = partition->load_bytes_total;
+    progress->batches = partition->load_batches;
+    progress->records = partition->load_records;
+    progress->aborted_own = partition->load_aborted;
+    pthread_mutex_t *lock = (pthread_mutex_t *)&partition->problem_lock;
+    pthread_mutex_lock(lock);
+    progress->problems = partition->problem_count;
+    pthread_mutex_unlock(lock);
+}
+
+void ol_partition_fail(ol_partition *partition) {
+    partition->role = OL_ROLE_FAILED;
+    ol_partition_wake(partition, true);
+}
+
+int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error) {
+    if (OL_UNLIKELY(partition->read_only)) return ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
+    switch ((ol_role)partition->role) {
+        case OL_ROLE_ACTIVE:
+            return OL_OK;
+        case OL_ROLE_LOADING:
+            if (!needs_state) return OL_OK;
+            return ol_fail(error, OL_LOADING, "the partition is loading");
+        case OL_ROLE_UNLOADED:
+            return ol_fail(error, OL_LOADING, "the partition was not loaded yet");
+        case OL_ROLE_FOLLOWER:
+            return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
+        case OL_ROLE_FAILED:
+            return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
+    }
+    OL_ASSERT(!"a partition has a role");
+    return OL_OK;
+}
+
+int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error) {
+    if (OL_LIKELY(partition->epoch_assigned)) return OL_OK;
+    int32_t epoch = partition->leader_epoch;
+    if (epoch < 0) epoch = ol_log_leader_epoch(partition->log) + 1;
+    int status = ol_log_assign_epoch(partition->log, epoch, error);
+    if (status != OL_OK) return status;
+    partition->leader_epoch = epoch;
+    partition->epoch_assigned = true;
+    return OL_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ reading */
+
+static int check_readable(const ol_partition *partition, ol_error *error) {
+    switch ((ol_role)partition->role) {
+        case OL_ROLE_ACTIVE:
+            return OL_OK;
+        case OL_ROLE_UNLOADED:
+        case OL_ROLE_LOADING:
+            return ol_fail(error, OL_LOADING, "the partition is loading");
+        case OL_ROLE_FOLLOWER:
+            return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
+        case OL_ROLE_FAILED:
+            return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
+    }
+    OL_ASSERT(!"a partition has a role");
+    return OL_OK;
+}
+
+static int finish_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) {
+    int status = check_readable(partition, error);
+    if (OL_UNLIKELY(status != OL_OK)) {
+        pthread_mutex_unlock(&partition->table);
+        return status;
+    }
+    *state = &partition->state;
+    return OL_OK;
+}
+
+int ol_partition_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) {
+    pthread_mutex_lock(&partition->table);
+    return finish_lock_state(partition, state, error);
+}
+
+int ol_partition_try_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) {
+    if (pthread_mutex_trylock(&partition->table) != 0) return OL_WOULD_BLOCK;
+    return finish_lock_state(partition, state, error);
+}
+
+void ol_partition_unlock_state(ol_partition *partition) { pthread_mutex_unlock(&partition->table); }

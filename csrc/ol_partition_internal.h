@@ -1,0 +1,96 @@
+/* ol_partition_internal: the partition's own structure, shared by its source files and nobody else. */
+#ifndef OL_PARTITION_INTERNAL_H
+#define OL_PARTITION_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "ol_inflight.h"
+#include "ol_partition.h"
+
+/* One item on its way into a batch. */
+typedef struct ol_planned {
+    const ol_item *item;
+    ol_pair_name name;              /* positions */
+    ol_reservation reservation;     /* positions, once `reserved` */
+    size_t key_size;
+    int64_t value_size;             /* -1 null */
+    int16_t value_version;
+    bool reserved;
+} ol_planned;
+
+struct ol_partition {
+    ol_partition_options options;
+    ol_log *log;
+
+    pthread_mutex_t writer;
+    pthread_mutex_t table;
+    ol_state state;                 /* changed under writer and table */
+    ol_inflight inflight;           /* changed under writer; replicated only */
+
+    _Atomic int role;               /* ol_role; changed under writer */
+    _Atomic int64_t watermark;
+    _Atomic int64_t applied;
+    _Atomic bool read_only;
+
+    /* Under writer. */
+    bool epoch_assigned;            /* the log knows the epoch that our appends carry */
+    int32_t leader_epoch;
+    int64_t last_timestamp;         /* of our newest batch, or of the log when it was loaded; batches never go back */
+    int64_t elected_end;            /* log end when leadership began: active when applied has reached it */
+    bool load_runs;
+    ol_planned *planned;            /* scratch of the commit path */
+    size_t planned_capacity;
+    int64_t last_own_producer_id;
+    int64_t *own_transactions;      /* producer ids of open transactions that carry our header */
+    size_t own_count;
+    size_t own_capacity;
+
+    pthread_mutex_t wait_lock;      /* innermost: nothing is locked with it held */
+    pthread_cond_t wait_changed;
+    bool flushing;                  /* under wait_lock: one flush serves all who wait */
+    uint64_t term;                  /* under wait_lock: counts changes of leadership, truncations and failures */
+
+    _Atomic int64_t load_bytes, load_bytes_total, load_batches, load_records, load_aborted;
+    pthread_mutex_t problem_lock;
+    ol_problem problems[OL_PROBLEMS_KEPT];
+    int64_t problem_count;
+};
+
+/* The header that marks batches of our own transactions, and the one that tells the flushed bound (design §4, §5). */
+#define OL_HEADER_TRANSACTION "ol.transaction"
+#define OL_HEADER_FLUSHED "ol.flushed"
+
+int64_t ol_partition_now(const ol_partition *partition);
+
+/* The one setter of W and applied; asserts written >= W >= applied.  Under writer. */
+void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int64_t applied);
+
+/* From now on everything is refused with OL_FAILED; who waits is woken. */
+void ol_partition_fail(ol_partition *partition);
+
+/* Wakes who waits for flushed or W; `deposed` also ends their term. */
+void ol_partition_wake(ol_partition *partition, bool deposed);
+
+/* Keeps a problem and makes the partition read-only. */
+void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t bytes);
+
+/* OL_OK when the role allows commits: `needs_state` for those that look at what is there. */
+int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error);
+
+/* Under writer: makes sure that the log knows the epoch that our batches will carry. */
+int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error);
+
+/* Under writer: appends and applies an end-transaction marker; positions move. */
+int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
+                              int32_t coordinator_epoch, ol_commit_result *result, ol_error *error);
+
+/* Under writer: what ol_partition_commit does once the locks are taken. */
+int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id,
+                               int16_t producer_epoch, ol_commit_result *result, ol_error *error);
+
+/* Under writer: remembers or forgets an open transaction of ours; remembering may be OL_NO_MEMORY. */
+int ol_partition_own_open(ol_partition *partition, int64_t producer_id, ol_error *error);
+void ol_partition_own_end(ol_partition *partition, int64_t producer_id);
+
+#endif

@@ -1,0 +1,133 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "ol_partition_internal.h"
+
+int ol_partition_own_open(ol_partition *partition, int64_t producer_id, ol_error *error) {
+    for (size_t i = 0; i < partition->own_count; i++) {
+        if (partition->own_transactions[i] == producer_id) return OL_OK;
+    }
+    if (partition->own_count == partition->own_capacity) {
+        size_t capacity = partition->own_capacity * 2 + 4;
+        int64_t *own = realloc(partition->own_transactions, capacity * sizeof *own);
+        if (own == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for an open transaction");
+        partition->own_transactions = own;
+        partition->own_capacity = capacity;
+    }
+    partition->own_transactions[partition->own_count++] = producer_id;
+    return OL_OK;
+}
+
+void ol_partition_own_end(ol_partition *partition, int64_t producer_id) {
+    for (size_t i = 0; i < partition->own_count; i++) {
+        if (partition->own_transactions[i] != producer_id) continue;
+        partition->own_transactions[i] = partition->own_transactions[--partition->own_count];
+        return;
+    }
+}
+
+static int64_t marker_timestamp(ol_partition *partition) {
+    int64_t now = ol_partition_now(partition);
+    if (now > partition->last_timestamp) partition->last_timestamp = now;
+    return partition->last_timestamp;
+}
+
+/* The fields that ol_batch_put_marker wrote, for the log's books. */
+static ol_batch_fields marker_fields(const ol_partition *partition, int64_t offset, int64_t timestamp, int64_t producer_id,
+                                     int16_t producer_epoch) {
+    ol_batch_fields fields;
+    ol_batch_fields_init(&fields, offset, timestamp);
+    fields.leader_epoch = partition->leader_epoch;
+    fields.producer_id = producer_id;
+    fields.producer_epoch = producer_epoch;
+    fields.base_sequence = -1;
+    fields.record_count = 1;
+    fields.attributes = OL_ATTRIBUTE_TRANSACTIONAL | OL_ATTRIBUTE_CONTROL;
+    return fields;
+}
+
+static int apply_marker(ol_partition *partition, const uint8_t *start, size_t size, int64_t producer_id, ol_control type,
+                        ol_error *error) {
+    if (partition->options.replicated) {
+        ol_batch batch;
+        int status = ol_batch_parse(start, size, &batch, error);
+        OL_ASSERT(status == OL_OK);
+        return ol_inflight_note(&partition->inflight, &partition->state, &batch, NULL, error);
+    }
+    int64_t end = ol_log_end(partition->log);
+    pthread_mutex_lock(&partition->table);
+    ol_state_end_transaction(&partition->state, producer_id, type);
+    pthread_mutex_unlock(&partition->table);
+    ol_partition_set_positions(partition, end, end);
+    return OL_OK;
+}
+
+int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
+                              int32_t coordinator_epoch, ol_commit_result *result, ol_error *error) {
+    int16_t known_epoch = -1;
+    int32_t known_coordinator_epoch = -1;
+    ol_log_producer(partition->log, producer_id, &known_epoch, &known_coordinator_epoch);
+    if (producer_epoch < 0) producer_epoch = known_epoch;
+    if (coordinator_epoch < known_coordinator_epoch) coordinator_epoch = known_coordinator_epoch;
+    int64_t timestamp = marker_timestamp(partition), offset;
+    uint8_t *start;
+    int status = ol_log_reserve(partition->log, OL_BATCH_MARKER_SIZE, 0, timestamp, &start, &offset, error);
+    if (status != OL_OK) return status;
+    size_t size = ol_batch_put_marker(start, offset, partition->leader_epoch, timestamp, producer_id, producer_epoch, type,
+                                      coordinator_epoch);
+    ol_batch_fields fields = marker_fields(partition, offset, timestamp, producer_id, producer_epoch);
+    status = ol_log_publish(partition->log, &fields, size, error);
+    if (status == OL_OK) status = apply_marker(partition, start, size, producer_id, type, error);
+    if (status != OL_OK) {
+        ol_partition_fail(partition);
+        return status;
+    }
+    ol_partition_own_end(partition, producer_id);
+    *result = (ol_commit_result){.base_offset = offset, .end_offset = offset + 1, .timestamp = timestamp, .written = 1,
+                                 .rests_on = -1};
+    return OL_OK;
+}
+
+int ol_partition_check_producer(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_error *error) {
+    if (producer_id < 0 || producer_id >= OL_OWN_PRODUCER_ID_MIN) {
+        return ol_fail(error, OL_TRANSACTION, "producer id %lld is negative or of the reserved range", (long long)producer_id);
+    }
+    ol_log_transaction transaction;
+    int16_t known_epoch;
+    int32_t coordinator_epoch;
+    int status = OL_OK;
+    pthread_mutex_lock(&partition->writer);
+    if (ol_log_find_transaction(partition->log, producer_id, &transaction)) {
+        status = ol_fail(error, OL_TRANSACTION, "producer id %lld has an open transaction since log offset %lld",
+                         (long long)producer_id, (long long)transaction.first_offset);
+    } else if (ol_log_producer(partition->log, producer_id, &known_epoch, &coordinator_epoch) && producer_epoch < known_epoch) {
+        status = ol_fail(error, OL_FENCED, "producer epoch %d is older than %d, which the log knows", producer_epoch, known_epoch);
+    }
+    pthread_mutex_unlock(&partition->writer);
+    return status;
+}
+
+static int end_transaction_locked(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
+                                  int32_t coordinator_epoch, ol_commit_result *result, ol_error *error) {
+    int status = ol_partition_check_writable(partition, true, error);
+    if (status != OL_OK) return status;
+    ol_log_transaction transaction;
+    if (!ol_log_find_transaction(partition->log, producer_id, &transaction)) {
+        return ol_fail(error, OL_TRANSACTION, "producer id %lld has no open transaction", (long long)producer_id);
+    }
+    if (producer_epoch >= 0 && producer_epoch < transaction.producer_epoch) {
+        return ol_fail(error, OL_FENCED, "producer epoch %d is older than %d", producer_epoch, transaction.producer_epoch);
+    }
+    status = ol_partition_ensure_epoch(partition, error);
+    if (status != OL_OK) return status;
+    return ol_partition_write_marker(partition, producer_id, producer_epoch, type, coordinator_epoch, result, error);
+}
+
+int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
+                                 int32_t coordinator_epoch, ol_commit_result *result, ol_error *error) {
+    OL_ASSERT(type == OL_CONTROL_COMMIT || type == OL_CONTROL_ABORT);
+    pthread_mutex_lock(&partition->writer);
+    int status = end_transaction_locked(partition, producer_id, producer_epoch, type, coordinator_epoch, result, error);
+    pthread_mutex_unlock(&partition->writer);
+    return status;
+}

@@ -1,0 +1,79 @@
+#include <errno.h>
+#include <time.h>
+
+#include "ol_partition_internal.h"
+
+void ol_partition_wake(ol_partition *partition, bool deposed) {
+    pthread_mutex_lock(&partition->wait_lock);
+    if (deposed) partition->term++;
+    pthread_cond_broadcast(&partition->wait_changed);
+    pthread_mutex_unlock(&partition->wait_lock);
+}
+
+static struct timespec deadline_after(int64_t timeout_ms) {
+    struct timespec deadline;
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
+    deadline.tv_sec += (time_t)(timeout_ms / 1000);
+    deadline.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+    if (deadline.tv_nsec >= 1000000000) {
+        deadline.tv_sec++;
+        deadline.tv_nsec -= 1000000000;
+    }
+    return deadline;
+}
+
+static bool is_reached(const ol_partition *partition, int64_t end_offset, ol_wait_for what) {
+    if (what == OL_WAIT_FLUSHED) return ol_log_flushed(partition->log) >= end_offset;
+    return atomic_load_explicit(&partition->watermark, memory_order_acquire) >= end_offset;
+}
+
+/* Why waiting is in vain, or OL_OK. */
+static int check_in_vain(const ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what, ol_error *error) {
+    if (partition->role == OL_ROLE_FAILED || ol_log_has_failed(partition->log)) {
+        return ol_fail(error, OL_FAILED, "the partition failed before this was durable; it must be opened again");
+    }
+    if (partition->term != term || ol_log_end(partition->log) < end_offset) {
+        return ol_fail(error, OL_NOT_COORDINATOR, "leadership changed before this was durable");
+    }
+    if (what == OL_WAIT_WATERMARK && partition->role == OL_ROLE_FOLLOWER) {
+        return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
+    }
+    return OL_OK;
+}
+
+/* One of those who wait flushes for all; wait_lock is let go meanwhile, so that the next batch fills. */
+static void flush_for_all(ol_partition *partition) {
+    ol_error flush_error;
+    int64_t flushed;
+    partition->flushing = true;
+    pthread_mutex_unlock(&partition->wait_lock);
+    int status = ol_log_flush(partition->log, &flushed, &flush_error);
+    if (status != OL_OK) partition->role = OL_ROLE_FAILED;
+    pthread_mutex_lock(&partition->wait_lock);
+    partition->flushing = false;
+    pthread_cond_broadcast(&partition->wait_changed);
+}
+
+int ol_partition_wait(ol_partition *partition, int64_t end_offset, ol_wait_for what, int64_t timeout_ms, ol_error *error) {
+    if (is_reached(partition, end_offset, what)) return OL_OK;
+    struct timespec deadline = {0, 0};
+    if (timeout_ms >= 0) deadline = deadline_after(timeout_ms);
+    pthread_mutex_lock(&partition->wait_lock);
+    uint64_t term = partition->term;
+    int status = OL_OK;
+    while (!is_reached(partition, end_offset, what)) {
+        status = check_in_vain(partition, end_offset, term, what, error);
+        if (status != OL_OK) break;
+        if (what == OL_WAIT_FLUSHED && !partition->flushing) {
+            flush_for_all(partition);
+        } else if (timeout_ms < 0) {
+            pthread_cond_wait(&partition->wait_changed, &partition->wait_lock);
+        } else if (pthread_cond_timedwait(&partition->wait_changed, &partition->wait_lock, &deadline) == ETIMEDOUT) {
+            if (is_reached(partition, end_offset, what)) break;
+            status = ol_fail(error, OL_TIMED_OUT, "not durable within %lld ms; it may still become so", (long long)timeout_ms);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&partition->wait_lock);
+    return status;
+}
