@@ -26,7 +26,7 @@ DEADLINE_SECONDS = 120.0
 FETCH_SECONDS = 900.0
 """How long Maven may take for the first download."""
 
-JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dfile.encoding=UTF-8")
+JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
 """Small and quick to start: one collector thread, no optimising compiler."""
 
 
@@ -65,29 +65,38 @@ class KafkaPackages:
             *arguments,
         ]
 
-    def run(
-        self,
-        main: str,
-        *arguments: str,
-        stdin: str = "",
-        heap_mib: int = 256,
-        seconds: float = DEADLINE_SECONDS,
-    ) -> str:
+    def run(self, main: str, *arguments: str, stdin: str = "", heap_mib: int = 256, seconds: float = DEADLINE_SECONDS) -> str:
         """Runs a class of Kafka's to its end and returns what it printed on stdout.
 
         Raises KafkaFailed when it exits with another code than 0 or is not done after ``seconds``.
         """
-        command = self.command(main, *arguments, heap_mib=heap_mib)
+        return self.run_both(main, *arguments, stdin=stdin, heap_mib=heap_mib, seconds=seconds)[0]
+
+    def run_both(
+        self, main: str, *arguments: str, stdin: str = "", heap_mib: int = 256, seconds: float = DEADLINE_SECONDS
+    ) -> tuple[str, str]:
+        """Does what :meth:`run` does and returns (stdout, stderr): some tools of Kafka's report faults on stderr only."""
         try:
             done = subprocess.run(
-                command, input=stdin, capture_output=True, encoding="utf-8", errors="replace", timeout=seconds, check=False
+                self.command(main, *arguments, heap_mib=heap_mib),
+                input=stdin.encode(),
+                capture_output=True,
+                env=environment(),
+                timeout=seconds,
+                check=False,
             )
         except subprocess.TimeoutExpired as late:
             raise KafkaFailed(f"{main} was not done after {seconds:.0f} s") from late
+        # Decoded here and not by subprocess, which would turn a carriage return inside a name into a line end.
+        stdout, stderr = (stream.decode("utf-8", errors="replace") for stream in (done.stdout, done.stderr))
         if done.returncode != 0:
-            said = (done.stdout[-2000:] + done.stderr[-4000:]).strip()
-            raise KafkaFailed(f"{main} ended with {done.returncode}: {said}")
-        return done.stdout
+            raise KafkaFailed(f"{main} ended with {done.returncode}: {stdout[-2000:]}{stderr[-4000:]}".strip())
+        return stdout, stderr
+
+
+def environment() -> dict[str, str]:
+    """Returns the environment for Kafka's programs: Java reads its arguments in the encoding of the locale."""
+    return {**os.environ, "LC_ALL": "C.UTF-8"}
 
 
 def find_packages() -> KafkaPackages:
