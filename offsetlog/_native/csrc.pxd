@@ -2,7 +2,7 @@
 # The headers in csrc/ are the contract; what stands here repeats their names and types, and never their meaning.
 
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 
 cdef extern from "stdbool.h" nogil:
@@ -85,3 +85,519 @@ cdef extern from "ol_crc32c.h" nogil:
     uint32_t ol_crc32c_extend(uint32_t crc, const void *data, size_t size) noexcept
     const char *ol_crc32c_implementation() noexcept
     uint32_t ol_crc32(const void *data, size_t size) noexcept
+
+
+cdef extern from "ol_bytes.h" nogil:
+    bint ol_slice_equal(ol_slice a, ol_slice b) noexcept
+
+
+cdef extern from "ol_fs.h" nogil:
+    ctypedef struct ol_file:
+        pass
+
+    enum:
+        OL_OPEN_READ
+        OL_OPEN_WRITE
+        OL_OPEN_CREATE
+        OL_OPEN_CREATE_NEW
+        OL_PATH_MAX
+
+    ctypedef struct ol_fs:
+        int (*open)(ol_fs *fs, const char *path, int mode, ol_file **file, ol_error *error) noexcept nogil
+        void (*close)(ol_file *file) noexcept nogil
+        int (*size)(ol_file *file, int64_t *size, ol_error *error) noexcept nogil
+        int (*read)(ol_file *file, int64_t position, void *data, size_t size, size_t *got, ol_error *error) noexcept nogil
+        int (*write)(ol_file *file, int64_t position, const void *data, size_t size, ol_error *error) noexcept nogil
+        int (*truncate)(ol_file *file, int64_t size, ol_error *error) noexcept nogil
+        int (*flush)(ol_file *file, ol_error *error) noexcept nogil
+        int (*rename)(ol_fs *fs, const char *source, const char *target, ol_error *error) noexcept nogil
+        int (*remove)(ol_fs *fs, const char *path, ol_error *error) noexcept nogil
+        int (*make_directory)(ol_fs *fs, const char *path, ol_error *error) noexcept nogil
+        int (*flush_directory)(ol_fs *fs, const char *path, ol_error *error) noexcept nogil
+        int (*list)(ol_fs *fs, const char *path, int (*visit)(void *context, const char *name) noexcept nogil, void *context,
+                    ol_error *error) noexcept nogil
+        int (*exists)(ol_fs *fs, const char *path, c_bool *exists, ol_error *error) noexcept nogil
+        int (*lock)(ol_fs *fs, const char *path, ol_file **file, ol_error *error) noexcept nogil
+
+    ol_fs *ol_fs_posix() noexcept
+    int ol_fs_read_file(ol_fs *fs, const char *path, size_t limit, uint8_t **data, size_t *size, ol_error *error) noexcept
+    int ol_fs_replace_file(ol_fs *fs, const char *path, const void *data, size_t size, ol_error *error) noexcept
+
+
+cdef extern from "ol_fs_fault.h" nogil:
+    int ol_fs_fault_create(const char *root, ol_fs **fs, ol_error *error) noexcept
+    void ol_fs_fault_free(ol_fs *fs) noexcept
+    int64_t ol_fs_fault_operations(ol_fs *fs) noexcept
+    int64_t ol_fs_fault_flushes(ol_fs *fs) noexcept
+    void ol_fs_fault_stop_at(ol_fs *fs, int64_t operation) noexcept
+    int ol_fs_fault_stop(ol_fs *fs, ol_error *error) noexcept
+    bint ol_fs_fault_stopped(ol_fs *fs) noexcept
+    void ol_fs_fault_fail_at(ol_fs *fs, int64_t operation, int sys_errno) noexcept
+    void ol_fs_fault_fail_flush(ol_fs *fs, int64_t flush, int sys_errno) noexcept
+    int ol_fs_fault_write_back(ol_fs *fs, uint64_t seed, ol_error *error) noexcept
+    int ol_fs_fault_materialize(ol_fs *fs, const char *target, uint64_t seed, ol_error *error) noexcept
+    int ol_fs_fault_materialize_all(ol_fs *fs, const char *target, ol_error *error) noexcept
+
+
+cdef extern from "ol_names.h" nogil:
+    enum:
+        OL_UUID_SIZE
+        OL_UUID_TEXT_SIZE
+        OL_NAME_SIZE_MAX
+        OL_DIRECTORY_PARTITION
+
+    ctypedef struct ol_uuid:
+        uint8_t *bytes
+
+    ctypedef struct ol_directory_name:
+        char *topic
+        int32_t partition
+        int kind
+
+    void ol_uuid_format(const ol_uuid *uuid, char *text) noexcept
+    bint ol_uuid_parse(ol_slice text, ol_uuid *uuid) noexcept
+    bint ol_directory_name_parse(const char *name, ol_directory_name *parsed) noexcept
+
+
+cdef extern from "ol_checkpoint.h" nogil:
+    ctypedef struct ol_checkpoint_entry:
+        char *topic
+        int64_t offset
+        int32_t partition
+
+    ctypedef struct ol_offset_checkpoint:
+        ol_checkpoint_entry *entries
+        size_t count
+        size_t capacity
+
+    void ol_offset_checkpoint_free(ol_offset_checkpoint *checkpoint) noexcept
+    int ol_offset_checkpoint_set(ol_offset_checkpoint *checkpoint, const char *topic, int32_t partition, int64_t offset,
+                                 ol_error *error) noexcept
+    int ol_offset_checkpoint_parse(ol_offset_checkpoint *checkpoint, ol_slice text, ol_error *error) noexcept
+    int ol_offset_checkpoint_format(const ol_offset_checkpoint *checkpoint, char **text, size_t *size,
+                                    ol_error *error) noexcept
+
+
+cdef extern from "ol_batch.h" nogil:
+    enum:
+        OL_BATCH_OVERHEAD
+        OL_BATCH_MAGIC_END
+        OL_ATTRIBUTE_CODEC
+        OL_ATTRIBUTE_LOG_APPEND_TIME
+        OL_ATTRIBUTE_TRANSACTIONAL
+        OL_ATTRIBUTE_CONTROL
+        OL_ATTRIBUTE_DELETE_HORIZON
+
+    ctypedef enum ol_codec:
+        OL_CODEC_NONE
+        OL_CODEC_GZIP
+        OL_CODEC_SNAPPY
+        OL_CODEC_LZ4
+        OL_CODEC_ZSTD
+
+    ctypedef enum ol_control:
+        OL_CONTROL_ABORT
+        OL_CONTROL_COMMIT
+        OL_CONTROL_OTHER
+
+    ctypedef struct ol_batch:
+        const uint8_t *data
+        size_t size
+        int64_t base_offset
+        int64_t last_offset
+        int64_t base_timestamp
+        int64_t max_timestamp
+        int64_t producer_id
+        int32_t leader_epoch
+        int32_t base_sequence
+        int32_t record_count
+        uint32_t crc
+        int16_t producer_epoch
+        int16_t attributes
+        int8_t magic
+
+    ctypedef struct ol_decompressor:
+        int (*decompress)(void *context, ol_codec codec, int magic, ol_slice input, size_t limit, ol_slice *output,
+                          ol_error *error) noexcept nogil
+        void (*release)(void *context, ol_slice output) noexcept nogil
+        void *context
+        size_t limit
+
+    size_t OL_DECOMPRESSED_LIMIT_DEFAULT
+
+    ctypedef struct ol_record:
+        int64_t offset
+        int64_t timestamp
+        ol_slice key
+        ol_slice value
+        ol_slice headers
+        int32_t header_count
+        int8_t attributes
+        int8_t magic
+
+    ctypedef struct ol_records:
+        ol_batch batch
+
+    ol_codec ol_batch_codec(const ol_batch *batch) noexcept
+    bint ol_batch_is_control(const ol_batch *batch) noexcept
+    bint ol_batch_is_transactional(const ol_batch *batch) noexcept
+    bint ol_batch_has_horizon(const ol_batch *batch) noexcept
+    int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) noexcept
+    int ol_batch_check_crc(const ol_batch *batch, ol_error *error) noexcept
+    int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompressor *decompressor,
+                        ol_error *error) noexcept
+    int ol_records_next(ol_records *records, ol_record *record, ol_error *error) noexcept
+    void ol_records_close(ol_records *records) noexcept
+    int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice *key, ol_slice *value,
+                              ol_error *error) noexcept
+    int ol_control_decode(const ol_record *record, ol_control *type, int32_t *coordinator_epoch, ol_error *error) noexcept
+
+    ctypedef struct ol_batch_fields:
+        int64_t base_offset
+        int64_t base_timestamp
+        int64_t max_timestamp
+        int64_t producer_id
+        int32_t leader_epoch
+        int32_t base_sequence
+        int32_t last_offset_delta
+        int32_t record_count
+        int16_t producer_epoch
+        int16_t attributes
+
+    void ol_batch_fields_init(ol_batch_fields *fields, int64_t base_offset, int64_t timestamp) noexcept
+    size_t ol_record_size(int64_t timestamp_delta, int32_t offset_delta, int64_t key_size, int64_t value_size,
+                          int32_t header_count, size_t headers_size) noexcept
+    uint8_t *ol_record_put(uint8_t *p, int64_t timestamp_delta, int32_t offset_delta, ol_slice key, ol_slice value,
+                           int32_t header_count, ol_slice headers) noexcept
+    void ol_batch_seal(uint8_t *start, const uint8_t *end, const ol_batch_fields *fields) noexcept
+    size_t ol_batch_put_marker(uint8_t *start, int64_t offset, int32_t leader_epoch, int64_t timestamp, int64_t producer_id,
+                               int16_t producer_epoch, ol_control type, int32_t coordinator_epoch) noexcept
+
+
+cdef extern from "ol_offsets.h" nogil:
+    enum:
+        OL_KEY_OFFSET_COMMIT_LEGACY
+        OL_KEY_OFFSET_COMMIT
+        OL_KEY_GROUP_METADATA
+        OL_STRING_SIZE_MAX
+        OL_OFFSET_VALUE_VERSION_MAX
+        OL_TOPIC_ID_SIZE
+
+    ctypedef struct ol_key:
+        int16_t type
+        bint known
+        ol_slice group
+        ol_slice topic
+        int32_t partition
+        ol_slice member
+
+    int ol_key_decode(ol_slice bytes, ol_key *key, ol_error *error) noexcept
+
+    ctypedef struct ol_offset_value:
+        int64_t offset
+        int64_t commit_timestamp
+        int64_t expire_timestamp
+        int32_t leader_epoch
+        int16_t version
+        ol_slice metadata
+        const uint8_t *topic_id
+
+    int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *value, ol_error *error) noexcept
+    size_t ol_offset_key_size(ol_slice group, ol_slice topic) noexcept
+    uint8_t *ol_offset_key_put(uint8_t *p, int16_t key_type, ol_slice group, ol_slice topic, int32_t partition) noexcept
+    size_t ol_offset_value_size(const ol_offset_value *value, int16_t version) noexcept
+    uint8_t *ol_offset_value_put(uint8_t *p, const ol_offset_value *value, int16_t version) noexcept
+
+
+cdef extern from "ol_log.h" nogil:
+    ctypedef struct ol_log:
+        pass
+
+    ctypedef struct ol_log_config:
+        int64_t segment_bytes
+        int64_t segment_ms
+        int64_t index_interval_bytes
+        int64_t segment_index_bytes
+        int64_t extend_bytes_min
+        int64_t extend_bytes_max
+
+    ctypedef struct ol_log_options:
+        ol_fs *fs
+        const char *directory
+        ol_log_config config
+        bint writable
+        bint create
+        bint clean
+        bint replicated
+        int64_t recovery_point
+        int64_t log_start_offset
+        const uint8_t *topic_id
+        const ol_decompressor *decompressor
+
+    ctypedef struct ol_log_recovery:
+        bint recovered
+        int64_t torn_bytes
+        char *torn_path
+        char *broken_path
+        int64_t torn_position
+        int64_t segments_removed
+        int64_t swaps_finished
+        int64_t rewritten_bytes
+        bint corrupt
+        ol_error corruption
+
+    void ol_log_config_init(ol_log_config *config) noexcept
+    int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery, ol_error *error) noexcept
+    int ol_log_close(ol_log *log, ol_error *error) noexcept
+    void ol_log_abandon(ol_log *log) noexcept
+    int64_t ol_log_start(const ol_log *log) noexcept
+    int64_t ol_log_end(const ol_log *log) noexcept
+    int64_t ol_log_flushed(const ol_log *log) noexcept
+    bint ol_log_is_writable(const ol_log *log) noexcept
+    bint ol_log_has_failed(const ol_log *log) noexcept
+    int32_t ol_log_leader_epoch(const ol_log *log) noexcept
+    bint ol_log_topic_id(const ol_log *log, uint8_t *topic_id) noexcept
+    int64_t ol_log_size_bytes(const ol_log *log) noexcept
+    bint ol_log_prepare(ol_log *log) noexcept
+
+    ctypedef struct ol_log_reader:
+        pass
+
+    ctypedef struct ol_log_piece:
+        const uint8_t *data
+        size_t size
+        int64_t base_offset
+        int64_t position
+        int64_t segment_base
+        const char *path
+
+    int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader, ol_error *error) noexcept
+    int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) noexcept
+    int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *piece, ol_error *error) noexcept
+    int ol_log_reader_skip(ol_log_reader *reader, int64_t position, c_bool *is_end, ol_error *error) noexcept
+    void ol_log_reader_close(ol_log_reader *reader) noexcept
+
+    ctypedef struct ol_log_segment_info:
+        int64_t base_offset
+        int64_t size
+        bint active
+        char *path
+
+    bint ol_log_segment_at(const ol_log *log, size_t index, ol_log_segment_info *info) noexcept
+
+
+cdef extern from "ol_table.h" nogil:
+    ctypedef struct ol_table:
+        pass
+
+    ctypedef struct ol_position_value:
+        int64_t offset
+        int64_t log_offset
+        int64_t commit_timestamp
+        int64_t expire_timestamp
+        int32_t leader_epoch
+        ol_slice metadata
+        const uint8_t *topic_id
+
+    ctypedef struct ol_pair_name:
+        ol_slice group
+        ol_slice topic
+        uint64_t group_hash
+        uint64_t hash
+
+    ctypedef struct ol_table_row:
+        ol_slice group
+        ol_slice topic
+        int32_t partition
+        ol_position_value value
+
+    ctypedef struct ol_table_cursor:
+        uint64_t changes
+        uint32_t pair
+        uint32_t chunk
+        uint32_t bit
+        bint started
+
+    ctypedef struct ol_table_memory:
+        uint64_t cells
+        uint64_t pairs
+        uint64_t pair_hash
+        uint64_t chunks
+        uint64_t strings
+        uint64_t string_bytes
+        uint64_t side
+        uint64_t free
+
+    uint64_t ol_table_group_hash(const ol_table *table, ol_slice group) noexcept
+    ol_pair_name ol_table_name(const ol_table *table, ol_slice group, uint64_t group_hash, ol_slice topic) noexcept
+    bint ol_table_get(const ol_table *table, const ol_pair_name *name, int32_t partition, ol_position_value *value) noexcept
+    bint ol_table_next(const ol_table *table, ol_table_cursor *cursor, ol_table_row *row) noexcept
+    bint ol_table_next_of_group(const ol_table *table, ol_slice group, uint64_t group_hash, ol_table_cursor *cursor,
+                                ol_table_row *row) noexcept
+    bint ol_table_next_group(const ol_table *table, ol_table_cursor *cursor, ol_slice *group, uint64_t *positions) noexcept
+    uint64_t ol_table_group_positions(const ol_table *table, ol_slice group, uint64_t group_hash) noexcept
+    uint64_t ol_table_count(const ol_table *table) noexcept
+    void ol_table_memory_usage(const ol_table *table, ol_table_memory *memory) noexcept
+    void ol_table_verify(const ol_table *table) noexcept
+
+
+cdef extern from "ol_pending.h" nogil:
+    ctypedef struct ol_pending:
+        pass
+
+    ctypedef struct ol_pending_producer:
+        int64_t producer_id
+        int64_t first_log_offset
+        uint64_t values
+
+    bint ol_pending_producer_at(const ol_pending *pending, size_t index, ol_pending_producer *producer) noexcept
+    bint ol_pending_value_at(const ol_pending *pending, int64_t producer_id, size_t index, ol_table_row *row) noexcept
+    bint ol_pending_has(const ol_pending *pending, const ol_pair_name *name, int32_t partition) noexcept
+    bint ol_pending_has_group(const ol_pending *pending, ol_slice group, uint64_t group_hash) noexcept
+    uint64_t ol_pending_memory_usage(const ol_pending *pending) noexcept
+
+
+cdef extern from "ol_group_records.h" nogil:
+    ctypedef struct ol_group_records:
+        pass
+
+    ctypedef struct ol_group_record:
+        ol_slice key
+        ol_slice value
+        int64_t log_offset
+        int64_t timestamp
+
+    bint ol_group_records_get(const ol_group_records *records, ol_slice key, ol_group_record *record) noexcept
+    bint ol_group_records_next(const ol_group_records *records, size_t *cursor, ol_group_record *record) noexcept
+    uint64_t ol_group_records_count(const ol_group_records *records) noexcept
+    uint64_t ol_group_records_memory_usage(const ol_group_records *records) noexcept
+
+
+cdef extern from "ol_state.h" nogil:
+    ctypedef struct ol_state:
+        ol_table *table
+        ol_pending *pending
+        ol_group_records *group_records
+        int32_t value_version_max
+        uint64_t unknown_records
+
+    ctypedef struct ol_refusal:
+        void (*report)(void *context, const ol_batch *batch, const ol_error *error) noexcept nogil
+        void *context
+
+    ctypedef struct ol_digest:
+        ol_hash128 positions
+        ol_hash128 group_records
+        ol_hash128 pending
+
+    int ol_state_create(ol_state *state, ol_error *error) noexcept
+    void ol_state_destroy(ol_state *state) noexcept
+    int ol_state_apply_batch(ol_state *state, const ol_batch *batch, const ol_decompressor *decompressor,
+                             const ol_refusal *refused, ol_error *error) noexcept
+    void ol_state_digest(const ol_state *state, bint physical, ol_digest *digest) noexcept
+
+
+cdef extern from "ol_partition.h" nogil:
+    ctypedef struct ol_partition:
+        pass
+
+    enum:
+        OL_ROLE_UNLOADED
+        OL_ROLE_LOADING
+        OL_ROLE_ACTIVE
+        OL_ROLE_FOLLOWER
+        OL_ROLE_FAILED
+        OL_PROBLEMS_KEPT
+
+    size_t OL_BATCH_BYTES_MAX_DEFAULT
+    int64_t OL_OWN_PRODUCER_ID_MIN
+
+    ctypedef struct ol_partition_options:
+        ol_log_options log
+        size_t batch_bytes_max
+        bint replicated
+        int32_t leader_epoch
+        bint write_value_v4
+        int64_t (*clock_ms)(void *context) noexcept nogil
+        void *clock_context
+
+    void ol_partition_options_init(ol_partition_options *options) noexcept
+    int ol_partition_open(const ol_partition_options *options, ol_partition **partition, ol_log_recovery *recovery,
+                          ol_error *error) noexcept
+    int ol_partition_close(ol_partition *partition, ol_error *error) noexcept
+    void ol_partition_abandon(ol_partition *partition) noexcept
+    int ol_partition_role(const ol_partition *partition) noexcept
+    ol_log *ol_partition_log(ol_partition *partition) noexcept
+    bint ol_partition_is_read_only(const ol_partition *partition) noexcept
+
+    ctypedef struct ol_problem:
+        ol_error error
+        int64_t bytes
+
+    ctypedef struct ol_load_progress:
+        int64_t bytes
+        int64_t bytes_total
+        int64_t batches
+        int64_t records
+        int64_t problems
+        int64_t aborted_own
+
+    int ol_partition_load(ol_partition *partition, ol_error *error) noexcept
+    void ol_partition_progress(const ol_partition *partition, ol_load_progress *progress) noexcept
+    bint ol_partition_problem_at(const ol_partition *partition, size_t index, ol_problem *problem) noexcept
+
+    enum:
+        OL_ITEM_POSITION
+        OL_ITEM_POSITION_TOMBSTONE
+        OL_ITEM_GROUP_RECORD
+        OL_CONDITION_NONE
+        OL_CONDITION_EQUALS
+        OL_CONDITION_ABSENT
+        OL_CONDITION_MONOTONIC
+        OL_WAIT_FLUSHED
+        OL_WAIT_WATERMARK
+
+    ctypedef struct ol_item:
+        ol_slice group
+        ol_slice topic
+        int32_t partition
+        uint8_t kind
+        uint8_t condition
+        int64_t expected
+        int64_t offset
+        int64_t commit_timestamp
+        int64_t expire_timestamp
+        int32_t leader_epoch
+        ol_slice metadata
+        const uint8_t *topic_id
+        ol_slice key
+        ol_slice value
+
+    ctypedef struct ol_commit_result:
+        int64_t base_offset
+        int64_t end_offset
+        int64_t timestamp
+        size_t written
+        int64_t rests_on
+
+    int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id,
+                            int16_t producer_epoch, ol_commit_result *result, ol_error *error) noexcept
+    int ol_partition_try_commit(ol_partition *partition, const ol_item *items, size_t count, ol_commit_result *result,
+                                ol_error *error) noexcept
+    int ol_partition_delete_group(ol_partition *partition, ol_slice group, ol_commit_result *result, ol_error *error) noexcept
+    int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
+                                     int32_t coordinator_epoch, ol_commit_result *result, ol_error *error) noexcept
+    int ol_partition_check_producer(ol_partition *partition, int64_t producer_id, int16_t producer_epoch,
+                                    ol_error *error) noexcept
+    int ol_partition_wait(ol_partition *partition, int64_t end_offset, int what, int64_t timeout_ms, ol_error *error) noexcept
+    int ol_partition_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) noexcept
+    int ol_partition_try_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) noexcept
+    void ol_partition_unlock_state(ol_partition *partition) noexcept
+
+    ctypedef struct ol_positions:
+        int64_t written
+        int64_t watermark
+        int64_t applied
+        int64_t flushed
+
+    void ol_partition_positions(ol_partition *partition, ol_positions *positions) noexcept

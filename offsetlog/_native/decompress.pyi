@@ -1,0 +1,6 @@
+NAMES: dict[int, str]
+
+def inflate(codec: int, source: bytes, limit: int, magic: int = 2) -> bytes: ...
+
+class Decompressor:
+    def __init__(self, limit: int = ...) -> None: ...

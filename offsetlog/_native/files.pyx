@@ -1,0 +1,228 @@
+"""The file port (csrc/ol_fs.h) for what Python reads and writes itself: small text files, directories and the lock."""
+
+import os
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free
+
+from offsetlog._native.csrc cimport (
+    OL_UUID_SIZE,
+    OL_UUID_TEXT_SIZE,
+    c_bool,
+    ol_checkpoint_entry,
+    ol_directory_name,
+    ol_directory_name_parse,
+    ol_error,
+    ol_file,
+    ol_fs_posix,
+    ol_fs_read_file,
+    ol_fs_replace_file,
+    ol_offset_checkpoint,
+    ol_offset_checkpoint_format,
+    ol_offset_checkpoint_free,
+    ol_offset_checkpoint_parse,
+    ol_offset_checkpoint_set,
+    ol_slice_of,
+    ol_uuid,
+    ol_uuid_format,
+    ol_uuid_parse,
+)
+from offsetlog._native.status cimport check
+
+from offsetlog.errors import CorruptionError
+
+#: The least that a text file of a log directory may be before it is refused unread.
+TEXT_FILE_BYTES_MAX = 64 << 20
+
+
+cdef int _visit(void *context, const char *name) noexcept with gil:
+    (<list>context).append(os.fsdecode(<bytes>name))
+    return 0
+
+
+cdef class FileSystem:
+    """The real file system; a subclass for tests lies about the disk.  Safe to use from many threads.
+
+    Every method takes a path as str, bytes or PathLike, releases the GIL while it works, and raises a StorageError with
+    the path.
+    """
+
+    def __cinit__(self, *arguments):
+        self.fs = ol_fs_posix()
+
+    def read_file(self, path, size_t limit=TEXT_FILE_BYTES_MAX):
+        """Returns the content of a file of at most `limit` bytes; LimitError above, MissingFileError without the file."""
+        cdef bytes name = os.fsencode(path)
+        cdef const char *text = name
+        cdef uint8_t *data = NULL
+        cdef size_t size = 0
+        cdef ol_error error
+        with nogil:
+            check(ol_fs_read_file(self.fs, text, limit, &data, &size, &error), &error)
+        try:
+            return PyBytes_FromStringAndSize(<const char *>data, <Py_ssize_t>size)
+        finally:
+            free(data)
+
+    def replace_file(self, path, bytes content not None):
+        """Publishes a file: temporary name, flush, rename, flush of the directory.  A crash leaves the old one or the new."""
+        cdef bytes name = os.fsencode(path)
+        cdef const char *text = name
+        cdef const char *data = content
+        cdef size_t size = <size_t>len(content)
+        cdef ol_error error
+        with nogil:
+            check(ol_fs_replace_file(self.fs, text, data, size, &error), &error)
+
+    def list(self, path):
+        """Returns the names in a directory, sorted."""
+        cdef bytes name = os.fsencode(path)
+        cdef const char *text = name
+        cdef list names = []
+        cdef void *context = <void *>names
+        cdef ol_error error
+        with nogil:
+            check(self.fs.list(self.fs, text, _visit, context, &error), &error)
+        names.sort()
+        return names
+
+    def exists(self, path):
+        """Tells whether there is a file or directory of this name."""
+        cdef bytes name = os.fsencode(path)
+        cdef const char *text = name
+        cdef c_bool found = False
+        cdef ol_error error
+        with nogil:
+            check(self.fs.exists(self.fs, text, &found, &error), &error)
+        return bool(found)
+
+    def make_directory(self, path):
+        """Makes a directory; one that is there already is fine."""
+        cdef bytes name = os.fsencode(path)
+        cdef const char *text = name
+        cdef ol_error error
+        with nogil:
+            check(self.fs.make_directory(self.fs, text, &error), &error)
+
+    def remove(self, path):
+        """Removes a file; MissingFileError when it is not there."""
+        cdef bytes name = os.fsencode(path)
+        cdef const char *text = name
+        cdef ol_error error
+        with nogil:
+            check(self.fs.remove(self.fs, text, &error), &error)
+
+    def flush_directory(self, path):
+        """Makes what was created, renamed and removed in a directory survive a power loss."""
+        cdef bytes name = os.fsencode(path)
+        cdef const char *text = name
+        cdef ol_error error
+        with nogil:
+            check(self.fs.flush_directory(self.fs, text, &error), &error)
+
+    def lock(self, path):
+        """Takes the exclusive lock of a file, which is created when missing; LockedError when it is held elsewhere."""
+        cdef bytes name = os.fsencode(path)
+        cdef const char *text = name
+        cdef FileLock lock = FileLock.__new__(FileLock)
+        cdef ol_error error
+        lock.owner = self
+        with nogil:
+            check(self.fs.lock(self.fs, text, &lock.file, &error), &error)
+        return lock
+
+
+cdef class FileLock:
+    """A lock that is held until `close`, or until the object is gone."""
+
+    def __cinit__(self):
+        self.file = NULL
+
+    def __init__(self):
+        raise TypeError("a lock comes from FileSystem.lock")
+
+    def close(self):
+        """Lets the lock go; does nothing the second time."""
+        cdef ol_file *file = self.file
+        self.file = NULL
+        if file != NULL:
+            self.owner.fs.close(file)
+
+    def __dealloc__(self):
+        if self.file != NULL:
+            self.owner.fs.close(self.file)
+            self.file = NULL
+
+
+# ---------------------------------------------------------------------------------------------------- the text files of Kafka
+
+
+def parse_offset_checkpoint(bytes text not None):
+    """Returns {(topic, partition): offset} of a checkpoint file; CorruptionError for anything Kafka would not have written."""
+    cdef ol_offset_checkpoint checkpoint
+    cdef ol_checkpoint_entry *entry
+    cdef ol_error error
+    cdef size_t index
+    checkpoint.entries = NULL
+    checkpoint.count = checkpoint.capacity = 0
+    check(ol_offset_checkpoint_parse(&checkpoint, ol_slice_of(<const char *>text, <size_t>len(text)), &error), &error)
+    try:
+        entries = {}
+        for index in range(checkpoint.count):
+            entry = &checkpoint.entries[index]
+            entries[(<bytes>entry.topic).decode("utf-8", "surrogateescape"), entry.partition] = entry.offset
+        return entries
+    finally:
+        ol_offset_checkpoint_free(&checkpoint)
+
+
+def format_offset_checkpoint(dict entries not None):
+    """Returns the bytes of a checkpoint file that holds {(topic, partition): offset}."""
+    cdef ol_offset_checkpoint checkpoint
+    cdef ol_error error
+    cdef char *text = NULL
+    cdef size_t size = 0
+    cdef bytes topic
+    checkpoint.entries = NULL
+    checkpoint.count = checkpoint.capacity = 0
+    try:
+        for (name, partition), offset in entries.items():
+            topic = name.encode("utf-8", "surrogateescape")
+            check(ol_offset_checkpoint_set(&checkpoint, topic, <int32_t>partition, <int64_t>offset, &error), &error)
+        check(ol_offset_checkpoint_format(&checkpoint, &text, &size, &error), &error)
+        return PyBytes_FromStringAndSize(text, <Py_ssize_t>size)
+    finally:
+        free(text)
+        ol_offset_checkpoint_free(&checkpoint)
+
+
+def parse_directory_name(str name not None):
+    """Returns (topic, partition, kind) of a partition directory's name, or None; kind 0 is a partition in use."""
+    cdef ol_directory_name parsed
+    cdef bytes text = os.fsencode(name)
+    if not ol_directory_name_parse(text, &parsed):
+        return None
+    return (<bytes>parsed.topic).decode("utf-8", "surrogateescape"), parsed.partition, parsed.kind
+
+
+def format_uuid(bytes value not None):
+    """Returns the 22 characters by which Kafka writes 16 bytes."""
+    cdef ol_uuid uuid
+    cdef char[OL_UUID_TEXT_SIZE] text
+    cdef int index
+    if len(value) != OL_UUID_SIZE:
+        raise ValueError(f"an id has {OL_UUID_SIZE} bytes, not {len(value)}")
+    for index in range(OL_UUID_SIZE):
+        uuid.bytes[index] = <uint8_t>value[index]
+    ol_uuid_format(&uuid, text)
+    return text[:OL_UUID_TEXT_SIZE].decode("ascii")
+
+
+def parse_uuid(str text not None):
+    """Returns the 16 bytes of an id as Kafka writes it; CorruptionError for anything else."""
+    cdef ol_uuid uuid
+    cdef bytes encoded = text.encode("utf-8", "surrogatepass")
+    if not ol_uuid_parse(ol_slice_of(<const char *>encoded, <size_t>len(encoded)), &uuid):
+        raise CorruptionError(f"{text!r} is not the text of an id")
+    return (<const char *>uuid.bytes)[:OL_UUID_SIZE]
