@@ -312,13 +312,15 @@ def check_dumped_batches(rows: list[Row], batches: list[DumpedBatch]) -> None:
     told = {(batch.log_partition, batch.segment, batch.position): batch for batch in batches}
     same(dict.fromkeys(listed, "batch"), dict.fromkeys(told, "batch"))
     for at, batch in told.items():
-        for name, expected in batch_columns(batch).items():
-            if expected is not None:
-                ours[at, name], kafkas[at, name] = listed[at][0][name], expected
-        count = sum(row["log_offset"] is not None for row in listed[at])
-        ours[at, "count"], kafkas[at, "count"] = count, count if batch.count is None else batch.count
+        expected = {name: value for name, value in batch_columns(batch).items() if value is not None}
         if batch.tells_delete_horizon:
-            ours[at, "horizon"], kafkas[at, "horizon"] = listed[at][0]["delete_horizon"], batch.delete_horizon
+            expected["delete_horizon"] = batch.delete_horizon
+        for row in listed[at]:
+            for name, value in expected.items():
+                ours[at, row["log_offset"], name], kafkas[at, row["log_offset"], name] = row[name], value
+        if batch.count is not None:
+            count = sum(row["log_offset"] is not None for row in listed[at])
+            ours[at, "count"], kafkas[at, "count"] = count, batch.count
     same(ours, kafkas)
 
 

@@ -53,8 +53,8 @@ class GroupMember:
 class GroupAnswer:
     """One group as the broker listed and described it.
 
-    `type` is "classic", "consumer", "share" or "streams".  `protocol` is the selected assignor of a classic group ("" for
-    none) and None for other types; `simple` is None where the API of that time did not tell.
+    `type` is "classic", "consumer", "share" or "streams".  `protocol` is the selected assignor of a classic group
+    ("" for none) and None for other types; `simple` is None where the API of that time did not tell.
     """
 
     group: str

@@ -128,9 +128,9 @@ def _required(value: str | None, name: str) -> str:
 
 
 def decode_key(data: bytes) -> dict[str, Any] | None:
-    """`{"type":
+    """The type and fields of a key, or None for a type nobody knows.
 
-    ..., "data": {...}}`, or None for a type nobody knows.  Raises UndecodableError for a cut key of a known type.
+    Raises UndecodableError for a cut key of a known type.
     """
     reader = Reader(data)
     type_ = reader.number("h")
@@ -154,9 +154,9 @@ def decode_key(data: bytes) -> dict[str, Any] | None:
 
 
 def decode_value(type_: int, data: bytes) -> dict[str, Any]:
-    """`{"version":
+    """The version and fields of a value under a known key type.
 
-    ..., "data": {...}}` of a known key type.  Raises UndecodableError for cut values and unknown versions.
+    Raises UndecodableError for a cut value and an unknown version.
     """
     reader = Reader(data)
     version = reader.number("h")

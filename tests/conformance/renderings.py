@@ -61,7 +61,7 @@ def words_2_8(key: dict[str, Any], value: dict[str, Any] | None) -> str | None:
 
 
 def opened(value: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A value with the members' subscriptions and assignments of type "consumer" as objects, as Kafka's dump tool shows them.
+    """A value with the subscriptions and assignments of "consumer" members as objects, as Kafka's dump tool shows them.
 
     Kafka's formatter, and its dump tool for other protocol types, leave them base64.  Other values come back as they
     are.

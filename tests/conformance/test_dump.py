@@ -37,10 +37,12 @@ def by_place(rows: list[checks.Row]) -> dict[tuple[int, str, int, int | None], c
     """
     found = {}
     for row in rows:
-        open_ = {"timestamp": None} if row["kind"] == "empty" else {"value": renderings.opened(row["value"])}
-        if row["kind"] == "marker":
-            open_ = {}
-        found[row["log_partition"], row["segment"], row["position"], row["log_offset"]] = row | open_
+        left_open: checks.Row = {}
+        if row["kind"] == "empty":
+            left_open = {"timestamp": None}
+        elif row["kind"] == "group_metadata":
+            left_open = {"value": renderings.opened(row["value"])}
+        found[row["log_partition"], row["segment"], row["position"], row["log_offset"]] = row | left_open
     assert len(found) == len(rows)
     return found
 
