@@ -120,7 +120,7 @@ def expected_groups(scenario: Scenario) -> list[GroupAnswer]:
     """The groups that the broker listed and that its log can tell.
 
     Left out are groups that had only offsets of which none is left (deleted, or of aborted transactions): Kafka 4.3.0
-    lists them until it is restarted after a compaction, the older brokers do not.
+    lists them, the older brokers do not, and of a compacted log nobody could tell.
     """
     path = scenario.expected("groups.tsv")
     answers = read_groups_tsv(path) if path.exists() else read_groups_json(scenario.expected("groups.json"))

@@ -33,7 +33,10 @@ needs_command_line = pytest.mark.skipif(not is_there(), reason="the package has 
 
 @cache
 def output_of(*arguments: str, exit_code: int = 0) -> str:
-    """What `offsetlog ARGUMENTS` prints; the same arguments run once.  Raises CommandFailedError for another exit code or any traceback."""
+    """What `offsetlog ARGUMENTS` prints; the same arguments run once in a session.
+
+    Raises CommandFailedError for another exit code or any traceback.
+    """
     done = subprocess.run(
         [sys.executable, "-m", "offsetlog", *arguments],
         capture_output=True,
