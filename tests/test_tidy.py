@@ -1,0 +1,146 @@
+"""What a reader of the tree may rely on: sizes, banned words, a test and a stub for everything, true documents."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import offsetlog
+
+pytestmark = pytest.mark.source_tree
+
+ROOT = Path(__file__).parent.parent
+PARTS = ["csrc", "offsetlog", "tests", "benchmarks", "docs", "examples", ".ci"]
+CODE = {".c", ".h", ".py", ".pyx", ".pxd", ".pyi"}
+TEXT = {*CODE, ".md", ".toml", ".txt", ".cfg", ".java", ".xml", ".in", ".lock", ""}
+
+LINES_MAX = 700
+# Lists, which do not become two subjects by being long.
+LONGER = {
+    "offsetlog/_native/csrc.pxd": 2000,  # every declaration of the engine, and nothing else
+}
+
+# A banned word, and what to write instead; in pieces, so that this file does not hold them.
+BANNED = {
+    r"\bTO" + r"DO\b": "do it, or open an issue",
+    r"\bFIX" + r"ME\b": "fix it, or open an issue",
+    r"\bXX" + r"X\b": "say what is wrong",
+    r"(?<![\w.~$}])/(ro" + r"ot|ho" + r"me|wo" + r"rk|Us" + r"ers)/": "a path of one machine: make it an argument",
+    r"\bassert " + r"True\b": "assert something",
+}
+
+
+def files() -> list[Path]:
+    inside = [path for part in PARTS for path in sorted((ROOT / part).rglob("*"))]
+    top = [
+        path
+        for path in sorted(ROOT.iterdir())
+        if path.suffix in {".py", ".toml", ".md", ".in", ".lock"} or path.name == "Makefile"
+    ]
+    return [path for path in [*inside, *top] if path.is_file() and "__pycache__" not in path.parts]
+
+
+FILES = files()
+DATA = ROOT / "tests" / "data"
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def is_text_of_ours(path: Path) -> bool:
+    return path.suffix in TEXT and not path.is_relative_to(DATA) and "demo" not in path.relative_to(ROOT).parts
+
+
+TEXTS = [path for path in FILES if is_text_of_ours(path)]
+# A header beside the tests is a table of vectors.
+SIZED = [path for path in TEXTS if path.suffix in CODE and not (path.suffix == ".h" and "tests" in path.parts)]
+
+
+@pytest.mark.parametrize("path", SIZED, ids=name_of)
+def test_a_file_has_one_subject(path):
+    lines = path.read_text().count("\n")
+    limit = LONGER.get(name_of(path), LINES_MAX)
+    assert lines <= limit, f"{lines} lines, at most {limit}: where is the second subject?"
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_no_word_is_banned(path):
+    text = path.read_text()
+    found = [
+        f"line {text.count(chr(10), 0, hit.start()) + 1}: {hit[0]!r}: {instead}"
+        for pattern, instead in BANNED.items()
+        for hit in re.finditer(pattern, text)
+    ]
+    assert not found, "; ".join(found)
+
+
+TESTED = "\n".join(path.read_text() for path in TEXTS if path.is_relative_to(ROOT / "tests") and path.suffix in CODE)
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.match("csrc/ol_*.c")], ids=name_of)
+def test_a_source_of_the_engine_is_named_by_a_test(path):
+    # By its own name, or by a function that it defines.
+    defined = re.findall(r"^(?!static)[\w *]*\b(ol_\w+)\([^;]*?\) \{", path.read_text(), re.MULTILINE)
+    names = [path.stem.removeprefix("ol_"), *defined]
+    assert any(name in TESTED for name in names), f"no test under tests/ names any of {names}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.suffix == ".pyx"], ids=name_of)
+def test_an_extension_has_a_stub(path):
+    assert path.with_suffix(".pyi").exists()
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.suffix == ".md" and not path.is_relative_to(DATA)], ids=name_of
+)
+def test_a_document_has_one_title(path):
+    prose = re.sub(r"^(```|~~~).*?^\1", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert len(re.findall(r"^# ", prose, re.MULTILINE)) == 1
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.suffix == ".md" and not path.is_relative_to(DATA)], ids=name_of
+)
+def test_a_document_points_to_what_is_there(path):
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
+    missing = [link for link in links if not (path.parent / link).exists()]
+    assert not missing
+
+
+def test_the_index_names_every_document():
+    index = (ROOT / "docs" / "index.md").read_text()
+    missing = [
+        path.name for path in FILES if path.match("docs/*.md") and path.name != "index.md" and path.name not in index
+    ]
+    assert not missing
+
+
+def test_the_changelog_names_the_version():
+    assert re.search(rf"^## {re.escape(offsetlog.__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+
+# --------------------------------------------------------------------------------------------------------- requirements
+
+LOCK = [line for line in (ROOT / "requirements-dev.lock").read_text().splitlines() if line and not line.startswith("#")]
+
+
+@pytest.mark.parametrize("line", LOCK)
+def test_a_requirement_is_pinned_exactly(line):
+    assert re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line)
+
+
+def test_the_lock_holds_everything_that_is_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    declared = [
+        *project["project"]["dependencies"],
+        *project["build-system"]["requires"],
+        *itertools.chain(*extras.values()),
+    ]
+    names = {re.match(r"[\w-]+", requirement)[0].lower() for requirement in declared} - {"offsetlog"}
+    assert names <= {line.partition("==")[0] for line in LOCK}
