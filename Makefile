@@ -76,12 +76,12 @@ wheel-test: $(VENV)/.made
 	@$(PYTHON) -m venv $(WHEEL)/venv
 	@$(WHEEL)/venv/bin/python -m pip install -q --disable-pip-version-check -r requirements-dev.lock
 	@$(WHEEL)/venv/bin/python -m pip install -q --disable-pip-version-check --no-deps $(WHEEL)/*.whl
-	@mkdir $(WHEEL)/run && cp -r tests benchmarks pyproject.toml $(WHEEL)/run/
+	@mkdir $(WHEEL)/run && cp -r $(wildcard tests benchmarks examples) pyproject.toml $(WHEEL)/run/
 	@cd $(WHEEL)/run && ../venv/bin/python -m pytest -m "not source_tree" $(TESTS)
 
 test-sanitized: $(VENV)/.made
 	@OFFSETLOG_SANITIZE=$(SANITIZE) $(PY) setup.py -q build
-	@rm -rf build/sanitize/run && mkdir -p build/sanitize/run && cp -r tests benchmarks pyproject.toml build/sanitize/run/
+	@rm -rf build/sanitize/run && mkdir -p build/sanitize/run && cp -r $(wildcard tests benchmarks examples) pyproject.toml build/sanitize/run/
 	@cd build/sanitize/run && \
 	    LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	    ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \

@@ -56,8 +56,8 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
     ),
 }  # fmt: skip
 
-# Floors of the package and their modules; the first pattern that fits a module decides.  BELOW says what each may import
-# besides itself.
+# Floors of the package and their modules; the first pattern that fits a module decides.  BELOW says what each floor may
+# import besides itself.
 PACKAGE: list[tuple[str, list[str]]] = [
     ("values", ["offsetlog.errors", "offsetlog.types", "offsetlog.config"]),
     (
