@@ -15,12 +15,12 @@
  *    ol_fs_fault_write_back let through in between.
  *  - An unflushed change of size is kept or lost.  Where it is lost, the pages behind the old size are lost with it; where a
  *    file was cut and has grown again, the cut bytes come back only if the cut itself is lost.
- *  - Names live in a journal: of the creates, renames and removes that no flush of their directory covers, a prefix (in the order of
- *    the calls) survives.  A file whose name is lost is lost with all its bytes, flushed or not.
+ *  - Names live in a journal: of the creates, renames and removes that no flush of their directory covers, a prefix (in the
+ *    order of the calls) survives.  A file whose name is lost is lost with all its bytes, flushed or not.
  *  - After a failed flush the pages that were dirty count as clean, as in Linux: a later flush that succeeds does not store
  *    them unless they were written to again.
  *
- * Paths outside the root are OL_INVALID.  Every call takes one mutex; any number of threads may use the file system.
+ * Opening or changing what lies outside the root is OL_INVALID.  Every call takes one mutex; any number of threads may use the file system.
  */
 #ifndef OL_FS_FAULT_H
 #define OL_FS_FAULT_H
@@ -52,8 +52,8 @@ bool ol_fs_fault_stopped(ol_fs *fs);
 void ol_fs_fault_fail_at(ol_fs *fs, int64_t operation, int sys_errno);
 void ol_fs_fault_fail_flush(ol_fs *fs, int64_t flush, int sys_errno);
 
-/* Lets the kernel write back by itself: each dirty page becomes durable as it is now, or not, by a draw from `seed`; sizes and names
- * stay pending.  Gives crash states in which a page is older than its newest content and newer than its last flush. */
+/* Lets the kernel write back by itself: each dirty page becomes durable as it is now, or not, by a draw from `seed`; sizes
+ * and names stay pending.  Gives crash states in which a page is older than its newest content and newer than its last flush. */
 int ol_fs_fault_write_back(ol_fs *fs, uint64_t seed, ol_error *error) OL_NODISCARD;
 
 /* Writes into `target` (an existing, empty directory outside the root) one state that the disk could hold if power failed at
