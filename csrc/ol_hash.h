@@ -36,6 +36,10 @@ int32_t ol_java_hash(ol_slice utf8);
 /* Partition of a group: |hash| mod count, with |INT32_MIN| = 0 (traps 1 to 3).  count > 0. */
 int32_t ol_partition_for(ol_slice group, int32_t count);
 
+/* The next character as Java decodes it: U+FFFD for a malformed run, by Java's own grouping.  Returns how many of the `left` (at
+ * least 1) bytes it stands for. */
+size_t ol_java_character(const uint8_t *p, size_t left, uint32_t *character);
+
 /* UTF-16 units of well-formed UTF-8 (trap 16); *valid tells whether it was well-formed (no surrogates, no overlong forms). */
 size_t ol_utf16_units(ol_slice utf8, bool *valid);
 

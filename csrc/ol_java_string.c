@@ -122,6 +122,11 @@ int32_t ol_partition_for(ol_slice group, int32_t count) {
     return (hash < 0 ? -hash : hash) % count;
 }
 
+size_t ol_java_character(const uint8_t *p, size_t left, uint32_t *character) {
+    OL_ASSERT(left > 0);
+    return decode(p, left, character);
+}
+
 /* ------------------------------------------------------------------------------------------------ length */
 
 /* Units of the well-formed character at p, 0 for anything else; *used is how many bytes it takes. */

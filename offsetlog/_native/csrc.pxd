@@ -75,6 +75,7 @@ cdef extern from "ol_hash.h" nogil:
     ol_hash128 ol_hash128_subtract(ol_hash128 a, ol_hash128 b) noexcept
     int32_t ol_java_hash(ol_slice utf8) noexcept
     int32_t ol_partition_for(ol_slice group, int32_t count) noexcept
+    size_t ol_java_character(const uint8_t *p, size_t left, uint32_t *character) noexcept
     size_t ol_utf16_units(ol_slice utf8, c_bool *valid) noexcept
     uint64_t ol_hash64(const void *data, size_t size, uint64_t seed) noexcept
     uint64_t ol_hash64_mix(uint64_t a, uint64_t b) noexcept
@@ -578,6 +579,8 @@ cdef extern from "ol_partition.h" nogil:
         int64_t end_offset
         int64_t timestamp
         size_t written
+        bint found
+        int64_t found_offset
         int64_t rests_on
 
     int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id,
@@ -601,3 +604,69 @@ cdef extern from "ol_partition.h" nogil:
         int64_t flushed
 
     void ol_partition_positions(ol_partition *partition, ol_positions *positions) noexcept
+
+
+cdef extern from "ol_dictionary.h" nogil:
+    ctypedef struct ol_dictionary:
+        int64_t *ends
+        uint8_t *bytes
+        size_t count
+        uint64_t seed
+
+    void ol_dictionary_free(ol_dictionary *dictionary) noexcept
+    int ol_dictionary_number(ol_dictionary *dictionary, ol_slice string, int32_t *number, ol_error *error) noexcept
+    ol_slice ol_dictionary_get(const ol_dictionary *dictionary, size_t number) noexcept
+
+
+cdef extern from "ol_columns.h" nogil:
+    ctypedef struct ol_columns:
+        size_t count
+        size_t capacity
+        int32_t *groups
+        int32_t *topics
+        int32_t *partitions
+        int64_t *offsets
+        int32_t *leader_epochs
+        int64_t *commit_timestamps
+        int64_t *expire_timestamps
+        int32_t *log_partitions
+        int64_t *log_offsets
+        int32_t *metadata_ends
+        uint8_t *metadata
+        uint8_t *topic_ids
+        uint8_t *topic_id_valid
+        size_t topic_id_count
+        ol_dictionary group_names
+        ol_dictionary topic_names
+
+    void ol_columns_free(ol_columns *columns) noexcept
+    int ol_columns_reserve(ol_columns *columns, size_t count, ol_error *error) noexcept
+    int ol_columns_append(ol_columns *columns, int32_t log_partition, const ol_table_row *row, ol_error *error) noexcept
+    void ol_columns_forget(ol_columns *columns) noexcept
+    int ol_columns_append_table(ol_columns *columns, int32_t log_partition, const ol_table *table, ol_table_cursor *cursor,
+                                ol_error *error) noexcept
+    int ol_columns_append_group(ol_columns *columns, int32_t log_partition, const ol_table *table, ol_slice group,
+                                ol_error *error) noexcept
+
+
+cdef extern from "ol_preparer.h" nogil:
+    ctypedef struct ol_preparer:
+        pass
+
+    int ol_preparer_start(ol_preparer **preparer, ol_error *error) noexcept
+    int ol_preparer_add(ol_preparer *preparer, ol_partition *partition, ol_error *error) noexcept
+    void ol_preparer_remove(ol_preparer *preparer, ol_partition *partition) noexcept
+    void ol_preparer_kick(ol_preparer *preparer) noexcept
+    void ol_preparer_stop(ol_preparer *preparer) noexcept
+    void ol_preparer_abandon(ol_preparer *preparer) noexcept
+
+
+cdef extern from "Python.h":
+    # What Cython's own declarations leave out: how an instance of a tuple's subclass is made without a call of its type.
+    ctypedef struct tuple_type "PyTypeObject":
+        void *(*tp_alloc)(tuple_type *kind, Py_ssize_t size)
+
+    # Without Cython's handling of exceptions, which would save and restore the current one at every call: NULL is looked at
+    # by the caller.
+    const char *utf8_or_null "PyUnicode_AsUTF8AndSize"(object text, Py_ssize_t *size) noexcept
+    void *text_or_null "PyUnicode_DecodeUTF8"(const char *data, Py_ssize_t size, const char *errors) noexcept

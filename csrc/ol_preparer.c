@@ -1,0 +1,147 @@
+#include "ol_preparer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct ol_preparer {
+    pthread_t thread;
+    pthread_mutex_t list_lock;
+    ol_partition **partitions;      /* under list_lock */
+    size_t count;
+    size_t capacity;
+    pthread_mutex_t wake_lock;      /* innermost; held for moments only, so that a kick never waits for a file */
+    pthread_cond_t wake;
+    bool kicked;                    /* under wake_lock */
+    bool stopping;                  /* under wake_lock */
+};
+
+static bool prepare_all(ol_preparer *preparer) {
+    bool worked = false;
+    pthread_mutex_lock(&preparer->list_lock);
+    for (size_t i = 0; i < preparer->count; i++) worked |= ol_log_prepare(ol_partition_log(preparer->partitions[i]));
+    pthread_mutex_unlock(&preparer->list_lock);
+    return worked;
+}
+
+static struct timespec next_poll(void) {
+    struct timespec when;
+    clock_gettime(CLOCK_MONOTONIC, &when);
+    when.tv_nsec += OL_PREPARER_POLL_MS * 1000000L;
+    if (when.tv_nsec >= 1000000000L) {
+        when.tv_sec++;
+        when.tv_nsec -= 1000000000L;
+    }
+    return when;
+}
+
+/* Waits for the next look.  Returns false when the thread shall end. */
+static bool wait_for_work(ol_preparer *preparer, bool asleep, bool *kicked) {
+    struct timespec when = next_poll();
+    pthread_mutex_lock(&preparer->wake_lock);
+    int status = 0;
+    while (!preparer->kicked && !preparer->stopping && status != ETIMEDOUT) {
+        if (asleep) {
+            pthread_cond_wait(&preparer->wake, &preparer->wake_lock);
+        } else {
+            status = pthread_cond_timedwait(&preparer->wake, &preparer->wake_lock, &when);
+        }
+    }
+    *kicked = preparer->kicked;
+    preparer->kicked = false;
+    bool goes_on = !preparer->stopping;
+    pthread_mutex_unlock(&preparer->wake_lock);
+    return goes_on;
+}
+
+static void *run(void *argument) {
+    ol_preparer *preparer = argument;
+    int idle = 0;
+    bool kicked = false;
+    do {
+        bool worked = prepare_all(preparer);
+        idle = worked || kicked ? 0 : idle + 1;
+    } while (wait_for_work(preparer, idle >= OL_PREPARER_IDLE_POLLS, &kicked));
+    return NULL;
+}
+
+static void free_preparer(ol_preparer *preparer) {
+    pthread_mutex_destroy(&preparer->list_lock);
+    pthread_mutex_destroy(&preparer->wake_lock);
+    pthread_cond_destroy(&preparer->wake);
+    free(preparer->partitions);
+    free(preparer);
+}
+
+int ol_preparer_start(ol_preparer **started, ol_error *error) {
+    ol_preparer *preparer = calloc(1, sizeof *preparer);
+    if (preparer == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for the background thread");
+    pthread_mutex_init(&preparer->list_lock, NULL);
+    pthread_mutex_init(&preparer->wake_lock, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&preparer->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    /* Signals are the program's: its own threads take them. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failure = pthread_create(&preparer->thread, NULL, run, preparer);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failure != 0) {
+        free_preparer(preparer);
+        return ol_fail_errno(error, failure, "pthread_create", NULL);
+    }
+    *started = preparer;
+    return OL_OK;
+}
+
+int ol_preparer_add(ol_preparer *preparer, ol_partition *partition, ol_error *error) {
+    int status = OL_OK;
+    pthread_mutex_lock(&preparer->list_lock);
+    if (preparer->count == preparer->capacity) {
+        size_t capacity = preparer->capacity * 2 + 8;
+        ol_partition **partitions = realloc(preparer->partitions, capacity * sizeof *partitions);
+        if (partitions == NULL) {
+            status = ol_fail(error, OL_NO_MEMORY, "no memory for the background thread");
+        } else {
+            preparer->partitions = partitions;
+            preparer->capacity = capacity;
+        }
+    }
+    if (status == OL_OK) preparer->partitions[preparer->count++] = partition;
+    pthread_mutex_unlock(&preparer->list_lock);
+    if (status == OL_OK) ol_preparer_kick(preparer);
+    return status;
+}
+
+void ol_preparer_remove(ol_preparer *preparer, ol_partition *partition) {
+    pthread_mutex_lock(&preparer->list_lock);
+    for (size_t i = 0; i < preparer->count; i++) {
+        if (preparer->partitions[i] != partition) continue;
+        preparer->partitions[i] = preparer->partitions[--preparer->count];
+        break;
+    }
+    pthread_mutex_unlock(&preparer->list_lock);
+}
+
+void ol_preparer_kick(ol_preparer *preparer) {
+    pthread_mutex_lock(&preparer->wake_lock);
+    preparer->kicked = true;
+    pthread_cond_signal(&preparer->wake);
+    pthread_mutex_unlock(&preparer->wake_lock);
+}
+
+void ol_preparer_stop(ol_preparer *preparer) {
+    pthread_mutex_lock(&preparer->wake_lock);
+    preparer->stopping = true;
+    pthread_cond_signal(&preparer->wake);
+    pthread_mutex_unlock(&preparer->wake_lock);
+    pthread_join(preparer->thread, NULL);
+    free_preparer(preparer);
+}
+
+void ol_preparer_abandon(ol_preparer *preparer) { (void)preparer; }

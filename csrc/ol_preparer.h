@@ -1,0 +1,33 @@
+/* ol_preparer: the background thread of a store, which extends and touches the active segments ahead of need (ol_log_prepare).
+ *
+ * While something is to be done it looks every OL_PREPARER_POLL_MS; after OL_PREPARER_IDLE_POLLS looks in vain it sleeps until it
+ * is kicked, which a commit does that found its pages not prepared.  So an idle store costs nothing.
+ *
+ * Locks: one of its own around the list, held while a log is prepared; removing a partition waits for that.  After fork the child has no such
+ * thread: it calls ol_preparer_abandon.
+ */
+#ifndef OL_PREPARER_H
+#define OL_PREPARER_H
+
+#include "ol_partition.h"
+
+enum { OL_PREPARER_POLL_MS = 2, OL_PREPARER_IDLE_POLLS = 64 };
+
+typedef struct ol_preparer ol_preparer;
+
+int ol_preparer_start(ol_preparer **preparer, ol_error *error) OL_NODISCARD;
+
+/* The partition must be removed before it is closed. */
+int ol_preparer_add(ol_preparer *preparer, ol_partition *partition, ol_error *error) OL_NODISCARD;
+void ol_preparer_remove(ol_preparer *preparer, ol_partition *partition);
+
+/* Wakes the thread; never waits for it. */
+void ol_preparer_kick(ol_preparer *preparer);
+
+/* Ends the thread and frees. */
+void ol_preparer_stop(ol_preparer *preparer);
+
+/* In a forked child: forgets.  What the thread held at that moment cannot be freed safely, so it is left. */
+void ol_preparer_abandon(ol_preparer *preparer);
+
+#endif
