@@ -166,24 +166,28 @@ public final class KafkaAnswers {
         }
     }
 
-    private void commit(JsonNode request) throws Exception {
+    private void commit(JsonNode requests) throws Exception {
+        try (Admin admin = admin()) {
+            for (JsonNode request : requests) commitOne(admin, request.get("group").asText(), request.get("offsets"));
+        }
+    }
+
+    private void commitOne(Admin admin, String group, JsonNode rows) throws Exception {
         Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
-        for (JsonNode row : request.get("offsets")) {
+        for (JsonNode row : rows) {
             Optional<Integer> epoch = row.get(3).isNull() ? Optional.empty() : Optional.of(row.get(3).asInt());
             offsets.put(new TopicPartition(row.get(0).asText(), row.get(1).asInt()),
                         new OffsetAndMetadata(row.get(2).asLong(), epoch, row.get(4).asText()));
         }
-        try (Admin admin = admin()) {
-            while (true) {
-                try {
-                    admin.alterConsumerGroupOffsets(request.get("group").asText(), offsets).all().get();
-                    return;
-                } catch (ExecutionException failure) {
-                    boolean retriable = failure.getCause() instanceof RetriableException
-                        || failure.getCause() instanceof UnknownTopicOrPartitionException;
-                    if (!retriable || System.nanoTime() > deadlineNanos) throw failure;
-                    Thread.sleep(100);
-                }
+        while (true) {
+            try {
+                admin.alterConsumerGroupOffsets(group, offsets).all().get();
+                return;
+            } catch (ExecutionException failure) {
+                boolean retriable = failure.getCause() instanceof RetriableException
+                    || failure.getCause() instanceof UnknownTopicOrPartitionException;
+                if (!retriable || System.nanoTime() > deadlineNanos) throw failure;
+                Thread.sleep(100);
             }
         }
     }

@@ -1,11 +1,11 @@
 """A real Kafka broker on a log directory, one process, loopback only.
 
-A broker serves partitions that somebody else wrote when the cluster metadata beside them knows the topic under the id that
-``partition.metadata`` names (spec §16). So a :class:`Template` is made first: a fresh cluster that has created its
-``__consumer_offsets`` and was stopped cleanly. Then either
+A broker serves partitions that somebody else wrote when the cluster metadata beside them knows the topic under the id
+that ``partition.metadata`` names (spec §16). So a :class:`Template` is made first: a fresh cluster that has created
+its ``__consumer_offsets`` and was stopped cleanly. Then either
 
 * :func:`install` copies partition folders that exist already into a copy of the template, or
-* :func:`copy_template` makes an empty log directory in which a store with ``topic_id=template.topic_id`` writes in place.
+* :func:`copy_template` makes an empty log directory in which a store with ``topic_id=template.topic_id`` writes,
 
 and :class:`KafkaBroker` runs on the result.
 """
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
-from kafka_packages import DEADLINE_SECONDS, KafkaFailed, KafkaPackages
+from kafka_packages import DEADLINE_SECONDS, KafkaFailed, KafkaPackages, environment
 
 OFFSETS_TOPIC = "__consumer_offsets"
 CLEAN_MARKER = ".kafka_cleanshutdown"
@@ -55,7 +55,7 @@ TEST_SETTINGS: Mapping[str, str] = {
     # Indexes of active segments are allocated at full size; the default of 10 MiB is much for many partitions.
     "log.index.size.max.bytes": "1048576",
     # A killed broker is registered until its session ends, and refuses its successor until then.
-    "broker.session.timeout.ms": "3000",
+    "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "500",
     # Memory and threads for a small machine.
     "log.cleaner.dedupe.buffer.size": "16777216",
@@ -90,9 +90,9 @@ class Template:
 class KafkaBroker:
     """One Kafka process, broker and controller combined, on the log directory ``log_dir``.
 
-    ``settings`` come on top of TEST_SETTINGS. What the broker says goes to ``work_dir / "broker-N.log"``, N counting its
-    starts. Use it as a context manager: leaving it stops the broker cleanly, or kills it when an exception is on its way.
-    Not thread-safe.
+    ``settings`` come on top of TEST_SETTINGS. What the broker says goes to ``work_dir / "broker-N.log"``, N counting
+    its starts. Use it as a context manager: leaving it stops the broker cleanly, or kills it when an exception is on
+    its way. Not thread-safe.
     """
 
     def __init__(
@@ -158,12 +158,14 @@ class KafkaBroker:
         except subprocess.TimeoutExpired as late:
             process.kill()
             process.wait()
-            raise KafkaFailed(f"the broker did not stop in {self._deadline_seconds:.0f} s: {self.log_tail()}") from late
+            raise KafkaFailed(
+                f"the broker did not stop in {self._deadline_seconds:.0f} s: {self.complaints()}"
+            ) from late
         finally:
             _running.discard(process)
 
     def kill(self) -> None:
-        """Kills the broker (SIGKILL), so that its directory is as after a crash of the process. Harmless when it is down."""
+        """Kills the broker (SIGKILL): its directory is as after a crash of the process. Harmless when it is down."""
         if self._process is None:
             return
         process, self._process = self._process, None
@@ -177,17 +179,27 @@ class KafkaBroker:
             return ""
         return self.log_files[-1].read_text(encoding="utf-8", errors="replace")
 
-    def log_tail(self, characters: int = 4000) -> str:
-        """Returns the end of :meth:`log_text`."""
-        return self.log_text()[-characters:]
+    def complaints(self) -> str:
+        """Returns the errors in :meth:`log_text`, each with the line behind it (the exception), and its end."""
+        text = self.log_text()
+        errors = re.findall(r"^\[[^\]]*\] (?:ERROR|FATAL) .*(?:\n.*)?", text, re.MULTILINE)
+        return "\n".join([*errors[:10], "...", text[-2000:]])
 
-    def loaded_partitions(self) -> set[int]:
-        """Returns the partitions of ``__consumer_offsets`` that the group coordinator has loaded since the latest start."""
-        return {int(number) for number in _LOADED.findall(self.log_text())}
+    def loads(self) -> dict[int, str]:
+        """Returns what became of the partitions of ``__consumer_offsets`` that the group coordinator was given.
+
+        partition -> ``""`` when it is loaded, else why the coordinator refused to load it (spec §16). One that is
+        being loaded or was given away is missing. Of several loads the last one counts: a broker that was killed
+        loads its partitions when it comes back, gives them away when its old session ends, and loads them again.
+        """
+        states: dict[int, str | None] = {}
+        for match in _COORDINATOR_EVENT.finditer(self.log_text()):
+            states[int(match["partition"])] = "" if match["loaded"] else match["reason"]
+        return {partition: state for partition, state in states.items() if state is not None}
 
     def load_failures(self) -> dict[int, str]:
-        """Returns partition -> reason for those that the group coordinator refused to load (spec §16)."""
-        return {int(number): reason for number, reason in _LOAD_FAILED.findall(self.log_text())}
+        """Returns partition -> reason for those that the group coordinator refused to load."""
+        return {partition: reason for partition, reason in self.loads().items() if reason}
 
     def strays(self) -> list[str]:
         """Returns the folders that Kafka set aside because their topic id is not the cluster's (spec §15.1)."""
@@ -196,16 +208,18 @@ class KafkaBroker:
     def wait_until_loaded(self, partitions: int, *, allow_failures: bool = False) -> None:
         """Waits until the coordinator has dealt with every partition of ``__consumer_offsets``.
 
-        Before that, Kafka answers without the groups of the partitions that it does not lead yet, and says nothing. Raises
-        KafkaFailed when a partition was set aside, or failed to load (unless ``allow_failures``), or when time is up.
+        Before that, Kafka answers without the groups of the partitions that it does not lead yet, and says nothing.
+        Raises KafkaFailed when a partition was set aside, or failed to load (unless ``allow_failures``), or when time
+        is up.
         """
         for _ in self._polls("the load of every partition"):
             if self.strays():
                 raise KafkaFailed(f"Kafka set these folders aside, with another topic id: {self.strays()}")
-            failures = self.load_failures()
+            loads = self.loads()
+            failures = {partition: reason for partition, reason in loads.items() if reason}
             if failures and not allow_failures:
                 raise KafkaFailed(f"Kafka refused to load partitions: {failures}")
-            if len(self.loaded_partitions() | set(failures)) >= partitions:
+            if len(loads) >= partitions:
                 return
 
     def _launch(self) -> None:
@@ -213,7 +227,8 @@ class KafkaBroker:
         self.bootstrap = f"127.0.0.1:{broker_port}"
         self.work_dir.mkdir(parents=True, exist_ok=True)
         properties = self.work_dir / "server.properties"
-        _write_properties(properties, _listeners(broker_port, controller_port) | {"log.dirs": str(self.log_dir)} | self._settings)
+        entries = _listeners(broker_port, controller_port) | {"log.dirs": str(self.log_dir)} | self._settings
+        _write_properties(properties, entries)
         self.log_files.append(self.work_dir / f"broker-{len(self.log_files) + 1}.log")
         command = self._packages.command("kafka.Kafka", str(properties), heap_mib=self._heap_mib, log_level="INFO")
         guard = shutil.which("setpriv")
@@ -221,7 +236,13 @@ class KafkaBroker:
             command = [guard, "--pdeathsig", "KILL", *command]
         with self.log_files[-1].open("wb") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=self.work_dir, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.work_dir,
+                env=environment(),
+                start_new_session=True,
             )
         _running.add(self._process)
 
@@ -238,14 +259,17 @@ class KafkaBroker:
             if self._process is None:
                 raise KafkaFailed(f"the broker is not running; waited for {what}")
             if self._process.poll() is not None:
-                raise KafkaFailed(f"the broker ended ({self._process.returncode}) before {what}: {self.log_tail()}")
+                raise KafkaFailed(f"the broker ended ({self._process.returncode}) before {what}: {self.complaints()}")
             if time.monotonic() > end:
-                raise KafkaFailed(f"{what} took longer than {self._deadline_seconds:.0f} s: {self.log_tail()}")
+                raise KafkaFailed(f"{what} took longer than {self._deadline_seconds:.0f} s: {self.complaints()}")
             time.sleep(POLL_SECONDS)
 
 
-_LOADED = re.compile(rf"Finished loading of metadata from {OFFSETS_TOPIC}-(\d+) ")
-_LOAD_FAILED = re.compile(rf"Failed to load metadata from {OFFSETS_TOPIC}-(\d+) .*? due to (.*)")
+_COORDINATOR_EVENT = re.compile(
+    rf"\[GroupCoordinator id=\d+\] (?:(?P<loaded>Finished loading of metadata from)|Failed to load metadata from"
+    rf"|Scheduling (?:un)?loading of metadata (?:for|from)) {OFFSETS_TOPIC}-(?P<partition>\d+) "
+    rf"(?:.*? due to (?P<reason>.*))?"
+)
 
 
 def format_storage(packages: KafkaPackages, log_dir: Path, work_dir: Path) -> str:
@@ -264,7 +288,7 @@ def format_storage(packages: KafkaPackages, log_dir: Path, work_dir: Path) -> st
 def make_template(
     packages: KafkaPackages, partitions: int, path: Path, *, settings: Mapping[str, str] | None = None
 ) -> Template:
-    """Makes a cluster in ``path`` with an empty ``__consumer_offsets`` of ``partitions`` partitions and stops it cleanly.
+    """Makes a cluster in ``path`` with an empty ``__consumer_offsets`` of ``partitions``, and stops it cleanly.
 
     ``settings`` matter where they become settings of the topic (``offsets.topic.*``, ``log.*``). Raises KafkaFailed.
     """
@@ -285,22 +309,30 @@ def make_template(
 def copy_template(template: Template, log_dir: Path) -> Path:
     """Copies the template to ``log_dir``, which must not exist, and returns it.
 
-    The copy holds empty partitions with the template's topic id and the clean-shutdown marker; a store may write in place.
+    The copy holds empty partitions with the template's topic id and the clean-shutdown marker; a store may write in
+    place.
     """
     shutil.copytree(template.path, log_dir)
     return log_dir
 
 
 def install(
-    template: Template, offsets_dir: Path, log_dir: Path, *, marker: Marker, checkpoints: bool = True, topic_id: bool = True
+    template: Template,
+    offsets_dir: Path,
+    log_dir: Path,
+    *,
+    marker: Marker,
+    checkpoints: bool = True,
+    topic_id: bool = True,
 ) -> Path:
-    """Copies the partitions of ``__consumer_offsets`` in ``offsets_dir`` into a copy of the template, and returns ``log_dir``.
+    """Copies the offsets partitions of ``offsets_dir`` into a copy of the template, and returns ``log_dir``.
 
-    ``log_dir`` must not exist. ``marker`` says what becomes of the clean-shutdown marker: ``"keep"``: as ``offsets_dir`` has
-    it; ``"write"``: it is there; ``"remove"``: it is not, so Kafka recovers every log. With ``checkpoints`` the entries of
-    ``__consumer_offsets`` in the checkpoint files of ``offsets_dir`` are taken, else the files are left out. With ``topic_id``
-    every ``partition.metadata`` is written anew with the template's id; without, the folders must have it already, else Kafka
-    sets them aside. A partition that ``offsets_dir`` does not have is left out too, and Kafka creates it.
+    ``log_dir`` must not exist. ``marker`` says what becomes of the clean-shutdown marker: ``"keep"``: as
+    ``offsets_dir`` has it; ``"write"``: it is there; ``"remove"``: it is not, so Kafka recovers every log. With
+    ``checkpoints`` the entries of ``__consumer_offsets`` in the checkpoint files of ``offsets_dir`` are taken, else
+    the files are left out. With ``topic_id`` every ``partition.metadata`` is written anew with the template's id;
+    without, the folders must have it already, else Kafka sets them aside. A partition that ``offsets_dir`` does not
+    have is left out too, and Kafka creates it.
 
     Raises ValueError when ``offsets_dir`` has no partitions, or one that the template's topic does not have.
     """

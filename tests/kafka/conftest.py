@@ -1,36 +1,28 @@
 """Fixtures of the tests that run a real Kafka 4.3.0. All of them carry the marker ``kafka``.
 
-Without Java, Maven or the packages these tests are skipped, and with ``OFFSETLOG_REQUIRE_KAFKA=1`` they fail. The shared data of
-real brokers is looked for in ``../shared`` beside the repository, or where ``OFFSETLOG_SHARED`` points.
+Without Java, Maven or the packages these tests are skipped, and with ``OFFSETLOG_REQUIRE_KAFKA=1`` they fail. The
+shared data of real brokers is looked for in ``../shared`` beside the repository, or where ``OFFSETLOG_SHARED``
+points.
 """
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
+from typing import NoReturn
 
+import broker as kafka
 import pytest
+from kafka_answers import KafkaAnswers
+from kafka_packages import REPOSITORY, KafkaMissing, KafkaPackages, find_packages
 
 HERE = Path(__file__).resolve().parent
-# The modules beside this file are imported by their plain names, whatever import mode pytest runs in.
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
-
-import broker as kafka  # noqa: E402 (needs the path above)
-from kafka_answers import KafkaAnswers  # noqa: E402
-from kafka_packages import REPOSITORY, KafkaMissing, KafkaPackages, find_packages  # noqa: E402
-
 _brokers = pytest.StashKey[list[kafka.KafkaBroker]]()
 
 TemplateMaker = Callable[[int], kafka.Template]
 BrokerMaker = Callable[..., kafka.KafkaBroker]
 Installer = Callable[..., Path]
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "kafka: runs a real Kafka broker or tool (needs a JDK, and Maven for the first time)")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,18 +32,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Shows the end of what the brokers of a failed test said."""
     report = yield
     if report.failed:
-        for number, broker in enumerate(item.stash.get(_brokers, []), start=1):
+        for number, broker in enumerate(_brokers_of(item), start=1):
             for path in broker.log_files:
                 text = path.read_text(encoding="utf-8", errors="replace")
                 report.sections.append((f"broker {number}, {path}", text[-4000:]))
     return report
 
 
-def missing(reason: str, environment: Mapping[str, str] = os.environ) -> None:
+def _brokers_of(item: pytest.Item) -> list[kafka.KafkaBroker]:
+    """Returns the brokers that a test has made so far, for its report and its end."""
+    empty: list[kafka.KafkaBroker] = []
+    return item.stash.setdefault(_brokers, empty)
+
+
+def skip_or_fail(reason: str, environment: Mapping[str, str]) -> NoReturn:
     """Skips the test, or fails it where Kafka is required."""
     if environment.get("OFFSETLOG_REQUIRE_KAFKA") == "1":
         pytest.fail(f"Kafka is required here (OFFSETLOG_REQUIRE_KAFKA=1): {reason}")
@@ -63,9 +61,8 @@ def kafka_packages() -> KafkaPackages:
     """Kafka's packages, fetched when they are not there yet."""
     try:
         return find_packages()
-    except KafkaMissing as reason:
-        missing(str(reason))
-        raise
+    except KafkaMissing as missing:
+        skip_or_fail(str(missing), os.environ)
 
 
 @pytest.fixture(scope="session")
@@ -84,32 +81,37 @@ def kafka_template(kafka_packages: KafkaPackages, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def kafka_install(kafka_template: TemplateMaker, tmp_path: Path) -> Installer:
-    """``kafka_install(offsets_dir, partitions, *, marker, checkpoints=True, topic_id=True) -> log_dir``, see broker.install."""
+    """``kafka_install(offsets_dir, partitions, *, marker, checkpoints=True, topic_id=True) -> log_dir``.
+
+    It makes the template for ``partitions`` when there is none yet; see broker.install for the rest.
+    """
     count = 0
 
-    def install(offsets_dir: Path, partitions: int, *, marker: kafka.Marker, checkpoints: bool = True, topic_id: bool = True) -> Path:
+    def install(offsets_dir: Path, partitions: int, *, marker: kafka.Marker, **options: bool) -> Path:
         nonlocal count
         count += 1
         log_dir = tmp_path / f"kafka-{count}"
-        template = kafka_template(partitions)
-        return kafka.install(template, offsets_dir, log_dir, marker=marker, checkpoints=checkpoints, topic_id=topic_id)
+        return kafka.install(kafka_template(partitions), offsets_dir, log_dir, marker=marker, **options)
 
     return install
 
 
 @pytest.fixture
-def kafka_broker(kafka_packages: KafkaPackages, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BrokerMaker]:
+def kafka_broker(
+    kafka_packages: KafkaPackages, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[BrokerMaker]:
     """``kafka_broker(log_dir, **settings) -> KafkaBroker``, not started; what still runs after the test is killed.
 
     Settings are given with underscores for dots: ``offsets_topic_num_partitions=8``.
     """
-    brokers: list[kafka.KafkaBroker] = request.node.stash.setdefault(_brokers, [])
+    brokers = _brokers_of(request.node)
 
     def make(log_dir: Path, **settings: object) -> kafka.KafkaBroker:
         named = {name.replace("_", "."): str(value) for name, value in settings.items()}
         work_dir = tmp_path / f"broker-{len(brokers) + 1}"
-        brokers.append(kafka.KafkaBroker(kafka_packages, log_dir, work_dir, settings=named))
-        return brokers[-1]
+        broker = kafka.KafkaBroker(kafka_packages, log_dir, work_dir, settings=named)
+        brokers.append(broker)
+        return broker
 
     yield make
     for broker in brokers:

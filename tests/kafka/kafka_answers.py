@@ -1,7 +1,7 @@
 """What a running broker says about groups and offsets, and commits that let it go on writing.
 
-Two ways to ask: OffsetFetch itself, which answers for everything that is stored, and ``kafka-consumer-groups``, which is what an
-operator would use but cannot show all of it (see :meth:`KafkaAnswers.offsets_by_command`).
+Two ways to ask: OffsetFetch itself, which answers for everything that is stored, and ``kafka-consumer-groups``, which
+is what an operator would use but cannot show all of it (see :meth:`KafkaAnswers.offsets_by_command`).
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ class ListedGroup(NamedTuple):
 
 @dataclass(frozen=True)
 class KafkaAnswers:
-    """Asks the broker at ``bootstrap`` (``host:port``). Every method raises KafkaFailed. Immutable, safe from many threads.
+    """Asks the broker at ``bootstrap`` (``host:port``).
 
-    Wait with KafkaBroker.wait_until_loaded first: a broker that does not lead a partition yet leaves its groups out.
+    Every method raises KafkaFailed. Immutable, so it may be used from several threads. Wait with
+    KafkaBroker.wait_until_loaded first: a broker that does not lead a partition yet leaves its groups out.
     """
 
     packages: KafkaPackages
@@ -49,8 +50,9 @@ class KafkaAnswers:
     def offsets(self, *, stable: bool = False) -> list[CommittedOffset]:
         """Returns every committed offset of every listed group, in the order of CommittedOffset's fields.
 
-        ``stable`` asks as a client with ``isolation.level=read_committed`` does; partitions with an open transaction are then
-        missing (an all-topics request leaves those that are only pending out, others carry an error and no offset).
+        ``stable`` asks as a client with ``isolation.level=read_committed`` does; partitions with an open transaction
+        are then missing (an all-topics request leaves those that are only pending out, others carry an error and no
+        offset).
         """
         rows = []
         for line in self._ask("stable-offsets" if stable else "offsets"):
@@ -70,8 +72,9 @@ class KafkaAnswers:
         """Returns what ``kafka-consumer-groups --describe --offsets`` prints: (group, topic, partition) -> offset.
 
         ``groups`` are asked for by name, None means ``--all-groups``. The command wants every topic to exist (see
-        :meth:`create_topics`), refuses the empty group id, so that ``--all-groups`` fails where there is one, and prints
-        ``-`` for a negative offset (None here). Groups whose names differ in blanks at the end cannot be told apart.
+        :meth:`create_topics`), refuses the empty group id, so that ``--all-groups`` fails where there is one, and
+        prints ``-`` for a negative offset (None here). Groups whose names differ in blanks at the end cannot be told
+        apart.
         """
         names = [self._named(group) for group in groups] if groups is not None else [row.group for row in self.groups()]
         chosen = [part for name in names for part in ("--group", name)] if groups is not None else ["--all-groups"]
@@ -98,13 +101,13 @@ class KafkaAnswers:
         self.create_topics(topics)
 
     def commit(self, rows: Iterable[CommittedOffset]) -> None:
-        """Commits through Kafka's Admin client, one request a group; every topic must exist and every group be empty."""
-        groups: dict[str, list[CommittedOffset]] = {}
+        """Commits through Kafka's Admin client, one request a group; topics must exist and groups be empty."""
+        groups: dict[str, list[list[object]]] = {}
         for row in rows:
-            groups.setdefault(row.group, []).append(row)
-        for group, of_group in groups.items():
-            offsets = [[r.topic, r.partition, r.offset, r.leader_epoch if r.leader_epoch >= 0 else None, r.metadata] for r in of_group]
-            self._ask("commit", json.dumps({"group": group, "offsets": offsets}))
+            leader_epoch = row.leader_epoch if row.leader_epoch >= 0 else None
+            offset = [row.topic, row.partition, row.offset, leader_epoch, row.metadata]
+            groups.setdefault(row.group, []).append(offset)
+        self._ask("commit", json.dumps([{"group": group, "offsets": offsets} for group, offsets in groups.items()]))
 
     def _ask(self, command: str, stdin: str = "") -> list[str]:
         printed = self.packages.run("KafkaAnswers", self.bootstrap, f"{DEADLINE_SECONDS:.0f}", command, stdin=stdin)
@@ -119,7 +122,8 @@ class KafkaAnswers:
 
 
 _ROW = re.compile(
-    r"(?P<group>.*?) +(?P<topic>[A-Za-z0-9._-]+) +(?P<partition>\d+) +(?P<offset>\d+|-) +(?:\d+|-) +(?:-?\d+|-) +\S+ +\S+ +.*"
+    r"(?P<group>.*?) +(?P<topic>[A-Za-z0-9._-]+) +(?P<partition>\d+) +(?P<offset>\d+|-) "
+    r"+(?:\d+|-) +(?:-?\d+|-) +\S+ +\S+ +.*"
 )
 
 
@@ -146,7 +150,6 @@ def read_expected(path: Path) -> list[CommittedOffset]:
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines():
         group, topic, partition, offset, leader_epoch, metadata = line.split("\t")
-        rows.append(
-            CommittedOffset(json.loads(group), topic, int(partition), int(offset), int(leader_epoch), json.loads(metadata))
-        )
+        numbers = (int(partition), int(offset), int(leader_epoch))
+        rows.append(CommittedOffset(json.loads(group), topic, *numbers, json.loads(metadata)))
     return sorted(rows)

@@ -18,7 +18,10 @@ MAX_BATCH_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class DumpedBatch:
-    """One batch as the tool prints it; ``is_valid`` is its own word on the CRC."""
+    """One batch as the tool prints it; -1 and False stand for what it does not print for magic 0 and 1.
+
+    ``is_valid`` is the tool's own word on the CRC.
+    """
 
     file: Path
     position: int
@@ -40,7 +43,10 @@ class DumpedBatch:
 
 @dataclass(frozen=True)
 class DumpedRecord:
-    """One record: ``key`` and ``value`` as the tool decodes them, or its text (``<DELETE>``); ``marker`` is COMMIT or ABORT."""
+    """One record: ``key`` and ``value`` as the tool decodes them, or its text (``<DELETE>``).
+
+    ``marker`` is COMMIT or ABORT for the end of a transaction, whose key and value are None.
+    """
 
     file: Path
     offset: int
@@ -55,9 +61,10 @@ class DumpedRecord:
 
 @dataclass
 class LogDump:
-    """What the tool said. ``faults`` is empty for sound files; ``gaps`` are jumps in the offsets, legal after compaction.
+    """What the tool said.
 
-    ``other_entries`` counts the entries of indexes and producer snapshots by file.
+    ``faults`` is empty for sound files; ``gaps`` are jumps in the offsets, legal after compaction. ``other_entries``
+    counts the entries of indexes and producer snapshots by file.
     """
 
     batches: list[DumpedBatch] = field(default_factory=list)
@@ -75,9 +82,9 @@ def segment_files(log_dir: Path) -> list[Path]:
 def dump_log(packages: KafkaPackages, files: Iterable[Path]) -> LogDump:
     """Runs the tool over ``files`` (logs, indexes, producer snapshots) in one process and reads what it prints.
 
-    An index is checked against the ``.log`` beside it. Every line that is not understood, and everything on stderr, counts as
-    a fault; so does a tool that breaks off, as it does on an index that points between two batches. Raises ValueError for a
-    file that the tool would pass over.
+    An index is checked against the ``.log`` beside it. Every line that is not understood, and everything on stderr,
+    counts as a fault; so does a tool that breaks off, as it does on an index that points between two batches. Raises
+    ValueError for a file that the tool would pass over.
     """
     paths = list(files)
     unknown = [path for path in paths if path.suffix not in DUMPED_SUFFIXES or "," in str(path)]
@@ -111,8 +118,9 @@ _OLD_BATCH = re.compile(
     r"compresscodec: (?P<compression>\w+) crc: (?P<crc>\d+) isvalid: (?P<is_valid>true|false)"
 )
 _RECORD = re.compile(
-    r"\| offset: (?P<offset>\d+) (?:\w+: (?P<timestamp>-?\d+) )?keySize: (?P<key_size>-?\d+) valueSize: (?P<value_size>-?\d+)"
-    r"(?: sequence: -?\d+ headerKeys: \[(?P<headers>[^\]]*)\])?(?: isValid: (?P<valid>\w+) crc: \S+)?(?P<rest>.*)",
+    r"\| offset: (?P<offset>\d+) (?:\w+: (?P<timestamp>-?\d+) )?keySize: (?P<key_size>-?\d+) "
+    r"valueSize: (?P<value_size>-?\d+)(?: sequence: -?\d+ headerKeys: \[(?P<headers>[^\]]*)\])?"
+    r"(?: isValid: (?P<valid>\w+) crc: \S+)?(?P<rest>.*)",
     re.DOTALL,
 )
 _MARKER = re.compile(r" endTxnMarker: (?P<marker>COMMIT|ABORT) coordinatorEpoch: -?\d+")
@@ -156,15 +164,23 @@ class _Parser:
         match = _BATCH.fullmatch(line) or _OLD_BATCH.fullmatch(line)
         if match is None:
             return False
-        of = match.groupdict()
         batch = DumpedBatch(
             file=self._file,
-            **{name: int(of.get(name) or -1) for name in ("base_offset", "leader_epoch", "producer_id", "producer_epoch")},
-            **{name: int(of[name]) for name in ("last_offset", "position", "size", "magic", "crc")},
-            **{name: of.get(name) == "true" for name in ("is_transactional", "is_control", "is_valid")},
-            base_sequence=int(of.get("base_sequence") or -1),
-            count=int(of["count"]) if (of.get("count") or "null") != "null" else -1,
-            compression=of["compression"],
+            position=int(match["position"]),
+            size=int(match["size"]),
+            base_offset=_number(match, "base_offset"),
+            last_offset=int(match["last_offset"]),
+            count=_number(match, "count"),
+            leader_epoch=_number(match, "leader_epoch"),
+            producer_id=_number(match, "producer_id"),
+            producer_epoch=_number(match, "producer_epoch"),
+            base_sequence=_number(match, "base_sequence"),
+            is_transactional=_word(match, "is_transactional") == "true",
+            is_control=_word(match, "is_control") == "true",
+            magic=int(match["magic"]),
+            compression=match["compression"],
+            crc=int(match["crc"]),
+            is_valid=match["is_valid"] == "true",
         )
         self._dump.batches.append(batch)
         if not batch.is_valid:
@@ -180,12 +196,31 @@ class _Parser:
         if marker is None and key is None:
             return False
         headers = tuple(name.strip() for name in (match["headers"] or "").split(",") if name.strip())
-        sizes = (int(match["key_size"]), int(match["value_size"]))
-        timestamp = int(match["timestamp"] or -1)
         self._dump.records.append(
-            DumpedRecord(self._file, int(match["offset"]), timestamp, *sizes, headers, key, value, marker["marker"] if marker else None)
+            DumpedRecord(
+                file=self._file,
+                offset=int(match["offset"]),
+                timestamp=_number(match, "timestamp"),
+                key_size=int(match["key_size"]),
+                value_size=int(match["value_size"]),
+                header_keys=headers,
+                key=key,
+                value=value,
+                marker=marker["marker"] if marker else None,
+            )
         )
         return True
+
+
+def _word(match: re.Match[str], name: str) -> str | None:
+    """Returns what a line says under ``name``; batches before magic 2 are printed without most of it."""
+    return match.groupdict().get(name)
+
+
+def _number(match: re.Match[str], name: str) -> int:
+    """Returns the number that a line says under ``name``, -1 where it says none."""
+    word = _word(match, name)
+    return -1 if word in (None, "null") else int(word)
 
 
 def _gaps_and_faults(lines: Iterable[str]) -> tuple[list[str], list[str]]:

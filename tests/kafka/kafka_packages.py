@@ -1,7 +1,8 @@
 """Kafka's published packages on this machine: fetched once with Maven, run with Java.
 
-The packages live in ``.cache/kafka-4.3.0/`` of the repository, or in the directory that ``OFFSETLOG_KAFKA_HOME`` names. A
-directory that already holds them (for example ``libs/`` of an unpacked Kafka) is used as it is and never written to.
+The packages live in ``.cache/kafka-4.3.0/`` of the repository, or in the directory that ``OFFSETLOG_KAFKA_HOME``
+names. A directory that already holds them (for example ``libs/`` of an unpacked Kafka) is used as it is and never
+written to.
 """
 
 from __future__ import annotations
@@ -13,20 +14,34 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.0"
 HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parent.parent
+
+
+def _repository() -> Path:
+    """Returns the working copy, also when the tests run from a copy inside it, as those of the built wheel do."""
+    copies = (parent for parent in HERE.parents if (parent / ".git").exists())
+    return next(copies, HERE.parent.parent)
+
+
+REPOSITORY = _repository()
 DEADLINE_SECONDS = 120.0
 """How long anything here is waited for; far more than it takes, so that a slow machine does not fail a test."""
 
 FETCH_SECONDS = 900.0
 """How long Maven may take for the first download."""
 
-JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
+JVM_FLAGS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Dfile.encoding=UTF-8",
+    "-Dstdout.encoding=UTF-8",
+)
 """Small and quick to start: one collector thread, no optimising compiler."""
 
 
@@ -65,7 +80,9 @@ class KafkaPackages:
             *arguments,
         ]
 
-    def run(self, main: str, *arguments: str, stdin: str = "", heap_mib: int = 256, seconds: float = DEADLINE_SECONDS) -> str:
+    def run(
+        self, main: str, *arguments: str, stdin: str = "", heap_mib: int = 256, seconds: float = DEADLINE_SECONDS
+    ) -> str:
         """Runs a class of Kafka's to its end and returns what it printed on stdout.
 
         Raises KafkaFailed when it exits with another code than 0 or is not done after ``seconds``.
@@ -75,7 +92,7 @@ class KafkaPackages:
     def run_both(
         self, main: str, *arguments: str, stdin: str = "", heap_mib: int = 256, seconds: float = DEADLINE_SECONDS
     ) -> tuple[str, str]:
-        """Does what :meth:`run` does and returns (stdout, stderr): some tools of Kafka's report faults on stderr only."""
+        """Does what :meth:`run` does and returns (stdout, stderr): some tools report faults on stderr only."""
         try:
             done = subprocess.run(
                 self.command(main, *arguments, heap_mib=heap_mib),
@@ -95,8 +112,13 @@ class KafkaPackages:
 
 
 def environment() -> dict[str, str]:
-    """Returns the environment for Kafka's programs: Java reads its arguments in the encoding of the locale."""
-    return {**os.environ, "LC_ALL": "C.UTF-8"}
+    """Returns the environment for Kafka's programs.
+
+    Java reads its arguments in the encoding of the locale, says on stderr that it has picked up options, and cannot
+    run with the sanitizers preloaded that a test run of ours may have.
+    """
+    dropped = {"LD_PRELOAD", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"}
+    return {**{name: value for name, value in os.environ.items() if name not in dropped}, "LC_ALL": "C.UTF-8"}
 
 
 def find_packages() -> KafkaPackages:
@@ -150,12 +172,12 @@ def _is_complete(home: Path) -> bool:
     stamp = home / "fetched"
     if stamp.is_file():
         return stamp.read_text() == _pom_digest()
-    wanted = (f"kafka_2.13-{KAFKA_VERSION}.jar", f"kafka-tools-{KAFKA_VERSION}.jar", f"kafka-clients-{KAFKA_VERSION}.jar")
-    return all((home / name).is_file() for name in wanted)
+    wanted = ("kafka_2.13", "kafka-tools", "kafka-clients")
+    return all((home / f"{name}-{KAFKA_VERSION}.jar").is_file() for name in wanted)
 
 
 def _fetch(home: Path) -> None:
-    """Lets Maven copy the packages beside ``home`` and moves them there whole, so that an interrupted fetch leaves nothing.
+    """Lets Maven copy the packages beside ``home`` and moves them there whole: an interrupted fetch leaves nothing.
 
     A directory that is neither empty nor of an earlier fetch is somebody's: it is refused, not replaced.
     """
@@ -176,11 +198,18 @@ def _fetch(home: Path) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def _builder_environment() -> dict[str, str]:
+    """Returns the environment for Maven, which may be told by Java options how to reach its repositories."""
+    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+
+
 def _run_maven(maven: str, directory: Path) -> None:
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={directory}", "-DincludeScope=runtime"]
     command = [maven, "-B", "-q", "-Dstyle.color=never", "-f", str(HERE / "pom.xml"), *goal]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=_builder_environment(), timeout=FETCH_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired as late:
         raise KafkaMissing(f"Maven had not fetched Kafka {KAFKA_VERSION} after {FETCH_SECONDS:.0f} s") from late
     if done.returncode != 0:
@@ -198,7 +227,9 @@ def _compile(compiler: str, home: Path, cache: Path) -> Path:
     try:
         options = ["-nowarn", "--release", "17", "-encoding", "UTF-8", "-d", str(partial), "-cp", f"{home}/*"]
         command = [compiler, *options, str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment(), timeout=DEADLINE_SECONDS, check=False
+        )
         if done.returncode != 0:
             raise KafkaMissing(f"KafkaAnswers.java does not compile: {done.stderr.strip()[-2000:]}")
         partial.rename(classes)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from broker import KafkaBroker, copy_template, read_properties
-from kafka_answers import CommittedOffset, KafkaAnswers, read_expected
+from broker import copy_template, read_properties
+from kafka_answers import CommittedOffset, read_expected
 from kafka_dump import dump_log, segment_files
 from kafka_packages import KafkaFailed, KafkaMissing, KafkaPackages, find_packages
-
-Answers = Callable[[KafkaBroker], KafkaAnswers]
 
 
 @pytest.mark.parametrize(("scenario", "partitions"), [("plain", 8), ("txn", 8), ("crash", 4)])
@@ -60,6 +58,30 @@ def test_stable_offsets_leave_out_what_a_transaction_holds(kafka_data, kafka_ins
     assert len(stable) == sum(line.endswith("\tNONE\tall") for line in lines)
 
 
+def test_kafka_goes_on_writing_behind_batches_of_a_newer_leader(
+    kafka_data, kafka_install, kafka_broker, kafka_answers, kafka_packages
+):
+    """The cluster of a template is young: what is installed may carry leader epochs above those of its broker."""
+    expected = read_expected(kafka_data / "continued" / "expected" / "offsets.tsv")
+    log_dir = kafka_install(kafka_data / "continued" / "log", 4, marker="keep")
+    before = dump_log(kafka_packages, segment_files(log_dir))
+    more = [CommittedOffset(f"later {number}", "later", 0, number, -1, "") for number in range(8)]
+    with kafka_broker(log_dir) as broker:
+        broker.wait_until_loaded(4)
+        ask = kafka_answers(broker)
+        ask.create_topics_of(more)
+        ask.commit(more)
+    after = dump_log(kafka_packages, segment_files(log_dir))
+    assert after.faults == []
+    assert len(after.records) == len(before.records) + len(more)
+    written = set(after.batches) - set(before.batches)
+    assert max(batch.leader_epoch for batch in written) < max(batch.leader_epoch for batch in before.batches)
+    with kafka_broker(log_dir) as broker:
+        broker.wait_until_loaded(4)
+        assert kafka_answers(broker).offsets() == sorted([*expected, *more])
+
+
+@pytest.mark.slow
 def test_commits_survive_a_clean_stop_and_a_kill(kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path):
     log_dir = copy_template(kafka_template(4), tmp_path / "log")
     broker = kafka_broker(log_dir)
@@ -119,10 +141,13 @@ def test_a_partition_that_kafka_refuses_to_load_is_reported(kafka_data, kafka_in
         assert set(broker.load_failures()) == {3}
 
 
-def test_a_missing_partition_and_missing_checkpoints_are_made_anew(kafka_data, kafka_install, kafka_broker, kafka_answers, tmp_path):
+def test_a_missing_partition_and_missing_checkpoints_are_made_anew(
+    kafka_data, kafka_install, kafka_broker, kafka_answers, tmp_path
+):
     """A store makes the folder of a partition when it first needs it; Kafka makes those that are not there."""
     part = tmp_path / "part"
-    shutil.copytree(kafka_data / "plain" / "log", part, ignore=shutil.ignore_patterns("__consumer_offsets-3", ".kafka*"))
+    left_out = shutil.ignore_patterns("__consumer_offsets-3", ".kafka*")
+    shutil.copytree(kafka_data / "plain" / "log", part, ignore=left_out)
     log_dir = kafka_install(part, 8, marker="remove", checkpoints=False)
     assert not (log_dir / "__consumer_offsets-3").exists()
     with kafka_broker(log_dir) as broker:
@@ -169,16 +194,18 @@ def test_the_dump_reports_a_torn_tail_and_takes_gaps_for_gaps(kafka_data, kafka_
 
 def test_a_broker_that_cannot_start_says_why(kafka_template, kafka_broker, tmp_path):
     log_dir = copy_template(kafka_template(4), tmp_path / "log")
-    broker = kafka_broker(log_dir, broker_rack="", num_io_threads=0)
+    broker = kafka_broker(log_dir, num_io_threads=0)
     with pytest.raises(KafkaFailed, match=r"num\.io\.threads"):
         broker.start()
     assert broker.pid is None
 
 
-def test_two_brokers_do_not_share_a_directory(kafka_template, kafka_broker, tmp_path):
+def test_a_broker_does_not_start_on_a_locked_directory(kafka_template, kafka_broker, tmp_path):
     log_dir = copy_template(kafka_template(4), tmp_path / "log")
-    with kafka_broker(log_dir), pytest.raises(KafkaFailed, match="Failed to acquire lock"):
-        kafka_broker(log_dir).start()
+    with (log_dir / ".lock").open("wb") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        with pytest.raises(KafkaFailed, match="Failed to acquire lock"):
+            kafka_broker(log_dir).start()
 
 
 def test_without_java_the_reason_is_told(monkeypatch, tmp_path):
