@@ -202,8 +202,8 @@ static int compare_keys_indirect(const void *a, const void *b) {
     return compare_keys(*(const ol_checkpoint_entry *const *)a, *(const ol_checkpoint_entry *const *)b);
 }
 
-/* A key that is there twice is refused: which one is right would be a guess.  Sorted, so that a hostile file of many lines costs n log
- * n. */
+/* A key that is there twice is refused: which one is right would be a guess.  Sorted, so that a hostile file of many lines does
+ * not cost the square of their number. */
 static int refuse_duplicates(const ol_offset_checkpoint *checkpoint, ol_error *error) {
     int status = OL_OK;
     if (checkpoint->count < 2) return OL_OK;
@@ -215,7 +215,8 @@ static int refuse_duplicates(const ol_offset_checkpoint *checkpoint, ol_error *e
         if (compare_keys(sorted[i - 1], sorted[i]) != 0) continue;
         const ol_checkpoint_entry *later = sorted[i - 1] > sorted[i] ? sorted[i - 1] : sorted[i];
         long long line = (long long)(later - checkpoint->entries) + 3;
-        status = ol_fail(error, OL_CORRUPT, "line %lld: partition %.100s-%d is there twice", line, later->topic, later->partition);
+        status = ol_fail(error, OL_CORRUPT, "line %lld: partition %.100s-%d is there twice", line, later->topic,
+                         later->partition);
     }
     free(sorted);
     return status;

@@ -9,9 +9,9 @@
  * tested before the batch's own size is added; both indexes get their entry then.
  *
  * Lookups are right whichever offset of a batch an entry names: brokers up to 1.1.1 wrote the first, later ones the last, a
- * cleaner that of a run of batches.  In each case the batch that holds the target does not lie before the found position; the reader
- * scans forward from there.  Positions come from a file: the reader bounds them by the log's size, and starts over at 0 where no batch
- * begins there or the batch there lies beyond the target.
+ * cleaner that of a run of batches.  In each case the batch that holds the target does not lie before the found position; the
+ * reader scans forward from there.  Positions come from a file: the reader bounds them by the log's size, and starts over at 0
+ * where no batch begins there or the batch there lies beyond the target.
  *
  * Calls on one index exclude each other by the caller's lock; lookups may run at the same time as each other.
  */
@@ -62,8 +62,8 @@ int ol_index_open(ol_index *index, ol_fs *fs, const char *path, ol_index_kind ki
 void ol_index_close(ol_index *index);
 
 /* OL_OK, or OL_CORRUPT with the reason: the size is no multiple of the entry's, offsets (of the time index: timestamps) do
- * not grow, a position or an offset is negative or runs backwards, or lies at or above `log_size` or `next_offset`.  A tail of zeros is no
- * fault.  Reads the whole file. */
+ * not grow, a position or an offset is negative or runs backwards, or lies at or above `log_size` or `next_offset`.  A tail of
+ * zeros is no fault.  Reads the whole file. */
 int ol_index_check(const ol_index *index, int64_t log_size, int64_t next_offset, ol_error *error) OL_NODISCARD;
 
 /* The same for the bytes of a file. */

@@ -23,9 +23,9 @@ void ol_leader_epochs_free(ol_leader_epochs *epochs);
 /* Makes room for `additional` entries, so that as many assigns cannot fail. */
 int ol_leader_epochs_reserve(ol_leader_epochs *epochs, size_t additional, ol_error *error) OL_NODISCARD;
 
-/* Offsets from `start_offset` on are written in `epoch`.  Nothing happens when the newest entry has this epoch and does not start later;
- * else every entry with an epoch or a start that is not below the new one is dropped and the new one added.  OL_INVALID for a
- * negative argument.  *changed (may be NULL) tells whether the list is another one now. */
+/* Offsets from `start_offset` on are written in `epoch`.  Nothing happens when the newest entry has this epoch and does not
+ * start later; else every entry with an epoch or a start that is not below the new one is dropped and the new one added.
+ * OL_INVALID for a negative argument.  *changed (may be NULL) tells whether the list is another one now. */
 int ol_leader_epochs_assign(ol_leader_epochs *epochs, int32_t epoch, int64_t start_offset, bool *changed, ol_error *error)
     OL_NODISCARD;
 

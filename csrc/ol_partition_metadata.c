@@ -21,6 +21,13 @@ static bool is_white(uint8_t byte) {
     return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
 }
 
+static bool is_number(ol_slice text) {
+    for (size_t i = 0; i < text.size; i++) {
+        if (text.data[i] < '0' || text.data[i] > '9') return false;
+    }
+    return text.size > 0;
+}
+
 /* Takes "<key>:<white space><value>" off the front, up to the end of the line; false if the line is not of this form. */
 static bool take_field(ol_slice *text, const char *key, ol_slice *value) {
     size_t key_size = strlen(key);
@@ -43,6 +50,7 @@ int ol_partition_metadata_parse(ol_slice text, ol_uuid *topic_id, ol_error *erro
     ol_uuid uuid;
     if (text.size == 0) return ol_fail(error, OL_CORRUPT, "the file is empty");
     if (!take_field(&text, "version", &version)) return ol_fail(error, OL_CORRUPT, "line 1 is not a version");
+    if (!is_number(version)) return ol_fail(error, OL_CORRUPT, "line 1: the version is not a number");
     if (version.size != 1 || version.data[0] != '0') {
         return ol_fail(error, OL_UNSUPPORTED, "version '%.*s' is not 0", (int)(version.size < 20 ? version.size : 20),
                        (const char *)version.data);

@@ -84,8 +84,8 @@ int64_t ol_producers_first_open_offset(const ol_producers *producers);
  * many. */
 size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expiration_ms);
 
-/* Enters a producer that is not there, for which room was made.  Its open transaction, if it has one, is put last; the caller sorts.  For
- * the decoder of snapshots only. */
+/* Enters a producer that is not there, for which room was made.  Its open transaction, if it has one, is put last; the caller
+ * sorts.  For the decoder of snapshots only. */
 void ol_producers_restore(ol_producers *producers, const ol_producer *entry);
 
 /* *bytes is malloc'ed.  Entries are ordered by producer id, so equal states give equal bytes. */
