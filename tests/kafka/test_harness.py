@@ -14,13 +14,13 @@ from kafka_dump import dump_log, segment_files
 from kafka_packages import KafkaFailed, KafkaMissing, KafkaPackages, find_packages
 
 
-@pytest.mark.parametrize(("scenario", "partitions"), [("plain", 8), ("txn", 8), ("crash", 4)])
+@pytest.mark.parametrize(("scenario", "partitions"), [("plain", 8), ("txn", 8), ("crash", 4), ("torn", 4)])
 def test_a_broker_on_real_partitions_gives_their_own_answers(
     scenario, partitions, kafka_data, kafka_install, kafka_broker, kafka_answers, kafka_packages
 ):
     expected = read_expected(kafka_data / scenario / "expected" / "offsets.tsv")
     log_dir = kafka_install(kafka_data / scenario / "log", partitions, marker="keep")
-    assert (log_dir / ".kafka_cleanshutdown").exists() == (scenario != "crash")
+    assert (log_dir / ".kafka_cleanshutdown").exists() == (scenario in {"plain", "txn"})
     with kafka_broker(log_dir) as broker:
         broker.wait_until_loaded(partitions)
         assert kafka_answers(broker).offsets() == expected
