@@ -13,10 +13,11 @@ typedef struct ol_pending ol_pending;
 int ol_pending_create(ol_table *table, ol_pending **pending, ol_error *error) OL_NODISCARD;
 void ol_pending_destroy(ol_pending *pending);   /* releases every reservation; the table must still be there */
 
-/* Makes room for `count` more entries of a producer, so that that many ol_pending_add cannot fail. */
+/* Makes room for `count` more entries of a producer than it has now, so that that many ol_pending_add cannot fail. */
 int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, ol_error *error) OL_NODISCARD;
 
-/* Adds one value of an open transaction; takes over the reservation.  The room was reserved.  Log offsets of one producer ascend. */
+/* Adds one value of an open transaction; takes over the reservation.  The room was reserved.  Log offsets of one producer ascend.
+ * A value takes the place of an earlier one of this producer for the same position. */
 void ol_pending_add(ol_pending *pending, int64_t producer_id, const ol_reservation *reservation,
                     const ol_position_value *value);
 
@@ -31,13 +32,18 @@ typedef struct ol_pending_producer {
     uint64_t values;
 } ol_pending_producer;
 /* Producers with pending values, ordered by first log offset; index from 0; false behind the last. */
+/* `values` counts those that no tombstone erased; it can be 0 while the transaction is open. */
 bool ol_pending_producer_at(const ol_pending *pending, size_t index, ol_pending_producer *producer);
 
 /* The values that a COMMIT of `producer_id` would install now, in log order: index from 0; false behind the last.  Values that a
  * tombstone erased are left out. *row borrows. */
 bool ol_pending_value_at(const ol_pending *pending, int64_t producer_id, size_t index, ol_table_row *row);
 
-/* Whether any producer has a live pending value for this position (spec §5.3: such a partition is "unstable"). */
+/* The same as a walk, for many values: *cursor starts at 0.  A change of the table or of what is pending ends it. */
+bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_t *cursor, ol_table_row *row);
+
+/* A pending value lives until its transaction ends, a tombstone erases it, or its producer replaces it; a newer plain value does not
+ * end it.  Whether any producer has a live pending value for this position (spec §5.3: such a partition is "unstable"). */
 bool ol_pending_has(const ol_pending *pending, const ol_pair_name *name, int32_t partition);
 /* Whether any producer has a live pending value for any position of this group. */
 bool ol_pending_has_group(const ol_pending *pending, ol_slice group, uint64_t group_hash);

@@ -1,0 +1,131 @@
+#include "ol_arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    HEAP_SIZE_FIRST = 256,
+    HEAP_SIZE_MAX = 16 << 10,           /* above this an arena is a mapping of its own */
+    MAP_STEP_MIN = 64 << 10,
+    HUGE_PAGE_SIZE = 2 << 20,
+    HUGE_ARENA_SIZE_MIN = 64 << 20,     /* from here on rounding up to a huge page costs at most a thirtieth */
+    PAGE_SIZE = 4096,
+};
+
+static int64_t calls_until_failure = -1;
+
+void ol_arena_fail_after(int64_t calls) {
+    calls_until_failure = calls;
+}
+
+static size_t round_up(size_t size, size_t step) {
+    return (size + step - 1) / step * step;
+}
+
+static size_t capacity_for(const ol_arena *arena, size_t needed) {
+    if (needed <= HEAP_SIZE_MAX) {
+        size_t capacity = HEAP_SIZE_FIRST;
+        while (capacity < needed) capacity *= 2;
+        return capacity;
+    }
+    size_t step = arena->capacity / 8 > MAP_STEP_MIN ? arena->capacity / 8 : MAP_STEP_MIN;
+    size_t capacity = arena->capacity + step > needed ? arena->capacity + step : needed;
+    return round_up(capacity, capacity >= HUGE_ARENA_SIZE_MIN ? HUGE_PAGE_SIZE : PAGE_SIZE);
+}
+
+static uint8_t *grow_on_heap(ol_arena *arena, size_t capacity) {
+    uint8_t *base = aligned_alloc(64, capacity);
+    if (base == NULL) return NULL;
+    if (arena->used != 0) memcpy(base, arena->base, arena->used);
+    memset(base + arena->used, 0, capacity - arena->used);
+    free(arena->base);
+    return base;
+}
+
+static uint8_t *map_first(ol_arena *arena, size_t capacity) {
+    uint8_t *base = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) return NULL;
+    if (arena->used != 0) memcpy(base, arena->base, arena->used);
+    free(arena->base);
+    return base;
+}
+
+/* Moves a mapping to an address that is a multiple of the huge page size: only between such addresses can the kernel move
+ * whole page tables and huge pages as they are. */
+static uint8_t *move_aligned(ol_arena *arena, size_t capacity) {
+    size_t span = capacity + HUGE_PAGE_SIZE;
+    uint8_t *space = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (space == MAP_FAILED) return NULL;
+    size_t before = (HUGE_PAGE_SIZE - (uintptr_t)space % HUGE_PAGE_SIZE) % HUGE_PAGE_SIZE;
+    uint8_t *target = space + before;
+    uint8_t *base = mremap(arena->base, arena->capacity, capacity, MREMAP_MAYMOVE | MREMAP_FIXED, target);
+    if (base == MAP_FAILED) {
+        munmap(space, span);
+        return NULL;
+    }
+    if (before != 0) munmap(space, before);
+    if (before != HUGE_PAGE_SIZE) munmap(target + capacity, HUGE_PAGE_SIZE - before);
+    return base;
+}
+
+static uint8_t *grow_mapping(ol_arena *arena, size_t capacity) {
+    bool large = capacity >= HUGE_PAGE_SIZE;
+    bool aligned = (uintptr_t)arena->base % HUGE_PAGE_SIZE == 0;
+    uint8_t *base = MAP_FAILED;
+    if (!large || aligned) base = mremap(arena->base, arena->capacity, capacity, large ? 0 : MREMAP_MAYMOVE);
+    if (base == MAP_FAILED) {
+        if (!large) return NULL;
+        base = move_aligned(arena, capacity);
+        if (base == NULL) return NULL;
+    }
+    /* The whole mapping, every time: parts with other advice would be mappings of their own, which mremap refuses to take
+     * together.  A refusal costs speed only. */
+    if (capacity >= HUGE_ARENA_SIZE_MIN) (void)madvise(base, capacity, MADV_HUGEPAGE);
+    return base;
+}
+
+static OL_NOINLINE int grow(ol_arena *arena, size_t needed, ol_error *error) {
+    size_t capacity = capacity_for(arena, needed);
+    uint8_t *base;
+    if (capacity <= HEAP_SIZE_MAX) {
+        base = grow_on_heap(arena, capacity);
+    } else if (arena->capacity <= HEAP_SIZE_MAX) {
+        base = map_first(arena, capacity);
+    } else {
+        base = grow_mapping(arena, capacity);
+    }
+    if (base == NULL) return ol_fail(error, OL_NO_MEMORY, "the table cannot grow to %zu bytes", capacity);
+    arena->base = base;
+    arena->capacity = capacity;
+    return OL_OK;
+}
+
+int ol_arena_extend(ol_arena *arena, size_t size, ol_error *error) {
+    if (OL_UNLIKELY(calls_until_failure >= 0)) {
+        if (calls_until_failure == 0) return ol_fail(error, OL_NO_MEMORY, "a test asked this allocation to fail");
+        calls_until_failure--;
+    }
+    if (OL_UNLIKELY(size > arena->capacity - arena->used)) {
+        if (size > SIZE_MAX / 2 - arena->used) return ol_fail(error, OL_NO_MEMORY, "%zu bytes are more than there are", size);
+        int status = grow(arena, arena->used + size, error);
+        if (status != OL_OK) return status;
+    }
+    arena->used += size;
+    return OL_OK;
+}
+
+void ol_arena_free(ol_arena *arena) {
+    if (arena->capacity > HEAP_SIZE_MAX) {
+        munmap(arena->base, arena->capacity);
+    } else {
+        free(arena->base);
+    }
+    *arena = (ol_arena){NULL, 0, 0};
+}
+
+uint64_t ol_arena_resident(const ol_arena *arena) {
+    if (arena->capacity <= HEAP_SIZE_MAX) return arena->capacity;
+    size_t resident = round_up(arena->used, arena->capacity >= HUGE_ARENA_SIZE_MIN ? HUGE_PAGE_SIZE : PAGE_SIZE);
+    return resident < arena->capacity ? resident : arena->capacity;
+}

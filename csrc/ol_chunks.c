@@ -1,0 +1,300 @@
+#include "ol_chunks.h"
+
+#include <string.h>
+
+enum { HEADER_UNITS = 2, NUMBER_LIMIT_INSIDE = 1 << 16 };
+
+void ol_chunks_init(ol_chunks *chunks) {
+    memset(chunks, 0, sizeof *chunks);
+    ol_runs_init(&chunks->small, sizeof(ol_chunk), OL_CHUNKS_LARGE);
+}
+
+void ol_chunks_free_all(ol_chunks *chunks) {
+    ol_runs_free_all(&chunks->small);
+    ol_arena_free(&chunks->large);
+}
+
+/* ------------------------------------------------------------------------------------------------ memory of arrays */
+
+static uint64_t units_for(uint64_t capacity, bool sparse) {
+    return HEADER_UNITS + capacity + (sparse ? (capacity + 1) / 2 : 0);
+}
+
+/* The smallest size class of at least `units`: 4, 5, 6 or 7 times a power of two. */
+static unsigned class_of(uint64_t units, uint64_t *class_units) {
+    OL_ASSERT(units > OL_RUN_LENGTH_MAX);
+    unsigned shift = 61 - (unsigned)__builtin_clzll(units);
+    uint64_t mantissa = (units + ((uint64_t)1 << shift) - 1) >> shift;
+    *class_units = mantissa << shift;
+    return shift * 4 + (unsigned)mantissa - 4;
+}
+
+static ol_chunk_array *array_named(const ol_chunks *chunks, uint32_t name) {
+    ol_chunk root = {.run = name};
+    return ol_chunks_array(chunks, &root);
+}
+
+static int allocate_large(ol_chunks *chunks, uint64_t units, uint32_t *name, uint64_t *class_units, ol_error *error) {
+    unsigned class = class_of(units, class_units);
+    OL_ASSERT(class < OL_CHUNKS_CLASS_COUNT);
+    uint32_t *list = &chunks->large_free[class];
+    if (*list != 0) {
+        *name = (*list - 1) | OL_CHUNKS_LARGE;
+        *list = array_named(chunks, *name)->count;
+        chunks->large_free_units -= *class_units;
+        return OL_OK;
+    }
+    uint64_t first = chunks->large.used / sizeof(ol_chunk);
+    if (first + *class_units >= OL_CHUNKS_LARGE) return ol_fail(error, OL_LIMIT, "the table's chunk arrays are full");
+    int status = ol_arena_extend(&chunks->large, *class_units * sizeof(ol_chunk), error);
+    if (status != OL_OK) return status;
+    *name = (uint32_t)first | OL_CHUNKS_LARGE;
+    return OL_OK;
+}
+
+static int allocate_small(ol_chunks *chunks, unsigned units, uint32_t *name, ol_error *error) {
+    if (chunks->small.page_count == 0) {
+        /* Unit 0 is taken for good: an array named 0 is no array. */
+        int status = ol_runs_allocate(&chunks->small, 1, name, error);
+        if (status != OL_OK) return status;
+        OL_ASSERT(*name == 0);
+    }
+    return ol_runs_allocate(&chunks->small, units, name, error);
+}
+
+static int allocate_array(ol_chunks *chunks, uint64_t capacity, bool sparse, uint32_t *name, ol_error *error) {
+    uint64_t units = units_for(capacity, sparse);
+    int status;
+    if (units <= OL_RUN_LENGTH_MAX) {
+        status = allocate_small(chunks, (unsigned)units, name, error);
+    } else {
+        status = allocate_large(chunks, units, name, &units, error);
+    }
+    if (status != OL_OK) return status;
+    ol_chunk_array *array = array_named(chunks, *name);
+    uint64_t places = units - HEADER_UNITS;
+    memset(array, 0, units * sizeof(ol_chunk));
+    array->capacity = (uint32_t)(sparse ? places * 2 / 3 : places);
+    array->sparse = sparse;
+    OL_ASSERT(array->capacity >= capacity && units_for(array->capacity, sparse) <= units);
+    return OL_OK;
+}
+
+static void free_array(ol_chunks *chunks, uint32_t name) {
+    ol_chunk_array *array = array_named(chunks, name);
+    uint64_t units = units_for(array->capacity, array->sparse), class_units;
+    if (!(name & OL_CHUNKS_LARGE)) {
+        ol_runs_free(&chunks->small, name, (unsigned)units);
+        return;
+    }
+    unsigned class = class_of(units, &class_units);
+    array->count = chunks->large_free[class];
+    chunks->large_free[class] = (name & ~OL_CHUNKS_LARGE) + 1;
+    chunks->large_free_units += class_units;
+}
+
+/* ------------------------------------------------------------------------------------------------ the arrays */
+
+uint32_t ol_chunks_lower_bound(ol_chunk_array *array, uint32_t number) {
+    const uint32_t *numbers = ol_chunks_numbers(array);
+    uint32_t low = 0, high = array->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (numbers[middle] < number) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Puts a chunk into an array that has the capacity for it; a dense one also has its number within reach. */
+static void put(ol_chunk_array *array, uint32_t number, ol_chunk chunk) {
+    uint32_t at;
+    if (array->sparse) {
+        uint32_t *numbers = ol_chunks_numbers(array);
+        at = ol_chunks_lower_bound(array, number);
+        memmove(array->chunk + at + 1, array->chunk + at, (array->count - at) * sizeof(ol_chunk));
+        memmove(numbers + at + 1, numbers + at, (array->count - at) * sizeof(uint32_t));
+        numbers[at] = number;
+        array->count++;
+    } else {
+        if (array->count == 0) array->base = number;
+        if (number < array->base) {
+            uint32_t shift = array->base - number;
+            memmove(array->chunk + shift, array->chunk, array->count * sizeof(ol_chunk));
+            memset(array->chunk, 0, shift * sizeof(ol_chunk));
+            array->count += shift;
+            array->base = number;
+        }
+        at = number - array->base;
+        if (at >= array->count) array->count = at + 1;
+        OL_ASSERT(array->chunk[at].bitmap == 0);
+    }
+    OL_ASSERT(array->count <= array->capacity);
+    array->chunk[at] = (ol_chunk){.run = chunk.run, .bitmap = chunk.bitmap};
+    array->living++;
+}
+
+static bool has_room(const ol_chunk_array *array, uint32_t number) {
+    if (array->sparse) return array->count < array->capacity;
+    uint32_t end = array->base + array->count;
+    uint32_t first = number < array->base ? number : array->base;
+    return (number < end ? end : number + 1) - first <= array->capacity;
+}
+
+/* Builds the array anew in the form that takes less memory, with one more chunk when `added` is not NULL.  On failure the
+ * old one is as it was. */
+static int rebuild(ol_chunks *chunks, ol_chunk *root, uint32_t number, const ol_chunk *added, ol_error *error) {
+    uint32_t place_count = ol_chunks_places(chunks, root);
+    uint64_t living = added != NULL, first = added != NULL ? number : UINT32_MAX, last = added != NULL ? number : 0;
+    for (uint32_t i = 0; i < place_count; i++) {
+        uint32_t at_number;
+        if (ol_chunks_at(chunks, root, i, &at_number)->bitmap == 0) continue;
+        living++;
+        if (at_number < first) first = at_number;
+        if (at_number > last) last = at_number;
+    }
+    uint64_t span = last - first + 1;
+    /* Two units in favour of the dense form: it is the faster one. */
+    bool sparse = units_for(living, true) + 2 < units_for(span, false);
+    uint32_t name;
+    int status = allocate_array(chunks, sparse ? living : span, sparse, &name, error);
+    if (status != OL_OK) return status;
+    ol_chunk_array *array = array_named(chunks, name);
+    array->base = sparse ? 0 : (uint32_t)first;
+    for (uint32_t i = 0; i < place_count; i++) {
+        uint32_t at_number;
+        const ol_chunk *chunk = ol_chunks_at(chunks, root, i, &at_number);
+        if (chunk->bitmap != 0) put(array, at_number, *chunk);
+    }
+    if (added != NULL) put(array, number, *added);
+    if (root->bitmap == 0 && root->run != 0) free_array(chunks, root->run);
+    *root = (ol_chunk){.run = name};
+    return OL_OK;
+}
+
+int ol_chunks_add(ol_chunks *chunks, ol_chunk *root, uint32_t number, uint32_t run, uint16_t bitmap, ol_error *error) {
+    OL_ASSERT(bitmap != 0);
+    ol_chunk chunk = {.run = run, .bitmap = bitmap};
+    bool none = root->bitmap == 0 && root->run == 0;
+    if (none && number - OL_CHUNK_NUMBER_ZERO < NUMBER_LIMIT_INSIDE) {
+        chunk.number = (uint16_t)(number - OL_CHUNK_NUMBER_ZERO);
+        *root = chunk;
+        return OL_OK;
+    }
+    if (root->bitmap == 0 && !none && has_room(ol_chunks_array(chunks, root), number)) {
+        put(ol_chunks_array(chunks, root), number, chunk);
+        return OL_OK;
+    }
+    return rebuild(chunks, root, number, &chunk, error);
+}
+
+/* Takes the chunk out of its array, and empty places off both ends of a dense one. */
+static void take(ol_chunk_array *array, uint32_t number) {
+    if (array->sparse) {
+        uint32_t *numbers = ol_chunks_numbers(array);
+        uint32_t at = ol_chunks_lower_bound(array, number);
+        OL_ASSERT(at < array->count && numbers[at] == number);
+        array->count--;
+        memmove(array->chunk + at, array->chunk + at + 1, (array->count - at) * sizeof(ol_chunk));
+        memmove(numbers + at, numbers + at + 1, (array->count - at) * sizeof(uint32_t));
+    } else {
+        uint32_t at = number - array->base;
+        OL_ASSERT(at < array->count);
+        array->chunk[at] = (ol_chunk){0};
+        while (array->count != 0 && array->chunk[array->count - 1].bitmap == 0) array->count--;
+    }
+    array->living--;
+}
+
+void ol_chunks_remove(ol_chunks *chunks, ol_chunk *root, uint32_t number) {
+    if (root->bitmap != 0) {
+        OL_ASSERT(number - OL_CHUNK_NUMBER_ZERO == root->number);
+        *root = (ol_chunk){0};
+        return;
+    }
+    ol_chunk_array *array = ol_chunks_array(chunks, root);
+    take(array, number);
+    if (array->living == 0) {
+        free_array(chunks, root->run);
+        *root = (ol_chunk){0};
+        return;
+    }
+    if (array->living == 1) {
+        uint32_t place = 0, last_number;
+        while (array->chunk[place].bitmap == 0) place++;
+        ol_chunk last = *ol_chunks_at(chunks, root, place, &last_number);
+        if (last_number - OL_CHUNK_NUMBER_ZERO < NUMBER_LIMIT_INSIDE) {
+            free_array(chunks, root->run);
+            last.number = (uint16_t)(last_number - OL_CHUNK_NUMBER_ZERO);
+            *root = last;
+            return;
+        }
+    }
+    /* A failure to shrink leaves the larger array, which is as good but for its size. */
+    ol_error ignored;
+    if (units_for(array->living, true) * 2 < units_for(array->capacity, array->sparse)) {
+        (void)!rebuild(chunks, root, 0, NULL, &ignored);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ account and proof */
+
+uint64_t ol_chunks_resident(const ol_chunks *chunks) {
+    return ol_runs_resident(&chunks->small) + ol_arena_resident(&chunks->large);
+}
+
+uint64_t ol_chunks_unused(const ol_chunks *chunks) {
+    return (chunks->small.free_units + chunks->large_free_units) * sizeof(ol_chunk);
+}
+
+uint64_t ol_chunks_verify_root(const ol_chunks *chunks, const ol_chunk *root, uint8_t *small_used) {
+    if (root->bitmap != 0) return 0;
+    OL_ASSERT(root->run != 0);
+    ol_chunk_array *array = ol_chunks_array(chunks, root);
+    OL_ASSERT(array->count <= array->capacity && array->count != 0);
+    uint32_t living = 0, previous = 0, number;
+    for (uint32_t i = 0; i < array->count; i++) {
+        const ol_chunk *chunk = ol_chunks_at(chunks, root, i, &number);
+        living += chunk->bitmap != 0;
+        OL_ASSERT(!array->sparse || chunk->bitmap != 0);
+        OL_ASSERT(i == 0 || number > previous);
+        OL_ASSERT(number < 2 * OL_CHUNK_NUMBER_ZERO);
+        OL_ASSERT(chunk->number == 0);
+        previous = number;
+    }
+    OL_ASSERT(living == array->living && living != 0);
+    OL_ASSERT(array->sparse || array->chunk[array->count - 1].bitmap != 0);
+    uint64_t units = units_for(array->capacity, array->sparse);
+    if (root->run & OL_CHUNKS_LARGE) {
+        class_of(units, &units);
+        return units;
+    }
+    for (uint64_t unit = root->run; unit < root->run + units; unit++) {
+        OL_ASSERT(!(small_used[unit / 8] >> (unit % 8) & 1));
+        small_used[unit / 8] |= (uint8_t)(1u << (unit % 8));
+    }
+    return 0;
+}
+
+void ol_chunks_verify(const ol_chunks *chunks, const uint8_t *small_used, uint64_t large_units) {
+    ol_runs_verify(&chunks->small);
+    uint32_t unit_count = chunks->small.page_count * OL_RUNS_PAGE_UNITS;
+    for (uint32_t unit = 1; unit < unit_count; unit++) {
+        OL_ASSERT((small_used[unit / 8] >> (unit % 8) & 1) == !ol_runs_is_free(&chunks->small, unit));
+    }
+    uint64_t free_units = 0;
+    for (unsigned class = 0; class < OL_CHUNKS_CLASS_COUNT; class++) {
+        for (uint32_t link = chunks->large_free[class]; link != 0;) {
+            const ol_chunk_array *array = array_named(chunks, (link - 1) | OL_CHUNKS_LARGE);
+            uint64_t class_units;
+            OL_ASSERT(class_of(units_for(array->capacity, array->sparse), &class_units) == class);
+            free_units += class_units;
+            link = array->count;
+        }
+    }
+    OL_ASSERT(free_units == chunks->large_free_units);
+    OL_ASSERT((free_units + large_units) * sizeof(ol_chunk) == chunks->large.used);
+}

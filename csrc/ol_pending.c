@@ -1,0 +1,359 @@
+#include "ol_pending.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ol_digest.h"
+#include "ol_numbers.h"
+#include "ol_table_reserved.h"
+
+/* An entry is named by its producer's place and its own, plus one: 0 names none.  Entries of one position and those of one
+ * group are chained, newest first; `heads` names the first of each chain. */
+typedef uint64_t entry_name;
+enum { CHAIN_POSITION, CHAIN_GROUP, CHAIN_COUNT };
+
+typedef struct pending_entry {
+    ol_reservation reservation;
+    int64_t offset;
+    int64_t log_offset;
+    int64_t commit_timestamp;
+    int32_t leader_epoch;
+    bool replaced;              /* by a later value of its producer; holds no reservation any more */
+    entry_name next[CHAIN_COUNT];
+    entry_name previous[CHAIN_COUNT];
+} pending_entry;
+
+typedef struct producer_entries {
+    int64_t producer_id;
+    pending_entry *entries;     /* in log order */
+    uint32_t count;
+    uint32_t capacity;
+} producer_entries;
+
+struct ol_pending {
+    ol_table *table;
+    producer_entries **producers;       /* NULL: the place is free */
+    uint32_t *order;                    /* places of producers that have entries, by first log offset */
+    uint32_t *free_places;
+    uint32_t producer_count;            /* places in use */
+    uint32_t free_count;
+    uint32_t order_count;
+    uint32_t capacity;                  /* of the three arrays */
+    size_t entry_count;
+    ol_numbers places;                  /* producer id -> place + 1 */
+    ol_numbers heads[CHAIN_COUNT];
+};
+
+/* ------------------------------------------------------------------------------------------------ entries and chains */
+
+static pending_entry *entry_named(const ol_pending *pending, entry_name name) {
+    return &pending->producers[(name - 1) >> 32]->entries[(uint32_t)(name - 1)];
+}
+
+static entry_name name_of(uint32_t place, uint32_t index) {
+    return ((uint64_t)place << 32 | index) + 1;
+}
+
+static uint64_t position_key(uint32_t pair, int32_t partition) {
+    return (uint64_t)pair << 32 | (uint32_t)partition;
+}
+
+static uint64_t chain_key(const ol_pending *pending, const pending_entry *entry, int chain) {
+    if (chain == CHAIN_GROUP) return ol_table_reserved_group(pending->table, &entry->reservation);
+    return position_key(entry->reservation.pair, entry->reservation.partition);
+}
+
+static void link_entry(ol_pending *pending, entry_name name) {
+    pending_entry *entry = entry_named(pending, name);
+    for (int chain = 0; chain < CHAIN_COUNT; chain++) {
+        uint64_t key = chain_key(pending, entry, chain);
+        entry->previous[chain] = 0;
+        entry->next[chain] = ol_numbers_get(&pending->heads[chain], key);
+        if (entry->next[chain] != 0) entry_named(pending, entry->next[chain])->previous[chain] = name;
+        ol_numbers_set(&pending->heads[chain], key, name);
+    }
+}
+
+static void unlink_entry(ol_pending *pending, entry_name name) {
+    pending_entry *entry = entry_named(pending, name);
+    for (int chain = 0; chain < CHAIN_COUNT; chain++) {
+        if (entry->next[chain] != 0) entry_named(pending, entry->next[chain])->previous[chain] = entry->previous[chain];
+        if (entry->previous[chain] != 0) {
+            entry_named(pending, entry->previous[chain])->next[chain] = entry->next[chain];
+        } else {
+            ol_numbers_set(&pending->heads[chain], chain_key(pending, entry, chain), entry->next[chain]);
+        }
+    }
+}
+
+static bool is_live(const ol_pending *pending, const pending_entry *entry) {
+    return !entry->replaced && !ol_table_reserved_erased(pending->table, &entry->reservation, entry->log_offset);
+}
+
+static ol_position_value value_of(const pending_entry *entry) {
+    return (ol_position_value){
+        .offset = entry->offset,
+        .log_offset = entry->log_offset,
+        .commit_timestamp = entry->commit_timestamp,
+        .expire_timestamp = entry->reservation.expire_timestamp,
+        .leader_epoch = entry->leader_epoch,
+    };
+}
+
+/* ------------------------------------------------------------------------------------------------ producers */
+
+static producer_entries *find_producer(const ol_pending *pending, int64_t producer_id, uint32_t *place) {
+    uint64_t found = ol_numbers_get(&pending->places, (uint64_t)producer_id);
+    if (found == 0) return NULL;
+    *place = (uint32_t)found - 1;
+    return pending->producers[*place];
+}
+
+static bool grow_array(void *array, size_t capacity, size_t size) {
+    void **pointer = array;
+    void *grown = realloc(*pointer, capacity * size);
+    if (grown == NULL) return false;
+    *pointer = grown;
+    return true;
+}
+
+/* An array that grew before another one failed to is only larger than `capacity` says. */
+static int grow_places(ol_pending *pending, ol_error *error) {
+    uint32_t capacity = pending->capacity == 0 ? 4 : pending->capacity * 2;
+    if (grow_array(&pending->producers, capacity, sizeof *pending->producers) &&
+        grow_array(&pending->order, capacity, sizeof *pending->order) &&
+        grow_array(&pending->free_places, capacity, sizeof *pending->free_places)) {
+        pending->capacity = capacity;
+        return OL_OK;
+    }
+    return ol_fail(error, OL_NO_MEMORY, "no memory for %u producers", capacity);
+}
+
+static int add_producer(ol_pending *pending, int64_t producer_id, producer_entries **producer, ol_error *error) {
+    int status = ol_numbers_reserve(&pending->places, pending->places.count + 1, error);
+    if (status == OL_OK && pending->free_count == 0 && pending->producer_count == pending->capacity) {
+        status = grow_places(pending, error);
+    }
+    if (status != OL_OK) return status;
+    *producer = calloc(1, sizeof **producer);
+    if (*producer == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a producer");
+    (*producer)->producer_id = producer_id;
+    bool reused = pending->free_count != 0;
+    uint32_t place = reused ? pending->free_places[--pending->free_count] : pending->producer_count++;
+    pending->producers[place] = *producer;
+    ol_numbers_set(&pending->places, (uint64_t)producer_id, (uint64_t)place + 1);
+    return OL_OK;
+}
+
+static void free_producer(ol_pending *pending, uint32_t place) {
+    producer_entries *producer = pending->producers[place];
+    for (uint32_t i = 0; i < pending->order_count; i++) {
+        if (pending->order[i] != place) continue;
+        pending->order_count--;
+        memmove(pending->order + i, pending->order + i + 1, (pending->order_count - i) * sizeof *pending->order);
+        break;
+    }
+    ol_numbers_set(&pending->places, (uint64_t)producer->producer_id, 0);
+    pending->entry_count -= producer->count;
+    pending->free_places[pending->free_count++] = place;
+    pending->producers[place] = NULL;
+    free(producer->entries);
+    free(producer);
+}
+
+static void insert_in_order(ol_pending *pending, uint32_t place, int64_t first_log_offset) {
+    uint32_t at = pending->order_count++;
+    while (at != 0 && pending->producers[pending->order[at - 1]]->entries[0].log_offset > first_log_offset) {
+        pending->order[at] = pending->order[at - 1];
+        at--;
+    }
+    pending->order[at] = place;
+}
+
+/* ------------------------------------------------------------------------------------------------ changing */
+
+int ol_pending_create(ol_table *table, ol_pending **pending, ol_error *error) {
+    *pending = calloc(1, sizeof **pending);
+    if (*pending == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for pending transactions");
+    (*pending)->table = table;
+    return OL_OK;
+}
+
+void ol_pending_destroy(ol_pending *pending) {
+    if (pending == NULL) return;
+    for (uint32_t place = 0; place < pending->producer_count; place++) {
+        if (pending->producers[place] != NULL) ol_pending_abort(pending, pending->producers[place]->producer_id);
+    }
+    ol_numbers_free(&pending->places);
+    for (int chain = 0; chain < CHAIN_COUNT; chain++) ol_numbers_free(&pending->heads[chain]);
+    free(pending->producers);
+    free(pending->order);
+    free(pending->free_places);
+    free(pending);
+}
+
+int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, ol_error *error) {
+    uint32_t place;
+    producer_entries *producer = find_producer(pending, producer_id, &place);
+    size_t needed = (producer == NULL ? 0 : producer->count) + count;
+    if (needed < count || needed > UINT32_MAX / 2) return ol_fail(error, OL_LIMIT, "a transaction of %zu values", count);
+    for (int chain = 0; chain < CHAIN_COUNT; chain++) {
+        int status = ol_numbers_reserve(&pending->heads[chain], pending->entry_count + count, error);
+        if (status != OL_OK) return status;
+    }
+    if (producer == NULL) {
+        int status = add_producer(pending, producer_id, &producer, error);
+        if (status != OL_OK) return status;
+    }
+    if (needed <= producer->capacity) return OL_OK;
+    size_t capacity = producer->capacity + producer->capacity / 2;
+    if (capacity < needed) capacity = needed;
+    if (!grow_array(&producer->entries, capacity, sizeof *producer->entries)) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu pending values", capacity);
+    }
+    producer->capacity = (uint32_t)capacity;
+    return OL_OK;
+}
+
+static void replace_earlier(ol_pending *pending, uint32_t place, const ol_reservation *reservation) {
+    uint64_t key = position_key(reservation->pair, reservation->partition);
+    entry_name name = ol_numbers_get(&pending->heads[CHAIN_POSITION], key);
+    while (name != 0 && (name - 1) >> 32 != place) name = entry_named(pending, name)->next[CHAIN_POSITION];
+    if (name == 0) return;
+    pending_entry *entry = entry_named(pending, name);
+    unlink_entry(pending, name);
+    ol_table_release(pending->table, &entry->reservation);
+    entry->replaced = true;
+}
+
+void ol_pending_add(ol_pending *pending, int64_t producer_id, const ol_reservation *reservation,
+                    const ol_position_value *value) {
+    uint32_t place = 0;
+    producer_entries *producer = find_producer(pending, producer_id, &place);
+    OL_ASSERT(producer != NULL && producer->count < producer->capacity);
+    OL_ASSERT(producer->count == 0 || producer->entries[producer->count - 1].log_offset <= value->log_offset);
+    replace_earlier(pending, place, reservation);
+    if (producer->count == 0) insert_in_order(pending, place, value->log_offset);
+    producer->entries[producer->count] = (pending_entry){
+        .reservation = *reservation,
+        .offset = value->offset,
+        .log_offset = value->log_offset,
+        .commit_timestamp = value->commit_timestamp,
+        .leader_epoch = value->leader_epoch,
+    };
+    link_entry(pending, name_of(place, producer->count));
+    producer->count++;
+    pending->entry_count++;
+}
+
+static size_t end_transaction(ol_pending *pending, int64_t producer_id, bool commit) {
+    uint32_t place;
+    producer_entries *producer = find_producer(pending, producer_id, &place);
+    if (producer == NULL) return 0;
+    size_t count = 0;
+    for (uint32_t i = 0; i < producer->count; i++) {
+        pending_entry *entry = &producer->entries[i];
+        if (entry->replaced) continue;
+        unlink_entry(pending, name_of(place, i));
+        if (commit) {
+            ol_position_value value = value_of(entry);
+            count += ol_table_install_if_newer(pending->table, &entry->reservation, &value);
+        } else {
+            count += is_live(pending, entry);
+            ol_table_release(pending->table, &entry->reservation);
+        }
+    }
+    free_producer(pending, place);
+    return count;
+}
+
+size_t ol_pending_commit(ol_pending *pending, int64_t producer_id) {
+    return end_transaction(pending, producer_id, true);
+}
+
+size_t ol_pending_abort(ol_pending *pending, int64_t producer_id) {
+    return end_transaction(pending, producer_id, false);
+}
+
+/* ------------------------------------------------------------------------------------------------ reading */
+
+bool ol_pending_producer_at(const ol_pending *pending, size_t index, ol_pending_producer *producer) {
+    if (index >= pending->order_count) return false;
+    const producer_entries *found = pending->producers[pending->order[index]];
+    *producer = (ol_pending_producer){found->producer_id, found->entries[0].log_offset, 0};
+    for (uint32_t i = 0; i < found->count; i++) producer->values += is_live(pending, &found->entries[i]);
+    return true;
+}
+
+static void fill_row(const ol_pending *pending, const pending_entry *entry, ol_table_row *row) {
+    row->value = value_of(entry);
+    ol_table_reserved_row(pending->table, &entry->reservation, row);
+}
+
+bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_t *cursor, ol_table_row *row) {
+    uint32_t place;
+    const producer_entries *producer = find_producer(pending, producer_id, &place);
+    while (producer != NULL && *cursor < producer->count) {
+        const pending_entry *entry = &producer->entries[(*cursor)++];
+        if (entry->replaced) continue;
+        if (!ol_table_reserved_newer(pending->table, &entry->reservation, entry->log_offset)) continue;
+        fill_row(pending, entry, row);
+        return true;
+    }
+    return false;
+}
+
+bool ol_pending_value_at(const ol_pending *pending, int64_t producer_id, size_t index, ol_table_row *row) {
+    size_t cursor = 0;
+    for (size_t i = 0; i <= index; i++) {
+        if (!ol_pending_next_value(pending, producer_id, &cursor, row)) return false;
+    }
+    return true;
+}
+
+static bool chain_has_live(const ol_pending *pending, int chain, uint64_t key) {
+    entry_name name = ol_numbers_get(&pending->heads[chain], key);
+    while (name != 0 && !is_live(pending, entry_named(pending, name))) name = entry_named(pending, name)->next[chain];
+    return name != 0;
+}
+
+bool ol_pending_has(const ol_pending *pending, const ol_pair_name *name, int32_t partition) {
+    if (pending->entry_count == 0) return false;
+    uint32_t pair = ol_table_pair_number(pending->table, name);
+    return pair != 0 && chain_has_live(pending, CHAIN_POSITION, position_key(pair, partition));
+}
+
+bool ol_pending_has_group(const ol_pending *pending, ol_slice group, uint64_t group_hash) {
+    if (pending->entry_count == 0) return false;
+    uint32_t number;
+    if (!ol_table_group_number(pending->table, group, group_hash, &number)) return false;
+    return chain_has_live(pending, CHAIN_GROUP, number);
+}
+
+ol_hash128 ol_pending_digest(const ol_pending *pending, bool physical) {
+    uint8_t bytes[OL_DIGEST_BYTES_MAX];
+    ol_hash128 sum = {0, 0};
+    for (uint32_t i = 0; i < pending->order_count; i++) {
+        const producer_entries *producer = pending->producers[pending->order[i]];
+        for (uint32_t k = 0; k < producer->count; k++) {
+            if (!is_live(pending, &producer->entries[k])) continue;
+            ol_table_row row;
+            fill_row(pending, &producer->entries[k], &row);
+            size_t begun = ol_digest_begin(bytes, OL_DIGEST_PENDING, producer->producer_id, row.group, row.topic, physical);
+            sum = ol_hash128_add(sum, ol_digest_finish(bytes, begun, row.partition, &row.value, physical));
+        }
+    }
+    return sum;
+}
+
+uint64_t ol_pending_memory_usage(const ol_pending *pending) {
+    uint64_t bytes = sizeof *pending;
+    bytes += pending->capacity * (sizeof *pending->producers + sizeof *pending->order + sizeof *pending->free_places);
+    bytes += pending->places.capacity * sizeof(ol_numbers_entry);
+    for (int chain = 0; chain < CHAIN_COUNT; chain++) bytes += pending->heads[chain].capacity * sizeof(ol_numbers_entry);
+    for (uint32_t place = 0; place < pending->producer_count; place++) {
+        const producer_entries *producer = pending->producers[place];
+        if (producer != NULL) bytes += sizeof *producer + producer->capacity * sizeof *producer->entries;
+    }
+    return bytes;
+}

@@ -1,0 +1,199 @@
+#include "ol_runs.h"
+
+#include <string.h>
+
+/* The bitmap of a page as one number: runs cross the middle of a page like any other place. */
+typedef unsigned __int128 page_bits;
+
+static ol_runs_page *page_at(const ol_runs *runs, uint32_t page) {
+    return (ol_runs_page *)runs->pages.base + page;
+}
+
+static page_bits free_bits(const ol_runs_page *page) {
+    return (page_bits)page->free[1] << 64 | page->free[0];
+}
+
+static void set_free_bits(ol_runs_page *page, page_bits bits) {
+    page->free[0] = (uint64_t)bits;
+    page->free[1] = (uint64_t)(bits >> 64);
+}
+
+static page_bits bits_of(unsigned first, unsigned length) {
+    return (((page_bits)1 << length) - 1) << first;
+}
+
+/* Length of the longest run of ones, at most OL_RUN_LENGTH_MAX. */
+static unsigned longest_run(page_bits ones) {
+    page_bits two = ones & ones >> 1;
+    page_bits four = two & two >> 2;
+    page_bits eight = four & four >> 4;
+    if (eight & eight >> 8) return 16;
+    if (!ones) return 0;
+    /* `starts` marks where a run of `length` begins; try to make it longer by 4, 2, 1. */
+    page_bits starts = eight ? eight : (page_bits)0;
+    unsigned length = eight ? 8 : 0;
+    if (!eight) starts = ~(page_bits)0;
+    page_bits longer = starts & four >> length;
+    if (longer) starts = longer, length += 4;
+    longer = starts & two >> length;
+    if (longer) starts = longer, length += 2;
+    longer = starts & ones >> length;
+    return longer ? length + 1 : length;
+}
+
+/* First bit of the first run of at least `length` ones. */
+static unsigned find_run(page_bits ones, unsigned length) {
+    page_bits power = ones, starts = ~(page_bits)0;
+    unsigned done = 0;
+    for (unsigned size = 1; size <= length; size *= 2) {
+        if (length & size) {
+            starts &= power >> done;
+            done += size;
+        }
+        power &= power >> size;
+    }
+    OL_ASSERT(starts != 0);
+    uint64_t low = (uint64_t)starts;
+    return (unsigned)(low ? __builtin_ctzll(low) : 64 + __builtin_ctzll((uint64_t)(starts >> 64)));
+}
+
+static void unlink_page(ol_runs *runs, uint32_t number, unsigned list) {
+    if (list == 0) return;
+    ol_runs_page *page = page_at(runs, number);
+    if (page->next != 0) page_at(runs, page->next - 1)->previous = page->previous;
+    if (page->previous != 0) {
+        page_at(runs, page->previous - 1)->next = page->next;
+    } else {
+        runs->lists[list] = page->next;
+        if (page->next == 0) runs->lists_used &= ~(1u << list);
+    }
+}
+
+static void link_page(ol_runs *runs, uint32_t number, unsigned list) {
+    if (list == 0) return;
+    ol_runs_page *page = page_at(runs, number);
+    page->previous = 0;
+    page->next = runs->lists[list];
+    if (page->next != 0) page_at(runs, page->next - 1)->previous = number + 1;
+    runs->lists[list] = number + 1;
+    runs->lists_used |= 1u << list;
+}
+
+static void change_page(ol_runs *runs, uint32_t number, page_bits bits) {
+    ol_runs_page *page = page_at(runs, number);
+    unsigned before = longest_run(free_bits(page)), after = longest_run(bits);
+    set_free_bits(page, bits);
+    if (before == after) return;
+    unlink_page(runs, number, before);
+    link_page(runs, number, after);
+}
+
+void ol_runs_init(ol_runs *runs, uint32_t unit_size, uint64_t index_limit) {
+    memset(runs, 0, sizeof *runs);
+    runs->unit_size = unit_size;
+    runs->page_count_max = (uint32_t)(index_limit / OL_RUNS_PAGE_UNITS);
+}
+
+void ol_runs_free_all(ol_runs *runs) {
+    ol_arena_free(&runs->units);
+    ol_arena_free(&runs->pages);
+}
+
+static int add_page(ol_runs *runs, ol_error *error) {
+    if (runs->page_count == runs->page_count_max) return ol_fail(error, OL_LIMIT, "the table's index space is full");
+    /* A failure of the second step leaves units that the next attempt takes up again. */
+    size_t needed = ((size_t)runs->page_count + 1) * OL_RUNS_PAGE_UNITS * runs->unit_size;
+    if (runs->units.used < needed) {
+        int status = ol_arena_extend(&runs->units, needed - runs->units.used, error);
+        if (status != OL_OK) return status;
+    }
+    int status = ol_arena_extend(&runs->pages, sizeof(ol_runs_page), error);
+    if (status != OL_OK) return status;
+    uint32_t number = runs->page_count++;
+    set_free_bits(page_at(runs, number), ~(page_bits)0);
+    runs->free_units += OL_RUNS_PAGE_UNITS;
+    link_page(runs, number, OL_RUN_LENGTH_MAX);
+    return OL_OK;
+}
+
+int ol_runs_allocate(ol_runs *runs, unsigned length, uint32_t *index, ol_error *error) {
+    OL_ASSERT(length >= 1 && length <= OL_RUN_LENGTH_MAX);
+    if (runs->lists_used >> length == 0) {
+        int status = add_page(runs, error);
+        if (status != OL_OK) return status;
+    }
+    unsigned list = length + (unsigned)__builtin_ctz(runs->lists_used >> length);
+    uint32_t number = runs->lists[list] - 1;
+    page_bits bits = free_bits(page_at(runs, number));
+    unsigned first = find_run(bits, length);
+    change_page(runs, number, bits & ~bits_of(first, length));
+    runs->free_units -= length;
+    *index = number * OL_RUNS_PAGE_UNITS + first;
+    return OL_OK;
+}
+
+void ol_runs_free(ol_runs *runs, uint32_t index, unsigned length) {
+    uint32_t number = index / OL_RUNS_PAGE_UNITS;
+    unsigned first = index % OL_RUNS_PAGE_UNITS;
+    OL_ASSERT(number < runs->page_count && length >= 1 && first + length <= OL_RUNS_PAGE_UNITS);
+    page_bits bits = free_bits(page_at(runs, number)), mask = bits_of(first, length);
+    OL_ASSERT((bits & mask) == 0);
+    change_page(runs, number, bits | mask);
+    runs->free_units += length;
+}
+
+static bool take(ol_runs *runs, uint32_t index) {
+    uint32_t number = index / OL_RUNS_PAGE_UNITS;
+    page_bits bits = free_bits(page_at(runs, number)), mask = bits_of(index % OL_RUNS_PAGE_UNITS, 1);
+    if (!(bits & mask)) return false;
+    change_page(runs, number, bits & ~mask);
+    runs->free_units--;
+    return true;
+}
+
+bool ol_runs_extend_back(ol_runs *runs, uint32_t index, unsigned length) {
+    if (index % OL_RUNS_PAGE_UNITS + length >= OL_RUNS_PAGE_UNITS) return false;
+    return take(runs, index + length);
+}
+
+bool ol_runs_extend_front(ol_runs *runs, uint32_t index) {
+    if (index % OL_RUNS_PAGE_UNITS == 0) return false;
+    return take(runs, index - 1);
+}
+
+uint64_t ol_runs_resident(const ol_runs *runs) {
+    return ol_arena_resident(&runs->units) + ol_arena_resident(&runs->pages);
+}
+
+bool ol_runs_is_free(const ol_runs *runs, uint32_t index) {
+    OL_ASSERT(index / OL_RUNS_PAGE_UNITS < runs->page_count);
+    unsigned bit = index % OL_RUNS_PAGE_UNITS;
+    return page_at(runs, index / OL_RUNS_PAGE_UNITS)->free[bit / 64] >> (bit % 64) & 1;
+}
+
+void ol_runs_verify(const ol_runs *runs) {
+    uint64_t free_units = 0, listed = 0, should_be_listed = 0;
+    for (uint32_t i = 0; i < runs->page_count; i++) {
+        page_bits bits = free_bits(page_at(runs, i));
+        unsigned longest = 0, current = 0;
+        for (unsigned bit = 0; bit < OL_RUNS_PAGE_UNITS; bit++) {
+            bool is_free = bits >> bit & 1;
+            free_units += is_free;
+            current = is_free ? current + 1 : 0;
+            if (current > longest) longest = current;
+        }
+        OL_ASSERT(longest_run(bits) == (longest < OL_RUN_LENGTH_MAX ? longest : OL_RUN_LENGTH_MAX));
+        should_be_listed += longest != 0;
+    }
+    for (unsigned list = 0; list <= OL_RUN_LENGTH_MAX; list++) {
+        OL_ASSERT((runs->lists[list] != 0) == (runs->lists_used >> list & 1));
+        uint32_t previous = 0;
+        for (uint32_t link = runs->lists[list]; link != 0; link = page_at(runs, link - 1)->next) {
+            const ol_runs_page *page = page_at(runs, link - 1);
+            OL_ASSERT(page->previous == previous && longest_run(free_bits(page)) == list);
+            OL_ASSERT(++listed <= runs->page_count);
+            previous = link;
+        }
+    }
+    OL_ASSERT(listed == should_be_listed && free_units == runs->free_units && runs->lists[0] == 0);
+}

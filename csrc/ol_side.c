@@ -1,0 +1,121 @@
+#include "ol_side.h"
+
+#include <string.h>
+
+#include "ol_hash.h"
+
+enum { ENTRY_BITS = 27 };
+#define FREE_ENTRY UINT32_MAX       /* in the place of the topic id */
+
+static ol_side_entry *entry_at(const ol_side *side, uint32_t number) {
+    return (ol_side_entry *)side->entries.base + number;
+}
+
+static uint64_t hash_key(const ol_side *side, uint64_t key) {
+    return ol_hash64_mix(key, side->seed);
+}
+
+static uint64_t hash_of(const void *owner, uint32_t number) {
+    const ol_side *side = owner;
+    return hash_key(side, entry_at(side, number)->key);
+}
+
+static void prefetch(const void *owner, uint32_t number, int round) {
+    if (round == 0) __builtin_prefetch(entry_at(owner, number));
+}
+
+static const ol_slots_items side_items = {hash_of, prefetch};
+
+void ol_side_init(ol_side *side, uint64_t seed) {
+    memset(side, 0, sizeof *side);
+    side->seed = seed;
+    ol_slots_init(&side->slots, ENTRY_BITS, &side_items, side);
+}
+
+void ol_side_free_all(ol_side *side) {
+    ol_arena_free(&side->entries);
+    ol_slots_free(&side->slots);
+}
+
+static ol_side_entry *find(const ol_side *side, uint64_t key, uint64_t hash) {
+    ol_slots_probe probe = ol_slots_probe_begin(&side->slots, hash);
+    for (uint32_t number; (number = ol_slots_probe_next(&probe)) != 0;) {
+        if (entry_at(side, number)->key == key) return entry_at(side, number);
+    }
+    return NULL;
+}
+
+ol_side_entry *ol_side_find(const ol_side *side, uint64_t key) {
+    return find(side, key, hash_key(side, key));
+}
+
+static int add_free_entry(ol_side *side, ol_error *error) {
+    size_t count = side->entries.used / sizeof(ol_side_entry);
+    if (count >= (size_t)1 << ENTRY_BITS) return ol_fail(error, OL_LIMIT, "the table's side entries are all in use");
+    bool first = count == 0;
+    int status = ol_arena_extend(&side->entries, sizeof(ol_side_entry) * (first ? 2 : 1), error);
+    if (status != OL_OK) return status;
+    uint32_t number = (uint32_t)count + first;
+    entry_at(side, number)->key = side->free_entry;
+    entry_at(side, number)->topic_id = FREE_ENTRY;
+    side->free_entry = number;
+    side->free_count++;
+    return OL_OK;
+}
+
+int ol_side_make(ol_side *side, uint64_t key, ol_side_entry **entry, ol_error *error) {
+    uint64_t hash = hash_key(side, key);
+    *entry = find(side, key, hash);
+    if (*entry != NULL) return OL_OK;
+    int status = ol_slots_reserve(&side->slots, hash, error);
+    if (status == OL_OK && side->free_entry == 0) status = add_free_entry(side, error);
+    if (status != OL_OK) return status;
+    uint32_t number = side->free_entry;
+    *entry = entry_at(side, number);
+    side->free_entry = (uint32_t)(*entry)->key;
+    side->free_count--;
+    **entry = (ol_side_entry){.key = key, .expire_timestamp = -1, .tombstone = INT64_MIN};
+    ol_slots_insert(&side->slots, hash, number);
+    return OL_OK;
+}
+
+void ol_side_drop(ol_side *side, ol_side_entry *entry) {
+    OL_ASSERT(entry->pins == 0 && entry->topic_id == 0);
+    uint32_t number = (uint32_t)(entry - (ol_side_entry *)side->entries.base);
+    ol_slots_remove(&side->slots, hash_key(side, entry->key), number);
+    *entry = (ol_side_entry){.key = side->free_entry, .topic_id = FREE_ENTRY};
+    side->free_entry = number;
+    side->free_count++;
+}
+
+uint64_t ol_side_resident(const ol_side *side) {
+    return ol_arena_resident(&side->entries) + ol_slots_resident(&side->slots);
+}
+
+uint64_t ol_side_unused(const ol_side *side) {
+    return side->free_count * sizeof(ol_side_entry) + ol_slots_unused(&side->slots);
+}
+
+const ol_side_entry *ol_side_next(const ol_side *side, uint32_t *at) {
+    size_t count = side->entries.used / sizeof(ol_side_entry);
+    while (++*at < count) {
+        if (entry_at(side, *at)->topic_id != FREE_ENTRY) return entry_at(side, *at);
+    }
+    return NULL;
+}
+
+void ol_side_verify(const ol_side *side) {
+    size_t count = side->entries.used / sizeof(ol_side_entry);
+    uint64_t pins = 0, living = 0;
+    uint32_t at = 0, free_count = 0;
+    for (const ol_side_entry *entry; (entry = ol_side_next(side, &at)) != NULL; living++) {
+        pins += entry->pins;
+        OL_ASSERT(ol_side_find(side, entry->key) == entry);
+    }
+    for (uint32_t link = side->free_entry; link != 0; link = (uint32_t)entry_at(side, link)->key) {
+        OL_ASSERT(entry_at(side, link)->topic_id == FREE_ENTRY && ++free_count <= side->free_count);
+    }
+    OL_ASSERT(pins == side->pins && living == side->slots.count && free_count == side->free_count);
+    OL_ASSERT(count == 0 || living + free_count + 1 == count);
+    ol_slots_verify(&side->slots);
+}

@@ -1,0 +1,90 @@
+/* ol_strings: byte strings of up to 32,767 bytes, counted, each kept once.
+ *
+ * A string is named by its place in one arena, in units of 4 bytes, so that 30 bits name 4 GiB of them.  In front of the bytes
+ * stand a count of references and the length: 6 bytes.  A string can carry a topic id (16 bytes) as part of what it is, so that
+ * a topic's id costs its pairs nothing.  The empty string without a topic id is number 0 and lies nowhere.
+ * Strings never move while they live; freed ones are reused by strings of the same size.  No locks.
+ */
+#ifndef OL_STRINGS_H
+#define OL_STRINGS_H
+
+#include <string.h>
+
+#include "ol_bytes.h"
+#include "ol_slots.h"
+
+enum {
+    OL_STRING_NUMBER_BITS = 30,
+    OL_STRING_NUMBER_MAX = (1 << OL_STRING_NUMBER_BITS) - 2,
+    OL_STRING_BYTES_MAX = 32767,
+    OL_STRING_ID_SIZE = 16,
+    OL_STRING_UNIT_SIZE = 4,
+    OL_STRING_HEADER_SIZE = 6,
+};
+
+typedef struct ol_strings {
+    ol_arena arena;
+    ol_arena free_lists;        /* number of the first free string, by size in units */
+    ol_slots slots;             /* the strings that ol_strings_intern can find */
+    uint64_t seed;
+    uint64_t count;             /* strings, each once */
+    uint64_t bytes;             /* their bytes, topic ids included, headers not */
+    uint64_t free_bytes;        /* of freed strings */
+} ol_strings;
+
+void ol_strings_init(ol_strings *strings, uint64_t seed);
+void ol_strings_free_all(ol_strings *strings);
+
+/* The one string of these bytes and this topic id (16 bytes, or NULL for none), with one more reference.  OL_NO_MEMORY, OL_LIMIT (the
+ * arena is full), OL_TOO_LARGE: nothing changed. */
+int ol_strings_intern(ol_strings *strings, ol_slice bytes, const uint8_t *topic_id, uint32_t *number, ol_error *error)
+    OL_NODISCARD;
+/* A string of its own with one reference, which ol_strings_intern does not find: for owners that find it otherwise. */
+int ol_strings_add(ol_strings *strings, ol_slice bytes, uint32_t *number, ol_error *error) OL_NODISCARD;
+void ol_strings_retain(ol_strings *strings, uint32_t number);
+void ol_strings_release(ol_strings *strings, uint32_t number);
+
+uint64_t ol_strings_resident(const ol_strings *strings);
+uint64_t ol_strings_unused(const ol_strings *strings);
+
+/* Asserts every invariant but the counts of references, which `references` receives by number: an array of
+ * arena.used / 4 counts that the owner compares with its own. */
+void ol_strings_verify(const ol_strings *strings, uint32_t *references);
+
+/* ------------------------------------------------------------------------------------------------ reading */
+
+static inline const uint8_t *ol_strings_record(const ol_strings *strings, uint32_t number) {
+    return strings->arena.base + (size_t)number * OL_STRING_UNIT_SIZE;
+}
+
+static inline uint16_t ol_strings_length_field(const uint8_t *record) {
+    uint16_t field;
+    memcpy(&field, record + sizeof(uint32_t), sizeof field);
+    return field;
+}
+
+/* The bytes, without the topic id; never a null slice. */
+static inline ol_slice ol_strings_get(const ol_strings *strings, uint32_t number) {
+    if (number == 0) return ol_slice_of("", 0);
+    const uint8_t *record = ol_strings_record(strings, number);
+    uint16_t field = ol_strings_length_field(record);
+    size_t id_size = field >> 15 ? OL_STRING_ID_SIZE : 0;
+    return ol_slice_of(record + OL_STRING_HEADER_SIZE + id_size, field & OL_STRING_BYTES_MAX);
+}
+
+/* Its topic id, or NULL. */
+static inline const uint8_t *ol_strings_topic_id(const ol_strings *strings, uint32_t number) {
+    if (number == 0) return NULL;
+    const uint8_t *record = ol_strings_record(strings, number);
+    return ol_strings_length_field(record) >> 15 ? record + OL_STRING_HEADER_SIZE : NULL;
+}
+
+static inline bool ol_strings_equal(const ol_strings *strings, uint32_t number, ol_slice bytes) {
+    return ol_slice_equal(ol_strings_get(strings, number), bytes);
+}
+
+static inline void ol_strings_prefetch(const ol_strings *strings, uint32_t number) {
+    __builtin_prefetch(ol_strings_record(strings, number));
+}
+
+#endif
