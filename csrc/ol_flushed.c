@@ -1,0 +1,128 @@
+#include "ol_flushed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ol_bytes.h"
+#include "ol_crc32c.h"
+
+enum {
+    AT_MAGIC = 0,
+    AT_VERSION = 4,
+    AT_SEQUENCE = 8,
+    AT_OFFSET = 16,
+    AT_SEGMENT_BASE = 24,
+    AT_POSITION = 32,
+    AT_LEADER_EPOCH = 40,
+    AT_CRC = 60,
+    VERSION = 1,
+};
+#define FLUSHED_MAGIC 0x4f4c4642u       /* "OLFB" */
+
+static void encode_slot(uint8_t *slot, int64_t sequence, const ol_flushed_bound *bound) {
+    uint8_t bytes[OL_FLUSHED_SLOT_SIZE] = {0};
+    ol_store_u32(bytes + AT_MAGIC, FLUSHED_MAGIC);
+    ol_store_u16(bytes + AT_VERSION, VERSION);
+    ol_store_i64(bytes + AT_SEQUENCE, sequence);
+    ol_store_i64(bytes + AT_OFFSET, bound->offset);
+    ol_store_i64(bytes + AT_SEGMENT_BASE, bound->segment_base);
+    ol_store_i64(bytes + AT_POSITION, bound->position);
+    ol_store_i32(bytes + AT_LEADER_EPOCH, bound->leader_epoch);
+    ol_store_u32(bytes + AT_CRC, ol_crc32c(bytes, AT_CRC));
+    memcpy(slot, bytes, sizeof bytes);
+}
+
+static bool decode_slot(const uint8_t *slot, int64_t *sequence, ol_flushed_bound *bound) {
+    if (ol_load_u32(slot + AT_MAGIC) != FLUSHED_MAGIC || ol_load_u16(slot + AT_VERSION) != VERSION) return false;
+    if (ol_load_u32(slot + AT_CRC) != ol_crc32c(slot, AT_CRC)) return false;
+    *sequence = ol_load_i64(slot + AT_SEQUENCE);
+    bound->offset = ol_load_i64(slot + AT_OFFSET);
+    bound->segment_base = ol_load_i64(slot + AT_SEGMENT_BASE);
+    bound->position = ol_load_i64(slot + AT_POSITION);
+    bound->leader_epoch = ol_load_i32(slot + AT_LEADER_EPOCH);
+    return *sequence > 0 && bound->offset >= 0 && bound->segment_base >= 0 && bound->position >= 0;
+}
+
+/* The newer of two slots; false when neither is whole. */
+static bool decode(const uint8_t *data, int64_t *sequence, ol_flushed_bound *bound) {
+    bool found = false;
+    for (int i = 0; i < 2; i++) {
+        int64_t slot_sequence;
+        ol_flushed_bound slot_bound;
+        if (!decode_slot(data + i * OL_FLUSHED_SLOT_SIZE, &slot_sequence, &slot_bound)) continue;
+        if (found && slot_sequence <= *sequence) continue;
+        found = true;
+        *sequence = slot_sequence;
+        *bound = slot_bound;
+    }
+    return found;
+}
+
+int ol_flushed_load(ol_fs *fs, const char *path, ol_flushed_bound *bound, ol_error *error) {
+    uint8_t *data = NULL;
+    size_t size = 0;
+    int status = ol_fs_read_file(fs, path, OL_FLUSHED_FILE_SIZE, &data, &size, error);
+    if (status == OL_LIMIT) {
+        (void)ol_fail(error, OL_CORRUPT, "the file is too large to be the flushed bound");
+        return ol_error_at(error, path, -1);
+    }
+    if (status != OL_OK) return status;
+    int64_t sequence;
+    if (size != OL_FLUSHED_FILE_SIZE || !decode(data, &sequence, bound)) {
+        (void)ol_fail(error, OL_CORRUPT, "no slot of the flushed bound is whole");
+        status = ol_error_at(error, path, 0);
+    }
+    free(data);
+    return status;
+}
+
+int ol_flushed_open(ol_flushed *flushed, ol_fs *fs, const char *path, ol_error *error) {
+    ol_file *file = NULL;
+    int64_t size = 0;
+    void *data = NULL;
+    int status = fs->open(fs, path, OL_OPEN_CREATE, &file, error);
+    if (status != OL_OK) return status;
+    status = fs->size(file, &size, error);
+    if (status == OL_OK && size > OL_FLUSHED_FILE_SIZE) {
+        status = fs->truncate(file, 0, error);
+        size = 0;
+    }
+    if (status == OL_OK && size < OL_FLUSHED_FILE_SIZE) status = fs->extend(file, size, OL_FLUSHED_FILE_SIZE, error);
+    if (status == OL_OK) status = fs->map(file, OL_FLUSHED_FILE_SIZE, true, &data, error);
+    if (status != OL_OK) {
+        fs->close(file);
+        return status;
+    }
+    ol_flushed_bound ignored;
+    int64_t sequence = 0;
+    if (!decode(data, &sequence, &ignored)) sequence = 0;
+    *flushed = (ol_flushed){.fs = fs, .file = file, .data = data, .sequence = sequence};
+    return OL_OK;
+}
+
+void ol_flushed_close(ol_flushed *flushed) {
+    if (flushed->file == NULL) return;
+    flushed->fs->unmap(flushed->file, flushed->data, OL_FLUSHED_FILE_SIZE);
+    flushed->fs->close(flushed->file);
+    flushed->file = NULL;
+}
+
+void ol_flushed_forget(ol_flushed *flushed) {
+    if (flushed->file != NULL) flushed->fs->close(flushed->file);
+    flushed->file = NULL;
+}
+
+int ol_flushed_store(ol_flushed *flushed, const ol_flushed_bound *bound, ol_error *error) {
+    int64_t sequence = ++flushed->sequence;
+    int64_t at = (sequence & 1) * OL_FLUSHED_SLOT_SIZE;
+    encode_slot(flushed->data + at, sequence, bound);
+    if (flushed->fs->stored == NULL) return OL_OK;
+    return flushed->fs->stored(flushed->file, at, OL_FLUSHED_SLOT_SIZE, error);
+}
+
+int ol_flushed_lower(ol_flushed *flushed, const ol_flushed_bound *bound, ol_error *error) {
+    int status = ol_flushed_store(flushed, bound, error);
+    if (status == OL_OK) status = ol_flushed_store(flushed, bound, error);
+    if (status == OL_OK) status = flushed->fs->flush(flushed->file, error);
+    return status;
+}

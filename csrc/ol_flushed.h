@@ -1,0 +1,46 @@
+/* ol_flushed: the sidecar `offsetlog.flushed`, which remembers how far a partition was flushed (design §5).
+ *
+ * A small mapped file, stored after each successful fdatasync of the log and never synced itself, but before a truncation.  So what
+ * is found in it after a crash is a true lower bound, and the exact one after kill -9.  Two slots are written in turn, each with
+ * a sequence number and a CRC, so that a process killed inside a store leaves the other one whole.
+ *
+ * Slot (64 bytes, big-endian): 0 u32 magic "OLFB", 4 u16 version 1, 6 u16 zero, 8 i64 sequence, 16 i64 flushed offset, 24 i64
+ * segment base, 32 i64 file position, 40 i32 leader epoch, 44 16 bytes zero, 60 u32 CRC-32C of the bytes before. */
+#ifndef OL_FLUSHED_H
+#define OL_FLUSHED_H
+
+#include "ol_base.h"
+#include "ol_fs.h"
+#include "ol_status.h"
+
+enum { OL_FLUSHED_SLOT_SIZE = 64, OL_FLUSHED_FILE_SIZE = 128 };
+
+typedef struct ol_flushed_bound {
+    int64_t offset;             /* everything below it was flushed */
+    int64_t segment_base;       /* and of this segment everything below `position` */
+    int64_t position;
+    int32_t leader_epoch;       /* that wrote offset - 1 as far as the epoch cache knew, -1 unknown */
+} ol_flushed_bound;
+
+typedef struct ol_flushed {
+    ol_fs *fs;
+    ol_file *file;              /* NULL: not open */
+    uint8_t *data;
+    int64_t sequence;
+} ol_flushed;
+
+/* OL_NO_SUCH_FILE; OL_CORRUPT when no slot is whole, which callers treat as no sidecar. */
+int ol_flushed_load(ol_fs *fs, const char *path, ol_flushed_bound *bound, ol_error *error) OL_NODISCARD;
+
+/* Opens or creates the file for storing. */
+int ol_flushed_open(ol_flushed *flushed, ol_fs *fs, const char *path, ol_error *error) OL_NODISCARD;
+void ol_flushed_close(ol_flushed *flushed);
+void ol_flushed_forget(ol_flushed *flushed);        /* in a forked child: the mapping is left alone */
+
+/* Stores through the mapping.  Fails only through the faulting file port. */
+int ol_flushed_store(ol_flushed *flushed, const ol_flushed_bound *bound, ol_error *error) OL_NODISCARD;
+
+/* Before a truncation: both slots say `bound`, and the file is flushed. */
+int ol_flushed_lower(ol_flushed *flushed, const ol_flushed_bound *bound, ol_error *error) OL_NODISCARD;
+
+#endif

@@ -1,0 +1,110 @@
+/* Flushing: what was rolled since the last one, then the active segment, then the names; only then does `flushed` move.
+ *
+ * Runs beside the writer.  A segment that the log wrote to stays open until a flush has covered it, and only a flush, a truncation
+ * and the close end that, all under flush_lock; so the files seen here stay open without further counting. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ol_log_internal.h"
+
+int ol_log_store_bound(ol_log *log, const ol_flushed_bound *bound, bool lower, ol_error *error) {
+    if (log->sidecar.file == NULL) {
+        char path[OL_PATH_MAX];
+        int status = ol_log_path(log, OL_FLUSHED_FILE, path, error);
+        if (status == OL_OK) status = ol_flushed_open(&log->sidecar, log->fs, path, error);
+        if (status != OL_OK) {
+            /* Without a sidecar only the verdict torn or corrupt is weaker; but one that says too much must be lowered. */
+            return lower || status == OL_CRASHED ? status : OL_OK;
+        }
+    }
+    return lower ? ol_flushed_lower(&log->sidecar, bound, error) : ol_flushed_store(&log->sidecar, bound, error);
+}
+
+/* The segments that were rolled and not flushed yet, ascending; *position is the size of the active one. */
+static int collect(ol_log *log, ol_segment ***rolled, size_t *count, ol_segment **active, int64_t *position, ol_error *error) {
+    *rolled = NULL;
+    *count = 0;
+    pthread_mutex_lock(&log->list_lock);
+    *active = log->active;
+    *position = atomic_load_explicit(&log->active->size, memory_order_acquire);
+    for (size_t i = 0; i < log->segment_count; i++) *count += log->segments[i]->flush_needed;
+    if (*count > 0) *rolled = malloc(*count * sizeof **rolled);
+    size_t filled = 0;
+    for (size_t i = 0; i < log->segment_count && *rolled != NULL; i++) {
+        if (log->segments[i]->flush_needed) (*rolled)[filled++] = log->segments[i];
+    }
+    pthread_mutex_unlock(&log->list_lock);
+    return *count > 0 && *rolled == NULL ? ol_fail(error, OL_NO_MEMORY, "no memory to flush") : OL_OK;
+}
+
+/* A rolled segment is on disk: nothing holds it open but its readers, and its note is not needed any more. */
+static int finish_segment(ol_log *log, ol_segment *segment, ol_error *error) {
+    char name[128];
+    char path[OL_PATH_MAX];
+    pthread_mutex_lock(&log->list_lock);
+    segment->flush_needed = false;
+    bool note = segment->rolled_note;
+    segment->rolled_note = false;
+    pthread_mutex_unlock(&log->list_lock);
+    pthread_mutex_lock(&segment->lock);
+    ol_segment_close_indexes(segment);
+    pthread_mutex_unlock(&segment->lock);
+    int64_t size = atomic_load(&segment->size);
+    ol_segment_unuse(segment);
+    if (!note || ol_log_rolled_name(name, sizeof name, segment->base_offset, size, segment->next_base) != OL_OK) return OL_OK;
+    int status = ol_log_path(log, name, path, error);
+    if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
+    /* A note that stays says nothing wrong, and the next open removes it. */
+    return status == OL_CRASHED ? status : OL_OK;
+}
+
+int ol_log_flush_locked(ol_log *log, ol_error *error) {
+    int64_t end = ol_log_end(log);
+    if (end <= ol_log_flushed(log)) return OL_OK;
+    ol_segment **rolled = NULL;
+    ol_segment *active = NULL;
+    size_t count = 0;
+    int64_t position = 0;
+    /* The epochs go first: what a batch carries must not be known less than the batch. */
+    int status = ol_log_store_epochs(log, error);
+    if (status == OL_OK) status = collect(log, &rolled, &count, &active, &position, error);
+    if (status != OL_OK) return status;
+    bool names = atomic_exchange(&log->names_changed, false);
+    for (size_t i = 0; i < count && status == OL_OK; i++) status = ol_segment_flush(rolled[i], error);
+    if (status == OL_OK) status = log->fs->flush(active->file, error);
+    if (status == OL_OK && names) status = log->fs->flush_directory(log->fs, log->directory, error);
+    if (status != OL_OK) {
+        ol_log_set_failed(log);
+        free(rolled);
+        return status;
+    }
+    pthread_mutex_lock(&log->epochs_lock);
+    int32_t epoch = ol_leader_epochs_at(&log->epochs, end - 1);
+    pthread_mutex_unlock(&log->epochs_lock);
+    ol_flushed_bound bound = {.offset = end, .segment_base = active->base_offset, .position = position, .leader_epoch = epoch};
+    atomic_store_explicit(&log->flushed, end, memory_order_release);
+    status = ol_log_store_bound(log, &bound, false, error);
+    for (size_t i = 0; i < count && status == OL_OK; i++) status = finish_segment(log, rolled[i], error);
+    free(rolled);
+    return status;
+}
+
+int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) {
+    int64_t end = ol_log_end(log);
+    int status = OL_OK;
+    if (ol_log_flushed(log) < end) {
+        status = ol_log_check_writable(log, error);
+        if (status == OL_OK) {
+            atomic_store(&log->flush_demanded, true);
+            pthread_mutex_lock(&log->flush_lock);
+            /* Another call may have covered our end while we waited. */
+            if (ol_log_flushed(log) < end) {
+                status = ol_log_check_writable(log, error);
+                if (status == OL_OK) status = ol_log_flush_locked(log, error);
+            }
+            pthread_mutex_unlock(&log->flush_lock);
+        }
+    }
+    *flushed = ol_log_flushed(log);
+    return status;
+}

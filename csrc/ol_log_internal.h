@@ -1,0 +1,180 @@
+/* ol_log_internal: what the files of the log share.  Nothing above this floor includes it.
+ *
+ * Files: ol_log (positions, producers, close), ol_log_append (the hot path), ol_log_roll (extension, spares, the next segment),
+ * ol_log_flush, ol_log_truncate, ol_log_reader, ol_log_open (the order of opening), ol_recovery (torn or corrupt), ol_log_replay
+ * (indexes and producer state from the log).
+ *
+ * Locks, in the order in which they are taken:
+ *   flush_lock    one flush at a time; a truncation and a close keep it, so that no flush tells of bytes that are gone
+ *   extend_lock   who changes the extension of the active file, the spares, or which segment is active
+ *   list_lock     the list of segments and their flush_needed; held for a few instructions, or a file cut in a truncation
+ *   epochs_lock   the epoch cache
+ *   segment->lock
+ */
+#ifndef OL_LOG_INTERNAL_H
+#define OL_LOG_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "ol_flushed.h"
+#include "ol_leader_epochs.h"
+#include "ol_log.h"
+#include "ol_names.h"
+#include "ol_producers.h"
+#include "ol_segment.h"
+
+#define OL_ROLLED_PREFIX "offsetlog.rolled-"
+#define OL_EPOCHS_FILE "leader-epoch-checkpoint"
+
+struct ol_log {
+    /* What reserve and publish touch; the writer's but for the atomics. */
+    ol_segment *active;
+    uint8_t *data;                      /* of the active segment */
+    int64_t size;                       /* of the active segment; what segment->size says to others */
+    int64_t next_offset;                /* what `end` says to others */
+    int64_t size_limit;                 /* the active segment may not grow above */
+    int64_t offset_limit;               /* greatest offset that fits the active segment */
+    int64_t timestamp_limit;            /* a batch above it starts a new segment; INT64_MIN: look closer */
+    int64_t reserved_size;              /* of the last reservation, for assertions */
+    int32_t epoch_newest;
+    bool slow;                          /* the next reservation has something to see to first */
+    bool index_full;
+    atomic_bool failed;
+    _Atomic int64_t end;
+    _Atomic int64_t flushed;
+    _Atomic int64_t start;
+    int (*stored)(ol_file *file, int64_t position, size_t size, ol_error *error);
+
+    ol_fs *fs;
+    char *directory;
+    ol_log_config config;
+    bool writable;
+    bool replicated;
+    bool has_topic_id;
+    uint8_t topic_id[OL_UUID_SIZE];
+    pid_t process;
+    const ol_decompressor *decompressor;
+
+    pthread_mutex_t flush_lock;
+    pthread_mutex_t extend_lock;
+    pthread_mutex_t list_lock;
+    pthread_mutex_t epochs_lock;
+
+    /* list_lock */
+    ol_segment **segments;              /* ascending by base */
+    size_t segment_count;
+    size_t segment_capacity;
+
+    /* extend_lock */
+    ol_segment **spares;                /* path is the spare's name; base_offset is its number */
+    size_t spare_count;
+    size_t spare_capacity;
+    int64_t spare_number;
+    int64_t extend_step;
+
+    /* epochs_lock (the writer changes it, others read) */
+    ol_leader_epochs epochs;
+    bool epochs_changed;                /* since the file was written */
+
+    /* flush_lock */
+    ol_flushed sidecar;
+
+    /* The writer's. */
+    ol_producers producers;
+    int64_t highest_producer_id;
+    int64_t snapshot_offset;            /* of the newest producer snapshot, -1 none */
+    int64_t noted_flushed;              /* what ol_log_take_flushed_note returned last */
+    atomic_bool appended;               /* something was written since the log was opened */
+    atomic_bool names_changed;          /* the directory has names that no flush of it covers */
+    atomic_bool flush_demanded;         /* somebody waits for the disk: extensions are flushed ahead */
+};
+
+/* ol_log.c */
+int ol_log_path(const ol_log *log, const char *name, char path[OL_PATH_MAX], ol_error *error) OL_NODISCARD;
+void ol_log_set_failed(ol_log *log);
+/* Refuses with OL_FAILED or OL_READ_ONLY. */
+int ol_log_check_writable(const ol_log *log, ol_error *error) OL_NODISCARD;
+/* Publishes positions after an open, a roll or a truncation. */
+void ol_log_set_limits(ol_log *log);
+int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) OL_NODISCARD;    /* takes over the reference */
+/* The last segment with a base at or below `offset`, else the first; referenced.  NULL when there is none. */
+ol_segment *ol_log_find_segment(ol_log *log, int64_t offset);
+/* The first segment with a base above `base`; referenced, or NULL. */
+ol_segment *ol_log_next_segment(ol_log *log, int64_t base);
+int ol_log_store_epochs(ol_log *log, ol_error *error) OL_NODISCARD;
+int ol_log_store_snapshot(ol_log *log, int64_t offset, bool flush, ol_error *error) OL_NODISCARD;
+
+/* ol_log_roll.c */
+int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
+/* Makes the active file reach `needed` bytes at least. */
+int ol_log_extend(ol_log *log, int64_t needed, ol_error *error) OL_NODISCARD;
+int ol_log_drop_spares(ol_log *log, ol_error *error) OL_NODISCARD;
+/* Creates `<base>.log` with its indexes, or opens it when it is there, as a segment to be written to. */
+int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment, ol_error *error) OL_NODISCARD;
+/* Puts an opened writable segment in the active place; its indexes are open. */
+void ol_log_activate(ol_log *log, ol_segment *segment);
+int ol_log_rolled_name(char *name, size_t capacity, int64_t base_offset, int64_t size, int64_t next_base) OL_NODISCARD;
+bool ol_log_rolled_parse(const char *name, int64_t *base_offset, int64_t *size, int64_t *next_base);
+
+/* ol_log_append.c */
+int ol_log_reserve_at(ol_log *log, int64_t base_offset, size_t size, int64_t last_offset, int64_t max_timestamp,
+                      uint8_t **start, ol_error *error) OL_NODISCARD;
+int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int64_t max_timestamp, int64_t producer_id,
+                      int32_t leader_epoch, size_t size, ol_error *error) OL_NODISCARD;
+
+/* ol_log_flush.c; the caller holds flush_lock */
+int ol_log_flush_locked(ol_log *log, ol_error *error) OL_NODISCARD;
+int ol_log_store_bound(ol_log *log, const ol_flushed_bound *bound, bool lower, ol_error *error) OL_NODISCARD;
+
+/* ol_recovery.c: one .log file of the directory while the log is opened. */
+typedef struct ol_found_segment {
+    char *path;                         /* as it lies there now */
+    int64_t base_offset;
+    int64_t file_size;
+    int64_t size;                       /* of the whole, right batches; the file's where it was not checked */
+    int64_t next_offset;                /* behind the last batch; the next segment's base where it was not checked */
+    int64_t first_timestamp;            /* of checked ones */
+    int64_t max_timestamp;
+    int64_t max_timestamp_offset;
+    bool checked;
+    bool rebuild_indexes;
+    bool rebuild_transactions;
+} ol_found_segment;
+
+typedef struct ol_opening {
+    ol_log *log;
+    const ol_log_options *options;
+    ol_log_recovery *report;
+    char **names;                       /* of the directory, after the directory pass */
+    size_t name_count;
+    ol_found_segment *found;            /* ascending by base */
+    size_t found_count;
+    ol_flushed_bound sidecar;
+    bool has_sidecar;                   /* and it may be believed as far as the file goes */
+    int64_t end;                        /* what the checks found */
+    int64_t flushed;                    /* greatest bound that holds, at most `end` */
+} ol_opening;
+
+/* Checks the segments (spec §9.2), tells torn from corrupt (design §5), and when writable copies aside and cuts what is torn. */
+int ol_recovery_run(ol_opening *opening, ol_error *error) OL_NODISCARD;
+/* Writes the bytes of [flushed, end) again and flushes them (design §2.2). */
+int ol_recovery_rewrite(ol_opening *opening, ol_error *error) OL_NODISCARD;
+
+/* ol_broken.c: copies [position, end of the last byte that is not zero) of a file to `broken-<base>.log.<position>`, durably. */
+int ol_broken_copy(ol_log *log, const ol_found_segment *segment, int64_t position, char *path, size_t capacity, int64_t *bytes,
+                   ol_error *error) OL_NODISCARD;
+
+/* ol_log_replay.c: loads the newest usable producer snapshot, walks the log from there, and makes indexes anew where asked to. */
+int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t snapshot_max, char *const *names,
+                  size_t name_count, ol_error *error) OL_NODISCARD;
+/* Removes producer snapshots above `offset`, and with `strays` those that match no segment but the newest above all. */
+int ol_log_remove_snapshots(ol_log *log, char *const *names, size_t name_count, int64_t offset, bool strays, ol_error *error)
+    OL_NODISCARD;
+
+/* ol_log_open.c: the names in a directory, malloc'ed; ol_log_free_names frees them. */
+int ol_log_list_names(ol_log *log, char ***names, size_t *count, ol_error *error) OL_NODISCARD;
+void ol_log_free_names(char **names, size_t count);
+
+#endif

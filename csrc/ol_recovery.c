@@ -1,0 +1,434 @@
+/* Opening a log: which batches are right, and what the first wrong one means (spec §9.2, design §5, docs/durability.md). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ol_bytes.h"
+#include "ol_log_internal.h"
+#include "ol_scan.h"
+
+enum { REWRITE_CHUNK = 1 << 20 };
+
+/* Where the first bad batch lies. */
+typedef struct bad_place {
+    size_t index;               /* of the segment */
+    int64_t position;
+    int64_t offset;             /* the bad batch holds this offset or greater ones */
+    bool zeros;                 /* nothing but zeros from there to the end of the file */
+    ol_error error;
+} bad_place;
+
+/* ------------------------------------------------------------------------------------------------ walking */
+
+/* The rules of design §5 beside size and CRC. */
+static int check_batch(const ol_batch *batch, int64_t segment_base, int64_t offset_min, ol_error *error) {
+    int status = ol_batch_check_crc(batch, error);
+    if (status != OL_OK) return status;
+    if (batch->base_offset < offset_min) {
+        return ol_fail(error, OL_CORRUPT, "base offset %lld is below %lld, where the batch before it ended",
+                       (long long)batch->base_offset, (long long)offset_min);
+    }
+    if (batch->last_offset - segment_base > INT32_MAX || batch->last_offset == INT64_MAX) {
+        return ol_fail(error, OL_CORRUPT, "last offset %lld does not fit the segment at %lld", (long long)batch->last_offset,
+                       (long long)segment_base);
+    }
+    return OL_OK;
+}
+
+static void note_timestamps(ol_found_segment *segment, const ol_batch *batch, int64_t position) {
+    if (position == 0) segment->first_timestamp = batch->max_timestamp;
+    if (batch->max_timestamp > segment->max_timestamp) {
+        segment->max_timestamp = batch->max_timestamp;
+        segment->max_timestamp_offset = batch->last_offset;
+    }
+}
+
+/* Only what lies above the checkpoint's newest (spec §9.2).  After a clean stop the checkpoint is not written for it: where in the
+ * unchecked segments an older epoch began is not known. */
+static int note_epoch(ol_opening *opening, const ol_batch *batch, ol_error *error) {
+    ol_log *log = opening->log;
+    if (batch->leader_epoch <= ol_leader_epochs_newest(&log->epochs)) return OL_OK;
+    bool changed = false;
+    int status = ol_leader_epochs_assign(&log->epochs, batch->leader_epoch, batch->base_offset, &changed, error);
+    if (changed && !opening->options->clean) log->epochs_changed = true;
+    return status;
+}
+
+/* Checks one segment.  OL_OK: whole (zeros behind its last batch included, which *zeros then tells).  OL_CORRUPT: *position and
+ * `error` say where and why. */
+static int check_segment(ol_opening *opening, ol_found_segment *segment, int64_t *next_offset, int64_t *position, bool *zeros,
+                         ol_error *error) {
+    ol_log *log = opening->log;
+    ol_scan scan;
+    *zeros = false;
+    *position = 0;
+    int status = ol_scan_open(&scan, log->fs, segment->path, 0, -1, error);
+    if (status != OL_OK) return status;
+    segment->file_size = scan.limit;
+    segment->checked = true;
+    segment->first_timestamp = -1;
+    segment->max_timestamp = -1;
+    segment->max_timestamp_offset = segment->base_offset;
+    if (*next_offset < segment->base_offset) *next_offset = segment->base_offset;
+    ol_batch batch;
+    while ((status = ol_scan_next(&scan, &batch, error)) == OL_OK) {
+        status = check_batch(&batch, segment->base_offset, *next_offset, error);
+        if (status == OL_OK) status = note_epoch(opening, &batch, error);
+        if (status != OL_OK) break;
+        note_timestamps(segment, &batch, *position);
+        *next_offset = batch.last_offset + 1;
+        *position = scan.position;
+    }
+    segment->size = *position;
+    segment->next_offset = *next_offset;
+    if (status == OL_TORN || status == OL_UNSUPPORTED || status == OL_CORRUPT) {
+        int64_t used = *position;
+        ol_error read_error;
+        int zero_status = ol_scan_used(&scan, *position, &used, &read_error);
+        if (zero_status != OL_OK) {
+            *error = read_error;
+            status = zero_status;
+        } else {
+            *zeros = used == *position;
+            error->status = status = OL_CORRUPT;
+            error->offset = *next_offset;
+            (void)ol_error_at(error, segment->path, *position);
+        }
+    }
+    ol_scan_close(&scan);
+    return status == OL_END ? OL_OK : status;
+}
+
+/* Whether a note says that this segment was larger when it was rolled to the one at `next_base`. */
+static bool has_hole(const ol_opening *opening, const ol_found_segment *segment, int64_t next_base) {
+    if (segment->next_offset >= next_base) return false;
+    for (size_t i = 0; i < opening->name_count; i++) {
+        int64_t base_offset, size, noted_next;
+        if (!ol_log_rolled_parse(opening->names[i], &base_offset, &size, &noted_next)) continue;
+        if (base_offset == segment->base_offset && noted_next == next_base && size > segment->size) return true;
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------------------------------------------ the verdict */
+
+/* The bound that the sidecar gives, or -1: it is believed when the file it speaks of is as long as it says, and the epoch that wrote the
+ * last flushed offset is still the one it knew (another writer may have cut and grown the log since). */
+static int64_t sidecar_bound(const ol_opening *opening) {
+    if (!opening->has_sidecar) return -1;
+    const ol_flushed_bound *bound = &opening->sidecar;
+    if (ol_leader_epochs_at(&opening->log->epochs, bound->offset - 1) != bound->leader_epoch) return -1;
+    for (size_t i = 0; i < opening->found_count; i++) {
+        const ol_found_segment *segment = &opening->found[i];
+        if (segment->base_offset == bound->segment_base) return segment->file_size >= bound->position ? bound->offset : -1;
+    }
+    return -1;
+}
+
+/* The value of the `ol.flushed` header on the first record of a batch, or -1. */
+static int64_t flushed_note(const ol_batch *batch) {
+    static const char key_text[] = "ol.flushed";
+    ol_records records;
+    ol_record record;
+    ol_error ignored;
+    int64_t found = -1;
+    if (batch->magic < 2 || ol_batch_codec(batch) != OL_CODEC_NONE || batch->record_count == 0) return -1;
+    if (ol_records_open(&records, batch, NULL, &ignored) != OL_OK) return -1;
+    if (ol_records_next(&records, &record, &ignored) == OL_OK && record.header_count > 0) {
+        const uint8_t *cursor = record.headers.data;
+        const uint8_t *limit = cursor + record.headers.size;
+        ol_slice key, value;
+        while (ol_record_header_next(&cursor, limit, &key, &value, &ignored) == OL_OK) {
+            bool is_note = ol_slice_equal(key, ol_slice_of(key_text, sizeof key_text - 1));
+            if (is_note && value.data != NULL && value.size == 8) found = ol_load_i64(value.data);
+        }
+    }
+    ol_records_close(&records);
+    /* A header states what was flushed before its batch; anything else is not ours. */
+    return found <= batch->base_offset ? found : -1;
+}
+
+/* Looks through everything behind the bad place: the greatest `ol.flushed`, and where the last right batch ends. */
+static int search_behind(const ol_opening *opening, const bad_place *bad, int64_t *noted, int64_t *end, ol_error *error) {
+    *noted = -1;
+    *end = bad->offset;
+    for (size_t i = bad->index; i < opening->found_count; i++) {
+        const ol_found_segment *segment = &opening->found[i];
+        ol_scan scan;
+        int64_t position = i == bad->index ? bad->position + 1 : 0;
+        int status = ol_scan_open(&scan, opening->log->fs, segment->path, position, -1, error);
+        if (status != OL_OK) return status;
+        int64_t last = segment->base_offset > INT64_MAX - INT32_MAX ? INT64_MAX - 1 : segment->base_offset + INT32_MAX;
+        ol_batch batch;
+        while (status == OL_OK) {
+            /* Whole batches follow each other; only behind a bad one each byte is tried. */
+            int64_t at = scan.position;
+            status = ol_scan_next(&scan, &batch, error);
+            bool right = status == OL_OK && ol_batch_check_crc(&batch, error) == OL_OK &&
+                         batch.base_offset >= bad->offset && batch.last_offset <= last;
+            if (!right && status != OL_END && status != OL_IO && status != OL_NO_MEMORY) {
+                status = ol_scan_resync(&scan, at, bad->offset, last, &batch, error);
+                if (status == OL_OK) scan.position += (int64_t)batch.size;
+            }
+            if (status != OL_OK) break;
+            if (batch.last_offset >= *end) *end = batch.last_offset + 1;
+            int64_t note = flushed_note(&batch);
+            if (note > *noted) *noted = note;
+        }
+        ol_scan_close(&scan);
+        if (status != OL_END) return status;
+    }
+    return OL_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ what is done about it */
+
+/* Cut at the front when too long, as in ol_error. */
+static void copy_path(char target[OL_ERROR_PATH_MAX], const char *path) {
+    size_t length = strlen(path);
+    size_t skipped = length >= OL_ERROR_PATH_MAX ? length - OL_ERROR_PATH_MAX + 1 : 0;
+    memcpy(target, path + skipped, length - skipped + 1);
+}
+
+static int cut_file(ol_log *log, const char *path, int64_t size, bool flush, ol_error *error) {
+    ol_file *file = NULL;
+    int status = log->fs->open(log->fs, path, OL_OPEN_WRITE, &file, error);
+    if (status != OL_OK) return status;
+    status = log->fs->truncate(file, size, error);
+    if (status == OL_OK && flush) status = log->fs->flush(file, error);
+    log->fs->close(file);
+    return status;
+}
+
+static void drop_found(ol_opening *opening, size_t count) {
+    while (opening->found_count > count) free(opening->found[--opening->found_count].path);
+}
+
+/* Everything from the bad place on goes aside, then away: later segments first, the last one first, so that a crash in between
+ * leaves the same bad place with less behind it. */
+static int cut_torn(ol_opening *opening, const bad_place *bad, ol_error *error) {
+    ol_log *log = opening->log;
+    ol_log_recovery *report = opening->report;
+    ol_found_segment *torn = &opening->found[bad->index];
+    int status = OL_OK;
+    for (size_t i = bad->index; i < opening->found_count && status == OL_OK; i++) {
+        char path[OL_PATH_MAX];
+        int64_t bytes = 0;
+        status = ol_broken_copy(log, &opening->found[i], i == bad->index ? bad->position : 0, path, sizeof path, &bytes, error);
+        report->torn_bytes += bytes;
+        if (bytes > 0 && report->broken_path[0] == '\0') copy_path(report->broken_path, path);
+    }
+    while (status == OL_OK && opening->found_count > bad->index + 1) {
+        const ol_found_segment *last = &opening->found[opening->found_count - 1];
+        status = ol_segment_remove_files(log->fs, log->directory, last->base_offset, error);
+        if (status != OL_OK) return status;
+        report->segments_removed++;
+        drop_found(opening, opening->found_count - 1);
+    }
+    if (status != OL_OK) return status;
+    /* A segment of which nothing is left goes as well, unless it is where the log ends anyway. */
+    if (bad->position == 0 && bad->index > 0 && torn->base_offset != opening->end) {
+        status = ol_segment_remove_files(log->fs, log->directory, torn->base_offset, error);
+        if (status == OL_OK) report->segments_removed++;
+        if (status == OL_OK) drop_found(opening, bad->index);
+    } else if (torn->file_size > bad->position) {
+        status = cut_file(log, torn->path, bad->position, true, error);
+        torn->file_size = bad->position;
+    }
+    if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
+    return status;
+}
+
+static void report_corruption(ol_opening *opening, const bad_place *bad, int64_t bound) {
+    ol_log_recovery *report = opening->report;
+    report->corrupt = true;
+    report->corruption = bad->error;
+    size_t length = strlen(report->corruption.reason);
+    snprintf(report->corruption.reason + length, sizeof report->corruption.reason - length,
+             " (offset %lld is below the flushed bound %lld)", (long long)bad->offset, (long long)bound);
+}
+
+/* The end of a segment is missing by the note of its roll.  Below the flushed bound the note is an old one: a flush covered the segment
+ * and the note's removal was lost, or somebody else compacted the segment since; then the gap is as legal as any other. */
+static int hole_is_real(const ol_opening *opening, const bad_place *bad, bool *real, ol_error *error) {
+    int64_t noted = -1;
+    int64_t end;
+    int64_t bound = sidecar_bound(opening);
+    if (opening->options->recovery_point > bound) bound = opening->options->recovery_point;
+    int status = search_behind(opening, bad, &noted, &end, error);
+    *real = bound <= bad->offset && noted <= bad->offset;
+    return status;
+}
+
+/* The first bad batch was found: torn or corrupt? */
+static int judge(ol_opening *opening, const bad_place *bad, ol_error *error) {
+    ol_log_recovery *report = opening->report;
+    ol_found_segment *segment = &opening->found[bad->index];
+    int64_t bound = opening->options->recovery_point;
+    int64_t sidecar = sidecar_bound(opening);
+    int64_t noted = -1;
+    int64_t end = bad->offset;
+    if (sidecar > bound) bound = sidecar;
+    bool last = bad->index + 1 == opening->found_count;
+    if (!(last && bad->zeros)) {
+        int status = search_behind(opening, bad, &noted, &end, error);
+        if (status != OL_OK) return status;
+    }
+    if (!opening->options->replicated && noted > bound) bound = noted;
+    if (bound > bad->offset) {
+        report_corruption(opening, bad, bound);
+        opening->end = end;
+        for (size_t i = bad->index; i < opening->found_count; i++) opening->found[i].size = opening->found[i].file_size;
+        return OL_OK;
+    }
+    opening->end = bad->offset;
+    if (!(last && bad->zeros)) {
+        copy_path(report->torn_path, segment->path);
+        report->torn_position = bad->position;
+    }
+    segment->size = bad->position;
+    if (opening->options->writable) return cut_torn(opening, bad, error);
+    for (size_t i = bad->index; i < opening->found_count; i++) {
+        report->torn_bytes += opening->found[i].file_size - (i == bad->index ? bad->position : 0);
+    }
+    if (last && bad->zeros) report->torn_bytes = 0;
+    drop_found(opening, bad->index + 1);
+    return OL_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ all of it */
+
+/* The first segment to check: the one that holds the recovery point, and after a clean stop at least the active one. */
+static size_t first_checked(const ol_opening *opening) {
+    size_t last = opening->found_count - 1;
+    if (opening->options->clean) return last;
+    size_t first = 0;
+    while (first < last && opening->found[first + 1].base_offset <= opening->options->recovery_point) first++;
+    return first;
+}
+
+/* Zeros behind the last batch of a file: the extension of a process that did not close it. */
+static int trim_zeros(ol_opening *opening, ol_found_segment *segment, ol_error *error) {
+    if (!opening->options->writable || segment->file_size == segment->size) return OL_OK;
+    int status = cut_file(opening->log, segment->path, segment->size, false, error);
+    if (status == OL_OK) segment->file_size = segment->size;
+    return status;
+}
+
+static int check_all(ol_opening *opening, ol_error *error) {
+    size_t first = first_checked(opening);
+    int64_t next_offset = opening->found[first].base_offset;
+    for (size_t i = first; i < opening->found_count; i++) {
+        ol_found_segment *segment = &opening->found[i];
+        bool last = i + 1 == opening->found_count;
+        bad_place bad = {.index = i, .offset = next_offset};
+        ol_error_clear(&bad.error);
+        int status;
+        if (next_offset > segment->base_offset) {
+            ol_scan scan;
+            /* The segments overlap: nothing in this one can be told from what the one before it holds. */
+            status = ol_scan_open(&scan, opening->log->fs, segment->path, 0, -1, error);
+            if (status != OL_OK) return status;
+            segment->file_size = scan.limit;
+            ol_scan_close(&scan);
+            status = ol_fail(&bad.error, OL_CORRUPT, "the segment starts below offset %lld, where the one before it ended",
+                             (long long)next_offset);
+            (void)ol_error_at(&bad.error, segment->path, 0);
+        } else {
+            status = check_segment(opening, segment, &next_offset, &bad.position, &bad.zeros, &bad.error);
+            bad.offset = next_offset;
+            if (status != OL_OK && status != OL_CORRUPT) {
+                *error = bad.error;
+                return status;
+            }
+        }
+        int64_t next_base = last ? -1 : opening->found[i + 1].base_offset;
+        bool untrimmed = status != OL_OK && bad.zeros && next_base == next_offset;
+        if (status == OL_OK && !last && has_hole(opening, segment, next_base)) {
+            bool real = false;
+            status = hole_is_real(opening, &bad, &real, error);
+            if (status != OL_OK) return status;
+            if (real) status = OL_CORRUPT;
+        }
+        if (untrimmed) status = trim_zeros(opening, segment, error);
+        if (status == OL_CORRUPT && !untrimmed) return judge(opening, &bad, error);
+        if (status != OL_OK) return status;
+    }
+    opening->end = next_offset;
+    return OL_OK;
+}
+
+int ol_recovery_run(ol_opening *opening, ol_error *error) {
+    OL_ASSERT(opening->found_count > 0);
+    opening->report->recovered = !opening->options->clean;
+    int status = check_all(opening, error);
+    if (status != OL_OK) return status;
+    bool clean = opening->options->clean;
+    for (size_t i = 0; i < opening->found_count; i++) {
+        if (opening->found[i].checked && !clean) {
+            opening->found[i].rebuild_indexes = true;
+            opening->found[i].rebuild_transactions = true;
+        }
+    }
+    int64_t bound = sidecar_bound(opening);
+    if (opening->options->recovery_point > bound) bound = opening->options->recovery_point;
+    if (bound < 0) bound = 0;
+    opening->flushed = bound < opening->end ? bound : opening->end;
+    return OL_OK;
+}
+
+/* Position of the batch that holds `offset`, or the size. */
+static int find_position(ol_opening *opening, const ol_found_segment *segment, int64_t offset, int64_t *position,
+                         ol_error *error) {
+    ol_scan scan;
+    *position = 0;
+    int status = ol_scan_open(&scan, opening->log->fs, segment->path, 0, segment->size, error);
+    if (status != OL_OK) return status;
+    ol_batch batch;
+    while ((status = ol_scan_next(&scan, &batch, error)) == OL_OK && batch.last_offset < offset) *position = scan.position;
+    ol_scan_close(&scan);
+    /* Bytes that cannot be walked here are below what was checked; writing too many again does no harm. */
+    return status == OL_IO || status == OL_NO_MEMORY ? status : OL_OK;
+}
+
+static int rewrite_file(ol_opening *opening, const ol_found_segment *segment, int64_t position, uint8_t *chunk,
+                        ol_error *error) {
+    ol_log *log = opening->log;
+    ol_file *file = NULL;
+    int status = log->fs->open(log->fs, segment->path, OL_OPEN_WRITE, &file, error);
+    if (status != OL_OK) return status;
+    while (position < segment->size && status == OL_OK) {
+        int64_t left = segment->size - position;
+        size_t wanted = left < REWRITE_CHUNK ? (size_t)left : REWRITE_CHUNK;
+        size_t got = 0;
+        status = log->fs->read(file, position, chunk, wanted, &got, error);
+        if (status == OL_OK && got == 0) status = ol_fail(error, OL_IO, "the file became shorter while it was opened");
+        if (status == OL_OK) status = log->fs->write(file, position, chunk, got, error);
+        position += (int64_t)got;
+        if (status == OL_OK) opening->report->rewritten_bytes += (int64_t)got;
+    }
+    if (status == OL_OK) status = log->fs->flush(file, error);
+    log->fs->close(file);
+    return status;
+}
+
+int ol_recovery_rewrite(ol_opening *opening, ol_error *error) {
+    if (opening->flushed >= opening->end) return OL_OK;
+    uint8_t *chunk = malloc(REWRITE_CHUNK);
+    if (chunk == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to write the tail again");
+    int status = OL_OK;
+    for (size_t i = 0; i < opening->found_count && status == OL_OK; i++) {
+        const ol_found_segment *segment = &opening->found[i];
+        bool last = i + 1 == opening->found_count;
+        int64_t position = 0;
+        if (!last && opening->found[i + 1].base_offset <= opening->flushed) continue;
+        if (segment->base_offset < opening->flushed) {
+            status = find_position(opening, segment, opening->flushed, &position, error);
+        }
+        if (status == OL_OK) status = rewrite_file(opening, segment, position, chunk, error);
+    }
+    free(chunk);
+    if (status == OL_OK) status = opening->log->fs->flush_directory(opening->log->fs, opening->log->directory, error);
+    if (status == OL_OK) opening->flushed = opening->end;
+    return status;
+}

@@ -1,0 +1,40 @@
+/* ol_scan: walks the batches of one .log file from a position on, through a buffer of its own (pread, no mapping).
+ *
+ * What recovery, rebuilding of indexes and replay of producer state read the log with: it works the same on files that somebody
+ * else may shorten meanwhile.  Bytes are hostile: a batch is only returned when all of its bytes are there and its sizes hold. */
+#ifndef OL_SCAN_H
+#define OL_SCAN_H
+
+#include "ol_base.h"
+#include "ol_batch.h"
+#include "ol_fs.h"
+#include "ol_status.h"
+
+typedef struct ol_scan {
+    ol_fs *fs;
+    ol_file *file;
+    int64_t position;           /* of the next batch */
+    int64_t limit;              /* bytes of the file that count */
+    uint8_t *buffer;
+    size_t capacity;
+    int64_t buffer_position;    /* file position of buffer[0] */
+    size_t buffer_size;
+} ol_scan;
+
+/* `path` must exist; limit -1: the whole file as it is now.  Nothing to close after a failure. */
+int ol_scan_open(ol_scan *scan, ol_fs *fs, const char *path, int64_t position, int64_t limit, ol_error *error) OL_NODISCARD;
+void ol_scan_close(ol_scan *scan);
+
+/* The batch at scan->position, which then moves behind it; *batch borrows until the next call.  OL_END exactly at the limit;
+ * OL_TORN, OL_CORRUPT, OL_UNSUPPORTED as ol_batch_parse, scan->position stays; OL_IO, OL_NO_MEMORY.  The CRC is not checked. */
+int ol_scan_next(ol_scan *scan, ol_batch *batch, ol_error *error) OL_NODISCARD;
+
+/* Looks for the next position >= `position` at which a plausible header stands whose batch has a right CRC and whose offsets lie
+ * in [offset_min, offset_max]; scan->position is then there.  OL_END when there is none. */
+int ol_scan_resync(ol_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch, ol_error *error)
+    OL_NODISCARD;
+
+/* *used is the position behind the last byte of [position, limit) that is not zero; `position` when all are zeros. */
+int ol_scan_used(ol_scan *scan, int64_t position, int64_t *used, ol_error *error) OL_NODISCARD;
+
+#endif
