@@ -89,9 +89,11 @@ def compile_engine() -> Path:
         partial = target.with_suffix(".partial")
         call = [*command, "-MMD", "-MF", str(target.with_suffix(".d")), "-c", str(source), "-o", str(partial)]
         started_ns = source.stat().st_mtime_ns
-        subprocess.run(call, check=True)
-        if source.stat().st_mtime_ns == started_ns:  # else it changed under the compiler: the next build takes it again
-            partial.replace(target)
+        if subprocess.run(call, check=False).returncode != 0:
+            raise SystemExit(f"{source} does not compile")
+        if source.stat().st_mtime_ns != started_ns:
+            raise SystemExit(f"{source} was changed while it was compiled: build again")
+        partial.replace(target)
 
     with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("OFFSETLOG_JOBS", "2"))) as pool:
         for job in [pool.submit(compile_one, source) for source in stale]:

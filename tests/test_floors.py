@@ -30,11 +30,11 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
         {"ground"},
     ),
     "offsets": (
-        {"ol_offsets"},
+        {"ol_group_schema", "ol_offsets", "ol_schema_writer"},
         {"ground"},
     ),
     "files": (
-        {"ol_fs", "ol_fs_fault"},
+        {"ol_fault_disk", "ol_fs", "ol_fs_fault"},
         {"ground"},
     ),
     "log": (
@@ -46,12 +46,17 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
     ),
     "memory": (
         {
-            "ol_arena", "ol_expiry", "ol_group_records", "ol_pending", "ol_runs", "ol_slots", "ol_strings", "ol_table",
+            "ol_arena", "ol_chunks", "ol_columns", "ol_dictionary", "ol_digest", "ol_expiry", "ol_group_records",
+            "ol_numbers", "ol_pending", "ol_runs", "ol_side", "ol_slots", "ol_strings", "ol_table",
+            "ol_table_internal", "ol_table_reserved",
         },
         {"ground"},
     ),
     "engine": (
-        {"ol_cleaner", "ol_inflight", "ol_partition", "ol_partition_internal", "ol_snapshot", "ol_state"},
+        {
+            "ol_cleaner", "ol_inflight", "ol_partition", "ol_partition_internal", "ol_preparer", "ol_snapshot",
+            "ol_state",
+        },
         {"ground", "batches", "offsets", "files", "log", "memory"},
     ),
 }  # fmt: skip
@@ -246,7 +251,8 @@ def test_no_status_is_dropped(path):
     assert "ol_fail" in declared
     # These fill an error that the caller already has.
     fallible = set(declared) - {"ol_fail", "ol_fail_errno", "ol_error_at"}
-    calls = re.findall(r"^[ \t]*(ol_\w+)\(", path.read_text(), re.MULTILINE)
+    # A call that starts a statement: what continues one stands behind an open bracket or an operator.
+    calls = re.findall(r"(?<![(,=\\])\n[ \t]*(ol_\w+)\(", path.read_text())
     dropped = sorted(fallible & set(calls))
     assert not dropped, f"{name_of(path)}: wrap in check(...): {', '.join(dropped)}"
 

@@ -41,7 +41,12 @@ def files() -> list[Path]:
         for path in sorted(ROOT.iterdir())
         if path.suffix in {".py", ".toml", ".md", ".in", ".lock"} or path.name == "Makefile"
     ]
-    return [path for path in [*inside, *top] if path.is_file() and "__pycache__" not in path.parts]
+    return [path for path in [*inside, *top] if path.is_file() and not is_cache(path)]
+
+
+def is_cache(path: Path) -> bool:
+    parts = path.relative_to(ROOT).parts
+    return any(part == "__pycache__" or (part.startswith(".") and part != ".ci") for part in parts)
 
 
 FILES = files()
