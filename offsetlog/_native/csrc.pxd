@@ -606,6 +606,117 @@ cdef extern from "ol_partition.h" nogil:
     void ol_partition_positions(ol_partition *partition, ol_positions *positions) noexcept
 
 
+cdef extern from "ol_scan.h" nogil:
+    ctypedef struct ol_scan:
+        int64_t position
+        int64_t limit
+
+    int ol_scan_open(ol_scan *scan, ol_fs *fs, const char *path, int64_t position, int64_t limit, ol_error *error) noexcept
+    void ol_scan_close(ol_scan *scan) noexcept
+    int ol_scan_next(ol_scan *scan, ol_batch *batch, ol_error *error) noexcept
+    int ol_scan_resync(ol_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch,
+                       ol_error *error) noexcept
+    int ol_scan_used(ol_scan *scan, int64_t position, int64_t *used, ol_error *error) noexcept
+
+
+cdef extern from "ol_index.h" nogil:
+    ctypedef enum ol_index_kind:
+        OL_INDEX_OFFSET
+        OL_INDEX_TIME
+
+    int ol_index_check_bytes(ol_index_kind kind, ol_slice bytes, int64_t base_offset, int64_t log_size, int64_t next_offset,
+                             ol_error *error) noexcept
+
+
+cdef extern from "ol_transaction_index.h" nogil:
+    enum:
+        OL_TRANSACTION_INDEX_ENTRY_SIZE
+
+    ctypedef struct ol_aborted_transaction:
+        int64_t producer_id
+        int64_t first_offset
+        int64_t last_offset
+        int64_t last_stable_offset
+
+    int ol_transaction_index_parse(ol_slice bytes, int64_t base_offset, ol_aborted_transaction *entries,
+                                   ol_error *error) noexcept
+
+
+cdef extern from "ol_producers.h" nogil:
+    ctypedef struct ol_producer:
+        int64_t producer_id
+        int64_t last_offset
+        int64_t timestamp
+        int64_t transaction_first_offset
+        int32_t last_sequence
+        int32_t offset_delta
+        int32_t coordinator_epoch
+        int16_t epoch
+
+    ctypedef struct ol_producers:
+        ol_producer *slots
+        size_t slot_count
+        size_t count
+
+    ctypedef struct ol_producers_change:
+        bint completed
+        bint aborted
+        ol_aborted_transaction transaction
+
+    void ol_producers_free(ol_producers *producers) noexcept
+    void ol_producers_clear(ol_producers *producers) noexcept
+    int ol_producers_apply(ol_producers *producers, const ol_batch *batch, ol_producers_change *change,
+                           ol_error *error) noexcept
+    int ol_producers_decode(ol_producers *producers, ol_slice bytes, ol_error *error) noexcept
+
+
+cdef extern from "ol_group_schema.h" nogil:
+    ctypedef enum ol_field_kind:
+        OL_FIELD_NONE
+        OL_FIELD_BOOLEAN
+        OL_FIELD_UUID
+        OL_FIELD_STRING
+        OL_FIELD_BYTES
+        OL_FIELD_ARRAY
+        OL_FIELD_STRUCT
+
+    ctypedef struct ol_field:
+        const char *name
+        ol_field_kind kind
+        ol_field_kind element
+        bint nullable
+        bint tagged
+        uint8_t tag
+        int16_t first_version
+        int16_t removed_in
+        const ol_field *fields
+
+    ctypedef struct ol_schema:
+        const char *name
+        const ol_field *fields
+        int16_t first_version
+        int16_t last_version
+        int16_t flexible_from
+
+    const ol_schema *ol_schema_of_key(int16_t key_type) noexcept
+    const ol_schema *ol_schema_of_value(int16_t key_type) noexcept
+    bint ol_field_in_version(const ol_field *field, int16_t version) noexcept
+
+    ctypedef struct ol_schema_visitor:
+        int (*begin_struct)(void *context, const ol_field *field, ol_error *error) noexcept nogil
+        int (*end_struct)(void *context, const ol_field *field, ol_error *error) noexcept nogil
+        int (*begin_array)(void *context, const ol_field *field, int32_t count, ol_error *error) noexcept nogil
+        int (*end_array)(void *context, const ol_field *field, ol_error *error) noexcept nogil
+        int (*integer)(void *context, const ol_field *field, int64_t value, ol_error *error) noexcept nogil
+        int (*bytes)(void *context, const ol_field *field, ol_slice value, ol_error *error) noexcept nogil
+        int (*null_value)(void *context, const ol_field *field, ol_error *error) noexcept nogil
+        int (*unknown_tag)(void *context, uint32_t tag, ol_slice value, ol_error *error) noexcept nogil
+        void *context
+
+    int ol_schema_decode(const ol_schema *schema, int16_t version, ol_slice bytes, const ol_schema_visitor *visitor,
+                         size_t *used, ol_error *error) noexcept
+
+
 cdef extern from "ol_dictionary.h" nogil:
     ctypedef struct ol_dictionary:
         int64_t *ends
