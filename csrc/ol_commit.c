@@ -21,6 +21,7 @@ typedef struct commit {
     int16_t producer_epoch;
     int64_t timestamp;
     bool has_tombstones;        /* or group records: neither may be split over batches */
+    bool own_transaction;       /* values are applied behind the COMMIT marker */
     bool table_locked;          /* from before the reservation until after the apply */
     uint8_t headers[HEADERS_SIZE_MAX];  /* of the first record of a batch */
     size_t headers_size;
@@ -190,10 +191,10 @@ static void add_header(commit *work, const char *key, const uint8_t *value, size
     work->header_count++;
 }
 
-static void plan_headers(commit *work, bool own_transaction) {
+static void plan_headers(commit *work) {
     work->headers_size = 0;
     work->header_count = 0;
-    if (own_transaction) add_header(work, OL_HEADER_TRANSACTION, (const uint8_t *)"1", 1);
+    if (work->own_transaction) add_header(work, OL_HEADER_TRANSACTION, (const uint8_t *)"1", 1);
     if (work->partition->options.replicated) return;
     int64_t flushed = ol_log_take_flushed_note(work->partition->log);
     if (OL_LIKELY(flushed < 0)) return;
@@ -307,7 +308,7 @@ static int reserve_all(commit *work, ol_error *error) {
 static int apply_one(commit *work, ol_planned *planned, int64_t log_offset, ol_error *error) {
     const ol_item *item = planned->item;
     ol_change change;
-    change.producer_id = work->producer_id;
+    change.producer_id = work->own_transaction ? -1 : work->producer_id;
     change.reservation = NULL;
     if (OL_LIKELY(item->kind == OL_ITEM_POSITION)) {
         change.kind = OL_CHANGE_POSITION;
@@ -355,6 +356,25 @@ static int apply_lone(commit *work, size_t from, size_t to, int64_t base_offset,
     return status;
 }
 
+/* A transaction of ours: nothing can come between its batches and its marker, so that its values need not be pending meanwhile; they are applied behind
+ * the marker (what a replay makes of it is the same). */
+static void defer_apply(commit *work, size_t from, size_t to, int64_t base_offset) {
+    int64_t end = ol_log_end(work->partition->log);
+    for (size_t i = from; i < to; i++) work->planned[i].log_offset = base_offset + (int64_t)(i - from);
+    ol_partition_set_positions(work->partition, end, end);
+}
+
+static int apply_deferred(commit *work, size_t from, size_t to, ol_error *error) {
+    int status = OL_OK;
+    if (work->partition->options.replicated) return status;
+    lock_table(work);
+    for (size_t i = from; i < to && status == OL_OK; i++) {
+        status = apply_one(work, &work->planned[i], work->planned[i].log_offset, error);
+    }
+    unlock_table(work);
+    return status;
+}
+
 /* A replicated leader: the batch is in flight until W passes it. */
 static int note_in_flight(commit *work, size_t from, size_t to, int64_t base_offset, const uint8_t *start, size_t size,
                           ol_error *error) {
@@ -384,10 +404,12 @@ static int write_batch(commit *work, size_t from, size_t to, uint8_t *start, siz
     int status = ol_log_publish(partition->log, &fields, size, error);
     if (OL_LIKELY(status == OL_OK)) {
         partition->last_timestamp = work->timestamp;
-        if (OL_LIKELY(!partition->options.replicated)) {
-            status = apply_lone(work, from, to, base_offset, error);
-        } else {
+        if (OL_UNLIKELY(partition->options.replicated)) {
             status = note_in_flight(work, from, to, base_offset, start, size, error);
+        } else if (OL_UNLIKELY(work->own_transaction)) {
+            defer_apply(work, from, to, base_offset);
+        } else {
+            status = apply_lone(work, from, to, base_offset, error);
         }
     }
     if (OL_UNLIKELY(status != OL_OK)) ol_partition_fail(partition);
@@ -443,10 +465,10 @@ static size_t end_of_batch(const commit *work, size_t from, size_t limit) {
     return to;
 }
 
-static int write_part(commit *work, size_t from, size_t to, bool own_transaction, ol_error *error) {
+static int write_part(commit *work, size_t from, size_t to, ol_error *error) {
     uint8_t *start;
     int64_t base_offset;
-    plan_headers(work, own_transaction);
+    plan_headers(work);
     size_t size = batch_size(work, from, to);
     int status = ol_log_reserve(work->partition->log, size, (int32_t)(to - from) - 1, work->timestamp, &start, &base_offset, error);
     if (status == OL_OK) status = write_batch(work, from, to, start, size, base_offset, error);
@@ -472,20 +494,25 @@ static int64_t next_own_producer_id(commit *work) {
 static int write_own_transaction(commit *work, size_t from, size_t to, ol_error *error) {
     ol_partition *partition = work->partition;
     ol_commit_result marker;
+    size_t first = from;
     int status = ol_partition_own_open(partition, work->producer_id, error);
     if (status != OL_OK) return status;
     while (from < to && status == OL_OK) {
         size_t end = end_of_batch(work, from, to);
-        status = write_part(work, from, end, true, error);
+        status = write_part(work, from, end, error);
         from = end;
     }
+    from = first;
     ol_control type = status == OL_OK ? OL_CONTROL_COMMIT : OL_CONTROL_ABORT;
     ol_error ignored;
     if (status != OL_OK && partition->role == OL_ROLE_FAILED) return status;    /* the next load closes it */
     int ended = ol_partition_write_marker(partition, work->producer_id, work->producer_epoch, type, 0, &marker,
                                           status == OL_OK ? error : &ignored);
     if (status != OL_OK) return status;
-    if (ended == OL_OK) work->result->end_offset = marker.end_offset;
+    if (ended == OL_OK) {
+        work->result->end_offset = marker.end_offset;
+        ended = apply_deferred(work, from, to, error);
+    }
     return ended;
 }
 
@@ -525,7 +552,9 @@ static int write_groups(commit *work, ol_error *error) {
         if (end_of_batch(work, from, group_end) < group_end) {
             work->producer_id = next_own_producer_id(work);
             work->producer_epoch = 0;
+            work->own_transaction = true;
             status = write_own_transaction(work, from, group_end, error);
+            work->own_transaction = false;
             work->producer_id = -1;
             from = group_end;
             continue;
@@ -536,7 +565,7 @@ static int write_groups(commit *work, ol_error *error) {
             if (end_of_batch(work, from, next) < next) break;
             end = next;
         }
-        status = write_part(work, from, end, false, error);
+        status = write_part(work, from, end, error);
         from = end;
     }
     return status;
@@ -553,7 +582,7 @@ static int write_parts(commit *work, ol_error *error) {
     if (work->producer_id >= 0) {
         for (size_t from = 0; from < work->count && status == OL_OK;) {
             size_t end = end_of_batch(work, from, work->count);
-            status = write_part(work, from, end, false, error);
+            status = write_part(work, from, end, error);
             from = end;
         }
     } else {
@@ -598,7 +627,7 @@ int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, si
     plan_time(&work);
     status = plan(&work, items, count, error);
     if (status != OL_OK || work.count == 0) return status;
-    plan_headers(&work, false);
+    plan_headers(&work);
     size_t size = batch_size(&work, 0, work.count);
     if (size <= partition->options.batch_bytes_max) return write_one_batch(&work, size, error);
     return write_parts(&work, error);
@@ -630,7 +659,7 @@ static int try_locked(ol_partition *partition, const ol_item *items, size_t coun
     size_t size = batch_size(&work, 0, work.count);
     if (size > TRY_BYTES_MAX || !ol_log_is_prepared(partition->log, size + HEADERS_SIZE_MAX)) return OL_WOULD_BLOCK;
     if (pthread_mutex_trylock(&partition->table) != 0) return OL_WOULD_BLOCK;
-    plan_headers(&work, false);
+    plan_headers(&work);
     if (work.header_count > 0) size = batch_size(&work, 0, work.count);
     status = write_one_batch(&work, size, error);
     pthread_mutex_unlock(&partition->table);

@@ -113,7 +113,7 @@ static int collect_group_records(doomed *all, const ol_group_records *records, o
         int status = add_group_record(all, group, record.key, error);
         if (status != OL_OK) return status;
     }
-    qsort(all->items + first, all->count - first, sizeof *all->items, compare_ranks);
+    if (all->count > first) qsort(all->items + first, all->count - first, sizeof *all->items, compare_ranks);
     return OL_OK;
 }
 

@@ -229,7 +229,7 @@ OL_TEST(groups_are_kept_whole_when_they_fit_a_batch) {
     options.batch_bytes_max = 10000;
     ol_partition *partition = open_partition(&options, true);
     ol_item *items = malloc(MANY * sizeof *items);
-    char names[100][16];
+    char names[100][24];
     for (int g = 0; g < 100; g++) snprintf(names[g], sizeof names[g], "group-%d", g);
     for (int i = 0; i < MANY; i++) items[i] = position_item(names[i % 100], "topic", i / 100, i);
     ol_commit_result result;
@@ -369,7 +369,7 @@ OL_TEST(random_operations_replay_to_the_same_state) {
     ol_partition *partition = open_partition(&options, true);
     bool open[4] = {false};
     for (int i = 0; i < 5000; i++) {
-        char group[8], topic[8];
+        char group[16], topic[16];
         snprintf(group, sizeof group, "g%d", (int)ol_test_below(6));
         snprintf(topic, sizeof topic, "t%d", (int)ol_test_below(3));
         int32_t number = (int32_t)ol_test_below(20);
