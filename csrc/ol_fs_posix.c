@@ -334,7 +334,7 @@ static int posix_exists(ol_fs *fs, const char *path, bool *exists, ol_error *err
 /* A lock of the open file description conflicts with every other open, those of this process included, so no registry of held
  * paths is needed. */
 static int posix_lock(ol_fs *fs, const char *path, ol_file **file, ol_error *error) {
-    ol_file *result;
+    ol_file *result = NULL;
     pthread_once(&locked_once, register_fork_handlers);
     int status = posix_open(fs, path, OL_OPEN_CREATE, &result, error);
     if (status != OL_OK) return status;

@@ -113,7 +113,7 @@ static int add_entries(ol_producers *producers, ol_slice bytes, size_t count, ol
 }
 
 int ol_producers_decode(ol_producers *producers, ol_slice bytes, ol_error *error) {
-    size_t count;
+    size_t count = 0;
     OL_ASSERT(producers->count == 0);
     int status = check_frame(bytes, &count, error);
     if (status == OL_OK) status = ol_producers_reserve(producers, count, error);
