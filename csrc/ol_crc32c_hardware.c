@@ -12,7 +12,7 @@ static inline uint64_t load_word(const uint8_t *p) {
 
 #include <immintrin.h>
 
-#define TARGET __attribute__((target("sse4.2,pclmul")))
+#define TARGET __attribute__((target("sse4.2,crc32,pclmul")))
 
 enum {
     LANE_WORDS_MAX = 256,       /* longer lanes amortize the joining better, but 6 KiB is already within 3 % of the limit */
