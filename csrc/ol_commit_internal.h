@@ -1,0 +1,63 @@
+/* ol_commit_internal: one commit on its way, shared by the files of the commit path (design §4) and nobody else.
+ *
+ *   ol_commit         the entry points: locks, roles, the way that never waits
+ *   ol_commit_plan    names, sizes, conditions, headers: nothing is changed
+ *   ol_commit_write   reserve, encode, publish, apply one batch
+ *   ol_commit_large   what does not fit one batch
+ *
+ * Everything here is called under the partition's writer lock.
+ */
+#ifndef OL_COMMIT_INTERNAL_H
+#define OL_COMMIT_INTERNAL_H
+
+#include "ol_partition_internal.h"
+
+enum { OL_COMMIT_HEADERS_MAX = 64 };
+
+/* One call of ol_partition_commit. */
+typedef struct ol_commit {
+    ol_partition *partition;
+    ol_planned *planned;
+    size_t count;               /* planned items: those that will be written */
+    int64_t producer_id;
+    int16_t producer_epoch;
+    int64_t timestamp;
+    bool has_tombstones;        /* or group records: neither may be split over batches */
+    bool own_transaction;       /* values are applied behind the COMMIT marker */
+    bool table_locked;          /* from before the reservation until after the apply */
+    uint8_t headers[OL_COMMIT_HEADERS_MAX];  /* of the first record of a batch */
+    size_t headers_size;
+    int32_t header_count;
+    ol_commit_result *result;
+} ol_commit;
+
+/* Fills work->planned from the items and checks every condition.  work->timestamp is set by the second, before. */
+int ol_commit_plan(ol_commit *work, const ol_item *items, size_t count, ol_error *error);
+void ol_commit_plan_time(ol_commit *work);
+
+/* The headers of the next batch's first record; takes the log's flushed note. */
+void ol_commit_plan_headers(ol_commit *work);
+
+/* An item's value as it is written. */
+ol_offset_value ol_commit_encoded_value(const ol_commit *work, const ol_item *item);
+
+/* Bytes of a planned record at `index` of its batch, and of a batch of planned[from, to). */
+size_t ol_commit_record_size(const ol_commit *work, const ol_planned *planned, size_t index);
+size_t ol_commit_batch_size(const ol_commit *work, size_t from, size_t to);
+
+/* Takes, and gives back, everything that applying the planned items will need. */
+int ol_commit_reserve_all(ol_commit *work, ol_error *error) OL_NODISCARD;
+void ol_commit_release(ol_commit *work, size_t from);
+
+/* Encodes, publishes and applies planned[from, to) as one batch of `size` bytes at the place that the log reserved.  A failure makes the partition
+ * fail. */
+int ol_commit_write_batch(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size, int64_t base_offset,
+                          ol_error *error);
+
+/* Applies what a transaction of ours deferred until its marker. */
+int ol_commit_apply_deferred(ol_commit *work, size_t from, size_t to, ol_error *error);
+
+/* Writes what does not fit one batch; fills work->result. */
+int ol_commit_write_parts(ol_commit *work, ol_error *error);
+
+#endif

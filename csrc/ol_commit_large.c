@@ -1,0 +1,180 @@
+/* What does not fit one batch: batches of whole groups, and transactions of ours for groups that are larger (design §2.3, §4). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ol_bytes.h"
+#include "ol_commit_internal.h"
+
+enum { RECORD_DELTA_SLACK = 2 * (OL_UVARINT_MAX - 1) };    /* an offset delta and the record's length may each take more bytes than with delta 0 */
+
+static int compare_groups(const void *a, const void *b) {
+    const ol_planned *left = a, *right = b;
+    size_t common = left->item->group.size < right->item->group.size ? left->item->group.size : right->item->group.size;
+    int order = common > 0 ? memcmp(left->item->group.data, right->item->group.data, common) : 0;
+    if (order != 0) return order;
+    if (left->item->group.size != right->item->group.size) return left->item->group.size < right->item->group.size ? -1 : 1;
+    /* The caller's order within a group: the last of two equal keys wins. */
+    return left->item < right->item ? -1 : left->item > right->item;
+}
+
+/* End of the run of items from `from` on that belong to one group. */
+static size_t end_of_group(const ol_commit *work, size_t from) {
+    size_t to = from + 1;
+    while (to < work->count && ol_slice_equal(work->planned[to].item->group, work->planned[from].item->group)) to++;
+    return to;
+}
+
+/* Bytes that a record can take at most, wherever in a batch it stands. */
+static size_t bound_of_record(const ol_commit *work, size_t index) {
+    return ol_commit_record_size(work, &work->planned[index], 0) + RECORD_DELTA_SLACK;
+}
+
+/* The most items from `from` on, not beyond `limit`, that fit one batch; at least one. */
+static size_t end_of_batch(const ol_commit *work, size_t from, size_t limit) {
+    size_t size = OL_BATCH_OVERHEAD + OL_COMMIT_HEADERS_MAX;
+    size_t to = from;
+    while (to < limit) {
+        size += bound_of_record(work, to);
+        if (size > work->partition->options.batch_bytes_max && to > from) break;
+        to++;
+    }
+    return to;
+}
+
+static int write_part(ol_commit *work, size_t from, size_t to, ol_error *error) {
+    uint8_t *start;
+    int64_t base_offset;
+    ol_commit_plan_headers(work);
+    size_t size = ol_commit_batch_size(work, from, to);
+    int status = ol_log_reserve(work->partition->log, size, (int32_t)(to - from) - 1, work->timestamp, &start, &base_offset, error);
+    if (status == OL_OK) status = ol_commit_write_batch(work, from, to, start, size, base_offset, error);
+    if (status != OL_OK) return status;
+    if (work->result->base_offset < 0) work->result->base_offset = base_offset;
+    work->result->end_offset = base_offset + (int64_t)(to - from);
+    work->result->written += to - from;
+    return OL_OK;
+}
+
+/* Above every id in the log and never used twice: from the time, which batches never turn back, and a counter. */
+static int64_t next_own_producer_id(ol_commit *work) {
+    ol_partition *partition = work->partition;
+    int64_t id = OL_OWN_PRODUCER_ID_MIN + (work->timestamp << 16);
+    int64_t highest = ol_log_highest_producer_id(partition->log);
+    if (partition->last_own_producer_id > highest) highest = partition->last_own_producer_id;
+    if (id <= highest) id = highest + 1;
+    partition->last_own_producer_id = id;
+    return id;
+}
+
+/* A group that does not fit one batch: batches of a transaction of ours, and its COMMIT. */
+static int write_own_transaction(ol_commit *work, size_t from, size_t to, ol_error *error) {
+    ol_partition *partition = work->partition;
+    ol_commit_result marker;
+    size_t first = from;
+    int status = ol_partition_own_open(partition, work->producer_id, error);
+    if (status != OL_OK) return status;
+    while (from < to && status == OL_OK) {
+        size_t end = end_of_batch(work, from, to);
+        status = write_part(work, from, end, error);
+        from = end;
+    }
+    from = first;
+    ol_control type = status == OL_OK ? OL_CONTROL_COMMIT : OL_CONTROL_ABORT;
+    ol_error ignored;
+    if (status != OL_OK && partition->role == OL_ROLE_FAILED) return status;    /* the next load closes it */
+    int ended = ol_partition_write_marker(partition, work->producer_id, work->producer_epoch, type, 0, &marker,
+                                          status == OL_OK ? error : &ignored);
+    if (status != OL_OK) return status;
+    if (ended == OL_OK) {
+        work->result->end_offset = marker.end_offset;
+        ended = ol_commit_apply_deferred(work, from, to, error);
+    }
+    return ended;
+}
+
+/* Space for everything first, so that a full disk is met before the first byte. */
+static int reserve_for_parts(ol_commit *work, ol_error *error) {
+    size_t size = 0;
+    for (size_t i = 0; i < work->count; i++) size += bound_of_record(work, i);
+    size_t per_batch = OL_BATCH_OVERHEAD + OL_COMMIT_HEADERS_MAX + OL_BATCH_MARKER_SIZE;
+    size_t batches = 2 + 2 * size / work->partition->options.batch_bytes_max;
+    for (size_t i = 0; i < work->count; i = end_of_group(work, i)) batches++;
+    int64_t total = (int64_t)(size + batches * per_batch);
+    return ol_log_reserve_space(work->partition->log, total, work->partition->options.batch_bytes_max, error);
+}
+
+static int check_parts(const ol_commit *work, ol_error *error) {
+    const ol_partition *partition = work->partition;
+    if (work->has_tombstones) {
+        return ol_fail(error, OL_TOO_LARGE, "a delete of %zu records does not fit one batch of %zu bytes, and a larger one "
+                       "could not be atomic", work->count, partition->options.batch_bytes_max);
+    }
+    if (partition->role != OL_ROLE_ACTIVE) return ol_fail(error, OL_LOADING, "the partition is loading");
+    for (size_t i = 0; i < work->count; i++) {
+        size_t size = OL_BATCH_OVERHEAD + OL_COMMIT_HEADERS_MAX + bound_of_record(work, i);
+        if (size > partition->options.batch_bytes_max) {
+            return ol_fail(error, OL_TOO_LARGE, "one record of %zu bytes is above batch_bytes_max %zu", size,
+                           partition->options.batch_bytes_max);
+        }
+    }
+    return OL_OK;
+}
+
+/* The most whole groups from `from` on that fit one batch; `from` itself when not even the first does. */
+static size_t end_of_whole_groups(const ol_commit *work, size_t from) {
+    size_t size = OL_BATCH_OVERHEAD + OL_COMMIT_HEADERS_MAX;
+    size_t end = from;
+    while (end < work->count) {
+        size_t next = end_of_group(work, end);
+        for (size_t i = end; i < next; i++) size += bound_of_record(work, i);
+        if (size > work->partition->options.batch_bytes_max) break;
+        end = next;
+    }
+    return end;
+}
+
+static int write_group_in_transaction(ol_commit *work, size_t from, size_t to, ol_error *error) {
+    work->producer_id = next_own_producer_id(work);
+    work->producer_epoch = 0;
+    work->own_transaction = true;
+    int status = write_own_transaction(work, from, to, error);
+    work->own_transaction = false;
+    work->producer_id = -1;
+    return status;
+}
+
+static int write_groups(ol_commit *work, ol_error *error) {
+    int status = OL_OK;
+    for (size_t from = 0; from < work->count && status == OL_OK;) {
+        size_t end = end_of_whole_groups(work, from);
+        if (end > from) {
+            status = write_part(work, from, end, error);
+        } else {
+            end = end_of_group(work, from);
+            status = write_group_in_transaction(work, from, end, error);
+        }
+        from = end;
+    }
+    return status;
+}
+
+int ol_commit_write_parts(ol_commit *work, ol_error *error) {
+    int status = check_parts(work, error);
+    if (status != OL_OK) return status;
+    qsort(work->planned, work->count, sizeof *work->planned, compare_groups);
+    status = reserve_for_parts(work, error);
+    if (status == OL_OK) status = ol_commit_reserve_all(work, error);
+    if (status != OL_OK) return status;
+    *work->result = (ol_commit_result){.base_offset = -1, .timestamp = work->timestamp, .rests_on = -1};
+    if (work->producer_id >= 0) {
+        for (size_t from = 0; from < work->count && status == OL_OK;) {
+            size_t end = end_of_batch(work, from, work->count);
+            status = write_part(work, from, end, error);
+            from = end;
+        }
+    } else {
+        status = write_groups(work, error);
+    }
+    if (status != OL_OK) ol_commit_release(work, 0);
+    return status;
+}

@@ -1,0 +1,209 @@
+/* One batch: reserve, encode, publish, apply. */
+#include "ol_commit_internal.h"
+
+size_t ol_commit_record_size(const ol_commit *work, const ol_planned *planned, size_t index) {
+    bool first = index == 0;
+    return ol_record_size(0, (int32_t)index, (int64_t)planned->key_size, planned->value_size, first ? work->header_count : 0,
+                          first ? work->headers_size : 0);
+}
+
+size_t ol_commit_batch_size(const ol_commit *work, size_t from, size_t to) {
+    size_t size = OL_BATCH_OVERHEAD;
+    for (size_t i = from; i < to; i++) size += ol_commit_record_size(work, &work->planned[i], i - from);
+    return size;
+}
+
+static uint8_t *put_record(const ol_commit *work, uint8_t *p, const ol_planned *planned, size_t index) {
+    const ol_item *item = planned->item;
+    int32_t header_count = index == 0 ? work->header_count : 0;
+    ol_slice headers = ol_slice_of(work->headers, index == 0 ? work->headers_size : 0);
+    if (item->kind == OL_ITEM_GROUP_RECORD) {
+        return ol_record_put(p, 0, (int32_t)index, item->key, item->value, header_count, headers);
+    }
+    size_t body = ol_record_body_size(0, (int32_t)index, (int64_t)planned->key_size, planned->value_size, header_count,
+                                      headers.size);
+    p = ol_record_put_start(p, body, 0, (int32_t)index, (int64_t)planned->key_size);
+    p = ol_offset_key_put(p, OL_KEY_OFFSET_COMMIT, item->group, item->topic, item->partition);
+    p = ol_record_put_value_size(p, planned->value_size);
+    if (item->kind == OL_ITEM_POSITION) {
+        ol_offset_value value = ol_commit_encoded_value(work, item);
+        p = ol_offset_value_put(p, &value, planned->value_version);
+    }
+    return ol_record_put_headers(p, header_count, headers);
+}
+
+static ol_batch_fields batch_fields(const ol_commit *work, int64_t base_offset, size_t count) {
+    ol_batch_fields fields;
+    ol_batch_fields_init(&fields, base_offset, work->timestamp);
+    fields.leader_epoch = work->partition->leader_epoch;
+    fields.record_count = (int32_t)count;
+    fields.last_offset_delta = (int32_t)count - 1;
+    if (work->producer_id >= 0) {
+        fields.producer_id = work->producer_id;
+        fields.producer_epoch = work->producer_epoch;
+        fields.attributes = OL_ATTRIBUTE_TRANSACTIONAL;
+    }
+    return fields;
+}
+
+static ol_position_value position_value(const ol_commit *work, const ol_item *item, int16_t version) {
+    ol_offset_value value = ol_commit_encoded_value(work, item);
+    return (ol_position_value){
+        .offset = value.offset,
+        .commit_timestamp = value.commit_timestamp,
+        .expire_timestamp = value.expire_timestamp,
+        .leader_epoch = version == 1 ? -1 : value.leader_epoch,     /* v1 has no place for it (trap 8) */
+        .metadata = value.metadata,
+        .topic_id = version == 4 ? value.topic_id : NULL,
+    };
+}
+
+static void lock_table(ol_commit *work) {
+    if (!work->table_locked) pthread_mutex_lock(&work->partition->table);
+}
+
+static void unlock_table(ol_commit *work) {
+    if (!work->table_locked) pthread_mutex_unlock(&work->partition->table);
+}
+
+void ol_commit_release(ol_commit *work, size_t from) {
+    lock_table(work);
+    for (size_t i = from; i < work->count; i++) {
+        if (work->planned[i].reserved) ol_table_release(work->partition->state.table, &work->planned[i].reservation);
+        work->planned[i].reserved = false;
+    }
+    unlock_table(work);
+}
+
+static int reserve_one(ol_commit *work, ol_planned *planned, ol_error *error) {
+    if (planned->item->kind != OL_ITEM_POSITION) return OL_OK;
+    ol_position_value value = position_value(work, planned->item, planned->value_version);
+    int status = ol_table_reserve(work->partition->state.table, &planned->name, planned->item->partition, &value,
+                                  &planned->reservation, error);
+    planned->reserved = status == OL_OK;
+    return status;
+}
+
+/* Everything that applying will need, for all items; out of memory leaves nothing changed. */
+int ol_commit_reserve_all(ol_commit *work, ol_error *error) {
+    ol_partition *partition = work->partition;
+    int status = OL_OK;
+    lock_table(work);
+    if (work->producer_id >= 0 && !partition->options.replicated) {
+        status = ol_pending_reserve(partition->state.pending, work->producer_id, work->count, error);
+    }
+    for (size_t i = 0; i < work->count && status == OL_OK; i++) status = reserve_one(work, &work->planned[i], error);
+    unlock_table(work);
+    if (status == OL_OK && partition->options.replicated) status = ol_inflight_reserve(&partition->inflight, work->count, error);
+    if (status != OL_OK) ol_commit_release(work, 0);
+    return status;
+}
+
+static int apply_one(ol_commit *work, ol_planned *planned, int64_t log_offset, ol_error *error) {
+    const ol_item *item = planned->item;
+    ol_change change;
+    change.producer_id = work->own_transaction ? -1 : work->producer_id;
+    change.reservation = NULL;
+    if (OL_LIKELY(item->kind == OL_ITEM_POSITION)) {
+        change.kind = OL_CHANGE_POSITION;
+        change.name = planned->name;
+        change.partition = item->partition;
+        change.value_version = planned->value_version;
+        change.value = position_value(work, item, planned->value_version);
+        change.value.log_offset = log_offset;
+        change.reservation = &planned->reservation;
+        planned->reserved = false;
+    } else if (item->kind == OL_ITEM_POSITION_TOMBSTONE) {
+        change.kind = OL_CHANGE_POSITION_TOMBSTONE;
+        change.name = planned->name;
+        change.partition = item->partition;
+        change.value.log_offset = log_offset;
+    } else {
+        change.kind = item->value.data == NULL ? OL_CHANGE_GROUP_RECORD_TOMBSTONE : OL_CHANGE_GROUP_RECORD;
+        change.group_record = (ol_group_record){item->key, item->value, log_offset, work->timestamp};
+    }
+    return ol_state_apply(&work->partition->state, &change, error);
+}
+
+/* A lone store: W is the log end, the batch counts at once. */
+static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offset, ol_error *error) {
+    ol_partition *partition = work->partition;
+    int64_t end = ol_log_end(partition->log);
+    if (OL_UNLIKELY(partition->role == OL_ROLE_LOADING)) {
+        /* Not applied by its committer: the loader reaches it in log order (design §7). */
+        lock_table(work);
+        for (size_t i = from; i < to; i++) {
+            if (work->planned[i].reserved) ol_table_release(partition->state.table, &work->planned[i].reservation);
+            work->planned[i].reserved = false;
+        }
+        unlock_table(work);
+        ol_partition_set_positions(partition, end, partition->applied);
+        return OL_OK;
+    }
+    int status = OL_OK;
+    lock_table(work);
+    for (size_t i = from; i < to && status == OL_OK; i++) {
+        status = apply_one(work, &work->planned[i], base_offset + (int64_t)(i - from), error);
+    }
+    unlock_table(work);
+    if (OL_LIKELY(status == OL_OK)) ol_partition_set_positions(partition, end, end);
+    return status;
+}
+
+/* A transaction of ours: nothing can come between its batches and its marker, so that its values need not be pending meanwhile; they are applied behind
+ * the marker (what a replay makes of it is the same). */
+static void defer_apply(ol_commit *work, size_t from, size_t to, int64_t base_offset) {
+    int64_t end = ol_log_end(work->partition->log);
+    for (size_t i = from; i < to; i++) work->planned[i].log_offset = base_offset + (int64_t)(i - from);
+    ol_partition_set_positions(work->partition, end, end);
+}
+
+int ol_commit_apply_deferred(ol_commit *work, size_t from, size_t to, ol_error *error) {
+    int status = OL_OK;
+    if (work->partition->options.replicated) return status;
+    lock_table(work);
+    for (size_t i = from; i < to && status == OL_OK; i++) {
+        status = apply_one(work, &work->planned[i], work->planned[i].log_offset, error);
+    }
+    unlock_table(work);
+    return status;
+}
+
+/* A replicated leader: the batch is in flight until W passes it. */
+static int note_in_flight(ol_commit *work, size_t from, size_t to, int64_t base_offset, const uint8_t *start, size_t size,
+                          ol_error *error) {
+    ol_partition *partition = work->partition;
+    for (size_t i = from; i < to; i++) {
+        ol_planned *planned = &work->planned[i];
+        if (!planned->reserved) continue;
+        ol_inflight_hold(&partition->inflight, base_offset + (int64_t)(i - from), &planned->reservation);
+        planned->reserved = false;
+    }
+    ol_batch batch;
+    int status = ol_batch_parse(start, size, &batch, error);
+    OL_ASSERT(status == OL_OK);
+    return ol_inflight_note(&partition->inflight, &partition->state, &batch, NULL, error);
+}
+
+/* Encodes, publishes and applies one batch at the place that was reserved in the log.  A failure here is the partition's. */
+int ol_commit_write_batch(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size, int64_t base_offset, ol_error *error) {
+    ol_partition *partition = work->partition;
+    ol_batch_fields fields = batch_fields(work, base_offset, to - from);
+    uint8_t *p = start + OL_BATCH_OVERHEAD;
+    for (size_t i = from; i < to; i++) p = put_record(work, p, &work->planned[i], i - from);
+    OL_ASSERT(p == start + size);
+    ol_batch_seal(start, p, &fields);
+    int status = ol_log_publish(partition->log, &fields, size, error);
+    if (OL_LIKELY(status == OL_OK)) {
+        partition->last_timestamp = work->timestamp;
+        if (OL_UNLIKELY(partition->options.replicated)) {
+            status = note_in_flight(work, from, to, base_offset, start, size, error);
+        } else if (OL_UNLIKELY(work->own_transaction)) {
+            defer_apply(work, from, to, base_offset);
+        } else {
+            status = apply_lone(work, from, to, base_offset, error);
+        }
+    }
+    if (OL_UNLIKELY(status != OL_OK)) ol_partition_fail(partition);
+    return status;
+}
