@@ -172,7 +172,7 @@ void ol_segment_close_indexes(ol_segment *segment) {
     ol_transaction_index_close(&segment->transaction_index);
 }
 
-static OL_NOINLINE void append_entries(ol_segment *segment, int64_t position, int64_t last_offset, bool *full) {
+void ol_segment_append_entries(ol_segment *segment, int64_t position, int64_t last_offset, bool *full) {
     ol_error ignored;
     pthread_mutex_lock(&segment->lock);
     int status = ol_offset_index_append(&segment->offset_index, last_offset, position, &ignored);
@@ -183,20 +183,6 @@ static OL_NOINLINE void append_entries(ol_segment *segment, int64_t position, in
     (void)status;
     if (full != NULL) *full = ol_index_is_full(&segment->offset_index) || ol_index_is_full(&segment->time_index);
     pthread_mutex_unlock(&segment->lock);
-}
-
-void ol_segment_note_batch(ol_segment *segment, int64_t position, size_t size, int64_t last_offset, int64_t max_timestamp,
-                           int64_t index_interval_bytes, bool *full) {
-    if (position == 0) segment->first_timestamp = max_timestamp;
-    if (max_timestamp > segment->max_timestamp) {
-        segment->max_timestamp = max_timestamp;
-        segment->max_timestamp_offset = last_offset;
-    }
-    if (OL_UNLIKELY(segment->bytes_since_index > index_interval_bytes)) {
-        append_entries(segment, position, last_offset, full);
-        segment->bytes_since_index = 0;
-    }
-    segment->bytes_since_index += (int64_t)size;
 }
 
 int ol_segment_finish_indexes(ol_segment *segment, ol_error *error) {

@@ -81,10 +81,24 @@ int ol_segment_path(char *path, size_t capacity, const char *directory, int64_t 
 int ol_segment_open_indexes(ol_segment *segment, size_t index_bytes_max, ol_error *error) OL_NODISCARD;
 void ol_segment_close_indexes(ol_segment *segment);     /* writes nothing */
 
+/* Adds an entry to both indexes for the batch at `position`; the part of ol_segment_note_batch that is rarely needed. */
+void ol_segment_append_entries(ol_segment *segment, int64_t position, int64_t last_offset, bool *full);
+
 /* Adds the entries that spec §1.3 wants for the batch of `size` bytes at `position`, which was just appended or replayed.  Cannot fail:
  * an index entry that is missing makes a lookup slower, nothing more.  *full (may be NULL): no room for another one. */
-void ol_segment_note_batch(ol_segment *segment, int64_t position, size_t size, int64_t last_offset, int64_t max_timestamp,
-                           int64_t index_interval_bytes, bool *full);
+static inline void ol_segment_note_batch(ol_segment *segment, int64_t position, size_t size, int64_t last_offset,
+                                         int64_t max_timestamp, int64_t index_interval_bytes, bool *full) {
+    if (position == 0) segment->first_timestamp = max_timestamp;
+    if (max_timestamp > segment->max_timestamp) {
+        segment->max_timestamp = max_timestamp;
+        segment->max_timestamp_offset = last_offset;
+    }
+    if (OL_UNLIKELY(segment->bytes_since_index > index_interval_bytes)) {
+        ol_segment_append_entries(segment, position, last_offset, full);
+        segment->bytes_since_index = 0;
+    }
+    segment->bytes_since_index += (int64_t)size;
+}
 
 /* The forced entry of the time index and the trimming of both, at roll, close and the end of a rebuild. */
 int ol_segment_finish_indexes(ol_segment *segment, ol_error *error) OL_NODISCARD;
