@@ -26,6 +26,7 @@
 #include "ol_segment.h"
 
 #define OL_ROLLED_PREFIX "offsetlog.rolled-"
+#define OL_CUT_PREFIX "offsetlog.cut-"          /* and the offset: a truncation to there is under way */
 #define OL_EPOCHS_FILE "leader-epoch-checkpoint"
 
 struct ol_log {

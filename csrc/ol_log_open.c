@@ -334,7 +334,9 @@ static int remove_notes(ol_opening *opening, ol_error *error) {
     int status = OL_OK;
     for (size_t i = 0; i < opening->name_count && status == OL_OK; i++) {
         char path[OL_PATH_MAX];
-        if (strncmp(opening->names[i], OL_ROLLED_PREFIX, strlen(OL_ROLLED_PREFIX)) != 0) continue;
+        bool is_note = strncmp(opening->names[i], OL_ROLLED_PREFIX, strlen(OL_ROLLED_PREFIX)) == 0 ||
+                       strncmp(opening->names[i], OL_CUT_PREFIX, strlen(OL_CUT_PREFIX)) == 0;
+        if (!is_note) continue;
         status = ol_log_path(log, opening->names[i], path, error);
         if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
         if (status == OL_NO_SUCH_FILE) status = OL_OK;

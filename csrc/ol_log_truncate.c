@@ -1,5 +1,11 @@
 /* Truncation: the sidecar is lowered and synced first, so that what is cut afterwards can never count as flushed; names and the cut
- * itself are durable before the call returns, so that a crash cannot bring cut batches back between newer ones. */
+ * itself are durable before the call returns, so that a crash cannot bring cut batches back between newer ones.
+ *
+ * A power loss in the middle can leave the zeros that the cut put into its page, and behind them, in the old length of the file, batches
+ * whose `ol.flushed` says that more was flushed than is left.  An empty file `offsetlog.cut-<offset>`, whose name is durable before the
+ * cut and whose removal is durable before the call returns, tells recovery not to believe those. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,13 +155,30 @@ static int reopen_last(ol_log *log, const cut_place *cut, ol_error *error) {
     return OL_OK;
 }
 
+static int cut_note_path(const ol_log *log, int64_t offset, char path[OL_PATH_MAX], ol_error *error) {
+    char name[64];
+    snprintf(name, sizeof name, OL_CUT_PREFIX "%" PRId64, offset);
+    return ol_log_path(log, name, path, error);
+}
+
+static int leave_cut_note(ol_log *log, int64_t offset, ol_error *error) {
+    char path[OL_PATH_MAX];
+    ol_file *file = NULL;
+    int status = cut_note_path(log, offset, path, error);
+    if (status == OL_OK) status = log->fs->open(log->fs, path, OL_OPEN_CREATE, &file, error);
+    if (status == OL_OK) log->fs->close(file);
+    return status;
+}
+
 /* Files of the segments that go, the last one first; then the cut.  Under list_lock and extend_lock. */
 static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
-    int status = OL_OK;
+    int status = leave_cut_note(log, cut->end, error);
     while (log->segment_count > cut->index + 1 && status == OL_OK) {
         status = ol_segment_remove_files(log->fs, log->directory, log->segments[log->segment_count - 1]->base_offset, error);
         if (status == OL_OK) detach_last(log);
     }
+    /* If the removals were lost and the cut was not, the removed segments would come back behind what looks like a legal gap. */
+    if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
     if (status != OL_OK) return status;
     ol_segment *last = log->segments[cut->index];
     if (cut->end < cut->base_offset) {
@@ -230,6 +253,9 @@ static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
     if (status == OL_OK) log->next_offset = cut->end;
     if (status == OL_OK) status = reload_producers(log, cut->end, error);
     if (status == OL_OK) status = ol_log_store_epochs(log, error);
+    char path[OL_PATH_MAX];
+    if (status == OL_OK) status = cut_note_path(log, cut->end, path, error);
+    if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
     if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
     if (cut->end < ol_log_start(log)) atomic_store(&log->start, cut->end);
     return status;

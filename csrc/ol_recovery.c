@@ -148,6 +148,18 @@ static int64_t flushed_note(const ol_batch *batch) {
     return found <= batch->base_offset ? found : -1;
 }
 
+/* Whether a truncation to `offset` or below was under way: then what batches behind it say of flushes is void. */
+static bool was_being_cut(const ol_opening *opening, int64_t offset) {
+    for (size_t i = 0; i < opening->name_count; i++) {
+        const char *name = opening->names[i];
+        char *end = NULL;
+        if (strncmp(name, OL_CUT_PREFIX, strlen(OL_CUT_PREFIX)) != 0) continue;
+        unsigned long long value = strtoull(name + strlen(OL_CUT_PREFIX), &end, 10);
+        if (*end == '\0' && end != name + strlen(OL_CUT_PREFIX) && value <= (unsigned long long)offset) return true;
+    }
+    return false;
+}
+
 /* Looks through everything behind the bad place: the greatest `ol.flushed`, and where the last right batch ends. */
 static int search_behind(const ol_opening *opening, const bad_place *bad, int64_t *noted, int64_t *end, ol_error *error) {
     *noted = -1;
@@ -178,6 +190,7 @@ static int search_behind(const ol_opening *opening, const bad_place *bad, int64_
         ol_scan_close(&scan);
         if (status != OL_END) return status;
     }
+    if (was_being_cut(opening, bad->offset)) *noted = -1;
     return OL_OK;
 }
 
@@ -210,6 +223,7 @@ static int cut_torn(ol_opening *opening, const bad_place *bad, ol_error *error) 
     ol_log *log = opening->log;
     ol_log_recovery *report = opening->report;
     ol_found_segment *torn = &opening->found[bad->index];
+    int64_t removed_before = report->segments_removed;
     int status = OL_OK;
     for (size_t i = bad->index; i < opening->found_count && status == OL_OK; i++) {
         char path[OL_PATH_MAX];
@@ -224,6 +238,10 @@ static int cut_torn(ol_opening *opening, const bad_place *bad, ol_error *error) 
         if (status != OL_OK) return status;
         report->segments_removed++;
         drop_found(opening, opening->found_count - 1);
+    }
+    /* If the removals were lost and the cut was not, the removed segments would come back behind what looks like a legal gap. */
+    if (status == OL_OK && report->segments_removed > removed_before) {
+        status = log->fs->flush_directory(log->fs, log->directory, error);
     }
     if (status != OL_OK) return status;
     /* A segment of which nothing is left goes as well, unless it is where the log ends anyway. */
