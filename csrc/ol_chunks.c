@@ -6,7 +6,7 @@ enum { HEADER_UNITS = 2, NUMBER_LIMIT_INSIDE = 1 << 16 };
 
 void ol_chunks_init(ol_chunks *chunks) {
     memset(chunks, 0, sizeof *chunks);
-    ol_runs_init(&chunks->small, sizeof(ol_chunk), OL_CHUNKS_LARGE);
+    ol_runs_init(&chunks->small, sizeof(ol_chunk), OL_CHUNKS_LARGE, false);
 }
 
 void ol_chunks_free_all(ol_chunks *chunks) {

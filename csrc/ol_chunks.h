@@ -1,4 +1,4 @@
-/* ol_chunks: which chunks of 16 partition numbers a pair has, and where their cells are.
+/* ol_chunks: which chunks of 4 partition numbers a pair has, and where their cells are.
  *
  * A pair with one chunk in the usual range holds it in itself.  Others have an array: indexed directly by the chunk's number
  * where the numbers are dense, sorted with the numbers beside it where they are not (a hostile log may name any).  Small arrays
@@ -9,19 +9,19 @@
 
 #include "ol_runs.h"
 
-enum { OL_CHUNK_PARTITIONS = 16 };
+enum { OL_CHUNK_PARTITIONS = 4 };
 
 /* As it stands in a pair: bitmap != 0: the only chunk.  bitmap == 0: `run` names an array, or is 0 for no chunks at all. */
 typedef struct ol_chunk {
     uint32_t run;               /* first of its cells */
-    uint16_t bitmap;            /* bit i: partition 16 * number + i has a cell; 0 in an array: no such chunk */
+    uint16_t bitmap;            /* bit i: partition 4 * number + i has a cell; 0 in an array: no such chunk */
     uint16_t number;            /* inside a pair: chunk number less OL_CHUNK_NUMBER_ZERO */
 } ol_chunk;
 
 _Static_assert(sizeof(ol_chunk) == 8, "the account of memory in docs/table.md counts on it");
 
 /* Number of a partition's chunk, ordered as partitions are; that of partition 0. */
-#define OL_CHUNK_NUMBER_ZERO 0x08000000u
+#define OL_CHUNK_NUMBER_ZERO 0x20000000u
 static inline uint32_t ol_chunk_number(int32_t partition) {
     return ((uint32_t)partition ^ 0x80000000u) / OL_CHUNK_PARTITIONS;
 }

@@ -24,6 +24,7 @@ typedef struct ol_commit {
     int64_t timestamp;
     bool has_tombstones;        /* or group records: neither may be split over batches */
     bool own_transaction;       /* values are applied behind the COMMIT marker */
+    bool may_settle;            /* nothing can change the table between reserving and applying but this commit's own puts */
     bool table_locked;          /* from before the reservation until after the apply */
     uint8_t headers[OL_COMMIT_HEADERS_MAX];  /* of the first record of a batch */
     size_t headers_size;

@@ -125,6 +125,7 @@ int ol_commit_plan(ol_commit *work, const ol_item *items, size_t count, ol_error
         ol_planned *planned = &work->planned[work->count];
         planned->item = &items[i];
         planned->reserved = false;
+        planned->settled_pair = 0;
         if (items[i].kind != OL_ITEM_GROUP_RECORD) {
             OL_ASSERT(items[i].group.size <= OL_STRING_SIZE_MAX && items[i].topic.size <= OL_STRING_SIZE_MAX);
             OL_ASSERT(items[i].metadata.size <= OL_STRING_SIZE_MAX);

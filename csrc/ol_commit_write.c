@@ -78,16 +78,23 @@ void ol_commit_release(ol_commit *work, size_t from) {
 static int reserve_one(ol_commit *work, ol_planned *planned, ol_error *error) {
     if (planned->item->kind != OL_ITEM_POSITION) return OL_OK;
     ol_position_value value = position_value(work, planned->item, planned->value_version);
+    if (work->may_settle) {
+        planned->settled_pair = ol_table_settled(work->partition->state.table, &planned->name, planned->item->partition, &value);
+        if (OL_LIKELY(planned->settled_pair != 0)) return OL_OK;
+    }
     int status = ol_table_reserve(work->partition->state.table, &planned->name, planned->item->partition, &value,
                                   &planned->reservation, error);
     planned->reserved = status == OL_OK;
     return status;
 }
 
-/* Everything that applying will need, for all items; out of memory leaves nothing changed. */
+/* Everything that applying will need, for all items; out of memory leaves nothing changed.  The writer lock keeps everybody but a loader away
+ * from the table until the items are applied, so that what is settled now still is then. */
 int ol_commit_reserve_all(ol_commit *work, ol_error *error) {
     ol_partition *partition = work->partition;
     int status = OL_OK;
+    work->may_settle = partition->role == OL_ROLE_ACTIVE && !partition->options.replicated && work->producer_id < 0 &&
+                       !work->has_tombstones;
     lock_table(work);
     if (work->producer_id >= 0 && !partition->options.replicated) {
         status = ol_pending_reserve(partition->state.pending, work->producer_id, work->count, error);
@@ -104,6 +111,7 @@ static int apply_one(ol_commit *work, ol_planned *planned, int64_t log_offset, o
     ol_change change;
     change.producer_id = work->own_transaction ? -1 : work->producer_id;
     change.reservation = NULL;
+    change.settled_pair = 0;
     if (OL_LIKELY(item->kind == OL_ITEM_POSITION)) {
         change.kind = OL_CHANGE_POSITION;
         change.name = planned->name;
@@ -111,7 +119,8 @@ static int apply_one(ol_commit *work, ol_planned *planned, int64_t log_offset, o
         change.value_version = planned->value_version;
         change.value = position_value(work, item, planned->value_version);
         change.value.log_offset = log_offset;
-        change.reservation = &planned->reservation;
+        change.settled_pair = planned->settled_pair;
+        change.reservation = planned->reserved ? &planned->reservation : NULL;
         planned->reserved = false;
     } else if (item->kind == OL_ITEM_POSITION_TOMBSTONE) {
         change.kind = OL_CHANGE_POSITION_TOMBSTONE;

@@ -15,6 +15,7 @@ typedef struct ol_planned {
     ol_reservation reservation;     /* positions, once `reserved` */
     size_t key_size;
     int64_t value_size;             /* -1 null */
+    uint32_t settled_pair;          /* positions that need no reservation (ol_table_settled); else 0 */
     int64_t log_offset;             /* of a record that is applied later */
     int16_t value_version;
     bool reserved;

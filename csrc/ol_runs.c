@@ -22,27 +22,29 @@ static page_bits bits_of(unsigned first, unsigned length) {
     return (((page_bits)1 << length) - 1) << first;
 }
 
+/* ------------------------------------------------------------------------------------------------ free runs */
+
 /* Length of the longest run of ones, at most OL_RUN_LENGTH_MAX. */
-static unsigned longest_run(page_bits ones) {
-    page_bits two = ones & ones >> 1;
-    page_bits four = two & two >> 2;
-    page_bits eight = four & four >> 4;
-    if (eight & eight >> 8) return 16;
+static unsigned longest_free(page_bits ones) {
     if (!ones) return 0;
-    /* `starts` marks where a run of `length` begins; try to make it longer by 4, 2, 1. */
-    page_bits starts = eight ? eight : (page_bits)0;
-    unsigned length = eight ? 8 : 0;
-    if (!eight) starts = ~(page_bits)0;
-    page_bits longer = starts & four >> length;
-    if (longer) starts = longer, length += 4;
-    longer = starts & two >> length;
-    if (longer) starts = longer, length += 2;
-    longer = starts & ones >> length;
-    return longer ? length + 1 : length;
+    /* power[k] marks where 2^k ones begin. */
+    page_bits power[6] = {ones};
+    for (int k = 1; k < 6; k++) power[k] = power[k - 1] & power[k - 1] >> (1u << (k - 1));
+    if (power[5]) return 32;
+    /* `starts` marks where `length` ones begin; try to make it longer by 16, 8, 4, 2, 1. */
+    page_bits starts = ~(page_bits)0;
+    unsigned length = 0;
+    for (int k = 4; k >= 0; k--) {
+        page_bits longer = starts & power[k] >> length;
+        if (!longer) continue;
+        starts = longer;
+        length += 1u << k;
+    }
+    return length;
 }
 
-/* First bit of the first run of at least `length` ones. */
-static unsigned find_run(page_bits ones, unsigned length) {
+/* Where runs of at least `length` ones begin. */
+static page_bits starts_of_free(page_bits ones, unsigned length) {
     page_bits power = ones, starts = ~(page_bits)0;
     unsigned done = 0;
     for (unsigned size = 1; size <= length; size *= 2) {
@@ -52,6 +54,47 @@ static unsigned find_run(page_bits ones, unsigned length) {
         }
         power &= power >> size;
     }
+    return starts;
+}
+
+/* ------------------------------------------------------------------------------------------------ aligned runs */
+
+static page_bits repeat(uint64_t pattern) {
+    return (page_bits)pattern << 64 | pattern;
+}
+
+/* Where aligned pairs and fours of ones begin. */
+static page_bits pairs_of(page_bits ones) {
+    return ones & ones >> 1 & repeat(0x5555555555555555u);
+}
+static page_bits fours_of(page_bits ones) {
+    page_bits pairs = pairs_of(ones);
+    return pairs & pairs >> 2 & repeat(0x1111111111111111u);
+}
+
+static unsigned longest_aligned(page_bits ones) {
+    if (fours_of(ones)) return 4;
+    if (pairs_of(ones)) return 2;
+    return ones != 0;
+}
+
+/* Where a run of `length` would best begin: in the smallest hole that takes it. */
+static page_bits starts_of_aligned(page_bits ones, unsigned length) {
+    page_bits pairs = pairs_of(ones), fours = fours_of(ones);
+    page_bits lone_pairs = pairs & ~(fours | fours << 2), lone_ones = ones & ~(pairs | pairs << 1);
+    if (length == 1 && lone_ones) return lone_ones;
+    if (length <= 2 && lone_pairs) return lone_pairs;
+    return fours;
+}
+
+/* ------------------------------------------------------------------------------------------------ pages and lists */
+
+static unsigned longest_run(const ol_runs *runs, page_bits ones) {
+    return runs->aligned ? longest_aligned(ones) : longest_free(ones);
+}
+
+static unsigned find_run(const ol_runs *runs, page_bits ones, unsigned length) {
+    page_bits starts = runs->aligned ? starts_of_aligned(ones, length) : starts_of_free(ones, length);
     OL_ASSERT(starts != 0);
     uint64_t low = (uint64_t)starts;
     return (unsigned)(low ? __builtin_ctzll(low) : 64 + __builtin_ctzll((uint64_t)(starts >> 64)));
@@ -65,7 +108,7 @@ static void unlink_page(ol_runs *runs, uint32_t number, unsigned list) {
         page_at(runs, page->previous - 1)->next = page->next;
     } else {
         runs->lists[list] = page->next;
-        if (page->next == 0) runs->lists_used &= ~(1u << list);
+        if (page->next == 0) runs->lists_used &= ~((uint64_t)1 << list);
     }
 }
 
@@ -76,21 +119,22 @@ static void link_page(ol_runs *runs, uint32_t number, unsigned list) {
     page->next = runs->lists[list];
     if (page->next != 0) page_at(runs, page->next - 1)->previous = number + 1;
     runs->lists[list] = number + 1;
-    runs->lists_used |= 1u << list;
+    runs->lists_used |= (uint64_t)1 << list;
 }
 
 static void change_page(ol_runs *runs, uint32_t number, page_bits bits) {
     ol_runs_page *page = page_at(runs, number);
-    unsigned before = longest_run(free_bits(page)), after = longest_run(bits);
+    unsigned before = longest_run(runs, free_bits(page)), after = longest_run(runs, bits);
     set_free_bits(page, bits);
     if (before == after) return;
     unlink_page(runs, number, before);
     link_page(runs, number, after);
 }
 
-void ol_runs_init(ol_runs *runs, uint32_t unit_size, uint64_t index_limit) {
+void ol_runs_init(ol_runs *runs, uint32_t unit_size, uint64_t index_limit, bool aligned) {
     memset(runs, 0, sizeof *runs);
     runs->unit_size = unit_size;
+    runs->aligned = aligned;
     runs->page_count_max = (uint32_t)(index_limit / OL_RUNS_PAGE_UNITS);
 }
 
@@ -112,20 +156,21 @@ static int add_page(ol_runs *runs, ol_error *error) {
     uint32_t number = runs->page_count++;
     set_free_bits(page_at(runs, number), ~(page_bits)0);
     runs->free_units += OL_RUNS_PAGE_UNITS;
-    link_page(runs, number, OL_RUN_LENGTH_MAX);
+    link_page(runs, number, longest_run(runs, ~(page_bits)0));
     return OL_OK;
 }
 
 int ol_runs_allocate(ol_runs *runs, unsigned length, uint32_t *index, ol_error *error) {
     OL_ASSERT(length >= 1 && length <= OL_RUN_LENGTH_MAX);
+    OL_ASSERT(!runs->aligned || length == 1 || length == 2 || length == OL_RUN_ALIGNED_MAX);
     if (runs->lists_used >> length == 0) {
         int status = add_page(runs, error);
         if (status != OL_OK) return status;
     }
-    unsigned list = length + (unsigned)__builtin_ctz(runs->lists_used >> length);
+    unsigned list = length + (unsigned)__builtin_ctzll(runs->lists_used >> length);
     uint32_t number = runs->lists[list] - 1;
     page_bits bits = free_bits(page_at(runs, number));
-    unsigned first = find_run(bits, length);
+    unsigned first = find_run(runs, bits, length);
     change_page(runs, number, bits & ~bits_of(first, length));
     runs->free_units -= length;
     *index = number * OL_RUNS_PAGE_UNITS + first;
@@ -140,25 +185,6 @@ void ol_runs_free(ol_runs *runs, uint32_t index, unsigned length) {
     OL_ASSERT((bits & mask) == 0);
     change_page(runs, number, bits | mask);
     runs->free_units += length;
-}
-
-static bool take(ol_runs *runs, uint32_t index) {
-    uint32_t number = index / OL_RUNS_PAGE_UNITS;
-    page_bits bits = free_bits(page_at(runs, number)), mask = bits_of(index % OL_RUNS_PAGE_UNITS, 1);
-    if (!(bits & mask)) return false;
-    change_page(runs, number, bits & ~mask);
-    runs->free_units--;
-    return true;
-}
-
-bool ol_runs_extend_back(ol_runs *runs, uint32_t index, unsigned length) {
-    if (index % OL_RUNS_PAGE_UNITS + length >= OL_RUNS_PAGE_UNITS) return false;
-    return take(runs, index + length);
-}
-
-bool ol_runs_extend_front(ol_runs *runs, uint32_t index) {
-    if (index % OL_RUNS_PAGE_UNITS == 0) return false;
-    return take(runs, index - 1);
 }
 
 uint64_t ol_runs_resident(const ol_runs *runs) {
@@ -182,15 +208,15 @@ void ol_runs_verify(const ol_runs *runs) {
             current = is_free ? current + 1 : 0;
             if (current > longest) longest = current;
         }
-        OL_ASSERT(longest_run(bits) == (longest < OL_RUN_LENGTH_MAX ? longest : OL_RUN_LENGTH_MAX));
+        OL_ASSERT(longest_free(bits) == (longest < OL_RUN_LENGTH_MAX ? longest : OL_RUN_LENGTH_MAX));
         should_be_listed += longest != 0;
     }
     for (unsigned list = 0; list <= OL_RUN_LENGTH_MAX; list++) {
-        OL_ASSERT((runs->lists[list] != 0) == (runs->lists_used >> list & 1));
+        OL_ASSERT((runs->lists[list] != 0) == (bool)(runs->lists_used >> list & 1));
         uint32_t previous = 0;
         for (uint32_t link = runs->lists[list]; link != 0; link = page_at(runs, link - 1)->next) {
             const ol_runs_page *page = page_at(runs, link - 1);
-            OL_ASSERT(page->previous == previous && longest_run(free_bits(page)) == list);
+            OL_ASSERT(page->previous == previous && longest_run(runs, free_bits(page)) == list);
             OL_ASSERT(++listed <= runs->page_count);
             previous = link;
         }

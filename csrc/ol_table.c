@@ -12,7 +12,7 @@ int ol_table_create(ol_table **table, ol_error *error) {
     ol_table *created = calloc(1, sizeof *created);
     if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a table");
     created->seed = seed;
-    ol_runs_init(&created->cells, sizeof(ol_cell), (uint64_t)1 << 32);
+    ol_runs_init(&created->cells, sizeof(ol_cell), (uint64_t)1 << 32, true);
     ol_chunks_init(&created->chunks);
     ol_strings_init(&created->strings, ol_hash64_mix(seed, 1));
     ol_side_init(&created->side, ol_hash64_mix(seed, 2));
@@ -69,7 +69,7 @@ static bool id_is_unused(const ol_table *table, uint32_t pair, const ol_cell *ex
     const ol_chunk *root = &ol_table_pair(table, pair)->root;
     if (ol_strings_topic_id(&table->strings, ol_table_pair(table, pair)->topic) == NULL) return true;
     uint32_t places = ol_chunks_places(&table->chunks, root), number;
-    if (places > 16) return false;
+    if (places > 64) return false;
     for (uint32_t place = 0; place < places; place++) {
         const ol_chunk *chunk = ol_chunks_at(&table->chunks, root, place, &number);
         for (unsigned i = 0; i < ol_table_ones(chunk->bitmap); i++) {
@@ -245,10 +245,21 @@ static uint32_t find_pair_again(const ol_table *table, const ol_pair_name *name)
     return ol_table_find_pair(table, name);
 }
 
+uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value) {
+    uint32_t pair = find_pair_again(table, name), metadata;
+    const ol_cell *cell = pair != 0 ? ol_table_find_cell(table, pair, partition) : NULL;
+    return cell != NULL && is_plain(table, pair, cell, value, &metadata) ? pair : 0;
+}
+
 int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
                  ol_error *error) {
+    return ol_table_put_at(table, find_pair_again(table, name), name, partition, value, error);
+}
+
+int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
+                    ol_error *error) {
     table->changes++;
-    uint32_t pair = find_pair_again(table, name), metadata;
+    uint32_t metadata;
     ol_cell *cell = pair != 0 ? ol_table_find_cell(table, pair, partition) : NULL;
     if (cell == NULL || !is_plain(table, pair, cell, value, &metadata)) {
         return put_anything(table, name, pair, partition, value, error);

@@ -84,6 +84,15 @@ void ol_table_release(ol_table *table, const ol_reservation *reservation);
 int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value, ol_error *error)
     OL_NODISCARD;
 
+/* The pair's number when ol_table_put of this value would allocate nothing and so cannot fail (the cell is there, with the same
+ * metadata, and nothing of it or of the value lies in a side entry), else 0.  It holds until the table is changed; what it saves is
+ * the reservation of a commit to a position that is already known. */
+uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value);
+
+/* ol_table_put without the probe: `pair` is what ol_table_settled returned, with nothing freed since (0: not there). */
+int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
+                    ol_error *error) OL_NODISCARD;
+
 /* A tombstone at log_offset: the cell becomes absent (and remembers log_offset while a reservation pins it, so that pending values
  * below it are not installed later).  Returns whether a value was there. */
 bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partition, int64_t log_offset);

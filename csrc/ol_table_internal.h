@@ -85,12 +85,14 @@ static inline uint32_t ol_table_find_pair(const ol_table *table, const ol_pair_n
 /* First pair of a group, or 0. */
 uint32_t ol_table_find_group(const ol_table *table, ol_slice group, uint64_t group_hash);
 
-/* Ones among 16 bits, without the instruction that not every machine has. */
-static inline unsigned ol_table_ones(uint32_t bits) {
-    bits -= bits >> 1 & 0x5555;
-    bits = (bits & 0x3333) + (bits >> 2 & 0x3333);
-    bits = (bits + (bits >> 4)) & 0x0f0f;
-    return (bits + (bits >> 8)) & 0x1f;
+/* Ones among the bits of a chunk: sixteen answers of four bits. */
+static inline unsigned ol_table_ones(uint32_t bitmap) {
+    return 0x4332322132212110u >> (bitmap * 4) & 7;
+}
+
+/* Units that a run of so many cells takes. */
+static inline unsigned ol_table_run_capacity(unsigned cells) {
+    return cells == 3 ? 4 : cells;
 }
 
 static inline ol_cell *ol_table_cell_at(const ol_table *table, const ol_chunk *chunk, unsigned bit) {

@@ -130,21 +130,16 @@ static ol_cell *cells_of(const ol_table *table, uint32_t run) {
     return (ol_cell *)table->cells.units.base + run;
 }
 
-/* Opens a gap for the cell at `position` of a run of `length`, in place where a neighbour is free. */
+/* Opens a gap for the cell at `position` of a run of `length`, in place where the run has a unit to spare. */
 static int grow_run(ol_table *table, ol_chunk *chunk, unsigned length, unsigned position, ol_error *error) {
     uint32_t run = chunk->run;
-    if (ol_runs_extend_back(&table->cells, run, length)) {
+    if (ol_table_run_capacity(length) > length) {
         ol_cell *cells = cells_of(table, run);
         memmove(cells + position + 1, cells + position, (length - position) * sizeof *cells);
         return OL_OK;
     }
-    if (ol_runs_extend_front(&table->cells, run)) {
-        chunk->run = run - 1;
-        memmove(cells_of(table, run - 1), cells_of(table, run), position * sizeof(ol_cell));
-        return OL_OK;
-    }
     uint32_t larger;
-    int status = ol_runs_allocate(&table->cells, length + 1, &larger, error);
+    int status = ol_runs_allocate(&table->cells, ol_table_run_capacity(length + 1), &larger, error);
     if (status != OL_OK) return status;
     ol_cell *target = cells_of(table, larger), *source = cells_of(table, run);
     memcpy(target, source, position * sizeof *target);
@@ -196,7 +191,8 @@ void ol_table_free_cell(ol_table *table, uint32_t pair, int32_t partition) {
     unsigned length = ol_table_ones(chunk->bitmap), position = ol_table_ones(chunk->bitmap & ((1u << bit) - 1));
     ol_cell *cells = cells_of(table, chunk->run);
     memmove(cells + position, cells + position + 1, (length - position - 1) * sizeof *cells);
-    ol_runs_free(&table->cells, chunk->run + length - 1, 1);
+    unsigned before = ol_table_run_capacity(length), after = ol_table_run_capacity(length - 1);
+    if (after < before) ol_runs_free(&table->cells, chunk->run + after, before - after);
     if (length > 1) {
         chunk->bitmap &= (uint16_t)~(1u << bit);
         return;

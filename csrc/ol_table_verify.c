@@ -14,6 +14,7 @@ typedef struct verification {
     uint64_t absent;
     uint64_t pairs;
     uint64_t groups;
+    uint64_t spare;             /* units of cells that runs of three have */
     uint64_t with_side;         /* cells that say so */
 } verification;
 
@@ -46,6 +47,10 @@ static void check_cell(verification *check, uint32_t pair, int32_t partition, co
 
 static void check_chunk(verification *check, uint32_t pair, uint32_t number, const ol_chunk *chunk) {
     const ol_table *table = check->table;
+    unsigned cells = ol_table_ones(chunk->bitmap), capacity = ol_table_run_capacity(cells);
+    OL_ASSERT(chunk->bitmap < 1 << OL_CHUNK_PARTITIONS && (chunk->bitmap == 0 || chunk->run % capacity == 0));
+    for (unsigned i = cells; i < capacity; i++) OL_ASSERT(!ol_runs_is_free(&table->cells, chunk->run + i));
+    check->spare += capacity - cells;
     for (unsigned bit = 0; bit < OL_CHUNK_PARTITIONS; bit++) {
         if (!(chunk->bitmap >> bit & 1)) continue;
         int32_t partition = ol_chunk_partition(number, bit);
@@ -133,7 +138,7 @@ void ol_table_verify(const ol_table *table) {
     OL_ASSERT(free_pairs == table->free_pair_count && (limit == 0 || check.pairs + free_pairs + 1 == limit));
     OL_ASSERT(check.pairs == table->pair_slots.count && check.groups == table->group_slots.count);
     OL_ASSERT(check.present == table->count && check.absent == table->absent_count);
-    OL_ASSERT(check.present + check.absent + table->cells.free_units == cell_count);
+    OL_ASSERT(check.present + check.absent + check.spare + table->cells.free_units == cell_count);
     check_side(&check);
     check_strings(&check);
     ol_runs_verify(&table->cells);
