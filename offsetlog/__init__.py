@@ -2,8 +2,19 @@
 
 from offsetlog import errors
 from offsetlog.config import StoreConfig
-from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
+from offsetlog.store import OffsetStore, open  # noqa: A004  (offsetlog.open, like gzip.open)
+from offsetlog.types import Digest, OffsetAndMetadata, Position, TopicPartition
 
 __version__ = "0.1.0"
 
-__all__ = ["OffsetAndMetadata", "Position", "StoreConfig", "TopicPartition", "__version__", "errors"]
+__all__ = [
+    "Digest",
+    "OffsetAndMetadata",
+    "OffsetStore",
+    "Position",
+    "StoreConfig",
+    "TopicPartition",
+    "__version__",
+    "errors",
+    "open",
+]

@@ -43,3 +43,20 @@ class Position(NamedTuple):
 
     partition: int
     log_offset: int
+
+
+class Digest(NamedTuple):
+    """What is committed, as sums modulo 2**128 over the canonical bytes of each record (docs/digest.md).
+
+    Attributes:
+        positions: over all committed positions.
+        group_records: over the records of groups.
+        pending: over the values of open transactions.
+    """
+
+    positions: int
+    group_records: int
+    pending: int
+
+    def __str__(self) -> str:
+        return "-".join(f"{part:032x}" for part in self)

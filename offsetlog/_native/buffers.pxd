@@ -48,13 +48,16 @@ cdef inline int take_name(object value, name_kind kind, ol_slice *slice) except 
     cdef Py_ssize_t size = 0
     cdef const char *text
     if not PyUnicode_Check(value):
-        return refuse_name(value, kind)
+        refuse_name(value, kind)
+        return -1
     text = utf8_or_null(value, &size)
     if text == NULL:
         PyErr_Clear()
-        return refuse_name(value, kind)
+        refuse_name(value, kind)
+        return -1
     if size > OL_STRING_SIZE_MAX or (size == 0 and kind == NAME_TOPIC):
-        return refuse_name(value, kind)
+        refuse_name(value, kind)
+        return -1
     slice.data = <const uint8_t *>text
     slice.size = <size_t>size
     return 0
@@ -65,7 +68,8 @@ cdef inline int take_metadata(object value, size_t units_max, ol_slice *slice) e
     take_name(value, NAME_METADATA, slice)
     # A character takes at least as many bytes as units.
     if slice.size > units_max and ol_utf16_units(slice[0], &valid) > units_max:
-        return refuse_metadata(value, units_max)
+        refuse_metadata(value, units_max)
+        return -1
     return 0
 
 
@@ -74,11 +78,13 @@ cdef inline int take_number(object value, number_kind kind, int64_t low, int64_t
     if PyLong_CheckExact(value):
         number[0] = PyLong_AsLongLongAndOverflow(value, &overflow)
         if overflow != 0:
-            return refuse_number(value, kind)
+            refuse_number(value, kind)
+            return -1
     else:
         convert_number(value, kind, number)
     if not low <= number[0] <= high:
-        return refuse_number(value, kind)
+        refuse_number(value, kind)
+        return -1
     return 0
 
 

@@ -1,0 +1,44 @@
+from libc.stdint cimport int16_t, int32_t, int64_t
+
+from offsetlog._native.buffers cimport item_array
+from offsetlog._native.csrc cimport ol_commit_result, ol_error, ol_item, ol_partition, ol_preparer, ol_slice
+from offsetlog._native.partition cimport Partition
+
+cdef enum durability_kind:
+    DURABILITY_PROCESS
+    DURABILITY_DISK
+
+# The hot path of a store: the partitions by number, and what commits to and reads from them.
+cdef class StoreCore:
+    cdef ol_partition **slots       # NULL where there is no directory yet, and everywhere once the store is closed
+    cdef readonly int32_t count
+    cdef list partitions            # the owners of the slots
+    cdef object opener
+    cdef readonly object waiter
+    cdef durability_kind durability
+    cdef size_t metadata_units_max
+    cdef item_array scratch         # taken while a call fills it
+    cdef ol_preparer *preparer
+    cdef readonly bint read_only
+    cdef readonly bint closed
+    cdef bint forked
+    cdef object __weakref__
+
+    cdef int refuse_closed(self) except -1
+    cdef ol_partition *open_slot(self, int32_t number) except NULL
+    cdef Partition owner(self, int32_t number)
+    cdef int write(self, int32_t number, const ol_item *items, size_t count, int64_t producer_id, int16_t producer_epoch,
+                   ol_commit_result *result, ol_error *error) except -1
+    cdef int wait(self, int32_t number, int64_t end_offset, durability_kind durability) except -1
+    cdef int64_t commit_dictionary(self, group, dict offsets, dict expected, bint monotonic, int64_t producer_id,
+                                   int16_t producer_epoch, int32_t *number) except -1
+    cdef object fetch_one_waiting(self, int32_t number, ol_slice group, ol_slice topic, int32_t partition)
+    cdef item_array take_scratch(self, size_t count) except *
+    cdef void give_scratch(self, item_array *array) noexcept
+
+
+cdef class Ticket:
+    cdef StoreCore core
+    cdef Partition owner
+    cdef durability_kind durability
+    cdef int64_t end_offset

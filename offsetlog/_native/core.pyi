@@ -1,0 +1,71 @@
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from typing import Any
+
+from offsetlog._native.partition import Partition
+from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
+
+class StoreCore:
+    count: int
+    waiter: Callable[[Ticket], Awaitable[None]]
+    read_only: bool
+    closed: bool
+    def __init__(
+        self,
+        count: int,
+        opener: Callable[[int], Partition],
+        waiter: Callable[[Ticket], Awaitable[None]],
+        durability: str | None,
+        metadata_units_max: int,
+        *,
+        read_only: bool = False,
+        background: bool = True,
+    ) -> None: ...
+    def attach(self, partition: Partition) -> None: ...
+    def partition(self, number: int) -> Partition | None: ...
+    def attached(self) -> list[Partition]: ...
+    def detach_all(self) -> list[Partition]: ...
+    def number_of(self, group: str) -> int: ...
+    def ready(self, number: int) -> Partition: ...
+    def wait_durable(self, number: int, end_offset: int, durability: str | None) -> None: ...
+    def commit_one(
+        self,
+        group: str,
+        topic: str,
+        partition: int,
+        offset: int,
+        metadata: str = "",
+        leader_epoch: int = -1,
+        *,
+        durability: str | None = None,
+    ) -> int: ...
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        durability: str | None = None,
+    ) -> Position: ...
+    def commit_async(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        durability: str | None = None,
+    ) -> Ticket: ...
+    def commit_transactional(
+        self, group: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], producer_id: int, producer_epoch: int
+    ) -> Position: ...
+    def delete(self, group: str, partitions: Iterable[TopicPartition], *, durability: str | None = None) -> int: ...
+    def fetch_one(self, group: str, topic: str, partition: int) -> OffsetAndMetadata | None: ...
+
+class Ticket:
+    def __init__(self) -> None: ...
+    @property
+    def position(self) -> Position: ...
+    def done(self) -> bool: ...
+    def result(self, timeout: float | None = None) -> Position: ...
+    def __await__(self) -> Generator[Any, None, Position]: ...

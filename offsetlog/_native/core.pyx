@@ -1,0 +1,731 @@
+"""The hot path of a store: one commit, one fetch, commits from dictionaries, and tickets.
+
+Rules of this file: a commit first tries with the GIL held, which never waits (OL_WOULD_BLOCK); whatever may wait lets the GIL
+go, between `enter` and `leave` of the partition.  What slices borrow from is alive until the call returns.
+"""
+
+import os
+import weakref
+
+from cpython.dict cimport PyDict_CheckExact, PyDict_GetItem, PyDict_Next
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stddef cimport size_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from offsetlog._native.buffers cimport (
+    NAME_GROUP,
+    NAME_METADATA,
+    NAME_TOPIC,
+    NUMBER_COMMIT_TIMESTAMP,
+    NUMBER_EXPIRE_TIMESTAMP,
+    NUMBER_LEADER_EPOCH,
+    NUMBER_OFFSET,
+    NUMBER_PARTITION,
+    item_array,
+    new_named_tuple,
+    reserve_items,
+    set_item,
+    take_metadata,
+    take_name,
+    take_number,
+    text_of,
+)
+from offsetlog._native.csrc cimport (
+    OL_CONDITION,
+    OL_CONDITION_ABSENT,
+    OL_CONDITION_EQUALS,
+    OL_CONDITION_MONOTONIC,
+    OL_CONDITION_NONE,
+    OL_ITEM_POSITION,
+    OL_ITEM_POSITION_TOMBSTONE,
+    OL_OK,
+    OL_REWIND,
+    OL_WAIT_FLUSHED,
+    OL_WOULD_BLOCK,
+    ol_commit_result,
+    ol_error,
+    ol_item,
+    ol_pair_name,
+    ol_partition,
+    ol_partition_commit,
+    ol_partition_for,
+    ol_partition_lock_state,
+    ol_partition_try_commit,
+    ol_partition_try_lock_state,
+    ol_partition_unlock_state,
+    ol_position_value,
+    ol_preparer_abandon,
+    ol_preparer_add,
+    ol_preparer_kick,
+    ol_preparer_remove,
+    ol_preparer_start,
+    ol_preparer_stop,
+    ol_slice,
+    ol_slice_of,
+    ol_state,
+    ol_table_get,
+    ol_table_group_hash,
+    ol_table_name,
+)
+from offsetlog._native.partition cimport Partition
+from offsetlog._native.status cimport check
+
+from uuid import UUID
+
+from offsetlog.errors import (
+    ArgumentTypeError,
+    ClosedError,
+    ConfigError,
+    ExpectedOffsetError,
+    InvalidArgumentError,
+    ReadOnlyError,
+    RewindError,
+)
+from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
+
+cdef type POSITION = Position
+cdef type OFFSET_AND_METADATA = OffsetAndMetadata
+cdef object MINUS_ONE = -1
+
+# With the GIL held only small batches are written (4 KiB); trying with more would plan them twice.
+cdef size_t TRY_ITEMS_MAX = 24
+# Items that stay allocated between calls.
+cdef size_t SCRATCH_ITEMS_MAX = 65536
+
+cdef object _cores = weakref.WeakSet()
+
+
+def _forget_after_fork():
+    # The partitions forget themselves; a slot must not lead to one of them.
+    cdef StoreCore core
+    for core in list(_cores):
+        core.forked = True
+        core.closed = True
+        memset(core.slots, 0, <size_t>core.count * sizeof(void *))
+        if core.preparer != NULL:
+            ol_preparer_abandon(core.preparer)
+            core.preparer = NULL
+    _cores.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
+
+
+# ---------------------------------------------------------------------------------------------------- arguments
+
+
+cdef int durability_of(object value, durability_kind default) except -1:
+    if value is None:
+        return default
+    if value == "process":
+        return DURABILITY_PROCESS
+    if value == "disk":
+        return DURABILITY_DISK
+    if value == "replicas":
+        raise ConfigError('durability "replicas" needs a replicated partition; a store of its own knows "process" and "disk"')
+    raise ConfigError(f'durability must be "process" or "disk", not {value!r}')
+
+
+cdef inline void start_item(ol_item *item, ol_slice group) noexcept:
+    item.group = group
+    item.kind = OL_ITEM_POSITION
+    item.condition = OL_CONDITION_NONE
+    item.expected = -1
+    item.commit_timestamp = -1
+    item.expire_timestamp = -1
+    item.leader_epoch = -1
+    item.metadata = ol_slice_of("", 0)
+    item.topic_id = NULL
+
+
+cdef int take_topic_id(object value, ol_item *item, list kept) except -1:
+    if value is None:
+        return 0
+    if not isinstance(value, UUID):
+        raise ArgumentTypeError(f"the topic id must be a UUID or None, not {type(value).__name__}")
+    # An id of zeros is how the format says "none".
+    if value.int == 0:
+        return 0
+    raw = value.bytes
+    kept.append(raw)
+    item.topic_id = <const uint8_t *><const char *>raw
+    return 0
+
+
+cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list kept) except -1:
+    # An int, or a tuple that begins like OffsetAndMetadata.
+    cdef Py_ssize_t size
+    cdef int64_t number = 0
+    if not PyTuple_Check(value):
+        return take_number(value, NUMBER_OFFSET, 0, INT64_MAX, &item.offset)
+    size = PyTuple_GET_SIZE(value)
+    if size == 0 or size > 6:
+        raise ArgumentTypeError(f"a position is an int or an OffsetAndMetadata, not a tuple of {size}")
+    take_number(<object>PyTuple_GET_ITEM(value, 0), NUMBER_OFFSET, 0, INT64_MAX, &item.offset)
+    if size > 1:
+        take_metadata(<object>PyTuple_GET_ITEM(value, 1), metadata_units_max, &item.metadata)
+    if size > 2:
+        take_number(<object>PyTuple_GET_ITEM(value, 2), NUMBER_LEADER_EPOCH, -1, INT32_MAX, &number)
+        item.leader_epoch = <int32_t>number
+    if size > 3:
+        take_number(<object>PyTuple_GET_ITEM(value, 3), NUMBER_COMMIT_TIMESTAMP, -1, INT64_MAX, &item.commit_timestamp)
+    if size > 4:
+        take_number(<object>PyTuple_GET_ITEM(value, 4), NUMBER_EXPIRE_TIMESTAMP, -1, INT64_MAX, &item.expire_timestamp)
+    if size > 5:
+        take_topic_id(<object>PyTuple_GET_ITEM(value, 5), item, kept)
+    return 0
+
+
+cdef inline int take_key(object key, ol_item *item) except -1:
+    cdef int64_t number = 0
+    if not PyTuple_Check(key) or PyTuple_GET_SIZE(key) != 2:
+        raise ArgumentTypeError(f"a key is a TopicPartition, not {key!r}")
+    take_name(<object>PyTuple_GET_ITEM(key, 0), NAME_TOPIC, &item.topic)
+    take_number(<object>PyTuple_GET_ITEM(key, 1), NUMBER_PARTITION, 0, INT32_MAX, &number)
+    item.partition = <int32_t>number
+    return 0
+
+
+cdef object refusal(int status, const ol_item *items, const ol_commit_result *result, const ol_error *error):
+    # The exception of a condition that did not hold, with what was found.
+    cdef const ol_item *item = &items[error.item]
+    group = text_of(item.group.data, item.group.size)
+    topic = text_of(item.topic.data, item.topic.size)
+    actual = result.found_offset if result.found else None
+    if status == OL_REWIND:
+        refused = RewindError.found(group, topic, item.partition, asked=item.offset, actual=actual)
+    else:
+        expected = item.expected if item.condition == OL_CONDITION_EQUALS else None
+        refused = ExpectedOffsetError.found(group, topic, item.partition, expected=expected, actual=actual)
+    refused.item = error.item
+    return refused
+
+
+cdef object new_position(int32_t number, int64_t end_offset):
+    position = new_named_tuple(POSITION, 2)
+    set_item(position, 0, number)
+    set_item(position, 1, end_offset - 1)
+    return position
+
+
+cdef object new_offset_and_metadata(const ol_position_value *value, str metadata):
+    row = new_named_tuple(OFFSET_AND_METADATA, 6)
+    topic_id = None
+    if value.topic_id != NULL:
+        topic_id = UUID(bytes=(<const char *>value.topic_id)[:16])
+    set_item(row, 0, value.offset)
+    set_item(row, 1, metadata)
+    set_item(row, 2, value.leader_epoch)
+    set_item(row, 3, value.commit_timestamp)
+    set_item(row, 4, MINUS_ONE if value.expire_timestamp == -1 else value.expire_timestamp)
+    set_item(row, 5, topic_id)
+    return row
+
+
+# ---------------------------------------------------------------------------------------------------- the core
+
+
+cdef class StoreCore:
+    """The partitions of a store by number.  Every method can be called from any thread.
+
+    Args:
+        count: partitions of the offsets topic.
+        opener: called with a number when a commit needs a partition that has no directory; returns a loaded Partition.
+        waiter: called with a ticket; returns something to await that ends when the ticket is durable or failed.
+        durability: "process" or "disk", where a call does not say.
+        metadata_units_max: the longest metadata in UTF-16 units.
+        read_only: whether everything that writes is refused.
+        background: whether a thread prepares segments ahead of need.
+    """
+
+    def __cinit__(self):
+        self.slots = NULL
+        self.preparer = NULL
+        self.scratch.items = NULL
+        self.scratch.capacity = 0
+        self.closed = True
+
+    def __init__(self, int32_t count, opener, waiter, durability, size_t metadata_units_max, *, bint read_only=False,
+                 bint background=True):
+        cdef ol_error error
+        if self.slots != NULL or count < 1:
+            raise ValueError("a core has at least one partition and is made once")
+        self.slots = <ol_partition **>calloc(<size_t>count, sizeof(void *))
+        if self.slots == NULL:
+            raise MemoryError()
+        self.count = count
+        self.partitions = [None] * count
+        self.opener = opener
+        self.waiter = waiter
+        self.durability = <durability_kind>durability_of(durability, DURABILITY_DISK)
+        self.metadata_units_max = metadata_units_max
+        self.read_only = read_only
+        if background and not read_only:
+            check(ol_preparer_start(&self.preparer, &error), &error)
+        self.closed = False
+        _cores.add(self)
+
+    def __dealloc__(self):
+        if self.preparer != NULL:
+            with nogil:
+                ol_preparer_stop(self.preparer)
+        free(self.slots)
+        free(self.scratch.items)
+
+    # ------------------------------------------------------------------------------------------------ partitions
+
+    cdef int refuse_closed(self) except -1:
+        if self.forked:
+            raise ClosedError("this process is a child of the one that opened the store; open it anew here")
+        raise ClosedError("the store is closed")
+
+    cdef Partition owner(self, int32_t number):
+        return <Partition>self.partitions[number]
+
+    cdef ol_partition *open_slot(self, int32_t number) except NULL:
+        # Where nothing was ever written there is no directory, and no slot.
+        if self.closed:
+            self.refuse_closed()
+        if self.read_only:
+            raise ReadOnlyError("the store is open read-only")
+        partition = self.opener(number)
+        # Another thread may have been here first, or have closed the store meanwhile.
+        if self.slots[number] == NULL:
+            self.attach(partition)
+        return self.slots[number]
+
+    def attach(self, Partition partition not None):
+        """Takes a loaded partition into use."""
+        cdef ol_error error
+        if self.closed:
+            self.refuse_closed()
+        if partition.handle == NULL:
+            raise ClosedError("the partition is closed")
+        if self.preparer != NULL and partition.writable:
+            check(ol_preparer_add(self.preparer, partition.handle, &error), &error)
+        self.partitions[partition.number] = partition
+        self.slots[partition.number] = partition.handle
+
+    def partition(self, int32_t number):
+        """Returns the Partition of this number, None where there is no directory yet."""
+        if not 0 <= number < self.count:
+            raise InvalidArgumentError(f"there are {self.count} partitions, there is no {number}")
+        if self.closed:
+            self.refuse_closed()
+        return self.partitions[number]
+
+    def attached(self):
+        """Returns the partitions that there are, by number."""
+        if self.closed:
+            self.refuse_closed()
+        return [partition for partition in self.partitions if partition is not None]
+
+    def detach_all(self):
+        """Closes the core: every later call raises ClosedError.  Returns the partitions, for the caller to close."""
+        cdef ol_preparer *preparer = self.preparer
+        self.closed = True
+        self.preparer = NULL
+        if self.slots != NULL:
+            memset(self.slots, 0, <size_t>self.count * sizeof(void *))
+        partitions = [partition for partition in self.partitions if partition is not None]
+        self.partitions = [None] * self.count
+        _cores.discard(self)
+        if preparer != NULL:
+            with nogil:
+                ol_preparer_stop(preparer)
+        return partitions
+
+    def number_of(self, group):
+        """Returns the number of the partition that keeps a group."""
+        cdef ol_slice name
+        take_name(group, NAME_GROUP, &name)
+        return ol_partition_for(name, self.count)
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    cdef item_array take_scratch(self, size_t count) except *:
+        # Whoever fills it owns it: a call that lets the GIL go must not find its items overwritten.
+        cdef item_array array = self.scratch
+        self.scratch.items = NULL
+        self.scratch.capacity = 0
+        try:
+            reserve_items(&array, count)
+        except MemoryError:
+            free(array.items)
+            raise
+        return array
+
+    cdef void give_scratch(self, item_array *array) noexcept:
+        if self.scratch.items == NULL and array.capacity <= SCRATCH_ITEMS_MAX:
+            self.scratch = array[0]
+        else:
+            free(array.items)
+
+    cdef int write(self, int32_t number, const ol_item *items, size_t count, int64_t producer_id, int16_t producer_epoch,
+                   ol_commit_result *result, ol_error *error) except -1:
+        # The way that may wait.  The partition is there.
+        cdef int status
+        cdef Partition owner = self.owner(number)
+        if owner is None:
+            self.refuse_closed()
+        owner.enter()
+        try:
+            with nogil:
+                status = ol_partition_commit(owner.handle, items, count, producer_id, producer_epoch, result, error)
+        finally:
+            owner.leave()
+        # It may have had to extend the file itself: whoever does that ahead of need has fallen asleep.
+        if self.preparer != NULL:
+            ol_preparer_kick(self.preparer)
+        if status == OL_CONDITION or status == OL_REWIND:
+            raise refusal(status, items, result, error)
+        return check(status, error)
+
+    cdef int wait(self, int32_t number, int64_t end_offset, durability_kind durability) except -1:
+        cdef Partition owner
+        if durability == DURABILITY_PROCESS:
+            return 0
+        owner = self.owner(number)
+        if owner is None:
+            self.refuse_closed()
+        return owner.wait_for(end_offset, OL_WAIT_FLUSHED, -1)
+
+    def commit_one(self, group, topic, partition, offset, metadata="", leader_epoch=-1, *, durability=None):
+        """Commits one position and returns the log offset of its record.
+
+        Args:
+            group: the consumer group.
+            topic: the topic, not empty.
+            partition: its partition, from 0.
+            offset: the next offset that the group will read, from 0.
+            metadata: free text, at most 4096 UTF-16 units unless the store was configured otherwise.
+            leader_epoch: epoch of the last record read, -1 for unknown.
+            durability: "process" or "disk"; None is the store's.
+
+        Raises:
+            InvalidArgumentError: one of its kinds; nothing was written.
+            StateError, StorageError: nothing was written, or the partition failed.
+        """
+        cdef ol_item item
+        cdef ol_commit_result result
+        cdef ol_error error
+        cdef ol_slice name
+        cdef int64_t wide = 0
+        cdef int32_t number
+        cdef int status
+        cdef durability_kind wanted = self.durability
+        if durability is not None:
+            wanted = <durability_kind>durability_of(durability, wanted)
+        take_name(group, NAME_GROUP, &name)
+        start_item(&item, name)
+        take_name(topic, NAME_TOPIC, &item.topic)
+        take_number(partition, NUMBER_PARTITION, 0, INT32_MAX, &wide)
+        item.partition = <int32_t>wide
+        take_number(offset, NUMBER_OFFSET, 0, INT64_MAX, &item.offset)
+        if metadata is not "":
+            take_metadata(metadata, self.metadata_units_max, &item.metadata)
+        if leader_epoch is not MINUS_ONE:
+            take_number(leader_epoch, NUMBER_LEADER_EPOCH, -1, INT32_MAX, &wide)
+            item.leader_epoch = <int32_t>wide
+        number = ol_partition_for(item.group, self.count)
+        if self.slots[number] == NULL:
+            self.open_slot(number)
+        status = ol_partition_try_commit(self.slots[number], &item, 1, &result, &error)
+        if status == OL_WOULD_BLOCK:
+            self.write(number, &item, 1, -1, -1, &result, &error)
+        elif status != OL_OK:
+            check(status, &error)
+        if wanted != DURABILITY_PROCESS:
+            self.wait(number, result.end_offset, wanted)
+        return result.end_offset - 1
+
+    cdef int64_t commit_dictionary(self, group, dict offsets, dict expected, bint monotonic, int64_t producer_id,
+                                   int16_t producer_epoch, int32_t *number) except -1:
+        # Returns the end offset to wait for.
+        cdef ol_slice name
+        cdef ol_commit_result result
+        cdef ol_error error
+        cdef item_array array
+        cdef size_t count = 0
+        cdef Py_ssize_t cursor = 0
+        cdef PyObject *key
+        cdef PyObject *value
+        cdef ol_item *item
+        cdef list kept = []
+        cdef int status = OL_WOULD_BLOCK
+        take_name(group, NAME_GROUP, &name)
+        number[0] = ol_partition_for(name, self.count)
+        array = self.take_scratch(<size_t>len(offsets))
+        try:
+            while PyDict_Next(offsets, &cursor, &key, &value):
+                item = &array.items[count]
+                start_item(item, name)
+                take_key(<object>key, item)
+                take_value(<object>value, item, self.metadata_units_max, kept)
+                if expected is not None:
+                    take_expected(item, <object>key, expected, monotonic)
+                elif monotonic:
+                    item.condition = OL_CONDITION_MONOTONIC
+                count += 1
+            if count == 0:
+                raise InvalidArgumentError("a commit needs at least one position")
+            if self.slots[number[0]] == NULL:
+                self.open_slot(number[0])
+            if count <= TRY_ITEMS_MAX and producer_id < 0:
+                status = ol_partition_try_commit(self.slots[number[0]], array.items, count, &result, &error)
+            if status == OL_WOULD_BLOCK:
+                self.write(number[0], array.items, count, producer_id, producer_epoch, &result, &error)
+            elif status == OL_CONDITION or status == OL_REWIND:
+                raise refusal(status, array.items, &result, &error)
+            else:
+                check(status, &error)
+            return result.end_offset
+        finally:
+            self.give_scratch(&array)
+
+    def commit(self, group, offsets, *, expected=None, monotonic=False, durability=None):
+        """Commits positions of one group, all or none; see OffsetStore.commit."""
+        cdef int32_t number = 0
+        cdef int64_t end_offset
+        cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
+        end_offset = self.commit_dictionary(group, own_dictionary(offsets), own_expected(expected, offsets), monotonic, -1, -1,
+                                            &number)
+        self.wait(number, end_offset, wanted)
+        return new_position(number, end_offset)
+
+    def commit_async(self, group, offsets, *, expected=None, monotonic=False, durability=None):
+        """Like commit, but returns a Ticket as soon as the commit is written; see OffsetStore.commit_async."""
+        cdef int32_t number = 0
+        cdef int64_t end_offset
+        cdef Ticket ticket = Ticket.__new__(Ticket)
+        ticket.durability = <durability_kind>durability_of(durability, self.durability)
+        end_offset = self.commit_dictionary(group, own_dictionary(offsets), own_expected(expected, offsets), monotonic, -1, -1,
+                                            &number)
+        ticket.core = self
+        ticket.owner = self.owner(number)
+        ticket.end_offset = end_offset
+        return ticket
+
+    def commit_transactional(self, group, offsets, int64_t producer_id, int16_t producer_epoch):
+        """Writes positions inside an open transaction; returns the Position, which is not waited for."""
+        cdef int32_t number = 0
+        cdef int64_t end_offset
+        end_offset = self.commit_dictionary(group, own_dictionary(offsets), None, False, producer_id, producer_epoch, &number)
+        return new_position(number, end_offset)
+
+    def ready(self, int32_t number):
+        """Returns the Partition of this number, whose directory is made when it is missing."""
+        if not 0 <= number < self.count:
+            raise InvalidArgumentError(f"there are {self.count} partitions, there is no {number}")
+        if self.slots[number] == NULL:
+            self.open_slot(number)
+        return self.partitions[number]
+
+    def wait_durable(self, int32_t number, int64_t end_offset, durability):
+        """Waits until what lies below a log offset is as durable as asked for; None is the store's durability."""
+        self.wait(number, end_offset, <durability_kind>durability_of(durability, self.durability))
+
+    def delete(self, group, partitions, *, durability=None):
+        """Writes tombstones for positions of a group and returns how many were there."""
+        cdef ol_slice name
+        cdef ol_commit_result result
+        cdef ol_error error
+        cdef item_array array
+        cdef size_t count = 0
+        cdef int32_t number
+        cdef list keys = list(partitions)
+        cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
+        take_name(group, NAME_GROUP, &name)
+        number = ol_partition_for(name, self.count)
+        array = self.take_scratch(<size_t>len(keys))
+        try:
+            for key in dict.fromkeys(keys):
+                start_item(&array.items[count], name)
+                array.items[count].kind = OL_ITEM_POSITION_TOMBSTONE
+                take_key(key, &array.items[count])
+                count += 1
+            if self.closed:
+                self.refuse_closed()
+            if self.read_only:
+                raise ReadOnlyError("the store is open read-only")
+            if count == 0 or self.slots[number] == NULL:
+                return 0
+            self.write(number, array.items, count, -1, -1, &result, &error)
+        finally:
+            self.give_scratch(&array)
+        self.wait(number, result.end_offset, wanted)
+        return result.written
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def fetch_one(self, group, topic, partition):
+        """Returns the committed OffsetAndMetadata of one position, or None; raises InvalidArgumentError, StateError."""
+        cdef ol_slice group_name, topic_name
+        cdef ol_pair_name name
+        cdef ol_position_value value
+        cdef const ol_state *state = NULL
+        cdef ol_error error
+        cdef int64_t wide = 0
+        cdef int32_t number
+        cdef int status
+        cdef bint found
+        cdef uint8_t[16] topic_id
+        cdef uint8_t[256] short_metadata
+        cdef uint8_t *metadata = short_metadata
+        take_name(group, NAME_GROUP, &group_name)
+        take_name(topic, NAME_TOPIC, &topic_name)
+        take_number(partition, NUMBER_PARTITION, 0, INT32_MAX, &wide)
+        number = ol_partition_for(group_name, self.count)
+        if self.slots[number] == NULL:
+            if self.closed:
+                self.refuse_closed()
+            return None
+        status = ol_partition_try_lock_state(self.slots[number], &state, &error)
+        if status != OL_OK:
+            if status != OL_WOULD_BLOCK:
+                check(status, &error)
+            return self.fetch_one_waiting(number, group_name, topic_name, <int32_t>wide)
+        # Nothing of Python happens under the lock; what is lent is copied.
+        name = ol_table_name(state.table, group_name, ol_table_group_hash(state.table, group_name), topic_name)
+        found = ol_table_get(state.table, &name, <int32_t>wide, &value)
+        if found and value.metadata.size > 0:
+            if value.metadata.size > sizeof(short_metadata):
+                metadata = <uint8_t *>malloc(value.metadata.size)
+            if metadata != NULL:
+                memcpy(metadata, value.metadata.data, value.metadata.size)
+        if found and value.topic_id != NULL:
+            memcpy(topic_id, value.topic_id, 16)
+            value.topic_id = topic_id
+        ol_partition_unlock_state(self.slots[number])
+        if not found:
+            return None
+        if value.metadata.size == 0:
+            return new_offset_and_metadata(&value, "")
+        if metadata == NULL:
+            raise MemoryError()
+        try:
+            return new_offset_and_metadata(&value, text_of(metadata, value.metadata.size))
+        finally:
+            if metadata != short_metadata:
+                free(metadata)
+
+    cdef object fetch_one_waiting(self, int32_t number, ol_slice group, ol_slice topic, int32_t partition):
+        # The same where somebody applies just now: waits without the GIL.
+        cdef const ol_state *state = NULL
+        cdef ol_pair_name name
+        cdef ol_position_value value
+        cdef ol_error error
+        cdef bint found
+        cdef uint8_t[16] topic_id
+        cdef uint8_t *metadata = NULL
+        cdef Partition owner = self.owner(number)
+        owner.enter()
+        try:
+            with nogil:
+                check(ol_partition_lock_state(owner.handle, &state, &error), &error)
+                name = ol_table_name(state.table, group, ol_table_group_hash(state.table, group), topic)
+                found = ol_table_get(state.table, &name, partition, &value)
+                if found:
+                    metadata = <uint8_t *>malloc(value.metadata.size + 1)
+                    if metadata != NULL and value.metadata.size > 0:
+                        memcpy(metadata, value.metadata.data, value.metadata.size)
+                    if value.topic_id != NULL:
+                        memcpy(topic_id, value.topic_id, 16)
+                        value.topic_id = topic_id
+                ol_partition_unlock_state(owner.handle)
+            if not found:
+                return None
+            if metadata == NULL:
+                raise MemoryError()
+            return new_offset_and_metadata(&value, text_of(metadata, value.metadata.size))
+        finally:
+            free(metadata)
+            owner.leave()
+
+
+# ---------------------------------------------------------------------------------------------------- dictionaries
+
+
+cdef dict own_dictionary(object offsets):
+    # A dictionary that nobody else can change while the GIL is let go, and that keeps every key and value alive.
+    if not PyDict_CheckExact(offsets):
+        if not hasattr(offsets, "items"):
+            raise ArgumentTypeError(f"the offsets must be a mapping, not {type(offsets).__name__}")
+        return dict(offsets.items())
+    return (<dict>offsets).copy()
+
+
+cdef dict own_expected(object expected, object offsets):
+    if expected is None:
+        return None
+    cdef dict own = own_dictionary(expected)
+    for key in own:
+        if key not in offsets:
+            raise InvalidArgumentError(f"expected= names {key!r}, which is not committed by this call")
+    return own
+
+
+cdef int take_expected(ol_item *item, object key, dict expected, bint monotonic) except -1:
+    cdef PyObject *wanted = PyDict_GetItem(expected, key)
+    if wanted == NULL:
+        item.condition = OL_CONDITION_MONOTONIC if monotonic else OL_CONDITION_NONE
+        return 0
+    if <object>wanted is None:
+        item.condition = OL_CONDITION_ABSENT
+        return 0
+    take_number(<object>wanted, NUMBER_OFFSET, 0, INT64_MAX, &item.expected)
+    if monotonic and item.offset < item.expected:
+        raise InvalidArgumentError(
+            f"{key!r}: monotonic=True cannot go from the expected {item.expected} back to {item.offset}"
+        )
+    item.condition = OL_CONDITION_EQUALS
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------------- tickets
+
+
+cdef class Ticket:
+    """A commit that is written, and becomes durable later.  From `commit_async`; can be used from any thread.
+
+    Nobody flushes for a ticket that nobody waits for: wait with `result` or `await`, or call the store's `flush`.
+    """
+
+    def __init__(self):
+        raise TypeError("a ticket comes from commit_async")
+
+    @property
+    def position(self):
+        """The Position of the commit."""
+        return new_position(self.owner.number, self.end_offset)
+
+    def done(self):
+        """Tells whether the commit is as durable as it was asked to be."""
+        if self.durability == DURABILITY_PROCESS:
+            return True
+        if self.owner.handle == NULL:
+            return self.end_offset <= self.owner.flushed_at_close
+        return self.owner.log_facts()["flushed"] >= self.end_offset
+
+    def result(self, timeout=None):
+        """Waits until the commit is durable and returns its Position; many who wait share one flush.
+
+        Args:
+            timeout: seconds, None for as long as it takes.
+
+        Raises:
+            CommitTimeoutError: not durable in time; it may still become so.
+            PartitionFailedError: the flush failed; nobody knows what is on disk.
+            ClosedError: the store was closed without this commit having reached the disk.
+        """
+        if self.durability != DURABILITY_PROCESS:
+            self.owner.wait_for(self.end_offset, OL_WAIT_FLUSHED, -1 if timeout is None else max(0, int(timeout * 1000)))
+        return new_position(self.owner.number, self.end_offset)
+
+    def __await__(self):
+        if not self.done():
+            yield from self.core.waiter(self).__await__()
+        return self.result(0)

@@ -1,0 +1,34 @@
+from libc.stdint cimport int64_t
+
+from offsetlog._native.csrc cimport ol_partition
+from offsetlog._native.decompress cimport Decompressor
+from offsetlog._native.files cimport FileSystem
+
+# The owner of one ol_partition.  Every use of `handle` without the GIL stands between enter and leave, which close() waits for:
+#
+#     partition.enter()
+#     try:
+#         with nogil:
+#             ...
+#     finally:
+#         partition.leave()
+cdef class Partition:
+    cdef ol_partition *handle
+    cdef readonly int number
+    cdef readonly bint writable
+    cdef readonly dict recovery
+    cdef FileSystem fs
+    cdef Decompressor decompressor
+    cdef bytes directory
+    cdef bytes topic_id_given
+    cdef int64_t flushed_at_close
+    cdef int in_flight
+    cdef bint closing
+    cdef bint forked
+    cdef object idle
+    cdef object __weakref__
+
+    cdef int enter(self) except -1
+    cdef void leave(self) noexcept
+    cdef bint _begin_close(self) except -1
+    cdef int wait_for(self, int64_t end_offset, int what, int64_t timeout_ms) except -1

@@ -1,0 +1,608 @@
+"""One partition of the offsets log, as an object that owns it: its life, its state as a whole, and waiting for it.
+
+What commits and fetches is in `core`, what moves columns is in `columns`.
+"""
+
+import os
+import threading
+import weakref
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stddef cimport size_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memset
+
+from offsetlog._native.buffers cimport NAME_GROUP, take_name, text_of
+from offsetlog._native.csrc cimport (
+    OL_BATCH_BYTES_MAX_DEFAULT,
+    OL_CONTROL_ABORT,
+    OL_CONTROL_COMMIT,
+    OL_ROLE_ACTIVE,
+    OL_ROLE_FAILED,
+    OL_ROLE_FOLLOWER,
+    OL_ROLE_LOADING,
+    OL_ROLE_UNLOADED,
+    OL_WAIT_FLUSHED,
+    OL_WAIT_WATERMARK,
+    ol_commit_result,
+    ol_digest,
+    ol_error,
+    ol_group_record,
+    ol_group_records_count,
+    ol_group_records_memory_usage,
+    ol_group_records_next,
+    ol_hash128,
+    ol_key,
+    ol_key_decode,
+    ol_load_progress,
+    ol_log_leader_epoch,
+    ol_log_recovery,
+    ol_log_size_bytes,
+    ol_log_start,
+    ol_log_topic_id,
+    ol_partition,
+    ol_partition_abandon,
+    ol_partition_check_producer,
+    ol_partition_close,
+    ol_partition_delete_group,
+    ol_partition_end_transaction,
+    ol_partition_is_read_only,
+    ol_partition_load,
+    ol_partition_lock_state,
+    ol_partition_log,
+    ol_partition_open,
+    ol_partition_options,
+    ol_partition_options_init,
+    ol_partition_positions,
+    ol_partition_problem_at,
+    ol_partition_progress,
+    ol_partition_role,
+    ol_partition_unlock_state,
+    ol_partition_wait,
+    ol_pending_has_group,
+    ol_pending_memory_usage,
+    ol_pending_producer,
+    ol_pending_producer_at,
+    ol_positions,
+    ol_problem,
+    ol_slice,
+    ol_state,
+    ol_state_digest,
+    ol_table_count,
+    ol_table_cursor,
+    ol_table_group_hash,
+    ol_table_group_positions,
+    ol_table_memory,
+    ol_table_memory_usage,
+    ol_table_next_group,
+)
+from offsetlog._native.status cimport check
+
+from offsetlog.errors import ClosedError, InternalError, from_status
+
+ROLES = {
+    OL_ROLE_UNLOADED: "unloaded",
+    OL_ROLE_LOADING: "loading",
+    OL_ROLE_ACTIVE: "active",
+    OL_ROLE_FOLLOWER: "follower",
+    OL_ROLE_FAILED: "failed",
+}
+
+# Every open partition of this process, so that a forked child can forget them all.
+cdef object _open_partitions = weakref.WeakSet()
+
+
+def _forget_after_fork():
+    cdef Partition partition
+    for partition in list(_open_partitions):
+        partition.forked = True
+        partition.closing = True
+        if partition.handle != NULL:
+            ol_partition_abandon(partition.handle)
+            partition.handle = NULL
+    _open_partitions.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
+
+
+cdef object _whole(ol_hash128 value):
+    return (int(value.high) << 64) | int(value.low)
+
+
+cdef object _failure(const ol_error *error):
+    return from_status(
+        error.status,
+        (<bytes>error.reason).decode("utf-8", "replace"),
+        path=(<bytes>error.path).decode("utf-8", "surrogateescape") or None,
+        position=None if error.position < 0 else error.position,
+        offset=None if error.offset < 0 else error.offset,
+        errno=error.sys_errno or None,
+    )
+
+
+cdef dict _recovery(const ol_log_recovery *found):
+    return {
+        "recovered": bool(found.recovered),
+        "torn_bytes": found.torn_bytes,
+        "torn_path": (<bytes>found.torn_path).decode("utf-8", "surrogateescape") or None,
+        "torn_position": found.torn_position,
+        "broken_path": (<bytes>found.broken_path).decode("utf-8", "surrogateescape") or None,
+        "segments_removed": found.segments_removed,
+        "swaps_finished": found.swaps_finished,
+        "rewritten_bytes": found.rewritten_bytes,
+        "corruption": _failure(&found.corruption) if found.corrupt else None,
+    }
+
+
+cdef class Partition:
+    """An open partition directory and its state in memory.
+
+    Life: made (opens the log, and when writable recovers it) -> `load` (replays it) -> used -> `close`.  Every method can be
+    called from any thread; close waits for the calls that are under way.  After `close`, and in a forked child, every method
+    raises ClosedError.
+    """
+
+    def __cinit__(self):
+        self.handle = NULL
+        self.in_flight = 0
+        self.closing = False
+        self.forked = False
+        self.flushed_at_close = -1
+
+    def __init__(self, directory, int number, FileSystem fs not None, Decompressor decompressor, config, *, bint writable,
+                 bint create=False, bint clean=False, int64_t recovery_point=-1, int64_t log_start_offset=-1,
+                 bytes topic_id=None):
+        """Opens a partition directory; `config` is a StoreConfig.  Raises StorageError, CorruptionError, MissingFileError."""
+        if self.directory is not None:
+            raise InternalError("a partition is opened once")
+        cdef ol_partition_options options
+        cdef ol_log_recovery found
+        cdef ol_error error
+        cdef ol_partition *handle = NULL
+        self.directory = os.fsencode(directory)
+        self.number = number
+        self.fs = fs
+        self.decompressor = decompressor
+        self.writable = writable
+        self.topic_id_given = topic_id
+        ol_partition_options_init(&options)
+        options.log.fs = fs.fs
+        options.log.directory = self.directory
+        options.log.config.segment_bytes = config.segment_bytes
+        options.log.config.segment_ms = config.segment_ms
+        options.log.config.index_interval_bytes = config.index_interval_bytes
+        options.log.config.segment_index_bytes = config.segment_index_bytes
+        options.log.config.extend_bytes_min = config.extend_bytes_min
+        options.log.config.extend_bytes_max = config.extend_bytes_max
+        options.log.writable = writable
+        options.log.create = create
+        options.log.clean = clean
+        options.log.recovery_point = recovery_point
+        options.log.log_start_offset = log_start_offset
+        options.log.topic_id = <const uint8_t *><const char *>topic_id if topic_id is not None else NULL
+        options.log.decompressor = &decompressor.port if decompressor is not None else NULL
+        # A batch never spans segments.
+        options.batch_bytes_max = min(config.batch_bytes_max, config.segment_bytes)
+        options.write_value_v4 = config.write_offset_value_v4 == "always"
+        memset(&found, 0, sizeof(found))
+        with nogil:
+            check(ol_partition_open(&options, &handle, &found, &error), &error)
+        self.handle = handle
+        self.recovery = _recovery(&found)
+        _open_partitions.add(self)
+
+    def __dealloc__(self):
+        # Nobody closed it: what was appended is in the files, as after the end of the process.
+        if self.handle != NULL:
+            ol_partition_abandon(self.handle)
+            self.handle = NULL
+
+    # ------------------------------------------------------------------------------------------------ life
+
+    cdef int enter(self) except -1:
+        if self.closing or self.handle == NULL:
+            if self.forked:
+                raise ClosedError("this process is a child of the one that opened the store; open it anew here")
+            raise ClosedError("the partition is closed")
+        self.in_flight += 1
+        return 0
+
+    cdef void leave(self) noexcept:
+        self.in_flight -= 1
+        if self.in_flight == 0 and self.idle is not None:
+            self.idle.set()
+
+    def load(self):
+        """Replays the log into the state.  Raises StorageError or CapacityError; the partition has then failed."""
+        cdef ol_error error
+        self.enter()
+        try:
+            with nogil:
+                check(ol_partition_load(self.handle, &error), &error)
+        finally:
+            self.leave()
+
+    cdef bint _begin_close(self) except -1:
+        # Returns whether this caller closes; who comes second finds nothing to do.
+        if self.closing:
+            return False
+        self.closing = True
+        if self.handle == NULL:
+            return False
+        if self.in_flight > 0:
+            self.idle = threading.Event()
+            while self.in_flight > 0:
+                self.idle.wait(1.0)
+        return True
+
+    def close(self):
+        """Closes cleanly once the calls under way have ended; does nothing the second time.
+
+        Raises:
+            OffsetLogError: something could not be written; the partition is closed all the same, but not cleanly.
+        """
+        cdef ol_partition *handle
+        cdef ol_positions positions
+        cdef ol_error error
+        if not self._begin_close():
+            return
+        handle = self.handle
+        self.handle = NULL
+        _open_partitions.discard(self)
+        ol_partition_positions(handle, &positions)
+        with nogil:
+            check(ol_partition_close(handle, &error), &error)
+        # A clean close has flushed everything.
+        self.flushed_at_close = positions.written if self.writable else positions.flushed
+
+    def abandon(self):
+        """Lets the partition go without writing a byte."""
+        cdef ol_partition *handle
+        if not self._begin_close():
+            return
+        handle = self.handle
+        self.handle = NULL
+        _open_partitions.discard(self)
+        with nogil:
+            ol_partition_abandon(handle)
+
+    @property
+    def closed_at(self):
+        """The log end when it was closed cleanly, all of it on disk; -1 before."""
+        return self.flushed_at_close
+
+    @property
+    def closed(self):
+        """Whether it was closed, or belongs to the parent of this process."""
+        return self.handle == NULL or self.closing
+
+    # ------------------------------------------------------------------------------------------------ facts
+
+    @property
+    def path(self):
+        """The partition's directory."""
+        return os.fsdecode(self.directory)
+
+    @property
+    def role(self):
+        """unloaded, loading, active, follower or failed."""
+        self.enter()
+        try:
+            return ROLES[ol_partition_role(self.handle)]
+        finally:
+            self.leave()
+
+    @property
+    def read_only(self):
+        """Whether it refuses writes: opened so, or made so by what was found in the log."""
+        self.enter()
+        try:
+            return bool(ol_partition_is_read_only(self.handle))
+        finally:
+            self.leave()
+
+    @property
+    def topic_id(self):
+        """The 16 bytes of partition.metadata, or None."""
+        cdef uint8_t[16] topic_id
+        self.enter()
+        try:
+            if not ol_log_topic_id(ol_partition_log(self.handle), topic_id):
+                return None
+            return PyBytes_FromStringAndSize(<const char *>topic_id, 16)
+        finally:
+            self.leave()
+
+    def log_facts(self):
+        """Returns the log's start, end, flushed, leader_epoch and size_bytes, and the watermark and applied position."""
+        cdef ol_positions positions
+        self.enter()
+        try:
+            log = ol_partition_log(self.handle)
+            ol_partition_positions(self.handle, &positions)
+            return {
+                "start": ol_log_start(log),
+                "end": positions.written,
+                "flushed": positions.flushed,
+                "watermark": positions.watermark,
+                "applied": positions.applied,
+                "leader_epoch": ol_log_leader_epoch(log),
+                "size_bytes": ol_log_size_bytes(log),
+            }
+        finally:
+            self.leave()
+
+    def progress(self):
+        """Returns what loading has read so far."""
+        cdef ol_load_progress progress
+        self.enter()
+        try:
+            ol_partition_progress(self.handle, &progress)
+            return {
+                "bytes": progress.bytes,
+                "bytes_total": progress.bytes_total,
+                "batches": progress.batches,
+                "records": progress.records,
+                "problems": progress.problems,
+                "aborted_own": progress.aborted_own,
+            }
+        finally:
+            self.leave()
+
+    def problems(self):
+        """Returns, as exceptions that were not raised, what made the partition read-only; at most the first 64."""
+        cdef ol_problem problem
+        cdef size_t index = 0
+        cdef list found = []
+        self.enter()
+        try:
+            while ol_partition_problem_at(self.handle, index, &problem):
+                found.append(_failure(&problem.error))
+                index += 1
+            return found
+        finally:
+            self.leave()
+
+    # ------------------------------------------------------------------------------------------------ waiting
+
+    cdef int wait_for(self, int64_t end_offset, int what, int64_t timeout_ms) except -1:
+        cdef ol_error error
+        if self.handle == NULL and end_offset <= self.flushed_at_close:
+            return 0
+        self.enter()
+        try:
+            with nogil:
+                check(ol_partition_wait(self.handle, end_offset, what, timeout_ms, &error), &error)
+        finally:
+            self.leave()
+        return 0
+
+    def wait(self, int64_t end_offset, *, bint replicated=False, timeout=None):
+        """Waits until everything below a log offset is on disk, or below the high watermark; `timeout` in seconds.
+
+        Raises CommitTimeoutError, PartitionFailedError, NotCoordinatorError.
+        """
+        cdef int64_t timeout_ms = -1 if timeout is None else max(0, int(timeout * 1000))
+        self.wait_for(end_offset, OL_WAIT_WATERMARK if replicated else OL_WAIT_FLUSHED, timeout_ms)
+
+    def flush(self):
+        """Waits until everything written before the call is on disk."""
+        cdef ol_positions positions
+        self.enter()
+        try:
+            ol_partition_positions(self.handle, &positions)
+        finally:
+            self.leave()
+        self.wait_for(positions.written, OL_WAIT_FLUSHED, -1)
+        return positions.written
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    def delete_group(self, group):
+        """Deletes everything of a group; returns (end offset to wait for, records written)."""
+        cdef ol_slice name
+        cdef ol_commit_result result
+        cdef ol_error error
+        take_name(group, NAME_GROUP, &name)
+        self.enter()
+        try:
+            with nogil:
+                check(ol_partition_delete_group(self.handle, name, &result, &error), &error)
+        finally:
+            self.leave()
+        return result.end_offset, result.written
+
+    def check_producer(self, int64_t producer_id, int16_t producer_epoch):
+        """Refuses a producer id of our own range, one with an open transaction, and an old epoch."""
+        cdef ol_error error
+        self.enter()
+        try:
+            with nogil:
+                check(ol_partition_check_producer(self.handle, producer_id, producer_epoch, &error), &error)
+        finally:
+            self.leave()
+
+    def end_transaction(self, int64_t producer_id, int16_t producer_epoch, bint commit, int32_t coordinator_epoch=0):
+        """Writes an end-transaction marker and returns the end offset to wait for; an epoch of -1 is the one the log knows."""
+        cdef ol_commit_result result
+        cdef ol_error error
+        self.enter()
+        try:
+            with nogil:
+                check(
+                    ol_partition_end_transaction(self.handle, producer_id, producer_epoch,
+                                                 OL_CONTROL_COMMIT if commit else OL_CONTROL_ABORT, coordinator_epoch,
+                                                 &result, &error),
+                    &error,
+                )
+        finally:
+            self.leave()
+        return result.end_offset
+
+    # ------------------------------------------------------------------------------------------------ the state as a whole
+
+    def digest(self, bint physical=False):
+        """Returns the sums (positions, group records, pending) and the log offset below which all is in them."""
+        cdef const ol_state *state
+        cdef ol_digest digest
+        cdef ol_positions positions
+        cdef ol_error error
+        self.enter()
+        try:
+            with nogil:
+                check(ol_partition_lock_state(self.handle, &state, &error), &error)
+                ol_state_digest(state, physical, &digest)
+                ol_partition_positions(self.handle, &positions)
+                ol_partition_unlock_state(self.handle)
+        finally:
+            self.leave()
+        return _whole(digest.positions), _whole(digest.group_records), _whole(digest.pending), positions.applied
+
+    def count(self):
+        """Returns how many committed positions there are."""
+        cdef const ol_state *state
+        cdef size_t count
+        cdef ol_error error
+        self.enter()
+        try:
+            with nogil:
+                check(ol_partition_lock_state(self.handle, &state, &error), &error)
+                count = ol_table_count(state.table)
+                ol_partition_unlock_state(self.handle)
+        finally:
+            self.leave()
+        return count
+
+    def memory(self):
+        """Returns the bytes of the state by component, as allocated; `free` and `string_bytes` are parts of the others."""
+        cdef const ol_state *state
+        cdef ol_table_memory table
+        cdef ol_error error
+        cdef size_t pending, group_records
+        self.enter()
+        try:
+            with nogil:
+                check(ol_partition_lock_state(self.handle, &state, &error), &error)
+                ol_table_memory_usage(state.table, &table)
+                pending = ol_pending_memory_usage(state.pending)
+                group_records = ol_group_records_memory_usage(state.group_records)
+                ol_partition_unlock_state(self.handle)
+        finally:
+            self.leave()
+        return {
+            "cells": table.cells,
+            "pairs": table.pairs,
+            "pair_hash": table.pair_hash,
+            "chunks": table.chunks,
+            "strings": table.strings,
+            "side": table.side,
+            "pending": pending,
+            "group_records": group_records,
+            "string_bytes": table.string_bytes,
+            "free": table.free,
+        }
+
+    # While the table's lock is held only bytes, ints and strs are made and appended to a list: anything else could start a
+    # garbage collection, which runs code of others, which may want the lock.
+
+    def group_records(self):
+        """Returns every record that is not a position as (key, value, log offset, timestamp), in unspecified order."""
+        cdef const ol_state *state
+        cdef ol_group_record record
+        cdef size_t cursor = 0
+        cdef ol_error error
+        cdef list flat = []
+        self.enter()
+        try:
+            with nogil:
+                check(ol_partition_lock_state(self.handle, &state, &error), &error)
+            try:
+                while ol_group_records_next(state.group_records, &cursor, &record):
+                    flat.append(PyBytes_FromStringAndSize(<const char *>record.key.data, <Py_ssize_t>record.key.size))
+                    flat.append(PyBytes_FromStringAndSize(<const char *>record.value.data, <Py_ssize_t>record.value.size))
+                    flat.append(record.log_offset)
+                    flat.append(record.timestamp)
+            finally:
+                ol_partition_unlock_state(self.handle)
+        finally:
+            self.leave()
+        return list(zip(flat[0::4], flat[1::4], flat[2::4], flat[3::4], strict=True))
+
+    def groups(self):
+        """Returns {group: number of committed positions} of every group with a position or a record of its own."""
+        cdef const ol_state *state
+        cdef ol_table_cursor cursor
+        cdef ol_group_record record
+        cdef ol_key key
+        cdef ol_slice group
+        cdef uint64_t positions
+        cdef size_t at = 0
+        cdef ol_error error
+        cdef bytes name
+        cdef list flat = []
+        cdef dict groups = {}
+        memset(&cursor, 0, sizeof(cursor))
+        self.enter()
+        try:
+            with nogil:
+                check(ol_partition_lock_state(self.handle, &state, &error), &error)
+            try:
+                while ol_table_next_group(state.table, &cursor, &group, &positions):
+                    flat.append(PyBytes_FromStringAndSize(<const char *>group.data, <Py_ssize_t>group.size))
+                    flat.append(positions)
+                while ol_group_records_next(state.group_records, &at, &record):
+                    if ol_key_decode(record.key, &key, &error) == 0 and key.group.data != NULL:
+                        flat.append(PyBytes_FromStringAndSize(<const char *>key.group.data, <Py_ssize_t>key.group.size))
+                        flat.append(0)
+            finally:
+                ol_partition_unlock_state(self.handle)
+        finally:
+            self.leave()
+        for name, count in zip(flat[0::2], flat[1::2], strict=True):
+            groups.setdefault(text_of(<const uint8_t *><const char *>name, <size_t>len(name)), count)
+        return groups
+
+    def has_group(self, group):
+        """Tells whether a group has a committed or a pending position."""
+        cdef const ol_state *state
+        cdef ol_slice name
+        cdef ol_error error
+        cdef bint found
+        take_name(group, NAME_GROUP, &name)
+        self.enter()
+        try:
+            with nogil:
+                check(ol_partition_lock_state(self.handle, &state, &error), &error)
+                hash = ol_table_group_hash(state.table, name)
+                found = (
+                    ol_table_group_positions(state.table, name, hash) > 0
+                    or ol_pending_has_group(state.pending, name, hash)
+                )
+                ol_partition_unlock_state(self.handle)
+        finally:
+            self.leave()
+        return bool(found)
+
+    def open_transactions(self):
+        """Returns (producer id, log offset of its first pending value, values) of each, oldest first."""
+        cdef const ol_state *state
+        cdef ol_pending_producer producer
+        cdef size_t index = 0
+        cdef ol_error error
+        cdef list flat = []
+        self.enter()
+        try:
+            with nogil:
+                check(ol_partition_lock_state(self.handle, &state, &error), &error)
+            try:
+                while ol_pending_producer_at(state.pending, index, &producer):
+                    flat.append(producer.producer_id)
+                    flat.append(producer.first_log_offset)
+                    flat.append(producer.values)
+                    index += 1
+            finally:
+                ol_partition_unlock_state(self.handle)
+        finally:
+            self.leave()
+        return list(zip(flat[0::3], flat[1::3], flat[2::3], strict=True))

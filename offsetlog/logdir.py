@@ -1,0 +1,224 @@
+"""A log directory as a whole: its lock, its marker of a clean stop, its checkpoints, and what it knows about itself.
+
+The bytes are Kafka's (spec §1); the protocol of the marker and of `offsetlog.properties` is in the design, §5.  Every file
+operation goes through the file port, so that a test can stop the machine at each of them.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsetlog._native.files import (
+    FileLock,
+    FileSystem,
+    format_offset_checkpoint,
+    format_uuid,
+    parse_directory_name,
+    parse_offset_checkpoint,
+    parse_uuid,
+)
+from offsetlog.errors import ConfigError, CorruptionError, MissingFileError, UnsupportedVersionError
+
+TOPIC = "__consumer_offsets"
+LOCK = ".lock"
+CLEAN_MARKER = ".kafka_cleanshutdown"
+PROPERTIES = "offsetlog.properties"
+META_PROPERTIES = "meta.properties"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+
+FORMAT = 1
+PARTITIONS_MAX = 100_000
+
+Checkpoint = dict[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What `offsetlog.properties` says: how many partitions there are, and the id that new ones get."""
+
+    partitions: int
+    topic_id: bytes | None
+
+    def format(self) -> bytes:
+        """Returns the bytes of the file."""
+        lines = ["# What this directory of offsetlog knows about itself.", f"format={FORMAT}", f"partitions={self.partitions}"]
+        if self.topic_id is not None:
+            lines.append(f"topic_id={format_uuid(self.topic_id)}")
+        return "\n".join([*lines, ""]).encode()
+
+
+def parse_properties(text: bytes) -> dict[str, str]:
+    """Returns the entries of a Java properties file of one-line entries, which is all that Kafka and we write."""
+    entries = {}
+    for line in text.decode("utf-8", "replace").splitlines():
+        entry = line.strip()
+        if entry and entry[0] not in "#!":
+            key, _, value = entry.partition("=")
+            entries[key.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
+    return entries
+
+
+def random_topic_id() -> bytes:
+    """Makes an id as Kafka makes them: random (version 4), and its text never begins with a dash."""
+    while True:
+        raw = bytearray(secrets.token_bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        if not format_uuid(bytes(raw)).startswith("-"):
+            return bytes(raw)
+
+
+class LogDirectory:
+    """One directory with partition directories in it.
+
+    Made -> `lock` (writable only) -> `begin_writing` before the first byte is written -> `finish` after every partition was
+    closed -> `unlock`.  A read-only user calls none of these.  Not thread-safe; its owner calls it from one thread at a time.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], fs: FileSystem) -> None:
+        self.path = Path(path)
+        self.fs = fs
+        self.was_clean = False
+        self._lock: FileLock | None = None
+        self._marker: bytes | None = None
+
+    # ------------------------------------------------------------------------------------------------ what is there
+
+    def exists(self) -> bool:
+        """Tells whether the directory is there."""
+        return self.fs.exists(self.path)
+
+    def create(self) -> None:
+        """Makes the directory, and those above it, where they are missing."""
+        missing: list[Path] = []
+        for folder in (self.path, *self.path.parents):
+            if self.fs.exists(folder):
+                break
+            missing.append(folder)
+        for folder in reversed(missing):
+            self.fs.make_directory(folder)
+            if self.fs.exists(folder.parent):
+                self.fs.flush_directory(folder.parent)
+
+    def partition_numbers(self) -> list[int]:
+        """Returns the numbers of the offsets topic's partition directories."""
+        numbers = []
+        for name in self.fs.list(self.path):
+            parsed = parse_directory_name(name)
+            if parsed is not None and parsed[0] == TOPIC and parsed[2] == 0:
+                numbers.append(parsed[1])
+        return sorted(numbers)
+
+    def has_foreign_logs(self) -> bool:
+        """Tells whether there are partition directories that are not ours to recover: other topics, or ones being deleted."""
+        for name in self.fs.list(self.path):
+            parsed = parse_directory_name(name)
+            if parsed is not None and (parsed[0] != TOPIC or parsed[2] != 0) and self._is_directory(name):
+                return True
+        return False
+
+    def _is_directory(self, name: str) -> bool:
+        return (self.path / name).is_dir()
+
+    def partition_path(self, number: int) -> Path:
+        """Returns where the directory of a partition is, or will be."""
+        return self.path / f"{TOPIC}-{number}"
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return self.fs.read_file(self.path / name)
+        except MissingFileError:
+            return None
+
+    def read_properties(self) -> Properties | None:
+        """Returns what `offsetlog.properties` says, None where there is none.
+
+        Raises:
+            CorruptionError: it cannot be understood; nothing is guessed, since a wrong count would hide groups.
+        """
+        text = self._read(PROPERTIES)
+        if text is None:
+            return None
+        path = self.path / PROPERTIES
+        entries = parse_properties(text)
+        try:
+            version, partitions = int(entries["format"]), int(entries["partitions"])
+            topic_id = parse_uuid(entries["topic_id"]) if "topic_id" in entries else None
+        except (KeyError, ValueError, CorruptionError) as failure:
+            raise CorruptionError(f"the file cannot be understood: {failure}", path=path) from None
+        if version != FORMAT:
+            raise UnsupportedVersionError(f"format {version} is not known, only {FORMAT} is", path=path)
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise CorruptionError(f"partitions={partitions} cannot be", path=path)
+        return Properties(partitions, topic_id)
+
+    def read_checkpoint(self, name: str) -> Checkpoint:
+        """Returns the entries of a checkpoint; a missing or damaged one is empty, none of it is guessed (spec §1.5)."""
+        text = self._read(name)
+        if text is None:
+            return {}
+        try:
+            return parse_offset_checkpoint(text)
+        except CorruptionError:
+            return {}
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    def lock(self) -> None:
+        """Takes the directory's lock, which a running broker holds too.  Raises LockedError."""
+        self._lock = self.fs.lock(self.path / LOCK)
+
+    def unlock(self) -> None:
+        """Lets the lock go; does nothing where it is not held."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.close()
+
+    def begin_writing(self) -> None:
+        """Takes the marker of a clean stop away before the first write: from now on a crash is not mistaken for one."""
+        self._marker = self._read(CLEAN_MARKER)
+        self.was_clean = self._marker is not None
+        if self.was_clean:
+            self.fs.remove(self.path / CLEAN_MARKER)
+            self.fs.flush_directory(self.path)
+
+    def write_properties(self, properties: Properties) -> None:
+        """Publishes `offsetlog.properties`."""
+        self.fs.replace_file(self.path / PROPERTIES, properties.format())
+
+    def join_cluster(self, cluster_id: str, node_id: int) -> None:
+        """Writes meta.properties so that a broker of that cluster takes the directory; one that is there must agree."""
+        text = self._read(META_PROPERTIES)
+        if text is not None:
+            found = parse_properties(text).get("cluster.id")
+            if found is not None and found != cluster_id:
+                raise ConfigError(f"the directory belongs to cluster {found!r}, not {cluster_id!r}", path=self.path)
+            return
+        directory_id = format_uuid(random_topic_id())
+        lines = [f"node.id={node_id}", f"directory.id={directory_id}", "version=1", f"cluster.id={cluster_id}", ""]
+        self.fs.replace_file(self.path / META_PROPERTIES, "\n".join(lines).encode())
+
+    def write_checkpoint(self, name: str, ours: dict[int, int]) -> None:
+        """Publishes a checkpoint with our partitions' offsets; entries of other topics stay as they are."""
+        entries = self.read_checkpoint(name)
+        merged = {**entries, **{(TOPIC, number): offset for number, offset in ours.items()}}
+        if merged != entries:
+            self.fs.replace_file(self.path / name, format_offset_checkpoint(merged))
+
+    def finish(self, ends: dict[int, int], *, sound: bool) -> None:
+        """Ends writing, after every partition was closed: checkpoints, then the marker, where it tells the truth.
+
+        Args:
+            ends: the log end of each partition that was closed without error, all of it on disk.
+            sound: whether that was every partition.
+        """
+        self.write_checkpoint(RECOVERY_POINTS, ends)
+        self.write_checkpoint(HIGH_WATERMARKS, ends)
+        # Without the marker Kafka checks every log, which costs time; with a wrong one it appends behind torn bytes.
+        if sound and (self.was_clean or not self.has_foreign_logs()):
+            self.fs.replace_file(self.path / CLEAN_MARKER, self._marker or b'{"version":0,"brokerEpoch":-1}')

@@ -1,0 +1,582 @@
+"""The store: committed positions of consumer groups in one directory."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+from uuid import UUID
+
+from offsetlog._native.core import StoreCore, Ticket
+from offsetlog._native.files import FileSystem
+from offsetlog._native.partition import Partition
+from offsetlog.config import StoreConfig
+from offsetlog.errors import (
+    ArgumentTypeError,
+    ClosedError,
+    ConfigError,
+    MissingFileError,
+    OffsetLogError,
+    PartitionCountError,
+    ReadOnlyError,
+    TransactionError,
+)
+from offsetlog.logdir import PARTITIONS_MAX, RECOVERY_POINTS, LogDirectory, Properties, random_topic_id
+from offsetlog.partitions import PartitionOpener, check_groups
+from offsetlog.transaction import Transaction
+from offsetlog.types import Digest, OffsetAndMetadata, Position, TopicPartition
+from offsetlog.waiting import TicketWaiter
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Durability = Literal["process", "disk"]
+
+#: Partitions of a new directory, as Kafka's `offsets.topic.num.partitions`.
+PARTITIONS_DEFAULT = 50
+#: Seconds between two writes of the recovery points, as Kafka's `log.flush.offset.checkpoint.interval.ms`.
+CHECKPOINT_SECONDS = 60.0
+
+_DIGEST_MASK = (1 << 128) - 1
+
+
+def open(  # noqa: A001  (offsetlog.open, like gzip.open)
+    path: str | os.PathLike[str],
+    partitions: int | None = None,
+    durability: Durability = "disk",
+    *,
+    read_only: bool = False,
+    config: StoreConfig | None = None,
+    topic_id: UUID | None = None,
+    cluster_id: str | None = None,
+    node_id: int = 1,
+    _fs: FileSystem | None = None,
+    _background: bool = True,
+) -> OffsetStore:
+    """Opens the store in a directory, which is made when it is not there.
+
+    Args:
+        path: a log directory: ours, or a Kafka broker's.
+        partitions: partitions of the offsets topic.  Fixed by the directory once it is ours: None takes what it has (50 for
+            a new one), another number is refused.  A Kafka directory has to be told at its first writable open.
+        durability: what a commit survives when it returns: "disk" the loss of power, "process" the end of the process.
+        read_only: changes nothing, takes no lock, and can read what a running broker holds.
+        config: the settings; None for Kafka's defaults.
+        topic_id: the topic's id in the cluster that the directory shall join.
+        cluster_id: that cluster's id; `meta.properties` is written where it is missing.
+        node_id: the broker's number in that file.
+
+    Raises:
+        LockedError: another process, or this one, has the directory open for writing.
+        PartitionCountError: the directory has another number of partitions; nothing was changed.
+        MissingFileError: read-only, and there is no such directory, or none of the offsets topic in it.
+        ConfigError, StorageError, CorruptionError, CapacityError.
+    """
+    store = OffsetStore.__new__(OffsetStore)
+    store._open(
+        Path(path),
+        _check_partitions(partitions),
+        durability,
+        read_only=read_only,
+        config=config if config is not None else StoreConfig(),
+        topic_id=None if topic_id is None else topic_id.bytes,
+        cluster=None if cluster_id is None else (cluster_id, node_id),
+        fs=_fs if _fs is not None else FileSystem(),
+        background=_background,
+    )
+    return store
+
+
+def _check_partitions(partitions: int | None) -> int | None:
+    if partitions is None:
+        return None
+    if isinstance(partitions, bool) or not isinstance(partitions, int):
+        raise ArgumentTypeError(f"partitions must be an int, not {type(partitions).__name__}")
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise ConfigError(f"partitions must be from 1 to {PARTITIONS_MAX}, not {partitions}")
+    return partitions
+
+
+def _agreed(asked: int | None, actual: int, path: Path) -> int:
+    if asked is not None and asked != actual:
+        raise PartitionCountError(asked=asked, actual=actual, path=path)
+    return actual
+
+
+class OffsetStore:
+    """An open directory of committed positions; from `offsetlog.open`.  A context manager.
+
+    Every method can be called from any thread.  Commits of groups in different partitions do not wait for each other;
+    waiting for the disk never holds the GIL, and one flush serves all who wait.  A child made by fork finds the store
+    closed and cannot damage the parent's.
+    """
+
+    def __init__(self) -> None:
+        raise TypeError("a store comes from offsetlog.open")
+
+    # ------------------------------------------------------------------------------------------------ opening
+
+    def _open(
+        self,
+        path: Path,
+        partitions: int | None,
+        durability: Durability,
+        *,
+        read_only: bool,
+        config: StoreConfig,
+        topic_id: bytes | None,
+        cluster: tuple[str, int] | None,
+        fs: FileSystem,
+        background: bool,
+    ) -> None:
+        self._core: StoreCore | None = None
+        self._pid = os.getpid()
+        self._closing = threading.Lock()
+        self._stop = threading.Event()
+        self._keeper: threading.Thread | None = None
+        self._directory = LogDirectory(path, fs)
+        self._config = config
+        self._fs = fs
+        self._read_only = read_only
+        self._waiter = TicketWaiter()
+        try:
+            if read_only:
+                count, opener, opened = self._open_read_only(partitions)
+            else:
+                count, opener, opened = self._open_writable(partitions, topic_id, cluster)
+            self._opener = opener
+            try:
+                core = StoreCore(
+                    count,
+                    opener,
+                    self._waiter,
+                    durability,
+                    config.metadata_max_units,
+                    read_only=read_only,
+                    background=background,
+                )
+                for partition in opened:
+                    core.attach(partition)
+            except BaseException:
+                for partition in opened:
+                    partition.abandon()
+                raise
+        except BaseException:
+            self._directory.unlock()
+            raise
+        self._core = core
+        # The hot methods are bound to the instance: a Python frame between would cost more than the commit.
+        self.commit_one = core.commit_one  # type: ignore[method-assign]
+        self.fetch_one = core.fetch_one  # type: ignore[method-assign]
+        if background and not read_only:
+            self._keeper = threading.Thread(
+                target=_keep_checkpoints, args=(core, self._directory, self._stop), name="offsetlog-keeper", daemon=True
+            )
+            self._keeper.start()
+
+    def _open_read_only(self, partitions: int | None) -> tuple[int, PartitionOpener, list[Partition]]:
+        directory = self._directory
+        if not directory.exists():
+            raise MissingFileError("there is no such directory", path=directory.path)
+        numbers = directory.partition_numbers()
+        properties = directory.read_properties()
+        if properties is not None:
+            count = _agreed(partitions, properties.partitions, directory.path)
+        elif numbers:
+            count = partitions if partitions is not None else numbers[-1] + 1
+        else:
+            raise MissingFileError("there is no partition of the offsets topic in it", path=directory.path)
+        if numbers and numbers[-1] >= count:
+            raise PartitionCountError(asked=count, actual=numbers[-1] + 1, path=directory.path)
+        opener = PartitionOpener(directory, self._fs, self._config, writable=False)
+        return count, opener, opener.open_all(numbers)
+
+    def _open_writable(
+        self, partitions: int | None, topic_id: bytes | None, cluster: tuple[str, int] | None
+    ) -> tuple[int, PartitionOpener, list[Partition]]:
+        directory = self._directory
+        directory.create()
+        directory.lock()
+        numbers = directory.partition_numbers()
+        properties = directory.read_properties()
+        if properties is not None:
+            count = _agreed(partitions, properties.partitions, directory.path)
+        elif numbers:
+            count = self._take_over(partitions, numbers)
+        else:
+            count = partitions if partitions is not None else PARTITIONS_DEFAULT
+        if numbers and numbers[-1] >= count:
+            raise PartitionCountError(asked=count, actual=numbers[-1] + 1, path=directory.path)
+        directory.begin_writing()
+        if cluster is not None:
+            directory.join_cluster(*cluster)
+        known = properties.topic_id if properties is not None else None
+        if known is not None and topic_id is not None and known != topic_id:
+            raise ConfigError("the directory's topic has another id", path=directory.path)
+        opener = PartitionOpener(directory, self._fs, self._config, writable=True, topic_id=known or topic_id)
+        opened = opener.open_all(numbers)
+        if properties is None:
+            if opener.topic_id is None:
+                opener.topic_id = random_topic_id()
+            directory.write_properties(Properties(count, opener.topic_id))
+        return count, opener, opened
+
+    def _take_over(self, partitions: int | None, numbers: list[int]) -> int:
+        # A broker's directory: the number must be told, and every group must agree, before a byte of it is changed.
+        directory = self._directory
+        if partitions is None:
+            raise PartitionCountError(
+                "a Kafka directory does not say how many partitions its topic has: partitions= must be given",
+                path=directory.path,
+            )
+        if numbers[-1] >= partitions:
+            raise PartitionCountError(asked=partitions, actual=numbers[-1] + 1, path=directory.path)
+        looked_at = PartitionOpener(directory, self._fs, self._config, writable=False).open_all(numbers)
+        try:
+            check_groups(looked_at, partitions)
+        finally:
+            for partition in looked_at:
+                partition.abandon()
+        return partitions
+
+    # ------------------------------------------------------------------------------------------------ facts
+
+    @property
+    def _open_core(self) -> StoreCore:
+        core = self._core
+        if core is None:
+            raise ClosedError("the store is closed")
+        return core
+
+    @property
+    def path(self) -> Path:
+        """The log directory."""
+        return self._directory.path
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions, which the directory fixes."""
+        return self._open_core.count
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the store was opened read-only."""
+        return self._read_only
+
+    @property
+    def closed(self) -> bool:
+        """Whether the store is closed, or belongs to the parent of this process."""
+        return self._core is None or self._core.closed
+
+    def problems(self) -> list[OffsetLogError]:
+        """Returns what was found damaged while loading, as errors with file and position; such partitions are read-only."""
+        return [problem for partition in self._open_core.attached() for problem in partition.problems()]
+
+    def recoveries(self) -> dict[int, dict[str, Any]]:
+        """Returns by partition number what opening found and did: torn tails cut, swaps finished, corruption."""
+        return {partition.number: dict(partition.recovery) for partition in self._open_core.attached()}
+
+    # ------------------------------------------------------------------------------------------------ committing
+
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        durability: Durability | None = None,
+    ) -> Position:
+        """Commits positions of one group, all of them or none, also after a crash and however many they are.
+
+        Args:
+            group: the consumer group.
+            offsets: what is committed: the next offset that the group will read, alone or with metadata and epoch.
+            expected: for any of the keys the offset that must be committed now, None for none; otherwise nothing is written.
+            monotonic: nothing is written if any offset would go back.
+            durability: overrides the store's for this call.
+
+        Returns:
+            Where the commit stands in the log.
+
+        Raises:
+            InvalidArgumentError: one of its kinds (GroupError, TopicError, PartitionError, OffsetError,
+                MetadataTooLargeError, StringTooLongError, ArgumentTypeError, ConfigError); nothing was written.
+            ExpectedOffsetError, RewindError: a condition does not hold; names the partition and both values.
+            ClosedError, ReadOnlyError, PartitionFailedError, StorageError, TooLargeError, CapacityError.
+        """
+        return self._open_core.commit(group, offsets, expected=expected, monotonic=monotonic, durability=durability)
+
+    def commit_one(
+        self,
+        group: str,
+        topic: str,
+        partition: int,
+        offset: int,
+        metadata: str = "",
+        leader_epoch: int = -1,
+        *,
+        durability: Durability | None = None,
+    ) -> int:
+        """Commits one position, the fast path: no containers.  Returns the log offset of its record; raises as `commit`."""
+        return self._open_core.commit_one(group, topic, partition, offset, metadata, leader_epoch, durability=durability)
+
+    def commit_async(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        durability: Durability | None = None,
+    ) -> Ticket:
+        """Like `commit`, but does not wait for the disk: `ticket.result(timeout)` does, and `await ticket`."""
+        return self._open_core.commit_async(group, offsets, expected=expected, monotonic=monotonic, durability=durability)
+
+    def commit_arrow(self, batch: Any, *, durability: Durability | None = None) -> int:
+        """Commits the rows of an Arrow record batch or table; all or none of each group.  Returns the number of rows.
+
+        Columns: group and topic (string, large_string, or dictionaries of them), partition and offset (integers of any
+        width), and if there: leader_epoch, commit_timestamp (integers), metadata (string; null is "").  Of rows with the same
+        key the last wins.
+
+        Raises:
+            InvalidArgumentError: a column is missing, of another type, has nulls, or holds a value that `commit` would
+                refuse (`item` is its row); nothing was written.
+            StateError, StorageError: groups of partitions that were written before it stay written.
+        """
+        from offsetlog._native.columns import commit_arrow  # noqa: PLC0415  (pyarrow is imported where it is used)
+
+        return commit_arrow(self._open_core, batch, durability=durability)
+
+    def delete(
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        durability: Durability | None = None,
+    ) -> int:
+        """Deletes positions of a group, or without `partitions` the whole group with its records; returns how many were there.
+
+        Raises:
+            TooLargeError: the tombstones do not fit one batch, and in several they could not be atomic.
+            InvalidArgumentError, StateError, StorageError.
+        """
+        core = self._open_core
+        if partitions is not None:
+            return core.delete(group, partitions, durability=durability)
+        if self._read_only:
+            raise ReadOnlyError("the store is open read-only")
+        partition = core.partition(core.number_of(group))
+        if partition is None:
+            return 0
+        end_offset, written = partition.delete_group(group)
+        core.wait_durable(partition.number, end_offset, durability)
+        return written
+
+    def transaction(
+        self, group: str, producer_id: int, producer_epoch: int = 0, *, durability: Durability | None = None
+    ) -> Transaction:
+        """Begins a transaction of one group, to be used in a `with` statement; nothing is written until its first commit.
+
+        Raises:
+            InvalidArgumentError: an id or epoch out of range.
+            TransactionError, FencedError (at the first commit): the id is open already or of the range that is ours, or
+                its epoch is older than known.
+        """
+        core = self._open_core
+        for name, value, largest in (("producer_id", producer_id, 2**63 - 1), ("producer_epoch", producer_epoch, 2**15 - 1)):
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ArgumentTypeError(f"{name} must be an int, not {type(value).__name__}")
+            if not 0 <= value <= largest:
+                raise ConfigError(f"{name} must be from 0 to {largest}, not {value}")
+        if self._read_only:
+            raise ReadOnlyError("the store is open read-only")
+        core.number_of(group)
+        return Transaction(core, group, producer_id, producer_epoch, durability)
+
+    def abort_transaction(self, producer_id: int) -> int:
+        """Ends with ABORT what a crash left open of a producer; returns in how many partitions.
+
+        Raises:
+            TransactionError: no partition knows an open transaction of it.
+        """
+        core = self._open_core
+        if self._read_only:
+            raise ReadOnlyError("the store is open read-only")
+        ended = 0
+        for partition in core.attached():
+            try:
+                end_offset = partition.end_transaction(producer_id, -1, False)
+            except TransactionError:
+                continue
+            core.wait_durable(partition.number, end_offset, None)
+            ended += 1
+        if ended == 0:
+            raise TransactionError(f"there is no open transaction of producer {producer_id}")
+        return ended
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def fetch(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Returns the committed positions of a group, or of those `partitions` that have one."""
+        core = self._open_core
+        if partitions is None:
+            from offsetlog._native.columns import fetch_group  # noqa: PLC0415  (see commit_arrow)
+
+            return fetch_group(core, group)
+        found = {}
+        for key in partitions:
+            topic, partition = key
+            value = core.fetch_one(group, topic, partition)
+            if value is not None:
+                found[TopicPartition(topic, partition)] = value
+        return found
+
+    def fetch_one(self, group: str, topic: str, partition: int) -> OffsetAndMetadata | None:
+        """Returns one committed position, None where there is none."""
+        return self._open_core.fetch_one(group, topic, partition)
+
+    def fetch_arrow(self, groups: Iterable[str]) -> pyarrow.Table:
+        """Returns the committed positions of many groups as an Arrow table; columns as `to_arrow`."""
+        from offsetlog._native.columns import fetch_arrow  # noqa: PLC0415
+
+        return fetch_arrow(self._open_core, list(groups))
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Returns every committed position as an Arrow table.
+
+        Columns: group, topic (dictionary of string), partition int32, offset int64, leader_epoch int32 (-1 none), metadata
+        string, commit_timestamp int64 (ms), expire_timestamp int64 (ms, -1 none), topic_id fixed_size_binary(16) or null,
+        log_partition int32, log_offset int64.  Each partition is a consistent state of itself; commits to it wait meanwhile.
+        """
+        from offsetlog._native.columns import to_arrow  # noqa: PLC0415
+
+        return to_arrow(self._open_core)
+
+    def groups(self) -> list[str]:
+        """Returns the groups that have a committed position or a record of their own, sorted."""
+        return sorted({group for partition in self._open_core.attached() for group in partition.groups()})
+
+    def digest(self, *, physical: bool = False) -> Digest:
+        """Returns the digest of what is committed; equal states have equal digests, whatever log they came from.
+
+        Args:
+            physical: take the log offsets in, so that it also tells whether the logs are the same.
+        """
+        sums = [partition.digest(physical) for partition in self._open_core.attached()]
+        return Digest(*(sum(part[field] for part in sums) & _DIGEST_MASK for field in range(3)))
+
+    def verify(self) -> list[OffsetLogError]:
+        """Reads every log again and compares; returns what is wrong, nothing when all is sound.
+
+        Checked: each batch and record, each group's place, and that a replay gives the state in memory.
+        """
+        from offsetlog.verify import verify_store  # noqa: PLC0415  (rarely needed)
+
+        return verify_store(self._open_core.attached(), self._fs, self._config, self._open_core.count)
+
+    def memory(self) -> dict[str, int]:
+        """Returns the bytes of memory by component, over all partitions, and their `total`.
+
+        `string_bytes` and `free` are parts of the others: the distinct strings themselves, and what is allocated unused.
+        """
+        total: dict[str, int] = {}
+        for partition in self._open_core.attached():
+            for component, size in partition.memory().items():
+                total[component] = total.get(component, 0) + size
+        total["total"] = sum(size for component, size in total.items() if component not in ("string_bytes", "free"))
+        return total
+
+    # ------------------------------------------------------------------------------------------------ the end
+
+    def flush(self) -> None:
+        """Waits until everything committed before the call is on disk; raises PartitionFailedError, StorageError."""
+        for partition in self._open_core.attached():
+            if partition.writable:
+                partition.flush()
+
+    def close(self) -> None:
+        """Closes cleanly: waits for calls under way, flushes, writes checkpoints, lets the lock go.  Once is enough.
+
+        Raises:
+            OffsetLogError: something could not be written; the store is closed all the same, and recovers at its next open.
+        """
+        if os.getpid() != self._pid:
+            return  # a forked child has nothing to close
+        with self._closing:
+            core, self._core = self._core, None
+            if core is None:
+                return
+            self._stop.set()
+            if self._keeper is not None:
+                self._keeper.join()
+            created = self._opener.end()
+            attached = core.detach_all()
+            everything = list({id(partition): partition for partition in (*attached, *created)}.values())
+            self._waiter.end()
+            self._close_partitions(everything)
+
+    def _close_partitions(self, partitions: list[Partition]) -> None:
+        failures: list[BaseException] = []
+        ends: dict[int, int] = {}
+        sound = True
+        for partition in partitions:
+            try:
+                if self._read_only or partition.read_only:
+                    sound = False
+                    partition.abandon()
+                    continue
+                partition.close()
+                ends[partition.number] = partition.closed_at
+            except Exception as failure:
+                failures.append(failure)
+        try:
+            if not self._read_only:
+                self._directory.finish(ends, sound=sound and not failures)
+        except Exception as failure:
+            failures.append(failure)
+        finally:
+            self._directory.unlock()
+        if failures:
+            for other in failures[1:]:
+                failures[0].add_note(f"and: {other}")
+            raise failures[0]
+
+    def __enter__(self) -> Self:
+        self._open_core  # noqa: B018  (a closed store is refused here, not at the first commit)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_core", None) is None or os.getpid() != self._pid:
+            return
+        warnings.warn(f"the store in {self._directory.path} was not closed", ResourceWarning, source=self, stacklevel=2)
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "read-only" if self._read_only else "open"
+        return f"<OffsetStore {str(self._directory.path)!r} {state}>"
+
+
+def _keep_checkpoints(core: StoreCore, directory: LogDirectory, stop: threading.Event) -> None:
+    # A recovery after a crash starts at the recovery point; without this it would be that of the last clean stop.
+    while not stop.wait(CHECKPOINT_SECONDS):
+        try:
+            flushed = {
+                partition.number: partition.log_facts()["flushed"] for partition in core.attached() if not partition.read_only
+            }
+            directory.write_checkpoint(RECOVERY_POINTS, flushed)
+        except OffsetLogError:
+            # The next commit meets the same trouble and tells its caller; a checkpoint is only an optimisation.
+            continue

@@ -1,0 +1,76 @@
+"""A transaction of one group: several commits that take effect together, or not at all, also after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from offsetlog._native.core import StoreCore
+from offsetlog.errors import TransactionError
+from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
+
+if TYPE_CHECKING:
+    from offsetlog._native.partition import Partition
+
+
+class Transaction:
+    """From `OffsetStore.transaction`; a context manager.  Leaving it normally commits, leaving it by an exception aborts.
+
+    What it wrote is seen by nobody until it ends.  One thread uses it at a time.
+    """
+
+    def __init__(self, core: StoreCore, group: str, producer_id: int, producer_epoch: int, durability: str | None) -> None:
+        self._core = core
+        self._group = group
+        self._producer_id = producer_id
+        self._producer_epoch = producer_epoch
+        self._durability = durability
+        self._written = False
+        self._ended = False
+
+    def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> Position:
+        """Writes positions into the transaction; they take effect when it ends.
+
+        Raises:
+            InvalidArgumentError: nothing was written.
+            TransactionError: the transaction has ended.
+            StateError, StorageError: nothing of this call was written, or the partition failed.
+        """
+        if self._ended:
+            raise TransactionError("the transaction has ended")
+        if not self._written:
+            # Refused before anything is there, so that there is nothing to take back.
+            partition = self._core.ready(self._core.number_of(self._group))
+            partition.check_producer(self._producer_id, self._producer_epoch)
+        position = self._core.commit_transactional(self._group, offsets, self._producer_id, self._producer_epoch)
+        self._written = True
+        return position
+
+    def _partition(self) -> Partition:
+        partition = self._core.partition(self._core.number_of(self._group))
+        assert partition is not None  # it was written to
+        return partition
+
+    def _end(self, *, commit: bool) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        if not self._written:
+            return
+        partition = self._partition()
+        end_offset = partition.end_transaction(self._producer_id, self._producer_epoch, commit)
+        if commit:
+            self._core.wait_durable(partition.number, end_offset, self._durability)
+
+    def abort(self) -> None:
+        """Drops what was written; leaving the context then does nothing."""
+        self._end(commit=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end(commit=kind is None)

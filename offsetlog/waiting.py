@@ -1,0 +1,81 @@
+"""One thread of a store that waits for the disk on behalf of every `await ticket`, however many event loops there are."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+
+from offsetlog._native.core import Ticket
+from offsetlog.errors import ClosedError
+
+
+class TicketWaiter:
+    """Turns tickets into futures; the thread begins with the first one.  Safe to call from any thread."""
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[Ticket, asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+        self._filled = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._ended = False
+
+    def __call__(self, ticket: Ticket) -> asyncio.Future[None]:
+        """Returns a future of the running loop that ends when the ticket is durable, or with what went wrong."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        with self._filled:
+            if self._ended:
+                raise ClosedError("the store is closed")
+            self._queue.append((ticket, loop, future))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="offsetlog-waiter", daemon=True)
+                self._thread.start()
+            self._filled.notify()
+        return future
+
+    def end(self) -> None:
+        """Answers what is waited for and ends the thread."""
+        with self._filled:
+            self._ended = True
+            self._filled.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._filled:
+                while not self._queue and not self._ended:
+                    self._filled.wait()
+                if not self._queue:
+                    return
+                taken = list(self._queue)
+                self._queue.clear()
+            self._answer(taken)
+
+    @staticmethod
+    def _answer(taken: list[tuple[Ticket, asyncio.AbstractEventLoop, asyncio.Future[None]]]) -> None:
+        # The first ticket of a partition waits for the disk; those behind it find it done.
+        answers: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], BaseException | None]]] = {}
+        for ticket, loop, future in taken:
+            failure: BaseException | None = None
+            try:
+                ticket.result()
+            except Exception as raised:
+                failure = raised
+            answers.setdefault(loop, []).append((future, failure))
+        for loop, done in answers.items():
+            try:
+                loop.call_soon_threadsafe(_settle, done)
+            except RuntimeError:  # the loop was closed: nobody waits any more
+                continue
+
+
+def _settle(done: list[tuple[asyncio.Future[None], BaseException | None]]) -> None:
+    for future, failure in done:
+        if future.done():
+            continue
+        if failure is None:
+            future.set_result(None)
+        else:
+            future.set_exception(failure)
