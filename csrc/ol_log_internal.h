@@ -140,7 +140,8 @@ typedef struct ol_found_segment {
     int64_t max_timestamp;
     int64_t max_timestamp_offset;
     bool checked;
-    bool rebuild_indexes;
+    bool rebuild_indexes;               /* both */
+    bool rebuild_times;                 /* only the time index, which old brokers did not have */
     bool rebuild_transactions;
 } ol_found_segment;
 

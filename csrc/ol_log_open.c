@@ -242,7 +242,8 @@ static int check_indexes(ol_opening *opening, ol_error *error) {
         if (!segment->rebuild_indexes) {
             status = check_index(opening, segment, ".index", OL_INDEX_OFFSET, &offsets, error);
             if (status == OL_OK) status = check_index(opening, segment, ".timeindex", OL_INDEX_TIME, &times, error);
-            segment->rebuild_indexes = !offsets || !times;
+            segment->rebuild_indexes = !offsets;
+            segment->rebuild_times = !times;
         }
         if (status == OL_OK && !segment->rebuild_transactions) {
             status = check_transactions(opening, segment, &transactions, error);
@@ -347,7 +348,9 @@ static int remove_notes(ol_opening *opening, ol_error *error) {
 /* What a writable open does once the segments are what they should be. */
 static int finish_writable(ol_opening *opening, int64_t snapshot_max, ol_error *error) {
     ol_log *log = opening->log;
-    if (ol_leader_epochs_truncate_from_end(&log->epochs, opening->end)) log->epochs_changed = true;
+    /* Kafka drops the entry that starts at the end as well.  It says that a leader began there and wrote nothing; kept, no epoch is
+     * ever used twice. */
+    if (ol_leader_epochs_truncate_from_end(&log->epochs, opening->end + 1)) log->epochs_changed = true;
     int status = ol_recovery_rewrite(opening, error);
     if (status == OL_OK) status = remove_notes(opening, error);
     if (status == OL_OK) {

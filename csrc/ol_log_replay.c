@@ -74,9 +74,9 @@ static int open_rebuilt(ol_log *log, const ol_found_segment *found, ol_segment *
         if (status == OL_NO_SUCH_FILE) status = OL_OK;
     }
     if (status == OL_OK) status = ol_segment_open_indexes(segment, (size_t)log->config.segment_index_bytes, error);
-    if (status == OL_OK && found->rebuild_indexes) {
-        status = ol_index_reset(&segment->offset_index, error);
-        if (status == OL_OK) status = ol_index_reset(&segment->time_index, error);
+    if (status == OL_OK && found->rebuild_indexes) status = ol_index_reset(&segment->offset_index, error);
+    if (status == OL_OK && (found->rebuild_indexes || found->rebuild_times)) {
+        status = ol_index_reset(&segment->time_index, error);
     }
     if (status != OL_OK) {
         ol_segment_release(segment);
@@ -96,9 +96,10 @@ static int walk_segment(replay *state, const ol_found_segment *found, ol_segment
         int64_t position = scan.position;
         status = ol_scan_next(&scan, &batch, error);
         if (status != OL_OK) break;
-        if (rebuilt != NULL && found->rebuild_indexes) {
+        if (rebuilt != NULL) {
+            /* Where the offset index stays, the time index gets one entry, at the end. */
             ol_segment_note_batch(rebuilt, position, batch.size, batch.last_offset, batch.max_timestamp,
-                                  log->config.index_interval_bytes, NULL);
+                                  found->rebuild_indexes ? log->config.index_interval_bytes : INT64_MAX, NULL);
         }
         if (batch.base_offset >= state->producers_from && batch.producer_id >= 0) {
             status = replay_producer(state, found->rebuild_transactions ? rebuilt : NULL, &batch, error);
@@ -110,15 +111,21 @@ static int walk_segment(replay *state, const ol_found_segment *found, ol_segment
     return status == OL_IO || status == OL_NO_MEMORY || status == OL_CRASHED || status == OL_DISK_FULL ? status : OL_OK;
 }
 
+static bool needs_rebuild(const ol_found_segment *found) {
+    return found->rebuild_indexes || found->rebuild_times || found->rebuild_transactions;
+}
+
 static int replay_segment(replay *state, const ol_found_segment *found, ol_error *error) {
     ol_log *log = state->log;
     ol_segment *rebuilt = NULL;
     int status = OL_OK;
-    bool rebuild = log->writable && (found->rebuild_indexes || found->rebuild_transactions);
+    bool rebuild = log->writable && needs_rebuild(found);
     if (rebuild) status = open_rebuilt(log, found, &rebuilt, error);
     if (status == OL_OK) status = walk_segment(state, found, rebuilt, error);
     if (rebuilt != NULL) {
-        if (status == OL_OK && found->rebuild_indexes) status = ol_segment_finish_indexes(rebuilt, error);
+        if (status == OL_OK && (found->rebuild_indexes || found->rebuild_times)) {
+            status = ol_segment_finish_indexes(rebuilt, error);
+        }
         /* The recovery point will pass this segment, and then nobody looks at its indexes again. */
         if (status == OL_OK) status = ol_index_flush(&rebuilt->offset_index, error);
         if (status == OL_OK) status = ol_index_flush(&rebuilt->time_index, error);
@@ -144,8 +151,7 @@ int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t sn
     for (size_t i = 0; i < count && status == OL_OK; i++) {
         int64_t next_base = i + 1 < count ? found[i + 1].base_offset : INT64_MAX;
         bool needed = next_base > state.producers_from && log->snapshot_offset < found[i].next_offset;
-        bool rebuild = found[i].rebuild_indexes || found[i].rebuild_transactions;
-        if (needed || (rebuild && log->writable)) status = replay_segment(&state, &found[i], error);
+        if (needed || (needs_rebuild(&found[i]) && log->writable)) status = replay_segment(&state, &found[i], error);
     }
     return status;
 }

@@ -218,7 +218,11 @@ static void check_unchanged(const scenario *s, int32_t partition, const char *or
     OL_CHECK_INT(ol_log_end(log), options.recovery_point);
     OL_CHECK_INT(ol_log_flushed(log), options.recovery_point);
     fixture_close(log);
-    OL_CHECK(same_files(original, copy, ".log", true));
+    static const char *const suffixes[] = {".log", ".index", ".timeindex", ".txnindex", "leader-epoch-checkpoint",
+                                           "partition.metadata"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        OL_CHECK(same_files(original, copy, suffixes[i], true));
+    }
     OL_CHECK(same_files(copy, original, ".log", true));
 }
 
