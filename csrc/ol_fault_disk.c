@@ -233,7 +233,9 @@ int ol_fault_node_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *erro
         memcpy(node->durable.bytes + at, content.bytes + at, OL_FAULT_PAGE);
     }
     /* What a cut took away does not come back with a later growth. */
-    memset(node->durable.bytes + content.capacity, 0, node->durable.capacity - content.capacity);
+    if (node->durable.capacity > content.capacity) {
+        memset(node->durable.bytes + content.capacity, 0, node->durable.capacity - content.capacity);
+    }
     node->durable.size = content.size;
     node->floor = content.size;
     free(content.bytes);
