@@ -1,8 +1,8 @@
 /* ol_table: the committed positions of one partition in memory: (group, topic, partition) -> cell.
  *
  * Shape (why in docs/table.md): a *pair* is one (group, topic); it is found by one probe of a hash of pairs.  A pair's
- * partitions are cut into chunks of 16 consecutive numbers; a chunk is a bitmap and a packed run of 32-byte cells, so that
- * cells of neighbouring partitions lie side by side whatever order they came in, and nothing is paid for numbers that are
+ * partitions are cut into chunks of 4 consecutive numbers; a chunk is a bitmap and a packed, aligned run of 32-byte cells, so
+ * that cells of neighbouring partitions lie side by side whatever order they came in, and nothing is paid for numbers that are
  * not there.  Everything is addressed by 32-bit indices into growing arenas, never by pointers, so that the arenas can be written to
  * a file and used from a mapping of it.  Arenas grow by an eighth at most, in place (mremap), and ask for huge pages once
  * they are large; the hash of pairs grows in small independent pieces.  Nothing ever copies the whole table.
@@ -56,10 +56,11 @@ void ol_table_destroy(ol_table *table);         /* NULL is fine */
 uint64_t ol_table_group_hash(const ol_table *table, ol_slice group);
 ol_pair_name ol_table_name(const ol_table *table, ol_slice group, uint64_t group_hash, ol_slice topic);
 
-/* Hints for bulk work, 8 to 16 rows ahead: the first prefetches the hash slot, the second (some rows later) the pair, the
- * third the cell.  They read memory but change and return nothing. */
+/* Hints for bulk work, each some 8 rows behind the one before and the last 8 rows ahead of the work: the hash slot, the pair, its
+ * strings and chunk, the cell.  They read memory but change and return nothing. */
 void ol_table_prefetch_slot(const ol_table *table, const ol_pair_name *name);
 void ol_table_prefetch_pair(const ol_table *table, const ol_pair_name *name);
+void ol_table_prefetch_chunk(const ol_table *table, const ol_pair_name *name, int32_t partition);
 void ol_table_prefetch_cell(const ol_table *table, const ol_pair_name *name, int32_t partition);
 
 /* ------------------------------------------------------------------------------------------------ changing */

@@ -55,16 +55,34 @@ void ol_table_prefetch_pair(const ol_table *table, const ol_pair_name *name) {
     if (pair != 0) __builtin_prefetch(ol_table_pair(table, pair));
 }
 
-void ol_table_prefetch_cell(const ol_table *table, const ol_pair_name *name, int32_t partition) {
+/* The first candidate is the right pair but for 5 bits of chance; where it is not, the hint is wasted, nothing more. */
+static ol_pair *likely_pair(const ol_table *table, const ol_pair_name *name) {
     ol_slots_probe probe = ol_slots_probe_begin(&table->pair_slots, name->hash);
     uint32_t pair = ol_slots_probe_next(&probe);
-    if (pair == 0) return;
-    /* The first candidate is the right one but for 5 bits of chance; where it is not, the hint is wasted, nothing more. */
-    ol_pair *record = ol_table_pair(table, pair);
-    ol_strings_prefetch(&table->strings, record->group);
-    ol_strings_prefetch(&table->strings, record->topic);
-    const ol_cell *cell = ol_table_find_cell(table, pair, partition);
-    if (cell != NULL) __builtin_prefetch(cell, 1);
+    return pair != 0 ? ol_table_pair(table, pair) : NULL;
+}
+
+void ol_table_prefetch_chunk(const ol_table *table, const ol_pair_name *name, int32_t partition) {
+    const ol_pair *pair = likely_pair(table, name);
+    if (pair == NULL) return;
+    ol_strings_prefetch(&table->strings, pair->group);
+    ol_strings_prefetch(&table->strings, pair->topic);
+    if (pair->root.bitmap != 0) {
+        __builtin_prefetch((const ol_cell *)table->cells.units.base + pair->root.run, 1);
+    } else if (pair->root.run != 0) {
+        const ol_chunk_array *array = ol_chunks_array(&table->chunks, &pair->root);
+        __builtin_prefetch(array);
+        /* Where the chunk is if the array begins at partition 0, as most do. */
+        if (partition >= 0 && partition < 4096) __builtin_prefetch(&array->chunk[partition / OL_CHUNK_PARTITIONS]);
+    }
+}
+
+void ol_table_prefetch_cell(const ol_table *table, const ol_pair_name *name, int32_t partition) {
+    ol_pair *pair = likely_pair(table, name);
+    if (pair == NULL || pair->root.bitmap != 0) return;
+    ol_chunk *chunk = ol_chunks_find(&table->chunks, &pair->root, ol_chunk_number(partition));
+    if (chunk == NULL) return;
+    __builtin_prefetch((const ol_cell *)table->cells.units.base + chunk->run + (uint32_t)partition % 4, 1);
 }
 
 /* ------------------------------------------------------------------------------------------------ walks */
