@@ -248,7 +248,11 @@ static void check_partition(const scenario *s, int32_t partition, const char *or
     seen_log written = walk_log(log, 1 << 20);
     OL_CHECK_INT(written.count, read_only.count);
     OL_CHECK_INT(written.end, read_only.end);
-    OL_CHECK_INT(memcmp(written.batches, read_only.batches, written.count * sizeof *written.batches), 0);
+    for (size_t i = 0; i < written.count; i++) {
+        OL_CHECK_INT(written.batches[i].position, read_only.batches[i].position);
+        OL_CHECK_INT(written.batches[i].base_offset, read_only.batches[i].base_offset);
+        OL_CHECK_INT(written.batches[i].size, read_only.batches[i].size);
+    }
     fixture_close(log);
     check_indexes(copy, &written);
     bool clean_copy = s->clean && options.recovery_point >= 0 && !has_deleted(original);
