@@ -6,7 +6,7 @@
 #include "ol_log_internal.h"
 #include "ol_scan.h"
 
-enum { COPY_CHUNK = 1 << 18, COPY_NAMES_MAX = 10000 };
+enum { COPY_CHUNK = 1 << 18, COPY_NAMES_MAX = 10000, COPY_PAGE = 4096 };
 
 /* A name that is not taken: an older copy from the same place is somebody's evidence too. */
 static int free_name(ol_log *log, int64_t base_offset, int64_t position, char *path, size_t capacity, ol_error *error) {
@@ -51,6 +51,9 @@ int ol_broken_copy(ol_log *log, const ol_found_segment *segment, int64_t positio
     if (status != OL_OK) return status;
     status = ol_scan_used(&scan, position, &used, error);
     if (status == OL_OK && used > position) {
+        /* A batch may end with zeros of its own, so the rest of the last page goes along. */
+        used += (COPY_PAGE - used % COPY_PAGE) % COPY_PAGE;
+        if (used > scan.limit) used = scan.limit;
         ol_file *target = NULL;
         status = free_name(log, segment->base_offset, position, path, capacity, error);
         if (status == OL_OK) status = log->fs->open(log->fs, path, OL_OPEN_CREATE_NEW, &target, error);

@@ -164,7 +164,7 @@ int ol_recovery_run(ol_opening *opening, ol_error *error) OL_NODISCARD;
 /* Writes the bytes of [flushed, end) again and flushes them (design §2.2). */
 int ol_recovery_rewrite(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
-/* ol_broken.c: copies [position, end of the last byte that is not zero) of a file to `broken-<base>.log.<position>`, durably. */
+/* ol_broken.c: copies [position, end of the page with the last byte that is not zero) of a file to `broken-<base>.log.<position>`, durably. */
 int ol_broken_copy(ol_log *log, const ol_found_segment *segment, int64_t position, char *path, size_t capacity, int64_t *bytes,
                    ol_error *error) OL_NODISCARD;
 

@@ -13,7 +13,9 @@ enum { REWRITE_CHUNK = 1 << 20 };
 typedef struct bad_place {
     size_t index;               /* of the segment */
     int64_t position;
-    int64_t offset;             /* the bad batch holds this offset or greater ones */
+    int64_t end;                /* where the batch before it ended */
+    int64_t offset;             /* the bad batch holds this offset or greater ones; below `end` when it, or the one before it, lies
+                                   about its base offset, which no CRC covers */
     bool zeros;                 /* nothing but zeros from there to the end of the file */
     ol_error error;
 } bad_place;
@@ -71,8 +73,11 @@ static int check_segment(ol_opening *opening, ol_found_segment *segment, int64_t
     segment->max_timestamp_offset = segment->base_offset;
     if (*next_offset < segment->base_offset) *next_offset = segment->base_offset;
     ol_batch batch;
+    int64_t bad_base = -1;      /* of a bad batch whose CRC is right: it starts too low */
     while ((status = ol_scan_next(&scan, &batch, error)) == OL_OK) {
         status = check_batch(&batch, segment->base_offset, *next_offset, error);
+        ol_error ignored;
+        if (status == OL_CORRUPT && ol_batch_check_crc(&batch, &ignored) == OL_OK) bad_base = batch.base_offset;
         if (status == OL_OK) status = note_epoch(opening, &batch, error);
         if (status != OL_OK) break;
         note_timestamps(segment, &batch, *position);
@@ -92,6 +97,7 @@ static int check_segment(ol_opening *opening, ol_found_segment *segment, int64_t
             *zeros = used == *position;
             error->status = status = OL_CORRUPT;
             error->offset = *next_offset;
+            if (bad_base >= segment->base_offset && bad_base < *next_offset) error->offset = bad_base;
             (void)ol_error_at(error, segment->path, *position);
         }
     }
@@ -295,11 +301,11 @@ static int judge(ol_opening *opening, const bad_place *bad, ol_error *error) {
     if (!opening->options->replicated && noted > bound) bound = noted;
     if (bound > bad->offset) {
         report_corruption(opening, bad, bound);
-        opening->end = end;
+        opening->end = end > bad->end ? end : bad->end;
         for (size_t i = bad->index; i < opening->found_count; i++) opening->found[i].size = opening->found[i].file_size;
         return OL_OK;
     }
-    opening->end = bad->offset;
+    opening->end = bad->end;
     if (!(last && bad->zeros)) {
         copy_path(report->torn_path, segment->path);
         report->torn_position = bad->position;
@@ -339,7 +345,7 @@ static int check_all(ol_opening *opening, ol_error *error) {
     for (size_t i = first; i < opening->found_count; i++) {
         ol_found_segment *segment = &opening->found[i];
         bool last = i + 1 == opening->found_count;
-        bad_place bad = {.index = i, .offset = next_offset};
+        bad_place bad = {.index = i, .end = next_offset, .offset = next_offset};
         ol_error_clear(&bad.error);
         int status;
         if (next_offset > segment->base_offset) {
@@ -349,12 +355,14 @@ static int check_all(ol_opening *opening, ol_error *error) {
             if (status != OL_OK) return status;
             segment->file_size = scan.limit;
             ol_scan_close(&scan);
+            bad.offset = segment->base_offset;
             status = ol_fail(&bad.error, OL_CORRUPT, "the segment starts below offset %lld, where the one before it ended",
                              (long long)next_offset);
             (void)ol_error_at(&bad.error, segment->path, 0);
         } else {
             status = check_segment(opening, segment, &next_offset, &bad.position, &bad.zeros, &bad.error);
-            bad.offset = next_offset;
+            bad.end = next_offset;
+            bad.offset = status == OL_CORRUPT ? bad.error.offset : next_offset;
             if (status != OL_OK && status != OL_CORRUPT) {
                 *error = bad.error;
                 return status;
