@@ -1,0 +1,118 @@
+"""Commits of many offsets a call, from dictionaries and from columns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.keys import KeySpace, Shuffled
+from benchmarks.peers.contender import Contender
+from benchmarks.peers.lmdb_peer import Lmdb
+from benchmarks.peers.ours import Ours
+from benchmarks.race import Job, Runner, race, sustain
+from benchmarks.workload import Run, workload
+
+
+class _Pairs:
+    """Hands out (group, topic) pairs, shuffled, with a base for the offsets of each; the same for all of one seed."""
+
+    def __init__(self, run: Run, keys: KeySpace, contender: Contender) -> None:
+        self.run, self.keys, self.contender = run, keys, contender
+        self.shuffled = Shuffled(keys.groups * keys.topics, run.seed)
+        self.base = 1
+
+    def take(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        pairs = self.shuffled.take(count)
+        bases = np.arange(self.base, self.base + count)
+        self.base += count
+        indices, offsets = self.rows(pairs, bases)
+        self.run.committed(self.contender, indices, offsets)
+        return pairs, bases
+
+    def rows(self, pairs: np.ndarray, bases: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        partitions = np.arange(self.keys.partitions)
+        indices = (pairs[:, None] * self.keys.partitions + partitions).ravel()
+        return indices, (bases[:, None] + partitions).ravel()
+
+
+def _of_calls(run: Run, keys: KeySpace, contender: Contender, calls: int) -> Runner:
+    pairs = _Pairs(run, keys, contender)
+
+    def prepare(number: int) -> Job:
+        made = keys.calls_of_pairs(*pairs.take(calls))
+        return Job(lambda: contender.commit_calls(made), calls * keys.partitions)
+
+    return Runner(contender.name, prepare)
+
+
+def _of_columns(
+    run: Run, keys: KeySpace, contender: Contender, batches: int, pairs_each: int, *, dictionary: bool
+) -> Runner:
+    pairs = _Pairs(run, keys, contender)
+
+    def prepare(number: int) -> Job:
+        taken = [pairs.rows(*pairs.take(pairs_each)) for _ in range(batches)]
+        made = [keys.columns(*rows, dictionary=dictionary) for rows in taken]
+        return Job(lambda: contender.commit_columns(made), batches * pairs_each * keys.partitions)
+
+    return Runner(contender.name, prepare)
+
+
+def _keys(run: Run) -> KeySpace:
+    return KeySpace(run.size(100, 5), run.size(10, 4), 100)
+
+
+@workload("commit_dict", ">= 6 M offsets/s and >= 4 x LMDB")
+def commit_dict(run: Run) -> None:
+    """Commits of 100 offsets from a dict {TopicPartition: int}, "process"."""
+    keys = _keys(run)
+    run.condition(f"{keys}, calls shuffled, seed {run.seed}; a call is one group and one topic's 100 partitions")
+    run.condition("50 log partitions; LMDB: one transaction a call; rounds in turn")
+    ours = Ours(run.new_directory(), "process", 50)
+    peer = Lmdb(run.new_directory(), sync=False)
+    bare = run.bare().append(keys, run.size(1_000_000, 1_000), run.rounds, run.seed)
+    bare.note += ", one batch an offset"
+    with run.filled(keys, ours, peer):
+        first = _of_calls(run, keys, ours, run.size(10_000, 20))
+        other = _of_calls(run, keys, peer, run.size(2_000, 20))
+        run.profiled = first
+        run.report.figures += race(run.benchmark, [first, other], run.rounds)
+        run.report.figures.append(sustain(first, run.seconds))
+        run.report.figures.append(sustain(other, run.seconds))
+    run.report.figures.append(bare)
+    run.report.goal_rate(ours.name, 6e6)
+    run.report.goal_ratio(ours.name, peer.name, 4)
+
+
+@workload("commit_arrow", ">= 20 M offsets/s in a burst and >= 12 x LMDB")
+def commit_arrow(run: Run) -> None:
+    """Columnar commits: commit_arrow of record batches of 100 groups x 100 partitions, "process"."""
+    keys = _keys(run)
+    pairs_each = run.size(100, 5)
+    rows = pairs_each * keys.partitions
+    run.condition(
+        f"{keys}, pairs shuffled, seed {run.seed}; a batch: {pairs_each} pairs of group and topic, {rows:,} rows"
+    )
+    run.condition("50 log partitions; LMDB: one transaction of 100 puts a dict, and one a batch, from its columns")
+    _columns_race(run, keys, pairs_each)
+    run.report.goal_rate("offsetlog, strings", 20e6)
+    run.report.goal_ratio("offsetlog, strings", "LMDB, sync off, writable map", 12)
+
+
+def _columns_race(run: Run, keys: KeySpace, pairs_each: int) -> None:
+    batches, peer_batches = run.size(200, 4), run.size(20, 2)
+    stores = [Ours(run.new_directory(), "process", 50) for _ in range(2)]
+    peers = [Lmdb(run.new_directory(), sync=False) for _ in range(2)]
+    for store, kind in zip(stores, ("strings", "dictionaries"), strict=True):
+        store.name = f"offsetlog, {kind}"
+    peers[1].name = "LMDB, a batch at a time"
+    with run.filled(keys, *stores, *peers):
+        runners = [
+            _of_columns(run, keys, stores[0], batches, pairs_each, dictionary=False),
+            _of_columns(run, keys, stores[1], batches, pairs_each, dictionary=True),
+            _of_calls(run, keys, peers[0], run.size(2_000, 20)),
+            _of_columns(run, keys, peers[1], peer_batches, pairs_each, dictionary=False),
+        ]
+        run.profiled = runners[0]
+        run.report.figures += race(run.benchmark, runners, run.rounds)
+        run.report.figures.append(sustain(runners[0], run.seconds))
+        run.report.figures.append(sustain(runners[1], run.seconds))

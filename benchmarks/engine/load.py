@@ -1,0 +1,75 @@
+"""Loading a written directory on one core."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import offsetlog
+from benchmarks.keys import KeySpace, Numbers, Shuffled, digest_of
+from benchmarks.peers.ours import Ours
+from benchmarks.race import Job, Runner, race
+from benchmarks.workload import Run, one_core, workload
+
+#: Kafka 4.3.0 on this kind of machine, records a second.
+KAFKA = 910_000
+
+
+def _load(run: Run, keys: KeySpace, path: Path, expected: Numbers, per_batch: str) -> None:
+    segments = sorted(path.glob("*/*.log"))
+    size = sum(segment.stat().st_size for segment in segments)
+    run.condition(
+        f"{keys} in one log partition, {per_batch}; {size / 1e9:.2f} GB, {len(segments)} segments, closed cleanly"
+    )
+    opened: list[offsetlog.OffsetStore] = []
+
+    def settle(job: Job) -> None:
+        opened.pop().close()
+
+    def prepare(number: int) -> Job:
+        return Job(lambda: opened.append(offsetlog.open(path)), keys.count)
+
+    with one_core() as core:
+        run.condition(f"on core {core}; a first load in this process, not counted, warms memory and pages")
+        runner = Runner("offsetlog.open", prepare, unit="records/s", settle=settle)
+        run.profiled = runner
+        (figure,) = race(run.benchmark, [runner], run.rounds)
+        run.profile()
+        bare, total = run.bare().load(keys, segments, run.rounds)
+    figure.note = f"{figure.median / keys.count * size / 1e9:.2f} GB/s; Kafka 4.3.0: {KAFKA:,}"
+    with offsetlog.open(path, read_only=True) as store:
+        found = keys.offsets_of(store.to_arrow())
+    if (found != expected).any() or int(expected.sum()) != total:
+        raise AssertionError(f"{run.report.name}: what was loaded is not what was written")
+    figure.digest = bare.digest = digest_of(found)
+    run.report.figures += [figure, bare]
+    run.report.goal_rate(figure.name, 20e6)
+
+
+@workload("load/dense", ">= 20 M records/s")
+def load_dense(run: Run) -> None:
+    """Load of 10^7 records on one core, dense: batches of whole groups in order, from columnar commits."""
+    keys = KeySpace(run.size(1000, 10), run.size(100, 2), 100)
+    path = run.new_directory()
+    ours = Ours(path, "process", 1)
+    expected = np.random.default_rng(run.seed).integers(1, 1 << 40, keys.count)
+    ours.fill(keys, expected)
+    ours.close()
+    _load(run, keys, path, expected, "whole groups in order")
+
+
+@workload("load/random", ">= 20 M records/s")
+def load_random(run: Run) -> None:
+    """Load of 10^7 records on one core, random: a batch of one record for each key, shuffled, from single commits."""
+    keys = KeySpace(run.size(1000, 10), run.size(100, 2), 100)
+    path = run.new_directory()
+    ours = Ours(path, "process", 1)
+    expected = np.zeros(keys.count, np.int64)
+    shuffled = Shuffled(keys.count, run.seed)
+    for base in range(1, keys.count, 500_000):
+        indices = shuffled.take(min(500_000, keys.count + 1 - base))
+        ours.commit_each(keys.rows(indices), base)
+        expected[indices] = np.arange(base, base + len(indices))
+    ours.close()
+    _load(run, keys, path, expected, f"one record a batch, shuffled, seed {run.seed}")

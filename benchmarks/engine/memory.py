@@ -1,0 +1,103 @@
+"""Bytes an entry in memory."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.keys import KeySpace
+from benchmarks.peers.ours import Ours
+from benchmarks.results import Figure
+from benchmarks.workload import REGISTRY, Run, Workload
+
+SAMPLE_SECONDS = 0.01
+
+#: Name, topics a group, partitions a topic, the goal in bytes an entry.
+SHAPES = [
+    ("dense-100", 1, 100, 40),
+    ("dense-50", 2, 50, None),
+    ("dense-12", 8, 12, None),
+    ("one-partition", 100, 1, 64),
+    ("one-partition-one-topic", 1, 1, None),
+]
+
+
+def _rss_anon(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _measure_process(path: Path, empty: Path) -> tuple[int, int, int, str]:
+    """Highest RssAnon while loading, that before, the table's own account, and the digest, of a process of its own."""
+    words = [sys.executable, "-m", "benchmarks.engine.loading_process", str(path), str(empty)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "empty\n"
+        before = _rss_anon(process.pid)
+        process.stdin.write("load\n")
+        process.stdin.flush()
+        highest = before
+        while not select.select([process.stdout], [], [], SAMPLE_SECONDS)[0]:
+            highest = max(highest, _rss_anon(process.pid))
+        highest = max(highest, _rss_anon(process.pid))
+        assert process.stdout.readline() == "loaded\n"
+        process.stdin.write("tell\n")
+        process.stdin.flush()
+        account, digest = process.stdout.readline().split()
+    return highest, before, int(account), digest
+
+
+def _measure(run: Run, shape: tuple[str, int, int, int | None], entries: int) -> None:
+    _, topics, partitions, goal = shape
+    keys = KeySpace(max(1, entries // (topics * partitions)), topics, partitions)
+    path = run.new_directory()
+    ours = Ours(path, "process", 50)
+    ours.fill(keys, np.random.default_rng(run.seed).integers(1, 1 << 40, keys.count))
+    digest = str(ours.store.digest())
+    table = ours.store.to_arrow()
+    assert table.num_rows == keys.count
+    del table
+    ours.close()
+    run.condition(f"{keys}; 50 log partitions; highest RssAnon, every 10 ms, of a fresh process that loads the log,")
+    run.condition("less its RssAnon after import and opening an empty store, less the bytes of distinct strings")
+    highest, before, account, found = _measure_process(path, run.new_directory())
+    if found != digest:
+        raise AssertionError(f"{run.report.name}: the process loaded something else than was written")
+    entry = (highest - before - keys.string_bytes) / keys.count
+    mean = (account - keys.string_bytes) / keys.count
+    run.report.figures = [
+        Figure(
+            "offsetlog",
+            "bytes/entry",
+            entry,
+            entry,
+            entry,
+            digest=found,
+            note=f"RssAnon + {(highest - before) / 1e6:.1f} MB",
+        ),
+        Figure("store.memory()", "bytes/entry", mean, mean, mean, note="its own account, after loading"),
+    ]
+    if goal is not None:
+        run.report.goal_size("offsetlog", goal)
+
+
+def _register(shape: tuple[str, int, int, int | None], entries: int, label: str) -> None:
+    def memory(run: Run) -> None:
+        _measure(run, shape, run.size(entries, 2_000))
+
+    name, topics, partitions, goal = shape
+    memory.__doc__ = f"Memory of {entries:,} entries: {topics} topic(s) a group, {partitions} partition(s) a topic."
+    goals = f"<= {goal} bytes an entry" if goal is not None else "for information"
+    REGISTRY.append(Workload(f"memory/{name}/{label}", memory, goals))
+
+
+for _entries, _label in ((1_000_000, "1e6"), (10_000_000, "1e7")):
+    for _shape in SHAPES:
+        _register(_shape, _entries, _label)

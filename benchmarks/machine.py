@@ -1,0 +1,64 @@
+"""The machine and the software that a figure was measured with."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = ("offsetlog", "numpy", "pyarrow", "lmdb", "rocksdict", "pytest-benchmark")
+
+
+def _field(path: str, name: str) -> str | None:
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        return None
+    found = (line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == name)
+    return next(found, None)
+
+
+def _compiler() -> str:
+    try:
+        run = subprocess.run([os.environ.get("CC", "cc"), "--version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "no C compiler"
+    return run.stdout.splitlines()[0]
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "missing"
+
+
+def file_system(path: Path) -> str:
+    """The type of the file system that a path is on, from the longest mount point above it."""
+    best, kind = "", "unknown"
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, mount, found, *_ = line.split()
+        above = mount == "/" or path.is_relative_to(mount)
+        if above and len(mount) >= len(best):
+            best, kind = mount, found
+    return kind
+
+
+def describe(directory: Path) -> dict[str, str]:
+    """What stands above every report; `directory` is where the files are."""
+    kib = int((_field("/proc/meminfo", "MemTotal") or "0 kB").split()[0])
+    huge = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    return {
+        "cpu": _field("/proc/cpuinfo", "model name") or platform.machine(),
+        "cores": str(os.cpu_count()),
+        "memory": f"{kib / 1048576:.1f} GiB, huge pages {huge.read_text().strip() if huge.exists() else 'unknown'}",
+        "kernel": platform.release(),
+        "files": file_system(directory),
+        "python": f"{platform.python_implementation()} {sys.version.split()[0]}",
+        "compiler": _compiler(),
+        "software": ", ".join([*(f"{name} {_version(name)}" for name in PACKAGES), f"sqlite {sqlite3.sqlite_version}"]),
+    }

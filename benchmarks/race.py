@@ -1,0 +1,121 @@
+"""Runs contenders side by side: rounds in turn, so that a machine that drifts drifts for all of them."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pytest_benchmark.fixture import BenchmarkFixture
+from pytest_benchmark.stats import Stats
+
+from benchmarks.results import Figure
+
+
+@dataclass
+class Job:
+    """One round's work, prepared outside the measured time."""
+
+    run: Callable[[], object]
+    operations: int
+
+
+@dataclass
+class Runner:
+    """One line of a report: makes the job of each round.
+
+    Attributes:
+        prepare: called before each round with its number, 0 for the warm-up.
+        settle: called after each round with its job, outside the measured time.
+    """
+
+    name: str
+    prepare: Callable[[int], Job]
+    unit: str = "offsets/s"
+    note: str = ""
+    settle: Callable[[Job], None] = lambda job: None
+    stats: Stats = field(default_factory=Stats)
+    operations: int = 0
+
+
+def _timed(job: Job) -> float:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        start = time.perf_counter()
+        job.run()
+        return time.perf_counter() - start
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def race(benchmark: BenchmarkFixture, runners: list[Runner], rounds: int) -> list[Figure]:
+    """One warm-up and `rounds` measured rounds of each, in turn.
+
+    pytest-benchmark times the first; the others run in its setup, timed alike into the same kind of statistics.
+    """
+    ours, *others = runners
+    number = -1
+    job: Job | None = None
+
+    def settle() -> None:
+        nonlocal job
+        if job is not None:
+            finished, job = job, None
+            ours.settle(finished)
+
+    def setup() -> tuple[tuple[Job], dict[str, object]]:
+        nonlocal number, job
+        settle()
+        number += 1
+        for runner in others:
+            other = runner.prepare(number)
+            seconds = _timed(other)
+            if number > 0:
+                runner.stats.update(seconds)
+                runner.operations = other.operations
+            runner.settle(other)
+        job = ours.prepare(number)
+        return (job,), {}
+
+    benchmark.pedantic(lambda job: job.run(), setup=setup, rounds=rounds, warmup_rounds=1)
+    if job is not None:
+        ours.operations = job.operations
+    settle()
+    measured = benchmark.stats
+    assert measured is not None
+    ours.stats = measured.stats
+    return [
+        Figure.of_rounds(runner.name, runner.unit, runner.stats, runner.operations, runner.note) for runner in runners
+    ]
+
+
+def sustain(runner: Runner, seconds: float, jobs: int = 5) -> Figure:
+    """Runs the same few jobs over and over for at least `seconds`; the figure is all operations by all time.
+
+    The low and the high are those of single jobs.
+    """
+    prepared = [runner.prepare(number) for number in range(jobs)]
+    stats = Stats()
+    operations = 0
+    started = time.perf_counter()
+    while True:
+        for job in prepared:
+            stats.update(_timed(job) / job.operations)
+            operations += job.operations
+        elapsed = time.perf_counter() - started
+        if elapsed >= seconds:
+            break
+    runner.settle(prepared[-1])
+    return Figure(
+        f"{runner.name}, {elapsed:.0f} s on end" if seconds >= 1 else f"{runner.name}, on end",
+        runner.unit,
+        operations / elapsed,
+        1 / stats.max,
+        1 / stats.min,
+        rounds=stats.rounds,
+        operations=prepared[0].operations,
+        note=runner.note,
+    )

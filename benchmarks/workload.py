@@ -1,0 +1,163 @@
+"""What a workload is given, and the registry of all of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from benchmarks.bare import BareLoop
+from benchmarks.keys import KeySpace, Numbers, digest_of
+from benchmarks.peers.contender import Contender
+from benchmarks.profile import profile
+from benchmarks.race import Runner
+from benchmarks.results import Report
+
+Function = Callable[["Run"], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says."""
+
+    seed: int = 1
+    smoke: bool = False
+    seconds: float = 10.0
+    rounds: int = 5
+    directory: Path = Path(tempfile.gettempdir())
+    profile: bool = False
+
+
+@dataclass(frozen=True)
+class Workload:
+    name: str
+    function: Function
+    goals: str
+
+
+REGISTRY: list[Workload] = []
+
+
+def workload(name: str, goals: str = "") -> Callable[[Function], Function]:
+    """Registers a function as a workload; `name` is what --only looks for, `goals` what the issue asks of it."""
+
+    def register(function: Function) -> Function:
+        REGISTRY.append(Workload(name, function, goals))
+        return function
+
+    return register
+
+
+class Run:
+    """One workload under way: its options, its directory, its report."""
+
+    def __init__(self, options: Options, found: Workload, benchmark: BenchmarkFixture, directory: Path) -> None:
+        self.options = options
+        self.benchmark = benchmark
+        self.directory = directory
+        title = (found.function.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        self.report = Report(found.name, title)
+        self._expected: dict[str, Numbers] = {}
+        self._numbers = iter(range(1_000_000))
+        #: What --profile looks at.
+        self.profiled: Runner | None = None
+
+    @property
+    def seed(self) -> int:
+        return self.options.seed
+
+    @property
+    def rounds(self) -> int:
+        return 2 if self.options.smoke else max(5, self.options.rounds)
+
+    def size(self, full: int, smoke: int) -> int:
+        return smoke if self.options.smoke else full
+
+    @property
+    def seconds(self) -> float:
+        """How long a sustained run takes at least."""
+        return 0.05 if self.options.smoke else self.options.seconds
+
+    def condition(self, text: str) -> None:
+        """A line that stands above the figures."""
+        self.report.conditions.append(text)
+
+    def new_directory(self) -> Path:
+        directory = self.directory / f"{next(self._numbers):02d}"
+        directory.mkdir()
+        return directory
+
+    def drop(self, directory: Path) -> None:
+        shutil.rmtree(directory, ignore_errors=True)
+
+    def bare(self) -> BareLoop:
+        return BareLoop(self.new_directory())
+
+    def profile(self) -> None:
+        """Where --profile asks for it: profiles the chosen runner while its store is still open."""
+        if self.options.profile and self.profiled is not None:
+            self.report.profile = profile(self.profiled, max(self.seconds / 2, 0.5))
+
+    # -------------------------------------------------------------------------------------------- what must be there
+
+    @contextmanager
+    def filled(self, keys: KeySpace, *contenders: Contender) -> Iterator[None]:
+        """Contenders that hold an offset of every key; at the end each is compared with what it was told."""
+        offsets = np.random.default_rng(self.seed).integers(1, 1 << 40, keys.count)
+        try:
+            for contender in contenders:
+                self._expected[contender.name] = offsets.copy()
+                contender.fill(keys, offsets)
+            yield
+            self.profile()
+            for contender in contenders:
+                self._settle(keys, contender)
+        finally:
+            for contender in contenders:
+                contender.close()
+
+    def committed(self, contender: Contender, indices: Numbers, offsets: Numbers) -> None:
+        """Notes what a contender was told, in this order."""
+        self._expected[contender.name][indices] = offsets
+
+    def expected(self, contender: Contender) -> Numbers:
+        return self._expected[contender.name]
+
+    def _settle(self, keys: KeySpace, contender: Contender) -> None:
+        found, expected = contender.offsets(keys), self._expected[contender.name]
+        wrong = int((found != expected).sum())
+        if wrong:
+            raise AssertionError(f"{self.report.name}: {contender.name} is wrong for {wrong:,} of {keys.count:,} keys")
+        digest = digest_of(found)
+        for figure in self.report.figures:
+            if figure.name.startswith(contender.name) and figure.digest is None:
+                figure.digest = digest
+
+
+@contextmanager
+def one_core() -> Iterator[int]:
+    """Binds this thread, and those that it starts meanwhile, to one core; yields the core."""
+    before = os.sched_getaffinity(0)
+    core = max(before)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield core
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def stopwatch(report: Report) -> Iterator[None]:
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        report.seconds = time.perf_counter() - started
