@@ -122,6 +122,20 @@ static void prefetch_name(const bench_state *bench, uint32_t pair) {
     __builtin_prefetch(&bench->group_sizes[pair / bench->pairs_per_group]);
 }
 
+/* A row of the same pair as the one before has everything at hand but its cell, and that lies beside the last one's. */
+static bool is_new_pair(const bench_state *bench, uint32_t row) {
+    return row < bench->entry_count && (row == 0 || bench->keys[row].pair != bench->keys[row - 1].pair);
+}
+
+static void prefetch_row(const bench_state *bench, const ol_pair_name *ring, uint32_t i) {
+    uint32_t at = i - (SLOT_AHEAD - PAIR_AHEAD);
+    if (is_new_pair(bench, at)) ol_table_prefetch_pair(bench->table, &ring[at % RING]);
+    at = i - (SLOT_AHEAD - CHUNK_AHEAD);
+    if (is_new_pair(bench, at)) ol_table_prefetch_chunk(bench->table, &ring[at % RING], (int32_t)bench->keys[at].partition);
+    at = i - (SLOT_AHEAD - CELL_AHEAD);
+    if (is_new_pair(bench, at)) ol_table_prefetch_cell(bench->table, &ring[at % RING], (int32_t)bench->keys[at].partition);
+}
+
 /* One pass over all keys: puts, or gets into a sum.  `peak` samples the memory when it is not NULL. */
 static uint64_t pass(const bench_state *bench, bool put, bool prefetch, int64_t round, uint64_t *peak) {
     ol_pair_name ring[RING];
@@ -134,20 +148,9 @@ static uint64_t pass(const bench_state *bench, bool put, bool prefetch, int64_t 
             ring[i % RING] = same ? ring[(i - 1) % RING] : name_of(bench, bench->keys[i].pair);
             if (prefetch && !same) ol_table_prefetch_slot(bench->table, &ring[i % RING]);
         }
-        uint32_t at = i - (SLOT_AHEAD - PAIR_AHEAD);
-        if (prefetch && at < bench->entry_count && (at == 0 || bench->keys[at].pair != bench->keys[at - 1].pair)) {
-            ol_table_prefetch_pair(bench->table, &ring[at % RING]);
-        }
-        at = i - (SLOT_AHEAD - CHUNK_AHEAD);
-        if (prefetch && at < bench->entry_count) {
-            ol_table_prefetch_chunk(bench->table, &ring[at % RING], (int32_t)bench->keys[at].partition);
-        }
-        at = i - (SLOT_AHEAD - CELL_AHEAD);
-        if (prefetch && at < bench->entry_count) {
-            ol_table_prefetch_cell(bench->table, &ring[at % RING], (int32_t)bench->keys[at].partition);
-        }
+        if (prefetch) prefetch_row(bench, ring, i);
         if (i < SLOT_AHEAD) continue;
-        at = i - SLOT_AHEAD;
+        uint32_t at = i - SLOT_AHEAD;
         ol_position_value value = {.offset = at, .log_offset = round + at, .commit_timestamp = 1700000000000, .leader_epoch = 5,
                                    .expire_timestamp = -1};
         int32_t partition = (int32_t)bench->keys[at].partition;
