@@ -39,7 +39,9 @@ def main() -> int:
         print(f"benchmarks: {failure}; pip install 'offsetlog[benchmark]', and build the extensions", file=sys.stderr)
         return 2
     only = arguments.only or [""]
-    chosen = [found for found in REGISTRY if found.name.startswith(tuple(only))]
+    chosen = [
+        found for found in REGISTRY if found.name.startswith(tuple(only)) and (found.smoke or not arguments.smoke)
+    ]
     if not chosen:
         print(f"benchmarks: no workload begins with {' or '.join(only)}; see --list", file=sys.stderr)
         return 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -56,6 +57,8 @@ def test_workload(benchmark: BenchmarkFixture, suite: Suite, workload: Workload)
 def run_suite(options: Options, workloads: list[Workload]) -> Suite:
     """Runs the workloads in this process, one after the other; each is printed as it ends."""
     suite = Suite(options, workloads)
+    # What somebody asks of their tests is not asked of this.
+    os.environ.pop("PYTEST_ADDOPTS", None)
     words = [
         __file__, "-c", "/dev/null", "--rootdir", str(Path(__file__).parent), "--capture=no", "-p", "no:terminal",
         "-p", "no:cacheprovider", "-p", "no:randomly", "--benchmark-only", "--benchmark-disable-gc",

@@ -38,16 +38,25 @@ class Options:
 
 @dataclass(frozen=True)
 class Workload:
+    """A function with a docstring, whose first line is the title of the report.
+
+    Attributes:
+        name: what --only looks for.
+        goals: what is asked of it.
+        smoke: whether --smoke runs it; the sizes of one kind are the same thing there.
+    """
+
     name: str
     function: Function
     goals: str
+    smoke: bool = True
 
 
 REGISTRY: list[Workload] = []
 
 
-def workload(name: str, goals: str = "") -> Callable[[Function], Function]:
-    """Registers a function as a workload; `name` is what --only looks for, `goals` what the issue asks of it."""
+def workload(name: str, goals: str) -> Callable[[Function], Function]:
+    """Registers a function as a workload."""
 
     def register(function: Function) -> Function:
         REGISTRY.append(Workload(name, function, goals))
@@ -80,6 +89,11 @@ class Run:
 
     def size(self, full: int, smoke: int) -> int:
         return smoke if self.options.smoke else full
+
+    @property
+    def log_partitions(self) -> int:
+        """Kafka's default; making fifty directories would be most of a smoke run."""
+        return self.size(50, 3)
 
     @property
     def seconds(self) -> float:

@@ -66,8 +66,8 @@ def commit_dict(run: Run) -> None:
     """Commits of 100 offsets from a dict {TopicPartition: int}, "process"."""
     keys = _keys(run)
     run.condition(f"{keys}, calls shuffled, seed {run.seed}; a call is one group and one topic's 100 partitions")
-    run.condition("50 log partitions; LMDB: one transaction a call; rounds in turn")
-    ours = Ours(run.new_directory(), "process", 50)
+    run.condition(f"{run.log_partitions} log partitions; LMDB: one transaction a call; rounds in turn")
+    ours = Ours(run.new_directory(), "process", run.log_partitions)
     peer = Lmdb(run.new_directory(), sync=False)
     bare = run.bare().append(keys, run.size(1_000_000, 1_000), run.rounds, run.seed)
     bare.note += ", one batch an offset"
@@ -92,7 +92,7 @@ def commit_arrow(run: Run) -> None:
     run.condition(
         f"{keys}, pairs shuffled, seed {run.seed}; a batch: {pairs_each} pairs of group and topic, {rows:,} rows"
     )
-    run.condition("50 log partitions; LMDB: one transaction of 100 puts a dict, and one a batch, from its columns")
+    run.condition(f"{run.log_partitions} log partitions; LMDB: a transaction a dict of 100, and one a batch of columns")
     _columns_race(run, keys, pairs_each)
     run.report.goal_rate("offsetlog, strings", 20e6)
     run.report.goal_ratio("offsetlog, strings", "LMDB, sync off, writable map", 12)
@@ -100,10 +100,9 @@ def commit_arrow(run: Run) -> None:
 
 def _columns_race(run: Run, keys: KeySpace, pairs_each: int) -> None:
     batches, peer_batches = run.size(200, 4), run.size(20, 2)
-    stores = [Ours(run.new_directory(), "process", 50) for _ in range(2)]
+    names = ("offsetlog, strings", "offsetlog, dictionaries")
+    stores = [Ours(run.new_directory(), "process", run.log_partitions, name) for name in names]
     peers = [Lmdb(run.new_directory(), sync=False) for _ in range(2)]
-    for store, kind in zip(stores, ("strings", "dictionaries"), strict=True):
-        store.name = f"offsetlog, {kind}"
     peers[1].name = "LMDB, a batch at a time"
     with run.filled(keys, *stores, *peers):
         runners = [

@@ -43,10 +43,12 @@ def _runner(
 def _measure(run: Run, keys: KeySpace, goal_rate: float, goal_ratio: float | None) -> None:
     count = run.size(1_000_000, 2_000)
     peer_count = run.size(200_000, 1_000)
-    run.condition(f"{keys}, shuffled, seed {run.seed}; 50 log partitions; names of 20 and 15 bytes, no metadata")
+    run.condition(
+        f"{keys}, shuffled, seed {run.seed}; {run.log_partitions} log partitions; names of 20 and 15 bytes, no metadata"
+    )
     run.condition("each row: for group, topic, partition in rows: commit(...); the offset counts up; rounds in turn")
     bare = run.bare().append(keys, count, run.rounds, run.seed)
-    ours = Ours(run.new_directory(), "process", 50)
+    ours = Ours(run.new_directory(), "process", run.log_partitions)
     peer = Lmdb(run.new_directory(), sync=False)
     with run.filled(keys, ours, peer):
         first = _runner(run, keys, ours, count, note="burst")

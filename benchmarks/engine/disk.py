@@ -45,8 +45,8 @@ def _measure(run: Run, waiting: int) -> None:
         "ours: commit_async of one offset each, then result() of each; peers: the same in one synced transaction"
     )
     contenders: list[Contender] = [
-        Ours(run.new_directory(), "disk", 1),
-        Ours(run.new_directory(), "disk", 50),
+        Ours(run.new_directory(), "disk", 1, "offsetlog, 1 log partition"),
+        Ours(run.new_directory(), "disk", run.log_partitions, f"offsetlog, {run.log_partitions} log partitions"),
         RocksDb(run.new_directory(), sync=True),
         Lmdb(run.new_directory(), sync=True, map_bytes=1 << 30),
         Sqlite(run.new_directory(), sync=True),
@@ -68,7 +68,8 @@ def _register(waiting: int) -> None:
         _measure(run, min(waiting, run.size(waiting, 100)))
 
     disk.__doc__ = f'Commits that wait for the disk, "disk", {waiting:,} waiting at a time.'
-    REGISTRY.append(Workload(f"disk/{waiting}", disk, ">= 3 x the best peer" if waiting == 1_000 else "how it grows"))
+    goals = ">= 3 x the best peer" if waiting == 1_000 else "how it grows"
+    REGISTRY.append(Workload(f"disk/{waiting}", disk, goals, smoke=waiting <= 100))
 
 
 for _waiting in (1, 10, 100, 1_000, 10_000):

@@ -34,10 +34,12 @@ def _runner(run: Run, keys: KeySpace, contender: Contender, count: int) -> Runne
 def fetch_one(run: Run) -> None:
     """fetch_one of 10^5 keys, one after the other, each result looked at."""
     keys = KeySpace(run.size(100, 5), run.size(10, 2), run.size(100, 10))
-    run.condition(f"{keys}, shuffled, seed {run.seed}; 50 log partitions; the caller adds up the offsets")
+    run.condition(
+        f"{keys}, shuffled, seed {run.seed}; {run.log_partitions} log partitions; the caller adds up the offsets"
+    )
     run.condition("LMDB: get inside one reading transaction, zero-copy; RocksDB: get; packing and unpacking included")
     bare = run.bare().fetch(keys, run.size(1_000_000, 1_000), run.rounds, run.seed)
-    ours = Ours(run.new_directory(), "process", 50)
+    ours = Ours(run.new_directory(), "process", run.log_partitions)
     peers: list[Contender] = [Lmdb(run.new_directory(), sync=False), RocksDb(run.new_directory(), sync=False)]
     with run.filled(keys, ours, *peers):
         runners = [_runner(run, keys, contender, run.size(300_000, 500)) for contender in (ours, *peers)]
@@ -52,8 +54,10 @@ def fetch_one(run: Run) -> None:
 def fetch_arrow(run: Run) -> None:
     """Columnar fetch: fetch_arrow of all groups, and to_arrow."""
     keys = KeySpace(run.size(100, 5), run.size(100, 2), 100)
-    run.condition(f"{keys}; 50 log partitions; LMDB: a cursor over all entries into lists, then Arrow arrays")
-    ours = Ours(run.new_directory(), "process", 50)
+    run.condition(
+        f"{keys}; {run.log_partitions} log partitions; LMDB: a cursor over all entries into lists, then Arrow arrays"
+    )
+    ours = Ours(run.new_directory(), "process", run.log_partitions)
     peer = Lmdb(run.new_directory(), sync=False)
     tables: dict[str, pa.Table] = {}
     with run.filled(keys, ours, peer):

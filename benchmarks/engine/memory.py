@@ -58,15 +58,16 @@ def _measure(run: Run, shape: tuple[str, int, int, int | None], entries: int) ->
     _, topics, partitions, goal = shape
     keys = KeySpace(max(1, entries // (topics * partitions)), topics, partitions)
     path = run.new_directory()
-    ours = Ours(path, "process", 50)
+    ours = Ours(path, "process", run.log_partitions)
     ours.fill(keys, np.random.default_rng(run.seed).integers(1, 1 << 40, keys.count))
     digest = str(ours.store.digest())
     table = ours.store.to_arrow()
     assert table.num_rows == keys.count
     del table
     ours.close()
-    run.condition(f"{keys}; 50 log partitions; highest RssAnon, every 10 ms, of a fresh process that loads the log,")
-    run.condition("less its RssAnon after import and opening an empty store, less the bytes of distinct strings")
+    run.condition(f"{keys}; {run.log_partitions} log partitions")
+    run.condition("highest RssAnon, every 10 ms, of a fresh process that loads the log, less its RssAnon after import")
+    run.condition("and opening an empty store, less the bytes of distinct strings")
     highest, before, account, found = _measure_process(path, run.new_directory())
     if found != digest:
         raise AssertionError(f"{run.report.name}: the process loaded something else than was written")
@@ -95,7 +96,7 @@ def _register(shape: tuple[str, int, int, int | None], entries: int, label: str)
     name, topics, partitions, goal = shape
     memory.__doc__ = f"Memory of {entries:,} entries: {topics} topic(s) a group, {partitions} partition(s) a topic."
     goals = f"<= {goal} bytes an entry" if goal is not None else "for information"
-    REGISTRY.append(Workload(f"memory/{name}/{label}", memory, goals))
+    REGISTRY.append(Workload(f"memory/{name}/{label}", memory, goals, smoke=label == "1e6"))
 
 
 for _entries, _label in ((1_000_000, "1e6"), (10_000_000, "1e7")):

@@ -16,8 +16,10 @@ from benchmarks.peers.contender import Contender
 class Ours(Contender):
     """A store with `partitions` log partitions, opened once for a whole workload."""
 
-    def __init__(self, directory: Path, durability: Literal["process", "disk"], partitions: int) -> None:
-        self.name = "offsetlog" if partitions == 50 else f"offsetlog, {partitions} log partition{'s'[: partitions > 1]}"
+    def __init__(
+        self, directory: Path, durability: Literal["process", "disk"], partitions: int, name: str = "offsetlog"
+    ) -> None:
+        self.name = name
         self.directory = directory
         self.store = offsetlog.open(directory, partitions=partitions, durability=durability)
 
