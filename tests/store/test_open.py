@@ -1,0 +1,389 @@
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import uuid
+import warnings
+from pathlib import Path
+
+import pytest
+
+import offsetlog
+from offsetlog import StoreConfig, TopicPartition, errors
+
+from .conftest import tree
+
+REAL = Path(__file__).parents[2].parent / "shared/data/kafka-4.3.0/plain/log"
+needs_real = pytest.mark.skipif(not REAL.exists(), reason="the brokers' directories are not here")
+
+
+def run_python(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    call = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+    return subprocess.run(call, capture_output=True, text=True, timeout=60)
+
+
+def test_a_closed_store_is_opened_again(path):
+    with offsetlog.open(path, partitions=7, durability="disk") as store:
+        for number in range(100):
+            store.commit_one(f"g{number}", "t", number, number, "m", durability="process")
+        digest = store.digest(physical=True)
+        assert store.partitions == 7
+        assert not store.closed
+    assert store.closed
+    with offsetlog.open(path) as store:
+        assert store.partitions == 7
+        assert store.digest(physical=True) == digest
+        assert store.verify() == []
+        assert not any(found["recovered"] for found in store.recoveries().values())
+
+
+def test_directories_appear_when_they_are_needed(path):
+    with offsetlog.open(path, partitions=50) as store:
+        assert not list(path.glob("__consumer_offsets-*"))
+        assert store.fetch("g") == {}
+        assert store.fetch_one("g", "t", 0) is None
+        assert store.groups() == []
+        assert not list(path.glob("__consumer_offsets-*"))
+        store.commit_one("testGroup", "t", 0, 1)
+        assert [folder.name for folder in path.glob("__consumer_offsets-*")] == ["__consumer_offsets-49"]
+    assert sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) < 4096
+
+
+def test_a_store_that_was_never_written_to_is_opened_again(path):
+    offsetlog.open(path, partitions=3).close()
+    with offsetlog.open(path) as store:
+        assert store.partitions == 3
+        store.commit_one("g", "t", 0, 1)
+
+
+def test_missing_parents_are_made(tmp_path):
+    with offsetlog.open(tmp_path / "a" / "b" / "c") as store:
+        store.commit_one("g", "t", 0, 1)
+
+
+def test_trap_38_another_number_of_partitions_is_refused(path):
+    with offsetlog.open(path, partitions=50) as store:
+        store.commit_one("g", "t", 0, 1)
+    before = tree(path)
+    for read_only in (False, True):
+        with pytest.raises(errors.PartitionCountError) as caught:
+            offsetlog.open(path, partitions=60, read_only=read_only)
+        assert (caught.value.asked, caught.value.actual) == (60, 50)
+    assert tree(path) == before
+    offsetlog.open(path, partitions=50).close()
+
+
+@pytest.mark.parametrize("partitions", [0, -1, 10**9])
+def test_a_number_of_partitions_that_cannot_be(path, partitions):
+    with pytest.raises(errors.ConfigError):
+        offsetlog.open(path, partitions=partitions)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("partitions", ["50", 5.0, True])
+def test_partitions_of_a_wrong_type(path, partitions):
+    with pytest.raises(errors.ArgumentTypeError):
+        offsetlog.open(path, partitions=partitions)
+
+
+@pytest.mark.parametrize("durability", ["replicas", "none", 1])
+def test_a_wrong_durability_leaves_no_lock(path, durability):
+    with pytest.raises(errors.ConfigError):
+        offsetlog.open(path, durability=durability)
+    offsetlog.open(path).close()
+
+
+def test_the_lock_is_held_against_this_process(path):
+    with offsetlog.open(path) as store:
+        store.commit_one("g", "t", 0, 1)
+        with pytest.raises(errors.LockedError):
+            offsetlog.open(path)
+        store.commit_one("g", "t", 0, 2)
+    offsetlog.open(path).close()
+
+
+def test_the_lock_is_held_against_other_processes(path):
+    code = """
+        import sys, offsetlog
+        try:
+            offsetlog.open(sys.argv[1]).close()
+        except offsetlog.errors.LockedError:
+            print("locked")
+    """
+    with offsetlog.open(path):
+        assert run_python(code, path).stdout == "locked\n"
+    assert run_python(code, path).stdout == ""
+
+
+def test_a_read_only_store_reads_what_a_writer_holds_and_changes_nothing(path):
+    with offsetlog.open(path, durability="process") as writer:
+        for number in range(50):
+            writer.commit_one(f"g{number}", "t", 0, number)
+        before = tree(path)
+        with offsetlog.open(path, read_only=True) as reader:
+            assert reader.read_only
+            assert reader.digest(physical=True) == writer.digest(physical=True)
+            assert reader.groups() == writer.groups()
+            assert reader.to_arrow().num_rows == 50
+            assert reader.verify() == []
+            digest = reader.digest()
+            for refused in (
+                lambda: reader.commit_one("g0", "t", 0, 1),
+                lambda: reader.commit("g0", {TopicPartition("t", 0): 1}),
+                lambda: reader.commit_one("no such directory", "t", 0, 1),
+                lambda: reader.delete("g0"),
+                lambda: reader.delete("g0", [TopicPartition("t", 0)]),
+                lambda: reader.transaction("g0", 1),
+                lambda: reader.abort_transaction(1),
+            ):
+                with pytest.raises(errors.ReadOnlyError):
+                    refused()
+            assert reader.digest() == digest
+        assert tree(path) == before
+        writer.commit_one("g0", "t", 0, 7)
+        with offsetlog.open(path, read_only=True) as reader:
+            assert reader.fetch_one("g0", "t", 0).offset == 7
+
+
+def test_reading_what_is_not_there(path):
+    with pytest.raises(errors.MissingFileError):
+        offsetlog.open(path, read_only=True)
+    path.mkdir()
+    with pytest.raises(errors.MissingFileError):
+        offsetlog.open(path, read_only=True)
+    assert list(path.iterdir()) == []
+
+
+def test_everything_of_a_closed_store_is_refused(path):
+    store = offsetlog.open(path)
+    store.commit_one("g", "t", 0, 1)
+    key = TopicPartition("t", 0)
+    ticket = store.commit_async("g", {key: 2})
+    late = store.transaction("g", 5)
+    commit_one, fetch_one = store.commit_one, store.fetch_one
+    store.close()
+    store.close()
+    for refused in (
+        lambda: store.commit("g", {key: 1}),
+        lambda: store.commit_async("g", {key: 1}),
+        lambda: commit_one("g", "t", 0, 1),
+        lambda: commit_one("another", "t", 0, 1),
+        lambda: fetch_one("g", "t", 0),
+        lambda: store.fetch("g"),
+        lambda: store.fetch("g", [key]),
+        lambda: store.fetch_arrow(["g"]),
+        lambda: store.delete("g"),
+        lambda: store.delete("g", [key]),
+        store.groups,
+        store.digest,
+        store.memory,
+        store.verify,
+        store.flush,
+        store.to_arrow,
+        lambda: store.partitions,
+        lambda: store.transaction("g", 1),
+        lambda: store.abort_transaction(1),
+        lambda: late.commit({key: 1}),
+        store.__enter__,
+    ):
+        with pytest.raises(errors.ClosedError):
+            refused()
+    assert ticket.done()
+    assert ticket.result() == ticket.position
+    assert "closed" in repr(store)
+
+
+def test_a_forgotten_store_warns_and_closes(path):
+    store = offsetlog.open(path)
+    store.commit_one("g", "t", 0, 1)
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        del store
+        gc.collect()
+    with offsetlog.open(path) as store:
+        assert store.fetch_one("g", "t", 0).offset == 1
+        assert not any(found["recovered"] for found in store.recoveries().values())
+
+
+def test_a_closed_store_does_not_warn(path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        store = offsetlog.open(path)
+        store.close()
+        del store
+        gc.collect()
+
+
+def test_a_forked_child_cannot_damage_the_store(path):
+    store = offsetlog.open(path, durability="process")
+    store.commit_one("g", "t", 0, 1)
+    transaction = store.transaction("g", 5)
+    transaction.commit({TopicPartition("t", 1): 1})
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for call in (
+            lambda: store.commit_one("g", "t", 0, 99),
+            lambda: store.fetch_one("g", "t", 0),
+            lambda: store.commit("new group", {("t", 0): 1}),
+            lambda: transaction.commit({("t", 1): 2}),
+            store.flush,
+            store.groups,
+        ):
+            try:
+                call()
+            except errors.ClosedError:
+                refused += 1
+        store.close()
+        del store, transaction
+        gc.collect()
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 6
+    store.commit_one("g", "t", 0, 2)
+    transaction.abort()
+    with pytest.raises(errors.LockedError):
+        offsetlog.open(path)
+    assert store.verify() == []
+    store.close()
+    with offsetlog.open(path) as store:
+        assert store.fetch_one("g", "t", 0).offset == 2
+
+
+def test_the_lock_ends_with_the_parent_though_a_child_lives_on(path):
+    store = offsetlog.open(path)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(write)
+        os.read(read, 1)
+        os._exit(0)
+    store.close()
+    offsetlog.open(path).close()
+    os.close(write)
+    os.waitpid(child, 0)
+    os.close(read)
+
+
+def test_what_survives_a_kill(path):
+    code = """
+        import os, signal, sys, offsetlog
+        store = offsetlog.open(sys.argv[1], durability="process")
+        for number in range(1000):
+            store.commit_one("g", "t", number % 10, number)
+        print(store.digest(physical=True), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    killed = run_python(code, path)
+    assert not (path / ".kafka_cleanshutdown").exists()
+    with offsetlog.open(path) as store:
+        assert f"{store.digest(physical=True)}\n" == killed.stdout
+        assert store.verify() == []
+    assert (path / ".kafka_cleanshutdown").exists()
+
+
+def test_the_marker_of_a_clean_stop_is_away_while_the_store_is_open(path):
+    with offsetlog.open(path) as store:
+        store.commit_one("g", "t", 0, 1)
+    marker = path / ".kafka_cleanshutdown"
+    assert marker.read_bytes() == b'{"version":0,"brokerEpoch":-1}'
+    with offsetlog.open(path):
+        assert not marker.exists()
+    assert marker.exists()
+    marker.unlink()
+    (path / "other-0").mkdir()
+    # Somebody has to recover the other topic's log, so the marker must not say that all is well.
+    offsetlog.open(path).close()
+    assert not marker.exists()
+
+
+def test_checkpoints_of_a_clean_stop(path):
+    foreign = "0\n1\nother 3 77\n"
+    path.mkdir()
+    (path / "recovery-point-offset-checkpoint").write_text(foreign)
+    with offsetlog.open(path, partitions=1) as store:
+        for number in range(5):
+            store.commit_one("g", "t", 0, number)
+    assert sorted((path / "recovery-point-offset-checkpoint").read_text().splitlines()) == [
+        "0", "2", "__consumer_offsets 0 5", "other 3 77",
+    ]  # fmt: skip
+    assert (path / "replication-offset-checkpoint").read_text() == "0\n1\n__consumer_offsets 0 5\n"
+
+
+def test_the_ids_of_a_cluster(path):
+    topic_id = uuid.UUID("01020304-0506-4708-890a-0b0c0d0e0f10")
+    with offsetlog.open(path, partitions=2, topic_id=topic_id, cluster_id="5L6g3nShT-eMCtK--X86sw", node_id=3) as store:
+        store.commit_one("g", "t", 0, 1)
+        store.commit_one("h", "t", 0, 1)
+    for metadata in path.glob("__consumer_offsets-*/partition.metadata"):
+        assert metadata.read_bytes() == b"version: 0\ntopic_id: AQIDBAUGRwiJCgsMDQ4PEA"
+    lines = (path / "meta.properties").read_text().splitlines()
+    assert {"version=1", "node.id=3", "cluster.id=5L6g3nShT-eMCtK--X86sw"} < set(lines)
+    offsetlog.open(path, cluster_id="5L6g3nShT-eMCtK--X86sw").close()
+    with pytest.raises(errors.ConfigError):
+        offsetlog.open(path, cluster_id="another")
+    with pytest.raises(errors.ConfigError):
+        offsetlog.open(path, topic_id=uuid.uuid4())
+    offsetlog.open(path).close()
+
+
+def test_new_directories_take_the_id_of_their_siblings(path):
+    with offsetlog.open(path, durability="process") as store:
+        for number in range(20):
+            store.commit_one(f"g{number}", "t", 0, 1)
+    (path / "offsetlog.properties").unlink()
+    with offsetlog.open(path, partitions=50, durability="process") as store:
+        for number in range(60):
+            store.commit_one(f"g{number}", "t", 0, 1)
+    ids = {file.read_bytes() for file in path.glob("*/partition.metadata")}
+    assert len(ids) == 1
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"format=1\n", b"format=1\npartitions=x\n", b"format=1\npartitions=0\n", b"format=2\npartitions=5\n"]
+)
+def test_a_properties_file_that_cannot_be_understood(path, content):
+    with offsetlog.open(path) as store:
+        store.commit_one("g", "t", 0, 1)
+    (path / "offsetlog.properties").write_bytes(content)
+    before = tree(path)
+    with pytest.raises(errors.CorruptionError):
+        offsetlog.open(path)
+    assert tree(path) == before
+
+
+def test_settings_are_checked_before_anything_is_made(path):
+    with pytest.raises(errors.ConfigError):
+        offsetlog.open(path, config=StoreConfig(segment_bytes=1))
+    assert not path.exists()
+
+
+@needs_real
+def test_a_brokers_directory_is_taken_over(tmp_path):
+    path = tmp_path / "kafka"
+    shutil.copytree(REAL, path)
+    before = tree(path)
+    with pytest.raises(errors.PartitionCountError):
+        offsetlog.open(path)
+    with offsetlog.open(path, read_only=True) as store:
+        count = store.partitions
+        groups = store.groups()
+        digest = store.digest(physical=True)
+        assert store.verify() == []
+    assert groups
+    for wrong in (count + 1, 50):
+        with pytest.raises(errors.PartitionCountError):
+            offsetlog.open(path, partitions=wrong)
+    assert {name: content for name, content in tree(path).items() if name != ".lock"} == {
+        name: content for name, content in before.items() if name != ".lock"
+    }
+    with offsetlog.open(path, partitions=count) as store:
+        assert store.digest(physical=True) == digest
+        assert store.verify() == []
+        store.commit_one(groups[0], "new", 0, 1)
+        after = store.digest(physical=True)
+    with offsetlog.open(path) as store:
+        assert store.partitions == count
+        assert store.digest(physical=True) == after

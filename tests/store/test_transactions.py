@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+
+import offsetlog
+from offsetlog import TopicPartition, errors
+
+from .test_open import run_python
+
+KEYS = [TopicPartition("t", number) for number in range(4)]
+
+
+def offsets(store, group="g"):
+    return {key.partition: value.offset for key, value in store.fetch(group).items()}
+
+
+def test_a_transaction_takes_effect_when_it_is_left(store):
+    store.commit("g", {KEYS[0]: 1})
+    with store.transaction("g", producer_id=7, producer_epoch=0) as transaction:
+        position = transaction.commit({KEYS[0]: 2, KEYS[1]: 3})
+        assert position.partition == store.commit("g", {KEYS[3]: 9}).partition
+        transaction.commit({KEYS[2]: 4})
+        assert offsets(store) == {0: 1, 3: 9}
+    assert offsets(store) == {0: 2, 1: 3, 2: 4, 3: 9}
+    assert store.verify() == []
+
+
+def test_an_exception_aborts(store):
+    with pytest.raises(KeyError), store.transaction("g", 7) as transaction:
+        transaction.commit({KEYS[0]: 2})
+        raise KeyError("x")
+    assert offsets(store) == {}
+    with store.transaction("g", 7) as transaction:
+        transaction.commit({KEYS[0]: 3})
+        transaction.abort()
+    assert offsets(store) == {}
+    with store.transaction("g", 7) as transaction:
+        transaction.commit({KEYS[0]: 3})
+    assert offsets(store) == {0: 3}
+
+
+def test_trap_14_a_plain_commit_behind_a_pending_one_wins(store):
+    with store.transaction("g", 4000, 2) as transaction:
+        transaction.commit({KEYS[0]: 50})
+        store.commit("g", {KEYS[0]: 60})
+    assert offsets(store) == {0: 60}
+
+
+def test_trap_15_a_tombstone_erases_a_pending_value(store):
+    with store.transaction("g", 4000, 2) as transaction:
+        transaction.commit({KEYS[0]: 50})
+        assert store.delete("g", [KEYS[0]]) == 1
+    assert offsets(store) == {}
+
+
+def test_nothing_written_leaves_nothing(store):
+    with store.transaction("g", 7):
+        pass
+    assert store.groups() == []
+    with pytest.raises(errors.TransactionError):
+        store.abort_transaction(7)
+
+
+def test_what_is_refused(store):
+    with store.transaction("g", 7, 3) as transaction:
+        transaction.commit({KEYS[0]: 1})
+        with pytest.raises(errors.TransactionError), store.transaction("g", 7, 3) as second:
+            second.commit({KEYS[0]: 2})
+    with pytest.raises(errors.TransactionError):
+        transaction.commit({KEYS[0]: 2})
+    with pytest.raises(errors.FencedError), store.transaction("g", 7, 2) as old:
+        old.commit({KEYS[0]: 2})
+    with pytest.raises(errors.TransactionError), store.transaction("g", 2**62) as ours:
+        ours.commit({KEYS[0]: 2})
+    assert offsets(store) == {0: 1}
+
+
+@pytest.mark.parametrize("producer", [("7", 0), (True, 0), (1.0, 0), (7, "0")])
+def test_ids_of_a_wrong_type(store, producer):
+    with pytest.raises(errors.ArgumentTypeError):
+        store.transaction("g", *producer)
+
+
+@pytest.mark.parametrize("producer", [(-1, 0), (2**63, 0), (7, -1), (7, 2**15)])
+def test_ids_out_of_range(store, producer):
+    with pytest.raises(errors.InvalidArgumentError):
+        store.transaction("g", *producer)
+
+
+def test_a_crash_leaves_it_open_until_it_is_aborted(path):
+    code = """
+        import os, signal, sys, offsetlog
+        store = offsetlog.open(sys.argv[1], durability="process")
+        store.commit_one("g", "t", 0, 1)
+        transaction = store.transaction("g", 7)
+        transaction.commit({("t", 0): 2, ("t", 1): 2})
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    run_python(code, path)
+    with offsetlog.open(path) as store:
+        assert offsets(store) == {0: 1}
+        with pytest.raises(errors.TransactionError), store.transaction("g", 7) as again:
+            again.commit({KEYS[0]: 3})
+        assert store.abort_transaction(producer_id=7) == 1
+        assert offsets(store) == {0: 1}
+        with store.transaction("g", 7) as again:
+            again.commit({KEYS[0]: 3})
+        assert offsets(store) == {0: 3}
+        assert store.verify() == []
+
+
+def test_a_transaction_larger_than_a_batch(path):
+    config = offsetlog.StoreConfig(batch_bytes_max=1024)
+    many = {TopicPartition("topic", number): number for number in range(300)}
+    with offsetlog.open(path, durability="process", config=config) as store:
+        with store.transaction("g", 7) as transaction:
+            transaction.commit(many)
+            assert store.fetch("g") == {}
+        assert {key: value.offset for key, value in store.fetch("g").items()} == many
