@@ -322,12 +322,13 @@ static int judge(ol_opening *opening, const bad_place *bad, ol_error *error) {
 
 /* ------------------------------------------------------------------------------------------------ all of it */
 
-/* The first segment to check: the one that holds the recovery point, and after a clean stop at least the active one. */
+/* The first segment to check: the one that holds the recovery point, and after a clean stop at least the active one.  Where a segment
+ * begins exactly there, the one before it was the active one when it was flushed, and the trimming at its roll may have been lost. */
 static size_t first_checked(const ol_opening *opening) {
     size_t last = opening->found_count - 1;
     if (opening->options->clean) return last;
     size_t first = 0;
-    while (first < last && opening->found[first + 1].base_offset <= opening->options->recovery_point) first++;
+    while (first < last && opening->found[first + 1].base_offset < opening->options->recovery_point) first++;
     return first;
 }
 
