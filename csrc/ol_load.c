@@ -23,6 +23,7 @@ typedef struct loader {
     int64_t limit;                  /* replicated: W; nothing at or above it is applied */
     int64_t next_offset;            /* behind the last batch that was applied or passed over */
     int64_t max_timestamp;
+    bool ended;                     /* read-only: an unfinished batch was met; whatever stands behind it does not count */
     int64_t batches;
     int64_t records;
     uint64_t head;                  /* changes that entered */
@@ -146,13 +147,14 @@ static int load_batch(loader *load, const ol_batch *batch, ol_error *error) {
 }
 
 /* Goes on behind bytes that cannot be read; they are reported, unless they are the unfinished tail of a log that somebody else
- * writes, which is its end and no damage (design §5). */
+ * writes, which is its end and no damage (design §5).  The load ends there: segments behind it were left out by recovery, or were
+ * begun since, and with a batch missing before them they must not be applied. */
 static int pass_over(loader *load, const ol_error *damage, ol_error *error) {
     const ol_partition *partition = load->partition;
     bool is_end = false;
     int status = ol_log_reader_skip(load->reader, damage->position, &is_end, error);
-    bool unfinished = is_end && !partition->options.log.writable && load->next_offset >= ol_log_flushed(partition->log);
-    if (status == OL_OK && !unfinished) ol_partition_report(load->partition, damage, -1);
+    load->ended = is_end && !partition->options.log.writable && load->next_offset >= ol_log_flushed(partition->log);
+    if (status == OL_OK && !load->ended) ol_partition_report(load->partition, damage, -1);
     return status;
 }
 
@@ -208,7 +210,7 @@ static void publish_progress(loader *load) {
 /* Reads on until the log end, or the limit. */
 static int load_to_end(loader *load, ol_error *error) {
     bool stopped = false;
-    while (!stopped) {
+    while (!stopped && !load->ended) {
         int status = ol_log_reader_next(load->reader, PIECE_BYTES, &load->piece, error);
         if (status == OL_CORRUPT) {
             ol_error damage = *error;
