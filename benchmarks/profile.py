@@ -45,7 +45,7 @@ def _perf(runner: Runner, seconds: float, data: Path) -> str:
     finally:
         recorder.send_signal(signal.SIGINT)
         recorder.wait()
-    words = ["perf", "report", "-i", str(data), "--stdio", "--sort", "dso,symbol", "--percent-limit", "0.5"]
+    words = ["perf", "report", "-i", str(data), "--stdio", "--fields", "overhead,dso,symbol", "--percent-limit", "0.5"]
     report = subprocess.run(words, check=False, capture_output=True, text=True)
     lines = [line.rstrip() for line in report.stdout.splitlines() if line.strip() and not line.startswith("#")]
     return "\n".join(lines[:LINES_MAX])

@@ -51,7 +51,7 @@ def _measure(run: Run, keys: KeySpace, goal_rate: float, goal_ratio: float | Non
     ours = Ours(run.new_directory(), "process", run.log_partitions)
     peer = Lmdb(run.new_directory(), sync=False)
     with run.filled(keys, ours, peer):
-        first = _runner(run, keys, ours, count, note="burst")
+        first = _runner(run, keys, ours, count)
         one = _runner(run, keys, peer, peer_count, note="one transaction a row")
         run.profiled = first
         run.report.figures += race(run.benchmark, [first, one], run.rounds)
