@@ -1,4 +1,8 @@
+#include <errno.h>
+#include <sys/wait.h>
+
 #include "log_fixture.h"
+#include "ol_fs_fault.h"
 
 OL_TEST(appends_and_reads_back) {
     char directory[OL_PATH_MAX];
@@ -38,6 +42,326 @@ OL_TEST(appends_and_reads_back) {
     free(bytes);
     fixture_close(log);
     fixture_remove(directory);
+}
+
+typedef struct place {
+    char root[OL_PATH_MAX];
+    char path[OL_PATH_MAX];
+    ol_log_options options;
+    ol_log *log;
+} place;
+
+static void place_make(place *p) {
+    fixture_directory(p->root);
+    fixture_join(p->path, p->root, "__consumer_offsets-0");
+    p->options = fixture_options(p->path);
+    p->log = fixture_open(&p->options, NULL);
+}
+
+static void place_remove(place *p) {
+    fixture_close(p->log);
+    fixture_remove(p->root);
+}
+
+static size_t segment_count(const ol_log *log) {
+    ol_log_segment_info info;
+    size_t count = 0;
+    while (ol_log_segment_at(log, count, &info)) count++;
+    return count;
+}
+
+OL_TEST(a_log_with_one_small_batch_is_small_on_disk) {
+    place p;
+    ol_error error;
+    fixture_directory(p.root);
+    fixture_join(p.path, p.root, "__consumer_offsets-0");
+    p.options = fixture_options(p.path);
+    ol_log_config_init(&p.options.config);
+    p.log = fixture_open(&p.options, NULL);
+    OL_CHECK(!ol_log_prepare(p.log));           /* nothing is made ahead for a log that is only open */
+    fixture_append(p.log, fixture_plain(50, 1));
+    int64_t flushed;
+    OL_CHECK_OK(ol_log_flush(p.log, &flushed, &error), &error);
+    int64_t bytes = fixture_size(p.path, "00000000000000000000.log") + fixture_size(p.path, OL_FLUSHED_FILE);
+    OL_CHECK(bytes <= (64 << 10) + 4096);
+    place_remove(&p);
+}
+
+OL_TEST(the_background_makes_reserving_free_of_system_calls) {
+    place p;
+    place_make(&p);
+    OL_CHECK(!ol_log_is_prepared(p.log, 200));
+    fixture_append(p.log, fixture_plain(50, 1));
+    while (ol_log_prepare(p.log)) continue;
+    OL_CHECK(ol_log_is_prepared(p.log, 200));
+    for (int i = 0; i < 600; i++) {
+        fixture_append(p.log, fixture_plain(50, 1));
+        while (ol_log_prepare(p.log)) continue;
+    }
+    OL_CHECK(segment_count(p.log) > 1);
+    /* Near the end of a segment the next one lies ready, under a name that begins with no digit. */
+    bool spare = false;
+    for (int i = 0; i < 600 && !spare; i++) {
+        fixture_append(p.log, fixture_plain(50, 1));
+        while (ol_log_prepare(p.log)) continue;
+        spare = fixture_count(p.path, "offsetlog.spare-") == 1;
+    }
+    OL_CHECK(spare);
+    fixture_close(p.log);
+    OL_CHECK_INT(fixture_count(p.path, "offsetlog.spare-"), 0);
+    p.log = fixture_open(&p.options, NULL);
+    place_remove(&p);
+}
+
+OL_TEST(a_reservation_that_is_not_published_is_forgotten) {
+    place p;
+    ol_error error;
+    uint8_t *first, *second;
+    int64_t base;
+    place_make(&p);
+    OL_CHECK_OK(ol_log_reserve(p.log, 200, 0, 1, &first, &base, &error), &error);
+    memset(first, 7, 200);
+    memset(first, 0, 200);
+    OL_CHECK_OK(ol_log_reserve(p.log, 100, 0, 1, &second, &base, &error), &error);
+    OL_CHECK(first == second);
+    OL_CHECK_INT(base, 0);
+    OL_CHECK_INT(ol_log_reserve(p.log, (64 << 10) + 1, 0, 1, &second, &base, &error), OL_TOO_LARGE);
+    OL_CHECK_INT(ol_log_reserve(p.log, 100, -1, 1, &second, &base, &error), OL_INVALID);
+    OL_CHECK_INT(ol_log_end(p.log), 0);
+    place_remove(&p);
+}
+
+OL_TEST(a_segment_is_rolled_by_time_and_by_offsets) {
+    place p;
+    place_make(&p);
+    fixture_close(p.log);
+    p.options.config.segment_ms = 1000;
+    p.log = fixture_open(&p.options, NULL);
+    fixture_batch batch = fixture_plain(10, 1);
+    fixture_append(p.log, batch);
+    batch.timestamp += 1000;
+    fixture_append(p.log, batch);
+    OL_CHECK_INT(segment_count(p.log), 1);
+    batch.timestamp += 1;
+    fixture_append(p.log, batch);
+    OL_CHECK_INT(segment_count(p.log), 2);
+    batch.count = INT32_MAX;
+    fixture_append(p.log, batch);
+    fixture_append(p.log, batch);
+    OL_CHECK_INT(segment_count(p.log), 3);
+    OL_CHECK_INT(ol_log_end(p.log), 3 + 2 * (int64_t)INT32_MAX);
+    OL_CHECK(fixture_exists(p.path, "00000000000000000002.snapshot"));
+    place_remove(&p);
+}
+
+OL_TEST(a_follower_appends_batches_as_they_are_or_nothing) {
+    place p;
+    ol_error error;
+    uint8_t data[4096];
+    size_t size = 0;
+    place_make(&p);
+    for (int i = 0; i < 5; i++) {
+        fixture_batch batch = fixture_plain(100, (uint64_t)i);
+        batch.base_offset = 10 + 3 * i;                 /* with gaps: the leader's log was cleaned */
+        batch.leader_epoch = i / 2;
+        fixture_encode(&batch, data + size);
+        size += fixture_batch_size(&batch);
+    }
+    data[size - 3] ^= 1;
+    OL_CHECK_INT(ol_log_append(p.log, data, size, &error), OL_CORRUPT);
+    OL_CHECK_INT(error.position, 4 * (int64_t)(size / 5));
+    OL_CHECK_INT(ol_log_end(p.log), 0);
+    data[size - 3] ^= 1;
+    OL_CHECK_INT(ol_log_append(p.log, data, size - 1, &error), OL_CORRUPT);
+    OL_CHECK_OK(ol_log_append(p.log, data, size, &error), &error);
+    OL_CHECK_INT(ol_log_end(p.log), 23);
+    OL_CHECK_INT(ol_log_leader_epoch(p.log), 2);
+    OL_CHECK_INT(ol_log_append(p.log, data, size, &error), OL_CORRUPT);
+    int32_t epoch;
+    int64_t end;
+    ol_log_end_for_epoch(p.log, 1, &epoch, &end);
+    OL_CHECK_INT(epoch, 1);
+    OL_CHECK_INT(end, 22);
+    size_t read;
+    uint8_t *bytes = fixture_read_log(p.log, 0, 200, &read);
+    OL_CHECK_INT(read, size);
+    OL_CHECK(memcmp(bytes, data, size) == 0);
+    free(bytes);
+    place_remove(&p);
+}
+
+OL_TEST(an_older_leader_epoch_is_fenced) {
+    place p;
+    ol_error error;
+    place_make(&p);
+    OL_CHECK_INT(ol_log_leader_epoch(p.log), -1);
+    OL_CHECK_OK(ol_log_assign_epoch(p.log, 3, &error), &error);
+    OL_CHECK_INT(ol_log_assign_epoch(p.log, 2, &error), OL_FENCED);
+    OL_CHECK_OK(ol_log_assign_epoch(p.log, 3, &error), &error);
+    fixture_close(p.log);
+    p.log = fixture_open(&p.options, NULL);
+    OL_CHECK_INT(ol_log_leader_epoch(p.log), 3);        /* kept although nothing was written in it */
+    place_remove(&p);
+}
+
+OL_TEST(a_truncation_takes_producers_epochs_and_later_segments_along) {
+    place p;
+    ol_error error;
+    place_make(&p);
+    int64_t flushed;
+    OL_CHECK_OK(ol_log_assign_epoch(p.log, 1, &error), &error);
+    for (int i = 0; i < 300; i++) fixture_append(p.log, fixture_plain(500, 1));
+    fixture_batch batch = fixture_plain(50, 1);
+    batch.producer_id = 7;
+    batch.producer_epoch = 0;
+    batch.attributes = OL_ATTRIBUTE_TRANSACTIONAL;
+    int64_t transaction = fixture_append(p.log, batch);
+    fixture_append_marker(p.log, 7, OL_CONTROL_ABORT);
+    OL_CHECK_OK(ol_log_assign_epoch(p.log, 2, &error), &error);
+    fixture_append(p.log, fixture_plain(50, 1));
+    OL_CHECK_OK(ol_log_flush(p.log, &flushed, &error), &error);
+    OL_CHECK_INT(flushed, 303);
+    OL_CHECK_OK(ol_log_truncate(p.log, 400, &error), &error);
+    OL_CHECK_INT(ol_log_end(p.log), 303);
+    OL_CHECK_OK(ol_log_truncate(p.log, transaction + 1, &error), &error);
+    OL_CHECK_INT(ol_log_end(p.log), 301);
+    OL_CHECK_INT(ol_log_flushed(p.log), 301);
+    OL_CHECK_INT(ol_log_first_unstable(p.log), 300);
+    OL_CHECK_INT(ol_log_leader_epoch(p.log), 1);
+    OL_CHECK_OK(ol_log_truncate(p.log, 100, &error), &error);
+    OL_CHECK_INT(ol_log_end(p.log), 100);
+    OL_CHECK_INT(ol_log_first_unstable(p.log), 100);
+    OL_CHECK_INT(segment_count(p.log), 1);
+    OL_CHECK_INT(fixture_append(p.log, fixture_plain(50, 9)), 100);
+    ol_log_abandon(p.log);
+    p.log = fixture_open(&p.options, NULL);
+    OL_CHECK_INT(ol_log_end(p.log), 101);
+    size_t size;
+    free(fixture_read_log(p.log, 0, 4096, &size));
+    place_remove(&p);
+}
+
+OL_TEST(room_that_was_reserved_is_used_by_the_next_rolls) {
+    place p;
+    ol_error error;
+    place_make(&p);
+    fixture_append(p.log, fixture_plain(50, 1));
+    OL_CHECK_OK(ol_log_reserve_space(p.log, 200 << 10, 5000, &error), &error);
+    int spares = fixture_count(p.path, "offsetlog.spare-");
+    OL_CHECK(spares >= 3);
+    OL_CHECK_INT(fixture_size(p.path, "00000000000000000000.log"), 64 << 10);
+    fixture_batch batch = fixture_plain(4900, 1);
+    for (size_t written = 0; written + 5000 < (200u << 10); written += fixture_batch_size(&batch)) fixture_append(p.log, batch);
+    OL_CHECK(segment_count(p.log) >= 3);
+    OL_CHECK(fixture_count(p.path, "offsetlog.spare-") < spares);
+    place_remove(&p);
+}
+
+OL_TEST(a_failed_flush_fails_the_log_until_it_is_opened_anew) {
+    place p;
+    ol_error error;
+    fixture_directory(p.root);
+    fixture_join(p.path, p.root, "__consumer_offsets-0");
+    p.options = fixture_options(p.path);
+    ol_fs *fs = NULL;
+    OL_CHECK_OK(ol_fs_fault_create(p.root, &fs, &error), &error);
+    p.options.fs = fs;
+    p.log = fixture_open(&p.options, NULL);
+    fixture_append(p.log, fixture_plain(50, 1));
+    ol_fs_fault_fail_flush(fs, ol_fs_fault_flushes(fs) + 1, EIO);
+    int64_t flushed = 0;
+    OL_CHECK_INT(ol_log_flush(p.log, &flushed, &error), OL_IO);
+    OL_CHECK_INT(flushed, 0);
+    OL_CHECK(ol_log_has_failed(p.log));
+    uint8_t *start;
+    int64_t base;
+    OL_CHECK_INT(ol_log_reserve(p.log, 100, 0, 1, &start, &base, &error), OL_FAILED);
+    OL_CHECK_INT(ol_log_flush(p.log, &flushed, &error), OL_FAILED);
+    OL_CHECK_INT(ol_log_close(p.log, &error), OL_FAILED);
+    ol_log_recovery recovery;
+    p.log = fixture_open(&p.options, &recovery);
+    OL_CHECK(recovery.rewritten_bytes > 0);
+    OL_CHECK_INT(ol_log_end(p.log), 1);
+    OL_CHECK_INT(ol_log_flushed(p.log), 1);
+    fixture_close(p.log);
+    ol_fs_fault_free(fs);
+    fixture_remove(p.root);
+}
+
+OL_TEST(a_full_disk_changes_nothing) {
+    place p;
+    ol_error error;
+    fixture_directory(p.root);
+    fixture_join(p.path, p.root, "__consumer_offsets-0");
+    p.options = fixture_options(p.path);
+    ol_fs *fs = NULL;
+    OL_CHECK_OK(ol_fs_fault_create(p.root, &fs, &error), &error);
+    p.options.fs = fs;
+    p.log = fixture_open(&p.options, NULL);
+    int64_t end = 0;
+    int refused = 0;
+    for (int i = 0; i < 400; i++) {
+        fixture_batch batch = fixture_plain(700, (uint64_t)i);
+        ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + 1 + (int64_t)ol_test_below(6), ENOSPC);
+        uint8_t *start;
+        int status = ol_log_reserve(p.log, fixture_batch_size(&batch), 0, batch.timestamp, &start, &batch.base_offset, &error);
+        ol_fs_fault_fail_at(fs, 0, 0);
+        OL_CHECK(status == OL_OK || status == OL_DISK_FULL);
+        if (status != OL_OK) {
+            refused++;
+            OL_CHECK_INT(ol_log_end(p.log), end);
+            continue;
+        }
+        ol_batch_fields fields = fixture_encode(&batch, start);
+        OL_CHECK_OK(ol_log_publish(p.log, &fields, fixture_batch_size(&batch), &error), &error);
+        end = ol_log_end(p.log);
+    }
+    OL_CHECK(refused > 3);
+    OL_CHECK(!ol_log_has_failed(p.log));
+    OL_CHECK(segment_count(p.log) > 2);
+    size_t size;
+    free(fixture_read_log(p.log, 0, 1 << 16, &size));
+    OL_CHECK_INT(size % fixture_batch_size(&(fixture_batch){.value_size = 700, .flushed_note = -1}), 0);
+    fixture_close(p.log);
+    p.log = fixture_open(&p.options, NULL);
+    OL_CHECK_INT(ol_log_end(p.log), end);
+    fixture_close(p.log);
+    ol_fs_fault_free(fs);
+    fixture_remove(p.root);
+}
+
+OL_TEST(a_forked_child_lets_go_without_touching_anything) {
+    place p;
+    place_make(&p);
+    fixture_append(p.log, fixture_plain(50, 1));
+    fflush(stdout);
+    pid_t child = fork();
+    OL_CHECK(child >= 0);
+    if (child == 0) {
+        ol_log_abandon(p.log);
+        _exit(0);
+    }
+    int status = 0;
+    OL_CHECK(waitpid(child, &status, 0) == child);
+    OL_CHECK_INT(status, 0);
+    OL_CHECK_INT(fixture_append(p.log, fixture_plain(50, 2)), 1);
+    place_remove(&p);
+}
+
+OL_TEST(the_flushed_note_is_taken_once_after_each_flush) {
+    place p;
+    ol_error error;
+    int64_t flushed;
+    place_make(&p);
+    OL_CHECK_INT(ol_log_take_flushed_note(p.log), 0);
+    OL_CHECK_INT(ol_log_take_flushed_note(p.log), -1);
+    fixture_append(p.log, fixture_plain(50, 1));
+    OL_CHECK_OK(ol_log_flush(p.log, &flushed, &error), &error);
+    OL_CHECK_INT(ol_log_take_flushed_note(p.log), 1);
+    OL_CHECK_INT(ol_log_take_flushed_note(p.log), -1);
+    OL_CHECK_OK(ol_log_flush(p.log, &flushed, &error), &error);
+    OL_CHECK_INT(ol_log_take_flushed_note(p.log), -1);
+    place_remove(&p);
 }
 
 OL_TEST_MAIN()
