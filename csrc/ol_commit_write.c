@@ -111,7 +111,7 @@ static int apply_one(ol_commit *work, ol_planned *planned, int64_t log_offset, o
     ol_change change;
     change.producer_id = work->own_transaction ? -1 : work->producer_id;
     change.reservation = NULL;
-    change.settled_pair = 0;
+    change.pair_hint = 0;
     if (OL_LIKELY(item->kind == OL_ITEM_POSITION)) {
         change.kind = OL_CHANGE_POSITION;
         change.name = planned->name;
@@ -119,7 +119,7 @@ static int apply_one(ol_commit *work, ol_planned *planned, int64_t log_offset, o
         change.value_version = planned->value_version;
         change.value = position_value(work, item, planned->value_version);
         change.value.log_offset = log_offset;
-        change.settled_pair = planned->settled_pair;
+        change.pair_hint = planned->settled_pair;
         change.reservation = planned->reserved ? &planned->reservation : NULL;
         planned->reserved = false;
     } else if (item->kind == OL_ITEM_POSITION_TOMBSTONE) {

@@ -1,8 +1,8 @@
 /* Loading: the log is replayed into the state, in order, with the misses of the table overlapped.
  *
- * Plain positions, nearly all of every log, go through a ring: a change is decoded and its hash slot prefetched when it enters, its
- * pair and cell a few changes later, and it is applied when it leaves, RING_SIZE changes behind.  Whatever is not a plain position drains the ring
- * first, so that the order of the log is kept. */
+ * Plain positions, nearly all of every log, go through a ring: a change is decoded and its hash slot prefetched when it enters, its pair, chunk and
+ * cell some changes later, and it is applied when it leaves, RING_SIZE changes behind.  Whatever is not a plain position drains the ring first, so that the
+ * order of the log is kept, and so that no pair is freed while a hint names it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +11,9 @@
 
 enum {
     RING_SIZE = 32,
-    PAIR_DISTANCE = 10,             /* changes between entering and the prefetch of the pair */
-    CELL_DISTANCE = 20,
+    PAIR_DISTANCE = 8,              /* changes between entering and the prefetch of the pair */
+    CHUNK_DISTANCE = 16,
+    CELL_DISTANCE = 24,
     PIECE_BYTES = 4 << 20,
 };
 
@@ -29,6 +30,7 @@ typedef struct loader {
     uint64_t head;                  /* changes that entered */
     uint64_t tail;                  /* changes that were applied */
     ol_change ring[RING_SIZE];
+    bool same_pair[RING_SIZE];      /* as the change before it in the ring */
 } loader;
 
 static int apply_oldest(loader *load, ol_error *error) {
@@ -44,16 +46,21 @@ static int drain(loader *load, ol_error *error) {
     return status;
 }
 
-static void prefetch_behind(const loader *load) {
+/* The change that entered `distance` changes ago, when it still waits and its pair is not the one before it; else NULL. */
+static ol_change *waiting(loader *load, uint64_t distance) {
+    uint64_t at = load->head - distance;
+    if (load->head - load->tail < distance || load->same_pair[at % RING_SIZE]) return NULL;
+    return &load->ring[at % RING_SIZE];
+}
+
+static void prefetch_behind(loader *load) {
     const ol_table *table = load->partition->state.table;
-    if (load->head - load->tail > PAIR_DISTANCE) {
-        const ol_change *change = &load->ring[(load->head - PAIR_DISTANCE) % RING_SIZE];
-        ol_table_prefetch_pair(table, &change->name);
-    }
-    if (load->head - load->tail > CELL_DISTANCE) {
-        const ol_change *change = &load->ring[(load->head - CELL_DISTANCE) % RING_SIZE];
-        ol_table_prefetch_cell(table, &change->name, change->partition);
-    }
+    ol_change *change = waiting(load, PAIR_DISTANCE);
+    if (change != NULL) change->pair_hint = ol_table_prefetch_pair(table, &change->name);
+    change = waiting(load, CHUNK_DISTANCE);
+    if (change != NULL) ol_table_prefetch_chunk(table, change->pair_hint, change->partition);
+    change = waiting(load, CELL_DISTANCE);
+    if (change != NULL) ol_table_prefetch_cell(table, change->pair_hint, change->partition);
 }
 
 static void report_batch(loader *load, const ol_batch *batch, ol_error *error) {
@@ -77,7 +84,9 @@ static int enter(loader *load, const ol_batch *batch, const ol_record *record, o
         status = drain(load, error);
         return status != OL_OK ? status : ol_state_apply(&load->partition->state, &aside, error);
     }
-    ol_table_prefetch_slot(load->partition->state.table, &change->name);
+    bool same = previous != NULL && previous->name.hash == change->name.hash;
+    load->same_pair[load->head % RING_SIZE] = same;
+    if (!same) ol_table_prefetch_slot(load->partition->state.table, &change->name);
     load->head++;
     prefetch_behind(load);
     return load->head - load->tail == RING_SIZE ? apply_oldest(load, error) : OL_OK;

@@ -69,7 +69,7 @@ int ol_change_decode(const ol_state *state, const ol_batch *batch, const ol_reco
                      ol_change *change, ol_error *error) {
     ol_key key;
     change->reservation = NULL;
-    change->settled_pair = 0;
+    change->pair_hint = 0;
     change->producer_id = ol_batch_is_transactional(batch) ? batch->producer_id : -1;
     int status = ol_key_decode(record->key, &key, error);
     if (status == OL_OK && OL_LIKELY(key.type <= OL_KEY_OFFSET_COMMIT && key.known)) {
@@ -101,11 +101,8 @@ static int apply_pending(ol_state *state, const ol_change *change, ol_error *err
 static int apply_position(ol_state *state, const ol_change *change, ol_error *error) {
     if (change->value_version > state->value_version_max) state->value_version_max = change->value_version;
     if (change->producer_id >= 0) return apply_pending(state, change, error);
-    if (change->settled_pair != 0) {
-        return ol_table_put_at(state->table, change->settled_pair, &change->name, change->partition, &change->value, error);
-    }
     if (change->reservation == NULL) {
-        return ol_table_put(state->table, &change->name, change->partition, &change->value, error);
+        return ol_table_put_hinted(state->table, change->pair_hint, &change->name, change->partition, &change->value, error);
     }
     ol_table_install(state->table, change->reservation, &change->value);
     return OL_OK;

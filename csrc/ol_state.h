@@ -43,7 +43,7 @@ typedef struct ol_change {
     ol_position_value value;
     ol_group_record group_record;
     const ol_reservation *reservation;  /* live commits: what was reserved before the append; NULL: apply reserves itself */
-    uint32_t settled_pair;          /* live commits without a reservation: what ol_table_settled returned; else 0 */
+    uint32_t pair_hint;             /* without a reservation: what ol_table_settled or ol_table_prefetch_pair returned; else 0 */
 } ol_change;
 
 /* Decodes a record of a batch.  `previous` is the change before it in the same walk or NULL: when group and topic are the

@@ -245,19 +245,8 @@ static uint32_t find_pair_again(const ol_table *table, const ol_pair_name *name)
     return ol_table_find_pair(table, name);
 }
 
-uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value) {
-    uint32_t pair = find_pair_again(table, name), metadata;
-    const ol_cell *cell = pair != 0 ? ol_table_find_cell(table, pair, partition) : NULL;
-    return cell != NULL && is_plain(table, pair, cell, value, &metadata) ? pair : 0;
-}
-
-int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
-                 ol_error *error) {
-    return ol_table_put_at(table, find_pair_again(table, name), name, partition, value, error);
-}
-
-int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
-                    ol_error *error) {
+static int put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
+                  ol_error *error) {
     table->changes++;
     uint32_t metadata;
     ol_cell *cell = pair != 0 ? ol_table_find_cell(table, pair, partition) : NULL;
@@ -272,6 +261,23 @@ int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, in
     table->last_pair = pair;
     table->last_hash = name->hash;
     return OL_OK;
+}
+
+uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value) {
+    uint32_t pair = find_pair_again(table, name), metadata;
+    const ol_cell *cell = pair != 0 ? ol_table_find_cell(table, pair, partition) : NULL;
+    return cell != NULL && is_plain(table, pair, cell, value, &metadata) ? pair : 0;
+}
+
+int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
+                 ol_error *error) {
+    return put_at(table, find_pair_again(table, name), name, partition, value, error);
+}
+
+int ol_table_put_hinted(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
+                        const ol_position_value *value, ol_error *error) {
+    if (pair == 0 || !ol_table_pair_is(table, ol_table_pair(table, pair), name)) pair = find_pair_again(table, name);
+    return put_at(table, pair, name, partition, value, error);
 }
 
 /* ------------------------------------------------------------------------------------------------ reservations */

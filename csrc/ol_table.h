@@ -56,12 +56,13 @@ void ol_table_destroy(ol_table *table);         /* NULL is fine */
 uint64_t ol_table_group_hash(const ol_table *table, ol_slice group);
 ol_pair_name ol_table_name(const ol_table *table, ol_slice group, uint64_t group_hash, ol_slice topic);
 
-/* Hints for bulk work, each some 8 rows behind the one before and the last 8 rows ahead of the work: the hash slot, the pair, its
- * strings and chunk, the cell.  They read memory but change and return nothing. */
+/* Hints for bulk work, some rows ahead of the row itself; they read memory but change nothing.  The first prefetches the hash
+ * slot; the second, some rows later, looks it up and prefetches the pair; the third prefetches its strings and chunk, the fourth its cell.  The second
+ * returns the pair's number, which the later ones and ol_table_put_hinted take: it is a guess (0: none), never wrong for long. */
 void ol_table_prefetch_slot(const ol_table *table, const ol_pair_name *name);
-void ol_table_prefetch_pair(const ol_table *table, const ol_pair_name *name);
-void ol_table_prefetch_chunk(const ol_table *table, const ol_pair_name *name, int32_t partition);
-void ol_table_prefetch_cell(const ol_table *table, const ol_pair_name *name, int32_t partition);
+uint32_t ol_table_prefetch_pair(const ol_table *table, const ol_pair_name *name);
+void ol_table_prefetch_chunk(const ol_table *table, uint32_t pair, int32_t partition);
+void ol_table_prefetch_cell(const ol_table *table, uint32_t pair, int32_t partition);
 
 /* ------------------------------------------------------------------------------------------------ changing */
 
@@ -90,9 +91,9 @@ int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition, c
  * the reservation of a commit to a position that is already known. */
 uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value);
 
-/* ol_table_put without the probe: `pair` is what ol_table_settled returned, with nothing freed since (0: not there). */
-int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
-                    ol_error *error) OL_NODISCARD;
+/* ol_table_put that looks first at the pair that ol_table_settled or a hint named; no pair was freed since.  With the former it cannot fail. */
+int ol_table_put_hinted(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
+                        const ol_position_value *value, ol_error *error) OL_NODISCARD;
 
 /* A tombstone at log_offset: the cell becomes absent (and remembers log_offset while a reservation pins it, so that pending values
  * below it are not installed later).  Returns whether a value was there. */

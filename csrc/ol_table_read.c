@@ -49,22 +49,17 @@ void ol_table_prefetch_slot(const ol_table *table, const ol_pair_name *name) {
     __builtin_prefetch(ol_slots_line_at(&table->pair_slots, piece, ol_slots_home(piece, name->hash)));
 }
 
-void ol_table_prefetch_pair(const ol_table *table, const ol_pair_name *name) {
+/* The first candidate is the right pair but for 5 bits of chance; where it is not, the hint is wasted, nothing more. */
+uint32_t ol_table_prefetch_pair(const ol_table *table, const ol_pair_name *name) {
     ol_slots_probe probe = ol_slots_probe_begin(&table->pair_slots, name->hash);
     uint32_t pair = ol_slots_probe_next(&probe);
     if (pair != 0) __builtin_prefetch(ol_table_pair(table, pair));
+    return pair;
 }
 
-/* The first candidate is the right pair but for 5 bits of chance; where it is not, the hint is wasted, nothing more. */
-static ol_pair *likely_pair(const ol_table *table, const ol_pair_name *name) {
-    ol_slots_probe probe = ol_slots_probe_begin(&table->pair_slots, name->hash);
-    uint32_t pair = ol_slots_probe_next(&probe);
-    return pair != 0 ? ol_table_pair(table, pair) : NULL;
-}
-
-void ol_table_prefetch_chunk(const ol_table *table, const ol_pair_name *name, int32_t partition) {
-    const ol_pair *pair = likely_pair(table, name);
-    if (pair == NULL) return;
+void ol_table_prefetch_chunk(const ol_table *table, uint32_t number, int32_t partition) {
+    if (number == 0) return;
+    const ol_pair *pair = ol_table_pair(table, number);
     ol_strings_prefetch(&table->strings, pair->group);
     ol_strings_prefetch(&table->strings, pair->topic);
     if (pair->root.bitmap != 0) {
@@ -77,12 +72,13 @@ void ol_table_prefetch_chunk(const ol_table *table, const ol_pair_name *name, in
     }
 }
 
-void ol_table_prefetch_cell(const ol_table *table, const ol_pair_name *name, int32_t partition) {
-    ol_pair *pair = likely_pair(table, name);
-    if (pair == NULL || pair->root.bitmap != 0) return;
+void ol_table_prefetch_cell(const ol_table *table, uint32_t number, int32_t partition) {
+    if (number == 0) return;
+    ol_pair *pair = ol_table_pair(table, number);
+    if (pair->root.bitmap != 0) return;
     ol_chunk *chunk = ol_chunks_find(&table->chunks, &pair->root, ol_chunk_number(partition));
     if (chunk == NULL) return;
-    __builtin_prefetch((const ol_cell *)table->cells.units.base + chunk->run + (uint32_t)partition % 4, 1);
+    __builtin_prefetch((const ol_cell *)table->cells.units.base + chunk->run + (uint32_t)partition % OL_CHUNK_PARTITIONS, 1);
 }
 
 /* ------------------------------------------------------------------------------------------------ walks */

@@ -127,18 +127,21 @@ static bool is_new_pair(const bench_state *bench, uint32_t row) {
     return row < bench->entry_count && (row == 0 || bench->keys[row].pair != bench->keys[row - 1].pair);
 }
 
-static void prefetch_row(const bench_state *bench, const ol_pair_name *ring, uint32_t i) {
+static void prefetch_row(const bench_state *bench, const ol_pair_name *ring, uint32_t *hints, uint32_t i) {
     uint32_t at = i - (SLOT_AHEAD - PAIR_AHEAD);
-    if (is_new_pair(bench, at)) ol_table_prefetch_pair(bench->table, &ring[at % RING]);
+    if (at < bench->entry_count) {
+        hints[at % RING] = is_new_pair(bench, at) ? ol_table_prefetch_pair(bench->table, &ring[at % RING]) : hints[(at - 1) % RING];
+    }
     at = i - (SLOT_AHEAD - CHUNK_AHEAD);
-    if (is_new_pair(bench, at)) ol_table_prefetch_chunk(bench->table, &ring[at % RING], (int32_t)bench->keys[at].partition);
+    if (is_new_pair(bench, at)) ol_table_prefetch_chunk(bench->table, hints[at % RING], (int32_t)bench->keys[at].partition);
     at = i - (SLOT_AHEAD - CELL_AHEAD);
-    if (is_new_pair(bench, at)) ol_table_prefetch_cell(bench->table, &ring[at % RING], (int32_t)bench->keys[at].partition);
+    if (is_new_pair(bench, at)) ol_table_prefetch_cell(bench->table, hints[at % RING], (int32_t)bench->keys[at].partition);
 }
 
 /* One pass over all keys: puts, or gets into a sum.  `peak` samples the memory when it is not NULL. */
 static uint64_t pass(const bench_state *bench, bool put, bool prefetch, int64_t round, uint64_t *peak) {
     ol_pair_name ring[RING];
+    uint32_t hints[RING] = {0};
     ol_error error;
     uint64_t sum = 0;
     for (uint32_t i = 0; i < bench->entry_count + SLOT_AHEAD; i++) {
@@ -148,14 +151,14 @@ static uint64_t pass(const bench_state *bench, bool put, bool prefetch, int64_t 
             ring[i % RING] = same ? ring[(i - 1) % RING] : name_of(bench, bench->keys[i].pair);
             if (prefetch && !same) ol_table_prefetch_slot(bench->table, &ring[i % RING]);
         }
-        if (prefetch) prefetch_row(bench, ring, i);
+        if (prefetch) prefetch_row(bench, ring, hints, i);
         if (i < SLOT_AHEAD) continue;
         uint32_t at = i - SLOT_AHEAD;
         ol_position_value value = {.offset = at, .log_offset = round + at, .commit_timestamp = 1700000000000, .leader_epoch = 5,
                                    .expire_timestamp = -1};
         int32_t partition = (int32_t)bench->keys[at].partition;
         if (put) {
-            if (ol_table_put(bench->table, &ring[at % RING], partition, &value, &error) != OL_OK) abort();
+            if (ol_table_put_hinted(bench->table, hints[at % RING], &ring[at % RING], partition, &value, &error) != OL_OK) abort();
         } else if (ol_table_get(bench->table, &ring[at % RING], partition, &value)) {
             sum += (uint64_t)value.offset;
         }

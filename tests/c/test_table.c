@@ -339,8 +339,9 @@ OL_TEST(many_pairs_in_random_order) {
         ol_pair_name name = name_pair(table, group, number % 3 == 0 ? "orders" : number % 3 == 1 ? "payments" : "x");
         ol_position_value value = {.offset = number, .log_offset = i, .expire_timestamp = -1};
         ol_table_prefetch_slot(table, &name);
-        ol_table_prefetch_pair(table, &name);
-        ol_table_prefetch_cell(table, &name, i % 3);
+        uint32_t hint = ol_table_prefetch_pair(table, &name);
+        ol_table_prefetch_chunk(table, hint, i % 3);
+        ol_table_prefetch_cell(table, hint, i % 3);
         OL_CHECK_OK(ol_table_put(table, &name, i % 3, &value, &error), &error);
     }
     ol_table_verify(table);
