@@ -52,7 +52,6 @@ from offsetlog._native.csrc cimport (
     ol_scan_close,
     ol_scan_next,
     ol_scan_open,
-    ol_scan_resync,
     ol_schema,
     ol_schema_decode,
     ol_schema_of_key,
@@ -63,6 +62,7 @@ from offsetlog._native.csrc cimport (
 )
 from offsetlog._native.decompress cimport Decompressor
 from offsetlog._native.files cimport FileSystem
+from offsetlog._native.resync cimport resync
 from offsetlog._native.status cimport check
 
 from offsetlog.errors import ClosedError, CorruptionError, InternalError, UnsupportedVersionError
@@ -506,13 +506,9 @@ cdef class SegmentReader:
 
     def skip(self):
         """Goes to the next batch behind `position` that is whole, with a right CRC; False: there is none in the file."""
-        cdef ol_batch batch
         cdef ol_error error
-        cdef int64_t position = self.scan.position + 1
         cdef int status
         self.ready()
         with nogil:
-            status = check(
-                ol_scan_resync(&self.scan, position, self.next_offset, 0x7FFFFFFFFFFFFFFF, &batch, &error), &error
-            )
+            status = check(resync(&self.scan, self.scan.position, self.next_offset, &error), &error)
         return status == OL_OK

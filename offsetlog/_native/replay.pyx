@@ -1,0 +1,463 @@
+"""The state that a partition's .log files lead to, built by the one apply of the engine, and what the walk saw on its way.
+
+This is the engine's second way to a state: no log object, no checkpoint, no lock and no mapping, only the bytes of the files
+in their order.  It serves what looks at logs that belong to somebody else, a single segment included, and it is what a
+verification compares the first way with.
+"""
+
+import os
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memset
+
+from offsetlog._native.buffers cimport text_of
+from offsetlog._native.csrc cimport (
+    OL_CORRUPT,
+    OL_END,
+    OL_LIMIT,
+    OL_NO_MEMORY,
+    OL_OK,
+    OL_TOPIC_ID_SIZE,
+    OL_TORN,
+    OL_UNSUPPORTED,
+    ol_batch,
+    ol_batch_check_crc,
+    ol_digest,
+    ol_error,
+    ol_error_at,
+    ol_fail,
+    ol_group_record,
+    ol_group_records_next,
+    ol_hash128,
+    ol_pending_producer,
+    ol_pending_producer_at,
+    ol_pending_value_at,
+    ol_producer,
+    ol_producers,
+    ol_producers_apply,
+    ol_producers_change,
+    ol_producers_decode,
+    ol_producers_free,
+    ol_refusal,
+    ol_scan,
+    ol_scan_close,
+    ol_scan_next,
+    ol_scan_open,
+    ol_scan_used,
+    ol_slice,
+    ol_slice_of,
+    ol_state,
+    ol_state_apply_batch,
+    ol_state_create,
+    ol_state_destroy,
+    ol_state_digest,
+    ol_table_count,
+    ol_table_cursor,
+    ol_table_group_hash,
+    ol_table_next_group,
+    ol_table_next_of_group,
+    ol_table_row,
+    ol_aborted_transaction,
+    OL_TRANSACTION_INDEX_ENTRY_SIZE,
+    ol_transaction_index_parse,
+    OL_INDEX_OFFSET,
+    OL_INDEX_TIME,
+    ol_index_check_bytes,
+)
+from offsetlog._native.decompress cimport Decompressor
+from offsetlog._native.files cimport FileSystem
+from offsetlog._native.resync cimport resync
+from offsetlog._native.status cimport check
+
+from offsetlog.errors import InternalError, from_status
+
+# `BATCH_FIELDS` says the same in words.
+cdef struct batch_row:
+    int64_t position
+    int64_t base_offset
+    int64_t last_offset
+    int64_t max_timestamp
+    int32_t leader_epoch
+    int32_t magic
+
+
+#: What `Replay.apply` tells of a batch: names and NumPy's codes of the fields, which follow each other without gaps.
+BATCH_FIELDS = [
+    ("position", "=i8"),
+    ("base_offset", "=i8"),
+    ("last_offset", "=i8"),
+    ("max_timestamp", "=i8"),
+    ("leader_epoch", "=i4"),
+    ("magic", "=i4"),
+]
+
+
+cdef object _failure(const ol_error *error):
+    return from_status(
+        error.status,
+        (<bytes>error.reason).decode("utf-8", "replace"),
+        path=(<bytes>error.path).decode("utf-8", "surrogateescape") or None,
+        position=None if error.position < 0 else error.position,
+        offset=None if error.offset < 0 else error.offset,
+        errno=error.sys_errno or None,
+    )
+
+
+cdef object _whole(ol_hash128 value):
+    return (int(value.high) << 64) | int(value.low)
+
+
+cdef bytes _bytes_of(ol_slice slice):
+    return PyBytes_FromStringAndSize(<const char *>slice.data, <Py_ssize_t>slice.size)
+
+
+cdef list _producers_of(const ol_producers *producers):
+    # (id, epoch, last offset, first offset of the open transaction or -1, coordinator epoch), by id.
+    cdef const ol_producer *each
+    cdef size_t index
+    cdef list found = []
+    for index in range(producers.slot_count):
+        each = &producers.slots[index]
+        if each.producer_id >= 0:
+            found.append(
+                (each.producer_id, each.epoch, each.last_offset, each.transaction_first_offset, each.coordinator_epoch)
+            )
+    found.sort()
+    return found
+
+
+def parse_producer_snapshot(bytes content not None):
+    """Returns (id, epoch, last offset, open transaction's first offset or -1, coordinator epoch) of each producer, by id.
+
+    Raises CorruptionError or UnsupportedVersionError (spec §1.6).
+    """
+    cdef ol_producers producers
+    cdef ol_error error
+    memset(&producers, 0, sizeof(producers))
+    check(ol_producers_decode(&producers, ol_slice_of(<const char *>content, <size_t>len(content)), &error), &error)
+    try:
+        return _producers_of(&producers)
+    finally:
+        ol_producers_free(&producers)
+
+
+def parse_transaction_index(bytes content not None, int64_t base_offset):
+    """Returns (producer id, first offset, last offset, last stable offset) of each aborted transaction of a segment.
+
+    Raises CorruptionError with the position (spec §1.7).
+    """
+    cdef size_t count = <size_t>len(content) // OL_TRANSACTION_INDEX_ENTRY_SIZE
+    cdef ol_aborted_transaction *entries = NULL
+    cdef ol_slice slice = ol_slice_of(<const char *>content, <size_t>len(content))
+    cdef ol_error error
+    cdef size_t index
+    if count > 0:
+        entries = <ol_aborted_transaction *>realloc(NULL, count * sizeof(ol_aborted_transaction))
+        if entries == NULL:
+            raise MemoryError
+    try:
+        check(ol_transaction_index_parse(slice, base_offset, entries, &error), &error)
+        return [
+            (entries[index].producer_id, entries[index].first_offset, entries[index].last_offset,
+             entries[index].last_stable_offset)
+            for index in range(count)
+        ]
+    finally:
+        free(entries)
+
+
+def check_index(bytes content not None, *, bint time, int64_t base_offset, int64_t log_size, int64_t next_offset):
+    """Raises CorruptionError unless the bytes are an offset index, or with `time` a time index, of such a segment."""
+    cdef ol_error error
+    cdef ol_slice slice = ol_slice_of(<const char *>content, <size_t>len(content))
+    check(
+        ol_index_check_bytes(OL_INDEX_TIME if time else OL_INDEX_OFFSET, slice, base_offset, log_size, next_offset, &error),
+        &error,
+    )
+
+
+cdef class Replay:
+    """The state of one partition, from its .log files in their order.  One thread at a time."""
+
+    cdef ol_state state
+    cdef ol_producers producers
+    cdef FileSystem fs
+    cdef Decompressor decompressor
+    cdef readonly int64_t next_offset
+    cdef readonly int64_t batches
+    cdef readonly int64_t records
+    cdef list refused
+    cdef bytes path
+    cdef int64_t position
+    cdef batch_row *rows
+    cdef size_t row_count
+    cdef size_t row_capacity
+
+    def __cinit__(self):
+        memset(&self.state, 0, sizeof(self.state))
+        memset(&self.producers, 0, sizeof(self.producers))
+        self.rows = NULL
+
+    def __init__(self, FileSystem file_system=None, Decompressor decompressor=None):
+        """Begins with an empty state; CapacityError where there is no memory for it."""
+        cdef ol_error error
+        if self.state.table != NULL:
+            raise InternalError("a replay begins once")
+        self.fs = file_system if file_system is not None else FileSystem()
+        self.decompressor = decompressor if decompressor is not None else Decompressor()
+        self.next_offset = 0
+        self.refused = []
+        check(ol_state_create(&self.state, &error), &error)
+
+    def __dealloc__(self):
+        ol_state_destroy(&self.state)
+        ol_producers_free(&self.producers)
+        free(self.rows)
+
+    # ------------------------------------------------------------------------------------------------ the walk
+
+    cdef int add_row(self, const ol_batch *batch, int64_t position, ol_error *error) noexcept nogil:
+        cdef batch_row *moved
+        if self.row_count == self.row_capacity:
+            self.row_capacity = 2 * self.row_capacity if self.row_capacity else 1024
+            moved = <batch_row *>realloc(self.rows, self.row_capacity * sizeof(batch_row))
+            if moved == NULL:
+                self.row_capacity = self.row_count
+                return ol_fail(error, OL_NO_MEMORY, "no memory for %zu batches", self.row_count)
+            self.rows = moved
+        self.rows[self.row_count].position = position
+        self.rows[self.row_count].base_offset = batch.base_offset
+        self.rows[self.row_count].last_offset = batch.last_offset
+        self.rows[self.row_count].max_timestamp = batch.max_timestamp
+        self.rows[self.row_count].leader_epoch = batch.leader_epoch
+        self.rows[self.row_count].magic = batch.magic
+        self.row_count += 1
+        return OL_OK
+
+    cdef int apply_batch(self, const ol_batch *batch, ol_producers_change *change, ol_error *error) noexcept nogil:
+        cdef ol_refusal refusal
+        cdef int status = ol_batch_check_crc(batch, error)
+        if status == OL_OK and batch.base_offset < self.next_offset:
+            status = ol_fail(error, OL_CORRUPT, "the offset %lld goes back: the batch before it ends below %lld",
+                             <long long>batch.base_offset, <long long>self.next_offset)
+        if status != OL_OK:
+            return status
+        refusal.report = _refused
+        refusal.context = <void *>self
+        status = ol_state_apply_batch(&self.state, batch, &self.decompressor.port, &refusal, error)
+        if status == OL_OK:
+            status = ol_producers_apply(&self.producers, batch, change, error)
+        return status
+
+    cdef int walk(self, ol_scan *scan, int64_t stop, int64_t until, bint keeps_rows, ol_producers_change *change,
+                  ol_error *error) noexcept nogil:
+        # Goes on until the end (OL_END), a batch at or behind `stop` (OL_OK with *change empty), an aborted transaction (OL_OK
+        # with *change filled) or damage, where scan->position stays.
+        cdef ol_batch batch
+        cdef int status
+        while True:
+            self.position = scan.position
+            change.completed = change.aborted = False
+            status = ol_scan_next(scan, &batch, error)
+            if status != OL_OK:
+                return status
+            if batch.base_offset >= stop or batch.base_offset >= until:
+                scan.position = self.position
+                return OL_OK if batch.base_offset >= stop else OL_END
+            status = self.apply_batch(&batch, change, error)
+            if status == OL_OK and keeps_rows:
+                status = self.add_row(&batch, self.position, error)
+            if status != OL_OK:
+                scan.position = self.position
+                return status
+            self.next_offset = batch.last_offset + 1
+            self.batches += 1
+            if batch.record_count > 0:
+                self.records += batch.record_count
+            if change.aborted:
+                return OL_OK
+
+    cdef int go_on(self, ol_scan *scan, list stops, int64_t until, bint keeps_rows, dict found) except -1:
+        cdef ol_producers_change change
+        cdef ol_error error
+        cdef int64_t stop
+        cdef int status
+        while True:
+            stop = stops[0] if stops else 0x7FFFFFFFFFFFFFFF
+            with nogil:
+                status = self.walk(scan, stop, until, keeps_rows, &change, &error)
+            if status in (OL_CORRUPT, OL_TORN, OL_UNSUPPORTED, OL_LIMIT):
+                ol_error_at(&error, self.path, self.position)
+                found["damage"] = _failure(&error)
+                return 0
+            if check(status, &error) == OL_END:
+                return 0
+            if change.aborted:
+                found["aborted"].append((change.transaction.producer_id, change.transaction.first_offset,
+                                         change.transaction.last_offset, change.transaction.last_stable_offset))
+            else:
+                found["producers"][stops.pop(0)] = _producers_of(&self.producers)
+
+    def apply(self, path, *, int64_t position=0, snapshots=(), bint batches=False, int64_t until=0x7FFFFFFFFFFFFFFF):
+        """Applies the batches of a .log file from `position` on, up to its end or to bytes that are no batch.
+
+        Args:
+            path: the file, as it is when the call begins.
+            position: where a batch begins.
+            snapshots: log offsets at which the producers' state is wanted.
+            batches: whether to tell every batch that was applied, as the bytes of an array of BATCH_FIELDS.
+            until: the log offset at and behind which nothing is applied any more.
+
+        Returns:
+            A dict with `size`, the bytes of the file; `position`, where the walk stopped; `damage`, an exception that was
+            not raised, or None when the whole file was applied; `aborted` and `producers` as `parse_transaction_index` and
+            `parse_producer_snapshot` tell them (by snapshot); `refused`, exceptions for records that a broker would not
+            load; `batches`.
+
+        Raises:
+            StorageError: the file cannot be read.
+            CapacityError: there is no memory.
+        """
+        cdef ol_scan scan
+        cdef ol_error error
+        cdef dict found = {"damage": None, "aborted": [], "producers": {}}
+        cdef list stops = sorted(snapshots)
+        self.path = os.fsencode(path)
+        self.refused = []
+        self.row_count = 0
+        check(ol_scan_open(&scan, self.fs.fs, self.path, position, -1, &error), &error)
+        try:
+            self.go_on(&scan, stops, until, batches, found)
+            found["position"], found["size"] = scan.position, scan.limit
+        finally:
+            ol_scan_close(&scan)
+        found["refused"], self.refused = self.refused, []
+        raw = PyBytes_FromStringAndSize(<const char *>self.rows, <Py_ssize_t>(self.row_count * sizeof(batch_row)))
+        found["batches"] = raw
+        return found
+
+    def skip(self, path, int64_t position):
+        """Returns where the next whole batch behind the damage at `position` begins, None when the file holds no more."""
+        cdef ol_scan scan
+        cdef ol_error error
+        cdef int status
+        self.path = os.fsencode(path)
+        check(ol_scan_open(&scan, self.fs.fs, self.path, position, -1, &error), &error)
+        try:
+            with nogil:
+                status = check(resync(&scan, position, self.next_offset, &error), &error)
+            return scan.position if status == OL_OK else None
+        finally:
+            ol_scan_close(&scan)
+
+    def used(self, path, int64_t position):
+        """Returns the position behind the last byte from `position` on that is not zero; `position` when all are."""
+        cdef ol_scan scan
+        cdef ol_error error
+        cdef int64_t used = 0
+        self.path = os.fsencode(path)
+        check(ol_scan_open(&scan, self.fs.fs, self.path, position, -1, &error), &error)
+        try:
+            with nogil:
+                check(ol_scan_used(&scan, position, &used, &error), &error)
+            return used
+        finally:
+            ol_scan_close(&scan)
+
+    # ------------------------------------------------------------------------------------------------ the state
+
+    def producers_now(self):
+        """Returns the producers' state as `parse_producer_snapshot` does."""
+        return _producers_of(&self.producers)
+
+    @property
+    def position_count(self):
+        """How many positions are committed."""
+        return ol_table_count(self.state.table)
+
+    def groups(self):
+        """Returns the names, as bytes, of the groups that have a committed position."""
+        cdef ol_table_cursor cursor
+        cdef ol_slice group
+        cdef uint64_t positions
+        cdef list found = []
+        memset(&cursor, 0, sizeof(cursor))
+        while ol_table_next_group(self.state.table, &cursor, &group, &positions):
+            found.append(_bytes_of(group))
+        return found
+
+    def pending_groups(self):
+        """Returns the names, as bytes, of the groups that an open transaction has a position for."""
+        cdef ol_pending_producer producer
+        cdef ol_table_row row
+        cdef size_t index = 0
+        cdef size_t value
+        cdef set found = set()
+        while ol_pending_producer_at(self.state.pending, index, &producer):
+            index += 1
+            value = 0
+            while ol_pending_value_at(self.state.pending, producer.producer_id, value, &row):
+                value += 1
+                found.add(_bytes_of(row.group))
+        return found
+
+    def positions(self, bytes group not None):
+        """Returns the committed positions of a group, sorted by topic and partition.
+
+        Each is (topic, partition, offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic id or None,
+        log_offset); text is decoded as Java decodes it.
+        """
+        cdef ol_slice name = ol_slice_of(<const char *>group, <size_t>len(group))
+        cdef uint64_t hash = ol_table_group_hash(self.state.table, name)
+        cdef ol_table_cursor cursor
+        cdef ol_table_row row
+        cdef list found = []
+        memset(&cursor, 0, sizeof(cursor))
+        while ol_table_next_of_group(self.state.table, name, hash, &cursor, &row):
+            topic_id = None
+            if row.value.topic_id != NULL:
+                topic_id = PyBytes_FromStringAndSize(<const char *>row.value.topic_id, OL_TOPIC_ID_SIZE)
+            found.append(
+                (
+                    text_of(row.topic.data, row.topic.size),
+                    row.partition,
+                    row.value.offset,
+                    row.value.leader_epoch,
+                    text_of(row.value.metadata.data, row.value.metadata.size),
+                    row.value.commit_timestamp,
+                    row.value.expire_timestamp,
+                    topic_id,
+                    row.value.log_offset,
+                )
+            )
+        found.sort(key=_place)
+        return found
+
+    def group_records(self):
+        """Returns (key, value, log_offset) of every record that is not an offset commit."""
+        cdef ol_group_record record
+        cdef size_t cursor = 0
+        cdef list found = []
+        while ol_group_records_next(self.state.group_records, &cursor, &record):
+            found.append((_bytes_of(record.key), _bytes_of(record.value), record.log_offset))
+        return found
+
+    def digest(self, *, bint physical=False):
+        """Returns the three sums of the digest as ints: of positions, of group records, of pending positions."""
+        cdef ol_digest digest
+        ol_state_digest(&self.state, physical, &digest)
+        return _whole(digest.positions), _whole(digest.group_records), _whole(digest.pending)
+
+
+def _place(row):
+    return row[:2]
+
+
+cdef void _refused(void *context, const ol_batch *batch, const ol_error *error) noexcept with gil:
+    cdef Replay self = <Replay>context
+    failure = _failure(error)
+    failure.path, failure.position = os.fsdecode(self.path), self.position
+    self.refused.append(failure)
