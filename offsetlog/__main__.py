@@ -1,0 +1,31 @@
+"""The entry point of the command `offsetlog`, and of `python -m offsetlog`."""
+
+from __future__ import annotations
+
+import sys
+
+NEEDED = {"typer", "rich", "click"}
+
+
+def main() -> int:
+    """Runs the command line on the arguments of the process; returns its exit code."""
+    # What is missing is told in one line.
+    try:
+        from offsetlog.cli.app import run
+    except ModuleNotFoundError as missing:
+        name = (missing.name or "").partition(".")[0]
+        if name in NEEDED:
+            return _refuse(f"the command line needs {name}, which is not installed: pip install 'offsetlog[cli]'")
+        if name == "offsetlog":
+            return _refuse(f"{missing.name} is not built: run `make build` in the source tree, or install the package")
+        raise
+    return run(sys.argv[1:])
+
+
+def _refuse(message: str) -> int:
+    print(f"offsetlog: {message}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

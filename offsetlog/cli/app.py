@@ -1,0 +1,115 @@
+"""The command `offsetlog`: which commands there are, and how each of them ends.
+
+Exit codes: 0 done, or sound; 1 problems found, or refused; 2 could not be read, or wrong usage; 130 interrupted.  A
+failure is one line on the standard error, never a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+import offsetlog
+from offsetlog import errors
+from offsetlog.cli import commit, delete, demo, dump, fetch, groups, offsets, verify
+from offsetlog.cli.output import complain, prepare
+
+OK, PROBLEMS, FAILED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+
+DESCRIPTION = """The committed positions of consumer groups, in Kafka's own files.
+
+\b
+Examples:
+  offsetlog offsets /var/kafka-logs                      what is committed there
+  offsetlog offsets /var/kafka-logs --group billing
+  offsetlog groups /var/kafka-logs --format json         one object a line
+  offsetlog verify /var/kafka-logs                       is everything sound?
+  offsetlog commit data billing orders:0=42 orders:1=7
+  offsetlog fetch data billing
+  offsetlog demo                                         see it work, in half a minute
+
+\b
+Exit codes: 0 done, 1 problems found or refused, 2 could not be read or wrong usage.
+"""
+
+app = typer.Typer(
+    name="offsetlog",
+    help=DESCRIPTION,
+    rich_markup_mode=None,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+for module in (offsets, groups, dump, verify, commit, fetch, delete, demo):
+    app.command(module.__name__.rpartition(".")[2], help=module.HELP)(module.command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"offsetlog {offsetlog.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def exit_code_of(failure: BaseException) -> int:
+    """Returns 1 for what was refused as things stand, 2 for everything that could not be done at all."""
+    return PROBLEMS if isinstance(failure, errors.StateError) else FAILED
+
+
+def _message_of(failure: BaseException) -> str:
+    if isinstance(failure, errors.OffsetLogError):
+        return str(failure)
+    if isinstance(failure, OSError):
+        place = f" ({failure.filename})" if failure.filename else ""
+        return f"{failure.strerror or failure}{place}"
+    if isinstance(failure, MemoryError):
+        return "there is not enough memory"
+    return f"this is a fault of offsetlog itself, please report it: {type(failure).__name__}: {failure}"
+
+
+def _forget_output() -> None:
+    # Nobody reads the standard output any more; what is still buffered must not fail at exit.
+    with open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), sys.stdout.fileno())
+
+
+def _call(arguments: list[str]) -> int:
+    result: Any = app(arguments or ["--help"], prog_name="offsetlog", standalone_mode=False)
+    sys.stdout.flush()
+    if not arguments:
+        return FAILED
+    return result if isinstance(result, int) else OK
+
+
+def run(arguments: list[str]) -> int:
+    """Runs one command and returns its exit code; whatever happens becomes a line and a code."""
+    prepare(sys.stdout)
+    prepare(sys.stderr)
+    try:
+        return _call(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_output()
+        return PIPE_CLOSED
+    except Exception as failure:
+        # Wrong usage, told by the parser of arguments, whichever library it is of.
+        tell = getattr(failure, "format_message", None)
+        if tell is not None:
+            complain(f"{tell().rstrip('.')}; see offsetlog --help")
+            return FAILED
+        if type(failure).__name__ == "Abort":
+            complain("nothing was done")
+            return PROBLEMS
+        complain(_message_of(failure))
+        return exit_code_of(failure)

@@ -1,0 +1,80 @@
+"""`offsetlog commit`: commits offsets of a group."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Literal
+
+import typer
+
+from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
+from offsetlog.cli.output import Format, Output, count_text, escape
+from offsetlog.cli.positions import parse_expected, parse_offsets
+from offsetlog.cli.stores import PartitionCount, open_writable
+
+HELP = """Commit offsets of a group: all of them, or none.
+
+PATH must not be open in a broker or another program: its lock is taken. A topic ends at the last colon.
+
+\b
+Examples:
+  offsetlog commit data billing orders:0=42 orders:1=7 --partitions 50     makes data, if need be
+  offsetlog commit data billing orders:0=43 --expected orders:0=42         only if 42 is committed now
+  offsetlog commit data billing orders:2=0 --expected orders:2=none        only if nothing is
+  offsetlog commit data billing orders:0=44 --metadata "by hand"
+  offsetlog commit data -- -group orders:0=1                               a name with a dash in front
+"""
+
+
+class Durability(enum.StrEnum):
+    """What a commit survives once the command has ended."""
+
+    DISK = "disk"
+    PROCESS = "process"
+
+
+def command(
+    path: StorePath,
+    group: GroupName,
+    offsets: Annotated[
+        list[str], typer.Argument(metavar="TOPIC:PARTITION=OFFSET...", help="What to commit.", show_default=False)
+    ],
+    metadata: Annotated[str, typer.Option("--metadata", help="Free text beside each offset.", show_default=False)] = "",
+    leader_epoch: Annotated[
+        int, typer.Option("--leader-epoch", min=-1, help="Epoch of the last record read; -1 for unknown.")
+    ] = -1,
+    expected: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--expected",
+            metavar="TOPIC:PARTITION=OFFSET",
+            help="Commit only if this offset, or `none`, is committed now; may be given several times.",
+        ),
+    ] = None,
+    monotonic: Annotated[bool, typer.Option("--monotonic", help="Refuse to go back.")] = False,
+    partitions: PartitionCount = None,
+    durability: Annotated[
+        Durability, typer.Option(help="What the commit survives: loss of power, or of the process.")
+    ] = Durability.DISK,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Commits; returns the exit code."""
+    values = parse_offsets(offsets, metadata, leader_epoch)
+    conditions = parse_expected(expected or [])
+    output = Output(form)
+    kind: Literal["process", "disk"] = "disk" if durability is Durability.DISK else "process"
+    with open_writable(path, partitions, kind, create=True) as store:
+        position = store.commit(group, values, expected=conditions or None, monotonic=monotonic)
+    if output.is_json:
+        output.object(
+            {
+                "group": group,
+                "committed": len(values),
+                "log_partition": position.partition,
+                "log_offset": position.log_offset,
+                "durability": durability.value,
+            }
+        )
+    place = f"partition {position.partition}, log offset {position.log_offset}"
+    output.line(f"committed {count_text(len(values), 'offset')} of {escape(group)} ({place})")
+    return 0

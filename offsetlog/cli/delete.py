@@ -1,0 +1,59 @@
+"""`offsetlog delete`: deletes offsets of a group, or the whole group."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
+from offsetlog.cli.fetch import is_selected
+from offsetlog.cli.output import Format, Output, count_text, escape
+from offsetlog.cli.positions import parse_selection
+from offsetlog.cli.stores import PartitionCount, open_writable
+
+HELP = """Delete offsets of a group; without topics the whole group, with its own records.
+
+On a terminal the whole group is deleted only after a question. What is deleted is marked so in the log (tombstones) and
+disappears from it when it is compacted.
+
+\b
+Examples:
+  offsetlog delete data billing orders:0        one offset
+  offsetlog delete data billing orders          every offset of a topic
+  offsetlog delete data billing --yes           the whole group, without a question
+"""
+
+
+def _ask(group: str, positions: int) -> None:
+    what = f"group {escape(group)} with {count_text(positions, 'committed offset')}"
+    if not typer.confirm(f"Delete the {what}?", err=True):
+        raise typer.Abort
+
+
+def command(
+    path: StorePath,
+    group: GroupName,
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC[:PARTITION]...]", help="Only these.", show_default=False)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    partitions: PartitionCount = None,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Deletes; returns the exit code."""
+    selection = {parse_selection(text) for text in topics or []}
+    output = Output(form)
+    with open_writable(path, partitions, "disk", create=False) as store:
+        if selection:
+            deleted = store.delete(group, [key for key in store.fetch(group) if is_selected(key, selection)])
+        else:
+            if not yes and sys.stdin.isatty():
+                _ask(group, len(store.fetch(group)))
+            deleted = store.delete(group)
+    if output.is_json:
+        output.object({"group": group, "deleted": deleted})
+    what = count_text(deleted, "record") if not selection else count_text(deleted, "offset")
+    output.line(f"deleted {what} of {escape(group)}" if deleted else "there was nothing to delete")
+    return 0

@@ -1,0 +1,5 @@
+"""`offsetlog demo`, and what it opens: a Kafka 4.3.0 broker's log directory (scenario "groups" of tests/data)."""
+
+from offsetlog.cli.demo.run import HELP, command
+
+__all__ = ["HELP", "command"]

@@ -1,0 +1,309 @@
+"""What the demo does, step by step."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import offsetlog
+from offsetlog import OffsetAndMetadata, OffsetStore, TopicPartition
+from offsetlog.cli import groups as groups_command
+from offsetlog.cli import offsets as offsets_command
+from offsetlog.cli.arguments import OutputFormat
+from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
+from offsetlog.errors import StorageError
+from offsetlog.reading import PartitionState, find_partitions, group_rows, offset_rows, read_state
+
+HELP = """See it work on real input, in a temporary directory, in half a minute.
+
+Opens a copy of a log directory that a Kafka 4.3.0 broker wrote and shows what it holds; commits to it in every way,
+with rates; closes, opens and verifies it, and tells what an entry costs in memory and on disk. Nothing is left behind.
+
+\b
+Examples:
+  offsetlog demo
+  offsetlog demo --entries 100000     for a small machine
+  offsetlog demo --keep               leaves the directory, to be looked at
+"""
+
+BUNDLED = Path(__file__).parent / "kafka-4.3.0"
+PARTITIONS = 8
+TOPICS_PER_GROUP = 10
+PARTITIONS_PER_TOPIC = 100
+PER_GROUP = TOPICS_PER_GROUP * PARTITIONS_PER_TOPIC
+#: What one offset takes on the disk, roughly, in all steps together.
+DISK_BYTES_PER_ENTRY = 400
+#: How long the commits that wait for the disk may take.
+DISK_SECONDS = 2.0
+SEED = 1
+ROWS_SHOWN = 8
+
+
+@dataclass(slots=True)
+class _Demo:
+    """One run: where it writes, and how much."""
+
+    output: Output
+    path: Path
+    entries: int
+    expected: dict[tuple[str, str, int], int]
+
+    def told(self, step: str, count: int, what: str, seconds: float, **more: Any) -> None:
+        """Prints how long a step took and what that is a second."""
+        rate = count / seconds if seconds > 0 else 0.0
+        if self.output.is_json:
+            self.output.object(
+                {"step": step, what: count, "seconds": round(seconds, 3), "per_second": round(rate), **more}
+            )
+            return
+        self.output.line(f"  {step:<44}{count:>12,} {what:<8}{seconds:>8.2f} s  {rate:>13,.0f} /s")
+
+
+def _clock() -> Callable[[], float]:
+    start = time.perf_counter()
+    return lambda: time.perf_counter() - start
+
+
+# ---------------------------------------------------------------------------------------------------- what is there
+
+
+def _show_bundled(demo: _Demo) -> None:
+    output = demo.output
+    output.title("A log directory as a Kafka 4.3.0 broker left it")
+    seconds = _clock()
+    states: list[PartitionState] = [read_state(each) for each in find_partitions(demo.path)]
+    groups, offsets = group_rows(states), list(offset_rows(states))
+    took = seconds()
+    batches = sum(state.replay.batches for state in states)
+    if output.is_json:
+        output.object({"step": "read", "batches": batches, "groups": len(groups), "offsets": len(offsets)})
+        return
+    output.rows(groups_command.COLUMNS, groups, "")
+    output.rows(offsets_command.COLUMNS, offsets[:ROWS_SHOWN], "")
+    more = f", of which {ROWS_SHOWN} are shown" if len(offsets) > ROWS_SHOWN else ""
+    output.line(
+        f"{count_text(len(groups), 'group')} and {count_text(len(offsets), 'committed offset')}{more}, "
+        f"read from {count_text(batches, 'batch', 'batches')} in {1000 * took:.1f} ms"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------- commits
+
+
+def _names(group: int, topic: int) -> tuple[str, str]:
+    return f"demo-group-{group:06d}", f"topic-{topic}"
+
+
+def _commit_columns(demo: _Demo, store: OffsetStore, advance: Callable[[int], None]) -> None:
+    import pyarrow
+
+    count = max(1, demo.entries // PER_GROUP)
+    batches = []
+    for first in range(0, count, 100):
+        rows = [
+            (*_names(group, topic), partition)
+            for group in range(first, min(first + 100, count))
+            for topic in range(TOPICS_PER_GROUP)
+            for partition in range(PARTITIONS_PER_TOPIC)
+        ]
+        names, topics, partitions = zip(*rows, strict=True)
+        columns = {
+            "group": pyarrow.array(names).dictionary_encode(),
+            "topic": pyarrow.array(topics).dictionary_encode(),
+            "partition": pyarrow.array(partitions, pyarrow.int32()),
+            "offset": pyarrow.array(partitions, pyarrow.int64()),
+        }
+        batches.append(pyarrow.record_batch(columns))
+        advance(len(rows))
+    seconds = _clock()
+    for batch in batches:
+        store.commit_arrow(batch, durability="process")
+    demo.told("columns (commit_arrow)", count * PER_GROUP, "offsets", seconds())
+
+
+def _commit_single(demo: _Demo, store: OffsetStore, advance: Callable[[int], None]) -> None:
+    count = max(1, demo.entries // PER_GROUP)
+    draw = random.Random(SEED)
+    commit_one = store.commit_one
+    total, took = demo.entries // 2, 0.0
+    for first in range(0, total, 20_000):
+        calls = [
+            (
+                *_names(draw.randrange(count), draw.randrange(TOPICS_PER_GROUP)),
+                draw.randrange(PARTITIONS_PER_TOPIC),
+                each,
+            )
+            for each in range(first, min(first + 20_000, total))
+        ]
+        seconds = _clock()
+        for group, topic, partition, offset in calls:
+            commit_one(group, topic, partition, offset, durability="process")
+        took += seconds()
+        demo.expected.update(((group, topic, partition), offset) for group, topic, partition, offset in calls)
+        advance(len(calls))
+    demo.told("one at a time (commit_one)", total, "offsets", took)
+
+
+def _commit_hundreds(demo: _Demo, store: OffsetStore, advance: Callable[[int], None]) -> None:
+    count = max(1, demo.entries // PER_GROUP)
+    draw = random.Random(SEED + 1)
+    total, took = max(1, demo.entries // 200), 0.0
+    for turn in range(total):
+        group, topic = _names(draw.randrange(count), draw.randrange(TOPICS_PER_GROUP))
+        offsets = {TopicPartition(topic, partition): turn for partition in range(PARTITIONS_PER_TOPIC)}
+        seconds = _clock()
+        store.commit(group, offsets, durability="process")
+        took += seconds()
+        demo.expected.update(((group, topic, partition), turn) for partition in range(PARTITIONS_PER_TOPIC))
+        advance(len(offsets))
+    demo.told("a hundred at a time (commit)", total * PARTITIONS_PER_TOPIC, "offsets", took)
+
+
+def _commit_to_disk(demo: _Demo, store: OffsetStore) -> None:
+    with progress("waiting for the disk", int(DISK_SECONDS * 10), in_bytes=False) as advance:
+        done, shown, seconds = 0, 0, _clock()
+        while (took := seconds()) < DISK_SECONDS:
+            tickets = [
+                store.commit_async(
+                    f"waiting-{each}", {TopicPartition("topic", 0): OffsetAndMetadata(done)}, durability="disk"
+                )
+                for each in range(1000)
+            ]
+            for ticket in tickets:
+                ticket.result(60)
+            done += len(tickets)
+            advance(int(took * 10) - shown)
+            shown = int(took * 10)
+        demo.told("on disk, 1,000 waiting at a time", done, "offsets", seconds())
+
+
+def _commit(demo: _Demo) -> str:
+    demo.output.line()
+    demo.output.title("Commits to it")
+    with offsetlog.open(demo.path, partitions=PARTITIONS) as store:
+        with progress("committing", 2 * demo.entries, in_bytes=False) as advance:
+            # Told at the end, so that a bar is not torn by lines.
+            _commit_columns(demo, store, advance)
+            _commit_single(demo, store, advance)
+            _commit_hundreds(demo, store, advance)
+        _commit_to_disk(demo, store)
+        return str(store.digest())
+
+
+# ------------------------------------------------------------------------------------------------ what came of them
+
+
+def _size_of(path: Path) -> int:
+    return sum(each.stat().st_size for each in path.rglob("*.log"))
+
+
+def _reopen(demo: _Demo, digest: str) -> bool:
+    output = demo.output
+    output.line()
+    output.title("Closed and opened again")
+    size = _size_of(demo.path)
+    seconds = _clock()
+    with offsetlog.open(demo.path) as store:
+        took = seconds()
+        count = store.to_arrow().num_rows
+        demo.told("load", count, "entries", took, log_bytes=size)
+        seconds = _clock()
+        wrong = sum(_is_wrong(store, *each) for each in demo.expected.items())
+        demo.told("fetch each offset that was committed singly", len(demo.expected), "offsets", seconds(), wrong=wrong)
+        seconds = _clock()
+        problems = store.verify()
+        same = str(store.digest()) == digest
+        demo.told("verify: all of it read again and compared", count, "entries", seconds(), problems=len(problems))
+        memory = store.memory()
+    for problem in problems:
+        complain(str(problem))
+    _show_cost(demo, memory, count, size)
+    output.line()
+    output.title("sound" if not problems and not wrong and same else "NOT SOUND")
+    output.facts(
+        [
+            ("digest", digest),
+            ("", "the same before and after" if same else "another one after it was opened again"),
+            ("wrong", f"{wrong:,} of {count_text(len(demo.expected), 'offset')}"),
+        ]
+    )
+    if output.is_json:
+        output.object({"step": "verdict", "sound": not problems and not wrong and same, "digest": digest})
+    return not problems and not wrong and same
+
+
+def _is_wrong(store: OffsetStore, key: tuple[str, str, int], offset: int) -> bool:
+    found = store.fetch_one(*key)
+    return found is None or found.offset != offset
+
+
+def _show_cost(demo: _Demo, memory: dict[str, int], count: int, size: int) -> None:
+    output = demo.output
+    per_entry = memory["total"] / count
+    if output.is_json:
+        output.object({"step": "memory", "entries": count, "bytes": memory["total"], "per_entry": round(per_entry, 1)})
+        return
+    output.line()
+    output.facts(
+        [
+            (
+                "memory",
+                f"{bytes_text(memory['total'])} for {count_text(count, 'entry', 'entries')}, {per_entry:.1f} each",
+            ),
+            ("log", f"{bytes_text(size)} on disk, every commit of the demo, not compacted"),
+        ]
+    )
+
+
+# -------------------------------------------------------------------------------------------------------- the whole
+
+
+@contextlib.contextmanager
+def _directory(keep: bool) -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="offsetlog-demo-"))
+    try:
+        yield path
+    finally:
+        if not keep:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _affordable(entries: int, path: Path) -> int:
+    free = shutil.disk_usage(path).free
+    fitting = int(free * 0.5) // DISK_BYTES_PER_ENTRY
+    if fitting < PER_GROUP:
+        raise StorageError(f"{bytes_text(free)} are free, which is too little for a demo", path=path)
+    if fitting < entries:
+        complain(f"only {bytes_text(free)} are free in {path}: {fitting:,} entries instead of {entries:,}")
+    return min(entries, fitting)
+
+
+def command(
+    entries: Annotated[
+        int, typer.Option(min=1000, max=50_000_000, help="How many offsets to commit at first.")
+    ] = 1_000_000,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the directory, and say where it is.")] = False,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Runs the demo; returns the exit code."""
+    output = Output(form)
+    with _directory(keep) as directory:
+        entries = _affordable(entries, directory)
+        log = directory / "log"
+        shutil.copytree(BUNDLED, log, ignore=shutil.ignore_patterns(".gitattributes"))
+        demo = _Demo(output, log, entries, {})
+        _show_bundled(demo)
+        is_sound = _reopen(demo, _commit(demo))
+        if keep:
+            complain(f"the directory is {os.fspath(log)}")
+    return 0 if is_sound else 1

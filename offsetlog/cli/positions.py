@@ -1,0 +1,63 @@
+"""TOPIC:PARTITION=OFFSET and its parts, as they are written on a command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from offsetlog.errors import InvalidArgumentError
+from offsetlog.types import OffsetAndMetadata, TopicPartition
+
+_NUMBER = re.compile(r"[0-9]+")
+
+
+def _number(text: str, what: str, whole: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise InvalidArgumentError(f"{whole!r}: the {what} {text!r} is not a number")
+    return int(text)
+
+
+def parse_partition(text: str) -> TopicPartition:
+    """Returns TOPIC:PARTITION; raises InvalidArgumentError.  A topic ends at the last colon."""
+    topic, colon, number = text.rpartition(":")
+    if not colon or not topic:
+        raise InvalidArgumentError(f"{text!r} is not TOPIC:PARTITION")
+    return TopicPartition(topic, _number(number, "partition", text))
+
+
+def parse_selection(text: str) -> str | TopicPartition:
+    """Returns TOPIC, or TOPIC:PARTITION; raises InvalidArgumentError."""
+    if not text:
+        raise InvalidArgumentError("the topic must not be empty")
+    return parse_partition(text) if ":" in text else text
+
+
+def _assignment(text: str, form: str) -> tuple[TopicPartition, str]:
+    place, equals, value = text.rpartition("=")
+    if not equals or ":" not in place:
+        raise InvalidArgumentError(f"{text!r} is not {form}")
+    return parse_partition(place), value
+
+
+def parse_offsets(texts: Iterable[str], metadata: str, leader_epoch: int) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Returns what TOPIC:PARTITION=OFFSET... commits.
+
+    Raises:
+        InvalidArgumentError: one is not of that form, or names a partition again.
+    """
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for text in texts:
+        key, value = _assignment(text, "TOPIC:PARTITION=OFFSET")
+        if key in found:
+            raise InvalidArgumentError(f"{text!r} names {key.topic}:{key.partition} a second time")
+        found[key] = OffsetAndMetadata(_number(value, "offset", text), metadata, leader_epoch)
+    return found
+
+
+def parse_expected(texts: Iterable[str]) -> dict[TopicPartition, int | None]:
+    """Returns what TOPIC:PARTITION=OFFSET... expects; "none" stands for no offset.  Raises InvalidArgumentError."""
+    found: dict[TopicPartition, int | None] = {}
+    for text in texts:
+        key, value = _assignment(text, "TOPIC:PARTITION=OFFSET, or TOPIC:PARTITION=none")
+        found[key] = None if value == "none" else _number(value, "offset", text)
+    return found

@@ -1,0 +1,36 @@
+"""Reading what a path holds for the commands that show it, with progress, and telling what could not be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsetlog.cli.output import complain, count_text, progress
+from offsetlog.reading import PartitionState, find_partitions, read_state, whole_size
+
+#: Problems that are told one by one; of more only the number.
+PROBLEMS_TOLD = 10
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """The partitions of a path as they were read."""
+
+    path: Path
+    partitions: list[PartitionState]
+
+    def complain(self) -> int:
+        """Tells what could not be read, on the standard error; returns the exit code: 1 when there was something."""
+        problems = [each for state in self.partitions for each in [*state.damages, *state.refused]]
+        for problem in problems[:PROBLEMS_TOLD]:
+            complain(str(problem))
+        if len(problems) > PROBLEMS_TOLD:
+            complain(f"{count_text(len(problems), 'problem')} in all; `offsetlog verify {self.path}` tells each")
+        return 1 if problems else 0
+
+
+def read_states(path: Path) -> States:
+    """Reads every partition of a path; raises as `find_partitions` and `read_state`."""
+    found = find_partitions(path)
+    with progress("reading", whole_size(found)) as advance:
+        return States(path, [read_state(each, advance) for each in found])

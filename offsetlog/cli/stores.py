@@ -1,0 +1,70 @@
+"""Opening a store for a command: never a new directory by mistake, and with a word on what recovery did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+import offsetlog
+from offsetlog._native.files import FileSystem
+from offsetlog.cli.output import complain
+from offsetlog.errors import MissingFileError, PartitionCountError
+from offsetlog.logdir import LogDirectory
+
+PartitionCount = Annotated[
+    int | None,
+    typer.Option(
+        "--partitions",
+        metavar="N",
+        help="Partitions of the offsets topic, for a new directory and for one of Kafka's.",
+    ),
+]
+
+
+def open_writable(
+    path: Path, partitions: int | None, durability: Literal["process", "disk"], *, create: bool
+) -> offsetlog.OffsetStore:
+    """Opens the store in a directory for writing.
+
+    Args:
+        path: the log directory.
+        partitions: as `--partitions` was given.
+        durability: of what is written.
+        create: whether a directory that holds no log may become one; that needs `partitions`.
+
+    Raises:
+        MissingFileError: it holds no log.
+        PartitionCountError: its number of partitions is another, or has to be told.
+        OffsetLogError: as `offsetlog.open`.
+    """
+    directory = LogDirectory(path, FileSystem())
+    is_log = directory.exists() and (directory.partition_numbers() or directory.read_properties() is not None)
+    if not is_log and not create:
+        raise MissingFileError("there is no log directory", path=path)
+    if not is_log and partitions is None:
+        raise MissingFileError("there is no log directory; --partitions N makes a new one with N partitions", path=path)
+    try:
+        store = offsetlog.open(path, partitions, durability)
+    except PartitionCountError as failure:
+        if failure.asked is not None or failure.actual is not None:
+            raise
+        raise PartitionCountError(
+            "this is a directory of Kafka's, which does not say how many partitions its offsets topic has "
+            "(the broker's offsets.topic.num.partitions, 50 by default); give --partitions N",
+            path=path,
+        ) from None
+    _tell_recovery(store)
+    return store
+
+
+def _tell_recovery(store: offsetlog.OffsetStore) -> None:
+    for found in store.recoveries().values():
+        if found["torn_bytes"]:
+            complain(
+                f"cut an unfinished tail of {found['torn_bytes']} bytes, copied to {found['broken_path']} "
+                f"({found['torn_path']}, byte {found['torn_position']})"
+            )
+    for problem in store.problems():
+        complain(str(problem))
