@@ -1,7 +1,7 @@
 """A log directory as a whole: its lock, its marker of a clean stop, its checkpoints, and what it knows about itself.
 
-The bytes are Kafka's (spec §1); the protocol of the marker and of `offsetlog.properties` is in the design, §5.  Every file
-operation goes through the file port, so that a test can stop the machine at each of them.
+The bytes are Kafka's (spec §1); the protocol of the marker and of `offsetlog.properties` is in the design, §5.  Every
+file operation goes through the file port, so that a test can stop the machine at each of them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,11 @@ class Properties:
 
     def format(self) -> bytes:
         """Returns the bytes of the file."""
-        lines = ["# What this directory of offsetlog knows about itself.", f"format={FORMAT}", f"partitions={self.partitions}"]
+        lines = [
+            "# What this directory of offsetlog knows about itself.",
+            f"format={FORMAT}",
+            f"partitions={self.partitions}",
+        ]
         if self.topic_id is not None:
             lines.append(f"topic_id={format_uuid(self.topic_id)}")
         return "\n".join([*lines, ""]).encode()
@@ -76,8 +80,9 @@ def random_topic_id() -> bytes:
 class LogDirectory:
     """One directory with partition directories in it.
 
-    Made -> `lock` (writable only) -> `begin_writing` before the first byte is written -> `finish` after every partition was
-    closed -> `unlock`.  A read-only user calls none of these.  Not thread-safe; its owner calls it from one thread at a time.
+    Made -> `lock` (writable only) -> `begin_writing` before the first byte is written -> `finish` after every
+    partition was closed -> `unlock`.  A read-only user calls none of these.  Not thread-safe; its owner calls it from
+    one thread at a time.
     """
 
     def __init__(self, path: str | os.PathLike[str], fs: FileSystem) -> None:
@@ -115,7 +120,7 @@ class LogDirectory:
         return sorted(numbers)
 
     def has_foreign_logs(self) -> bool:
-        """Tells whether there are partition directories that are not ours to recover: other topics, or ones being deleted."""
+        """Tells whether there are partition directories of other topics, or being deleted, which we do not recover."""
         for name in self.fs.list(self.path):
             parsed = parse_directory_name(name)
             if parsed is not None and (parsed[0] != TOPIC or parsed[2] != 0) and self._is_directory(name):

@@ -1,4 +1,4 @@
-"""Opens the partitions of a log directory: those that are there at the start, and new ones when they are first needed."""
+"""Opens the partitions of a log directory: those that are there, and new ones when they are first needed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ class PartitionOpener:
     """
 
     def __init__(
-        self, directory: LogDirectory, fs: FileSystem, config: StoreConfig, *, writable: bool, topic_id: bytes | None = None
+        self,
+        directory: LogDirectory,
+        fs: FileSystem,
+        config: StoreConfig,
+        *,
+        writable: bool,
+        topic_id: bytes | None = None,
     ) -> None:
         self.topic_id = topic_id
         self._directory = directory
@@ -63,7 +69,7 @@ class PartitionOpener:
         return partition
 
     def open_all(self, numbers: list[int]) -> list[Partition]:
-        """Opens and loads partitions side by side; when one cannot be opened, none stays open and its error is raised."""
+        """Opens and loads partitions side by side; when one cannot be opened, none stays open and its error is told."""
         if not numbers:
             return []
         with ThreadPoolExecutor(min(len(numbers), os.cpu_count() or 1), "offsetlog-load") as pool:
@@ -98,7 +104,7 @@ class PartitionOpener:
 
 
 def check_groups(partitions: list[Partition], count: int) -> None:
-    """Raises PartitionCountError unless every group is in the partition where `count` partitions would put it (trap 38)."""
+    """Raises PartitionCountError unless every group is where `count` partitions would put it (trap 38)."""
     for partition in partitions:
         for group in partition.groups():
             if partition_for(group, count) != partition.number:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import UUID
 
+from offsetlog._native import batches, columns
 from offsetlog._native.core import StoreCore, Ticket
 from offsetlog._native.files import FileSystem
 from offsetlog._native.partition import Partition
@@ -61,8 +62,8 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
 
     Args:
         path: a log directory: ours, or a Kafka broker's.
-        partitions: partitions of the offsets topic.  Fixed by the directory once it is ours: None takes what it has (50 for
-            a new one), another number is refused.  A Kafka directory has to be told at its first writable open.
+        partitions: partitions of the offsets topic.  Fixed by the directory once it is ours: None takes what it has
+            (50 for a new one), another number is refused.  A Kafka directory has to be told at its first writable open.
         durability: what a commit survives when it returns: "disk" the loss of power, "process" the end of the process.
         read_only: changes nothing, takes no lock, and can read what a running broker holds.
         config: the settings; None for Kafka's defaults.
@@ -273,7 +274,7 @@ class OffsetStore:
         return self._core is None or self._core.closed
 
     def problems(self) -> list[OffsetLogError]:
-        """Returns what was found damaged while loading, as errors with file and position; such partitions are read-only."""
+        """Returns what loading found damaged, as errors with file and position; such partitions are read-only."""
         return [problem for partition in self._open_core.attached() for problem in partition.problems()]
 
     def recoveries(self) -> dict[int, dict[str, Any]]:
@@ -296,7 +297,8 @@ class OffsetStore:
         Args:
             group: the consumer group.
             offsets: what is committed: the next offset that the group will read, alone or with metadata and epoch.
-            expected: for any of the keys the offset that must be committed now, None for none; otherwise nothing is written.
+            expected: for any of the keys the offset that must be committed now, None for none; otherwise nothing is
+                written.
             monotonic: nothing is written if any offset would go back.
             durability: overrides the store's for this call.
 
@@ -322,8 +324,10 @@ class OffsetStore:
         *,
         durability: Durability | None = None,
     ) -> int:
-        """Commits one position, the fast path: no containers.  Returns the log offset of its record; raises as `commit`."""
-        return self._open_core.commit_one(group, topic, partition, offset, metadata, leader_epoch, durability=durability)
+        """Commits one position, the fast path: no containers.  Returns its record's log offset; raises as `commit`."""
+        return self._open_core.commit_one(
+            group, topic, partition, offset, metadata, leader_epoch, durability=durability
+        )
 
     def commit_async(
         self,
@@ -335,23 +339,23 @@ class OffsetStore:
         durability: Durability | None = None,
     ) -> Ticket:
         """Like `commit`, but does not wait for the disk: `ticket.result(timeout)` does, and `await ticket`."""
-        return self._open_core.commit_async(group, offsets, expected=expected, monotonic=monotonic, durability=durability)
+        return self._open_core.commit_async(
+            group, offsets, expected=expected, monotonic=monotonic, durability=durability
+        )
 
     def commit_arrow(self, batch: Any, *, durability: Durability | None = None) -> int:
         """Commits the rows of an Arrow record batch or table; all or none of each group.  Returns the number of rows.
 
         Columns: group and topic (string, large_string, or dictionaries of them), partition and offset (integers of any
-        width), and if there: leader_epoch, commit_timestamp (integers), metadata (string; null is "").  Of rows with the same
-        key the last wins.
+        width), and if there: leader_epoch, commit_timestamp (integers), metadata (string; null is "").  Of rows with
+        the same key the last wins.
 
         Raises:
             InvalidArgumentError: a column is missing, of another type, has nulls, or holds a value that `commit` would
                 refuse (`item` is its row); nothing was written.
             StateError, StorageError: groups of partitions that were written before it stay written.
         """
-        from offsetlog._native.columns import commit_arrow  # noqa: PLC0415  (pyarrow is imported where it is used)
-
-        return commit_arrow(self._open_core, batch, durability=durability)
+        return batches.commit_arrow(self._open_core, batch, durability=durability)
 
     def delete(
         self,
@@ -360,7 +364,7 @@ class OffsetStore:
         *,
         durability: Durability | None = None,
     ) -> int:
-        """Deletes positions of a group, or without `partitions` the whole group with its records; returns how many were there.
+        """Deletes positions of a group, or without `partitions` the whole group; returns how many records were deleted.
 
         Raises:
             TooLargeError: the tombstones do not fit one batch, and in several they could not be atomic.
@@ -381,7 +385,7 @@ class OffsetStore:
     def transaction(
         self, group: str, producer_id: int, producer_epoch: int = 0, *, durability: Durability | None = None
     ) -> Transaction:
-        """Begins a transaction of one group, to be used in a `with` statement; nothing is written until its first commit.
+        """Begins a transaction of one group, for a `with` statement; nothing is written until its first commit.
 
         Raises:
             InvalidArgumentError: an id or epoch out of range.
@@ -389,7 +393,10 @@ class OffsetStore:
                 its epoch is older than known.
         """
         core = self._open_core
-        for name, value, largest in (("producer_id", producer_id, 2**63 - 1), ("producer_epoch", producer_epoch, 2**15 - 1)):
+        for name, value, largest in (
+            ("producer_id", producer_id, 2**63 - 1),
+            ("producer_epoch", producer_epoch, 2**15 - 1),
+        ):
             if isinstance(value, bool) or not isinstance(value, int):
                 raise ArgumentTypeError(f"{name} must be an int, not {type(value).__name__}")
             if not 0 <= value <= largest:
@@ -428,9 +435,7 @@ class OffsetStore:
         """Returns the committed positions of a group, or of those `partitions` that have one."""
         core = self._open_core
         if partitions is None:
-            from offsetlog._native.columns import fetch_group  # noqa: PLC0415  (see commit_arrow)
-
-            return fetch_group(core, group)
+            return columns.fetch_group(core, group)
         found = {}
         for key in partitions:
             topic, partition = key
@@ -445,20 +450,17 @@ class OffsetStore:
 
     def fetch_arrow(self, groups: Iterable[str]) -> pyarrow.Table:
         """Returns the committed positions of many groups as an Arrow table; columns as `to_arrow`."""
-        from offsetlog._native.columns import fetch_arrow  # noqa: PLC0415
-
-        return fetch_arrow(self._open_core, list(groups))
+        return columns.fetch_arrow(self._open_core, list(groups))
 
     def to_arrow(self) -> pyarrow.Table:
         """Returns every committed position as an Arrow table.
 
-        Columns: group, topic (dictionary of string), partition int32, offset int64, leader_epoch int32 (-1 none), metadata
-        string, commit_timestamp int64 (ms), expire_timestamp int64 (ms, -1 none), topic_id fixed_size_binary(16) or null,
-        log_partition int32, log_offset int64.  Each partition is a consistent state of itself; commits to it wait meanwhile.
+        Columns: group, topic (dictionary of string), partition int32, offset int64, leader_epoch int32 (-1 none),
+        metadata string, commit_timestamp int64 (ms), expire_timestamp int64 (ms, -1 none), topic_id
+        fixed_size_binary(16) or null, log_partition int32, log_offset int64.  Each partition is a consistent state of
+        itself; commits to it wait meanwhile.
         """
-        from offsetlog._native.columns import to_arrow  # noqa: PLC0415
-
-        return to_arrow(self._open_core)
+        return columns.to_arrow(self._open_core)
 
     def groups(self) -> list[str]:
         """Returns the groups that have a committed position or a record of their own, sorted."""
@@ -478,14 +480,15 @@ class OffsetStore:
 
         Checked: each batch and record, each group's place, and that a replay gives the state in memory.
         """
-        from offsetlog.verify import verify_store  # noqa: PLC0415  (rarely needed)
+        from offsetlog.verify import verify_store
 
         return verify_store(self._open_core.attached(), self._fs, self._config, self._open_core.count)
 
     def memory(self) -> dict[str, int]:
         """Returns the bytes of memory by component, over all partitions, and their `total`.
 
-        `string_bytes` and `free` are parts of the others: the distinct strings themselves, and what is allocated unused.
+        `string_bytes` and `free` are parts of the others: the distinct strings themselves, and what is allocated
+        unused.
         """
         total: dict[str, int] = {}
         for partition in self._open_core.attached():
@@ -506,7 +509,8 @@ class OffsetStore:
         """Closes cleanly: waits for calls under way, flushes, writes checkpoints, lets the lock go.  Once is enough.
 
         Raises:
-            OffsetLogError: something could not be written; the store is closed all the same, and recovers at its next open.
+            OffsetLogError: something could not be written; the store is closed all the same, and recovers at its next
+                open.
         """
         if os.getpid() != self._pid:
             return  # a forked child has nothing to close
@@ -574,7 +578,9 @@ def _keep_checkpoints(core: StoreCore, directory: LogDirectory, stop: threading.
     while not stop.wait(CHECKPOINT_SECONDS):
         try:
             flushed = {
-                partition.number: partition.log_facts()["flushed"] for partition in core.attached() if not partition.read_only
+                partition.number: partition.log_facts()["flushed"]
+                for partition in core.attached()
+                if not partition.read_only
             }
             directory.write_checkpoint(RECOVERY_POINTS, flushed)
         except OffsetLogError:

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """From `OffsetStore.transaction`; a context manager.  Leaving it normally commits, leaving it by an exception aborts.
+    """From `OffsetStore.transaction`; a context manager: left normally it commits, left by an exception it aborts.
 
     What it wrote is seen by nobody until it ends.  One thread uses it at a time.
     """
 
-    def __init__(self, core: StoreCore, group: str, producer_id: int, producer_epoch: int, durability: str | None) -> None:
+    def __init__(
+        self, core: StoreCore, group: str, producer_id: int, producer_epoch: int, durability: str | None
+    ) -> None:
         self._core = core
         self._group = group
         self._producer_id = producer_id

@@ -1,4 +1,4 @@
-"""One thread of a store that waits for the disk on behalf of every `await ticket`, however many event loops there are."""
+"""One thread of a store that waits for the disk on behalf of every `await ticket`, of any event loop."""
 
 from __future__ import annotations
 

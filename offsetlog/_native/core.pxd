@@ -1,3 +1,4 @@
+cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t
 
 from offsetlog._native.buffers cimport item_array
@@ -9,6 +10,7 @@ cdef enum durability_kind:
     DURABILITY_DISK
 
 # The hot path of a store: the partitions by number, and what commits to and reads from them.
+@cython.final
 cdef class StoreCore:
     cdef ol_partition **slots       # NULL where there is no directory yet, and everywhere once the store is closed
     cdef readonly int32_t count
@@ -37,6 +39,7 @@ cdef class StoreCore:
     cdef void give_scratch(self, item_array *array) noexcept
 
 
+@cython.final
 cdef class Ticket:
     cdef StoreCore core
     cdef Partition owner

@@ -1,9 +1,10 @@
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from typing import Any
+from typing import Any, final
 
 from offsetlog._native.partition import Partition
 from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
+@final
 class StoreCore:
     count: int
     waiter: Callable[[Ticket], Awaitable[None]]
@@ -57,13 +58,18 @@ class StoreCore:
         durability: str | None = None,
     ) -> Ticket: ...
     def commit_transactional(
-        self, group: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], producer_id: int, producer_epoch: int
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        producer_id: int,
+        producer_epoch: int,
     ) -> Position: ...
     def delete(self, group: str, partitions: Iterable[TopicPartition], *, durability: str | None = None) -> int: ...
     def fetch_one(self, group: str, topic: str, partition: int) -> OffsetAndMetadata | None: ...
 
+@final
 class Ticket:
-    def __init__(self) -> None: ...
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     @property
     def position(self) -> Position: ...
     def done(self) -> bool: ...

@@ -7,9 +7,8 @@ go, between `enter` and `leave` of the partition.  What slices borrow from is al
 import os
 import weakref
 
-from cpython.dict cimport PyDict_CheckExact, PyDict_GetItem, PyDict_Next
+from cpython.dict cimport PyDict_Next
 from cpython.object cimport PyObject
-from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
@@ -17,10 +16,7 @@ from libc.string cimport memcpy, memset
 
 from offsetlog._native.buffers cimport (
     NAME_GROUP,
-    NAME_METADATA,
     NAME_TOPIC,
-    NUMBER_COMMIT_TIMESTAMP,
-    NUMBER_EXPIRE_TIMESTAMP,
     NUMBER_LEADER_EPOCH,
     NUMBER_OFFSET,
     NUMBER_PARTITION,
@@ -35,11 +31,8 @@ from offsetlog._native.buffers cimport (
 )
 from offsetlog._native.csrc cimport (
     OL_CONDITION,
-    OL_CONDITION_ABSENT,
     OL_CONDITION_EQUALS,
     OL_CONDITION_MONOTONIC,
-    OL_CONDITION_NONE,
-    OL_ITEM_POSITION,
     OL_ITEM_POSITION_TOMBSTONE,
     OL_OK,
     OL_REWIND,
@@ -60,23 +53,21 @@ from offsetlog._native.csrc cimport (
     ol_preparer_abandon,
     ol_preparer_add,
     ol_preparer_kick,
-    ol_preparer_remove,
     ol_preparer_start,
     ol_preparer_stop,
     ol_slice,
-    ol_slice_of,
     ol_state,
     ol_table_get,
     ol_table_group_hash,
     ol_table_name,
 )
+from offsetlog._native.items cimport own_dictionary, own_expected, start_item, take_expected, take_key, take_value
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.status cimport check
 
 from uuid import UUID
 
 from offsetlog.errors import (
-    ArgumentTypeError,
     ClosedError,
     ConfigError,
     ExpectedOffsetError,
@@ -84,7 +75,7 @@ from offsetlog.errors import (
     ReadOnlyError,
     RewindError,
 )
-from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
+from offsetlog.types import OffsetAndMetadata, Position
 
 cdef type POSITION = Position
 cdef type OFFSET_AND_METADATA = OffsetAndMetadata
@@ -127,66 +118,6 @@ cdef int durability_of(object value, durability_kind default) except -1:
     if value == "replicas":
         raise ConfigError('durability "replicas" needs a replicated partition; a store of its own knows "process" and "disk"')
     raise ConfigError(f'durability must be "process" or "disk", not {value!r}')
-
-
-cdef inline void start_item(ol_item *item, ol_slice group) noexcept:
-    item.group = group
-    item.kind = OL_ITEM_POSITION
-    item.condition = OL_CONDITION_NONE
-    item.expected = -1
-    item.commit_timestamp = -1
-    item.expire_timestamp = -1
-    item.leader_epoch = -1
-    item.metadata = ol_slice_of("", 0)
-    item.topic_id = NULL
-
-
-cdef int take_topic_id(object value, ol_item *item, list kept) except -1:
-    if value is None:
-        return 0
-    if not isinstance(value, UUID):
-        raise ArgumentTypeError(f"the topic id must be a UUID or None, not {type(value).__name__}")
-    # An id of zeros is how the format says "none".
-    if value.int == 0:
-        return 0
-    raw = value.bytes
-    kept.append(raw)
-    item.topic_id = <const uint8_t *><const char *>raw
-    return 0
-
-
-cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list kept) except -1:
-    # An int, or a tuple that begins like OffsetAndMetadata.
-    cdef Py_ssize_t size
-    cdef int64_t number = 0
-    if not PyTuple_Check(value):
-        return take_number(value, NUMBER_OFFSET, 0, INT64_MAX, &item.offset)
-    size = PyTuple_GET_SIZE(value)
-    if size == 0 or size > 6:
-        raise ArgumentTypeError(f"a position is an int or an OffsetAndMetadata, not a tuple of {size}")
-    take_number(<object>PyTuple_GET_ITEM(value, 0), NUMBER_OFFSET, 0, INT64_MAX, &item.offset)
-    if size > 1:
-        take_metadata(<object>PyTuple_GET_ITEM(value, 1), metadata_units_max, &item.metadata)
-    if size > 2:
-        take_number(<object>PyTuple_GET_ITEM(value, 2), NUMBER_LEADER_EPOCH, -1, INT32_MAX, &number)
-        item.leader_epoch = <int32_t>number
-    if size > 3:
-        take_number(<object>PyTuple_GET_ITEM(value, 3), NUMBER_COMMIT_TIMESTAMP, -1, INT64_MAX, &item.commit_timestamp)
-    if size > 4:
-        take_number(<object>PyTuple_GET_ITEM(value, 4), NUMBER_EXPIRE_TIMESTAMP, -1, INT64_MAX, &item.expire_timestamp)
-    if size > 5:
-        take_topic_id(<object>PyTuple_GET_ITEM(value, 5), item, kept)
-    return 0
-
-
-cdef inline int take_key(object key, ol_item *item) except -1:
-    cdef int64_t number = 0
-    if not PyTuple_Check(key) or PyTuple_GET_SIZE(key) != 2:
-        raise ArgumentTypeError(f"a key is a TopicPartition, not {key!r}")
-    take_name(<object>PyTuple_GET_ITEM(key, 0), NAME_TOPIC, &item.topic)
-    take_number(<object>PyTuple_GET_ITEM(key, 1), NUMBER_PARTITION, 0, INT32_MAX, &number)
-    item.partition = <int32_t>number
-    return 0
 
 
 cdef object refusal(int status, const ol_item *items, const ol_commit_result *result, const ol_error *error):
@@ -644,45 +575,6 @@ cdef class StoreCore:
         finally:
             free(metadata)
             owner.leave()
-
-
-# ---------------------------------------------------------------------------------------------------- dictionaries
-
-
-cdef dict own_dictionary(object offsets):
-    # A dictionary that nobody else can change while the GIL is let go, and that keeps every key and value alive.
-    if not PyDict_CheckExact(offsets):
-        if not hasattr(offsets, "items"):
-            raise ArgumentTypeError(f"the offsets must be a mapping, not {type(offsets).__name__}")
-        return dict(offsets.items())
-    return (<dict>offsets).copy()
-
-
-cdef dict own_expected(object expected, object offsets):
-    if expected is None:
-        return None
-    cdef dict own = own_dictionary(expected)
-    for key in own:
-        if key not in offsets:
-            raise InvalidArgumentError(f"expected= names {key!r}, which is not committed by this call")
-    return own
-
-
-cdef int take_expected(ol_item *item, object key, dict expected, bint monotonic) except -1:
-    cdef PyObject *wanted = PyDict_GetItem(expected, key)
-    if wanted == NULL:
-        item.condition = OL_CONDITION_MONOTONIC if monotonic else OL_CONDITION_NONE
-        return 0
-    if <object>wanted is None:
-        item.condition = OL_CONDITION_ABSENT
-        return 0
-    take_number(<object>wanted, NUMBER_OFFSET, 0, INT64_MAX, &item.expected)
-    if monotonic and item.offset < item.expected:
-        raise InvalidArgumentError(
-            f"{key!r}: monotonic=True cannot go from the expected {item.expected} back to {item.offset}"
-        )
-    item.condition = OL_CONDITION_EQUALS
-    return 0
 
 
 # ---------------------------------------------------------------------------------------------------- tickets

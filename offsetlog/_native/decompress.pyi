@@ -1,6 +1,9 @@
+from typing import Self, final
+
 NAMES: dict[int, str]
 
 def inflate(codec: int, source: bytes, limit: int, magic: int = 2) -> bytes: ...
 
+@final
 class Decompressor:
-    def __init__(self, limit: int = ...) -> None: ...
+    def __new__(cls, limit: int = ...) -> Self: ...

@@ -1,9 +1,10 @@
 from os import PathLike
+from typing import Self
 
 from offsetlog._native.files import FileSystem
 
 class FaultFileSystem(FileSystem):
-    def __init__(self, root: str | bytes | PathLike[str]) -> None: ...
+    def __new__(cls, root: str | bytes | PathLike[str]) -> Self: ...
     @property
     def operations(self) -> int: ...
     @property

@@ -1,3 +1,5 @@
+cimport cython
+
 from offsetlog._native.csrc cimport ol_file, ol_fs
 
 # The file port as an object: what opens files takes one, and keeps it for as long as something of it is open.
@@ -5,6 +7,7 @@ cdef class FileSystem:
     cdef ol_fs *fs
 
 # An exclusive lock, held until it is closed.
+@cython.final
 cdef class FileLock:
     cdef FileSystem owner
     cdef ol_file *file

@@ -1,3 +1,4 @@
+cimport cython
 from libc.stdint cimport int64_t
 
 from offsetlog._native.csrc cimport ol_partition
@@ -12,6 +13,7 @@ from offsetlog._native.files cimport FileSystem
 #             ...
 #     finally:
 #         partition.leave()
+@cython.final
 cdef class Partition:
     cdef ol_partition *handle
     cdef readonly int number

@@ -14,7 +14,6 @@ from libc.string cimport memset
 
 from offsetlog._native.buffers cimport NAME_GROUP, take_name, text_of
 from offsetlog._native.csrc cimport (
-    OL_BATCH_BYTES_MAX_DEFAULT,
     OL_CONTROL_ABORT,
     OL_CONTROL_COMMIT,
     OL_ROLE_ACTIVE,
@@ -28,7 +27,6 @@ from offsetlog._native.csrc cimport (
     ol_digest,
     ol_error,
     ol_group_record,
-    ol_group_records_count,
     ol_group_records_memory_usage,
     ol_group_records_next,
     ol_hash128,

@@ -8,7 +8,12 @@ import pytest
 import offsetlog
 from offsetlog import OffsetAndMetadata, TopicPartition, errors
 
-STRINGS = [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int64(), pa.large_string())]
+STRINGS = [
+    pa.string(),
+    pa.large_string(),
+    pa.dictionary(pa.int8(), pa.string()),
+    pa.dictionary(pa.int64(), pa.large_string()),
+]
 INTEGERS = [pa.int16(), pa.int32(), pa.uint16(), pa.int64(), pa.uint64()]
 
 
@@ -26,7 +31,9 @@ def batch(rows, *, strings=None, integers=None, **more):
 
 def random_rows(count, seed=1, groups=30):
     draw = random.Random(seed)
-    return [(f"g{draw.randrange(groups)}", f"t{draw.randrange(3)}", draw.randrange(40), number) for number in range(count)]
+    return [
+        (f"g{draw.randrange(groups)}", f"t{draw.randrange(3)}", draw.randrange(40), number) for number in range(count)
+    ]
 
 
 def expected_state(rows):
@@ -64,9 +71,16 @@ def test_slices_tables_and_chunks(store):
     assert actual_state(store) == expected_state(rows)
     encoded = pa.Table.from_batches(parts)
     for number, name in enumerate(("group", "topic")):
-        encoded = encoded.set_column(number, name, pa.chunked_array([pa.array(chunk).dictionary_encode() for chunk in (
-            column.to_pylist() for column in encoded.column(name).chunks if len(column)
-        )]))
+        encoded = encoded.set_column(
+            number,
+            name,
+            pa.chunked_array(
+                [
+                    pa.array(chunk).dictionary_encode()
+                    for chunk in (column.to_pylist() for column in encoded.column(name).chunks if len(column))
+                ]
+            ),
+        )
     store.commit_arrow(encoded)
     assert actual_state(store) == expected_state(rows)
     store.commit_arrow(whole.slice(7, 50))
@@ -101,8 +115,11 @@ def test_of_equal_keys_the_last_wins(store):
 def test_a_dictionary_may_repeat_a_value(store):
     groups = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), pa.array(["g", "h", "g"]))
     topics = pa.array(["t", "t", "t"])
-    store.commit_arrow(pa.record_batch([groups, topics, pa.array([0, 0, 0]), pa.array([1, 2, 3])],
-                                       names=["group", "topic", "partition", "offset"]))
+    store.commit_arrow(
+        pa.record_batch(
+            [groups, topics, pa.array([0, 0, 0]), pa.array([1, 2, 3])], names=["group", "topic", "partition", "offset"]
+        )
+    )
     assert actual_state(store) == {"g": {("t", 0): 3}, "h": {("t", 0): 2}}
 
 
@@ -168,8 +185,9 @@ def test_columns_come_back(store):
     table.validate(full=True)
     rows = sorted(table.to_pylist(), key=lambda row: (row["group"], row["topic"]))
     assert rows[0] == {
-        "group": "g", "topic": "t", "partition": 1, "offset": 5, "leader_epoch": 3, "metadata": "m", "commit_timestamp": 1000,
-        "expire_timestamp": -1, "topic_id": None, "log_partition": rows[0]["log_partition"], "log_offset": 0,
+        "group": "g", "topic": "t", "partition": 1, "offset": 5, "leader_epoch": 3, "metadata": "m",
+        "commit_timestamp": 1000, "expire_timestamp": -1, "topic_id": None,
+        "log_partition": rows[0]["log_partition"], "log_offset": 0,
     }  # fmt: skip
     assert rows[2]["expire_timestamp"] == 9000
     assert store.fetch_arrow(["g"]).num_rows == 2

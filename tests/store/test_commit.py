@@ -28,7 +28,7 @@ def test_what_comes_back_is_of_the_named_types(store):
     assert type(value) is OffsetAndMetadata
     assert value == OffsetAndMetadata(1, "", -1, value.commit_timestamp, -1, None)
     assert repr(value).startswith("OffsetAndMetadata(offset=1, metadata=''")
-    (key, other), = store.fetch("g").items()
+    ((key, other),) = store.fetch("g").items()
     assert type(key) is TopicPartition
     assert type(other) is OffsetAndMetadata
     assert type(store.commit("g", {key: 2})) is offsetlog.Position
@@ -248,7 +248,7 @@ def test_a_commit_larger_than_a_batch_is_all_or_nothing(path):
         assert position.log_offset >= 500
         assert {key: value.offset for key, value in store.fetch("g").items()} == offsets
         with pytest.raises(errors.ExpectedOffsetError):
-            store.commit("g", {key: 1 for key in offsets}, expected={TopicPartition("topic", 499): 0})
+            store.commit("g", dict.fromkeys(offsets, 1), expected={TopicPartition("topic", 499): 0})
         assert {key: value.offset for key, value in store.fetch("g").items()} == offsets
         with pytest.raises(errors.TooLargeError):
             store.delete("g")
@@ -287,7 +287,9 @@ def test_the_digest_is_of_what_is_committed(store, tmp_path):
     for number in range(10):
         store.commit("g", {TopicPartition("t", number): OffsetAndMetadata(number, commit_timestamp=1)})
     with offsetlog.open(tmp_path / "other", partitions=3, durability="process") as other:
-        other.commit("g", {TopicPartition("t", n): OffsetAndMetadata(n, commit_timestamp=1) for n in reversed(range(10))})
+        other.commit(
+            "g", {TopicPartition("t", n): OffsetAndMetadata(n, commit_timestamp=1) for n in reversed(range(10))}
+        )
         assert other.digest() == store.digest()
         assert other.digest(physical=True) != store.digest(physical=True)
         other.commit_one("g", "t", 0, 99)

@@ -200,9 +200,10 @@ def test_everything_of_a_closed_store_is_refused(path):
 def test_a_forgotten_store_warns_and_closes(path):
     store = offsetlog.open(path)
     store.commit_one("g", "t", 0, 1)
+    kept = [store]
+    del store
     with pytest.warns(ResourceWarning, match="was not closed"):
-        del store
-        gc.collect()
+        kept.clear()
     with offsetlog.open(path) as store:
         assert store.fetch_one("g", "t", 0).offset == 1
         assert not any(found["recovered"] for found in store.recoveries().values())
@@ -342,7 +343,8 @@ def test_new_directories_take_the_id_of_their_siblings(path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"format=1\n", b"format=1\npartitions=x\n", b"format=1\npartitions=0\n", b"format=2\npartitions=5\n"]
+    "content",
+    [b"", b"format=1\n", b"format=1\npartitions=x\n", b"format=1\npartitions=0\n", b"format=2\npartitions=5\n"],
 )
 def test_a_properties_file_that_cannot_be_understood(path, content):
     with offsetlog.open(path) as store:

@@ -52,7 +52,7 @@ def test_tickets_are_awaited(path):
 
     with offsetlog.open(path, durability="disk") as store:
         positions = asyncio.run(work(store))
-        assert len({position for position in positions}) == 200
+        assert len(set(positions)) == 200
         assert sum(len(store.fetch(f"g{number}")) for number in range(20)) == 200
 
 

@@ -26,9 +26,13 @@ def test_a_transaction_takes_effect_when_it_is_left(store):
 
 
 def test_an_exception_aborts(store):
-    with pytest.raises(KeyError), store.transaction("g", 7) as transaction:
-        transaction.commit({KEYS[0]: 2})
-        raise KeyError("x")
+    def interrupted():
+        with store.transaction("g", 7) as transaction:
+            transaction.commit({KEYS[0]: 2})
+            raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        interrupted()
     assert offsets(store) == {}
     with store.transaction("g", 7) as transaction:
         transaction.commit({KEYS[0]: 3})

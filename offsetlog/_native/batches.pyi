@@ -1,0 +1,8 @@
+from typing import Any
+
+from offsetlog._native.core import StoreCore
+from offsetlog.errors import OffsetLogError
+
+FLAWS: dict[int, tuple[type[OffsetLogError], str]]
+
+def commit_arrow(core: StoreCore, batch: Any, *, durability: str | None = None) -> int: ...

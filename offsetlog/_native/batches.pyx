@@ -1,0 +1,571 @@
+"""Commits Arrow columns, without an object for a row.
+
+Every distinct group is numbered and hashed once, rows are brought into the order of log partitions and groups by two counting
+sorts, and each partition takes whole groups in pieces that stay in the processor's cache.
+"""
+
+import os
+
+from libc.stddef cimport size_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uintptr_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memset
+
+from offsetlog._native.buffers cimport item_array
+from offsetlog._native.core cimport StoreCore
+from offsetlog._native.csrc cimport (
+    OL_CONDITION_NONE,
+    OL_ITEM_POSITION,
+    OL_OK,
+    OL_STRING_SIZE_MAX,
+    c_bool,
+    ol_commit_result,
+    ol_dictionary,
+    ol_dictionary_free,
+    ol_dictionary_get,
+    ol_dictionary_number,
+    ol_error,
+    ol_item,
+    ol_partition_commit,
+    ol_partition_for,
+    ol_slice,
+    ol_slice_of,
+    ol_utf16_units,
+)
+from offsetlog._native.partition cimport Partition
+from offsetlog._native.status cimport check
+
+from offsetlog.errors import (
+    ArgumentTypeError,
+    ClosedError,
+    GroupError,
+    InvalidArgumentError,
+    MetadataTooLargeError,
+    OffsetError,
+    PartitionError,
+    ReadOnlyError,
+    StringTooLongError,
+    TopicError,
+)
+
+# Rows of one piece: their items and what the engine plans with them stay in the second-level cache.
+cdef size_t PIECE_ROWS = 4096
+
+
+# ---------------------------------------------------------------------------------------------------- the columns
+
+
+# A column of strings: rows are numbers into `values`, which are the slices of a dictionary, or of the rows themselves.
+cdef struct string_column:
+    const int32_t *ends32       # of plain strings, one of the two
+    const int64_t *ends64
+    const uint8_t *bytes
+    const uint8_t *valid        # a bitmap, NULL when there are no nulls
+    int64_t first               # row 0 is this place of the buffers
+    const int32_t *numbers      # of a dictionary: the row's number, NULL for plain strings
+
+cdef struct batch_columns:
+    size_t rows
+    string_column group
+    string_column topic
+    string_column metadata
+    const int32_t *partitions
+    const int64_t *offsets
+    const int32_t *leader_epochs        # NULL: the column is not there
+    const int64_t *commit_timestamps
+    bint has_metadata
+
+cdef enum flaw:
+    FLAW_NONE
+    FLAW_MEMORY
+    FLAW_GROUP_TEXT
+    FLAW_GROUP_SIZE
+    FLAW_TOPIC_EMPTY
+    FLAW_TOPIC_TEXT
+    FLAW_TOPIC_SIZE
+    FLAW_PARTITION
+    FLAW_OFFSET
+    FLAW_LEADER_EPOCH
+    FLAW_COMMIT_TIMESTAMP
+    FLAW_METADATA_TEXT
+    FLAW_METADATA_SIZE
+    FLAW_METADATA_UNITS
+
+FLAWS = {
+    FLAW_GROUP_TEXT: (GroupError, "the group is not UTF-8"),
+    FLAW_GROUP_SIZE: (StringTooLongError, "the group has more than 32767 bytes of UTF-8"),
+    FLAW_TOPIC_EMPTY: (TopicError, "the topic must not be empty"),
+    FLAW_TOPIC_TEXT: (TopicError, "the topic is not UTF-8"),
+    FLAW_TOPIC_SIZE: (StringTooLongError, "the topic has more than 32767 bytes of UTF-8"),
+    FLAW_PARTITION: (PartitionError, "the partition is negative"),
+    FLAW_OFFSET: (OffsetError, "the offset is negative"),
+    FLAW_LEADER_EPOCH: (InvalidArgumentError, "the leader epoch is below -1"),
+    FLAW_COMMIT_TIMESTAMP: (InvalidArgumentError, "the commit timestamp is below -1"),
+    FLAW_METADATA_TEXT: (InvalidArgumentError, "the metadata is not UTF-8"),
+    FLAW_METADATA_SIZE: (StringTooLongError, "the metadata has more than 32767 bytes of UTF-8"),
+    FLAW_METADATA_UNITS: (MetadataTooLargeError, "the metadata has more UTF-16 units than allowed"),
+}
+
+
+cdef inline ol_slice string_at(const string_column *column, int64_t place) noexcept nogil:
+    # `place` is a row of plain strings, or a number of the dictionary.
+    cdef int64_t start
+    cdef int64_t end
+    if column.ends32 != NULL:
+        start, end = column.ends32[place], column.ends32[place + 1]
+    else:
+        start, end = column.ends64[place], column.ends64[place + 1]
+    return ol_slice_of(column.bytes + start, <size_t>(end - start))
+
+
+cdef inline int64_t place_of(const string_column *column, size_t row) noexcept nogil:
+    if column.numbers != NULL:
+        return column.numbers[row]
+    return column.first + <int64_t>row
+
+
+cdef inline bint is_null(const string_column *column, size_t row) noexcept nogil:
+    cdef size_t place = <size_t>column.first + row
+    return column.valid != NULL and not (column.valid[place // 8] >> (place % 8)) & 1
+
+
+cdef inline bint same(ol_slice a, ol_slice b) noexcept nogil:
+    return a.size == b.size and (a.data == b.data or memcmp(a.data, b.data, a.size) == 0)
+
+
+cdef uintptr_t address_of(object buffer) except? 0:
+    return 0 if buffer is None else buffer.address
+
+
+cdef object whole(object pyarrow, object column):
+    # One array of a column, without a copy where it is one already.
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    elif pyarrow.types.is_string(column.type):
+        column = column.cast(pyarrow.large_string())
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pyarrow.ChunkedArray) else combined
+
+
+cdef int take_integers(object pyarrow, object table, str name, object kind, object error, list kept,
+                       uintptr_t *address) except -1:
+    array = whole(pyarrow, table.column(name))
+    if not pyarrow.types.is_integer(array.type):
+        raise ArgumentTypeError(f"the column {name} must hold integers, not {array.type}")
+    if array.null_count:
+        raise InvalidArgumentError(f"the column {name} has nulls")
+    try:
+        array = array.cast(kind)
+    except pyarrow.ArrowInvalid as failure:
+        raise error(f"the column {name}: {failure}") from None
+    kept.append(array)
+    address[0] = address_of(array.buffers()[1]) + <uintptr_t>(array.offset * (kind.bit_width // 8))
+    return 0
+
+
+cdef int take_plain(object pyarrow, object array, str name, bint nullable, list kept, string_column *column) except -1:
+    if pyarrow.types.is_string(array.type) or pyarrow.types.is_large_string(array.type):
+        pass
+    elif pyarrow.types.is_string_view(array.type):
+        array = array.cast(pyarrow.large_string())
+    else:
+        raise ArgumentTypeError(f"the column {name} must hold strings, not {array.type}")
+    if array.null_count and not nullable:
+        raise InvalidArgumentError(f"the column {name} has nulls")
+    kept.append(array)
+    valid, ends, data = array.buffers()
+    column.ends32 = NULL
+    column.ends64 = NULL
+    if pyarrow.types.is_string(array.type):
+        column.ends32 = <const int32_t *>address_of(ends)
+    else:
+        column.ends64 = <const int64_t *>address_of(ends)
+    column.bytes = <const uint8_t *>address_of(data)
+    if column.bytes == NULL:
+        column.bytes = <const uint8_t *>b""
+    column.valid = <const uint8_t *>address_of(valid) if array.null_count else NULL
+    column.first = array.offset
+    column.numbers = NULL
+    return 0
+
+
+cdef int take_strings(object pyarrow, object table, str name, bint nullable, list kept, string_column *column,
+                      size_t *distinct) except -1:
+    # distinct: values of the dictionary, 0 for plain strings.
+    cdef uintptr_t address
+    array = whole(pyarrow, table.column(name))
+    distinct[0] = 0
+    if not pyarrow.types.is_dictionary(array.type):
+        return take_plain(pyarrow, array, name, nullable, kept, column)
+    if nullable:
+        return take_plain(pyarrow, array.cast(array.type.value_type), name, nullable, kept, column)
+    if array.null_count or array.dictionary.null_count:
+        raise InvalidArgumentError(f"the column {name} has nulls")
+    numbers = array.indices.cast(pyarrow.int32())
+    values = array.dictionary
+    if values.offset:
+        values = pyarrow.concat_arrays([values])
+    take_plain(pyarrow, values, name, False, kept, column)
+    kept.append(numbers)
+    address = address_of(numbers.buffers()[1]) + <uintptr_t>(4 * numbers.offset)
+    column.numbers = <const int32_t *>address
+    # Numbers from outside: Arrow does not check them by itself.
+    array.validate(full=True)
+    distinct[0] = <size_t>len(values)
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------------- the order
+
+
+# What a commit works with; freed as a whole.
+cdef struct order_plan:
+    ol_dictionary groups
+    int32_t *group_of           # of each row
+    int32_t *map                # from a number of the batch's dictionary to ours, -1 not seen
+    int32_t *log_partition      # of each group
+    uint32_t *start             # of each group in `rows`; group count + 1
+    int32_t *sequence           # groups in the order in which they are written
+    uint32_t *rows              # row numbers in that order
+    bint in_order               # rows are in that order already
+
+
+cdef void free_plan(order_plan *plan) noexcept nogil:
+    ol_dictionary_free(&plan.groups)
+    free(plan.group_of)
+    free(plan.map)
+    free(plan.log_partition)
+    free(plan.start)
+    free(plan.sequence)
+    free(plan.rows)
+
+
+cdef flaw number_group(order_plan *plan, ol_slice name, int32_t *number) noexcept nogil:
+    cdef ol_error error
+    cdef c_bool valid = True
+    cdef size_t before = plan.groups.count
+    if name.size > OL_STRING_SIZE_MAX:
+        return FLAW_GROUP_SIZE
+    if ol_dictionary_number(&plan.groups, name, number, &error) != OL_OK:
+        return FLAW_MEMORY
+    if plan.groups.count != before:
+        ol_utf16_units(name, &valid)
+        if not valid:
+            return FLAW_GROUP_TEXT
+    return FLAW_NONE
+
+
+cdef flaw number_groups(order_plan *plan, const batch_columns *batch, size_t *row) noexcept nogil:
+    cdef const string_column *column = &batch.group
+    cdef ol_slice name, previous
+    cdef int32_t number = -1
+    cdef int32_t place
+    cdef flaw found
+    previous = ol_slice_of(NULL, 0)
+    for row[0] in range(batch.rows):
+        if column.numbers != NULL:
+            place = column.numbers[row[0]]
+            if plan.map[place] < 0:
+                found = number_group(plan, string_at(column, place), &number)
+                if found != FLAW_NONE:
+                    return found
+                plan.map[place] = number
+            plan.group_of[row[0]] = plan.map[place]
+            continue
+        name = string_at(column, place_of(column, row[0]))
+        if number < 0 or not same(name, previous):
+            found = number_group(plan, name, &number)
+            if found != FLAW_NONE:
+                return found
+            previous = name
+        plan.group_of[row[0]] = number
+    return FLAW_NONE
+
+
+cdef flaw check_topic(ol_slice name) noexcept nogil:
+    cdef c_bool valid = True
+    if name.size == 0:
+        return FLAW_TOPIC_EMPTY
+    if name.size > OL_STRING_SIZE_MAX:
+        return FLAW_TOPIC_SIZE
+    ol_utf16_units(name, &valid)
+    return FLAW_NONE if valid else FLAW_TOPIC_TEXT
+
+
+cdef flaw check_metadata(ol_slice text, size_t units_max) noexcept nogil:
+    cdef c_bool valid = True
+    cdef size_t units = ol_utf16_units(text, &valid)
+    if not valid:
+        return FLAW_METADATA_TEXT
+    if text.size > OL_STRING_SIZE_MAX:
+        return FLAW_METADATA_SIZE
+    return FLAW_METADATA_UNITS if units > units_max else FLAW_NONE
+
+
+cdef flaw check_rows(const batch_columns *batch, size_t units_max, size_t *row) noexcept nogil:
+    cdef const string_column *column = &batch.topic
+    cdef ol_slice name, previous
+    cdef flaw found
+    previous = ol_slice_of(NULL, 0)
+    for row[0] in range(batch.rows):
+        if batch.partitions[row[0]] < 0:
+            return FLAW_PARTITION
+        if batch.offsets[row[0]] < 0:
+            return FLAW_OFFSET
+        name = string_at(column, place_of(column, row[0]))
+        if previous.data == NULL or not same(name, previous):
+            found = check_topic(name)
+            if found != FLAW_NONE:
+                return found
+            previous = name
+    if batch.leader_epochs != NULL:
+        for row[0] in range(batch.rows):
+            if batch.leader_epochs[row[0]] < -1:
+                return FLAW_LEADER_EPOCH
+    if batch.commit_timestamps != NULL:
+        for row[0] in range(batch.rows):
+            if batch.commit_timestamps[row[0]] < -1:
+                return FLAW_COMMIT_TIMESTAMP
+    if batch.has_metadata:
+        for row[0] in range(batch.rows):
+            if not is_null(&batch.metadata, row[0]):
+                found = check_metadata(string_at(&batch.metadata, place_of(&batch.metadata, row[0])), units_max)
+                if found != FLAW_NONE:
+                    return found
+    return FLAW_NONE
+
+
+cdef flaw sort_rows(order_plan *plan, const batch_columns *batch, int32_t partition_count) noexcept nogil:
+    # Two counting sorts: groups by their log partition, then rows by their group.
+    cdef size_t group_count = plan.groups.count
+    cdef size_t group, row
+    cdef uint32_t total = 0
+    cdef uint32_t rows
+    cdef uint32_t *partition_start = <uint32_t *>calloc(<size_t>partition_count + 1, sizeof(uint32_t))
+    plan.log_partition = <int32_t *>malloc((group_count + 1) * sizeof(int32_t))
+    plan.start = <uint32_t *>calloc(group_count + 1, sizeof(uint32_t))
+    plan.sequence = <int32_t *>malloc((group_count + 1) * sizeof(int32_t))
+    if partition_start == NULL or plan.log_partition == NULL or plan.start == NULL or plan.sequence == NULL:
+        free(partition_start)
+        return FLAW_MEMORY
+    for group in range(group_count):
+        plan.log_partition[group] = ol_partition_for(ol_dictionary_get(&plan.groups, group), partition_count)
+        partition_start[plan.log_partition[group] + 1] += 1
+    for group in range(<size_t>partition_count):
+        partition_start[group + 1] += partition_start[group]
+    for group in range(group_count):
+        plan.sequence[partition_start[plan.log_partition[group]]] = <int32_t>group
+        partition_start[plan.log_partition[group]] += 1
+    free(partition_start)
+    for row in range(batch.rows):
+        plan.start[plan.group_of[row]] += 1
+    for group in range(group_count):
+        rows = plan.start[plan.sequence[group]]
+        plan.start[plan.sequence[group]] = total
+        total += rows
+    plan.rows = <uint32_t *>malloc((batch.rows + 1) * sizeof(uint32_t))
+    if plan.rows == NULL:
+        return FLAW_MEMORY
+    for row in range(batch.rows):
+        plan.rows[plan.start[plan.group_of[row]]] = <uint32_t>row
+        plan.start[plan.group_of[row]] += 1
+    # Now start[g] is where group g ends.
+    return FLAW_NONE
+
+
+# ---------------------------------------------------------------------------------------------------- the pieces
+
+
+cdef void fill_items(ol_item *items, const batch_columns *batch, const order_plan *plan, size_t start,
+                     size_t end) noexcept nogil:
+    cdef size_t at
+    cdef size_t row
+    cdef ol_item *item = items
+    cdef ol_slice topic
+    cdef ol_slice previous = ol_slice_of(NULL, 0)
+    cdef int32_t group = -1
+    cdef ol_slice group_name = ol_slice_of(NULL, 0)
+    for at in range(start, end):
+        row = plan.rows[at]
+        if plan.group_of[row] != group:
+            group = plan.group_of[row]
+            group_name = ol_dictionary_get(&plan.groups, <size_t>group)
+        topic = string_at(&batch.topic, place_of(&batch.topic, row))
+        # The engine knows a run of one topic by the place of its bytes.
+        if previous.data != NULL and same(topic, previous):
+            topic = previous
+        previous = topic
+        item.group = group_name
+        item.topic = topic
+        item.partition = batch.partitions[row]
+        item.kind = OL_ITEM_POSITION
+        item.condition = OL_CONDITION_NONE
+        item.offset = batch.offsets[row]
+        item.commit_timestamp = batch.commit_timestamps[row] if batch.commit_timestamps != NULL else -1
+        item.expire_timestamp = -1
+        item.leader_epoch = batch.leader_epochs[row] if batch.leader_epochs != NULL else -1
+        item.metadata = ol_slice_of(b"", 0)
+        if batch.has_metadata and not is_null(&batch.metadata, row):
+            item.metadata = string_at(&batch.metadata, place_of(&batch.metadata, row))
+        item.topic_id = NULL
+        item += 1
+
+
+cdef size_t end_of_piece(const order_plan *plan, size_t *group, size_t group_end, size_t start) noexcept nogil:
+    # Whole groups, at least one.  *group moves behind the last of them.
+    cdef size_t end = start
+    while group[0] < group_end:
+        if end > start and plan.start[plan.sequence[group[0]]] - start > PIECE_ROWS:
+            break
+        end = plan.start[plan.sequence[group[0]]]
+        group[0] += 1
+    return end
+
+
+cdef size_t largest_piece(const order_plan *plan) noexcept nogil:
+    cdef size_t largest = PIECE_ROWS
+    cdef size_t group
+    cdef uint32_t before = 0
+    for group in range(plan.groups.count):
+        if plan.start[plan.sequence[group]] - before > largest:
+            largest = plan.start[plan.sequence[group]] - before
+        before = plan.start[plan.sequence[group]]
+    return largest
+
+
+cdef size_t write_partition(StoreCore core, int32_t number, ol_item *items, const batch_columns *batch, const order_plan *plan,
+                            size_t group, size_t group_end, size_t start, int64_t *end_offset) except? 0:
+    # Writes the groups [group, group_end) of the sequence, whose rows begin at `start`; returns where their rows end.
+    cdef Partition owner = core.owner(number)
+    cdef ol_commit_result result
+    cdef ol_error error
+    cdef size_t end
+    if owner is None:
+        raise ClosedError("the store is closed")
+    owner.enter()
+    try:
+        with nogil:
+            while group < group_end:
+                end = end_of_piece(plan, &group, group_end, start)
+                fill_items(items, batch, plan, start, end)
+                check(ol_partition_commit(owner.handle, items, end - start, -1, -1, &result, &error), &error)
+                end_offset[0] = result.end_offset
+                start = end
+    finally:
+        owner.leave()
+    return start
+
+
+cdef object raise_flaw(flaw found, size_t row):
+    if found == FLAW_MEMORY:
+        raise MemoryError("no memory to put the rows in order")
+    kind, text = FLAWS[found]
+    raise kind(f"row {row}: {text}", item=row)
+
+
+cdef object table_from(object pyarrow, object batch):
+    if isinstance(batch, pyarrow.Table):
+        return batch
+    if isinstance(batch, pyarrow.RecordBatch):
+        return pyarrow.Table.from_batches([batch])
+    if hasattr(batch, "__arrow_c_stream__") or hasattr(batch, "__arrow_c_array__"):
+        return pyarrow.table(batch)
+    raise ArgumentTypeError(f"a record batch or table is needed, not {type(batch).__name__}")
+
+
+def commit_arrow(StoreCore core not None, batch, *, durability=None):
+    """Commits the rows of a record batch or table; see OffsetStore.commit_arrow."""
+    import pyarrow
+
+    cdef batch_columns columns
+    cdef order_plan plan
+    cdef list kept = []
+    cdef uintptr_t address = 0
+    cdef size_t distinct = 0
+    cdef size_t ignored = 0
+    cdef size_t row = 0
+    cdef flaw found
+    table = table_from(pyarrow, batch)
+    for name in ("group", "topic", "partition", "offset"):
+        if name not in table.column_names:
+            raise InvalidArgumentError(f"the column {name} is missing")
+    if core.closed:
+        core.refuse_closed()
+    if core.read_only:
+        raise ReadOnlyError("the store is open read-only")
+    if table.num_rows == 0:
+        return 0
+    if table.num_rows > INT32_MAX:
+        raise InvalidArgumentError(f"{table.num_rows} rows are more than one call takes")
+    memset(&columns, 0, sizeof(columns))
+    memset(&plan, 0, sizeof(plan))
+    columns.rows = <size_t>table.num_rows
+    int32, int64 = pyarrow.int32(), pyarrow.int64()
+    take_strings(pyarrow, table, "group", False, kept, &columns.group, &distinct)
+    take_strings(pyarrow, table, "topic", False, kept, &columns.topic, &ignored)
+    take_integers(pyarrow, table, "partition", int32, PartitionError, kept, &address)
+    columns.partitions = <const int32_t *>address
+    take_integers(pyarrow, table, "offset", int64, OffsetError, kept, &address)
+    columns.offsets = <const int64_t *>address
+    if "leader_epoch" in table.column_names:
+        take_integers(pyarrow, table, "leader_epoch", int32, InvalidArgumentError, kept, &address)
+        columns.leader_epochs = <const int32_t *>address
+    if "commit_timestamp" in table.column_names:
+        take_integers(pyarrow, table, "commit_timestamp", int64, InvalidArgumentError, kept, &address)
+        columns.commit_timestamps = <const int64_t *>address
+    if "metadata" in table.column_names:
+        take_strings(pyarrow, table, "metadata", True, kept, &columns.metadata, &ignored)
+        columns.has_metadata = True
+    plan.groups.seed = int.from_bytes(os.urandom(8), "little")
+    try:
+        plan.group_of = <int32_t *>malloc((columns.rows + 1) * sizeof(int32_t))
+        plan.map = <int32_t *>malloc((distinct + 1) * sizeof(int32_t))
+        if plan.group_of == NULL or plan.map == NULL:
+            raise MemoryError()
+        memset(plan.map, 0xFF, (distinct + 1) * sizeof(int32_t))
+        with nogil:
+            found = number_groups(&plan, &columns, &row)
+            if found == FLAW_NONE:
+                found = check_rows(&columns, core.metadata_units_max, &row)
+            if found == FLAW_NONE:
+                found = sort_rows(&plan, &columns, core.count)
+        if found != FLAW_NONE:
+            raise_flaw(found, row)
+        write_all(core, &columns, &plan, durability)
+    finally:
+        free_plan(&plan)
+    return table.num_rows
+
+
+cdef int write_all(StoreCore core, const batch_columns *columns, const order_plan *plan, object durability) except -1:
+    cdef size_t group = 0
+    cdef size_t group_end
+    cdef size_t start = 0
+    cdef int32_t number
+    cdef int64_t end_offset = 0
+    cdef list waits = []
+    cdef item_array array
+    # Every directory is made before the first row is written.
+    for group in range(plan.groups.count):
+        core.ready(plan.log_partition[group])
+    array = core.take_scratch(largest_piece(plan))
+    group = 0
+    try:
+        while group < plan.groups.count:
+            number = plan.log_partition[plan.sequence[group]]
+            group_end = group
+            while group_end < plan.groups.count and plan.log_partition[plan.sequence[group_end]] == number:
+                group_end += 1
+            start = write_partition(core, number, array.items, columns, plan, group, group_end, start, &end_offset)
+            waits.append((number, end_offset))
+            group = group_end
+    except Exception as failure:
+        failure.add_note(f"{start} of {columns.rows} rows, all of whole groups, were written before")
+        raise
+    finally:
+        core.give_scratch(&array)
+    for number, end_offset in waits:
+        core.wait_durable(number, end_offset, durability)
+    return 0

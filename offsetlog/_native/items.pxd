@@ -1,0 +1,38 @@
+# The arguments of a commit as ol_items.  The items borrow from the objects: keep these for as long as the items are used.
+
+from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stddef cimport size_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t
+
+from offsetlog._native.buffers cimport NAME_TOPIC, NUMBER_PARTITION, take_name, take_number
+from offsetlog._native.csrc cimport OL_CONDITION_NONE, OL_ITEM_POSITION, ol_item, ol_slice, ol_slice_of
+
+# Takes an int, or a tuple that begins like OffsetAndMetadata; what was made on the way is put into `kept`.
+cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list kept) except -1
+# A dictionary that nobody else can change while the GIL is let go, and that keeps every key and value alive.
+cdef dict own_dictionary(object offsets)
+cdef dict own_expected(object expected, object offsets)
+cdef int take_expected(ol_item *item, object key, dict expected, bint monotonic) except -1
+cdef int refuse_key(object key) except -1
+
+
+cdef inline void start_item(ol_item *item, ol_slice group) noexcept:
+    item.group = group
+    item.kind = OL_ITEM_POSITION
+    item.condition = OL_CONDITION_NONE
+    item.expected = -1
+    item.commit_timestamp = -1
+    item.expire_timestamp = -1
+    item.leader_epoch = -1
+    item.metadata = ol_slice_of("", 0)
+    item.topic_id = NULL
+
+
+cdef inline int take_key(object key, ol_item *item) except -1:
+    cdef int64_t number = 0
+    if not PyTuple_Check(key) or PyTuple_GET_SIZE(key) != 2:
+        refuse_key(key)
+    take_name(<object>PyTuple_GET_ITEM(key, 0), NAME_TOPIC, &item.topic)
+    take_number(<object>PyTuple_GET_ITEM(key, 1), NUMBER_PARTITION, 0, INT32_MAX, &number)
+    item.partition = <int32_t>number
+    return 0

@@ -1,0 +1,103 @@
+"""The arguments of a commit, checked and turned into what the engine takes."""
+
+from uuid import UUID
+
+from cpython.dict cimport PyDict_CheckExact, PyDict_GetItem
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stddef cimport size_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+
+from offsetlog._native.buffers cimport (
+    NUMBER_COMMIT_TIMESTAMP,
+    NUMBER_EXPIRE_TIMESTAMP,
+    NUMBER_LEADER_EPOCH,
+    NUMBER_OFFSET,
+    take_metadata,
+    take_number,
+)
+from offsetlog._native.csrc cimport (
+    OL_CONDITION_ABSENT,
+    OL_CONDITION_EQUALS,
+    OL_CONDITION_MONOTONIC,
+    OL_CONDITION_NONE,
+    ol_item,
+)
+
+from offsetlog.errors import ArgumentTypeError, InvalidArgumentError
+
+
+cdef int refuse_key(object key) except -1:
+    raise ArgumentTypeError(f"a key is a TopicPartition, not {key!r}")
+
+
+cdef int take_topic_id(object value, ol_item *item, list kept) except -1:
+    if value is None:
+        return 0
+    if not isinstance(value, UUID):
+        raise ArgumentTypeError(f"the topic id must be a UUID or None, not {type(value).__name__}")
+    # An id of zeros is how the format says "none".
+    if value.int == 0:
+        return 0
+    raw = value.bytes
+    kept.append(raw)
+    item.topic_id = <const uint8_t *><const char *>raw
+    return 0
+
+
+cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list kept) except -1:
+    cdef Py_ssize_t size
+    cdef int64_t number = 0
+    if not PyTuple_Check(value):
+        return take_number(value, NUMBER_OFFSET, 0, INT64_MAX, &item.offset)
+    size = PyTuple_GET_SIZE(value)
+    if size == 0 or size > 6:
+        raise ArgumentTypeError(f"a position is an int or an OffsetAndMetadata, not a tuple of {size}")
+    take_number(<object>PyTuple_GET_ITEM(value, 0), NUMBER_OFFSET, 0, INT64_MAX, &item.offset)
+    if size > 1:
+        take_metadata(<object>PyTuple_GET_ITEM(value, 1), metadata_units_max, &item.metadata)
+    if size > 2:
+        take_number(<object>PyTuple_GET_ITEM(value, 2), NUMBER_LEADER_EPOCH, -1, INT32_MAX, &number)
+        item.leader_epoch = <int32_t>number
+    if size > 3:
+        take_number(<object>PyTuple_GET_ITEM(value, 3), NUMBER_COMMIT_TIMESTAMP, -1, INT64_MAX, &item.commit_timestamp)
+    if size > 4:
+        take_number(<object>PyTuple_GET_ITEM(value, 4), NUMBER_EXPIRE_TIMESTAMP, -1, INT64_MAX, &item.expire_timestamp)
+    if size > 5:
+        take_topic_id(<object>PyTuple_GET_ITEM(value, 5), item, kept)
+    return 0
+
+
+cdef dict own_dictionary(object offsets):
+    if not PyDict_CheckExact(offsets):
+        if not hasattr(offsets, "items"):
+            raise ArgumentTypeError(f"the offsets must be a mapping, not {type(offsets).__name__}")
+        return dict(offsets.items())
+    return (<dict>offsets).copy()
+
+
+cdef dict own_expected(object expected, object offsets):
+    if expected is None:
+        return None
+    cdef dict own = own_dictionary(expected)
+    for key in own:
+        if key not in offsets:
+            raise InvalidArgumentError(f"expected= names {key!r}, which is not committed by this call")
+    return own
+
+
+cdef int take_expected(ol_item *item, object key, dict expected, bint monotonic) except -1:
+    cdef PyObject *wanted = PyDict_GetItem(expected, key)
+    if wanted == NULL:
+        item.condition = OL_CONDITION_MONOTONIC if monotonic else OL_CONDITION_NONE
+        return 0
+    if <object>wanted is None:
+        item.condition = OL_CONDITION_ABSENT
+        return 0
+    take_number(<object>wanted, NUMBER_OFFSET, 0, INT64_MAX, &item.expected)
+    if monotonic and item.offset < item.expected:
+        raise InvalidArgumentError(
+            f"{key!r}: monotonic=True cannot go from the expected {item.expected} back to {item.offset}"
+        )
+    item.condition = OL_CONDITION_EQUALS
+    return 0
