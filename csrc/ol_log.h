@@ -115,7 +115,9 @@ int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error
  * at once. */
 int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCARD;
 
-/* [writer] Removes everything at and above `offset` (spec §12, design §5: the sidecar is lowered and synced first). */
+/* [writer] Removes everything at and above `offset` (spec §12, design §5: the sidecar is lowered and synced first).
+ * Whole batches go, so the new end may lie below `offset`.  The owner has lowered the recovery point of its checkpoint, durably, before:
+ * one that says more than is left makes a torn tail look like corruption. */
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
 /* Makes everything below the end at the time of the call survive a power loss; *flushed is the new bound.  Callers arrange that one

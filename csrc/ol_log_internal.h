@@ -161,7 +161,7 @@ typedef struct ol_opening {
 
 /* Checks the segments (spec §9.2), tells torn from corrupt (design §5), and when writable copies aside and cuts what is torn. */
 int ol_recovery_run(ol_opening *opening, ol_error *error) OL_NODISCARD;
-/* Writes the bytes of [flushed, end) again and flushes them (design §2.2). */
+/* Writes the bytes of [flushed, end) again and flushes them (design §2.2), and after an unclean end every file that was checked. */
 int ol_recovery_rewrite(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
 /* ol_broken.c: copies [position, end of the page with the last byte that is not zero) of a file to `broken-<base>.log.<position>`, durably. */

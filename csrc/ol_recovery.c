@@ -440,7 +440,8 @@ static int rewrite_file(ol_opening *opening, const ol_found_segment *segment, in
 }
 
 int ol_recovery_rewrite(ol_opening *opening, ol_error *error) {
-    if (opening->flushed >= opening->end) return OL_OK;
+    bool clean = opening->options->clean;
+    if (clean && opening->flushed >= opening->end) return OL_OK;
     uint8_t *chunk = malloc(REWRITE_CHUNK);
     if (chunk == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to write the tail again");
     int status = OL_OK;
@@ -448,8 +449,13 @@ int ol_recovery_rewrite(ol_opening *opening, ol_error *error) {
         const ol_found_segment *segment = &opening->found[i];
         bool last = i + 1 == opening->found_count;
         int64_t position = 0;
-        if (!last && opening->found[i + 1].base_offset <= opening->flushed) continue;
-        if (segment->base_offset < opening->flushed) {
+        bool below = last ? opening->end <= opening->flushed : opening->found[i + 1].base_offset <= opening->flushed;
+        /* Of a segment that was checked even the size may never have been flushed: a roll trims the file and leaves the flush to
+         * the next one who asks, and the process that rolled may have been killed before. */
+        if (below && (clean || !segment->checked)) continue;
+        if (below) {
+            position = segment->size;
+        } else if (segment->base_offset < opening->flushed) {
             status = find_position(opening, segment, opening->flushed, &position, error);
         }
         if (status == OL_OK) status = rewrite_file(opening, segment, position, chunk, error);

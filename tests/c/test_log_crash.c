@@ -266,6 +266,28 @@ static int setting(const char *name, int otherwise) {
     return text != NULL ? atoi(text) : otherwise;
 }
 
+/* The open of a crashed log is stopped as well, somewhere, and what is left then is drawn into `again`. */
+static void crash_the_open(const char *target, const char *again, const model *m, uint64_t seed) {
+    char partition[OL_PATH_MAX];
+    ol_error error;
+    ol_fs *fs = NULL;
+    ol_log *log = NULL;
+    ol_log_recovery recovery;
+    fixture_join(partition, target, "p-0");
+    OL_CHECK_OK(ol_fs_fault_create(target, &fs, &error), &error);
+    ol_fs_fault_stop_at(fs, 1 + (int64_t)(seed % 23));
+    ol_log_options options = fixture_options(partition);
+    options.fs = fs;
+    options.config.segment_bytes = 24 << 10;
+    options.recovery_point = m->recovery_point;
+    int status = ol_log_open(&options, &log, &recovery, &error);
+    OL_CHECK(status == OL_OK || status == OL_CRASHED);
+    if (status == OL_OK) ol_log_abandon(log);
+    mkdir(again, 0777);
+    OL_CHECK_OK(ol_fs_fault_materialize(fs, again, seed, &error), &error);
+    ol_fs_fault_free(fs);
+}
+
 static int64_t crash_at(const char *directory, uint64_t seed, int64_t stop_at, int seeds) {
     char root[OL_PATH_MAX];
     char partition[OL_PATH_MAX];
@@ -291,7 +313,18 @@ static int64_t crash_at(const char *directory, uint64_t seed, int64_t stop_at, i
         }
         size_t count_min = killed && m.cutting < 0 ? m.published : 0;
         mkdir(target_partition, 0777);
-        check_state(target_partition, &m, guaranteed, count_min, killed ? "killed" : "power lost", seed, stop_at);
+        if (i == 0) {
+            char again[OL_PATH_MAX];
+            char again_partition[OL_PATH_MAX];
+            fixture_join(again, directory, "again");
+            fixture_join(again_partition, again, "p-0");
+            crash_the_open(target, again, &m, seed * 7919 + (uint64_t)stop_at);
+            mkdir(again_partition, 0777);
+            check_state(again_partition, &m, guaranteed, count_min, "power lost, and again in the open", seed, stop_at);
+            fixture_remove(again);
+        } else {
+            check_state(target_partition, &m, guaranteed, count_min, killed ? "killed" : "power lost", seed, stop_at);
+        }
         fixture_remove(target);
     }
     ol_fs_fault_free(fs);
