@@ -15,7 +15,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("suite", choices=["engine"], help="what is measured")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, a few seconds; no goal is judged")
-    parser.add_argument("--only", metavar="NAME", action="append", help="workloads whose name begins so; repeatable")
+    parser.add_argument("--only", metavar="NAME", action="append", help="a workload, or all below a name; repeatable")
     parser.add_argument("--list", action="store_true", help="names the workloads and their goals")
     parser.add_argument("--seed", type=int, default=1, help="of the order of keys (default: %(default)s)")
     parser.add_argument(
@@ -26,6 +26,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes everything there too")
     parser.add_argument("--profile", action="store_true", help="profiles the first line of each workload")
     return parser.parse_args()
+
+
+def _is_named(name: str, only: list[str]) -> bool:
+    # disk/100 is not disk/1000; disk is both.
+    return any(word in ("", name) or name.startswith(f"{word}/") for word in only)
 
 
 def main() -> int:
@@ -39,11 +44,9 @@ def main() -> int:
         print(f"benchmarks: {failure}; pip install 'offsetlog[benchmark]', and build the extensions", file=sys.stderr)
         return 2
     only = arguments.only or [""]
-    chosen = [
-        found for found in REGISTRY if found.name.startswith(tuple(only)) and (found.smoke or not arguments.smoke)
-    ]
+    chosen = [found for found in REGISTRY if _is_named(found.name, only) and (found.smoke or not arguments.smoke)]
     if not chosen:
-        print(f"benchmarks: no workload begins with {' or '.join(only)}; see --list", file=sys.stderr)
+        print(f"benchmarks: no workload is named {' or '.join(only)}; see --list", file=sys.stderr)
         return 2
     if arguments.list:
         for found in chosen:

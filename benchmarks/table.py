@@ -10,7 +10,7 @@ def amount(value: float) -> str:
     for limit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
             return f"{value / limit:.2f} {letter}"
-    return f"{value:.1f} "
+    return f"{value:.1f} " if abs(value) >= 10 else f"{value:.3g} "
 
 
 def _ratio(first: Figure, other: Figure) -> str:

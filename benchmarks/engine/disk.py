@@ -39,7 +39,7 @@ def _runner(run: Run, keys: KeySpace, contender: Contender, waiting: int, waves:
 
 def _measure(run: Run, waiting: int) -> None:
     keys = KeySpace(100, 1, run.size(100, 10))
-    waves = run.size(max(5, min(200, 100_000 // waiting)), 2)
+    waves = run.size(max(5, min(100, 20_000 // waiting)), 2)
     run.condition(f"{keys}, shuffled, seed {run.seed}; {waves} waves a round; files on {file_system(run.directory)}")
     run.condition(
         "ours: commit_async of one offset each, then result() of each; peers: the same in one synced transaction"
