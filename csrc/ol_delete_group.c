@@ -105,7 +105,7 @@ static int compare_ranks(const void *a, const void *b) {
 }
 
 static int collect_group_records(doomed *all, const ol_group_records *records, ol_slice group, ol_error *error) {
-    size_t cursor = 0, first = all->count;
+    size_t cursor = 0;
     ol_group_record record;
     while (ol_group_records_next(records, &cursor, &record)) {
         ol_key key;
@@ -113,11 +113,21 @@ static int collect_group_records(doomed *all, const ol_group_records *records, o
         int status = add_group_record(all, group, record.key, error);
         if (status != OL_OK) return status;
     }
-    if (all->count > first) qsort(all->items + first, all->count - first, sizeof *all->items, compare_ranks);
     return OL_OK;
 }
 
-/* A position that is both committed and pending is listed twice; a second tombstone of a key in one batch does no harm. */
+/* The group's own records behind its positions, in the order of their ranks. */
+static int collect_all_group_records(doomed *all, const ol_partition *partition, ol_slice group, ol_error *error) {
+    size_t first = all->count;
+    int status = collect_group_records(all, partition->state.group_records, group, error);
+    if (status == OL_OK && partition->inflight.active) {
+        status = collect_group_records(all, partition->inflight.written.group_records, group, error);
+    }
+    if (status == OL_OK && all->count > first) qsort(all->items + first, all->count - first, sizeof *all->items, compare_ranks);
+    return status;
+}
+
+/* What is both committed and pending, or applied and in flight, is listed twice; a second tombstone of a key in one batch does no harm. */
 static int collect(doomed *all, const ol_partition *partition, ol_slice group, ol_error *error) {
     int status = collect_positions(all, partition->state.table, group, error);
     if (status == OL_OK) status = collect_pending(all, partition->state.pending, group, error);
@@ -125,7 +135,7 @@ static int collect(doomed *all, const ol_partition *partition, ol_slice group, o
         status = collect_positions(all, partition->inflight.written.table, group, error);
         if (status == OL_OK) status = collect_pending(all, partition->inflight.written.pending, group, error);
     }
-    if (status == OL_OK) status = collect_group_records(all, partition->state.group_records, group, error);
+    if (status == OL_OK) status = collect_all_group_records(all, partition, group, error);
     return status;
 }
 

@@ -148,7 +148,8 @@ static int note_record(ol_inflight *inflight, const ol_state *state, const ol_ba
     int status = ol_change_decode(&inflight->written, batch, record, NULL, &change, error);
     if (status != OL_OK) return status;
     if (change.kind == OL_CHANGE_POSITION_TOMBSTONE) return note_tombstone(inflight, &change, error);
-    if (change.kind != OL_CHANGE_POSITION) return OL_OK;
+    /* Group records are known here only so that the deletion of a group finds those that are in flight. */
+    if (change.kind != OL_CHANGE_POSITION) return ol_state_apply(&inflight->written, &change, error);
     if (change.producer_id >= 0) return ol_state_apply(&inflight->written, &change, error);
     return note_value(inflight, &change.name, change.partition, &change.value, error);
 }
@@ -191,6 +192,12 @@ static void forget(ol_table *table, const ol_change *change) {
     }
 }
 
+static void forget_record(ol_group_records *records, const ol_group_record *applied) {
+    ol_group_record record;
+    if (!ol_group_records_get(records, applied->key, &record)) return;
+    if (record.log_offset <= applied->log_offset) ol_group_records_remove(records, applied->key);
+}
+
 void ol_inflight_applied(ol_inflight *inflight, ol_table *table, const ol_batch *batch, const ol_decompressor *decompressor) {
     while (inflight->held_first < inflight->held_count &&
            inflight->held[inflight->held_first].log_offset <= batch->last_offset) {
@@ -204,6 +211,7 @@ void ol_inflight_applied(ol_inflight *inflight, ol_table *table, const ol_batch 
     if (ol_records_open(&records, batch, decompressor, &ignored) != OL_OK) return;
     while (ol_records_next(&records, &record, &ignored) == OL_OK) {
         if (ol_change_decode(&inflight->written, batch, &record, NULL, &change, &ignored) != OL_OK) continue;
+        if (change.kind == OL_CHANGE_GROUP_RECORD) forget_record(inflight->written.group_records, &change.group_record);
         if (change.kind != OL_CHANGE_POSITION && change.kind != OL_CHANGE_POSITION_TOMBSTONE) continue;
         if (change.producer_id >= 0 && change.kind == OL_CHANGE_POSITION) continue;
         forget(inflight->written.table, &change);

@@ -156,13 +156,14 @@ static int load_batch(loader *load, const ol_batch *batch, ol_error *error) {
 }
 
 /* Goes on behind bytes that cannot be read; they are reported, unless they are the unfinished tail of a log that somebody else
- * writes, which is its end and no damage (design §5).  The load ends there: segments behind it were left out by recovery, or were
- * begun since, and with a batch missing before them they must not be applied. */
+ * writes, or the torn place where recovery found the log to end: no damage (design §5).  The load ends there: what stands behind was
+ * left out by recovery, or was begun since, and with a batch missing before it must not be applied. */
 static int pass_over(loader *load, const ol_error *damage, ol_error *error) {
     const ol_partition *partition = load->partition;
     bool is_end = false;
     int status = ol_log_reader_skip(load->reader, damage->position, &is_end, error);
-    load->ended = is_end && !partition->options.log.writable && load->next_offset >= ol_log_flushed(partition->log);
+    load->ended = !partition->options.log.writable && load->next_offset >= ol_log_flushed(partition->log) &&
+                  (is_end || load->next_offset >= ol_log_end(partition->log));
     if (status == OL_OK && !load->ended) ol_partition_report(load->partition, damage, -1);
     return status;
 }
