@@ -21,7 +21,7 @@ class Finding:
             writer at work leaves, and the next writable open puts right.
         kind: what it concerns: "batch", "record", "segment", "unfinished tail", "offset index", "time index",
             "transaction index", "producer snapshot", "leader epochs", "checkpoint", "properties", "topic id",
-            "wrong partition", "partitions", "digest".
+            "wrong partition", "partitions", "partition" (the engine refuses to open it), "digest".
         reason: one sentence.
         log_partition: of the offsets topic; None for what concerns the directory.
         path: the file or directory.

@@ -127,13 +127,20 @@ class _PartitionCheck:
         self.files = files
         self.around = around
         self.fs = fs
-        self.place = Place(report, files.number)
+        self.place = Place(self._tell, files.number)
+        self.report = report
+        self.told: set[str] = set()
+        self.topic_id: bytes | None = None
         self.progress = progress
         self.replay = Replay(fs)
         self.segments: list[Segment] = []
         self.snapshots = {} if files.directory is None else snapshot_offsets(fs, files.directory)
         self.producers: dict[int, list[tuple[int, int, int, int, int]]] = {}
         self.tail: Tail | None = None
+
+    def _tell(self, finding: Finding) -> None:
+        self.told.add(finding.path)
+        self.report(finding)
 
     @property
     def end(self) -> int:
@@ -155,6 +162,7 @@ class _PartitionCheck:
             check_indexes(self.place, self.fs, segment)
         self._check_snapshots()
         self._check_epochs(self.files.directory)
+        self.topic_id = read_topic_id(self.place, self.fs, self.files.directory)
         self._check_second_way(self.files.directory)
 
     def _is_rebuilt(self, next_offset: int) -> bool:
@@ -278,14 +286,12 @@ class _PartitionCheck:
         # The engine opens the directory itself, as a read-only store does, and must come to the same state.
         if not self.files.segments:
             return
-        partition = Partition(directory, self.files.number or 0, self.fs, Decompressor(), StoreConfig(), writable=False)
         try:
-            partition.load()
-            *sums, end = partition.digest(True)
-            if partition.recovery["corruption"] is not None and self.tail is not None:
-                self._problem("batch", partition.recovery["corruption"], directory)
-        finally:
-            partition.abandon()
+            *sums, end = self._load(directory)
+        except CorruptionError as failure:
+            if failure.path not in self.told:
+                self._problem("partition", failure, directory)
+            return
         ours = self.replay
         if end != self.end:
             # More may have been written since: up to where the engine came both must agree.
@@ -296,6 +302,27 @@ class _PartitionCheck:
             self.place.problem(
                 "digest", "loading the partition and replaying its files lead to different states", directory
             )
+
+    def _load(self, directory: Path) -> tuple[int, int, int, int]:
+        """Returns the sums of the physical digest that the engine comes to, and how far it read."""
+        partition = Partition(
+            directory,
+            self.files.number or 0,
+            self.fs,
+            Decompressor(),
+            StoreConfig(),
+            writable=False,
+            clean=self.around.is_clean,
+            recovery_point=self.around.recovery_point,
+        )
+        try:
+            partition.load()
+            corruption = partition.recovery["corruption"]
+            if corruption is not None and self.tail is not None:
+                self._problem("batch", corruption, directory)
+            return partition.digest(True)
+        finally:
+            partition.abandon()
 
 
 def _apply_until(replay: Replay, path: Path, until: int) -> None:
@@ -356,10 +383,8 @@ class _DirectoryCheck:
         """Compares the topic ids of the partitions with each other."""
         ids: dict[bytes, list[_PartitionCheck]] = {}
         for check in checks:
-            if check.files.directory is not None:
-                topic_id = read_topic_id(check.place, self.fs, check.files.directory)
-                if topic_id is not None:
-                    ids.setdefault(topic_id, []).append(check)
+            if check.topic_id is not None:
+                ids.setdefault(check.topic_id, []).append(check)
         if len(ids) < 2:
             return
         usual = max(ids, key=lambda topic_id: len(ids[topic_id]))
@@ -474,7 +499,7 @@ def _check_partition(
             continue
         for finding in kept:
             report(finding)
-        check.place = Place(report, files.number)
+        check.report = report
         return check
     raise AssertionError("the loop returns or raises")
 

@@ -6,8 +6,10 @@ failure is one line on the standard error, never a traceback.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -42,8 +44,28 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+
+
+class PipeClosedError(Exception):
+    """Nobody reads the standard output any more."""
+
+
+def _guarded(command: Callable[..., int]) -> Callable[..., int]:
+    # The parser of arguments has its own idea of what a closed pipe is: exit code 1, which here means problems.
+    @functools.wraps(command)
+    def guarded(*arguments: Any, **options: Any) -> int:
+        try:
+            code = command(*arguments, **options)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise PipeClosedError from None
+        return code
+
+    return guarded
+
+
 for module in (offsets, groups, dump, verify, commit, fetch, delete, demo):
-    app.command(module.__name__.rpartition(".")[2], help=module.HELP)(module.command)
+    app.command(module.__name__.rpartition(".")[2], help=module.HELP)(_guarded(module.command))
 
 
 def _version(wanted: bool) -> None:
@@ -99,7 +121,7 @@ def run(arguments: list[str]) -> int:
         return _call(arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
+    except (BrokenPipeError, PipeClosedError):
         _forget_output()
         return PIPE_CLOSED
     except Exception as failure:

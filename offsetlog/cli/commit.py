@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
-from offsetlog.cli.output import Format, Output, count_text, escape
+from offsetlog.cli.output import Format, Output, count_text, name_text
 from offsetlog.cli.positions import parse_expected, parse_offsets
 from offsetlog.cli.stores import PartitionCount, open_writable
 
@@ -37,11 +37,13 @@ def command(
     path: StorePath,
     group: GroupName,
     offsets: Annotated[
-        list[str], typer.Argument(metavar="TOPIC:PARTITION=OFFSET...", help="What to commit.", show_default=False)
+        list[str], typer.Argument(metavar="TOPIC:PARTITION=OFFSET", help="What to commit.", show_default=False)
     ],
-    metadata: Annotated[str, typer.Option("--metadata", help="Free text beside each offset.", show_default=False)] = "",
+    metadata: Annotated[
+        str, typer.Option("--metadata", metavar="TEXT", help="Free text beside each offset.", show_default=False)
+    ] = "",
     leader_epoch: Annotated[
-        int, typer.Option("--leader-epoch", min=-1, help="Epoch of the last record read; -1 for unknown.")
+        int, typer.Option("--leader-epoch", metavar="N", min=-1, help="Epoch of the last record read; -1 for unknown.")
     ] = -1,
     expected: Annotated[
         list[str] | None,
@@ -76,5 +78,5 @@ def command(
             }
         )
     place = f"partition {position.partition}, log offset {position.log_offset}"
-    output.line(f"committed {count_text(len(values), 'offset')} of {escape(group)} ({place})")
+    output.line(f"committed {count_text(len(values), 'offset')} of {name_text(group)} ({place})")
     return 0

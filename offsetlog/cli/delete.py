@@ -9,7 +9,7 @@ import typer
 
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
 from offsetlog.cli.fetch import is_selected
-from offsetlog.cli.output import Format, Output, count_text, escape
+from offsetlog.cli.output import Format, Output, count_text, name_text
 from offsetlog.cli.positions import parse_selection
 from offsetlog.cli.stores import PartitionCount, open_writable
 
@@ -27,7 +27,7 @@ Examples:
 
 
 def _ask(group: str, positions: int) -> None:
-    what = f"group {escape(group)} with {count_text(positions, 'committed offset')}"
+    what = f"group {name_text(group)} with {count_text(positions, 'committed offset')}"
     if not typer.confirm(f"Delete the {what}?", err=True):
         raise typer.Abort
 
@@ -36,7 +36,7 @@ def command(
     path: StorePath,
     group: GroupName,
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC[:PARTITION]...]", help="Only these.", show_default=False)
+        list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these.", show_default=False)
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     partitions: PartitionCount = None,
@@ -55,5 +55,5 @@ def command(
     if output.is_json:
         output.object({"group": group, "deleted": deleted})
     what = count_text(deleted, "record") if not selection else count_text(deleted, "offset")
-    output.line(f"deleted {what} of {escape(group)}" if deleted else "there was nothing to delete")
+    output.line(f"deleted {what} of {name_text(group)}" if deleted else "there was nothing to delete")
     return 0

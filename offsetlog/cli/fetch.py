@@ -10,7 +10,7 @@ import typer
 import offsetlog
 from offsetlog._native.files import format_uuid
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
-from offsetlog.cli.output import Column, Format, Output, complain, escape, time_text
+from offsetlog.cli.output import Column, Format, Output, complain, name_text, time_text
 from offsetlog.cli.positions import parse_selection
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
@@ -62,7 +62,7 @@ def command(
     path: StorePath,
     group: GroupName,
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC[:PARTITION]...]", help="Only these.", show_default=False)
+        list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these.", show_default=False)
     ] = None,
     form: OutputFormat = Format.TEXT,
 ) -> int:
@@ -74,7 +74,7 @@ def command(
     if found or form is Format.JSON:
         Output(form).rows(COLUMNS, _rows(group, found), "")
     if not found:
-        complain(f"nothing is committed for {escape(group)}{' there' if selection else ''}")
+        complain(f"nothing is committed for {name_text(group)}{' there' if selection else ''}")
     for problem in problems:
         complain(str(problem))
     return 1 if problems else 0

@@ -34,7 +34,7 @@ COLUMNS = [
     Column("generation", right=True, show=lambda number: "-" if number == -1 else str(number)),
     Column("members", right=True, show=_member_text),
     Column("simple", narrow=False),
-    Column("log_partition", right=True),
+    Column("log_partition", "partition", right=True),
 ]
 
 

@@ -52,6 +52,11 @@ def _escaped(match: re.Match[str]) -> str:
     return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
 
 
+def name_text(name: str) -> str:
+    """Returns a name for a sentence; the empty one, which is legal for a group, as two quotes."""
+    return escape(name) or '""'
+
+
 def time_text(timestamp_ms: int | None) -> str:
     """Returns a time in UTC, "-" for none, the number itself where no calendar has it."""
     if timestamp_ms is None or timestamp_ms == -1:
@@ -179,7 +184,7 @@ class Output:
         return count
 
     def _table(self, columns: list[Column], rows: list[Row]) -> None:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         for column in columns:
             table.add_column(
                 Text(column.heading),

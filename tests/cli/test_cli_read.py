@@ -1,0 +1,318 @@
+"""`offsets`, `groups` and `dump`: what a person sees, what a program gets, and what happens where bytes are bad."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+from offsetlog.cli.app import run
+from offsetlog.cli.output import TABLE_ROWS_MAX, Column, Format, Output, escape, json_text, plain, time_text
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "kafka-4.3.0"
+GROUPS = DATA / "groups" / "log"
+TORN = DATA / "torn" / "log"
+FIRST = "00000000000000000000.log"
+
+
+def call(capsys, *arguments: object) -> tuple[int, str, str]:
+    code = run([str(each) for each in arguments])
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def process(*arguments: object, **options: object) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "offsetlog", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, timeout=60, **options)
+
+
+def on_terminal(*arguments: object, columns: int = 140, answer: bytes = b"") -> tuple[int, str]:
+    """Runs a command whose three standard streams are a terminal; returns its exit code and what it showed."""
+    pid, descriptor = pty.fork()
+    if pid == 0:
+        os.environ.update(COLUMNS=str(columns), LINES="50", TERM="xterm-256color")
+        os.execv(sys.executable, [sys.executable, "-m", "offsetlog", *map(str, arguments)])
+    shown = b""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        ready, _, _ = select.select([descriptor], [], [], 1.0)
+        if not ready:
+            continue
+        try:
+            piece = os.read(descriptor, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        shown += piece
+        if answer and b"?" in shown:
+            os.write(descriptor, answer)
+            answer = b""
+    os.close(descriptor)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), shown.decode("utf-8")
+
+
+# ------------------------------------------------------------------------------------------------------------ rendering
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("заказы 注文 é", "заказы 注文 é"),
+        ("a\tb\nc\rd", "a\\tb\\nc\\rd"),
+        ("\x00\x1b[31m\x7f\x85", "\\x00\\x1b[31m\\x7f\\x85"),
+        ("\u2028\u202e", "\\u2028\\u202e"),
+        ("", ""),
+    ],
+)
+def test_control_characters_are_escaped_and_letters_are_not(text, expected):
+    assert escape(text) == expected
+
+
+def test_json_is_one_line_and_reads_back():
+    row = {"name": "a\n\x85\u2028\x9bжя"}
+    text = json_text(row)
+    assert "ж" in text
+    assert json.loads(text) == row
+    assert not re.search("[\x00-\x1f\x80-\x9f\u2028]", text)
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "expected"),
+    [
+        (1700000000123, "2023-11-14 22:13:20.123"),
+        (-1, "-"),
+        (None, "-"),
+        (2**62, str(2**62)),
+        (-(2**63), str(-(2**63))),
+    ],
+)
+def test_any_number_is_shown_as_a_time(time_ms, expected):
+    assert time_text(time_ms) == expected
+
+
+def test_values_are_shown_in_a_line():
+    assert [plain(each) for each in (None, True, 3, "a\n", ["b"])] == ["-", "yes", "3", "a\\n", '["b"]']
+
+
+def test_many_rows_come_line_by_line(capsys):
+    output = Output(Format.TEXT)
+    output.is_terminal = True
+    rows = ({"number": number} for number in range(TABLE_ROWS_MAX + 5))
+    assert output.rows([Column("number", right=True)], rows, "") == TABLE_ROWS_MAX + 5
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "number"
+    assert lines[-1].strip() == str(TABLE_ROWS_MAX + 4)
+
+
+# ------------------------------------------------------------------------------------------------------- plain and json
+
+
+def test_offsets_are_plain_lines_where_no_terminal_is(capsys):
+    code, out, err = call(capsys, "offsets", GROUPS)
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert lines[0].split("\t")[:4] == ["group", "topic", "partition", "offset"]
+    assert len(lines) == 73
+    assert "\x1b" not in out
+    assert not re.search("[─│]", out)
+
+
+@pytest.mark.parametrize("command", ["offsets", "groups", "dump", "verify"])
+def test_json_is_an_object_a_line(capsys, command):
+    code, out, _ = call(capsys, command, GROUPS, "--format", "json")
+    assert code == 0
+    assert all(isinstance(json.loads(line), dict) for line in out.splitlines())
+
+
+def test_one_group_only(capsys):
+    _, out, _ = call(capsys, "offsets", GROUPS, "--group=kip848-reports", "--format=json")
+    assert {json.loads(line)["group"] for line in out.splitlines()} == {"kip848-reports"}
+    assert call(capsys, "offsets", GROUPS, "--group=-1", "--format=json") == (0, "", "")
+
+
+def test_a_partition_and_a_segment_are_read_alone(capsys):
+    whole = call(capsys, "offsets", GROUPS / "__consumer_offsets-4", "--format=json")
+    assert whole == call(capsys, "offsets", GROUPS / "__consumer_offsets-4" / FIRST, "--format=json")
+    assert {json.loads(line)["log_partition"] for line in whole[1].splitlines()} == {4}
+
+
+def test_what_a_stream_cannot_encode_is_escaped(tmp_path):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    assert process("commit", tmp_path / "d", "ж", "topic:0=1", "--partitions=1").returncode == 0
+    text = process("offsets", tmp_path / "d", env=environment)
+    assert (text.returncode, b"\\u0436" in text.stdout) == (0, True)
+    row = json.loads(process("offsets", tmp_path / "d", "--format=json", env=environment).stdout)
+    assert row["group"] == "ж"
+
+
+# ------------------------------------------------------------------------------------------------------------ terminals
+
+
+def test_a_terminal_gets_a_table():
+    code, shown = on_terminal("groups", GROUPS)
+    assert code == 0
+    assert "─" in shown
+    assert "kip848-reports" in shown
+
+
+def test_help_tells_examples_and_the_version_is_told(capsys):
+    for command in ("offsets", "groups", "dump", "verify", "commit", "fetch", "delete", "demo"):
+        code, out, _ = call(capsys, command, "--help")
+        assert code == 0
+        assert "Examples:" in out
+        assert f"offsetlog {command}" in out
+    assert call(capsys, "--version")[1].startswith("offsetlog 0.")
+
+
+# ------------------------------------------------------------------------------------------------------------ bad bytes
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log"
+    shutil.copytree(GROUPS, path)
+    return path
+
+
+def damage(path: Path, position: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= 0xFF
+    path.write_bytes(content)
+
+
+def test_bad_bytes_in_the_middle_are_told_with_their_place_and_passed_over(log, capsys):
+    whole = call(capsys, "offsets", log, "--format=json")[1].splitlines()
+    damage(log / "__consumer_offsets-4" / FIRST, 100)
+    for command in ("offsets", "groups", "dump"):
+        code, out, err = call(capsys, command, log, "--format=json")
+        assert code == 1
+        assert err.startswith("offsetlog: ")
+        assert f"__consumer_offsets-4/{FIRST}, byte 0" in err
+        assert out
+    assert len(call(capsys, "offsets", log, "--format=json")[1].splitlines()) <= len(whole)
+
+
+def test_a_bad_batch_before_the_last_segment_is_no_tail(tmp_path, capsys):
+    log = tmp_path / "log"
+    shutil.copytree(DATA.parent / "kafka-old" / "upgraded-compacted" / "log", log)
+    first = sorted((log / "__consumer_offsets-0").glob("*.log"))[0]
+    damage(first, first.stat().st_size - 1)
+    code, _, err = call(capsys, "offsets", log)
+    assert code == 1
+    assert first.name in err
+
+
+def test_an_unfinished_tail_is_no_failure(capsys):
+    code, _, err = call(capsys, "offsets", TORN)
+    assert (code, err) == (0, "")
+    code, _, err = call(capsys, "dump", TORN)
+    assert code == 0
+    assert err.count("unfinished tail") == 3
+
+
+def test_a_record_that_cannot_be_decoded_is_shown_and_counted(tmp_path, capsys):
+    from handmade_batches import batch_of
+
+    segment = tmp_path / "__consumer_offsets-0" / FIRST
+    segment.parent.mkdir()
+    segment.write_bytes(batch_of(0, [(b"\x00\x01\x00\x05ab", b"\x00\x03"), (b"\x00\x63zz", b"x"), (None, b"x")]))
+    code, out, err = call(capsys, "dump", segment, "--format=json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 1
+    assert [row["kind"] for row in rows] == ["undecodable", "unknown", "undecodable"]
+    assert rows[0]["key"]["bytes"] == "AAEABWFi"
+    assert "2 records cannot be decoded" in err
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda path: path / "none", "no such file or directory"),
+        (lambda path: path, "no partition of __consumer_offsets"),
+        (lambda path: Path(__file__), "no segment of a log"),
+    ],
+)
+@pytest.mark.parametrize("command", ["offsets", "groups", "dump", "verify"])
+def test_what_is_no_log_is_refused_in_one_line(tmp_path, capsys, command, make, reason):
+    code, out, err = call(capsys, command, make(tmp_path), "--format=json")
+    assert (code, out) == (2, "")
+    assert err.startswith("offsetlog: ")
+    assert err.count("\n") == 1
+    assert reason in err
+
+
+def test_a_partition_of_another_topic_is_refused(tmp_path, capsys):
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / FIRST).touch()
+    code, _, err = call(capsys, "offsets", tmp_path / "orders-0")
+    assert code == 2
+    assert "'orders'" in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["offsets"], ["bogus"], ["offsets", "--bogus", "x"], ["offsets", "x", "--format=xml"]]
+)
+def test_wrong_usage_is_one_line(capsys, arguments):
+    code, out, err = call(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("offsetlog: ")
+    assert err.count("\n") == 1
+
+
+# ------------------------------------------------------------------------------------------------------------- the ends
+
+
+def test_a_closed_pipe_is_quiet():
+    reader = subprocess.Popen(
+        [sys.executable, "-m", "offsetlog", "dump", str(GROUPS)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert reader.stdout is not None
+    reader.stdout.readline()
+    reader.stdout.close()
+    assert reader.stderr is not None
+    assert reader.stderr.read() == b""
+    reader.stderr.close()
+    assert reader.wait(60) == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_behind_the_output_is_told():
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "offsetlog", "offsets", str(GROUPS)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "offsetlog: No space left on device\n")
+
+
+def test_an_interrupt_is_quiet():
+    running = subprocess.Popen(
+        [sys.executable, "-m", "offsetlog", "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert running.stdout is not None
+    running.stdout.readline()
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (130, b"")
+
+
+@pytest.mark.parametrize("name", ["typer", "rich"])
+def test_a_missing_library_is_told_with_what_to_install(name):
+    code = f"import sys; sys.modules[{name!r}] = None; from offsetlog.__main__ import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"offsetlog: the command line needs {name}, which is not installed: pip install 'offsetlog[cli]'\n"
+    )

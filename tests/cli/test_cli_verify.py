@@ -1,0 +1,247 @@
+"""`verify`: what brokers wrote is sound, and each kind of damage is found with its place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+from handmade_batches import batch_of
+from test_cli_read import DATA, FIRST, call, damage
+
+import offsetlog
+from offsetlog.verify import verify
+from offsetlog.verify_sidefiles import parse_epochs
+
+SCENARIOS = sorted(path.parent for path in DATA.parent.glob("*/*/log"))
+COMPACTED = DATA.parent / "kafka-old" / "upgraded-compacted" / "log"
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log"
+    shutil.copytree(DATA / "txn" / "log", path)
+    return path
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_what_a_broker_wrote_is_sound(scenario, capsys):
+    code, out, err = call(capsys, "verify", scenario / "log", "--format=json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert rows[-1]["sound"] is True
+    assert {row["kind"] for row in rows[:-1]} == ({"unfinished tail"} if scenario.name == "torn" else set())
+
+
+def test_reading_changes_nothing(log):
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in log.rglob("*") if path.is_file()}
+    verify(log)
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in log.rglob("*") if path.is_file()} == before
+
+
+def test_a_partition_and_a_segment_alone(log):
+    assert verify(log / "__consumer_offsets-0").sound
+    assert verify(log / "__consumer_offsets-0" / FIRST).positions == verify(log / "__consumer_offsets-0").positions
+
+
+def only(log: Path, **arguments: int) -> tuple[str, str, int | None]:
+    """The kind, the file and the position of the one problem that is there."""
+    found = verify(log, **arguments).problems
+    assert len(found) == 1, found
+    return found[0].kind, Path(found[0].path).name, found[0].position
+
+
+def write_at(path: Path, position: int, content: bytes) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[position : position + len(content)] = content
+    path.write_bytes(whole)
+
+
+def test_a_flipped_bit_is_found_at_its_batch(log):
+    damage(log / "__consumer_offsets-0" / FIRST, 100)
+    assert ("batch", 0) in {(each.kind, each.position) for each in verify(log).problems}
+
+
+def test_an_offset_that_goes_back_is_found(tmp_path):
+    path = tmp_path / "__consumer_offsets-0" / FIRST
+    path.parent.mkdir()
+    path.write_bytes(
+        batch_of(5, [(b"\x00\x63", b"")]) + batch_of(3, [(b"\x00\x63", b"")]) + batch_of(6, [(b"\x00\x63", b"")])
+    )
+    assert verify(tmp_path).problems[0].kind == "batch"
+    assert "goes back" in verify(tmp_path).problems[0].reason
+
+
+def test_a_record_that_a_broker_would_not_load_is_found(tmp_path):
+    path = tmp_path / "__consumer_offsets-0" / FIRST
+    path.parent.mkdir()
+    path.write_bytes(batch_of(0, [(b"\x00\x01\x00\x05ab", b"\x00\x03")]))
+    kinds = {each.kind for each in verify(tmp_path).problems}
+    assert kinds == {"record"}
+
+
+def test_a_segment_whose_name_lies_is_found(log):
+    folder = log / "__consumer_offsets-0"
+    for path in folder.glob(FIRST[:20] + "*"):
+        path.rename(folder / ("00000000000000000007" + path.suffix))
+    assert "segment" in {each.kind for each in verify(log).problems}
+
+
+ENTRY = struct.Struct(">ii")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (ENTRY.pack(10, 5), "no batch begins"),
+        (ENTRY.pack(3, 70000000), ""),
+        (ENTRY.pack(20, 300) + ENTRY.pack(10, 400), ""),
+        (b"\x01" * 7, ""),
+    ],
+)
+def test_an_offset_index_that_misleads_is_found(log, content, reason):
+    (log / "__consumer_offsets-0" / FIRST).with_suffix(".index").write_bytes(content)
+    assert only(log)[:2] == ("offset index", FIRST.replace(".log", ".index"))
+    assert reason in verify(log).problems[0].reason
+
+
+def test_a_time_index_that_misleads_is_found(log):
+    (log / "__consumer_offsets-0" / FIRST).with_suffix(".timeindex").write_bytes(struct.pack(">qi", 5, 100))
+    assert only(log)[0] == "time index"
+
+
+def test_indexes_after_a_crash_are_made_anew_and_no_problem(log):
+    (log / ".kafka_cleanshutdown").unlink()
+    (log / "recovery-point-offset-checkpoint").unlink()
+    (log / "__consumer_offsets-0" / FIRST).with_suffix(".index").write_bytes(ENTRY.pack(10, 5))
+    found = verify(log)
+    assert found.sound
+    assert [each.kind for each in found.findings] == ["offset index"]
+
+
+def test_an_aborted_transaction_that_the_index_lacks_is_found(log):
+    path = (log / "__consumer_offsets-0" / FIRST).with_suffix(".txnindex")
+    path.write_bytes(path.read_bytes()[34:])
+    assert only(log)[:2] == ("transaction index", path.name)
+
+
+def test_a_bad_producer_snapshot_is_found(log):
+    (path,) = (log / "__consumer_offsets-0").glob("*.snapshot")
+    damage(path, 20)
+    assert only(log)[:2] == ("producer snapshot", path.name)
+
+
+def test_a_producer_snapshot_of_another_log_is_found(log):
+    (path,) = (log / "__consumer_offsets-0").glob("*.snapshot")
+    (other,) = (log / "__consumer_offsets-1").glob("*.snapshot")
+    path.write_bytes(other.read_bytes())
+    found = verify(log)
+    assert [each.kind for each in found.problems] in ([], ["producer snapshot"])
+    path.rename(path.with_name("00000000000000009999.snapshot"))
+    assert only(log)[0] == "producer snapshot"
+
+
+@pytest.mark.parametrize(
+    "content", ["0\n1\n0 5000000\n", "0\n2\n0 0\n", "1\n1\n0 0\n", "0\n2\n3 0\n1 5\n", "0\n1\n7 0\n"]
+)
+def test_leader_epochs_that_contradict_the_log_are_found(log, content):
+    (log / "__consumer_offsets-0" / "leader-epoch-checkpoint").write_text(content)
+    assert only(log)[:2] == ("leader epochs", "leader-epoch-checkpoint")
+
+
+def test_empty_leader_epochs_are_none():
+    assert parse_epochs(b"") == parse_epochs(b"0\n") == []
+
+
+@pytest.mark.parametrize(
+    "name", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint"]
+)
+def test_a_checkpoint_beyond_the_end_is_found(log, name):
+    (log / name).write_text("0\n1\n__consumer_offsets 0 100000\n")
+    assert only(log)[:2] == ("checkpoint", name)
+
+
+def test_a_checkpoint_that_cannot_be_read_is_found(log):
+    (log / "replication-offset-checkpoint").write_text("0\n5\n")
+    assert only(log)[:2] == ("checkpoint", "replication-offset-checkpoint")
+
+
+def test_topic_ids_that_differ_are_found(log):
+    path = log / "__consumer_offsets-0" / "partition.metadata"
+    path.write_text("version: 0\ntopic_id: AAAAAAAAQACAAAAAAAAAAQ")
+    assert only(log)[0] == "topic id"
+    path.write_text("what is this")
+    assert only(log)[:2] == ("topic id", "partition.metadata")
+
+
+def test_groups_in_the_wrong_partition_are_found(log):
+    assert {each.kind for each in verify(log, partitions=9).problems} == {"wrong partition"}
+    shutil.rmtree(log / "__consumer_offsets-2")
+    found = verify(log)
+    assert "partitions" in {each.kind for each in found.findings}
+    assert verify(log, partitions=8).problems == []
+
+
+def test_a_tail_beside_the_clean_marker_is_a_problem(log):
+    path = log / "__consumer_offsets-0" / FIRST
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + bytes(16))
+    assert only(log) == ("unfinished tail", FIRST, size)
+    (log / ".kafka_cleanshutdown").unlink()
+    assert verify(log).findings == []
+    path.write_bytes(path.read_bytes() + b"xyz")
+    assert [(each.severity, each.kind) for each in verify(log).findings][:1] in (
+        [("note", "unfinished tail")],
+        [("problem", "batch")],
+    )
+
+
+def test_a_tail_below_the_recovery_point_is_a_problem(tmp_path):
+    log = tmp_path / "log"
+    shutil.copytree(DATA / "torn" / "log", log)
+    (log / "recovery-point-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 224\n")
+    assert {each.kind for each in verify(log).problems} == {"batch", "checkpoint"}
+
+
+def test_findings_are_told_in_lines(log, capsys):
+    damage(log / "__consumer_offsets-0" / FIRST, 100)
+    code, out, err = call(capsys, "verify", log)
+    assert (code, err) == (1, "")
+    assert out.startswith("problem: batch: ")
+    assert f"{FIRST}, byte 0" in out.splitlines()[0]
+
+
+def test_the_digest_is_the_stores(log, tmp_path):
+    with offsetlog.open(log, read_only=True) as store:
+        assert verify(log).digest == store.digest()
+        assert verify(log).digest_physical == store.digest(physical=True)
+
+
+def committed(store: offsetlog.OffsetStore) -> None:
+    for turn in range(50):
+        store.commit_one(f"g{turn % 7}", "topic", turn % 5, turn)
+
+
+@pytest.mark.parametrize("end", [lambda store: store.close(), lambda store: store.flush()])
+def test_what_we_write_is_sound(tmp_path, end: Callable[[offsetlog.OffsetStore], None]):
+    with offsetlog.open(tmp_path / "data", partitions=4, durability="process") as store:
+        committed(store)
+        assert store.verify() == []
+        end(store)
+        assert verify(tmp_path / "data").findings == []
+
+
+def test_a_store_finds_what_was_damaged_under_it(tmp_path):
+    with offsetlog.open(tmp_path / "data", partitions=1) as store:
+        committed(store)
+        damage(tmp_path / "data" / "__consumer_offsets-0" / FIRST, 90)
+        kinds = [str(each).partition(":")[0] for each in store.verify()]
+        damage(tmp_path / "data" / "__consumer_offsets-0" / FIRST, 90)
+        assert "batch" in kinds
+        assert store.verify() == []

@@ -1,0 +1,159 @@
+"""`commit`, `fetch` and `delete`: what they do, what they refuse, and that nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+from test_cli_read import DATA, call, on_terminal
+
+import offsetlog
+from offsetlog import TopicPartition
+from offsetlog.cli.positions import parse_expected, parse_offsets, parse_partition, parse_selection
+from offsetlog.errors import InvalidArgumentError
+
+
+@pytest.fixture
+def data(tmp_path, capsys):
+    path = tmp_path / "data"
+    assert call(capsys, "commit", path, "billing", "orders:0=42", "orders:1=7", "--partitions", 4)[0] == 0
+    return path
+
+
+def fetched(capsys, path: Path, *arguments: str) -> dict[tuple[str, int], int]:
+    code, out, _ = call(capsys, "fetch", path, "billing", *arguments, "--format=json")
+    assert code == 0
+    return {(row["topic"], row["partition"]): row["offset"] for row in map(json.loads, out.splitlines())}
+
+
+def test_what_is_committed_is_fetched(data, capsys):
+    assert fetched(capsys, data) == {("orders", 0): 42, ("orders", 1): 7}
+    assert fetched(capsys, data, "orders:1") == {("orders", 1): 7}
+    assert fetched(capsys, data, "orders") == {("orders", 0): 42, ("orders", 1): 7}
+    assert fetched(capsys, data, "others") == {}
+    code, out, _ = call(capsys, "offsets", data, "--format=json")
+    assert (code, len(out.splitlines())) == (0, 2)
+
+
+def test_metadata_and_epoch_are_kept(data, capsys):
+    call(capsys, "commit", data, "billing", "orders:0=1", "--metadata", "a\tж", "--leader-epoch", 3)
+    row = json.loads(call(capsys, "fetch", data, "billing", "orders:0", "--format=json")[1])
+    assert (row["metadata"], row["leader_epoch"]) == ("a\tж", 3)
+    assert "a\\tж" in call(capsys, "fetch", data, "billing", "orders:0")[1]
+
+
+def test_a_condition_that_does_not_hold_is_refused(data, capsys):
+    code, out, err = call(capsys, "commit", data, "billing", "orders:0=43", "--expected", "orders:0=41")
+    assert (code, out) == (1, "")
+    assert "expected 41, found 42" in err
+    assert call(capsys, "commit", data, "billing", "orders:2=1", "--expected", "orders:2=none")[0] == 0
+    assert call(capsys, "commit", data, "billing", "orders:2=1", "--expected", "orders:2=none")[0] == 1
+    assert call(capsys, "commit", data, "billing", "orders:0=1", "--monotonic")[0] == 1
+    assert fetched(capsys, data)["orders", 0] == 42
+
+
+def test_json_of_a_commit(data, capsys):
+    row = json.loads(call(capsys, "commit", data, "billing", "a:0=1", "--format=json", "--durability=process")[1])
+    assert (row["committed"], row["durability"]) == (1, "process")
+    assert row["log_offset"] == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["orders", "orders:0", "orders=1", ":0=1", "orders:=1", "orders:x=1", "orders:0=", "orders:0=-1", "orders:-1=1"],
+)
+def test_what_is_no_position_is_refused(tmp_path, capsys, text):
+    code, _, err = call(capsys, "commit", tmp_path / "data", "--partitions=1", "g", text)
+    assert code == 2
+    assert err.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
+def test_positions_are_parsed():
+    assert parse_partition("a:b:3") == TopicPartition("a:b", 3)
+    assert parse_selection("a.b") == "a.b"
+    assert parse_offsets(["t:0=1"], "m", 2) == {TopicPartition("t", 0): (1, "m", 2, -1, -1, None)}
+    assert parse_expected(["t:0=none", "t:1=5"]) == {TopicPartition("t", 0): None, TopicPartition("t", 1): 5}
+    with pytest.raises(InvalidArgumentError, match="a second time"):
+        parse_offsets(["t:0=1", "t:0=2"], "", -1)
+    with pytest.raises(InvalidArgumentError):
+        parse_selection("")
+
+
+def test_a_slip_makes_no_directory(tmp_path, capsys):
+    for command in (["commit", tmp_path / "typo", "g", "t:0=1"], ["delete", tmp_path / "typo", "g"]):
+        code, _, err = call(capsys, *command)
+        assert code == 2
+        assert "there is no log directory" in err
+    assert not (tmp_path / "typo").exists()
+
+
+def test_another_number_of_partitions_is_refused(data, capsys):
+    code, _, err = call(capsys, "commit", data, "billing", "orders:0=1", "--partitions", 5)
+    assert code == 2
+    assert "the directory has 4" in err
+
+
+def test_a_directory_of_kafka_must_be_told_its_partitions(tmp_path, capsys):
+    log = tmp_path / "log"
+    shutil.copytree(DATA / "groups" / "log", log)
+    code, _, err = call(capsys, "commit", log, "billing", "orders:0=1")
+    assert code == 2
+    assert "--partitions" in err
+    assert call(capsys, "commit", log, "billing", "orders:0=1", "--partitions", 8)[0] == 0
+    assert fetched(capsys, log) == {("orders", 0): 1}
+    assert call(capsys, "verify", log)[0] == 0
+
+
+def test_what_recovery_cut_is_told(tmp_path, capsys):
+    log = tmp_path / "log"
+    shutil.copytree(DATA / "torn" / "log", log)
+    code, _, err = call(capsys, "commit", log, "billing", "orders:0=1", "--partitions", 4)
+    assert code == 0
+    assert err.count("cut an unfinished tail") == 3
+    assert call(capsys, "verify", log)[0] == 0
+
+
+def test_a_held_lock_is_told(data, capsys):
+    with offsetlog.open(data):
+        code, _, err = call(capsys, "commit", data, "billing", "orders:0=1")
+    assert code == 2
+    assert err.count("\n") == 1
+
+
+def test_offsets_topics_and_groups_are_deleted(data, capsys):
+    call(capsys, "commit", data, "billing", "a:0=1", "a:1=1", "b:0=1")
+    assert call(capsys, "delete", data, "billing", "orders:0")[1] == "deleted 1 offset of billing\n"
+    assert json.loads(call(capsys, "delete", data, "billing", "a", "--format=json")[1]) == {
+        "group": "billing",
+        "deleted": 2,
+    }
+    assert fetched(capsys, data) == {("orders", 1): 7, ("b", 0): 1}
+    assert call(capsys, "delete", data, "billing", "--yes")[0] == 0
+    assert fetched(capsys, data) == {}
+    assert call(capsys, "delete", data, "billing")[:2] == (0, "there was nothing to delete\n")
+
+
+def test_a_terminal_asks_before_a_group_is_deleted(data, capsys):
+    code, shown = on_terminal("delete", data, "billing", answer=b"n\n")
+    assert code == 1
+    assert "2 committed offsets" in shown
+    assert len(fetched(capsys, data)) == 2
+    code, _ = on_terminal("delete", data, "billing", answer=b"y\n")
+    assert code == 0
+    assert fetched(capsys, data) == {}
+
+
+def test_the_demo_is_sound(capsys):
+    code, out, err = call(capsys, "demo", "--entries=1000", "--format=json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert rows[-1]["sound"] is True
+    code, out, _ = call(capsys, "demo", "--entries=1000")
+    assert code == 0
+    assert "sound" in out.splitlines()[-4:][0] or "\nsound\n" in out
