@@ -113,7 +113,8 @@ static uint8_t *own_row(ol_table_row *row) {
 static int note_pending_of(ol_inflight *inflight, const ol_state *state, const ol_pending *pending, int64_t producer_id,
                            ol_error *error) {
     ol_table_row row;
-    for (size_t i = 0; ol_pending_value_at(pending, producer_id, i, &row); i++) {
+    size_t cursor = 0;      /* not an index: what was noted is no longer among the values that a COMMIT would install */
+    while (ol_pending_next_value(pending, producer_id, &cursor, &row)) {
         uint8_t *copy = own_row(&row);
         if (copy == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a pending value in flight");
         int status = note_committed(inflight, state, &row, error);

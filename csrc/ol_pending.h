@@ -39,7 +39,8 @@ bool ol_pending_producer_at(const ol_pending *pending, size_t index, ol_pending_
  * tombstone erased are left out. *row borrows. */
 bool ol_pending_value_at(const ol_pending *pending, int64_t producer_id, size_t index, ol_table_row *row);
 
-/* The same as a walk, for many values: *cursor starts at 0.  A change of the table or of what is pending ends it. */
+/* The same as a walk, for many values: *cursor starts at 0.  A change of what is pending ends it; the table may change, and then decides
+ * about the values that are still to come. */
 bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_t *cursor, ol_table_row *row);
 
 /* A pending value lives until its transaction ends, a tombstone erases it, or its producer replaces it; a newer plain value does not

@@ -185,4 +185,34 @@ OL_TEST(truncation_below_the_state_drops_it_and_the_epochs_tell_where) {
     remove_fixture();
 }
 
+OL_TEST(a_transaction_all_of_which_is_in_flight_is_the_latest_written_whole) {
+    ol_partition *leader = open_leader(fresh_directory(), 0);
+    for (int i = 0; i < 5; i++) commit_pending(leader, 7, "g", "t", i, 10 + i);
+    end_transaction(leader, 7, OL_CONTROL_COMMIT);
+    for (int i = 0; i < 5; i++) OL_CHECK_INT(delete_one(leader, "g", "t", i).written, 1);
+    advance(leader, INT64_MAX);
+    for (int i = 0; i < 5; i++) OL_CHECK_INT(fetch_one(leader, "g", "t", i), -1);
+    close_partition(leader);
+    remove_fixture();
+}
+
+OL_TEST(deleting_a_group_takes_its_records_that_are_in_flight) {
+    ol_partition *leader = open_leader(fresh_directory(), 0);
+    const uint8_t key[] = {0, 2, 0, 1, 'g'}, value[24] = {0, 3, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff};
+    ol_item record = {.kind = OL_ITEM_GROUP_RECORD, .group = text("g"), .key = ol_slice_of(key, sizeof key),
+                      .value = ol_slice_of(value, sizeof value)};
+    ol_commit_result result;
+    ol_error error;
+    OL_CHECK_OK(ol_partition_commit(leader, &record, 1, -1, -1, &result, &error), &error);
+    OL_CHECK_OK(ol_partition_delete_group(leader, text("g"), &result, &error), &error);
+    OL_CHECK_INT(result.written, 1);
+    advance(leader, INT64_MAX);
+    const ol_state *state;
+    OL_CHECK_OK(ol_partition_lock_state(leader, &state, &error), &error);
+    OL_CHECK_INT(ol_group_records_count(state->group_records), 0);
+    ol_partition_unlock_state(leader);
+    close_partition(leader);
+    remove_fixture();
+}
+
 OL_TEST_MAIN()
