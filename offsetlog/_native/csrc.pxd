@@ -717,6 +717,22 @@ cdef extern from "ol_group_schema.h" nogil:
                          size_t *used, ol_error *error) noexcept
 
 
+cdef extern from "ol_schema_writer.h" nogil:
+    ctypedef struct ol_schema_writer:
+        pass
+
+    int ol_schema_writer_start(ol_schema_writer *writer, const ol_schema *schema, int16_t version, uint8_t *bytes,
+                               size_t capacity, ol_error *error) noexcept
+    int ol_schema_put_begin_struct(void *writer, const ol_field *field, ol_error *error) noexcept
+    int ol_schema_put_end_struct(void *writer, const ol_field *field, ol_error *error) noexcept
+    int ol_schema_put_begin_array(void *writer, const ol_field *field, int32_t count, ol_error *error) noexcept
+    int ol_schema_put_end_array(void *writer, const ol_field *field, ol_error *error) noexcept
+    int ol_schema_put_integer(void *writer, const ol_field *field, int64_t value, ol_error *error) noexcept
+    int ol_schema_put_bytes(void *writer, const ol_field *field, ol_slice value, ol_error *error) noexcept
+    int ol_schema_put_null(void *writer, const ol_field *field, ol_error *error) noexcept
+    int ol_schema_writer_finish(ol_schema_writer *writer, size_t *size, ol_error *error) noexcept
+
+
 cdef extern from "ol_dictionary.h" nogil:
     ctypedef struct ol_dictionary:
         int64_t *ends
