@@ -273,12 +273,17 @@ static int mapped_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *pi
     return give_piece(reader, data, size, last, piece);
 }
 
-/* Whether behind unreadable bytes of the last segment nothing follows: then they are a tail that is being written, or was torn. */
+/* Whether unreadable bytes of the last segment are a tail that is being written, or was torn: nothing follows, or recovery found the log to
+ * end there. */
 static int is_unfinished(ol_log_reader *reader, bool *unfinished, ol_error *error) {
     ol_scan scan;
     ol_batch batch;
     *unfinished = false;
     if (reader->offset < ol_log_flushed(reader->log)) return OL_OK;
+    if (reader->offset >= ol_log_end(reader->log)) {
+        *unfinished = true;
+        return OL_OK;
+    }
     int status = ol_scan_open(&scan, reader->log->fs, reader->path, reader->position, -1, error);
     if (status != OL_OK) return status;
     int64_t base = reader->segment->base_offset;
@@ -289,10 +294,26 @@ static int is_unfinished(ol_log_reader *reader, bool *unfinished, ol_error *erro
     return status == OL_END ? OL_OK : status;
 }
 
-static bool has_next_segment(ol_log_reader *reader) {
+/* Where the next segment begins, or -1. */
+static int64_t next_base(ol_log_reader *reader) {
     ol_segment *next = ol_log_next_segment(reader->log, reader->segment->base_offset);
-    if (next != NULL) ol_segment_release(next);
-    return next != NULL;
+    if (next == NULL) return -1;
+    int64_t base_offset = next->base_offset;
+    ol_segment_release(next);
+    return base_offset;
+}
+
+/* Whether only zeros follow up to where the next segment goes on: the trimming of a roll was lost with the power, or was not made yet. */
+static int is_untrimmed(ol_log_reader *reader, bool *untrimmed, ol_error *error) {
+    ol_scan scan;
+    int64_t used = 0;
+    *untrimmed = false;
+    int status = ol_scan_open(&scan, reader->log->fs, reader->path, reader->position, -1, error);
+    if (status != OL_OK) return status;
+    status = ol_scan_used(&scan, reader->position, &used, error);
+    ol_scan_close(&scan);
+    *untrimmed = used == reader->position;
+    return status;
 }
 
 /* A piece of a file that somebody else writes to. */
@@ -316,10 +337,12 @@ static int read_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piec
     size_t size = walk_batches(data, got, size_max > needed ? size_max : needed, &last);
     bool whole = size >= OL_BATCH_OVERHEAD || (size > 0 && data[OL_BATCH_AT_MAGIC] < 2);
     if (whole) return give_piece(reader, data, size, last, piece);
-    bool unfinished = false;
-    if (!has_next_segment(reader)) status = is_unfinished(reader, &unfinished, error);
+    bool at_end = false;
+    int64_t next = next_base(reader);
+    if (next < 0) status = is_unfinished(reader, &at_end, error);
+    if (next == reader->offset) status = is_untrimmed(reader, &at_end, error);
     if (status != OL_OK) return status;
-    return unfinished ? OL_END : fail_at(reader, reader->position, "the bytes are not a record batch", error);
+    return at_end ? OL_END : fail_at(reader, reader->position, "the bytes are not a record batch", error);
 }
 
 static int next_once(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) {
@@ -364,6 +387,7 @@ int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *pie
             if (looked != OL_OK) return looked;
         }
         if (status != OL_NO_SUCH_FILE && !listed) return status;
+        if (i + 1 == READER_TRIES) return status;   /* recovery leaves out what the directory has */
         leave_segment(reader);
         status = list_anew(reader, error);
         if (status != OL_OK) return status;
