@@ -313,10 +313,25 @@ static int open_active(ol_log *log, ol_error *error) {
     return OL_OK;
 }
 
+/* The name of the directory has to survive as well.  As long as it holds no segment, nobody can say that this was seen to: the open that
+ * made it may have been stopped here. */
+static int flush_parent(const ol_log *log, ol_error *error) {
+    char parent[OL_PATH_MAX];
+    size_t length = strlen(log->directory);
+    while (length > 1 && log->directory[length - 1] == '/') length--;
+    while (length > 0 && log->directory[length - 1] != '/') length--;
+    while (length > 1 && log->directory[length - 1] == '/') length--;
+    if (length >= sizeof parent) return ol_fail(error, OL_INVALID, "the path of the partition directory is too long");
+    memcpy(parent, log->directory, length);
+    parent[length] = '\0';
+    return log->fs->flush_directory(log->fs, length == 0 ? "." : parent, error);
+}
+
 static int start_empty(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
     ol_segment *segment = NULL;
-    int status = ol_log_start_segment(log, opening->end, &segment, error);
+    int status = flush_parent(log, error);
+    if (status == OL_OK) status = ol_log_start_segment(log, opening->end, &segment, error);
     if (status != OL_OK) return status;
     status = ol_log_add_segment(log, segment, error);
     if (status != OL_OK) {
@@ -415,22 +430,9 @@ static int make_directory(const ol_log_options *options, ol_error *error) {
     bool exists = false;
     int status = options->fs->exists(options->fs, options->directory, &exists, error);
     if (status != OL_OK || exists) return status;
-    if (!options->create || !options->writable) {
-        (void)ol_fail(error, OL_NO_SUCH_FILE, "the partition directory is not there");
-        return ol_error_at(error, options->directory, -1);
-    }
-    status = options->fs->make_directory(options->fs, options->directory, error);
-    if (status != OL_OK) return status;
-    /* The name of the directory has to survive as well. */
-    char parent[OL_PATH_MAX];
-    size_t length = strlen(options->directory);
-    while (length > 1 && options->directory[length - 1] == '/') length--;
-    while (length > 0 && options->directory[length - 1] != '/') length--;
-    while (length > 1 && options->directory[length - 1] == '/') length--;
-    if (length >= sizeof parent) return ol_fail(error, OL_INVALID, "the path of the partition directory is too long");
-    memcpy(parent, options->directory, length);
-    parent[length] = '\0';
-    return options->fs->flush_directory(options->fs, length == 0 ? "." : parent, error);
+    if (options->create && options->writable) return options->fs->make_directory(options->fs, options->directory, error);
+    (void)ol_fail(error, OL_NO_SUCH_FILE, "the partition directory is not there");
+    return ol_error_at(error, options->directory, -1);
 }
 
 static int check_config(const ol_log_config *config, ol_error *error) {
