@@ -212,11 +212,17 @@ static int leave_note(ol_log *log, int64_t next_base, ol_error *error) {
 static int trim_active(ol_log *log, ol_error *error) {
     ol_segment *active = log->active;
     int status = ol_segment_finish_indexes(active, error);
-    if (status == OL_OK && atomic_load(&active->extended) > log->size) {
-        /* Lowered first: whoever looks at it must not store behind the new end of the file. */
-        atomic_store(&active->extended, log->size);
-        atomic_store(&active->populated, log->size);
-        status = log->fs->truncate(active->file, log->size, error);
+    int64_t extended = atomic_load(&active->extended);
+    if (status != OL_OK || extended <= log->size) return status;
+    /* Lowered first: whoever looks at it must not store behind the new end of the file. */
+    int64_t populated = atomic_load(&active->populated);
+    atomic_store(&active->extended, log->size);
+    atomic_store(&active->populated, log->size);
+    status = log->fs->truncate(active->file, log->size, error);
+    if (status != OL_OK) {
+        /* The file is as long as it was, and the next roll has to see that. */
+        atomic_store(&active->extended, extended);
+        atomic_store(&active->populated, populated);
     }
     return status;
 }
