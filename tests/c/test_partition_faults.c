@@ -1,0 +1,208 @@
+/* A workload in which one file operation fails, each in turn: with EIO, with ENOSPC, or a flush that did not reach the disk.  The call
+ * that met it must say so with a status of its kind and leave everything as it was, or the partition has failed; opened again it holds
+ * everything that was acknowledged, and a power loss after that takes nothing of it.
+ *
+ * OFFSETLOG_FAULT_POINTS=n fails n operations at least (default 1200).  OL_FAULT_RUN=seed OL_FAULT_AT=n OL_FAULT_KIND=kind: one again. */
+#include <errno.h>
+#include <stdarg.h>
+
+#include "crash_workload.h"
+
+typedef enum fault_kind { FAULT_IO, FAULT_DISK_FULL, FAULT_FLUSH } fault_kind;
+
+typedef struct fault_place {
+    uint64_t seed;
+    int64_t at;
+    fault_kind kind;
+    int step;
+    bool replicated;
+} fault_place;
+
+OL_PRINTF(2, 3) static void fail_at(const fault_place *place, const char *format, ...) {
+    static const char *const kinds[] = {"EIO", "ENOSPC", "flush"};
+    va_list arguments;
+    fprintf(stderr, "seed %" PRIu64 "%s, %s at %" PRId64 " (kind %d), step %d: ", place->seed, place->replicated ? " replicated" : "",
+            kinds[place->kind], place->at, place->kind, place->step);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "\n");
+    exit(1);
+}
+
+static void check_status(const fault_place *place, int status, const ol_error *error) {
+    bool of_its_kind = status == OL_FAILED || status == (place->kind == FAULT_DISK_FULL ? OL_DISK_FULL : OL_IO);
+    if (!of_its_kind) fail_at(place, "status %s: %s", ol_status_name(status), error->reason);
+    if (status != error->status || error->reason[0] == '\0') fail_at(place, "an error that says nothing");
+}
+
+/* What is there of the atoms of a call that failed counts from now on. */
+static void take_over(const fault_place *place, workload *w, size_t low) {
+    char why[256] = "";
+    model_history *history = w->history;
+    int64_t count = model_find(history, low, history->count, w->partition, why, sizeof why);
+    if (count < 0) fail_at(place, "no state of the model from %zu to %zu: %s", low, history->count, why);
+    model_drop_to(history, (size_t)count);
+    for (; history->done < history->count; history->done++) history->atoms[history->done].end_offset = workload_end(w);
+    model_replay(history, history->done, &w->now);
+}
+
+/* The partition goes on: nothing may have changed.  Only a commit of several groups that is larger than a batch, or one of a
+ * transaction that the caller will abort, may have got half way; each group is there whole or not at all. */
+static void check_unchanged(const fault_place *place, workload *w, const ol_digest *before) {
+    char why[256] = "";
+    bool several = w->history->count > w->history->done + 1;
+    ol_positions positions;
+    ol_partition_positions(w->partition, &positions);
+    if (several && positions.applied == positions.written) {
+        take_over(place, w, w->history->done);
+        return;
+    }
+    model_drop_to(w->history, w->history->done);
+    ol_digest after = digest_of(w->partition);
+    if (memcmp(before, &after, sizeof after) != 0) fail_at(place, "a call failed and changed the state");
+    if (positions.applied == positions.written && !model_same(&w->now, w->partition, why, sizeof why)) {
+        fail_at(place, "a call failed, and the state is another than the model's: %s", why);
+    }
+}
+
+/* The partition failed, or is not open: it is opened again.  What was written is in memory still, so all of it must be there. */
+static void open_again(const fault_place *place, workload *w) {
+    ol_error error;
+    if (w->partition != NULL) ol_partition_abandon(w->partition);
+    w->clean = false;
+    int status = workload_open(w, &error);
+    if (status != OL_OK) fail_at(place, "opening again: %s (%s)", error.reason, error.path);
+    take_over(place, w, w->cutting >= 0 ? model_count_below(w->history, w->cutting) : w->history->done);
+    w->cutting = -1;
+    workload_acknowledge(w, ol_log_flushed(ol_partition_log(w->partition)));
+    if (w->acknowledged_disk > w->history->done) w->acknowledged_disk = w->history->done;
+}
+
+static bool goes_on(const workload *w) {
+    return w->partition != NULL && ol_partition_role(w->partition) == OL_ROLE_ACTIVE &&
+           !ol_log_has_failed(ol_partition_log(w->partition));
+}
+
+/* What a disk may hold when power is lost at the end of it all. */
+static void check_power_loss(const fault_place *place, workload *w, const char *target) {
+    char why[256] = "", directory[256];
+    ol_error error;
+    ol_log_recovery recovery;
+    ol_partition *partition;
+    remove_tree(target);
+    OL_CHECK(mkdir(target, 0777) == 0);
+    scratch_join(directory, target);
+    OL_CHECK_OK(ol_fs_fault_materialize(w->fs, target, place->seed + (uint64_t)place->at, &error), &error);
+    ol_partition_options options = w->options;
+    options.log.fs = ol_fs_posix();
+    options.log.directory = directory;
+    options.log.clean = false;
+    int status = ol_partition_open(&options, &partition, &recovery, &error);
+    if (status != OL_OK || recovery.corrupt) {
+        fail_at(place, "after a power loss: %s", status != OL_OK ? error.reason : recovery.corruption.reason);
+    }
+    if (options.replicated) OL_CHECK_OK(ol_partition_advance(partition, INT64_MAX, &error), &error);
+    OL_CHECK_OK(ol_partition_load(partition, &error), &error);
+    if (options.replicated) OL_CHECK_OK(ol_partition_become_leader(partition, 1000000, &error), &error);
+    if (model_find(w->history, w->acknowledged_disk, w->history->count, partition, why, sizeof why) < 0) {
+        fail_at(place, "after a power loss, no state of the model from %zu to %zu: %s", w->acknowledged_disk, w->history->count, why);
+    }
+    close_partition(partition);
+}
+
+typedef struct fault_counts {
+    int64_t operations;
+    int64_t flushes;
+    int64_t refused;            /* calls that failed and left everything as it was */
+    int64_t failed;             /* partitions that had to be opened again */
+} fault_counts;
+
+static void run_steps(fault_place *place, workload *w, fault_counts *counts) {
+    ol_error error;
+    int status = workload_open(w, &error);
+    for (place->step = 0;; place->step++) {
+        if (status != OL_OK) {
+            check_status(place, status, &error);
+            counts->failed++;
+            open_again(place, w);
+        }
+        if (place->step == WORKLOAD_STEPS) return;
+        ol_digest before = digest_of(w->partition);
+        status = workload_step(w, &error);
+        if (status == OL_OK && ol_partition_role(w->partition) == OL_ROLE_FAILED) fail_at(place, "a call succeeded, and the partition failed");
+        if (status != OL_OK && goes_on(w)) {
+            check_status(place, status, &error);
+            check_unchanged(place, w, &before);
+            counts->refused++;
+            status = OL_OK;
+        }
+    }
+}
+
+static void run_with_fault(const char *root, const char *target, fault_place *place, fault_counts *counts) {
+    static model_history history;
+    static workload w;
+    char directory[256];
+    ol_error error;
+    ol_fs *fs;
+    remove_tree(root);
+    OL_CHECK(mkdir(root, 0777) == 0);
+    scratch_join(directory, root);
+    OL_CHECK_OK(ol_fs_fault_create(root, &fs, &error), &error);
+    fs->stored = NULL;          /* a store into a mapping does not fail */
+    if (place->kind == FAULT_FLUSH) ol_fs_fault_fail_flush(fs, place->at, EIO);
+    else ol_fs_fault_fail_at(fs, place->at, place->kind == FAULT_IO ? EIO : ENOSPC);
+    workload_begin(&w, fs, directory, place->replicated, place->seed, &history);
+    run_steps(place, &w, counts);
+    counts->operations = ol_fs_fault_operations(fs);
+    counts->flushes = ol_fs_fault_flushes(fs);
+    ol_fs_fault_fail_at(fs, 0, 0);
+    ol_fs_fault_fail_flush(fs, 0, 0);
+    check_power_loss(place, &w, target);
+    /* Killed and opened once more, everything is there. */
+    ol_partition_abandon(w.partition);
+    w.partition = NULL;
+    open_again(place, &w);
+    workload_free(&w);
+    ol_fs_fault_free(fs);
+}
+
+static void run_all(const char *root, const char *target, uint64_t seed, fault_counts *counts, int64_t *points) {
+    fault_place place = {.seed = seed, .replicated = seed % 4 == 3};
+    fault_counts clean = {0};
+    run_with_fault(root, target, &place, &clean);
+    OL_CHECK_INT(clean.failed + clean.refused, 0);
+    for (int64_t at = 1; at <= clean.operations; at++, (*points)++) {
+        place.at = at;
+        place.kind = (uint64_t)at % 2 == seed % 2 ? FAULT_IO : FAULT_DISK_FULL;
+        run_with_fault(root, target, &place, counts);
+    }
+    place.kind = FAULT_FLUSH;
+    for (int64_t at = 1; at <= clean.flushes; at++, (*points)++) {
+        place.at = at;
+        run_with_fault(root, target, &place, counts);
+    }
+}
+
+OL_TEST(an_operation_that_fails_changes_nothing_or_the_partition_has_failed) {
+    int64_t wanted = setting("OFFSETLOG_FAULT_POINTS", 1200);
+    int64_t points = 0, only = setting("OL_FAULT_RUN", -1);
+    char root[256], target[256];
+    fault_counts counts = {0};
+    scratch_root(root, "root");
+    scratch_root(target, "target");
+    if (only >= 0) {
+        fault_place place = {.seed = (uint64_t)only, .at = setting("OL_FAULT_AT", 1),
+                             .kind = (fault_kind)setting("OL_FAULT_KIND", 0), .replicated = only % 4 == 3};
+        run_with_fault(root, target, &place, &counts);
+    } else {
+        for (uint64_t seed = ol_test_seed * 1000 + 500; points < wanted; seed++) run_all(root, target, seed, &counts, &points);
+    }
+    printf("  %" PRId64 " operations failed: %" PRId64 " calls refused, %" PRId64 " partitions opened again (seed %" PRIu64 ")\n", points,
+           counts.refused, counts.failed, ol_test_seed);
+    remove_tree(root);
+    remove_tree(target);
+}
+
+OL_TEST_MAIN()
