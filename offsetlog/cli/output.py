@@ -31,7 +31,7 @@ TABLE_ROWS_MAX = 1000
 # C0, DEL, C1, line and paragraph separators, and what turns the direction of the text around.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 
 
 class Format(enum.StrEnum):
@@ -43,7 +43,8 @@ class Format(enum.StrEnum):
 
 def escape(text: str) -> str:
     r"""Returns the text with control characters as \t, \n, \r, \xNN or \uNNNN."""
-    return _CONTROL.sub(_escaped, text)
+    # Nearly all names are printable, and that is told fast.
+    return text if text.isprintable() else _CONTROL.sub(_escaped, text)
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -65,7 +66,7 @@ def time_text(timestamp_ms: int | None) -> str:
         moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:
         return str(timestamp_ms)
-    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{moment.microsecond // 1000:03d}"
+    return moment.isoformat(" ", "milliseconds")
 
 
 def json_text(value: Any) -> str:
@@ -129,6 +130,7 @@ class Output:
         self.form = form
         self.stream = stream if stream is not None else sys.stdout
         self.is_terminal = self.stream.isatty()
+        self._is_unicode = _is_unicode(self.stream)
         self.console = Console(file=self.stream, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
     @property
@@ -153,9 +155,12 @@ class Output:
     def object(self, row: Row) -> None:
         """Prints one object as a line of JSON, whatever the form."""
         text = json_text(row)
-        if not _is_unicode(self.stream):
+        if not self._is_unicode:
             text = json.dumps(row, ensure_ascii=True)
-        print(text, file=self.stream)
+        self._write(text)
+
+    def _write(self, line: str) -> None:
+        self.stream.write(line + "\n")
 
     def rows(self, columns: list[Column], rows: Iterable[Row], nothing: str) -> int:
         """Prints rows as they come, returns how many; `nothing` is said on a terminal where there are none."""
@@ -164,7 +169,7 @@ class Output:
             return self._each(iterator, self.object)
         if not self.is_terminal:
             print("\t".join(column.heading for column in columns), file=self.stream)
-            return self._each(iterator, lambda row: print("\t".join(_cells(columns, row)), file=self.stream))
+            return self._each(iterator, lambda row: self._write("\t".join(_cells(columns, row))))
         first = list(itertools.islice(iterator, TABLE_ROWS_MAX + 1))
         columns = [column for column in columns if column.narrow]
         if not first:

@@ -41,7 +41,8 @@ def by_slot(rows: list[checks.Row]) -> dict[tuple[str, str, int], checks.Row]:
 @every_scenario
 def test_one_group(scenario: Scenario) -> None:
     every = rows_of("offsets", scenario.log)
-    groups = sorted({row["group"] for row in every})
+    # No argument of a process can hold a NUL, which Kafka takes in a name.
+    groups = sorted({row["group"] for row in every if "\0" not in row["group"]})
     for group in {groups[0], groups[-1], groups[len(groups) // 2]}:
         # An attached value: a group's name may begin with a dash.
         assert rows_of("offsets", scenario.log, f"--group={group}") == [row for row in every if row["group"] == group]

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,17 +56,22 @@ class _Demo:
     output: Output
     path: Path
     entries: int
-    expected: dict[tuple[str, str, int], int]
+    expected: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    steps: list[tuple[str, int, str, float, dict[str, Any]]] = field(default_factory=list)
 
     def told(self, step: str, count: int, what: str, seconds: float, **more: Any) -> None:
-        """Prints how long a step took and what that is a second."""
-        rate = count / seconds if seconds > 0 else 0.0
-        if self.output.is_json:
-            self.output.object(
-                {"step": step, what: count, "seconds": round(seconds, 3), "per_second": round(rate), **more}
-            )
-            return
-        self.output.line(f"  {step:<44}{count:>12,} {what:<8}{seconds:>8.2f} s  {rate:>13,.0f} /s")
+        """Keeps how long a step took, for `print_steps`: lines within a bar would tear it."""
+        self.steps.append((step, count, what, seconds, more))
+
+    def print_steps(self) -> None:
+        """Prints what was told since the last call: how long each step took, and what that is a second."""
+        for step, count, what, seconds, more in self.steps:
+            rate = count / seconds if seconds > 0 else 0.0
+            self.output.line(f"  {step:<44}{count:>12,} {what:<8}{seconds:>8.2f} s  {rate:>13,.0f} /s")
+            if self.output.is_json:
+                row = {"step": step, what: count, "seconds": round(seconds, 3), "per_second": round(rate)}
+                self.output.object({**row, **more})
+        self.steps.clear()
 
 
 def _clock() -> Callable[[], float]:
@@ -196,7 +201,9 @@ def _commit(demo: _Demo) -> str:
             _commit_columns(demo, store, advance)
             _commit_single(demo, store, advance)
             _commit_hundreds(demo, store, advance)
+        demo.print_steps()
         _commit_to_disk(demo, store)
+        demo.print_steps()
         return str(store.digest())
 
 
@@ -225,6 +232,7 @@ def _reopen(demo: _Demo, digest: str) -> bool:
         same = str(store.digest()) == digest
         demo.told("verify: all of it read again and compared", count, "entries", seconds(), problems=len(problems))
         memory = store.memory()
+    demo.print_steps()
     for problem in problems:
         complain(str(problem))
     _show_cost(demo, memory, count, size)
@@ -301,7 +309,7 @@ def command(
         entries = _affordable(entries, directory)
         log = directory / "log"
         shutil.copytree(BUNDLED, log, ignore=shutil.ignore_patterns(".gitattributes"))
-        demo = _Demo(output, log, entries, {})
+        demo = _Demo(output, log, entries)
         _show_bundled(demo)
         is_sound = _reopen(demo, _commit(demo))
         if keep:
