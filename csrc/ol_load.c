@@ -162,10 +162,15 @@ static int pass_over(loader *load, const ol_error *damage, ol_error *error) {
     const ol_partition *partition = load->partition;
     bool is_end = false;
     int status = ol_log_reader_skip(load->reader, damage->position, &is_end, error);
-    load->ended = !partition->options.log.writable && load->next_offset >= ol_log_flushed(partition->log) &&
-                  (is_end || load->next_offset >= ol_log_end(partition->log));
-    if (status == OL_OK && !load->ended) ol_partition_report(load->partition, damage, -1);
-    return status;
+    if (status != OL_OK) return status;
+    bool unfinished = false;
+    if (!ol_log_is_writable(partition->log)) {
+        bool found_end = load->next_offset >= ol_log_end(partition->log);
+        unfinished = (is_end || found_end) && load->next_offset >= ol_log_flushed(partition->log);
+        load->ended = unfinished || is_end;
+    }
+    if (!unfinished) ol_partition_report(load->partition, damage, -1);
+    return OL_OK;
 }
 
 /* A batch that cannot be read at `position` of the piece.  *again: the piece was read anew and is to be walked from its start. */
@@ -176,12 +181,26 @@ static int load_damaged(loader *load, size_t position, bool *again, ol_error *er
     if (damage.offset < 0) damage.offset = load->next_offset;
     int status = drain(load, error);        /* what is in the ring borrows from the piece */
     if (status != OL_OK) return status;
-    if (!load->partition->options.log.writable) {
+    if (!ol_log_is_writable(load->partition->log)) {
         status = ol_log_reader_retry(load->reader, file_position, &load->piece, error);
         *again = status == OL_OK;
         if (status != OL_END) return status;
     }
     return pass_over(load, &damage, error);
+}
+
+/* A batch whose CRC is right and whose offsets, which no CRC covers, cannot be: the rules by which recovery ends or condemns a log.  Only what
+ * the log start leaves of the first batch may begin below. */
+static int check_offsets(const loader *load, const ol_batch *batch, ol_error *error) {
+    if (OL_UNLIKELY(batch->base_offset < load->next_offset && load->batches > 0)) {
+        return ol_fail(error, OL_CORRUPT, "base offset %lld is below %lld, where the batch before it ended",
+                       (long long)batch->base_offset, (long long)load->next_offset);
+    }
+    if (OL_UNLIKELY(batch->last_offset - load->piece.segment_base > INT32_MAX || batch->last_offset == INT64_MAX)) {
+        return ol_fail(error, OL_CORRUPT, "last offset %lld does not fit the segment at %lld", (long long)batch->last_offset,
+                       (long long)load->piece.segment_base);
+    }
+    return OL_OK;
 }
 
 /* Walks the current piece; *stopped when the limit was reached. */
@@ -191,6 +210,7 @@ static int load_piece(loader *load, bool *stopped, ol_error *error) {
         ol_batch batch;
         int status = ol_batch_parse(load->piece.data + position, load->piece.size - position, &batch, error);
         if (OL_LIKELY(status == OL_OK)) status = ol_batch_check_crc(&batch, error);
+        if (OL_LIKELY(status == OL_OK)) status = check_offsets(load, &batch, error);
         if (OL_UNLIKELY(status != OL_OK)) {
             bool again = false;
             status = load_damaged(load, position, &again, error);

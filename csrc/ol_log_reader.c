@@ -440,6 +440,8 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
         status = next_segment(reader, error);
         if (status == OL_END) *is_end = true;
         if (status == OL_END || status == OL_WOULD_BLOCK) status = OL_OK;
+        /* What a writer appends stands behind the bad bytes; in somebody else's file they may yet become right. */
+        if (*is_end && reader->file == NULL) reader->position = limit;
     }
     return status;
 }
