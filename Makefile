@@ -7,15 +7,17 @@
 #   make test-sanitized   the Python tests over extensions built with AddressSanitizer and UBSan
 #   make bench       the benchmarks of the engine
 #   make crash-long  10,000 crash points and more
+#   make fuzz        every fuzz target for FUZZ_SECONDS (30)
 #   make lock        resolves requirements-dev.lock anew
 #   make clean       removes what was built; .venv stays
 #
-# Variables: PYTHON (the interpreter that makes .venv), TESTS (arguments for pytest), JOBS.
+# Variables: PYTHON (the interpreter that makes .venv), TESTS (arguments for pytest), JOBS, FUZZ_SECONDS.
 
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
 TESTS ?=
+FUZZ_SECONDS ?= 30
 PY := $(VENV)/bin/python
 WHEEL := build/wheel
 SANITIZE := address,undefined
@@ -24,7 +26,7 @@ export OFFSETLOG_JOBS := $(JOBS)
 # The tests look for real brokers' data beside the repository, also when they run from a copy deeper down.
 export OFFSETLOG_SHARED ?= $(abspath ../shared)
 
-.PHONY: run test test-c test-fuzz test-python test-sanitized wheel-test lint types bench crash-long lock build clean
+.PHONY: run test test-c test-fuzz fuzz test-python test-sanitized wheel-test lint types bench crash-long lock build clean
 .DELETE_ON_ERROR:
 
 run: build
@@ -58,6 +60,9 @@ test-c:
 
 test-fuzz:
 	@if [ -f tests/fuzz/Makefile ]; then $(MAKE) -s -C tests/fuzz; fi
+
+fuzz:
+	@OL_FUZZ_SECONDS=$(FUZZ_SECONDS) $(MAKE) -s -C tests/fuzz
 
 test-python: build
 	@$(PY) -m pytest $(TESTS)
@@ -94,7 +99,8 @@ bench: build
 	@$(PY) -m benchmarks engine
 
 crash-long: build
-	@OFFSETLOG_CRASH_POINTS=10000 $(MAKE) -s -C tests/c -j$(JOBS)
+	@OFFSETLOG_CRASH_POINTS=10000 OFFSETLOG_FAULT_POINTS=10000 OL_CRASH_RUNS=20 \
+	    $(MAKE) -s -C tests/c test_partition_crash test_partition_faults test_log_crash
 	@OFFSETLOG_CRASH_POINTS=10000 $(PY) -m pytest -m crash $(TESTS)
 
 # Needs a resolver in the environment: .venv/bin/pip install pip-tools

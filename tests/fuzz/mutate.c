@@ -23,6 +23,7 @@ enum {
     INPUT_SIZE_MAX = 4096,
     POOL_MAX = 4096,            /* seeds, and some of what came from them, so that changes add up */
     CHANGES_MAX = 6,
+    HANG_SECONDS = 30,          /* an input that takes longer counts as a failure */
 };
 
 typedef struct input {
@@ -186,7 +187,9 @@ static void execute(const uint8_t *bytes, size_t size) {
     current.size = size;
     memcpy(current.bytes, bytes, size);
     executions++;
+    alarm(HANG_SECONDS);
     LLVMFuzzerTestOneInput(current.bytes, size);
+    alarm(0);
     free(current.bytes);
     current.bytes = NULL;
     current.size = 0;
@@ -205,6 +208,7 @@ int main(int argc, char **argv) {
     if (getenv("OL_FUZZ_SECONDS") != NULL) seconds = strtod(getenv("OL_FUZZ_SECONDS"), NULL);
     random_state = seed;
     signal(SIGABRT, on_abort);
+    signal(SIGALRM, on_abort);
     if (__sanitizer_set_death_callback != NULL) __sanitizer_set_death_callback(save_current);
     for (const char *const *hex = ol_fuzz_seeds(); *hex != NULL; hex++) add_hex(*hex);
     for (int i = 1; i < argc; i++) add_path(argv[i]);
