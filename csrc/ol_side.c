@@ -11,8 +11,10 @@ static ol_side_entry *entry_at(const ol_side *side, uint32_t number) {
     return (ol_side_entry *)side->entries.base + number;
 }
 
+/* Mixed twice: the keys of neighbouring partitions differ in a few low bits, and after one multiplication by an unlucky seed most of
+ * them share the high bit by which a piece of slots is cut in two. */
 static uint64_t hash_key(const ol_side *side, uint64_t key) {
-    return ol_hash64_mix(key, side->seed);
+    return ol_hash64_mix(ol_hash64_mix(key, side->seed), side->seed);
 }
 
 static uint64_t hash_of(const void *owner, uint32_t number) {

@@ -1,4 +1,4 @@
-"""Blocks that others compressed: inflated whole, never beyond the limit, and refused when they are damaged (spec §2.3, §2.8)."""
+"""Blocks that others compressed: whole, never beyond the limit, refused when damaged (spec §2.3, §2.8)."""
 
 from __future__ import annotations
 
