@@ -154,8 +154,9 @@ static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offs
     for (size_t i = from; i < to && status == OL_OK; i++) {
         status = apply_one(work, &work->planned[i], base_offset + (int64_t)(i - from), error);
     }
-    unlock_table(work);
+    /* With the table still locked: who reads the state and the positions together sees both before or both behind. */
     if (OL_LIKELY(status == OL_OK)) ol_partition_set_positions(partition, end, end);
+    unlock_table(work);
     return status;
 }
 

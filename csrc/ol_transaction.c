@@ -57,8 +57,8 @@ static int apply_marker(ol_partition *partition, const uint8_t *start, size_t si
     int64_t end = ol_log_end(partition->log);
     pthread_mutex_lock(&partition->table);
     ol_state_end_transaction(&partition->state, producer_id, type);
-    pthread_mutex_unlock(&partition->table);
     ol_partition_set_positions(partition, end, end);
+    pthread_mutex_unlock(&partition->table);
     return OL_OK;
 }
 
