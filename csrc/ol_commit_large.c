@@ -66,30 +66,45 @@ static int64_t next_own_producer_id(ol_commit *work) {
     return id;
 }
 
-/* A group that does not fit one batch: batches of a transaction of ours, and its COMMIT. */
-static int write_own_transaction(ol_commit *work, size_t from, size_t to, ol_error *error) {
+/* The COMMIT of a transaction of ours, and its effect: in a lone store all values at once, W and all; in a replicated one when W passes. */
+static int commit_own(ol_commit *work, size_t from, size_t to, ol_error *error) {
     ol_partition *partition = work->partition;
     ol_commit_result marker;
-    size_t first = from;
+    uint8_t *start;
+    int status;
+    if (partition->options.replicated) {
+        status = ol_partition_write_marker(partition, work->producer_id, work->producer_epoch, OL_CONTROL_COMMIT, 0, &marker, error);
+    } else {
+        status = ol_partition_append_marker(partition, work->producer_id, work->producer_epoch, OL_CONTROL_COMMIT, 0, &start, &marker,
+                                            error);
+        if (status == OL_OK) status = ol_commit_apply_deferred(work, from, to, error);
+    }
+    if (status == OL_OK) {
+        work->result->end_offset = marker.end_offset;
+    } else {
+        ol_partition_fail(partition);   /* the log holds an open transaction that the state knows nothing of; the next load closes it */
+    }
+    return status;
+}
+
+/* A group that does not fit one batch: batches of a transaction of ours, and its COMMIT; an ABORT where a batch could not be written. */
+static int write_own_transaction(ol_commit *work, size_t from, size_t to, ol_error *error) {
+    ol_partition *partition = work->partition;
     int status = ol_partition_own_open(partition, work->producer_id, error);
     if (status != OL_OK) return status;
-    while (from < to && status == OL_OK) {
-        size_t end = end_of_batch(work, from, to);
-        status = write_part(work, from, end, error);
-        from = end;
+    for (size_t next = from; next < to && status == OL_OK;) {
+        size_t end = end_of_batch(work, next, to);
+        status = write_part(work, next, end, error);
+        next = end;
     }
-    from = first;
-    ol_control type = status == OL_OK ? OL_CONTROL_COMMIT : OL_CONTROL_ABORT;
+    if (status == OL_OK) return commit_own(work, from, to, error);
+    if (partition->role == OL_ROLE_FAILED) return status;       /* the next load closes it */
+    ol_commit_result marker;
     ol_error ignored;
-    if (status != OL_OK && partition->role == OL_ROLE_FAILED) return status;    /* the next load closes it */
-    int ended = ol_partition_write_marker(partition, work->producer_id, work->producer_epoch, type, 0, &marker,
-                                          status == OL_OK ? error : &ignored);
-    if (status != OL_OK) return status;
-    if (ended == OL_OK) {
-        work->result->end_offset = marker.end_offset;
-        ended = ol_commit_apply_deferred(work, from, to, error);
+    if (ol_partition_write_marker(partition, work->producer_id, work->producer_epoch, OL_CONTROL_ABORT, 0, &marker, &ignored) != OL_OK) {
+        ol_partition_fail(partition);
     }
-    return ended;
+    return status;
 }
 
 /* Space for everything first, so that a full disk is met before the first byte. */

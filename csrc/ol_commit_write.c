@@ -163,19 +163,20 @@ static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offs
 /* A transaction of ours: nothing can come between its batches and its marker, so that its values need not be pending meanwhile; they are applied behind
  * the marker (what a replay makes of it is the same). */
 static void defer_apply(ol_commit *work, size_t from, size_t to, int64_t base_offset) {
-    int64_t end = ol_log_end(work->partition->log);
     for (size_t i = from; i < to; i++) work->planned[i].log_offset = base_offset + (int64_t)(i - from);
-    ol_partition_set_positions(work->partition, end, end);
 }
 
 int ol_commit_apply_deferred(ol_commit *work, size_t from, size_t to, ol_error *error) {
+    ol_partition *partition = work->partition;
+    int64_t end = ol_log_end(partition->log);
     int status = OL_OK;
-    if (work->partition->options.replicated) return status;
     lock_table(work);
     for (size_t i = from; i < to && status == OL_OK; i++) {
         status = apply_one(work, &work->planned[i], work->planned[i].log_offset, error);
     }
+    if (status == OL_OK) ol_partition_set_positions(partition, end, end);
     unlock_table(work);
+    if (status != OL_OK) ol_partition_fail(partition);
     return status;
 }
 

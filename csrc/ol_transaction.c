@@ -46,11 +46,10 @@ static ol_batch_fields marker_fields(const ol_partition *partition, int64_t offs
     return fields;
 }
 
-static int apply_marker(ol_partition *partition, const uint8_t *start, size_t size, int64_t producer_id, ol_control type,
-                        ol_error *error) {
+static int apply_marker(ol_partition *partition, const uint8_t *start, int64_t producer_id, ol_control type, ol_error *error) {
     if (partition->options.replicated) {
         ol_batch batch;
-        int status = ol_batch_parse(start, size, &batch, error);
+        int status = ol_batch_parse(start, OL_BATCH_MARKER_SIZE, &batch, error);
         OL_ASSERT(status == OL_OK);
         return ol_inflight_note(&partition->inflight, &partition->state, &batch, NULL, error);
     }
@@ -62,22 +61,21 @@ static int apply_marker(ol_partition *partition, const uint8_t *start, size_t si
     return OL_OK;
 }
 
-int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
-                              int32_t coordinator_epoch, ol_commit_result *result, ol_error *error) {
+int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
+                               int32_t coordinator_epoch, uint8_t **start, ol_commit_result *result, ol_error *error) {
     int16_t known_epoch = -1;
     int32_t known_coordinator_epoch = -1;
     ol_log_producer(partition->log, producer_id, &known_epoch, &known_coordinator_epoch);
     if (producer_epoch < 0) producer_epoch = known_epoch;
     if (coordinator_epoch < known_coordinator_epoch) coordinator_epoch = known_coordinator_epoch;
     int64_t timestamp = marker_timestamp(partition), offset;
-    uint8_t *start;
-    int status = ol_log_reserve(partition->log, OL_BATCH_MARKER_SIZE, 0, timestamp, &start, &offset, error);
+    int status = ol_log_reserve(partition->log, OL_BATCH_MARKER_SIZE, 0, timestamp, start, &offset, error);
     if (status != OL_OK) return status;
-    size_t size = ol_batch_put_marker(start, offset, partition->leader_epoch, timestamp, producer_id, producer_epoch, type,
+    size_t size = ol_batch_put_marker(*start, offset, partition->leader_epoch, timestamp, producer_id, producer_epoch, type,
                                       coordinator_epoch);
+    OL_ASSERT(size == OL_BATCH_MARKER_SIZE);
     ol_batch_fields fields = marker_fields(partition, offset, timestamp, producer_id, producer_epoch);
     status = ol_log_publish(partition->log, &fields, size, error);
-    if (status == OL_OK) status = apply_marker(partition, start, size, producer_id, type, error);
     if (status != OL_OK) {
         ol_partition_fail(partition);
         return status;
@@ -86,6 +84,16 @@ int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int1
     *result = (ol_commit_result){.base_offset = offset, .end_offset = offset + 1, .timestamp = timestamp, .written = 1,
                                  .rests_on = -1};
     return OL_OK;
+}
+
+int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
+                              int32_t coordinator_epoch, ol_commit_result *result, ol_error *error) {
+    uint8_t *start;
+    int status = ol_partition_append_marker(partition, producer_id, producer_epoch, type, coordinator_epoch, &start, result, error);
+    if (status != OL_OK) return status;
+    status = apply_marker(partition, start, producer_id, type, error);
+    if (status != OL_OK) ol_partition_fail(partition);
+    return status;
 }
 
 int ol_partition_check_producer(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_error *error) {
