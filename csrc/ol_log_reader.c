@@ -215,6 +215,8 @@ static int next_segment(ol_log_reader *reader, ol_error *error) {
     ol_segment *next = ol_log_next_segment(reader->log, reader->segment->base_offset);
     if (next == NULL) return OL_END;
     leave_segment(reader);
+    /* Nothing is left below it, also where damage was passed over; a listing made anew must not lead back. */
+    if (next->base_offset > reader->offset) reader->offset = next->base_offset;
     return enter_segment(reader, next, 0, true, error);
 }
 
