@@ -178,6 +178,7 @@ def _read_state(files: PartitionFiles, progress: Progress | None) -> PartitionSt
 def _read_segment(state: PartitionState, segment: Path, *, is_last: bool) -> None:
     replay = state.replay
     position: int | None = 0
+    tried = -1
     while position is not None:
         found = replay.apply(segment, position=position)
         state.refused += found["refused"]
@@ -186,6 +187,10 @@ def _read_segment(state: PartitionState, segment: Path, *, is_last: bool) -> Non
             return
         if stopped == 0 and not SEGMENT.fullmatch(segment.name):
             raise CorruptionError(f"this is no segment of a log: {damage.message}", path=segment, position=0)
+        if stopped != tried:
+            # A writer at work may have filled the place since it was read.
+            position = tried = stopped
+            continue
         position = replay.skip(segment, stopped)
         if position is None and is_last:
             zeros = replay.used(segment, stopped) == stopped
@@ -364,6 +369,7 @@ def dump_rows(files: PartitionFiles, report: Callable[[CorruptionError | Tail], 
                 raise
             continue
         place = {"log_partition": files.number, "segment": segment.name}
+        tried = -1
         with reader:
             while True:
                 try:
@@ -374,6 +380,11 @@ def dump_rows(files: PartitionFiles, report: Callable[[CorruptionError | Tail], 
                     position = reader.position
                     if position == 0 and not SEGMENT.fullmatch(segment.name):
                         raise CorruptionError(f"this is no segment of a log: {damage.message}", path=segment) from None
+                    if position != tried:
+                        # As in _read_segment.
+                        tried = position
+                        reader.read_again(position)
+                        continue
                     if reader.skip():
                         report(damage)
                         continue

@@ -37,7 +37,15 @@ from offsetlog.logdir import (
     Checkpoint,
     LogDirectory,
 )
-from offsetlog.reading import SEGMENT, PartitionFiles, Tail, decode_text, find_partitions, segments_of
+from offsetlog.reading import (
+    SEGMENT,
+    PartitionFiles,
+    Tail,
+    decode_text,
+    find_partitions,
+    read_state,
+    segments_of,
+)
 from offsetlog.types import Digest
 from offsetlog.verify_sidefiles import (
     BATCHES,
@@ -129,7 +137,8 @@ class _PartitionCheck:
         self.fs = fs
         self.place = Place(self._tell, files.number)
         self.report = report
-        self.told: set[str] = set()
+        self.told: set[tuple[str, int | None]] = set()
+        self.tried: tuple[Path, int] | None = None
         self.topic_id: bytes | None = None
         self.progress = progress
         self.replay = Replay(fs)
@@ -139,7 +148,7 @@ class _PartitionCheck:
         self.tail: Tail | None = None
 
     def _tell(self, finding: Finding) -> None:
-        self.told.add(finding.path)
+        self.told.add((finding.path, finding.position))
         self.report(finding)
 
     @property
@@ -180,7 +189,7 @@ class _PartitionCheck:
                 base,
             )
         chunks, aborted, position = [], [], 0
-        is_whole = True
+        is_whole, damaged = True, 0
         step: int | None = 0
         while step is not None:
             found = self.replay.apply(path, position=step, snapshots=self._wanted(), batches=True)
@@ -191,15 +200,16 @@ class _PartitionCheck:
                 self._problem("record", refused, path)
             position, damage, step = found["position"], found["damage"], None
             if damage is not None:
-                is_whole = False
                 step = self._damaged(path, found, damage, is_last=is_last)
+                is_whole = is_whole and step == position
+                damaged += step not in (None, position)
         batches = np.concatenate(chunks)
         if len(batches) and batches["base_offset"][0] < base:
             first = int(batches["base_offset"][0])
             self.place.problem("segment", f"its first batch has the offset {first}, below its name", path, 0, first)
         next_offset = max(self.replay.next_offset, base)
         # Bytes behind the whole batches are no hindrance to judging what stands before them.
-        is_readable = is_whole or (self.tail is not None and self.tail.path == path and len(chunks) == 1)
+        is_readable = is_whole or (self.tail is not None and self.tail.path == path and damaged == 0)
         self.segments.append(
             Segment(path, base, next_offset, position, batches, aborted, self._is_rebuilt(next_offset), is_readable)
         )
@@ -208,9 +218,14 @@ class _PartitionCheck:
         return [offset for offset in self.snapshots if offset not in self.producers]
 
     def _damaged(self, path: Path, found: dict[str, Any], damage: CorruptionError, *, is_last: bool) -> int | None:
-        position, size = found["position"], found["size"]
+        position: int = found["position"]
+        size: int = found["size"]
         if position == 0 and not SEGMENT.fullmatch(path.name):
             raise CorruptionError(f"this is no segment of a log: {damage.message}", path=path, position=0)
+        if self.tried != (path, position):
+            # A writer at work may have filled the place since it was read.
+            self.tried = (path, position)
+            return position
         behind = self.replay.skip(path, position)
         if behind is None and is_last:
             zeros = self.replay.used(path, position) == position
@@ -289,16 +304,17 @@ class _PartitionCheck:
         try:
             *sums, end = self._load(directory)
         except CorruptionError as failure:
-            if failure.path not in self.told:
+            if failure.path not in {path for path, _ in self.told}:
                 self._problem("partition", failure, directory)
             return
-        ours = self.replay
-        if end != self.end:
-            # More may have been written since: up to where the engine came both must agree.
-            ours = Replay(self.fs)
-            for path in self.files.segments:
-                _apply_until(ours, path, end)
-        if tuple(sums) != ours.digest(physical=True):
+        if tuple(sums) == self.replay.digest(physical=True):
+            return
+        again = read_state(PartitionFiles(self.files.number, directory, segments_of(directory))).replay
+        if end != self.end or again.next_offset != self.replay.next_offset:
+            self.place.note(
+                "digest", "the log grew while it was read, so two ways to its state could not be compared", directory
+            )
+        else:
             self.place.problem(
                 "digest", "loading the partition and replaying its files lead to different states", directory
             )
@@ -318,18 +334,11 @@ class _PartitionCheck:
         try:
             partition.load()
             corruption = partition.recovery["corruption"]
-            if corruption is not None and self.tail is not None:
+            if corruption is not None and (corruption.path, corruption.position) not in self.told:
                 self._problem("batch", corruption, directory)
             return partition.digest(True)
         finally:
             partition.abandon()
-
-
-def _apply_until(replay: Replay, path: Path, until: int) -> None:
-    position: int | None = 0
-    while position is not None:
-        found = replay.apply(path, position=position, until=until)
-        position = None if found["damage"] is None else replay.skip(path, found["position"])
 
 
 # -------------------------------------------------------------------------------------------------------- the directory

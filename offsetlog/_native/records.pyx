@@ -504,6 +504,18 @@ cdef class SegmentReader:
             ol_records_close(&records)
         return found
 
+    def read_again(self, int64_t position):
+        """Goes back to where a batch begins, or may begin by now, and forgets what was read of the file."""
+        cdef bytes name = os.fsencode(self.path)
+        cdef const char *text = name
+        cdef ol_scan scan
+        cdef ol_error error
+        self.ready()
+        with nogil:
+            check(ol_scan_open(&scan, self.fs.fs, text, position, -1, &error), &error)
+        ol_scan_close(&self.scan)
+        self.scan = scan
+
     def skip(self):
         """Goes to the next batch behind `position` that is whole, with a right CRC; False: there is none in the file."""
         cdef ol_error error

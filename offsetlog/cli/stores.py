@@ -66,5 +66,8 @@ def _tell_recovery(store: offsetlog.OffsetStore) -> None:
                 f"cut an unfinished tail of {found['torn_bytes']} bytes, copied to {found['broken_path']} "
                 f"({found['torn_path']}, byte {found['torn_position']})"
             )
+    told = set()
     for problem in store.problems():
-        complain(str(problem))
+        if (problem.path, problem.position) not in told:
+            told.add((problem.path, problem.position))
+            complain(str(problem))
