@@ -2,6 +2,8 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, Self
 
+from typing_extensions import disjoint_base
+
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.files import FileSystem
 
@@ -12,6 +14,7 @@ KINDS: dict[int, str]
 def decode_key(key: bytes) -> dict[str, Any] | None: ...
 def decode_value(key_type: int, value: bytes) -> dict[str, Any]: ...
 
+@disjoint_base
 class SegmentReader:
     path: str
     def __init__(

@@ -2,6 +2,8 @@ from collections.abc import Iterable
 from os import PathLike
 from typing import Any
 
+from typing_extensions import disjoint_base
+
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.files import FileSystem
 
@@ -11,6 +13,7 @@ def parse_producer_snapshot(content: bytes) -> list[tuple[int, int, int, int, in
 def parse_transaction_index(content: bytes, base_offset: int) -> list[tuple[int, int, int, int]]: ...
 def check_index(content: bytes, *, time: bool, base_offset: int, log_size: int, next_offset: int) -> None: ...
 
+@disjoint_base
 class Replay:
     next_offset: int
     batches: int
