@@ -11,6 +11,7 @@ import pytest
 import offsetlog._native
 
 ALLOWLIST = Path(__file__).parent / "stubtest_allowlist.txt"
+CONFIGURATION = Path(__file__).parent.parent / "pyproject.toml"
 PACKAGE = Path(offsetlog._native.__file__).parent
 EXTENSIONS = sorted({f"offsetlog._native.{path.name.partition('.')[0]}" for path in PACKAGE.glob("*.so")})
 
@@ -23,6 +24,6 @@ def test_there_are_extensions():
 def test_stubs_agree_with_the_extensions():
     # stubtest of mypy reads the stubs where the package is, source tree or installed wheel.
     call = [sys.executable, "-m", "mypy.stubtest", *EXTENSIONS, "--allowlist", str(ALLOWLIST)]
-    call += ["--ignore-unused-allowlist", "--concise"]
+    call += ["--mypy-config-file", str(CONFIGURATION), "--ignore-unused-allowlist", "--concise"]
     done = subprocess.run(call, capture_output=True, text=True, cwd=PACKAGE.parent.parent, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

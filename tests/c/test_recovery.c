@@ -1,4 +1,4 @@
-/* What an open finds, keeps, cuts and refuses: traps 10, 11, 28 to 31 and 37 of the spec, and the rule of docs/durability.md. */
+/* What an open (ol_log_open, ol_recovery, ol_log_replay) finds, keeps, cuts and refuses: traps 10, 11, 28 to 31 and 37 of the spec, and the rule of docs/durability.md. */
 #include "log_fixture.h"
 #include "ol_index.h"
 #include "ol_partition_metadata.h"

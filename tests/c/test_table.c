@@ -1,3 +1,4 @@
+/* The table (ol_table, ol_table_pairs, ol_table_read, ol_table_reserved) against a model, and its limits. */
 #include "ol_test_table.h"
 
 static model_reservation *random_reservation(table_model *model) {
