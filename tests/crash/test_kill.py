@@ -1,0 +1,90 @@
+"""kill -9 of a process that commits, again and again on the same directory: everything it was told of is there."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from model.reference import End, History, Key, Reference, Value
+
+import offsetlog
+from crash.kill_child import CONFIG
+from crash.kill_plan import PARTITIONS, PRODUCER, atoms, operation
+from offsetlog import OffsetStore
+
+pytestmark = [pytest.mark.crash, pytest.mark.slow]
+
+KILLS = int(os.environ.get("OFFSETLOG_KILLS", "50"))
+SEED = int(os.environ.get("OFFSETLOG_KILL_SEED", "1"))
+LONGEST_RUN_SECONDS = 0.12
+TESTS = Path(__file__).resolve().parent.parent
+
+
+def run_and_kill(path: Path, start: int, seconds: float) -> int:
+    """Returns how many operations were told to have returned, beginning with `start`."""
+    command = [sys.executable, "-m", "crash.kill_child", str(path), str(SEED), str(start)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        time.sleep(seconds)
+        child.kill()
+        told = [int(line) for line in child.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")]
+    assert child.returncode == -9, child.returncode
+    assert told == list(range(start, start + len(told)))
+    return len(told)
+
+
+def contents(store: OffsetStore) -> dict[Key, Value]:
+    return {
+        Key(row["group"], row["topic"], row["partition"]): Value(row["offset"], row["metadata"], row["leader_epoch"])
+        for row in store.to_arrow().to_pylist()
+    }
+
+
+def note(reference: Reference, number: int) -> History:
+    kind, group, offsets, _ = operation(SEED, number)
+    return reference.add(group, *atoms(kind, group, offsets, reference.keys_of(group)))
+
+
+def settle(reference: Reference, store: OffsetStore, number: int) -> None:
+    """The operation under way when the process died may be there or not; half of a transaction stays open."""
+    history = note(reference, number)
+    partition = store._open_core.partition(reference.histories.index(history))
+    left_open = [] if partition is None else [entry[0] for entry in partition.open_transactions()]
+    found = contents(store)
+    mine = {key: value for key, value in found.items() if reference.of(key.group) is history}
+    others = {key: value for key, value in found.items() if reference.of(key.group) is not history}
+    assert others == {
+        key: value for key, value in reference.contents().items() if reference.of(key.group) is not history
+    }
+    assert history.settle(mine, left_open, history.done), f"operation {number}: {operation(SEED, number)}"
+    if left_open:
+        assert left_open == [PRODUCER]
+        assert store.abort_transaction(PRODUCER) == 1
+        history.atoms.append(End(PRODUCER, False))
+        reference.done()
+
+
+def test_a_committing_process_is_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reference = Reference(PARTITIONS)
+    draw = random.Random(SEED)
+    start = 0
+    for _ in range(KILLS):
+        told = run_and_kill(tmp_path / "data", start, draw.random() * LONGEST_RUN_SECONDS)
+        for number in range(start, start + told):
+            note(reference, number)
+            reference.done()
+        with offsetlog.open(tmp_path / "data", config=CONFIG, durability="process") as store:
+            assert store.problems() == []
+            settle(reference, store, start + told)
+            assert store.verify() == []
+        start += told + 1
+    with capsys.disabled():
+        print(f"\n{KILLS} kills, {start - KILLS} commits acknowledged (seed {SEED})")
+    assert start > 3 * KILLS

@@ -1,0 +1,1 @@
+"""A model of plain dicts beside the store."""
