@@ -5,6 +5,7 @@
 
 enum {
     STACK_ITEMS = 4,                    /* small commits plan on the stack */
+    SCRATCH_ITEMS_MAX = 65536,          /* planned items that stay allocated between commits */
     TRY_BYTES_MAX = 4096,               /* above it the caller lets the GIL go */
 };
 
@@ -35,6 +36,23 @@ static int ensure_planned(ol_partition *partition, size_t count, ol_error *error
     return OL_OK;
 }
 
+/* A commit of millions must not keep its scratch for ever. */
+static void release_scratch(ol_partition *partition) {
+    if (partition->planned_capacity <= SCRATCH_ITEMS_MAX) return;
+    free(partition->planned);
+    partition->planned = NULL;
+    partition->planned_capacity = 0;
+}
+
+/* An older epoch than the log knows of a producer writes no more (spec §5.2). */
+static int check_producer_epoch(const ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_error *error) {
+    int16_t known_epoch;
+    int32_t coordinator_epoch;
+    if (producer_id < 0 || !ol_log_producer(partition->log, producer_id, &known_epoch, &coordinator_epoch)) return OL_OK;
+    if (producer_epoch >= known_epoch) return OL_OK;
+    return ol_fail(error, OL_FENCED, "producer epoch %d is older than %d, which the log knows", producer_epoch, known_epoch);
+}
+
 static bool needs_state(const ol_item *items, size_t count, int64_t producer_id) {
     if (producer_id >= 0) return true;
     for (size_t i = 0; i < count; i++) {
@@ -50,6 +68,7 @@ int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, si
                    .result = result};
     *result = (ol_commit_result){.base_offset = -1, .rests_on = -1, .end_offset = ol_log_end(partition->log)};
     int status = ol_partition_check_writable(partition, needs_state(items, count, producer_id), error);
+    if (status == OL_OK) status = check_producer_epoch(partition, producer_id, producer_epoch, error);
     if (status == OL_OK) status = ol_partition_ensure_epoch(partition, error);
     if (status == OL_OK && count > STACK_ITEMS) {
         status = ensure_planned(partition, count, error);
@@ -59,10 +78,15 @@ int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, si
     ol_commit_plan_time(&work);
     status = ol_commit_plan(&work, items, count, error);
     if (status != OL_OK || work.count == 0) return status;
-    ol_commit_plan_headers(&work);
-    size_t size = ol_commit_batch_size(&work, 0, work.count);
-    if (size <= partition->options.batch_bytes_max) return write_one_batch(&work, size, error);
-    return ol_commit_write_parts(&work, error);
+    /* Headers are taken only when they will be written: the flushed note is given once. */
+    if (ol_commit_batch_size(&work, 0, work.count) + OL_COMMIT_HEADERS_MAX <= partition->options.batch_bytes_max) {
+        ol_commit_plan_headers(&work);
+        status = write_one_batch(&work, ol_commit_batch_size(&work, 0, work.count), error);
+    } else {
+        status = ol_commit_write_parts(&work, error);
+    }
+    release_scratch(partition);
+    return status;
 }
 
 int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id, int16_t producer_epoch,

@@ -61,8 +61,9 @@ static int64_t next_own_producer_id(ol_commit *work) {
     int64_t id = OL_OWN_PRODUCER_ID_MIN + (work->timestamp << 16);
     int64_t highest = ol_log_highest_producer_id(partition->log);
     if (partition->last_own_producer_id > highest) highest = partition->last_own_producer_id;
-    if (id <= highest) id = highest + 1;
-    partition->last_own_producer_id = id;
+    if (id <= highest && highest < INT64_MAX) id = highest + 1;
+    if (highest == INT64_MAX) id = -1;      /* a foreign producer took the last one */
+    if (id > 0) partition->last_own_producer_id = id;
     return id;
 }
 
@@ -149,7 +150,9 @@ static size_t end_of_whole_groups(const ol_commit *work, size_t from) {
 }
 
 static int write_group_in_transaction(ol_commit *work, size_t from, size_t to, ol_error *error) {
-    work->producer_id = next_own_producer_id(work);
+    int64_t producer_id = next_own_producer_id(work);
+    if (producer_id < 0) return ol_fail(error, OL_LIMIT, "the log holds the last producer id there is; no transaction of ours can follow");
+    work->producer_id = producer_id;
     work->producer_epoch = 0;
     work->own_transaction = true;
     int status = write_own_transaction(work, from, to, error);

@@ -71,7 +71,8 @@ static bool is_there(const ol_partition *partition, const ol_planned *planned) {
 }
 
 static bool is_value_v4_allowed(const ol_partition *partition) {
-    return partition->options.write_value_v4 || partition->state.value_version_max >= 4;
+    if (partition->options.write_value_v4) return true;
+    return !partition->load_runs && partition->state.value_version_max >= 4;    /* a loader changes the state without a lock */
 }
 
 ol_offset_value ol_commit_encoded_value(const ol_commit *work, const ol_item *item) {
@@ -100,6 +101,17 @@ static void plan_name(ol_commit *work, ol_planned *planned, const ol_planned *pr
         group_hash = ol_table_group_hash(table, item->group);
     }
     planned->name = ol_table_name(table, item->group, group_hash, item->topic);
+}
+
+/* What a broker would refuse to load is never written, and offsets have items of their own. */
+static int check_group_record(const ol_item *item, size_t index, ol_error *error) {
+    ol_key key;
+    int status = ol_key_decode(item->key, &key, error);
+    if (status == OL_OK && (!key.known || key.type <= OL_KEY_OFFSET_COMMIT || !ol_slice_equal(key.group, item->group))) {
+        status = ol_fail(error, OL_INVALID, "the key of a group record is of type %d, or of another group", key.type);
+    }
+    if (status != OL_OK) error->item = (int64_t)index;
+    return status;
 }
 
 static void plan_sizes(ol_commit *work, ol_planned *planned) {
@@ -132,11 +144,11 @@ int ol_commit_plan(ol_commit *work, const ol_item *items, size_t count, ol_error
             plan_name(work, planned, previous);
         }
         if (items[i].kind != OL_ITEM_POSITION) work->has_tombstones = true;
+        int status = OL_OK;
+        if (OL_UNLIKELY(items[i].condition != OL_CONDITION_NONE)) status = check_condition(work, planned, i, error);
+        if (OL_UNLIKELY(items[i].kind == OL_ITEM_GROUP_RECORD)) status = check_group_record(&items[i], i, error);
+        if (OL_UNLIKELY(status != OL_OK)) return status;
         if (items[i].kind == OL_ITEM_POSITION_TOMBSTONE && !is_there(work->partition, planned)) continue;
-        if (OL_UNLIKELY(items[i].condition != OL_CONDITION_NONE)) {
-            int status = check_condition(work, planned, i, error);
-            if (status != OL_OK) return status;
-        }
         plan_sizes(work, planned);
         previous = planned;
         work->count++;

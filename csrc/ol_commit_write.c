@@ -93,6 +93,8 @@ static int reserve_one(ol_commit *work, ol_planned *planned, ol_error *error) {
 int ol_commit_reserve_all(ol_commit *work, ol_error *error) {
     ol_partition *partition = work->partition;
     int status = OL_OK;
+    /* The loader changes the table without a lock, and applies this commit when it reaches it. */
+    if (partition->load_runs) return OL_OK;
     work->may_settle = partition->role == OL_ROLE_ACTIVE && !partition->options.replicated && work->producer_id < 0 &&
                        !work->has_tombstones;
     lock_table(work);
@@ -140,12 +142,6 @@ static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offs
     int64_t end = ol_log_end(partition->log);
     if (OL_UNLIKELY(partition->role == OL_ROLE_LOADING)) {
         /* Not applied by its committer: the loader reaches it in log order (design §7). */
-        lock_table(work);
-        for (size_t i = from; i < to; i++) {
-            if (work->planned[i].reserved) ol_table_release(partition->state.table, &work->planned[i].reservation);
-            work->planned[i].reserved = false;
-        }
-        unlock_table(work);
         ol_partition_set_positions(partition, end, partition->applied);
         return OL_OK;
     }

@@ -70,11 +70,13 @@ static int collect_positions(doomed *all, const ol_table *table, ol_slice group,
     return OL_OK;
 }
 
-static int collect_pending(doomed *all, const ol_pending *pending, ol_slice group, ol_error *error) {
+static int collect_pending(doomed *all, const ol_pending *pending, const ol_table *table, ol_slice group, ol_error *error) {
+    if (!ol_pending_has_group(pending, group, ol_table_group_hash(table, group))) return OL_OK;
     ol_pending_producer producer;
     ol_table_row row;
     for (size_t i = 0; ol_pending_producer_at(pending, i, &producer); i++) {
-        for (size_t k = 0; ol_pending_value_at(pending, producer.producer_id, k, &row); k++) {
+        size_t cursor = 0;
+        while (ol_pending_next_value(pending, producer.producer_id, &cursor, &row)) {
             if (!ol_slice_equal(row.group, group)) continue;
             int status = add_position(all, group, &row, error);
             if (status != OL_OK) return status;
@@ -101,7 +103,10 @@ static int compare_ranks(const void *a, const void *b) {
     int right_status = ol_key_decode(right->key, &right_key, &ignored);
     OL_ASSERT(left_status == OL_OK && right_status == OL_OK);
     int difference = tombstone_rank(left_key.type) - tombstone_rank(right_key.type);
-    return difference != 0 ? difference : (left < right ? -1 : left > right);
+    if (difference != 0) return difference;
+    size_t common = left->key.size < right->key.size ? left->key.size : right->key.size;
+    int order = memcmp(left->key.data, right->key.data, common);
+    return order != 0 ? order : (left->key.size > right->key.size) - (left->key.size < right->key.size);
 }
 
 static int collect_group_records(doomed *all, const ol_group_records *records, ol_slice group, ol_error *error) {
@@ -130,10 +135,10 @@ static int collect_all_group_records(doomed *all, const ol_partition *partition,
 /* What is both committed and pending, or applied and in flight, is listed twice; a second tombstone of a key in one batch does no harm. */
 static int collect(doomed *all, const ol_partition *partition, ol_slice group, ol_error *error) {
     int status = collect_positions(all, partition->state.table, group, error);
-    if (status == OL_OK) status = collect_pending(all, partition->state.pending, group, error);
+    if (status == OL_OK) status = collect_pending(all, partition->state.pending, partition->state.table, group, error);
     if (status == OL_OK && partition->inflight.active) {
         status = collect_positions(all, partition->inflight.written.table, group, error);
-        if (status == OL_OK) status = collect_pending(all, partition->inflight.written.pending, group, error);
+        if (status == OL_OK) status = collect_pending(all, partition->inflight.written.pending, partition->inflight.written.table, group, error);
     }
     if (status == OL_OK) status = collect_all_group_records(all, partition, group, error);
     return status;

@@ -24,6 +24,8 @@ typedef struct loader {
     int64_t limit;                  /* replicated: W; nothing at or above it is applied */
     int64_t next_offset;            /* behind the last batch that was applied or passed over */
     int64_t max_timestamp;
+    int64_t segment_base;           /* whose `segment_limit` it is */
+    int64_t segment_limit;          /* base of the segment behind it; INT64_MAX for the last */
     bool ended;                     /* read-only: an unfinished batch was met; whatever stands behind it does not count */
     int64_t batches;
     int64_t records;
@@ -189,9 +191,43 @@ static int load_damaged(loader *load, size_t position, bool *again, ol_error *er
     return pass_over(load, &damage, error);
 }
 
+/* Offsets of the current segment end where the next one begins; of the last one, at the log end (which moves while others commit). */
+static int64_t offset_limit(loader *load) {
+    const ol_log *log = load->partition->log;
+    if (load->segment_limit == 0 || load->segment_base != load->piece.segment_base) {
+        ol_log_segment_info info;
+        load->segment_base = load->piece.segment_base;
+        load->segment_limit = INT64_MAX;
+        for (size_t i = 0; ol_log_segment_at(log, i, &info); i++) {
+            if (info.base_offset <= load->segment_base) continue;
+            load->segment_limit = info.base_offset;
+            break;
+        }
+    }
+    if (load->segment_limit == INT64_MAX && ol_log_is_writable(log)) return ol_log_end(log);
+    return load->segment_limit;
+}
+
+/* Whether the batch behind this one, in the same piece, begins below where this one ends: then it is this one's offset that is wrong, since the
+ * other fits what came before.  Asked only where there is a gap before the batch. */
+static bool is_above_successor(const loader *load, const ol_batch *batch) {
+    const uint8_t *behind = batch->data + batch->size;
+    size_t left = load->piece.size - (size_t)(behind - load->piece.data);
+    if (left < sizeof(int64_t)) return false;
+    int64_t successor = ol_load_i64(behind + OL_BATCH_AT_BASE_OFFSET);
+    return successor >= load->next_offset && successor <= batch->last_offset;
+}
+
 /* A batch whose CRC is right and whose offsets, which no CRC covers, cannot be: the rules by which recovery ends or condemns a log.  Only what
  * the log start leaves of the first batch may begin below. */
-static int check_offsets(const loader *load, const ol_batch *batch, ol_error *error) {
+static int check_offsets(loader *load, const ol_batch *batch, ol_error *error) {
+    if (OL_UNLIKELY(batch->last_offset >= offset_limit(load))) {
+        return ol_fail(error, OL_CORRUPT, "last offset %lld is not below %lld, where the segment ends", (long long)batch->last_offset,
+                       (long long)offset_limit(load));
+    }
+    if (OL_UNLIKELY(batch->base_offset > load->next_offset && batch->magic == 2 && is_above_successor(load, batch))) {
+        return ol_fail(error, OL_CORRUPT, "base offset %lld is above that of the batch behind it", (long long)batch->base_offset);
+    }
     if (OL_UNLIKELY(batch->base_offset < load->next_offset && load->batches > 0)) {
         return ol_fail(error, OL_CORRUPT, "base offset %lld is below %lld, where the batch before it ended",
                        (long long)batch->base_offset, (long long)load->next_offset);
@@ -282,8 +318,33 @@ static int64_t sane_timestamp(const ol_partition *partition, int64_t max_timesta
     return max_timestamp > now + day_ms ? now : max_timestamp;
 }
 
+/* Everything up to the log end was walked; what was not, and was not reported, is damage that looked like an end. */
+static void check_complete(loader *load) {
+    ol_partition *partition = load->partition;
+    int64_t end = ol_log_end(partition->log);
+    if (load->next_offset == end || !ol_log_is_writable(partition->log) || partition->problem_count > 0) return;
+    ol_log_segment_info last = {0}, info;
+    for (size_t i = 0; ol_log_segment_at(partition->log, i, &info); i++) last = info;
+    if (last.size == 0 && last.base_offset == end) return;      /* the end of the log was compacted away (trap 25) */
+    ol_error damage;
+    ol_fail(&damage, OL_CORRUPT, "the log ends at offset %lld, but only what is below %lld could be read", (long long)end,
+            (long long)load->next_offset);
+    ol_error_at(&damage, last.path, -1);
+    damage.offset = load->next_offset;
+    ol_partition_report(partition, &damage, -1);
+}
+
+/* A transaction of ours that cannot be closed now (a full disk, say) must not keep the partition from being read. */
+static int close_own(ol_partition *partition, ol_error *error) {
+    int status = abort_own(partition, error);
+    if (status == OL_OK || status == OL_NO_MEMORY || ol_log_has_failed(partition->log)) return status;
+    ol_partition_report(partition, error, -1);
+    return OL_OK;
+}
+
 static int finish(loader *load, ol_error *error) {
     ol_partition *partition = load->partition;
+    check_complete(load);
     partition->last_timestamp = sane_timestamp(partition, load->max_timestamp);
     if (partition->options.replicated) {
         ol_partition_set_positions(partition, partition->watermark, partition->watermark);
@@ -293,10 +354,12 @@ static int finish(loader *load, ol_error *error) {
     int64_t end = ol_log_end(partition->log);
     ol_partition_set_positions(partition, end, end);
     if (!partition->read_only) {
-        int status = abort_own(partition, error);
+        int status = close_own(partition, error);
         if (status != OL_OK) return status;
     }
-    partition->role = OL_ROLE_ACTIVE;
+    /* A flush that failed meanwhile has made it FAILED, and that it stays. */
+    int loading = OL_ROLE_LOADING;
+    atomic_compare_exchange_strong(&partition->role, &loading, OL_ROLE_ACTIVE);
     return OL_OK;
 }
 

@@ -153,11 +153,12 @@ void ol_partition_fail(ol_partition *partition) {
 
 int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error) {
     if (OL_UNLIKELY(partition->read_only)) return ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
+    if (OL_UNLIKELY(ol_log_has_failed(partition->log))) return ol_fail(error, OL_FAILED, "a flush of the log failed; it must be opened again");
     switch ((ol_role)partition->role) {
         case OL_ROLE_ACTIVE:
             return OL_OK;
         case OL_ROLE_LOADING:
-            if (!needs_state) return OL_OK;
+            if (!needs_state && !(partition->options.replicated && partition->load_runs)) return OL_OK;
             return ol_fail(error, OL_LOADING, "the partition is loading");
         case OL_ROLE_UNLOADED:
             return ol_fail(error, OL_LOADING, "the partition was not loaded yet");
@@ -173,7 +174,11 @@ int ol_partition_check_writable(const ol_partition *partition, bool needs_state,
 int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error) {
     if (OL_LIKELY(partition->epoch_assigned)) return OL_OK;
     int32_t epoch = partition->leader_epoch;
-    if (epoch < 0) epoch = ol_log_leader_epoch(partition->log) + 1;
+    if (epoch < 0) {
+        /* The epoch of a batch is not covered by its CRC: whatever stands there, commits go on. */
+        int32_t newest = ol_log_leader_epoch(partition->log);
+        epoch = newest == INT32_MAX ? newest : newest + 1;
+    }
     int status = ol_log_assign_epoch(partition->log, epoch, error);
     if (status != OL_OK) return status;
     partition->leader_epoch = epoch;
@@ -184,6 +189,7 @@ int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error) {
 /* ------------------------------------------------------------------------------------------------ reading */
 
 static int check_readable(const ol_partition *partition, ol_error *error) {
+    if (OL_UNLIKELY(ol_log_has_failed(partition->log))) return ol_fail(error, OL_FAILED, "a flush of the log failed; it must be opened again");
     switch ((ol_role)partition->role) {
         case OL_ROLE_ACTIVE:
             return OL_OK;

@@ -77,6 +77,41 @@ OL_TEST(a_condition_that_does_not_hold_changes_nothing) {
     remove_fixture();
 }
 
+OL_TEST(a_conditional_delete_of_what_is_not_there_is_refused) {
+    ol_partition_options options = fixture_options(fresh_directory());
+    ol_partition *partition = open_partition(&options, true);
+    ol_item item = position_item("g", "t", 0, 0);
+    item.kind = OL_ITEM_POSITION_TOMBSTONE;
+    item.condition = OL_CONDITION_EQUALS;
+    item.expected = 7;
+    ol_commit_result result;
+    ol_error error;
+    OL_CHECK_INT(ol_partition_commit(partition, &item, 1, -1, -1, &result, &error), OL_CONDITION);
+    OL_CHECK(!result.found);
+    commit_one(partition, "g", "t", 0, 7);
+    OL_CHECK_OK(ol_partition_commit(partition, &item, 1, -1, -1, &result, &error), &error);
+    OL_CHECK_INT(result.written, 1);
+    close_partition(partition);
+    remove_fixture();
+}
+
+OL_TEST(a_group_record_with_the_key_of_another_kind_is_refused) {
+    ol_partition_options options = fixture_options(fresh_directory());
+    ol_partition *partition = open_partition(&options, true);
+    const uint8_t keys[][5] = {{0, 1, 0, 1, 'g'}, {0, 99, 0, 1, 'g'}, {0, 2, 0, 1, 'h'}, {0, 2, 0, 9, 'g'}};
+    for (size_t i = 0; i < 4; i++) {
+        ol_item record = {.kind = OL_ITEM_GROUP_RECORD, .group = text("g"), .key = ol_slice_of(keys[i], 5), .value = text("v")};
+        ol_commit_result result;
+        ol_error error;
+        int status = ol_partition_commit(partition, &record, 1, -1, -1, &result, &error);
+        OL_CHECK(status == OL_INVALID || status == OL_CORRUPT);
+        OL_CHECK_INT(error.item, 0);
+    }
+    OL_CHECK_INT(ol_log_end(ol_partition_log(partition)), 0);
+    close_partition(partition);
+    remove_fixture();
+}
+
 OL_TEST(a_delete_writes_only_where_something_is) {
     ol_partition_options options = fixture_options(fresh_directory());
     ol_partition *partition = open_partition(&options, true);
@@ -176,6 +211,7 @@ OL_TEST(transactions_end_once_and_by_their_epoch) {
     OL_CHECK_INT(ol_partition_end_transaction(partition, 5, 3, OL_CONTROL_ABORT, 0, &result, &error), OL_TRANSACTION);
     OL_CHECK_OK(ol_partition_check_producer(partition, 5, 3, &error), &error);
     OL_CHECK_INT(ol_partition_check_producer(partition, 5, 2, &error), OL_FENCED);
+    OL_CHECK_INT(ol_partition_commit(partition, &item, 1, 5, 2, &result, &error), OL_FENCED);
     OL_CHECK_INT(ol_partition_check_producer(partition, OL_OWN_PRODUCER_ID_MIN, 0, &error), OL_TRANSACTION);
     close_partition(partition);
     remove_fixture();
