@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,7 +18,7 @@ from uuid import UUID
 
 import commit_stream
 import pytest
-from broker import CLEAN_MARKER, KafkaBroker, Template, copy_template, partition_folders
+from broker import CLEAN_MARKER, OFFSETS_TOPIC, KafkaBroker, Template, copy_template, partition_folders
 from commit_stream import CONFIG, GROUPS, TOPICS, CommitStream, Committed, State, oversize_offsets
 from kafka_answers import CommittedOffset, KafkaAnswers
 from kafka_dump import LogDump, dump_log, segment_files
@@ -31,6 +33,13 @@ OWN_PRODUCER_IDS = 2**62
 """Producer ids from here on are those of commits that were larger than a batch."""
 
 STEPS = 150
+
+
+def seed_or(default: int) -> int:
+    """Returns the seed that ``OL_SEED`` gives, else the default, and prints it."""
+    seed = int(os.environ.get("OL_SEED", default))
+    print(f"seed {seed}")
+    return seed
 
 
 def open_store(log_dir: Path, template: Template, config: StoreConfig = CONFIG) -> OffsetStore:
@@ -88,11 +97,35 @@ def assert_sound(log_dir: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def start(broker: KafkaBroker) -> None:
-    """Starts a broker that must take every partition."""
+def start(broker: KafkaBroker, *, complains: bool = False) -> None:
+    """Starts a broker that must take every partition, without a word of warning unless ``complains``."""
     broker.start().wait_until_loaded(PARTITIONS)
     assert broker.load_failures() == {}
     assert broker.strays() == []
+    assert complains or warnings_of(broker) == []
+
+
+def warnings_of(broker: KafkaBroker) -> list[str]:
+    """Returns what a broker complained of about the partitions, since its latest start."""
+    lines = broker.log_text().splitlines()
+    return [line for line in lines if OFFSETS_TOPIC in line and re.search(r"\] (WARN|ERROR|FATAL) ", line)]
+
+
+def truncations_of(broker: KafkaBroker) -> dict[int, int]:
+    """Returns partition -> log offset for those whose tail a broker cut; every complaint must be of such a tail."""
+    cuts = {}
+    for line in warnings_of(broker):
+        cut = re.search(rf"{OFFSETS_TOPIC}-(\d+),.* Corruption found in segment 0, truncating to offset (\d+) ", line)
+        assert cut or "Found invalid messages in log segment" in line, line
+        if cut:
+            cuts[int(cut[1])] = int(cut[2])
+    return cuts
+
+
+def ends_of(log_dir: Path) -> dict[int, int]:
+    """Returns partition -> end of its log, as a read-only store sees it."""
+    with offsetlog.open(log_dir, read_only=True) as store:
+        return {partition.number: partition.log_facts()["end"] for partition in store._open_core.attached()}
 
 
 def commit_by_kafka(ask: KafkaAnswers, state: State, number: int) -> None:
@@ -129,9 +162,9 @@ def names_by_partition() -> list[str]:
 # ------------------------------------------------------------------------------------------------ stopped cleanly
 
 
+@pytest.mark.slow
 def test_a_clean_stop_both_ways_twice(kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path):
-    seed = 43_001
-    print(f"seed {seed}")
+    seed = seed_or(43_001)
     template = kafka_template(PARTITIONS)
     log_dir = copy_template(template, tmp_path / "log")
     broker = kafka_broker(log_dir)
@@ -200,8 +233,7 @@ def _assert_every_kind_was_written(dump: LogDump, *, with_topic_ids: bool) -> No
 
 
 def test_a_killed_process(kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path):
-    seed, acknowledged = 43_002, 200
-    print(f"seed {seed}")
+    seed, acknowledged = seed_or(43_002), 200
     log_dir = copy_template(kafka_template(PARTITIONS), tmp_path / "log")
     last = _kill_while_it_commits(log_dir, seed, acknowledged)
     print(f"killed when {last} steps were acknowledged")
@@ -217,7 +249,11 @@ def test_a_killed_process(kafka_template, kafka_broker, kafka_answers, kafka_pac
         assert store.verify() == []
 
     broker = kafka_broker(log_dir)
-    start(broker)
+    ends = ends_of(log_dir)
+    start(broker, complains=True)
+    # Nothing was cut but zeros behind the end.
+    assert truncations_of(broker).items() <= ends.items()
+    assert truncations_of(broker)
     ask = kafka_answers(broker)
     assert ask.offsets() == rows_of(state)
     ask.create_topics(TOPICS)
@@ -271,6 +307,7 @@ STOPPED_COMMIT = """
 the mapped segment is one."""
 
 
+@pytest.mark.slow
 def test_killed_inside_an_oversize_commit(kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path):
     """Each partition is killed at another point: from behind the first batch to before the marker."""
     template = kafka_template(PARTITIONS)
@@ -297,7 +334,11 @@ def test_killed_inside_an_oversize_commit(kafka_template, kafka_broker, kafka_an
         assert _open_transactions(store) == [1] * PARTITIONS
 
     broker = kafka_broker(log_dir)
-    start(broker)
+    ends = ends_of(log_dir)
+    start(broker, complains=True)
+    # Nothing was cut but zeros behind the end.
+    assert truncations_of(broker).items() <= ends.items()
+    assert truncations_of(broker)
     ask = kafka_answers(broker)
     assert ask.offsets() == rows_of(state)
     stable = ask.offsets(stable=True)
@@ -314,9 +355,9 @@ def test_killed_inside_an_oversize_commit(kafka_template, kafka_broker, kafka_an
         assert store.verify() == []
     dump = assert_no_faults(kafka_packages, log_dir)
     assert sorted(record.marker for record in dump.records if record.marker) == sorted(["ABORT", "COMMIT"] * PARTITIONS)
-    with broker:
-        broker.wait_until_loaded(PARTITIONS)
-        assert kafka_answers(broker).offsets(stable=True) == rows_of(state)
+    start(broker)
+    assert kafka_answers(broker).offsets(stable=True) == rows_of(state)
+    broker.stop()
     assert_sound(log_dir)
 
 
@@ -374,9 +415,9 @@ def test_an_open_transaction_of_a_client(kafka_template, kafka_broker, kafka_ans
         # A plain commit behind a value of the transaction in the log is newer, whenever the transaction ends.
         assert state_of(store) == state
     assert_no_faults(kafka_packages, log_dir)
-    with broker:
-        broker.wait_until_loaded(PARTITIONS)
-        assert kafka_answers(broker).offsets(stable=True) == rows_of(state)
+    start(broker)
+    assert kafka_answers(broker).offsets(stable=True) == rows_of(state)
+    broker.stop()
 
 
 # ------------------------------------------------------------------------------------------------ segments
@@ -384,8 +425,7 @@ def test_an_open_transaction_of_a_client(kafka_template, kafka_broker, kafka_ans
 
 def test_segments_indexes_and_kafkas_cleaner(kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path):
     """Several segments a partition, each with index entries; Kafka reads all, cleans them, and offsetlog goes on."""
-    seed = 43_005
-    print(f"seed {seed}")
+    seed = seed_or(43_005)
     template = kafka_template(PARTITIONS)
     log_dir = copy_template(template, tmp_path / "log")
     config = StoreConfig(segment_bytes=48 * 1024, batch_bytes_max=8192)
@@ -406,13 +446,15 @@ def test_segments_indexes_and_kafkas_cleaner(kafka_template, kafka_broker, kafka
     assert any(path.suffix == ".txnindex" and count > 0 for path, count in entries.items())
     assert_sound(log_dir)
 
-    with kafka_broker(log_dir, log_cleaner_backoff_ms=200, log_cleaner_min_cleanable_ratio="0.001") as broker:
-        broker.wait_until_loaded(PARTITIONS)
-        ask = kafka_answers(broker)
-        assert ask.offsets() == rows_of(stream.state)
-        _wait_until_cleaned(log_dir, partitions)
-        ask.create_topics(TOPICS)
-        commit_by_kafka(ask, stream.state, 1)
+    broker = kafka_broker(log_dir, log_cleaner_backoff_ms=200, log_cleaner_min_cleanable_ratio="0.001")
+    start(broker)
+    ask = kafka_answers(broker)
+    assert ask.offsets() == rows_of(stream.state)
+    _wait_until_cleaned(log_dir, partitions)
+    ask.create_topics(TOPICS)
+    commit_by_kafka(ask, stream.state, 1)
+    broker.stop()
+    assert warnings_of(broker) == []
     cleaned = _dump_cleaned(kafka_packages, log_dir)
     assert len(cleaned.records) < len(dump.records)
     assert any(batch.count == 0 for batch in cleaned.batches)
