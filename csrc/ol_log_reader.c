@@ -24,6 +24,7 @@ struct ol_log_reader {
     size_t buffered;            /* of the last piece */
     int64_t buffer_position;
     int tries;
+    int64_t search_budget;      /* what is left of it for all searches of this reader (ol_scan.h) */
     char *path;
 };
 
@@ -36,6 +37,7 @@ int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader, ol_e
     if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a reader");
     created->log = log;
     created->offset = offset;
+    created->search_budget = OL_SCAN_BUDGET;
     *reader = created;
     return OL_OK;
 }
@@ -290,7 +292,9 @@ static int is_unfinished(ol_log_reader *reader, bool *unfinished, ol_error *erro
     if (status != OL_OK) return status;
     int64_t base = reader->segment->base_offset;
     int64_t last = base > INT64_MAX - INT32_MAX ? INT64_MAX - 1 : base + INT32_MAX;
-    status = ol_scan_resync(&scan, reader->position + 1, reader->offset, last, &batch, error);
+    scan.budget = reader->search_budget;
+    status = ol_scan_resync(&scan, reader->position, reader->offset, last, &batch, error);
+    reader->search_budget = scan.budget;
     ol_scan_close(&scan);
     *unfinished = status == OL_END;
     return status == OL_END ? OL_OK : status;
@@ -430,7 +434,9 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
     if (status == OL_OK) {
         /* What stood at the position counted into reader->offset when it was given out, right or wrong; so the place is found by
          * bytes here, and only batches of this segment come into question. */
-        status = ol_scan_resync(&scan, position + 1, base, last, &batch, error);
+        scan.budget = reader->search_budget;
+        status = ol_scan_resync(&scan, position, base, last, &batch, error);
+        reader->search_budget = scan.budget;
         if (status == OL_OK) {
             reader->position = scan.position;
             reader->positioned = true;

@@ -166,38 +166,60 @@ static bool was_being_cut(const ol_opening *opening, int64_t offset) {
     return false;
 }
 
+/* What search_behind gathers. */
+typedef struct behind {
+    int64_t offset_min;
+    int64_t noted;              /* the greatest `ol.flushed` */
+    int64_t end;                /* where the last right batch ends */
+    int64_t budget;             /* one for all files: a crafted directory has many */
+} behind;
+
+/* One segment, from `position` on; with `bad` a bad batch stands there. */
+static int search_segment(const ol_opening *opening, const ol_found_segment *segment, int64_t position, bool bad, behind *found,
+                          ol_error *error) {
+    ol_scan scan;
+    ol_batch batch;
+    int status = ol_scan_open(&scan, opening->log->fs, segment->path, position, -1, error);
+    if (status != OL_OK) return status;
+    scan.budget = found->budget;
+    int64_t last = segment->base_offset > INT64_MAX - INT32_MAX ? INT64_MAX - 1 : segment->base_offset + INT32_MAX;
+    while (status == OL_OK) {
+        int64_t at = scan.position;
+        bool right = false;
+        if (!bad) {
+            status = ol_scan_next(&scan, &batch, error);
+            right = status == OL_OK && ol_batch_check_crc(&batch, error) == OL_OK && batch.base_offset >= found->offset_min &&
+                    batch.last_offset <= last;
+            bad = !right && status != OL_END && status != OL_IO && status != OL_NO_MEMORY;
+        }
+        if (bad) {
+            status = ol_scan_resync(&scan, at, found->offset_min, last, &batch, error);
+            at = scan.position;
+            if (status == OL_OK) scan.position += (int64_t)batch.size;
+            bad = false;
+        }
+        if (status != OL_OK) break;
+        if (batch.last_offset >= found->end) found->end = batch.last_offset + 1;
+        /* What lies in the bytes of a bad batch may be what a client stored there. */
+        int64_t note = at >= scan.claimed_end ? flushed_note(&batch) : -1;
+        if (note > found->noted) found->noted = note;
+    }
+    found->budget = scan.budget;
+    ol_scan_close(&scan);
+    return status == OL_END ? OL_OK : status;
+}
+
 /* Looks through everything behind the bad place: the greatest `ol.flushed`, and where the last right batch ends. */
 static int search_behind(const ol_opening *opening, const bad_place *bad, int64_t *noted, int64_t *end, ol_error *error) {
-    *noted = -1;
-    *end = bad->offset;
-    for (size_t i = bad->index; i < opening->found_count; i++) {
-        const ol_found_segment *segment = &opening->found[i];
-        ol_scan scan;
-        int64_t position = i == bad->index ? bad->position + 1 : 0;
-        int status = ol_scan_open(&scan, opening->log->fs, segment->path, position, -1, error);
-        if (status != OL_OK) return status;
-        int64_t last = segment->base_offset > INT64_MAX - INT32_MAX ? INT64_MAX - 1 : segment->base_offset + INT32_MAX;
-        ol_batch batch;
-        while (status == OL_OK) {
-            /* Whole batches follow each other; only behind a bad one each byte is tried. */
-            int64_t at = scan.position;
-            status = ol_scan_next(&scan, &batch, error);
-            bool right = status == OL_OK && ol_batch_check_crc(&batch, error) == OL_OK &&
-                         batch.base_offset >= bad->offset && batch.last_offset <= last;
-            if (!right && status != OL_END && status != OL_IO && status != OL_NO_MEMORY) {
-                status = ol_scan_resync(&scan, at, bad->offset, last, &batch, error);
-                if (status == OL_OK) scan.position += (int64_t)batch.size;
-            }
-            if (status != OL_OK) break;
-            if (batch.last_offset >= *end) *end = batch.last_offset + 1;
-            int64_t note = flushed_note(&batch);
-            if (note > *noted) *noted = note;
-        }
-        ol_scan_close(&scan);
-        if (status != OL_END) return status;
+    behind found = {.offset_min = bad->offset, .noted = -1, .end = bad->offset, .budget = OL_SCAN_BUDGET};
+    int status = OL_OK;
+    for (size_t i = bad->index; i < opening->found_count && status == OL_OK; i++) {
+        bool first = i == bad->index;
+        status = search_segment(opening, &opening->found[i], first ? bad->position : 0, first, &found, error);
     }
-    if (was_being_cut(opening, bad->offset)) *noted = -1;
-    return OL_OK;
+    *noted = was_being_cut(opening, bad->offset) ? -1 : found.noted;
+    *end = found.end;
+    return status;
 }
 
 /* ------------------------------------------------------------------------------------------------ what is done about it */

@@ -5,10 +5,10 @@
 
 #include "ol_bytes.h"
 
-enum { SCAN_BUFFER_SIZE = 1 << 18 };
+enum { SCAN_BUFFER_SIZE = 1 << 18, ENDING_BYTES = 64 };
 
 int ol_scan_open(ol_scan *scan, ol_fs *fs, const char *path, int64_t position, int64_t limit, ol_error *error) {
-    *scan = (ol_scan){.fs = fs, .position = position, .limit = limit};
+    *scan = (ol_scan){.fs = fs, .position = position, .limit = limit, .budget = OL_SCAN_BUDGET, .claimed_end = -1};
     int status = fs->open(fs, path, OL_OPEN_READ, &scan->file, error);
     if (status != OL_OK) return status;
     int64_t size = 0;
@@ -95,10 +95,81 @@ static bool is_plausible(const uint8_t *data, size_t got, int64_t remaining, int
     return base_offset >= offset_min && delta >= 0 && base_offset <= offset_max - delta;
 }
 
-int ol_scan_resync(ol_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch, ol_error *error) {
-    /* CRCs over hostile lengths could make this quadratic; after so many bytes without a hit the rest is taken as lost. */
-    int64_t budget = (int64_t)1 << 32;
-    while (position + OL_BATCH_OVERHEAD <= scan->limit) {
+static bool is_zero(const uint8_t *data, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        if (data[i] != 0) return false;
+    }
+    return true;
+}
+
+/* Where the batch at `position` ends by its length field, or -1 where that cannot be.  The magic is not asked: it may be what is bad. */
+static int find_claimed_end(ol_scan *scan, int64_t position, int64_t *end, ol_error *error) {
+    const uint8_t *data = NULL;
+    size_t got = 0;
+    *end = -1;
+    int status = fetch(scan, position, OL_BATCH_LOG_OVERHEAD, &data, &got, error);
+    if (status != OL_OK || got < OL_BATCH_LOG_OVERHEAD) return status;
+    int64_t length = ol_load_i32(data + OL_BATCH_AT_LENGTH);
+    if (length >= OL_BATCH_MINIMUM_LENGTH && length <= scan->limit - position - OL_BATCH_LOG_OVERHEAD) {
+        *end = position + OL_BATCH_LOG_OVERHEAD + length;
+    }
+    return OL_OK;
+}
+
+/* Whether `end` is where the bytes that were written end.  Zeros behind it are an extension, and a length that merely leads into one is no
+ * proof: the bytes right before must be such as a batch ends with. */
+static int is_ending(ol_scan *scan, int64_t end, bool *ending, ol_error *error) {
+    const uint8_t *data = NULL;
+    size_t got = 0;
+    *ending = end == scan->limit;
+    if (*ending) return OL_OK;
+    int status = fetch(scan, end, ENDING_BYTES, &data, &got, error);
+    if (status != OL_OK || !is_zero(data, got < ENDING_BYTES ? got : ENDING_BYTES)) return status;
+    int64_t before = end > ENDING_BYTES ? end - ENDING_BYTES : 0;
+    status = fetch(scan, before, (size_t)(end - before), &data, &got, error);
+    if (status != OL_OK || (int64_t)got < end - before || is_zero(data, (size_t)(end - before))) return status;
+    scan->budget -= scan->limit - end;
+    int64_t used = 0;
+    status = ol_scan_used(scan, end, &used, error);
+    *ending = status == OL_OK && used == end;
+    return status;
+}
+
+/* Goes from one bad batch to the next as their lengths say.  OL_OK: a right batch was reached; OL_END: the end was.  OL_CORRUPT: the length
+ * of the batch at *position, where the way ends, is wrong. */
+static int follow_lengths(ol_scan *scan, int64_t *position, int64_t offset_min, int64_t offset_max, ol_batch *batch,
+                          ol_error *error) {
+    for (;;) {
+        int64_t end = -1;
+        bool ending = false;
+        int status = find_claimed_end(scan, *position, &end, error);
+        if (status == OL_OK && end < 0) return OL_CORRUPT;
+        if (status == OL_OK) status = is_ending(scan, end, &ending, error);
+        if (status != OL_OK) return status;
+        if (ending) {
+            scan->position = end;
+            return OL_END;
+        }
+        status = batch_at(scan, end, batch, error);
+        if (status == OL_NO_MEMORY || status == OL_IO) return status;
+        if (status != OL_OK) return OL_CORRUPT;
+        bool right = ol_batch_check_crc(batch, error) == OL_OK;
+        bool fits = batch->base_offset >= offset_min && batch->last_offset <= offset_max;
+        if (right && fits) {
+            scan->position = end;
+            return OL_OK;
+        }
+        /* Wrong as it is, it is a batch, so the length that led to it was right. */
+        if (!right && !fits) return OL_CORRUPT;
+        if (!right) scan->budget -= (int64_t)batch->size;
+        *position = end;
+    }
+}
+
+/* Tries every byte from `position` on. */
+static int try_every_byte(ol_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch,
+                          ol_error *error) {
+    while (position + OL_BATCH_OVERHEAD <= scan->limit && scan->budget >= 0) {
         const uint8_t *data = NULL;
         size_t got = 0;
         int status = fetch(scan, position, OL_BATCH_OVERHEAD, &data, &got, error);
@@ -114,16 +185,26 @@ int ol_scan_resync(ol_scan *scan, int64_t position, int64_t offset_min, int64_t 
         status = batch_at(scan, position, batch, error);
         if (status == OL_NO_MEMORY || status == OL_IO) return status;
         if (status == OL_OK) {
-            budget -= (int64_t)batch->size;
             if (ol_batch_check_crc(batch, error) == OL_OK) {
                 scan->position = position;
                 return OL_OK;
             }
-            if (budget < 0) return OL_END;
+            scan->budget -= (int64_t)batch->size;
         }
         position++;
     }
     return OL_END;
+}
+
+int ol_scan_resync(ol_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch, ol_error *error) {
+    int status = follow_lengths(scan, &position, offset_min, offset_max, batch, error);
+    if (status != OL_CORRUPT) return status;
+    status = batch_at(scan, position, batch, error);
+    if (status == OL_NO_MEMORY || status == OL_IO) return status;
+    if (status == OL_OK && position + (int64_t)batch->size > scan->claimed_end) {
+        scan->claimed_end = position + (int64_t)batch->size;
+    }
+    return try_every_byte(scan, position + 1, offset_min, offset_max, batch, error);
 }
 
 int ol_scan_used(ol_scan *scan, int64_t position, int64_t *used, ol_error *error) {

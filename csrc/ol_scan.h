@@ -19,7 +19,12 @@ typedef struct ol_scan {
     size_t capacity;
     int64_t buffer_position;    /* file position of buffer[0] */
     size_t buffer_size;
+    int64_t budget;             /* bytes whose CRC may still be computed in vain; carried over from scan to scan by who makes many */
+    int64_t claimed_end;        /* what ol_scan_resync finds below lies in bytes that a bad batch claims as its own; -1 none */
 } ol_scan;
+
+/* CRCs over hostile lengths could make a search quadratic; after so many bytes without a hit the rest is taken as lost. */
+#define OL_SCAN_BUDGET ((int64_t)1 << 32)
 
 /* `path` must exist; limit -1: the whole file as it is now.  Nothing to close after a failure. */
 int ol_scan_open(ol_scan *scan, ol_fs *fs, const char *path, int64_t position, int64_t limit, ol_error *error) OL_NODISCARD;
@@ -29,8 +34,12 @@ void ol_scan_close(ol_scan *scan);
  * OL_TORN, OL_CORRUPT, OL_UNSUPPORTED as ol_batch_parse, scan->position stays; OL_IO, OL_NO_MEMORY.  The CRC is not checked. */
 int ol_scan_next(ol_scan *scan, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* Looks for the next position >= `position` at which a plausible header stands whose batch has a right CRC and whose offsets lie
- * in [offset_min, offset_max]; scan->position is then there.  OL_END when there is none. */
+/* Goes behind the bad batch at `position`, to the next one that is right: its CRC holds and its offsets lie in [offset_min, offset_max];
+ * scan->position is there then.  OL_END when there is none.
+ *
+ * The bytes of a record may hold whole batches, which must not be found.  So the length of the bad batch is believed where a batch, right or
+ * wrong, stands at the place that it leads to, or where the written bytes end there.  Only from a batch whose length leads nowhere is every byte
+ * tried, which finds no messages of magic 0 and 1. */
 int ol_scan_resync(ol_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch, ol_error *error)
     OL_NODISCARD;
 

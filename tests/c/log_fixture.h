@@ -214,6 +214,26 @@ OL_UNUSED static int64_t fixture_append(ol_log *log, fixture_batch batch) {
     return batch.base_offset;
 }
 
+/* Appends a record whose value is one whole batch, as a client may store it: at `inner_base`, with an `ol.flushed` of as much unless `note`
+ * is -1.  Returns the size of the batch that was appended. */
+OL_UNUSED static size_t fixture_append_carrier(ol_log *log, int64_t inner_base, int64_t note) {
+    uint8_t inner[256];
+    uint8_t outer[512];
+    ol_error error;
+    fixture_batch batch = fixture_plain(20, 9);
+    batch.base_offset = inner_base;
+    batch.flushed_note = note;
+    fixture_encode(&batch, inner);
+    uint8_t *end = ol_record_put(outer + OL_BATCH_OVERHEAD, 0, 0, ol_slice_of("keyk", 4),
+                                 ol_slice_of(inner, fixture_batch_size(&batch)), 0, ol_slice_null());
+    ol_batch_fields fields;
+    ol_batch_fields_init(&fields, ol_log_end(log), 1700000000000);
+    fields.record_count = 1;
+    ol_batch_seal(outer, end, &fields);
+    OL_CHECK_OK(ol_log_append(log, outer, (size_t)(end - outer), &error), &error);
+    return (size_t)(end - outer);
+}
+
 /* An end-transaction marker through reserve and publish. */
 OL_UNUSED static void fixture_append_marker(ol_log *log, int64_t producer_id, ol_control type) {
     ol_error error;

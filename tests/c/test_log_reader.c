@@ -2,6 +2,8 @@
 #include <stdatomic.h>
 
 #include "log_fixture.h"
+#include "ol_crc32c.h"
+#include "ol_scan.h"
 
 typedef struct place {
     char root[OL_PATH_MAX];
@@ -238,6 +240,124 @@ OL_TEST(a_bad_place_is_reported_and_can_be_passed) {
     ol_log_reader_close(reader);
     fixture_close(log);
     fixture_remove(p.root);
+}
+
+static void change_byte(const char *path, int64_t position, uint8_t mask) {
+    uint8_t byte;
+    int fd = open(path, O_RDWR);
+    OL_CHECK(fd >= 0 && pread(fd, &byte, 1, position) == 1);
+    byte ^= mask;
+    OL_CHECK(pwrite(fd, &byte, 1, position) == 1);
+    close(fd);
+}
+
+/* Where a reader goes on behind a carrier at offset 3, of which one byte was changed. */
+static int64_t pass_carrier(int64_t at, uint8_t mask, bool next_too, bool last) {
+    place p;
+    ol_error error;
+    char path[OL_PATH_MAX];
+    place_make(&p);
+    append_many(p.log, 3, 100);
+    fixture_batch plain = fixture_plain(100, 0);
+    int64_t start = 3 * (int64_t)fixture_batch_size(&plain);
+    int64_t size = (int64_t)fixture_append_carrier(p.log, 3, -1);
+    if (!last) append_many(p.log, 5, 100);
+    int64_t end = ol_log_end(p.log);
+    fixture_close(p.log);
+    fixture_join(path, p.path, "00000000000000000000.log");
+    change_byte(path, start + at, mask);
+    if (next_too) change_byte(path, start + size + 80, 1);
+    p.options.recovery_point = end;
+    ol_log_recovery recovery;
+    ol_log *log = fixture_open(&p.options, &recovery);
+    OL_CHECK(recovery.corrupt);
+    OL_CHECK_INT(recovery.corruption.position, start);
+    ol_log_reader *reader;
+    bool is_end = false;
+    OL_CHECK_OK(ol_log_reader_open(log, 0, &reader, &error), &error);
+    OL_CHECK_INT(next_base(reader, 1, NULL), 0);
+    OL_CHECK_OK(ol_log_reader_skip(reader, start, &is_end, &error), &error);
+    OL_CHECK_INT(is_end, last);
+    int64_t base = is_end ? -1 : next_base(reader, 1, NULL);
+    ol_log_reader_close(reader);
+    fixture_close(log);
+    fixture_remove(p.root);
+    return base;
+}
+
+OL_TEST(a_bad_batch_is_passed_with_all_that_its_records_hold) {
+    OL_CHECK_INT(pass_carrier(80, 1, false, false), 4);
+    OL_CHECK_INT(pass_carrier(OL_BATCH_AT_MAGIC, 0x40, false, false), 4);
+    OL_CHECK_INT(pass_carrier(80, 1, true, false), 5);
+    OL_CHECK_INT(pass_carrier(80, 1, false, true), -1);
+    /* Only where the length leads nowhere the batch inside comes to light. */
+    OL_CHECK_INT(pass_carrier(OL_BATCH_AT_LENGTH + 3, 1, false, false), 3);
+}
+
+static uint8_t *put_old_message(uint8_t *p, int64_t offset) {
+    enum { SIZE = 34 };
+    memset(p, 0, SIZE + 3);
+    ol_store_i64(p, offset);
+    ol_store_i32(p + 8, SIZE + 3 - 12);
+    p[16] = 1;
+    ol_store_i64(p + 18, 1700000000000);
+    ol_store_i32(p + 26, -1);
+    ol_store_i32(p + 30, 3);
+    memcpy(p + SIZE, "old", 3);
+    ol_store_u32(p + 12, ol_crc32(p + 16, SIZE + 3 - 16));
+    return p + SIZE + 3;
+}
+
+OL_TEST(a_bad_message_of_the_old_format_is_passed_by_its_length) {
+    char root[OL_PATH_MAX];
+    char path[OL_PATH_MAX];
+    uint8_t bytes[256];
+    uint8_t *end = bytes;
+    ol_error error;
+    ol_scan scan;
+    ol_batch batch;
+    fixture_directory(root);
+    fixture_join(path, root, "old.log");
+    for (int i = 0; i < 5; i++) end = put_old_message(end, i);
+    size_t size = (size_t)(end - bytes) / 5;
+    bytes[2 * size - 1] ^= 1;
+    fixture_write(path, bytes, (size_t)(end - bytes));
+    OL_CHECK_OK(ol_scan_open(&scan, ol_fs_posix(), path, 0, -1, &error), &error);
+    OL_CHECK_OK(ol_scan_next(&scan, &batch, &error), &error);
+    OL_CHECK_OK(ol_batch_check_crc(&batch, &error), &error);
+    OL_CHECK_OK(ol_scan_resync(&scan, (int64_t)size, 1, INT64_MAX, &batch, &error), &error);
+    OL_CHECK_INT(scan.position, 2 * size);
+    OL_CHECK_INT(batch.base_offset, 2);
+    ol_scan_close(&scan);
+    fixture_remove(root);
+}
+
+OL_TEST(searches_share_one_budget) {
+    char root[OL_PATH_MAX];
+    char path[OL_PATH_MAX];
+    ol_error error;
+    ol_scan scan;
+    ol_batch batch;
+    enum { HEADERS = 64, SIZE = HEADERS * OL_BATCH_OVERHEAD };
+    uint8_t bytes[SIZE] = {0};
+    fixture_directory(root);
+    fixture_join(path, root, "crafted.log");
+    /* Headers that claim what is left of the file, with wrong CRCs. */
+    for (int i = 0; i < HEADERS; i++) {
+        uint8_t *header = bytes + i * OL_BATCH_OVERHEAD;
+        ol_store_i32(header + OL_BATCH_AT_LENGTH, SIZE - 100 - i * OL_BATCH_OVERHEAD);
+        header[OL_BATCH_AT_MAGIC] = 2;
+    }
+    fixture_write(path, bytes, sizeof bytes);
+    OL_CHECK_OK(ol_scan_open(&scan, ol_fs_posix(), path, 0, -1, &error), &error);
+    scan.budget = 20 * SIZE;
+    OL_CHECK_INT(ol_scan_resync(&scan, 0, 0, INT64_MAX, &batch, &error), OL_END);
+    OL_CHECK(scan.budget < 0 && scan.budget > -2 * SIZE);
+    int64_t left = scan.budget;
+    OL_CHECK_INT(ol_scan_resync(&scan, 7 * OL_BATCH_OVERHEAD, 0, INT64_MAX, &batch, &error), OL_END);
+    OL_CHECK(scan.budget >= left - SIZE);
+    ol_scan_close(&scan);
+    fixture_remove(root);
 }
 
 OL_TEST(a_retry_reads_the_same_bytes_at_most_three_times) {

@@ -231,6 +231,36 @@ OL_TEST(every_flipped_bit_of_the_first_batch_is_found) {
     fixture_remove(p.root);
 }
 
+/* Any client can store bytes that are a batch with an `ol.flushed`. */
+OL_TEST(a_flushed_header_inside_a_record_is_not_believed) {
+    for (int lost_behind = 0; lost_behind < 2; lost_behind++) {
+        place p;
+        ol_log_recovery recovery;
+        place_make(&p);
+        ol_log *log = fixture_open(&p.options, NULL);
+        append_many(log, 10, 100);
+        fixture_batch plain = fixture_plain(100, 0);
+        int64_t position = 10 * (int64_t)fixture_batch_size(&plain);
+        size_t size = fixture_append_carrier(log, 1000000, 1000000);
+        append_many(log, 2, 100);
+        ol_log_abandon(log);
+        flip_byte(p.path, FIRST_LOG, position + 30);
+        if (lost_behind) {
+            char path[OL_PATH_MAX];
+            uint8_t zeros[100] = {0};
+            fixture_join(path, p.path, FIRST_LOG);
+            int fd = open(path, O_RDWR);
+            OL_CHECK(pwrite(fd, zeros, sizeof zeros, position + (int64_t)size) == (ssize_t)sizeof zeros);
+            close(fd);
+        }
+        log = fixture_open(&p.options, &recovery);
+        OL_CHECK(!recovery.corrupt);
+        OL_CHECK_INT(ol_log_end(log), 10);
+        fixture_close(log);
+        fixture_remove(p.root);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------ traps */
 
 OL_TEST(trap_10_the_last_offset_is_not_counted_from_records) {
