@@ -94,7 +94,11 @@ void ol_partition_abandon(ol_partition *partition) {
     free_partition(partition);
 }
 
-ol_role ol_partition_role(const ol_partition *partition) { return (ol_role)partition->role; }
+/* A log whose flush failed in the background has failed the partition, whoever noticed. */
+ol_role ol_partition_role(const ol_partition *partition) {
+    return ol_log_has_failed(partition->log) ? OL_ROLE_FAILED : (ol_role)partition->role;
+}
+
 ol_log *ol_partition_log(ol_partition *partition) { return partition->log; }
 bool ol_partition_is_read_only(const ol_partition *partition) { return partition->read_only; }
 
@@ -115,12 +119,26 @@ void ol_partition_positions(ol_partition *partition, ol_positions *positions) {
     positions->written = ol_log_end(partition->log);
 }
 
+/* Recovery and the load meet the same bad bytes; they are told once.  Under problem_lock. */
+static bool is_known_problem(const ol_partition *partition, const ol_error *error) {
+    for (int64_t i = 0; i < partition->problem_count && i < OL_PROBLEMS_KEPT; i++) {
+        const ol_error *known = &partition->problems[i].error;
+        if (known->position == error->position && known->position >= 0 && known->offset == error->offset &&
+            strcmp(known->path, error->path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t bytes) {
     pthread_mutex_lock(&partition->problem_lock);
-    if (partition->problem_count < OL_PROBLEMS_KEPT) {
-        partition->problems[partition->problem_count] = (ol_problem){*error, bytes};
+    if (!is_known_problem(partition, error)) {
+        if (partition->problem_count < OL_PROBLEMS_KEPT) {
+            partition->problems[partition->problem_count] = (ol_problem){*error, bytes};
+        }
+        partition->problem_count++;
     }
-    partition->problem_count++;
     pthread_mutex_unlock(&partition->problem_lock);
     partition->read_only = true;
 }
