@@ -11,7 +11,8 @@
  * caller's.  Flushing and reading never wait for a writer.
  *
  * Failure: a call that fails leaves the log as it was, but for ol_log_flush: after a failed fdatasync nobody knows what is on disk
- * (design §2.2), so the log is `failed`: every later append and flush is refused with OL_FAILED until it is opened anew.
+ * (design §2.2), so the log is `failed`: every later append and flush is refused with OL_FAILED until it is opened anew.  So it is after a
+ * truncation that failed, and then readers are refused as well.
  */
 #ifndef OL_LOG_H
 #define OL_LOG_H

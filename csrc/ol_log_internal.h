@@ -43,6 +43,7 @@ struct ol_log {
     bool slow;                          /* the next reservation has something to see to first */
     bool index_full;
     atomic_bool failed;
+    atomic_bool half_cut;               /* a truncation failed: list, files and positions may disagree, so nothing is read either */
     _Atomic int64_t end;
     _Atomic int64_t flushed;
     _Atomic int64_t start;

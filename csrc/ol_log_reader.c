@@ -201,6 +201,9 @@ static int list_anew(ol_log_reader *reader, ol_error *error) {
 /* Finds the segment that holds reader->offset, or the first behind it. */
 static int find_place(ol_log_reader *reader, ol_error *error) {
     ol_log *log = reader->log;
+    if (atomic_load(&log->half_cut)) {
+        return ol_fail(error, OL_FAILED, "a truncation failed; what is left is known when the log is opened anew");
+    }
     if (log->writable && reader->offset > ol_log_end(log)) {
         return ol_fail(error, OL_OUT_OF_RANGE, "the log was cut to %lld while it was read at %lld", (long long)ol_log_end(log),
                        (long long)reader->offset);
@@ -254,6 +257,37 @@ static int give_piece(ol_log_reader *reader, const uint8_t *data, size_t size, s
     return OL_OK;
 }
 
+/* Where the next segment begins, or -1. */
+static int64_t next_base(ol_log_reader *reader) {
+    ol_segment *next = ol_log_next_segment(reader->log, reader->segment->base_offset);
+    if (next == NULL) return -1;
+    int64_t base_offset = next->base_offset;
+    ol_segment_release(next);
+    return base_offset;
+}
+
+/* Whether the first batch cannot be below the end because of its offset although one behind it is.  No CRC covers the base offset. */
+static bool is_first_too_high(const uint8_t *data, size_t got, int64_t end) {
+    size_t first = batch_size_at(data, got);
+    if (first == 0 || first >= got || next_offset_at(data) <= end) return false;
+    size_t second = batch_size_at(data + first, got - first);
+    return second > 0 && second <= got - first && next_offset_at(data + first) <= end;
+}
+
+/* In a segment that another one follows nothing is being written, and nothing reaches above where that one begins.  Leaves of the piece what
+ * is below, or fails where that is nothing. */
+static int bound_piece(ol_log_reader *reader, const uint8_t *data, size_t *size, size_t *last, ol_error *error) {
+    int64_t bound = next_base(reader);
+    if (bound < 0 || *size == 0) return OL_OK;
+    if (next_offset_at(data) <= bound && next_offset_at(data + *last) <= bound) return OL_OK;
+    if (atomic_load(&reader->segment->detached)) return OL_END;     /* cut meanwhile: what follows does not follow this one */
+    if (next_offset_at(data) > bound) {
+        return fail_at(reader, reader->position, "the offsets of the batch reach into the next segment", error);
+    }
+    while (next_offset_at(data + *last) > bound) *size = walk_batches(data, *last, *last, last);
+    return OL_OK;
+}
+
 /* A piece of a mapped segment. */
 static int mapped_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) {
     const uint8_t *data = NULL;
@@ -264,6 +298,11 @@ static int mapped_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *pi
     if (status != OL_OK) return status;
     if (got == 0) return OL_END;
     size_t size = walk_batches(data, got, size_max, &last);
+    status = bound_piece(reader, data, &size, &last, error);
+    if (status != OL_OK) return status;
+    if (is_first_too_high(data, got, end)) {
+        return fail_at(reader, reader->position, "the offsets of the batch reach above the log end", error);
+    }
     /* The writer stores the size before the end, so the last batches may be above the end that was seen. */
     while (size > 0 && next_offset_at(data + last) > end) {
         int64_t newer = ol_log_end(reader->log);
@@ -298,15 +337,6 @@ static int is_unfinished(ol_log_reader *reader, bool *unfinished, ol_error *erro
     ol_scan_close(&scan);
     *unfinished = status == OL_END;
     return status == OL_END ? OL_OK : status;
-}
-
-/* Where the next segment begins, or -1. */
-static int64_t next_base(ol_log_reader *reader) {
-    ol_segment *next = ol_log_next_segment(reader->log, reader->segment->base_offset);
-    if (next == NULL) return -1;
-    int64_t base_offset = next->base_offset;
-    ol_segment_release(next);
-    return base_offset;
 }
 
 /* Whether only zeros follow up to where the next segment goes on: the trimming of a roll was lost with the power, or was not made yet. */
@@ -352,7 +382,9 @@ static int read_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piec
 }
 
 static int next_once(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) {
-    if (reader->segment != NULL && atomic_load(&reader->segment->detached)) leave_segment(reader);
+    if (reader->segment != NULL && (atomic_load(&reader->segment->detached) || atomic_load(&reader->log->half_cut))) {
+        leave_segment(reader);
+    }
     for (;;) {
         int status = OL_OK;
         if (reader->segment == NULL) status = find_place(reader, error);

@@ -294,6 +294,11 @@ bool ol_log_prepare(ol_log *log) {
     bool did = false;
     ol_segment *to_flush = NULL;
     pthread_mutex_lock(&log->extend_lock);
+    /* A truncation that failed while we waited may have left no active segment. */
+    if (atomic_load(&log->failed)) {
+        pthread_mutex_unlock(&log->extend_lock);
+        return false;
+    }
     ol_segment *active = log->active;
     int64_t limit = (int64_t)active->mapped_size;
     if (limit > log->config.segment_bytes) limit = log->config.segment_bytes;

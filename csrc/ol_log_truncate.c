@@ -272,8 +272,10 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     status = find_cut(log, offset, &cut, error);
     if (status == OL_OK) {
         status = truncate_to(log, &cut, error);
-        /* Half of it may be done: only opening the log anew tells what is left. */
+        /* Half of it may be done: only opening the log anew tells what is left.  Segments stay detached, since a file may be shorter than
+         * its object says; readers are refused by the flag, not led to them again and again. */
         if (status != OL_OK) {
+            atomic_store(&log->half_cut, true);
             ol_log_set_failed(log);
             log->slow = true;
         }

@@ -288,6 +288,48 @@ OL_TEST(a_failed_flush_fails_the_log_until_it_is_opened_anew) {
     fixture_remove(p.root);
 }
 
+static bool truncate_fails;
+
+static int failing_truncate(ol_file *file, int64_t size, ol_error *error) {
+    if (truncate_fails) return ol_fail_errno(error, EIO, "ftruncate", NULL);
+    return ol_fs_posix()->truncate(file, size, error);
+}
+
+OL_TEST(a_failed_truncation_fails_the_log_and_stops_its_readers) {
+    char root[OL_PATH_MAX];
+    char path[OL_PATH_MAX];
+    ol_fs fs = *ol_fs_posix();
+    ol_error error;
+    fs.truncate = failing_truncate;
+    fixture_directory(root);
+    fixture_join(path, root, "__consumer_offsets-0");
+    ol_log_options options = fixture_options(path);
+    options.fs = &fs;
+    ol_log *log = fixture_open(&options, NULL);
+    for (int i = 0; i < 50; i++) fixture_append(log, fixture_plain(50, (uint64_t)i));
+    ol_log_reader *readers[2];
+    ol_log_piece piece;
+    OL_CHECK_OK(ol_log_reader_open(log, 0, &readers[0], &error), &error);
+    truncate_fails = true;
+    OL_CHECK_INT(ol_log_truncate(log, 20, &error), OL_IO);
+    truncate_fails = false;
+    OL_CHECK(ol_log_has_failed(log));
+    OL_CHECK_OK(ol_log_reader_open(log, 0, &readers[1], &error), &error);
+    for (int i = 0; i < 2; i++) {
+        alarm(20);
+        OL_CHECK_INT(ol_log_reader_next(readers[i], 1 << 20, &piece, &error), OL_FAILED);
+        ol_log_reader_close(readers[i]);
+    }
+    alarm(0);
+    OL_CHECK(!ol_log_prepare(log));
+    OL_CHECK_INT(ol_log_truncate(log, 10, &error), OL_FAILED);
+    ol_log_abandon(log);
+    log = fixture_open(&options, NULL);
+    OL_CHECK(ol_log_end(log) == 50 || ol_log_end(log) == 20);
+    fixture_close(log);
+    fixture_remove(root);
+}
+
 OL_TEST(a_full_disk_changes_nothing) {
     place p;
     ol_error error;

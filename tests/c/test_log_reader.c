@@ -294,6 +294,53 @@ OL_TEST(a_bad_batch_is_passed_with_all_that_its_records_hold) {
     OL_CHECK_INT(pass_carrier(OL_BATCH_AT_LENGTH + 3, 1, false, false), 3);
 }
 
+/* The batch at `position` of the first of several segments gets a base offset that is far too high; what is read of the log then. */
+static void raise_offset(size_t piece_max, int from_end) {
+    place p;
+    ol_error error;
+    ol_log_piece piece;
+    ol_log_segment_info first, second;
+    place_make(&p);
+    append_many(p.log, 300, 100);
+    fixture_close(p.log);
+    p.options.clean = true;
+    p.options.recovery_point = 300;
+    fixture_batch plain = fixture_plain(100, 0);
+    int64_t size = (int64_t)fixture_batch_size(&plain);
+    p.log = fixture_open(&p.options, NULL);
+    OL_CHECK(ol_log_segment_at(p.log, 0, &first) && ol_log_segment_at(p.log, 1, &second));
+    int64_t bad = first.size - from_end * size;
+    change_byte(first.path, bad, 0x10);
+    ol_log_reader *reader;
+    int64_t passed = 0;
+    int64_t count = 0;
+    OL_CHECK_OK(ol_log_reader_open(p.log, 0, &reader, &error), &error);
+    for (;;) {
+        int status = ol_log_reader_next(reader, piece_max, &piece, &error);
+        if (status == OL_END) break;
+        if (status == OL_CORRUPT) {
+            bool is_end = true;
+            passed++;
+            OL_CHECK_INT(error.position, bad);
+            OL_CHECK_OK(ol_log_reader_skip(reader, error.position, &is_end, &error), &error);
+            OL_CHECK(!is_end);
+            continue;
+        }
+        OL_CHECK_OK(status, &error);
+        count += (int64_t)piece.size / size;
+    }
+    OL_CHECK_INT(passed, 1);
+    OL_CHECK_INT(count, 299);
+    ol_log_reader_close(reader);
+    place_remove(&p);
+}
+
+OL_TEST(an_offset_above_the_next_segment_is_no_end) {
+    raise_offset(1 << 20, 1);
+    raise_offset(1, 1);
+    raise_offset(1, 3);
+}
+
 static uint8_t *put_old_message(uint8_t *p, int64_t offset) {
     enum { SIZE = 34 };
     memset(p, 0, SIZE + 3);
