@@ -45,7 +45,8 @@ typedef struct ol_log_options {
     ol_log_config config;
     bool writable;                      /* else: nothing is changed, nothing is mapped, files are read with pread only */
     bool create;                        /* make the directory and an empty log when it is not there (writable only) */
-    bool clean;                         /* the log dir carried Kafka's clean-shutdown marker */
+    bool clean;                         /* the log dir carried Kafka's clean-shutdown marker: all of the log was flushed (spec §9.2) */
+    bool being_written;                 /* somebody appends meanwhile (read-only): a bad tail is unfinished even with `clean` */
     bool replicated;                    /* `ol.flushed` headers are ignored (they state the leader's flush) */
     int64_t recovery_point;             /* of the checkpoint, -1 none */
     int64_t log_start_offset;           /* of the checkpoint, -1 none */
@@ -62,8 +63,11 @@ typedef struct ol_log_recovery {
     int64_t torn_position;
     int64_t segments_removed;           /* later segments copied aside with a torn one, and interrupted swaps */
     int64_t swaps_finished;
+    int64_t lost_below;                 /* the recovery point where the log ends below it and no other witness says that it was longer (the
+                                           checkpoint may be of another time); else -1 */
     int64_t rewritten_bytes;            /* of [flushed, end), made dirty again before the first flush (design §2.2) */
-    bool corrupt;                       /* a bad batch below the flushed bound: the log is open read-only; `corruption` says where */
+    bool corrupt;                       /* a bad batch below the flushed bound, or flushed batches are gone from the end: the log is
+                                           open read-only; `corruption` says where */
     ol_error corruption;
 } ol_log_recovery;
 

@@ -173,6 +173,7 @@ static int list_anew(ol_log_reader *reader, ol_error *error) {
         .directory = log->directory,
         .config = log->config,
         .clean = true,
+        .being_written = true,
         .recovery_point = ol_log_flushed(log),
         .log_start_offset = -1,
         .replicated = true,

@@ -290,9 +290,16 @@ static void report_corruption(ol_opening *opening, const bad_place *bad, int64_t
     report->corrupt = true;
     report->corruption = bad->error;
     size_t length = strlen(report->corruption.reason);
+    if (bound == INT64_MAX) {
+        snprintf(report->corruption.reason + length, sizeof report->corruption.reason - length, " (the log was closed cleanly)");
+        return;
+    }
     snprintf(report->corruption.reason + length, sizeof report->corruption.reason - length,
              " (offset %lld is below the flushed bound %lld)", (long long)bad->offset, (long long)bound);
 }
+
+/* After a clean stop everything is flushed, whatever the checkpoint and the sidecar say (spec §9.2). */
+static bool is_all_flushed(const ol_opening *opening) { return opening->options->clean && !opening->options->being_written; }
 
 /* The end of a segment is missing by the note of its roll.  Below the flushed bound the note is an old one: a flush covered the segment
  * and the note's removal was lost, or somebody else compacted the segment since; then the gap is as legal as any other. */
@@ -321,9 +328,12 @@ static int judge(ol_opening *opening, const bad_place *bad, ol_error *error) {
         if (status != OL_OK) return status;
     }
     if (!opening->options->replicated && noted > bound) bound = noted;
+    if (is_all_flushed(opening) && !(last && bad->zeros)) bound = INT64_MAX;
     if (bound > bad->offset) {
         report_corruption(opening, bad, bound);
-        opening->end = end > bad->end ? end : bad->end;
+        /* Where one of two batches lies about its base offset, those behind them know better than the first. */
+        bool one_lies = bad->offset < bad->end && end > bad->offset;
+        opening->end = end > bad->end || one_lies ? end : bad->end;
         for (size_t i = bad->index; i < opening->found_count; i++) opening->found[i].size = opening->found[i].file_size;
         return OL_OK;
     }
@@ -407,11 +417,32 @@ static int check_all(ol_opening *opening, ol_error *error) {
     return OL_OK;
 }
 
+/* Whole batches may be gone from the end, so that no bad one is there.  Checkpoints never run ahead of a log; but one may be of another time:
+ * a broker that was stopped between cutting the log and lowering it.  The sidecar, which is lowered before a cut, is the second witness. */
+static void check_end(ol_opening *opening) {
+    ol_log_recovery *report = opening->report;
+    const ol_flushed_bound *sidecar = &opening->sidecar;
+    const ol_found_segment *last = &opening->found[opening->found_count - 1];
+    int64_t recovery_point = opening->options->recovery_point;
+    if (report->corrupt || opening->options->being_written || opening->end >= recovery_point) return;
+    bool sure = opening->has_sidecar && sidecar->offset > opening->end &&
+                ol_leader_epochs_at(&opening->log->epochs, sidecar->offset - 1) == sidecar->leader_epoch;
+    report->lost_below = recovery_point;
+    if (!sure) return;
+    report->lost_below = -1;
+    report->corrupt = true;
+    (void)ol_fail(&report->corruption, OL_CORRUPT, "the log ends at offset %lld, and was flushed up to %lld",
+                  (long long)opening->end, (long long)(sidecar->offset > recovery_point ? sidecar->offset : recovery_point));
+    report->corruption.offset = opening->end;
+    (void)ol_error_at(&report->corruption, last->path, last->size);
+}
+
 int ol_recovery_run(ol_opening *opening, ol_error *error) {
     OL_ASSERT(opening->found_count > 0);
     opening->report->recovered = !opening->options->clean;
     int status = check_all(opening, error);
     if (status != OL_OK) return status;
+    check_end(opening);
     bool clean = opening->options->clean;
     for (size_t i = 0; i < opening->found_count; i++) {
         if (opening->found[i].checked && !clean) {
@@ -422,6 +453,7 @@ int ol_recovery_run(ol_opening *opening, ol_error *error) {
     int64_t bound = sidecar_bound(opening);
     if (opening->options->recovery_point > bound) bound = opening->options->recovery_point;
     if (bound < 0) bound = 0;
+    if (is_all_flushed(opening) && !opening->report->corrupt) bound = opening->end;
     opening->flushed = bound < opening->end ? bound : opening->end;
     return OL_OK;
 }
