@@ -475,7 +475,7 @@ static int create_log(const ol_log_options *options, ol_log **created, ol_error 
 
 static int open_once(const ol_log_options *options, ol_log **opened, ol_log_recovery *recovery, ol_error *error) {
     ol_log *log = NULL;
-    *recovery = (ol_log_recovery){.torn_position = -1};
+    *recovery = (ol_log_recovery){.torn_position = -1, .lost_below = -1};
     int status = create_log(options, &log, error);
     if (status != OL_OK) return status;
     ol_opening opening = {.log = log, .options = options, .report = recovery};

@@ -261,6 +261,70 @@ OL_TEST(a_flushed_header_inside_a_record_is_not_believed) {
     }
 }
 
+OL_TEST(after_a_clean_stop_damage_is_reported_without_any_other_bound) {
+    for (int writable = 0; writable < 2; writable++) {
+        for (int what = 0; what < 3; what++) {
+            place p;
+            ol_log_recovery recovery;
+            char path[OL_PATH_MAX];
+            place_make(&p);
+            ol_log *log = fixture_open(&p.options, NULL);
+            append_many(log, 10, 100);
+            fixture_close(log);
+            int64_t before = fixture_size(p.path, FIRST_LOG);
+            fixture_batch plain = fixture_plain(100, 0);
+            /* A value, the base offset, or a whole page of zeros behind the end. */
+            if (what < 2) flip_byte(p.path, FIRST_LOG, 4 * (int64_t)fixture_batch_size(&plain) + (what == 0 ? 80 : 4));
+            fixture_join(path, p.path, FIRST_LOG);
+            if (what == 2) OL_CHECK(truncate(path, before + 4096) == 0);
+            fixture_join(path, p.path, OL_FLUSHED_FILE);
+            OL_CHECK(unlink(path) == 0);
+            p.options.clean = true;
+            p.options.writable = writable != 0;
+            log = fixture_open(&p.options, &recovery);
+            OL_CHECK_INT(recovery.corrupt, what < 2);
+            OL_CHECK_INT(recovery.torn_bytes, 0);
+            OL_CHECK_INT(recovery.rewritten_bytes, 0);
+            OL_CHECK_INT(ol_log_end(log), 10);
+            if (what == 2) OL_CHECK_INT(ol_log_flushed(log), 10);
+            OL_CHECK_INT(fixture_count(p.path, "broken-"), 0);
+            fixture_close(log);
+            OL_CHECK_INT(fixture_size(p.path, FIRST_LOG), what == 2 && !writable ? before + 4096 : before);
+            fixture_remove(p.root);
+        }
+    }
+}
+
+OL_TEST(flushed_batches_that_are_gone_from_the_end_are_missed) {
+    for (int mode = 0; mode < 8; mode++) {
+        bool clean = mode & 1, sidecar = mode & 2, writable = mode & 4;
+        place p;
+        ol_log_recovery recovery;
+        char path[OL_PATH_MAX];
+        place_make(&p);
+        ol_log *log = fixture_open(&p.options, NULL);
+        append_many(log, 10, 100);
+        flush(log);
+        fixture_close(log);
+        fixture_batch plain = fixture_plain(100, 0);
+        fixture_join(path, p.path, FIRST_LOG);
+        OL_CHECK(truncate(path, 6 * (int64_t)fixture_batch_size(&plain)) == 0);
+        fixture_join(path, p.path, OL_FLUSHED_FILE);
+        if (!sidecar) OL_CHECK(unlink(path) == 0);
+        p.options.clean = clean;
+        p.options.writable = writable;
+        p.options.recovery_point = 10;
+        log = fixture_open(&p.options, &recovery);
+        OL_CHECK_INT(recovery.corrupt, sidecar);
+        OL_CHECK_INT(recovery.lost_below, sidecar ? -1 : 10);
+        OL_CHECK_INT(ol_log_is_writable(log), writable && !sidecar);
+        OL_CHECK_INT(ol_log_end(log), 6);
+        if (sidecar) OL_CHECK_INT(recovery.corruption.position, 6 * fixture_batch_size(&plain));
+        fixture_close(log);
+        fixture_remove(p.root);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------ traps */
 
 OL_TEST(trap_10_the_last_offset_is_not_counted_from_records) {
