@@ -169,6 +169,8 @@ static int load_topic_id(ol_opening *opening, ol_error *error) {
         (void)ol_fail(error, OL_CORRUPT, "the partition belongs to another topic id");
         return ol_error_at(error, path, -1);
     }
+    /* Who only reads and asks for no id is not kept from the offsets by a file that names one. */
+    if ((status == OL_CORRUPT || status == OL_UNSUPPORTED || status == OL_LIMIT) && wanted == NULL && !log->writable) return OL_OK;
     if (status == OL_NO_SUCH_FILE) {
         if (wanted == NULL || !log->writable) return OL_OK;
         memcpy(found.bytes, wanted, OL_UUID_SIZE);
@@ -187,8 +189,8 @@ static int load_small_files(ol_opening *opening, ol_error *error) {
     if (status == OL_OK) status = ol_log_path(log, OL_EPOCHS_FILE, path, error);
     if (status != OL_OK) return status;
     status = ol_leader_epochs_load(&log->epochs, log->fs, path, error);
-    /* A checkpoint that does not parse is taken as absent (spec §1.5); the batches say most of it. */
-    if (status == OL_CORRUPT || status == OL_NO_SUCH_FILE || status == OL_LIMIT) status = OL_OK;
+    /* A checkpoint that does not parse, or is of an unknown version, is taken as absent (spec §1.5); the batches say most of it. */
+    if (status == OL_CORRUPT || status == OL_NO_SUCH_FILE || status == OL_LIMIT || status == OL_UNSUPPORTED) status = OL_OK;
     if (status == OL_OK) status = ol_log_path(log, OL_FLUSHED_FILE, path, error);
     if (status != OL_OK) return status;
     status = ol_flushed_load(log->fs, path, &opening->sidecar, error);

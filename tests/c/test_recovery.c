@@ -652,6 +652,59 @@ OL_TEST(producers_transactions_and_epochs_are_found_again) {
     fixture_remove(p.root);
 }
 
+OL_TEST(an_epoch_checkpoint_that_is_not_understood_is_made_anew_from_the_log) {
+    static const char *const texts[] = {"1\n1\n7 0\n", "0\nnonsense\n", ""};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        place p;
+        ol_error error;
+        char path[OL_PATH_MAX];
+        place_make(&p);
+        ol_log *log = fixture_open(&p.options, NULL);
+        OL_CHECK_OK(ol_log_assign_epoch(log, 4, &error), &error);
+        fixture_batch batch = fixture_plain(50, 1);
+        batch.leader_epoch = 4;
+        fixture_append(log, batch);
+        fixture_close(log);
+        fixture_join(path, p.path, "leader-epoch-checkpoint");
+        fixture_write(path, texts[i], strlen(texts[i]));
+        for (int writable = 0; writable < 2; writable++) {
+            p.options.writable = writable != 0;
+            log = fixture_open(&p.options, NULL);
+            OL_CHECK_INT(ol_log_leader_epoch(log), 4);
+            fixture_close(log);
+        }
+        size_t size;
+        uint8_t *bytes = fixture_read(path, &size);
+        OL_CHECK(size == 8 && memcmp(bytes, "0\n1\n4 0\n", 8) == 0);
+        free(bytes);
+        fixture_remove(p.root);
+    }
+}
+
+OL_TEST(a_bad_partition_metadata_is_no_reason_not_to_read) {
+    static const char *const texts[] = {"version: 1\ntopic_id: AQIDBAUGBwgJCgsMDQ4PEA", "version: 0\ntopic_id: ?", ""};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        place p;
+        ol_error error;
+        ol_log_recovery recovery;
+        char path[OL_PATH_MAX];
+        uint8_t topic_id[16];
+        place_make(&p);
+        ol_log *log = fixture_open(&p.options, NULL);
+        append_many(log, 3, 50);
+        fixture_close(log);
+        fixture_join(path, p.path, OL_PARTITION_METADATA_NAME);
+        fixture_write(path, texts[i], strlen(texts[i]));
+        OL_CHECK(ol_log_open(&p.options, &log, &recovery, &error) != OL_OK);
+        p.options.writable = false;
+        log = fixture_open(&p.options, NULL);
+        OL_CHECK_INT(ol_log_end(log), 3);
+        OL_CHECK(!ol_log_topic_id(log, topic_id));
+        fixture_close(log);
+        fixture_remove(p.root);
+    }
+}
+
 OL_TEST(a_log_that_ends_below_its_start_begins_anew) {
     place p;
     place_make(&p);
