@@ -93,6 +93,7 @@ int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t co
                         ol_commit_result *result, ol_error *error) {
     pthread_mutex_lock(&partition->writer);
     int status = ol_partition_commit_locked(partition, items, count, producer_id, producer_epoch, result, error);
+    result->term = partition->term;
     pthread_mutex_unlock(&partition->writer);
     return status;
 }
@@ -126,6 +127,7 @@ int ol_partition_try_commit(ol_partition *partition, const ol_item *items, size_
                             ol_error *error) {
     if (pthread_mutex_trylock(&partition->writer) != 0) return OL_WOULD_BLOCK;
     int status = try_locked(partition, items, count, result, error);
+    result->term = partition->term;
     pthread_mutex_unlock(&partition->writer);
     return status;
 }

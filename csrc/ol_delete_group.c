@@ -160,6 +160,7 @@ int ol_partition_delete_group(ol_partition *partition, ol_slice group, ol_commit
     *result = (ol_commit_result){.base_offset = -1, .rests_on = -1, .end_offset = ol_log_end(partition->log)};
     pthread_mutex_lock(&partition->writer);
     int status = delete_locked(partition, group, result, error);
+    result->term = partition->term;
     pthread_mutex_unlock(&partition->writer);
     return status;
 }

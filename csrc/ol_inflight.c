@@ -143,11 +143,11 @@ static int note_record(ol_inflight *inflight, const ol_state *state, const ol_ba
         ol_control type;
         int32_t coordinator_epoch;
         int status = ol_control_decode(record, &type, &coordinator_epoch, error);
-        return status != OL_OK ? status : note_marker(inflight, state, batch, type, error);
+        return status != OL_OK ? OL_OK : note_marker(inflight, state, batch, type, error);
     }
     ol_change change;
-    int status = ol_change_decode(&inflight->written, batch, record, NULL, &change, error);
-    if (status != OL_OK) return status;
+    /* What Kafka would refuse is reported when W passes it, and has no effect then either. */
+    if (ol_change_decode(&inflight->written, batch, record, NULL, &change, error) != OL_OK) return OL_OK;
     if (change.kind == OL_CHANGE_POSITION_TOMBSTONE) return note_tombstone(inflight, &change, error);
     /* Group records are known here only so that the deletion of a group finds those that are in flight. */
     if (change.kind != OL_CHANGE_POSITION) return ol_state_apply(&inflight->written, &change, error);
@@ -174,7 +174,12 @@ int ol_inflight_note(ol_inflight *inflight, const ol_state *state, const ol_batc
     if (status != OL_OK) return status;
     ol_records records;
     status = ol_records_open(&records, batch, decompressor, error);
-    if (status != OL_OK) return status;
+    if (status != OL_OK) return status == OL_NO_MEMORY ? status : OL_OK;    /* passed over, as by apply */
+    status = ol_records_check(&records, error);
+    if (status != OL_OK) {
+        ol_records_close(&records);
+        return OL_OK;
+    }
     ol_record record;
     while ((status = ol_records_next(&records, &record, error)) == OL_OK) {
         status = note_record(inflight, state, batch, &record, error);

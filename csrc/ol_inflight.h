@@ -34,7 +34,8 @@ void ol_inflight_reset(ol_inflight *inflight, ol_table *table);
 int ol_inflight_reserve(ol_inflight *inflight, size_t count, ol_error *error) OL_NODISCARD;
 void ol_inflight_hold(ol_inflight *inflight, int64_t log_offset, const ol_reservation *reservation);
 
-/* A batch was written above W; `state` is the applied state, for the pending values that a marker may install. */
+/* A batch was written above W; `state` is the applied state, for the pending values that a marker may install.  Records and batches that apply would refuse are
+ * passed over.  Fails with OL_NO_MEMORY only. */
 int ol_inflight_note(ol_inflight *inflight, const ol_state *state, const ol_batch *batch, const ol_decompressor *decompressor,
                      ol_error *error) OL_NODISCARD;
 

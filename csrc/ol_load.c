@@ -94,7 +94,7 @@ static int enter(loader *load, const ol_batch *batch, const ol_record *record, o
     return load->head - load->tail == RING_SIZE ? apply_oldest(load, error) : OL_OK;
 }
 
-static bool has_own_header(const ol_record *record) {
+bool ol_partition_has_own_header(const ol_record *record) {
     const uint8_t *cursor = record->headers.data, *limit = cursor + record->headers.size;
     ol_slice key, value, wanted = ol_slice_of(OL_HEADER_TRANSACTION, sizeof OL_HEADER_TRANSACTION - 1);
     ol_error ignored;
@@ -129,7 +129,7 @@ static int load_data(loader *load, const ol_batch *batch, ol_error *error) {
     bool own = ol_batch_is_transactional(batch) && batch->producer_id >= OL_OWN_PRODUCER_ID_MIN;
     ol_record record;
     while ((status = ol_records_next(&records, &record, error)) == OL_OK) {
-        if (OL_UNLIKELY(own) && has_own_header(&record)) status = ol_partition_own_open(load->partition, batch->producer_id, error);
+        if (OL_UNLIKELY(own) && ol_partition_has_own_header(&record)) status = ol_partition_own_open(load->partition, batch->producer_id, error);
         if (status == OL_OK) status = enter(load, batch, &record, error);
         if (OL_UNLIKELY(status != OL_OK)) break;
     }
@@ -342,15 +342,30 @@ static int close_own(ol_partition *partition, ol_error *error) {
     return OL_OK;
 }
 
+/* Replicated: W may have moved meanwhile, and what lies between counts as applied once the load is over.  The reader stands behind the limit that it
+ * was given, so that another one reads on. */
+static int finish_replicated(loader *load, ol_error *error) {
+    ol_partition *partition = load->partition;
+    if (partition->watermark > load->limit) {
+        load->limit = partition->watermark;
+        ol_log_reader_close(load->reader);
+        load->reader = NULL;
+        int status = ol_log_reader_open(partition->log, load->next_offset, &load->reader, error);
+        if (status == OL_OK) status = load_to_end(load, error);
+        if (status != OL_OK) return status;
+    }
+    partition->last_timestamp = sane_timestamp(partition, load->max_timestamp);
+    ol_partition_set_positions(partition, partition->watermark, partition->watermark);
+    int loading = OL_ROLE_LOADING;
+    atomic_compare_exchange_strong(&partition->role, &loading, OL_ROLE_FOLLOWER);
+    return OL_OK;
+}
+
 static int finish(loader *load, ol_error *error) {
     ol_partition *partition = load->partition;
+    if (partition->options.replicated) return finish_replicated(load, error);
     check_complete(load);
     partition->last_timestamp = sane_timestamp(partition, load->max_timestamp);
-    if (partition->options.replicated) {
-        ol_partition_set_positions(partition, partition->watermark, partition->watermark);
-        partition->role = OL_ROLE_FOLLOWER;
-        return OL_OK;
-    }
     int64_t end = ol_log_end(partition->log);
     ol_partition_set_positions(partition, end, end);
     if (!partition->read_only) {
@@ -380,7 +395,7 @@ static int run(loader *load, ol_error *error) {
 static int begin(ol_partition *partition, ol_error *error) {
     int status = OL_OK;
     pthread_mutex_lock(&partition->writer);
-    if (partition->load_runs || partition->role == OL_ROLE_ACTIVE || partition->role == OL_ROLE_FAILED) {
+    if (partition->load_runs || partition->role != OL_ROLE_UNLOADED) {
         status = ol_fail(error, OL_INVALID, "a partition is loaded once");
     } else {
         partition->load_runs = true;
@@ -405,7 +420,7 @@ int ol_partition_load(ol_partition *partition, ol_error *error) {
         status = ol_log_reader_open(partition->log, load->next_offset, &load->reader, error);
         if (status == OL_OK) {
             status = run(load, error);
-            ol_log_reader_close(load->reader);
+            if (load->reader != NULL) ol_log_reader_close(load->reader);
         }
         free(load);
     }

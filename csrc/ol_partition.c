@@ -166,7 +166,7 @@ void ol_partition_progress(const ol_partition *partition, ol_load_progress *prog
 
 void ol_partition_fail(ol_partition *partition) {
     partition->role = OL_ROLE_FAILED;
-    ol_partition_wake(partition, true);
+    ol_partition_wake(partition, false);
 }
 
 int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error) {

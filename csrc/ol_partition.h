@@ -124,7 +124,11 @@ typedef struct ol_commit_result {
     bool found;                 /* a refusal (OL_CONDITION, OL_REWIND): whether there was a committed offset, and which */
     int64_t found_offset;
     int64_t rests_on;           /* a refusal (OL_CONDITION, OL_REWIND) that rests on an in-flight value: wait for this W before answering; -1 else */
+    uint64_t term;              /* in which it was written, or refused: what ol_partition_wait is given */
 } ol_commit_result;
+
+/* The term that runs when the call begins: for who waits for what is there, not for a commit. */
+#define OL_TERM_NOW UINT64_MAX
 
 /* Writes all items or none (design §4).  One batch; where they do not fit one batch, groups are kept whole: batches of whole groups, each atomic by
  * itself, and a group that does not fit one batch as a transaction of ours.  Deletes that do not fit one batch are OL_TOO_LARGE.
@@ -158,9 +162,11 @@ int ol_partition_check_producer(ol_partition *partition, int64_t producer_id, in
 typedef enum ol_wait_for { OL_WAIT_FLUSHED, OL_WAIT_WATERMARK } ol_wait_for;
 
 /* Waits until everything below `end_offset` is flushed (flushing itself when nobody does: one fdatasync serves all who wait) or below W.
- * timeout_ms < 0: no limit.  OL_FAILED, OL_NOT_COORDINATOR (deposed or truncated meanwhile), OL_TIMED_OUT. */
-int ol_partition_wait(ol_partition *partition, int64_t end_offset, ol_wait_for what, int64_t timeout_ms, ol_error *error)
-    OL_NODISCARD;
+ * `term` is that of the commit: leadership that ended or a truncation since, also before the call, is OL_NOT_COORDINATOR, since other records may
+ * stand below `end_offset` by then.  The term of a lone store never changes.
+ * timeout_ms < 0: no limit.  OL_FAILED, OL_NOT_COORDINATOR, OL_TIMED_OUT. */
+int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what, int64_t timeout_ms,
+                      ol_error *error) OL_NODISCARD;
 
 /* ------------------------------------------------------------------------------------------------ reading */
 
@@ -181,13 +187,16 @@ void ol_partition_positions(ol_partition *partition, ol_positions *positions);
 /* ------------------------------------------------------------------------------------------------ replication (design §7) */
 
 /* Starts leadership at an epoch: OL_FENCED unless it is above the current one.  [W, log end) is scanned into the overlay; active when W has reached the log
- * end of this moment, loading until then. */
+ * end of this moment and the transactions of ours that an earlier leader left open are closed with ABORT, loading until then.  On failure leadership is as it
+ * was before. */
 int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, ol_error *error) OL_NODISCARD;
 /* Who waits is told OL_NOT_COORDINATOR; the state stays: it holds only what is below W. */
 int ol_partition_become_follower(ol_partition *partition, int32_t leader_epoch, ol_error *error) OL_NODISCARD;
 /* A follower's fetch: whole batches, offsets kept (ol_log_append). */
 int ol_partition_append(ol_partition *partition, const uint8_t *data, size_t size, ol_error *error) OL_NODISCARD;
-/* W moves to min(offset, log end), never back; what is below it is applied and who waits for it is woken. */
+/* W moves to min(offset, log end), never back; what is below it is applied and who waits for it is woken.  A record that Kafka would refuse is kept as a
+ * problem and passed over, as by a load, and makes the partition read-only.  A leader that is due to become active and cannot write its ABORTs is told why
+ * (OL_DISK_FULL, say); it stays loading, and the next call tries again. */
 int ol_partition_advance(ol_partition *partition, int64_t offset, ol_error *error) OL_NODISCARD;
 /* Cuts the log at `offset`; below W or applied the state is dropped and loaded anew (the caller calls ol_partition_load). */
 int ol_partition_truncate(ol_partition *partition, int64_t offset, ol_error *error) OL_NODISCARD;

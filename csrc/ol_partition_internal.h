@@ -51,7 +51,7 @@ struct ol_partition {
     pthread_mutex_t wait_lock;      /* innermost: nothing is locked with it held */
     pthread_cond_t wait_changed;
     bool flushing;                  /* under wait_lock: one flush serves all who wait */
-    uint64_t term;                  /* under wait_lock: counts changes of leadership, truncations and failures */
+    _Atomic uint64_t term;          /* changed under writer and wait_lock: counts the times that leadership ended or the log was cut */
 
     _Atomic int64_t load_bytes, load_bytes_total, load_batches, load_records, load_aborted;
     pthread_mutex_t problem_lock;
@@ -71,7 +71,7 @@ void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int6
 /* From now on everything is refused with OL_FAILED; who waits is woken. */
 void ol_partition_fail(ol_partition *partition);
 
-/* Wakes who waits for flushed or W; `deposed` also ends their term. */
+/* Wakes who waits for flushed or W; `deposed` (under writer) also ends their term. */
 void ol_partition_wake(ol_partition *partition, bool deposed);
 
 /* Keeps a problem and makes the partition read-only. */
@@ -98,5 +98,8 @@ int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, si
 /* Under writer: remembers or forgets an open transaction of ours; remembering may be OL_NO_MEMORY. */
 int ol_partition_own_open(ol_partition *partition, int64_t producer_id, ol_error *error);
 void ol_partition_own_end(ol_partition *partition, int64_t producer_id);
+
+/* Whether a record carries the header of our own transactions. */
+bool ol_partition_has_own_header(const ol_record *record);
 
 #endif

@@ -5,10 +5,10 @@
 
 enum { REPLAY_PIECE_BYTES = 1 << 20 };
 
-typedef int (*batch_function)(ol_partition *partition, const ol_batch *batch, ol_error *error);
+typedef int (*batch_function)(ol_partition *partition, const ol_batch *batch, void *context, ol_error *error);
 
-/* Calls `function` for each batch of [from, to), in order.  Under writer: the log does not change meanwhile. */
-static int for_each_batch(ol_partition *partition, int64_t from, int64_t to, batch_function function, ol_error *error) {
+/* Calls `function` for each batch of [from, to), in order, until it returns OL_END.  Under writer: the log does not change meanwhile. */
+static int for_each_batch(ol_partition *partition, int64_t from, int64_t to, batch_function function, void *context, ol_error *error) {
     if (from >= to) return OL_OK;
     ol_log_reader *reader;
     ol_log_piece piece;
@@ -25,7 +25,7 @@ static int for_each_batch(ol_partition *partition, int64_t from, int64_t to, bat
                 break;
             }
             done = batch.last_offset >= to;
-            if (!done && batch.last_offset >= from) status = function(partition, &batch, error);
+            if (!done && batch.last_offset >= from) status = function(partition, &batch, context, error);
             if (status != OL_OK) break;
             position += batch.size;
         }
@@ -35,17 +35,99 @@ static int for_each_batch(ol_partition *partition, int64_t from, int64_t to, bat
     return status == OL_END ? OL_OK : status;
 }
 
-static int note_batch(ol_partition *partition, const ol_batch *batch, ol_error *error) {
-    return ol_inflight_note(&partition->inflight, &partition->state, batch, partition->options.log.decompressor, error);
+static int note_batch(ol_partition *partition, const ol_batch *batch, void *overlay, ol_error *error) {
+    return ol_inflight_note(overlay, &partition->state, batch, partition->options.log.decompressor, error);
 }
 
-static int apply_batch(ol_partition *partition, const ol_batch *batch, ol_error *error) {
+static void report_refused(void *partition, const ol_batch *batch, const ol_error *error) {
+    ol_error problem = *error;
+    if (problem.offset < 0) problem.offset = batch->base_offset;
+    ol_partition_report(partition, &problem, (int64_t)batch->size);
+}
+
+/* What Kafka would refuse is reported and passed over, just as a load of the same bytes does: live state and replay are one. */
+static int apply_batch(ol_partition *partition, const ol_batch *batch, void *context OL_UNUSED, ol_error *error) {
     const ol_decompressor *decompressor = partition->options.log.decompressor;
+    ol_refusal refused = {report_refused, partition};
     pthread_mutex_lock(&partition->table);
-    int status = ol_state_apply_batch(&partition->state, batch, decompressor, NULL, error);
+    int status = ol_state_apply_batch(&partition->state, batch, decompressor, &refused, error);
+    if (status != OL_OK && status != OL_NO_MEMORY) {
+        report_refused(partition, batch, error);
+        status = OL_OK;
+    }
     if (status == OL_OK) ol_inflight_applied(&partition->inflight, partition->state.table, batch, decompressor);
     pthread_mutex_unlock(&partition->table);
     return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ open transactions of ours */
+
+typedef struct own_search {
+    int64_t producer_id;
+    bool is_own;
+} own_search;
+
+/* Looks at the first record of the first batch of the producer. */
+static int look_for_header(ol_partition *partition, const ol_batch *batch, void *context, ol_error *error) {
+    own_search *search = context;
+    if (batch->producer_id != search->producer_id || ol_batch_is_control(batch)) return OL_OK;
+    ol_records records;
+    ol_record record;
+    int status = ol_records_open(&records, batch, partition->options.log.decompressor, error);
+    if (status != OL_OK) return status == OL_NO_MEMORY ? status : OL_END;
+    search->is_own = ol_records_next(&records, &record, error) == OL_OK && ol_partition_has_own_header(&record);
+    ol_records_close(&records);
+    return OL_END;
+}
+
+/* Closes with ABORT what an earlier leader left open of our own transactions (design §4): the id is of our range and the header is there.  A transaction of ours
+ * is written under one hold of the writer lock, so that whatever is open here nobody will end.  The log's books are asked, and not what was seen while applying:
+ * they follow truncations. */
+static int abort_own(ol_partition *partition, ol_error *error) {
+    ol_log_transaction transaction;
+    ol_commit_result result;
+    for (size_t i = 0; ol_log_open_transaction_at(partition->log, i, &transaction);) {
+        own_search search = {transaction.producer_id, false};
+        int status = OL_OK;
+        if (transaction.producer_id >= OL_OWN_PRODUCER_ID_MIN) {
+            status = for_each_batch(partition, transaction.first_offset, ol_log_end(partition->log), look_for_header, &search, error);
+        }
+        if (status != OL_OK) return status;
+        if (!search.is_own) {
+            i++;
+            continue;
+        }
+        status = ol_partition_write_marker(partition, transaction.producer_id, -1, OL_CONTROL_ABORT, 0, &result, error);
+        if (status != OL_OK) return status;
+        partition->load_aborted++;      /* and the next open one stands at `i` */
+    }
+    return OL_OK;
+}
+
+/* A leader becomes active once W has passed the log end of its election. */
+static int activate(ol_partition *partition, ol_error *error) {
+    int loading = OL_ROLE_LOADING;
+    if (partition->role != loading || partition->applied < partition->elected_end) return OL_OK;
+    int status = partition->read_only ? OL_OK : abort_own(partition, error);
+    /* A flush that failed meanwhile has made it FAILED, and that it stays. */
+    if (status == OL_OK) atomic_compare_exchange_strong(&partition->role, &loading, OL_ROLE_ACTIVE);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ leadership */
+
+/* Under writer; releasing reservations changes the table. */
+static void replace_overlay(ol_partition *partition, const ol_inflight *overlay) {
+    pthread_mutex_lock(&partition->table);
+    ol_inflight_reset(&partition->inflight, partition->state.table);
+    pthread_mutex_unlock(&partition->table);
+    partition->inflight = *overlay;
+}
+
+static void empty_overlay(ol_partition *partition) {
+    ol_inflight empty;
+    ol_inflight_init(&empty);
+    replace_overlay(partition, &empty);
 }
 
 static int check_replicated(const ol_partition *partition, ol_error *error) {
@@ -67,19 +149,26 @@ static int lead_locked(ol_partition *partition, int32_t leader_epoch, ol_error *
     if (status == OL_OK) status = check_epoch(partition, leader_epoch, error);
     if (status == OL_OK && partition->read_only) status = ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
     if (status != OL_OK) return status;
-    ol_inflight_reset(&partition->inflight, partition->state.table);
+    ol_inflight overlay;    /* built aside: a failure leaves the old one, which a leader may need */
+    ol_inflight_init(&overlay);
     int64_t end = ol_log_end(partition->log);
-    status = for_each_batch(partition, partition->applied, end, note_batch, error);
+    status = for_each_batch(partition, partition->applied, end, note_batch, &overlay, error);
     if (status == OL_OK) status = ol_log_assign_epoch(partition->log, leader_epoch, error);
     if (status != OL_OK) {
-        ol_inflight_reset(&partition->inflight, partition->state.table);
+        ol_inflight_reset(&overlay, partition->state.table);    /* it holds no reservations: the table is not touched */
         return status;
     }
+    replace_overlay(partition, &overlay);
     partition->leader_epoch = leader_epoch;
     partition->epoch_assigned = true;
     partition->elected_end = end;
-    partition->role = partition->applied >= end ? OL_ROLE_ACTIVE : OL_ROLE_LOADING;
-    return OL_OK;
+    int role = partition->role;
+    if (role == OL_ROLE_FAILED || !atomic_compare_exchange_strong(&partition->role, &role, OL_ROLE_LOADING)) {
+        return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
+    }
+    status = activate(partition, error);
+    if (partition->role == OL_ROLE_FAILED) return status;
+    return OL_OK;           /* else it leads, and the next ol_partition_advance tries again and tells */
 }
 
 int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, ol_error *error) {
@@ -93,12 +182,14 @@ static int follow_locked(ol_partition *partition, int32_t leader_epoch, ol_error
     int status = check_replicated(partition, error);
     if (status == OL_OK) status = check_epoch(partition, leader_epoch, error);
     if (status != OL_OK) return status;
-    pthread_mutex_lock(&partition->table);
-    ol_inflight_reset(&partition->inflight, partition->state.table);
-    pthread_mutex_unlock(&partition->table);
+    int role = partition->role;
+    if (role == OL_ROLE_FAILED || !atomic_compare_exchange_strong(&partition->role, &role, OL_ROLE_FOLLOWER)) {
+        return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
+    }
+    empty_overlay(partition);
     partition->leader_epoch = leader_epoch;
     partition->epoch_assigned = false;
-    partition->role = OL_ROLE_FOLLOWER;
+    ol_partition_wake(partition, true);
     return OL_OK;
 }
 
@@ -106,7 +197,6 @@ int ol_partition_become_follower(ol_partition *partition, int32_t leader_epoch, 
     pthread_mutex_lock(&partition->writer);
     int status = follow_locked(partition, leader_epoch, error);
     pthread_mutex_unlock(&partition->writer);
-    if (status == OL_OK) ol_partition_wake(partition, true);
     return status;
 }
 
@@ -131,24 +221,20 @@ static int advance_locked(ol_partition *partition, int64_t offset, ol_error *err
     if (status != OL_OK) return status;
     int64_t end = ol_log_end(partition->log);
     int64_t watermark = offset < end ? offset : end;
-    if (watermark <= partition->watermark) return OL_OK;
+    if (partition->role == OL_ROLE_FAILED) return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
     if (partition->role == OL_ROLE_UNLOADED || partition->load_runs) {
-        ol_partition_set_positions(partition, watermark, partition->applied);    /* the load goes up to it */
+        if (watermark > partition->watermark) ol_partition_set_positions(partition, watermark, partition->applied);  /* the load goes up to it */
         return OL_OK;
     }
-    status = for_each_batch(partition, partition->applied, watermark, apply_batch, error);
+    if (watermark <= partition->watermark) return activate(partition, error);
+    status = for_each_batch(partition, partition->applied, watermark, apply_batch, NULL, error);
     if (status != OL_OK) {
         ol_partition_fail(partition);
         return status;
     }
     ol_partition_set_positions(partition, watermark, watermark);
-    if (watermark == end) {
-        pthread_mutex_lock(&partition->table);
-        ol_inflight_reset(&partition->inflight, partition->state.table);
-        pthread_mutex_unlock(&partition->table);
-    }
-    if (partition->role == OL_ROLE_LOADING && watermark >= partition->elected_end) partition->role = OL_ROLE_ACTIVE;
-    return OL_OK;
+    if (watermark == end) empty_overlay(partition);
+    return activate(partition, error);
 }
 
 int ol_partition_advance(ol_partition *partition, int64_t offset, ol_error *error) {
@@ -177,11 +263,13 @@ static int drop_state(ol_partition *partition, ol_error *error) {
 static int truncate_locked(ol_partition *partition, int64_t offset, ol_error *error) {
     int status = check_replicated(partition, error);
     if (status != OL_OK) return status;
+    if (partition->role == OL_ROLE_FAILED) return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
     if (partition->load_runs) return ol_fail(error, OL_LOADING, "the partition is loading");
     if (partition->role == OL_ROLE_ACTIVE || partition->role == OL_ROLE_LOADING) {
         return ol_fail(error, OL_FENCED, "a leader does not truncate");
     }
     if (offset >= ol_log_end(partition->log)) return OL_OK;
+    ol_partition_wake(partition, true);     /* before other records can stand where those did that somebody waits for */
     bool below_state = offset < partition->watermark || offset < partition->applied;
     if (below_state) {
         status = drop_state(partition, error);
@@ -191,13 +279,14 @@ static int truncate_locked(ol_partition *partition, int64_t offset, ol_error *er
         partition->applied = start;
         partition->watermark = offset > start ? (offset < partition->watermark ? offset : partition->watermark) : start;
     }
-    return ol_log_truncate(partition->log, offset, error);
+    status = ol_log_truncate(partition->log, offset, error);
+    if (status != OL_OK) ol_partition_fail(partition);      /* what is left of the log, only opening it anew tells */
+    return status;
 }
 
 int ol_partition_truncate(ol_partition *partition, int64_t offset, ol_error *error) {
     pthread_mutex_lock(&partition->writer);
     int status = truncate_locked(partition, offset, error);
     pthread_mutex_unlock(&partition->writer);
-    if (status == OL_OK) ol_partition_wake(partition, true);
     return status;
 }

@@ -136,6 +136,7 @@ int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id, i
     OL_ASSERT(type == OL_CONTROL_COMMIT || type == OL_CONTROL_ABORT);
     pthread_mutex_lock(&partition->writer);
     int status = end_transaction_locked(partition, producer_id, producer_epoch, type, coordinator_epoch, result, error);
+    result->term = partition->term;
     pthread_mutex_unlock(&partition->writer);
     return status;
 }

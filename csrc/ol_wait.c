@@ -27,18 +27,20 @@ static bool is_reached(const ol_partition *partition, int64_t end_offset, ol_wai
     return atomic_load_explicit(&partition->watermark, memory_order_acquire) >= end_offset;
 }
 
-/* Why waiting is in vain, or OL_OK. */
-static int check_in_vain(const ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what, ol_error *error) {
+/* OL_OK: reached; OL_WOULD_BLOCK: not yet; else why waiting is in vain.  Positions are read before the term: whoever puts other records below `end_offset`
+ * ends the term first. */
+static int look(const ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what, ol_error *error) {
+    bool reached = is_reached(partition, end_offset, what);
+    if (partition->term != term) return ol_fail(error, OL_NOT_COORDINATOR, "leadership changed before this was known to be durable");
+    if (reached) return OL_OK;
     if (partition->role == OL_ROLE_FAILED || ol_log_has_failed(partition->log)) {
         return ol_fail(error, OL_FAILED, "the partition failed before this was durable; it must be opened again");
     }
-    if (partition->term != term || ol_log_end(partition->log) < end_offset) {
-        return ol_fail(error, OL_NOT_COORDINATOR, "leadership changed before this was durable");
-    }
+    if (ol_log_end(partition->log) < end_offset) return ol_fail(error, OL_NOT_COORDINATOR, "the log ends before this");
     if (what == OL_WAIT_WATERMARK && partition->role == OL_ROLE_FOLLOWER) {
         return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
     }
-    return OL_OK;
+    return OL_WOULD_BLOCK;
 }
 
 /* One of those who wait flushes for all; wait_lock is let go meanwhile, so that the next batch fills. */
@@ -54,22 +56,22 @@ static void flush_for_all(ol_partition *partition) {
     pthread_cond_broadcast(&partition->wait_changed);
 }
 
-int ol_partition_wait(ol_partition *partition, int64_t end_offset, ol_wait_for what, int64_t timeout_ms, ol_error *error) {
-    if (is_reached(partition, end_offset, what)) return OL_OK;
+int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what, int64_t timeout_ms,
+                      ol_error *error) {
+    if (term == OL_TERM_NOW) term = partition->term;
+    int status = look(partition, end_offset, term, what, error);
+    if (status != OL_WOULD_BLOCK) return status;
     struct timespec deadline = {0, 0};
     if (timeout_ms >= 0) deadline = deadline_after(timeout_ms);
     pthread_mutex_lock(&partition->wait_lock);
-    uint64_t term = partition->term;
-    int status = OL_OK;
-    while (!is_reached(partition, end_offset, what)) {
-        status = check_in_vain(partition, end_offset, term, what, error);
-        if (status != OL_OK) break;
+    while ((status = look(partition, end_offset, term, what, error)) == OL_WOULD_BLOCK) {
         if (what == OL_WAIT_FLUSHED && !partition->flushing) {
             flush_for_all(partition);
         } else if (timeout_ms < 0) {
             pthread_cond_wait(&partition->wait_changed, &partition->wait_lock);
         } else if (pthread_cond_timedwait(&partition->wait_changed, &partition->wait_lock, &deadline) == ETIMEDOUT) {
-            if (is_reached(partition, end_offset, what)) break;
+            status = look(partition, end_offset, term, what, error);
+            if (status != OL_WOULD_BLOCK) break;
             status = ol_fail(error, OL_TIMED_OUT, "not durable within %lld ms; it may still become so", (long long)timeout_ms);
             break;
         }

@@ -1,5 +1,5 @@
 cimport cython
-from libc.stdint cimport int16_t, int32_t, int64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint64_t
 
 from offsetlog._native.buffers cimport item_array
 from offsetlog._native.csrc cimport ol_commit_result, ol_error, ol_item, ol_partition, ol_preparer, ol_slice
@@ -31,9 +31,9 @@ cdef class StoreCore:
     cdef Partition owner(self, int32_t number)
     cdef int write(self, int32_t number, const ol_item *items, size_t count, int64_t producer_id, int16_t producer_epoch,
                    ol_commit_result *result, ol_error *error) except -1
-    cdef int wait(self, int32_t number, int64_t end_offset, durability_kind durability) except -1
+    cdef int wait(self, int32_t number, int64_t end_offset, uint64_t term, durability_kind durability) except -1
     cdef int64_t commit_dictionary(self, group, dict offsets, dict expected, bint monotonic, int64_t producer_id,
-                                   int16_t producer_epoch, int32_t *number) except -1
+                                   int16_t producer_epoch, int32_t *number, uint64_t *term) except -1
     cdef object fetch_one_waiting(self, int32_t number, ol_slice group, ol_slice topic, int32_t partition)
     cdef item_array take_scratch(self, size_t count) except *
     cdef void give_scratch(self, item_array *array) noexcept
@@ -45,3 +45,4 @@ cdef class Ticket:
     cdef Partition owner
     cdef durability_kind durability
     cdef int64_t end_offset
+    cdef uint64_t term

@@ -10,7 +10,7 @@ import weakref
 from cpython.dict cimport PyDict_Next
 from cpython.object cimport PyObject
 from libc.stddef cimport size_t
-from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
@@ -36,6 +36,7 @@ from offsetlog._native.csrc cimport (
     OL_ITEM_POSITION_TOMBSTONE,
     OL_OK,
     OL_REWIND,
+    OL_TERM_NOW,
     OL_WAIT_FLUSHED,
     OL_WOULD_BLOCK,
     ol_commit_result,
@@ -315,14 +316,14 @@ cdef class StoreCore:
             raise refusal(status, items, result, error)
         return check(status, error)
 
-    cdef int wait(self, int32_t number, int64_t end_offset, durability_kind durability) except -1:
+    cdef int wait(self, int32_t number, int64_t end_offset, uint64_t term, durability_kind durability) except -1:
         cdef Partition owner
         if durability == DURABILITY_PROCESS:
             return 0
         owner = self.owner(number)
         if owner is None:
             self.refuse_closed()
-        return owner.wait_for(end_offset, OL_WAIT_FLUSHED, -1)
+        return owner.wait_for(end_offset, term, OL_WAIT_FLUSHED, -1)
 
     def commit_one(self, group, topic, partition, offset, metadata="", leader_epoch=-1, *, durability=None):
         """Commits one position and returns the log offset of its record.
@@ -370,12 +371,12 @@ cdef class StoreCore:
         elif status != OL_OK:
             check(status, &error)
         if wanted != DURABILITY_PROCESS:
-            self.wait(number, result.end_offset, wanted)
+            self.wait(number, result.end_offset, result.term, wanted)
         return result.end_offset - 1
 
     cdef int64_t commit_dictionary(self, group, dict offsets, dict expected, bint monotonic, int64_t producer_id,
-                                   int16_t producer_epoch, int32_t *number) except -1:
-        # Returns the end offset to wait for.
+                                   int16_t producer_epoch, int32_t *number, uint64_t *term) except -1:
+        # Returns the end offset to wait for, and the term in which to.
         cdef ol_slice name
         cdef ol_commit_result result
         cdef ol_error error
@@ -413,6 +414,7 @@ cdef class StoreCore:
                 raise refusal(status, array.items, &result, &error)
             else:
                 check(status, &error)
+            term[0] = result.term
             return result.end_offset
         finally:
             self.give_scratch(&array)
@@ -421,10 +423,11 @@ cdef class StoreCore:
         """Commits positions of one group, all or none; see OffsetStore.commit."""
         cdef int32_t number = 0
         cdef int64_t end_offset
+        cdef uint64_t term = 0
         cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
         end_offset = self.commit_dictionary(group, own_dictionary(offsets), own_expected(expected, offsets), monotonic, -1, -1,
-                                            &number)
-        self.wait(number, end_offset, wanted)
+                                            &number, &term)
+        self.wait(number, end_offset, term, wanted)
         return new_position(number, end_offset)
 
     def commit_async(self, group, offsets, *, expected=None, monotonic=False, durability=None):
@@ -434,7 +437,7 @@ cdef class StoreCore:
         cdef Ticket ticket = Ticket.__new__(Ticket)
         ticket.durability = <durability_kind>durability_of(durability, self.durability)
         end_offset = self.commit_dictionary(group, own_dictionary(offsets), own_expected(expected, offsets), monotonic, -1, -1,
-                                            &number)
+                                            &number, &ticket.term)
         ticket.core = self
         ticket.owner = self.owner(number)
         ticket.end_offset = end_offset
@@ -444,7 +447,9 @@ cdef class StoreCore:
         """Writes positions inside an open transaction; returns the Position, which is not waited for."""
         cdef int32_t number = 0
         cdef int64_t end_offset
-        end_offset = self.commit_dictionary(group, own_dictionary(offsets), None, False, producer_id, producer_epoch, &number)
+        cdef uint64_t term = 0
+        end_offset = self.commit_dictionary(group, own_dictionary(offsets), None, False, producer_id, producer_epoch, &number,
+                                            &term)
         return new_position(number, end_offset)
 
     def ready(self, int32_t number):
@@ -457,7 +462,7 @@ cdef class StoreCore:
 
     def wait_durable(self, int32_t number, int64_t end_offset, durability):
         """Waits until what lies below a log offset is as durable as asked for; None is the store's durability."""
-        self.wait(number, end_offset, <durability_kind>durability_of(durability, self.durability))
+        self.wait(number, end_offset, OL_TERM_NOW, <durability_kind>durability_of(durability, self.durability))
 
     def delete(self, group, partitions, *, durability=None):
         """Writes tombstones for positions of a group and returns how many were there."""
@@ -487,7 +492,7 @@ cdef class StoreCore:
             self.write(number, array.items, count, -1, -1, &result, &error)
         finally:
             self.give_scratch(&array)
-        self.wait(number, result.end_offset, wanted)
+        self.wait(number, result.end_offset, result.term, wanted)
         return result.written
 
     # ------------------------------------------------------------------------------------------------ reading
@@ -614,7 +619,7 @@ cdef class Ticket:
             ClosedError: the store was closed without this commit having reached the disk.
         """
         if self.durability != DURABILITY_PROCESS:
-            self.owner.wait_for(self.end_offset, OL_WAIT_FLUSHED, -1 if timeout is None else max(0, int(timeout * 1000)))
+            self.owner.wait_for(self.end_offset, self.term, OL_WAIT_FLUSHED, -1 if timeout is None else max(0, int(timeout * 1000)))
         return new_position(self.owner.number, self.end_offset)
 
     def __await__(self):

@@ -582,6 +582,9 @@ cdef extern from "ol_partition.h" nogil:
         bint found
         int64_t found_offset
         int64_t rests_on
+        uint64_t term
+
+    const uint64_t OL_TERM_NOW
 
     int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id,
                             int16_t producer_epoch, ol_commit_result *result, ol_error *error) noexcept
@@ -592,7 +595,8 @@ cdef extern from "ol_partition.h" nogil:
                                      int32_t coordinator_epoch, ol_commit_result *result, ol_error *error) noexcept
     int ol_partition_check_producer(ol_partition *partition, int64_t producer_id, int16_t producer_epoch,
                                     ol_error *error) noexcept
-    int ol_partition_wait(ol_partition *partition, int64_t end_offset, int what, int64_t timeout_ms, ol_error *error) noexcept
+    int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, int what, int64_t timeout_ms,
+                          ol_error *error) noexcept
     int ol_partition_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) noexcept
     int ol_partition_try_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) noexcept
     void ol_partition_unlock_state(ol_partition *partition) noexcept

@@ -1,5 +1,5 @@
 cimport cython
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from offsetlog._native.csrc cimport ol_partition
 from offsetlog._native.decompress cimport Decompressor
@@ -33,4 +33,4 @@ cdef class Partition:
     cdef int enter(self) except -1
     cdef void leave(self) noexcept
     cdef bint _begin_close(self) except -1
-    cdef int wait_for(self, int64_t end_offset, int what, int64_t timeout_ms) except -1
+    cdef int wait_for(self, int64_t end_offset, uint64_t term, int what, int64_t timeout_ms) except -1

@@ -21,6 +21,7 @@ from offsetlog._native.csrc cimport (
     OL_ROLE_FOLLOWER,
     OL_ROLE_LOADING,
     OL_ROLE_UNLOADED,
+    OL_TERM_NOW,
     OL_WAIT_FLUSHED,
     OL_WAIT_WATERMARK,
     ol_commit_result,
@@ -364,14 +365,15 @@ cdef class Partition:
 
     # ------------------------------------------------------------------------------------------------ waiting
 
-    cdef int wait_for(self, int64_t end_offset, int what, int64_t timeout_ms) except -1:
+    cdef int wait_for(self, int64_t end_offset, uint64_t term, int what, int64_t timeout_ms) except -1:
+        # The term is that of the commit; OL_TERM_NOW: whatever stands there.
         cdef ol_error error
         if self.handle == NULL and end_offset <= self.flushed_at_close:
             return 0
         self.enter()
         try:
             with nogil:
-                check(ol_partition_wait(self.handle, end_offset, what, timeout_ms, &error), &error)
+                check(ol_partition_wait(self.handle, end_offset, term, what, timeout_ms, &error), &error)
         finally:
             self.leave()
         return 0
@@ -382,7 +384,7 @@ cdef class Partition:
         Raises CommitTimeoutError, PartitionFailedError, NotCoordinatorError.
         """
         cdef int64_t timeout_ms = -1 if timeout is None else max(0, int(timeout * 1000))
-        self.wait_for(end_offset, OL_WAIT_WATERMARK if replicated else OL_WAIT_FLUSHED, timeout_ms)
+        self.wait_for(end_offset, OL_TERM_NOW, OL_WAIT_WATERMARK if replicated else OL_WAIT_FLUSHED, timeout_ms)
 
     def flush(self):
         """Waits until everything written before the call is on disk."""
@@ -392,7 +394,7 @@ cdef class Partition:
             ol_partition_positions(self.handle, &positions)
         finally:
             self.leave()
-        self.wait_for(positions.written, OL_WAIT_FLUSHED, -1)
+        self.wait_for(positions.written, OL_TERM_NOW, OL_WAIT_FLUSHED, -1)
         return positions.written
 
     # ------------------------------------------------------------------------------------------------ writing

@@ -225,7 +225,7 @@ static int step_wait(workload *w, ol_error *error) {
     if (w->history->done == 0) return OL_OK;
     size_t index = ol_test_below(4) ? w->history->done - 1 : ol_test_below(w->history->done);
     int64_t end_offset = w->history->atoms[index].end_offset;
-    int status = ol_partition_wait(w->partition, end_offset, OL_WAIT_FLUSHED, -1, error);
+    int status = ol_partition_wait(w->partition, end_offset, OL_TERM_NOW, OL_WAIT_FLUSHED, -1, error);
     if (status != OL_OK) return status;
     workload_acknowledge(w, end_offset);
     if (ol_test_below(3) == 0) w->options.log.recovery_point = ol_log_flushed(ol_partition_log(w->partition));

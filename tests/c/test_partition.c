@@ -41,7 +41,7 @@ OL_TEST(positions_keep_their_order) {
     OL_CHECK_INT(positions.written, 1);
     OL_CHECK_INT(positions.watermark, 1);
     OL_CHECK_INT(positions.applied, 1);
-    OL_CHECK_OK(ol_partition_wait(partition, result.end_offset, OL_WAIT_FLUSHED, -1, &error), &error);
+    OL_CHECK_OK(ol_partition_wait(partition, result.end_offset, result.term, OL_WAIT_FLUSHED, -1, &error), &error);
     ol_partition_positions(partition, &positions);
     OL_CHECK_INT(positions.flushed, 1);
     close_partition(partition);
@@ -347,7 +347,7 @@ static void *commit_and_wait(void *argument) {
     for (int i = 0; i < 100; i++) {
         ol_commit_result result = commit_one(self->partition, group, "t", 0, i);
         ol_error error;
-        OL_CHECK_OK(ol_partition_wait(self->partition, result.end_offset, OL_WAIT_FLUSHED, 60000, &error), &error);
+        OL_CHECK_OK(ol_partition_wait(self->partition, result.end_offset, result.term, OL_WAIT_FLUSHED, 60000, &error), &error);
         OL_CHECK(ol_log_flushed(ol_partition_log(self->partition)) >= result.end_offset);
         OL_CHECK_INT(fetch_one(self->partition, group, "t", 0), i);
     }

@@ -1,4 +1,8 @@
 /* The seams of replication: W moved from outside, follower append, raw read, truncate, epochs (design §3, §7). */
+#include <fcntl.h>
+#include <pthread.h>
+
+#include "ol_partition_internal.h"
 #include "partition_fixture.h"
 
 static ol_partition *open_replica(const char *directory) {
@@ -12,6 +16,22 @@ static ol_partition *open_leader(const char *directory, int32_t epoch) {
     ol_error error;
     OL_CHECK_OK(ol_partition_become_leader(partition, epoch, &error), &error);
     return partition;
+}
+
+static void flip_bit(const char *path, off_t position) {
+    uint8_t byte;
+    int file = open(path, O_RDWR);
+    OL_CHECK(file >= 0 && pread(file, &byte, 1, position) == 1);
+    byte ^= 4;
+    OL_CHECK(pwrite(file, &byte, 1, position) == 1);
+    close(file);
+}
+
+/* Of a replica, whatever its role: no other thread runs. */
+static ol_digest state_digest(const ol_state *state) {
+    ol_digest digest;
+    ol_state_digest(state, true, &digest);
+    return digest;
 }
 
 static void advance(ol_partition *partition, int64_t offset) {
@@ -48,9 +68,9 @@ OL_TEST(what_is_in_flight_is_seen_by_conditions_and_not_by_reads) {
     OL_CHECK_OK(try_one(leader, item, -1, &result, &error), &error);
     advance(leader, 1);
     OL_CHECK_INT(fetch_one(leader, "g", "t", 0), 1);
-    OL_CHECK_INT(ol_partition_wait(leader, result.end_offset, OL_WAIT_WATERMARK, 1, &error), OL_TIMED_OUT);
+    OL_CHECK_INT(ol_partition_wait(leader, result.end_offset, result.term, OL_WAIT_WATERMARK, 1, &error), OL_TIMED_OUT);
     advance(leader, 2);
-    OL_CHECK_OK(ol_partition_wait(leader, result.end_offset, OL_WAIT_WATERMARK, 1000, &error), &error);
+    OL_CHECK_OK(ol_partition_wait(leader, result.end_offset, result.term, OL_WAIT_WATERMARK, 1000, &error), &error);
     OL_CHECK_INT(fetch_one(leader, "g", "t", 0), 2);
     close_partition(leader);
     remove_fixture();
@@ -211,6 +231,255 @@ OL_TEST(deleting_a_group_takes_its_records_that_are_in_flight) {
     OL_CHECK_OK(ol_partition_lock_state(leader, &state, &error), &error);
     OL_CHECK_INT(ol_group_records_count(state->group_records), 0);
     ol_partition_unlock_state(leader);
+    close_partition(leader);
+    remove_fixture();
+}
+
+/* ------------------------------------------------------------------------------------------------ what leaders come and go over */
+
+static ol_partition *second_replica(const char *directory) {
+    char second[300];
+    snprintf(second, sizeof second, "%.*s-1", (int)strlen(directory) - 2, directory);
+    return open_replica(second);
+}
+
+/* A batch of `count` positions (g, t, 0...) with offsets from 5 on, as another leader wrote it; the value of record `refused` is of a version that no
+ * broker knows. */
+static size_t foreign_batch(uint8_t *start, int64_t base_offset, int32_t epoch, int32_t count, int32_t refused) {
+    ol_batch_fields fields;
+    ol_batch_fields_init(&fields, base_offset, fixture_now);
+    fields.leader_epoch = epoch;
+    fields.record_count = count;
+    fields.last_offset_delta = count - 1;
+    uint8_t *p = start + OL_BATCH_OVERHEAD;
+    for (int32_t i = 0; i < count; i++) {
+        uint8_t key[64], value[64];
+        uint8_t *key_end = ol_offset_key_put(key, OL_KEY_OFFSET_COMMIT, text("g"), text("t"), i);
+        ol_offset_value committed = {.offset = 5 + i, .commit_timestamp = 1, .expire_timestamp = -1, .leader_epoch = -1, .metadata = text("")};
+        uint8_t *value_end = ol_offset_value_put(value, &committed, 3);
+        if (i == refused) value[1] = 9;
+        p = ol_record_put(p, 0, i, ol_slice_of(key, (size_t)(key_end - key)), ol_slice_of(value, (size_t)(value_end - value)), 0, ol_slice_null());
+    }
+    ol_batch_seal(start, p, &fields);
+    return (size_t)(p - start);
+}
+
+static ol_fs moving_fs;
+static ol_partition *moving_partition;      /* its W moves to 200 when the load first opens a segment; NULL: it moved */
+
+static int open_and_advance(ol_fs *fs OL_UNUSED, const char *path, ol_open_mode mode, ol_file **file, ol_error *error) {
+    if (moving_partition != NULL && strstr(path, ".log") != NULL) {
+        ol_partition *partition = moving_partition;
+        moving_partition = NULL;
+        advance(partition, 200);
+    }
+    return ol_fs_posix()->open(ol_fs_posix(), path, mode, file, error);
+}
+
+OL_TEST(w_that_moves_during_a_load_is_loaded_up_to) {
+    ol_partition_options options = fixture_options(fresh_directory());
+    moving_fs = *ol_fs_posix();
+    moving_fs.open = open_and_advance;
+    options.log.fs = &moving_fs;
+    options.log.config.segment_bytes = 8192;
+    options.batch_bytes_max = 4096;
+    options.replicated = true;
+    ol_partition *partition = open_partition(&options, true);
+    ol_error error;
+    OL_CHECK_OK(ol_partition_become_leader(partition, 0, &error), &error);
+    for (int i = 0; i < 300; i++) commit_one(partition, "g", "t", i, 1000 + i);
+    close_partition(partition);
+    options.log.clean = true;
+    partition = open_partition(&options, false);
+    advance(partition, 100);
+    moving_partition = partition;
+    OL_CHECK_OK(ol_partition_load(partition, &error), &error);
+    OL_CHECK(moving_partition == NULL);
+    advance(partition, 300);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 1, &error), &error);
+    for (int i = 0; i < 300; i++) OL_CHECK_INT(fetch_one(partition, "g", "t", i), 1000 + i);
+    close_partition(partition);
+    remove_fixture();
+}
+
+OL_TEST(a_partition_is_loaded_once) {
+    ol_partition *partition = open_replica(fresh_directory());
+    ol_error error;
+    OL_CHECK_INT(ol_partition_load(partition, &error), OL_INVALID);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 1, &error), &error);
+    commit_pending(partition, 7, "g", "t", 0, 1);
+    OL_CHECK_OK(ol_partition_become_follower(partition, 2, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 3, &error), &error);
+    OL_CHECK_INT(ol_partition_role(partition), OL_ROLE_LOADING);
+    OL_CHECK_INT(ol_partition_load(partition, &error), OL_INVALID);
+    OL_CHECK_INT(ol_partition_role(partition), OL_ROLE_LOADING);
+    close_partition(partition);
+    remove_fixture();
+}
+
+OL_TEST(a_commit_that_was_cut_off_is_never_told_to_be_durable) {
+    ol_partition *partition = open_leader(fresh_directory(), 1);
+    ol_commit_result lost = commit_one(partition, "g", "t", 0, 42);
+    ol_error error;
+    OL_CHECK_OK(ol_partition_become_follower(partition, 2, &error), &error);
+    OL_CHECK_OK(ol_partition_truncate(partition, 0, &error), &error);
+    uint8_t batch[300];
+    OL_CHECK_OK(ol_partition_append(partition, batch, foreign_batch(batch, 0, 2, 1, -1), &error), &error);
+    advance(partition, 1);
+    OL_CHECK_OK(ol_partition_wait(partition, 1, OL_TERM_NOW, OL_WAIT_FLUSHED, 1000, &error), &error);
+    OL_CHECK_INT(ol_partition_wait(partition, lost.end_offset, lost.term, OL_WAIT_WATERMARK, 100, &error), OL_NOT_COORDINATOR);
+    OL_CHECK_INT(ol_partition_wait(partition, lost.end_offset, lost.term, OL_WAIT_FLUSHED, 100, &error), OL_NOT_COORDINATOR);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 3, &error), &error);
+    ol_commit_result kept = commit_one(partition, "g", "t", 0, 43);
+    advance(partition, 2);
+    OL_CHECK_OK(ol_partition_wait(partition, kept.end_offset, kept.term, OL_WAIT_WATERMARK, 100, &error), &error);
+    close_partition(partition);
+    remove_fixture();
+}
+
+/* The batches of `from` that end at or below `end`. */
+static void replicate_until(ol_partition *from, ol_partition *to, int64_t end) {
+    ol_log_reader *reader;
+    ol_log_piece piece;
+    ol_error error;
+    OL_CHECK_OK(ol_log_reader_open(ol_partition_log(from), ol_log_end(ol_partition_log(to)), &reader, &error), &error);
+    while (ol_log_reader_next(reader, 1, &piece, &error) == OL_OK && piece.base_offset < end) {
+        OL_CHECK_OK(ol_partition_append(to, piece.data, piece.size, &error), &error);
+    }
+    ol_log_reader_close(reader);
+}
+
+/* A leader that dies inside a commit larger than a batch; the follower applied what it had of it when `applied`. */
+static void check_new_leader_aborts(bool applied) {
+    const char *directory = fresh_directory();
+    ol_partition_options options = fixture_options(directory);
+    options.replicated = true;
+    options.batch_bytes_max = 600;
+    ol_partition *old = open_partition(&options, true), *new = second_replica(directory);
+    ol_error error;
+    OL_CHECK_OK(ol_partition_become_leader(old, 1, &error), &error);
+    OL_CHECK_OK(ol_partition_become_follower(new, 1, &error), &error);
+    commit_pending(old, 9, "g", "t", 77, 1);        /* foreign: stays open */
+    ol_item items[50];
+    for (int i = 0; i < 50; i++) items[i] = position_item("g", "t", i, i);
+    ol_commit_result result;
+    OL_CHECK_OK(ol_partition_commit(old, items, 50, -1, -1, &result, &error), &error);
+    replicate_until(old, new, 20);
+    ol_log *log = ol_partition_log(new);
+    int64_t end = ol_log_end(log);
+    OL_CHECK(end > 1 && end < 51);
+    if (applied) advance(new, end);
+    OL_CHECK_OK(ol_partition_become_leader(new, 2, &error), &error);
+    if (!applied) {
+        OL_CHECK_INT(ol_log_end(log), end);         /* it leads only in name yet */
+        advance(new, INT64_MAX);
+    }
+    OL_CHECK_INT(ol_partition_role(new), OL_ROLE_ACTIVE);
+    OL_CHECK_INT(ol_log_end(log), end + 1);
+    ol_log_transaction transaction;
+    OL_CHECK(ol_log_open_transaction_at(log, 0, &transaction) && transaction.producer_id == 9);
+    OL_CHECK(!ol_log_open_transaction_at(log, 1, &transaction));
+    advance(new, INT64_MAX);
+    for (int i = 0; i < 50; i++) OL_CHECK_INT(fetch_one(new, "g", "t", i), -1);
+    OL_CHECK_OK(ol_partition_become_leader(new, 3, &error), &error);
+    OL_CHECK_INT(ol_log_end(log), end + 1);
+    close_partition(old);
+    close_partition(new);
+    remove_fixture();
+}
+
+OL_TEST(a_new_leader_aborts_what_an_earlier_one_left_open_of_ours) {
+    check_new_leader_aborts(true);
+    check_new_leader_aborts(false);
+}
+
+OL_TEST(a_record_that_kafka_would_refuse_is_passed_over_live_as_by_a_load) {
+    ol_partition_options options = fixture_options(fresh_directory());
+    options.replicated = true;
+    ol_partition *partition = open_partition(&options, true);
+    ol_error error;
+    OL_CHECK_OK(ol_partition_become_follower(partition, 1, &error), &error);
+    uint8_t batch[500];
+    OL_CHECK_OK(ol_partition_append(partition, batch, foreign_batch(batch, 0, 1, 3, 1), &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 2, &error), &error);
+    advance(partition, 3);
+    OL_CHECK_INT(ol_partition_role(partition), OL_ROLE_ACTIVE);
+    OL_CHECK(ol_partition_is_read_only(partition));
+    ol_problem problem;
+    OL_CHECK(ol_partition_problem_at(partition, 0, &problem) && !ol_partition_problem_at(partition, 1, &problem));
+    OL_CHECK_INT(problem.error.offset, 1);
+    OL_CHECK_INT(fetch_one(partition, "g", "t", 0), 5);
+    OL_CHECK_INT(fetch_one(partition, "g", "t", 1), -1);
+    OL_CHECK_INT(fetch_one(partition, "g", "t", 2), 7);
+    ol_digest live = state_digest(&partition->state);
+    ol_partition_abandon(partition);
+    partition = open_partition(&options, false);
+    advance(partition, 3);
+    OL_CHECK_OK(ol_partition_load(partition, &error), &error);
+    OL_CHECK(ol_partition_is_read_only(partition));
+    ol_digest loaded = state_digest(&partition->state);
+    check_same_digest(live, loaded);
+    ol_partition_abandon(partition);
+    remove_fixture();
+}
+
+/* A batch above W that rots on the disk makes an election fail; the leader keeps what it knows to be in flight. */
+OL_TEST(an_election_that_fails_leaves_leader_and_overlay_as_they_were) {
+    const char *directory = fresh_directory();
+    ol_partition *leader = open_leader(directory, 1);
+    ol_commit_result first = commit_one(leader, "g", "t", 0, 1);
+    commit_one(leader, "g", "t", 1, 2);
+    ol_error error;
+    OL_CHECK_OK(ol_partition_wait(leader, first.end_offset, first.term, OL_WAIT_FLUSHED, -1, &error), &error);
+    char path[300];
+    snprintf(path, sizeof path, "%s/00000000000000000000.log", directory);
+    flip_bit(path, 70);
+    OL_CHECK_INT(ol_partition_become_leader(leader, 2, &error), OL_CORRUPT);
+    OL_CHECK_INT(ol_partition_role(leader), OL_ROLE_ACTIVE);
+    ol_item item = position_item("g", "t", 0, 9);
+    item.condition = OL_CONDITION_EQUALS;
+    item.expected = 1;
+    ol_commit_result result;
+    OL_CHECK_OK(try_one(leader, item, -1, &result, &error), &error);
+    flip_bit(path, 70);
+    OL_CHECK_OK(ol_partition_become_leader(leader, 2, &error), &error);
+    advance(leader, INT64_MAX);
+    OL_CHECK_INT(fetch_one(leader, "g", "t", 0), 9);
+    close_partition(leader);
+    remove_fixture();
+}
+
+/* Readers of the state while the overlay comes and goes; the thread sanitizer looks on. */
+static _Atomic bool readers_stop;
+
+static void *read_on(void *context) {
+    ol_partition *partition = context;
+    while (!readers_stop) {
+        const ol_state *state;
+        ol_error error;
+        if (ol_partition_lock_state(partition, &state, &error) != OL_OK) continue;
+        ol_pair_name name = ol_table_name(state->table, text("g"), ol_table_group_hash(state->table, text("g")), text("t"));
+        ol_position_value value;
+        for (int i = 0; i < 50; i++) ol_table_get(state->table, &name, i, &value);
+        ol_partition_unlock_state(partition);
+    }
+    return NULL;
+}
+
+OL_TEST(elections_do_not_disturb_readers) {
+    ol_partition *leader = open_leader(fresh_directory(), 1);
+    pthread_t thread;
+    OL_CHECK_INT(pthread_create(&thread, NULL, read_on, leader), 0);
+    ol_error error;
+    for (int32_t epoch = 2; epoch < 100; epoch++) {
+        for (int i = 0; i < 10; i++) commit_one(leader, "g", "t", i, i);
+        advance(leader, ol_log_end(ol_partition_log(leader)) - 3);
+        OL_CHECK_OK(ol_partition_become_leader(leader, epoch, &error), &error);
+        advance(leader, INT64_MAX);
+        OL_CHECK_INT(ol_partition_role(leader), OL_ROLE_ACTIVE);
+    }
+    readers_stop = true;
+    pthread_join(thread, NULL);
     close_partition(leader);
     remove_fixture();
 }

@@ -246,7 +246,7 @@ static void write_and_open_again(uint8_t flags, const opened *reader) {
         OL_ASSERT(memcmp(&reader->digest.group_records, &writer.digest.group_records, sizeof reader->digest.group_records) == 0);
     }
     bool committed = commit(writer.partition, &end_offset);
-    if (committed) OL_ASSERT(ol_partition_wait(writer.partition, end_offset, OL_WAIT_FLUSHED, 10000, &error) == OL_OK);
+    if (committed) OL_ASSERT(ol_partition_wait(writer.partition, end_offset, OL_TERM_NOW, OL_WAIT_FLUSHED, 10000, &error) == OL_OK);
     ol_partition_abandon(writer.partition);
     opened again = open_and_load(flags & (uint8_t)~FLAG_CLEAN, true);
     if (committed) OL_ASSERT(again.partition != NULL && again.loaded && has_commit(again.partition));
@@ -290,7 +290,7 @@ static void make_seed_directory(void) {
         int64_t producer = i < 4 ? -1 : i < 8 ? 4000 : 17;
         if (i == 8) OL_ASSERT(ol_partition_end_transaction(writer.partition, 4000, 0, OL_CONTROL_COMMIT, 0, &result, &error) == OL_OK);
         OL_ASSERT(ol_partition_commit(writer.partition, &item, 1, producer, producer < 0 ? -1 : 0, &result, &error) == OL_OK);
-        if (i == 5) OL_ASSERT(ol_partition_wait(writer.partition, result.end_offset, OL_WAIT_FLUSHED, 10000, &error) == OL_OK);
+        if (i == 5) OL_ASSERT(ol_partition_wait(writer.partition, result.end_offset, result.term, OL_WAIT_FLUSHED, 10000, &error) == OL_OK);
     }
     OL_ASSERT(ol_partition_close(writer.partition, &error) == OL_OK);
 }
