@@ -4,6 +4,7 @@
  *   - what was acknowledged as "disk" is there; as "process" too where only the process died;
  *   - everything else is whole or absent, in the order of the log: the state is the model's after some number of atoms;
  *   - nothing of an open or aborted transaction is seen, and no loss of unflushed bytes is taken for corruption;
+ *   - a recovery that is stopped at any of its own operations is as good as none;
  *   - reading, writing, closing and killing afterwards find the same state; commits go on.
  *
  * OFFSETLOG_CRASH_POINTS=n stops at n operations at least (default 2000), OL_CRASH_SEEDS=n draws n disk states at each. */
@@ -135,6 +136,8 @@ typedef struct crash_paths {
     char partition[256];
     char target[256];
     char target_partition[256];
+    char second[256];           /* what is left when the recovery of the target is stopped too */
+    char second_partition[256];
 } crash_paths;
 
 static void make_paths(crash_paths *paths) {
@@ -142,17 +145,24 @@ static void make_paths(crash_paths *paths) {
     scratch_root(paths->target, "target");
     scratch_join(paths->partition, paths->root);
     scratch_join(paths->target_partition, paths->target);
+    scratch_root(paths->second, "second");
+    scratch_join(paths->second_partition, paths->second);
 }
 
 static void remove_paths(const crash_paths *paths) {
     remove_tree(paths->root);
     remove_tree(paths->target);
+    remove_tree(paths->second);
+}
+
+static void make_empty(const char *path) {
+    remove_tree(path);
+    OL_CHECK(mkdir(path, 0777) == 0);
 }
 
 static void check_disk(const crash_paths *paths, const workload *w, crash_place *place, bool killed) {
     ol_error error;
-    remove_tree(paths->target);
-    OL_CHECK(mkdir(paths->target, 0777) == 0);
+    make_empty(paths->target);
     place->what = killed ? "killed" : "power lost";
     if (killed) {
         OL_CHECK_OK(ol_fs_fault_materialize_all(w->fs, paths->target, &error), &error);
@@ -167,13 +177,56 @@ static void check_disk(const crash_paths *paths, const workload *w, crash_place 
     check_left(&l);
 }
 
+/* Opens and loads the target over a port that stops at `stop_at`; whether it did. */
+static bool stop_recovery(const crash_paths *paths, const workload *w, ol_fs *fs, int64_t stop_at) {
+    ol_partition_options options = w->options;
+    ol_partition *partition;
+    ol_log_recovery recovery;
+    ol_error error;
+    options.log.fs = fs;
+    options.log.directory = paths->target_partition;
+    options.log.clean = false;
+    ol_fs_fault_stop_at(fs, stop_at);
+    if (ol_partition_open(&options, &partition, &recovery, &error) == OL_OK) {
+        int status = options.replicated ? ol_partition_advance(partition, INT64_MAX, &error) : OL_OK;
+        if (status == OL_OK) status = ol_partition_load(partition, &error);
+        OL_CHECK(status == OL_OK || ol_fs_fault_stopped(fs));
+        ol_partition_abandon(partition);
+    }
+    return ol_fs_fault_stopped(fs);
+}
+
+/* Power is lost, and lost again at each operation of the recovery. */
+static int64_t check_recovery(const crash_paths *paths, const workload *w, crash_place *place) {
+    ol_error error;
+    place->what = "power lost, and again in the recovery";
+    for (int64_t stop_at = 1;; stop_at++) {
+        ol_fs *fs;
+        make_empty(paths->target);
+        make_empty(paths->second);
+        OL_CHECK_OK(ol_fs_fault_materialize(w->fs, paths->target, place->disk_seed, &error), &error);
+        OL_CHECK_OK(ol_fs_fault_create(paths->target, &fs, &error), &error);
+        bool stopped = stop_recovery(paths, w, fs, stop_at);
+        OL_CHECK_OK(ol_fs_fault_materialize(fs, paths->second, place->disk_seed + (uint64_t)stop_at, &error), &error);
+        ol_fs_fault_free(fs);
+        left l = {.place = place, .history = w->history, .options = w->options, .low = w->acknowledged_disk, .count = -1};
+        l.options.log.fs = ol_fs_posix();
+        l.options.log.directory = paths->second_partition;
+        l.options.log.clean = false;
+        check_left(&l);
+        if (!stopped) return stop_at;
+    }
+}
+
+static int64_t recovery_points;
+enum { RECOVERY_SAMPLE = 50 };
+
 static int64_t run_and_stop(const crash_paths *paths, uint64_t seed, bool replicated, int64_t stop_at, int disks) {
     static model_history history;
     static workload w;
     ol_error error;
     ol_fs *fs;
-    remove_tree(paths->root);
-    OL_CHECK(mkdir(paths->root, 0777) == 0);
+    make_empty(paths->root);
     OL_CHECK_OK(ol_fs_fault_create(paths->root, &fs, &error), &error);
     ol_fs_fault_stop_at(fs, stop_at);
     workload_begin(&w, fs, paths->partition, replicated, seed, &history);
@@ -189,6 +242,7 @@ static int64_t run_and_stop(const crash_paths *paths, uint64_t seed, bool replic
         place.disk_seed = seed * 1000003 + (uint64_t)stop_at * 101 + (uint64_t)i;
         check_disk(paths, &w, &place, i == disks);
     }
+    if (stop_at % RECOVERY_SAMPLE == (int64_t)(seed % RECOVERY_SAMPLE)) recovery_points += check_recovery(paths, &w, &place);
     int64_t operations = ol_fs_fault_operations(fs);
     workload_free(&w);
     ol_fs_fault_free(fs);
@@ -218,8 +272,8 @@ OL_TEST(a_run_stopped_at_each_of_its_file_operations_keeps_what_was_acknowledged
             run_and_stop(&paths, seed, replicated, stop_at, disks);
         }
     }
-    printf("  stopped at %" PRId64 " operations, %" PRId64 " states of the disk (seed %" PRIu64 ")\n", points, points * (disks + 1),
-           ol_test_seed);
+    printf("  stopped at %" PRId64 " operations, %" PRId64 " states of the disk, and at %" PRId64 " of recoveries (seed %" PRIu64 ")\n",
+           points, points * (disks + 1), recovery_points, ol_test_seed);
     remove_paths(&paths);
 }
 
