@@ -47,6 +47,8 @@ static void free_partition(ol_partition *partition) {
     free(partition);
 }
 
+static void tell_lost(ol_partition *partition, const ol_log_recovery *recovery);
+
 int ol_partition_open(const ol_partition_options *options, ol_partition **opened, ol_log_recovery *recovery, ol_error *error) {
     if (options->batch_bytes_max < OL_BATCH_OVERHEAD ||
         (int64_t)options->batch_bytes_max > options->log.config.segment_bytes) {
@@ -72,6 +74,7 @@ int ol_partition_open(const ol_partition_options *options, ol_partition **opened
     partition->applied = start;
     partition->read_only = !ol_log_is_writable(partition->log);
     if (recovery->corrupt) ol_partition_report(partition, &recovery->corruption, -1);
+    tell_lost(partition, recovery);
     *opened = partition;
     return OL_OK;
 }
@@ -131,7 +134,7 @@ static bool is_known_problem(const ol_partition *partition, const ol_error *erro
     return false;
 }
 
-void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t bytes) {
+static void keep_problem(ol_partition *partition, const ol_error *error, int64_t bytes) {
     pthread_mutex_lock(&partition->problem_lock);
     if (!is_known_problem(partition, error)) {
         if (partition->problem_count < OL_PROBLEMS_KEPT) {
@@ -140,7 +143,23 @@ void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t
         partition->problem_count++;
     }
     pthread_mutex_unlock(&partition->problem_lock);
+}
+
+void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t bytes) {
+    keep_problem(partition, error, bytes);
     partition->read_only = true;
+}
+
+/* What only the checkpoint remembers is gone, and nothing that is done now can hurt it: it is told, and the partition goes on. */
+static void tell_lost(ol_partition *partition, const ol_log_recovery *recovery) {
+    if (recovery->lost_below < 0) return;
+    ol_error lost;
+    int64_t end = ol_log_end(partition->log);
+    ol_fail(&lost, OL_CORRUPT, "the log ends at offset %lld, below the recovery point %lld of the checkpoint: what was between is gone",
+            (long long)end, (long long)recovery->lost_below);
+    ol_error_at(&lost, partition->options.log.directory, -1);
+    lost.offset = end;
+    keep_problem(partition, &lost, -1);
 }
 
 bool ol_partition_problem_at(const ol_partition *partition, size_t index, ol_problem *problem) {

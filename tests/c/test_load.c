@@ -118,6 +118,23 @@ OL_TEST(a_value_version_that_brokers_refuse_makes_the_partition_read_only) {
     remove_fixture();
 }
 
+OL_TEST(an_end_below_the_recovery_point_is_told_and_commits_go_on) {
+    const char *directory = fresh_directory();
+    uint8_t log[300];
+    write_segment(directory, 0, log, put_position(log, 0, OL_KEY_OFFSET_COMMIT, false, 5));
+    ol_partition_options options = fixture_options(directory);
+    options.log.recovery_point = 100;
+    ol_partition *partition = open_partition(&options, true);
+    ol_problem problem;
+    OL_CHECK(ol_partition_problem_at(partition, 0, &problem));
+    OL_CHECK_INT(problem.error.offset, 1);
+    OL_CHECK(!ol_partition_problem_at(partition, 1, &problem));
+    OL_CHECK(!ol_partition_is_read_only(partition));
+    commit_one(partition, "g", "t", 0, 6);
+    close_partition(partition);
+    remove_fixture();
+}
+
 typedef struct load_thread {
     ol_partition *partition;
     int status;
