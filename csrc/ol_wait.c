@@ -44,16 +44,17 @@ static int look(const ol_partition *partition, int64_t end_offset, uint64_t term
 }
 
 /* One of those who wait flushes for all; wait_lock is let go meanwhile, so that the next batch fills. */
-static void flush_for_all(ol_partition *partition) {
-    ol_error flush_error;
+static int flush_for_all(ol_partition *partition, ol_error *error) {
     int64_t flushed;
     partition->flushing = true;
     pthread_mutex_unlock(&partition->wait_lock);
-    int status = ol_log_flush(partition->log, &flushed, &flush_error);
-    if (status != OL_OK) partition->role = OL_ROLE_FAILED;
+    int status = ol_log_flush(partition->log, &flushed, error);
+    /* Only what the log itself says has failed it; a read-only log that cannot be flushed still serves. */
+    if (ol_log_has_failed(partition->log)) partition->role = OL_ROLE_FAILED;
     pthread_mutex_lock(&partition->wait_lock);
     partition->flushing = false;
     pthread_cond_broadcast(&partition->wait_changed);
+    return status;
 }
 
 int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what, int64_t timeout_ms,
@@ -66,7 +67,9 @@ int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term
     pthread_mutex_lock(&partition->wait_lock);
     while ((status = look(partition, end_offset, term, what, error)) == OL_WOULD_BLOCK) {
         if (what == OL_WAIT_FLUSHED && !partition->flushing) {
-            flush_for_all(partition);
+            status = flush_for_all(partition, error);
+            /* A failed log is told by the next look; another failure is this caller's alone: others try for themselves. */
+            if (status != OL_OK && !ol_log_has_failed(partition->log)) break;
         } else if (timeout_ms < 0) {
             pthread_cond_wait(&partition->wait_changed, &partition->wait_lock);
         } else if (pthread_cond_timedwait(&partition->wait_changed, &partition->wait_lock, &deadline) == ETIMEDOUT) {

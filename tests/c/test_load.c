@@ -118,6 +118,29 @@ OL_TEST(a_value_version_that_brokers_refuse_makes_the_partition_read_only) {
     remove_fixture();
 }
 
+OL_TEST(waiting_for_a_flush_of_a_read_only_log_does_not_end_its_reads) {
+    const char *directory = fresh_directory();
+    uint8_t log[900];
+    size_t size = 0, positions[3];
+    for (int i = 0; i < 3; i++) {
+        positions[i] = size;
+        size += put_position(log + size, i, OL_KEY_OFFSET_COMMIT, false, i);
+    }
+    log[positions[1] + OL_BATCH_AT_RECORDS] ^= 1;
+    write_segment(directory, 0, log, size);
+    ol_partition_options options = fixture_options(directory);
+    options.log.recovery_point = 2;
+    ol_partition *partition = open_partition(&options, true);
+    OL_CHECK(!ol_log_is_writable(ol_partition_log(partition)));
+    ol_error error;
+    int status = ol_partition_wait(partition, 3, OL_TERM_NOW, OL_WAIT_FLUSHED, 1000, &error);
+    OL_CHECK(status == OL_READ_ONLY || status == OL_OK);
+    OL_CHECK_INT(ol_partition_role(partition), OL_ROLE_ACTIVE);
+    OL_CHECK_INT(fetch_one(partition, "g", "t", 0), 2);
+    close_partition(partition);
+    remove_fixture();
+}
+
 OL_TEST(an_end_below_the_recovery_point_is_told_and_commits_go_on) {
     const char *directory = fresh_directory();
     uint8_t log[300];
