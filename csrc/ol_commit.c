@@ -1,5 +1,6 @@
 /* The path of one commit (design §4): plan, conditions, reserve, encode, publish, apply. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "ol_commit_internal.h"
 
@@ -15,9 +16,15 @@ static int write_one_batch(ol_commit *work, size_t size, ol_error *error) {
     ol_log *log = work->partition->log;
     int status = ol_log_reserve(log, size, (int32_t)work->count - 1, work->timestamp, &start, &base_offset, error);
     if (OL_UNLIKELY(status != OL_OK)) return status;
+    /* Encoding comes before reserving: the misses of the table are under way meanwhile. */
+    if (work->count <= STACK_ITEMS && !work->partition->load_runs) ol_commit_prefetch(work);
+    ol_commit_encode(work, 0, work->count, start, size);
     status = ol_commit_reserve_all(work, error);
-    if (OL_UNLIKELY(status != OL_OK)) return status;
-    status = ol_commit_write_batch(work, 0, work->count, start, size, base_offset, error);
+    if (OL_UNLIKELY(status != OL_OK)) {
+        memset(start, 0, size);     /* bytes behind the log end are zeros */
+        return status;
+    }
+    status = ol_commit_publish(work, 0, work->count, start, size, base_offset, error);
     if (OL_UNLIKELY(status != OL_OK)) {
         ol_commit_release(work, 0);
         return status;

@@ -50,10 +50,14 @@ size_t ol_commit_batch_size(const ol_commit *work, size_t from, size_t to);
 int ol_commit_reserve_all(ol_commit *work, ol_error *error) OL_NODISCARD;
 void ol_commit_release(ol_commit *work, size_t from);
 
-/* Encodes, publishes and applies planned[from, to) as one batch of `size` bytes at the place that the log reserved.  A failure makes the partition
- * fail. */
-int ol_commit_write_batch(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size, int64_t base_offset,
-                          ol_error *error);
+/* Fetches the cells of a small commit, so that they arrive while it is encoded. */
+void ol_commit_prefetch(const ol_commit *work);
+
+/* Encodes planned[from, to) into the `size` bytes that the log reserved.  Until it is sealed it is no batch: whoever gives it up writes zeros. */
+void ol_commit_encode(const ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size);
+
+/* Seals, publishes and applies what was encoded.  A failure makes the partition fail. */
+int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size, int64_t base_offset, ol_error *error);
 
 /* Applies what a transaction of ours deferred until its marker. */
 int ol_commit_apply_deferred(ol_commit *work, size_t from, size_t to, ol_error *error);

@@ -47,7 +47,10 @@ static int write_part(ol_commit *work, size_t from, size_t to, ol_error *error) 
     ol_commit_plan_headers(work);
     size_t size = ol_commit_batch_size(work, from, to);
     int status = ol_log_reserve(work->partition->log, size, (int32_t)(to - from) - 1, work->timestamp, &start, &base_offset, error);
-    if (status == OL_OK) status = ol_commit_write_batch(work, from, to, start, size, base_offset, error);
+    if (status == OL_OK) {
+        ol_commit_encode(work, from, to, start, size);
+        status = ol_commit_publish(work, from, to, start, size, base_offset, error);
+    }
     if (status != OL_OK) return status;
     if (work->result->base_offset < 0) work->result->base_offset = base_offset;
     work->result->end_offset = base_offset + (int64_t)(to - from);

@@ -193,13 +193,25 @@ static int note_in_flight(ol_commit *work, size_t from, size_t to, int64_t base_
 }
 
 /* Encodes, publishes and applies one batch at the place that was reserved in the log.  A failure here is the partition's. */
-int ol_commit_write_batch(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size, int64_t base_offset, ol_error *error) {
-    ol_partition *partition = work->partition;
-    ol_batch_fields fields = batch_fields(work, base_offset, to - from);
+void ol_commit_prefetch(const ol_commit *work) {
+    const ol_table *table = work->partition->state.table;
+    for (size_t i = 0; i < work->count; i++) {
+        const ol_planned *planned = &work->planned[i];
+        if (planned->item->kind == OL_ITEM_GROUP_RECORD) continue;
+        ol_table_prefetch_cell(table, ol_table_prefetch_pair(table, &planned->name), planned->item->partition);
+    }
+}
+
+void ol_commit_encode(const ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size) {
     uint8_t *p = start + OL_BATCH_OVERHEAD;
     for (size_t i = from; i < to; i++) p = put_record(work, p, &work->planned[i], i - from);
     OL_ASSERT(p == start + size);
-    ol_batch_seal(start, p, &fields);
+}
+
+int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size, int64_t base_offset, ol_error *error) {
+    ol_partition *partition = work->partition;
+    ol_batch_fields fields = batch_fields(work, base_offset, to - from);
+    ol_batch_seal(start, start + size, &fields);
     int status = ol_log_publish(partition->log, &fields, size, error);
     if (OL_LIKELY(status == OL_OK)) {
         partition->last_timestamp = work->timestamp;
