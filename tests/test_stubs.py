@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,9 +22,13 @@ def test_there_are_extensions():
 
 
 @pytest.mark.slow
-def test_stubs_agree_with_the_extensions():
-    # stubtest of mypy reads the stubs where the package is, source tree or installed wheel.
+def test_stubs_agree_with_the_extensions(tmp_path):
+    # stubtest of mypy reads the stubs where the package is.  It finds an installed wheel by itself; site-packages as its
+    # working directory, or on its path, would make every library there a module of the user's.
+    environment = dict(os.environ)
+    if "site-packages" not in PACKAGE.parts:
+        environment["MYPYPATH"] = str(PACKAGE.parent.parent)
     call = [sys.executable, "-m", "mypy.stubtest", *EXTENSIONS, "--allowlist", str(ALLOWLIST)]
     call += ["--mypy-config-file", str(CONFIGURATION), "--ignore-unused-allowlist", "--concise"]
-    done = subprocess.run(call, capture_output=True, text=True, cwd=PACKAGE.parent.parent, timeout=300)
+    done = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
