@@ -23,8 +23,8 @@ def test_there_are_extensions():
 
 @pytest.mark.slow
 def test_stubs_agree_with_the_extensions(tmp_path):
-    # stubtest of mypy reads the stubs where the package is.  It finds an installed wheel by itself; site-packages as its
-    # working directory, or on its path, would make every library there a module of the user's.
+    # stubtest reads the stubs where the package is.  It finds an installed wheel by itself; with site-packages as its
+    # working directory, or on its path, every library there would be a module of the user's.
     environment = dict(os.environ)
     if "site-packages" not in PACKAGE.parts:
         environment["MYPYPATH"] = str(PACKAGE.parent.parent)
