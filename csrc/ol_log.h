@@ -98,7 +98,7 @@ int64_t ol_log_size_bytes(const ol_log *log);   /* of all segments, true sizes *
 /* [writer] Where the next batch of `size` bytes goes, with `last_offset_delta` + 1 offsets: rolls if Kafka would (spec §1.10), extends the
  * file if the background has not.  *start is `size` writable zero bytes in the mapping of the active segment.  Nothing is changed but
  * perhaps a roll: a reservation that is not published is forgotten by the next one, after the caller has zeroed what it wrote.
- * *fast (may be NULL) tells that the pages were touched ahead, i.e. that storing will not wait for a page fault.
+ * Whether storing will not wait for a page fault is asked before, with ol_log_is_prepared.
  * Fails with OL_DISK_FULL, OL_IO, OL_TOO_LARGE (size over segment_bytes), OL_READ_ONLY, OL_FAILED. */
 int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp, uint8_t **start,
                    int64_t *base_offset, ol_error *error) OL_NODISCARD;
