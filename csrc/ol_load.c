@@ -121,7 +121,8 @@ static int load_data(loader *load, const ol_batch *batch, ol_error *error) {
         status = ol_records_check(&records, error);     /* half a batch is never applied */
         if (status != OL_OK) ol_records_close(&records);
     }
-    if (OL_UNLIKELY(status == OL_NO_MEMORY)) return status;
+    /* Neither says anything about the bytes: a decompressor was interrupted, or there is no memory. */
+    if (OL_UNLIKELY(status == OL_NO_MEMORY || status == OL_IO)) return status;
     if (OL_UNLIKELY(status != OL_OK)) {
         report_batch(load, batch, error);
         return OL_OK;

@@ -20,6 +20,7 @@ from offsetlog._native.csrc cimport (
     ol_fail,
     ol_slice,
 )
+from offsetlog._native.status cimport keep_interrupt
 
 from offsetlog.errors import CorruptionError, LimitError, UnsupportedVersionError
 
@@ -156,6 +157,7 @@ def inflate(int codec, bytes source not None, Py_ssize_t limit, int magic=2):
 
 
 cdef int _told(ol_error *error, int status, object failure) noexcept:
+    keep_interrupt(failure)
     cdef bytes text = (str(failure) or type(failure).__name__).encode("utf-8", "replace")
     return ol_fail(error, status, "%s", <const char *>text)
 

@@ -7,6 +7,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 
 from offsetlog._native.csrc cimport (
+    OL_NO_MEMORY,
+    OL_OK,
     OL_UUID_SIZE,
     OL_UUID_TEXT_SIZE,
     c_bool,
@@ -37,8 +39,12 @@ TEXT_FILE_BYTES_MAX = 64 << 20
 
 
 cdef int _visit(void *context, const char *name) noexcept with gil:
-    (<list>context).append(os.fsdecode(<bytes>name))
-    return 0
+    # Nothing here runs Python code, in which a signal's handler could raise.
+    try:
+        (<list>context).append(<bytes>name)
+        return OL_OK
+    except MemoryError:
+        return OL_NO_MEMORY
 
 
 cdef class FileSystem:
@@ -82,10 +88,10 @@ cdef class FileSystem:
         cdef list names = []
         cdef void *context = <void *>names
         cdef ol_error error
+        error.status = OL_OK
         with nogil:
             check(self.fs.list(self.fs, text, _visit, context, &error), &error)
-        names.sort()
-        return names
+        return sorted(map(os.fsdecode, names))
 
     def exists(self, path):
         """Tells whether there is a file or directory of this name."""

@@ -63,7 +63,7 @@ from offsetlog._native.csrc cimport (
 from offsetlog._native.decompress cimport Decompressor
 from offsetlog._native.files cimport FileSystem
 from offsetlog._native.resync cimport resync
-from offsetlog._native.status cimport check
+from offsetlog._native.status cimport check, keep_interrupt
 
 from offsetlog.errors import ClosedError, CorruptionError, InternalError, UnsupportedVersionError
 
@@ -111,6 +111,7 @@ cdef class _Builder:
 
 
 cdef int _failed(ol_error *error, object failure) noexcept:
+    keep_interrupt(failure)
     cdef bytes text = (str(failure) or type(failure).__name__).encode("utf-8", "replace")
     return ol_fail(error, OL_NO_MEMORY, "%s", <const char *>text)
 

@@ -70,7 +70,7 @@ from offsetlog._native.csrc cimport (
 from offsetlog._native.decompress cimport Decompressor
 from offsetlog._native.files cimport FileSystem
 from offsetlog._native.resync cimport resync
-from offsetlog._native.status cimport check
+from offsetlog._native.status cimport check, keep_interrupt, raise_interrupt
 
 from offsetlog.errors import InternalError, from_status
 
@@ -289,6 +289,7 @@ cdef class Replay:
             stop = stops[0] if stops else 0x7FFFFFFFFFFFFFFF
             with nogil:
                 status = self.walk(scan, stop, until, keeps_rows, &change, &error)
+            raise_interrupt()
             if status in (OL_CORRUPT, OL_TORN, OL_UNSUPPORTED, OL_LIMIT):
                 ol_error_at(&error, self.path, self.position)
                 found["damage"] = _failure(&error)
@@ -458,6 +459,9 @@ def _place(row):
 
 cdef void _refused(void *context, const ol_batch *batch, const ol_error *error) noexcept with gil:
     cdef Replay self = <Replay>context
-    failure = _failure(error)
-    failure.path, failure.position = os.fsdecode(self.path), self.position
-    self.refused.append(failure)
+    try:
+        failure = _failure(error)
+        failure.path, failure.position = os.fsdecode(self.path), self.position
+        self.refused.append(failure)
+    except BaseException as interrupt:
+        keep_interrupt(interrupt)

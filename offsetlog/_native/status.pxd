@@ -8,3 +8,8 @@ from offsetlog._native.csrc cimport ol_error
 #
 # Returns OL_OK, OL_END or OL_WOULD_BLOCK, which are results.  Takes the GIL only to raise.
 cdef int check(int status, ol_error *error) except -1 nogil
+
+# For callbacks, through which no exception can pass.  An interrupt or an exit that strikes inside one is kept, and raised
+# instead of the failure by the `check` around the C call, or by `raise_interrupt` where the callback cannot fail.
+cdef void keep_interrupt(object failure) noexcept
+cdef int raise_interrupt() except -1

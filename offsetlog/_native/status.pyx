@@ -14,6 +14,24 @@ from offsetlog._native.csrc cimport (
 from offsetlog.errors import from_status
 
 
+#: What a callback met that was no failure of its own: an interrupt, an exit.  Only the main thread meets them.
+cdef object _interrupt = None
+
+
+cdef void keep_interrupt(object failure) noexcept:
+    global _interrupt
+    if not isinstance(failure, Exception):
+        _interrupt = failure
+
+
+cdef int raise_interrupt() except -1:
+    global _interrupt
+    if _interrupt is None:
+        return 0
+    failure, _interrupt = _interrupt, None
+    raise failure
+
+
 cdef int check(int status, ol_error *error) except -1 nogil:
     # OL_OK, OL_END and OL_WOULD_BLOCK are results; the numbers of failures start behind them.
     if 0 <= status <= OL_WOULD_BLOCK:
@@ -26,6 +44,7 @@ cdef int _raise(int status, ol_error *error) except -1:
     # A callback of ours (a decompressor, say) has already said what went wrong, and better.
     if PyErr_Occurred() != NULL:
         return -1
+    raise_interrupt()
     if error.status != status:
         # A status without its story; nothing in the error belongs to it.
         raise from_status(status, ol_status_name(status).decode())

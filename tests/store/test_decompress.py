@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 import xxhash
 
+import offsetlog
 from offsetlog import errors
 from offsetlog._native.decompress import inflate
 
@@ -89,3 +91,17 @@ def test_a_bomb_is_an_error():
 def test_an_unknown_codec(codec):
     with pytest.raises(errors.UnsupportedVersionError):
         inflate(codec, b"", 10)
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_what_interrupts_a_callback_is_raised_behind_it(monkeypatch, interrupt):
+    def interrupted(*_):
+        raise interrupt
+
+    directory = Path(__file__).parents[1] / "data" / "kafka-old" / "2.8.2-zstd" / "log"
+    with monkeypatch.context() as patched:
+        patched.setattr(pa, "CompressedInputStream", interrupted)
+        with pytest.raises(interrupt):
+            offsetlog.open(directory, read_only=True)
+    with offsetlog.open(directory, read_only=True) as store:
+        assert store.groups()
