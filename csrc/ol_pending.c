@@ -303,14 +303,6 @@ bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_
     return false;
 }
 
-bool ol_pending_value_at(const ol_pending *pending, int64_t producer_id, size_t index, ol_table_row *row) {
-    size_t cursor = 0;
-    for (size_t i = 0; i <= index; i++) {
-        if (!ol_pending_next_value(pending, producer_id, &cursor, row)) return false;
-    }
-    return true;
-}
-
 static bool chain_has_live(const ol_pending *pending, int chain, uint64_t key) {
     entry_name name = ol_numbers_get(&pending->heads[chain], key);
     while (name != 0 && !is_live(pending, entry_named(pending, name))) name = entry_named(pending, name)->next[chain];

@@ -35,12 +35,9 @@ typedef struct ol_pending_producer {
 /* `values` counts those that no tombstone erased; it can be 0 while the transaction is open. */
 bool ol_pending_producer_at(const ol_pending *pending, size_t index, ol_pending_producer *producer);
 
-/* The values that a COMMIT of `producer_id` would install now, in log order: index from 0; false behind the last.  Values that a
- * tombstone erased are left out. *row borrows. */
-bool ol_pending_value_at(const ol_pending *pending, int64_t producer_id, size_t index, ol_table_row *row);
-
-/* The same as a walk, for many values: *cursor starts at 0.  A change of what is pending ends it; the table may change, and then decides
- * about the values that are still to come. */
+/* The values that a COMMIT of `producer_id` would install now, in log order: *cursor starts at 0; false behind the last.  Values that a
+ * tombstone erased are left out.  A change of what is pending ends the walk; the table may change, and then decides about the values that
+ * are still to come. *row borrows. */
 bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_t *cursor, ol_table_row *row);
 
 /* A pending value lives until its transaction ends, a tombstone erases it, or its producer replaces it; a newer plain value does not

@@ -32,9 +32,9 @@ from offsetlog._native.csrc cimport (
     ol_group_record,
     ol_group_records_next,
     ol_hash128,
+    ol_pending_next_value,
     ol_pending_producer,
     ol_pending_producer_at,
-    ol_pending_value_at,
     ol_producer,
     ol_producers,
     ol_producers_apply,
@@ -395,13 +395,12 @@ cdef class Replay:
         cdef ol_pending_producer producer
         cdef ol_table_row row
         cdef size_t index = 0
-        cdef size_t value
+        cdef size_t cursor
         cdef set found = set()
         while ol_pending_producer_at(self.state.pending, index, &producer):
             index += 1
-            value = 0
-            while ol_pending_value_at(self.state.pending, producer.producer_id, value, &row):
-                value += 1
+            cursor = 0
+            while ol_pending_next_value(self.state.pending, producer.producer_id, &cursor, &row):
                 found.add(_bytes_of(row.group))
         return found
 

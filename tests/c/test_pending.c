@@ -58,7 +58,8 @@ OL_TEST(trap_14_plain_and_transactional_order) {
     put(&f, 3, 60, 104);
     OL_CHECK(ol_pending_has(f.pending, &f.name, 3));
     ol_table_row row;
-    OL_CHECK(!ol_pending_value_at(f.pending, 4000, 0, &row));      /* a COMMIT would not install it */
+    size_t cursor = 0;
+    OL_CHECK(!ol_pending_next_value(f.pending, 4000, &cursor, &row));      /* a COMMIT would not install it */
     OL_CHECK_INT(ol_pending_commit(f.pending, 4000), 0);
     OL_CHECK_INT(committed(&f, 3), 60);
     end(&f);
@@ -96,9 +97,10 @@ OL_TEST(pending_again_after_a_tombstone_by_the_same_producer) {
     add(&f, 7, &f.name, 3, 51, 105);
     OL_CHECK(ol_pending_has(f.pending, &f.name, 3));
     ol_table_row row;
-    OL_CHECK(ol_pending_value_at(f.pending, 7, 0, &row) && row.value.offset == 51 && row.partition == 3);
+    size_t cursor = 0;
+    OL_CHECK(ol_pending_next_value(f.pending, 7, &cursor, &row) && row.value.offset == 51 && row.partition == 3);
     OL_CHECK(row.value.metadata.size == 1 && row.group.size == 1 && row.topic.size == 6);
-    OL_CHECK(!ol_pending_value_at(f.pending, 7, 1, &row));
+    OL_CHECK(!ol_pending_next_value(f.pending, 7, &cursor, &row));
     OL_CHECK_INT(ol_pending_commit(f.pending, 7), 1);
     OL_CHECK_INT(committed(&f, 3), 51);
     end(&f);
@@ -210,6 +212,26 @@ OL_TEST(many_producers_and_values) {
     for (int i = 0; i < 1000; i += 2) OL_CHECK_INT(ol_pending_commit(f.pending, i), 3);
     OL_CHECK_INT(ol_table_count(f.table), 1500);
     OL_CHECK(ol_pending_memory_usage(f.pending) > 0);
+    end(&f);
+}
+
+/* A walk by index would take hours here: a transaction may be as large as its log. */
+OL_TEST(a_large_transaction_is_walked_once) {
+    fixture f = begin();
+    enum { VALUES = 200000, REPLACED = 1000 };
+    for (int i = 0; i < VALUES; i++) add(&f, 7, &f.name, i, i, i);
+    for (int i = 0; i < REPLACED; i++) add(&f, 7, &f.name, i, -i, VALUES + i);
+    ol_table_row row;
+    size_t cursor = 0;
+    for (int i = REPLACED; i < VALUES; i++) {
+        OL_CHECK(ol_pending_next_value(f.pending, 7, &cursor, &row) && row.partition == i && row.value.offset == i);
+    }
+    for (int i = 0; i < REPLACED; i++) {
+        OL_CHECK(ol_pending_next_value(f.pending, 7, &cursor, &row) && row.partition == i && row.value.offset == -i);
+    }
+    OL_CHECK(!ol_pending_next_value(f.pending, 7, &cursor, &row) && !ol_pending_next_value(f.pending, 7, &cursor, &row));
+    cursor = 0;
+    OL_CHECK(!ol_pending_next_value(f.pending, 8, &cursor, &row));
     end(&f);
 }
 

@@ -18,6 +18,8 @@ import pytest
 
 pytest.importorskip("typer")
 
+import offsetlog
+from offsetlog import TopicPartition
 from offsetlog.cli.app import run
 from offsetlog.cli.output import TABLE_ROWS_MAX, Column, Format, Output, escape, json_text, plain, time_text
 
@@ -142,6 +144,19 @@ def test_one_group_only(capsys):
     _, out, _ = call(capsys, "offsets", GROUPS, "--group=kip848-reports", "--format=json")
     assert {json.loads(line)["group"] for line in out.splitlines()} == {"kip848-reports"}
     assert call(capsys, "offsets", GROUPS, "--group=-1", "--format=json") == (0, "", "")
+
+
+def test_groups_of_a_large_open_transaction(tmp_path, capsys):
+    # Its values are walked once: by an index each, this would take minutes.
+    path = tmp_path / "data"
+    with (
+        offsetlog.open(path, partitions=1) as store,
+        store.transaction("billing", producer_id=7, producer_epoch=0) as transaction,
+    ):
+        transaction.commit({TopicPartition("orders", number): number for number in range(100_000)})
+        code, out, _ = call(capsys, "groups", path, "--format", "json")
+    assert code == 0
+    assert [json.loads(line)["group"] for line in out.splitlines()] == ["billing"]
 
 
 def test_a_partition_and_a_segment_are_read_alone(capsys):
