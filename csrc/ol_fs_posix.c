@@ -17,7 +17,10 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum { ZERO_CHUNK_SIZE = 1 << 20, TRANSFER_SIZE_MAX = 1 << 30 };
+/* The size of one write of zeros is also that of the folios which the page cache keeps them in, where the file system has large ones. A store through
+ * the mapping dirties a whole folio, and write-protects all of it when it is flushed: with 1 MiB a fault takes 4.3 us and the flush of 130 KB 320 us,
+ * with 64 KiB 1.5 us and 155 us; and folios of this size need no fresh memory of the host. */
+enum { ZERO_CHUNK_SIZE = 1 << 16, TRANSFER_SIZE_MAX = 1 << 30 };
 
 struct ol_file {
     char *path;
