@@ -144,11 +144,19 @@ static bool has_room(const ol_chunk_array *array, uint32_t number) {
     return (number < end ? end : number + 1) - first <= array->capacity;
 }
 
-/* Builds the array anew in the form that takes less memory, with one more chunk when `added` is not NULL.  On failure the
- * old one is as it was. */
-static int rebuild(ol_chunks *chunks, ol_chunk *root, uint32_t number, const ol_chunk *added, ol_error *error) {
+/* What an array that is built anew gets room for beside the chunks that are there: so many with numbers in a range. */
+typedef struct more_chunks {
+    uint32_t count;
+    uint32_t first;
+    uint32_t last;
+} more_chunks;
+
+static const more_chunks no_more = {.count = 0, .first = UINT32_MAX, .last = 0};
+
+/* Builds the array anew in the form that takes less memory.  On failure the old one is as it was. */
+static int rebuild(ol_chunks *chunks, ol_chunk *root, more_chunks more, ol_error *error) {
     uint32_t place_count = ol_chunks_places(chunks, root);
-    uint64_t living = added != NULL, first = added != NULL ? number : UINT32_MAX, last = added != NULL ? number : 0;
+    uint64_t living = more.count, first = more.first, last = more.last;
     for (uint32_t i = 0; i < place_count; i++) {
         uint32_t at_number;
         if (ol_chunks_at(chunks, root, i, &at_number)->bitmap == 0) continue;
@@ -169,7 +177,6 @@ static int rebuild(ol_chunks *chunks, ol_chunk *root, uint32_t number, const ol_
         const ol_chunk *chunk = ol_chunks_at(chunks, root, i, &at_number);
         if (chunk->bitmap != 0) put(array, at_number, *chunk);
     }
-    if (added != NULL) put(array, number, *added);
     if (root->bitmap == 0 && root->run != 0) free_array(chunks, root->run);
     *root = (ol_chunk){.run = name};
     return OL_OK;
@@ -188,7 +195,23 @@ int ol_chunks_add(ol_chunks *chunks, ol_chunk *root, uint32_t number, uint32_t r
         put(ol_chunks_array(chunks, root), number, chunk);
         return OL_OK;
     }
-    return rebuild(chunks, root, number, &chunk, error);
+    int status = rebuild(chunks, root, (more_chunks){1, number, number}, error);
+    if (status == OL_OK) put(ol_chunks_array(chunks, root), number, chunk);
+    return status;
+}
+
+/* Whether chunks in the range from `first` to `last` find room in a dense array, or so many in a sparse one. */
+static bool has_room_for(const ol_chunk_array *array, more_chunks more) {
+    if (array->sparse) return array->count + (uint64_t)more.count <= array->capacity;
+    return has_room(array, more.first) && has_room(array, more.last) &&
+           (uint64_t)more.last - (more.first < array->base ? more.first : array->base) < array->capacity;
+}
+
+int ol_chunks_reserve(ol_chunks *chunks, ol_chunk *root, uint32_t first, uint32_t last, uint32_t count, ol_error *error) {
+    OL_ASSERT(root->bitmap != 0 || root->run != 0);
+    more_chunks more = {count, first, last};
+    if (root->bitmap == 0 && has_room_for(ol_chunks_array(chunks, root), more)) return OL_OK;
+    return rebuild(chunks, root, more, error);
 }
 
 /* Takes the chunk out of its array, and empty places off both ends of a dense one. */
@@ -236,7 +259,7 @@ void ol_chunks_remove(ol_chunks *chunks, ol_chunk *root, uint32_t number) {
     /* A failure to shrink leaves the larger array, which is as good but for its size. */
     ol_error ignored;
     if (units_for(array->living, true) * 2 < units_for(array->capacity, array->sparse)) {
-        (void)!rebuild(chunks, root, 0, NULL, &ignored);
+        (void)!rebuild(chunks, root, no_more, &ignored);
     }
 }
 

@@ -56,6 +56,10 @@ void ol_chunks_free_all(ol_chunks *chunks);
 /* Adds a chunk that is not there yet.  `root` is the pair's chunk; it may not lie in memory of `chunks`. */
 int ol_chunks_add(ol_chunks *chunks, ol_chunk *root, uint32_t number, uint32_t run, uint16_t bitmap, ol_error *error)
     OL_NODISCARD;
+/* Makes room for `count` more chunks with numbers from `first` to `last`, so that each of them is added without building the array
+ * anew.  The root must have a chunk already. */
+int ol_chunks_reserve(ol_chunks *chunks, ol_chunk *root, uint32_t first, uint32_t last, uint32_t count, ol_error *error)
+    OL_NODISCARD;
 void ol_chunks_remove(ol_chunks *chunks, ol_chunk *root, uint32_t number);
 
 uint64_t ol_chunks_resident(const ol_chunks *chunks);

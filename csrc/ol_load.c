@@ -1,19 +1,12 @@
-/* Loading: the log is replayed into the state, in order, with the misses of the table overlapped.
- *
- * Plain positions, nearly all of every log, go through a ring: a change is decoded and its hash slot prefetched when it enters, its pair, chunk and
- * cell some changes later, and it is applied when it leaves, RING_SIZE changes behind.  Whatever is not a plain position drains the ring first, so that the
- * order of the log is kept, and so that no pair is freed while a hint names it. */
+/* Loading: the log is replayed into the state, in order, with the misses of the table overlapped (ol_load_window). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ol_bytes.h"
+#include "ol_load_window.h"
 #include "ol_partition_internal.h"
 
 enum {
-    RING_SIZE = 32,
-    PAIR_DISTANCE = 8,              /* changes between entering and the prefetch of the pair */
-    CHUNK_DISTANCE = 16,
-    CELL_DISTANCE = 24,
     PIECE_BYTES = 4 << 20,
 };
 
@@ -29,41 +22,8 @@ typedef struct loader {
     bool ended;                     /* read-only: an unfinished batch was met; whatever stands behind it does not count */
     int64_t batches;
     int64_t records;
-    uint64_t head;                  /* changes that entered */
-    uint64_t tail;                  /* changes that were applied */
-    ol_change ring[RING_SIZE];
-    bool same_pair[RING_SIZE];      /* as the change before it in the ring */
+    ol_load_window window;
 } loader;
-
-static int apply_oldest(loader *load, ol_error *error) {
-    const ol_change *change = &load->ring[load->tail % RING_SIZE];
-    int status = ol_state_apply(&load->partition->state, change, error);
-    load->tail++;
-    return status;
-}
-
-static int drain(loader *load, ol_error *error) {
-    int status = OL_OK;
-    while (load->tail != load->head && status == OL_OK) status = apply_oldest(load, error);
-    return status;
-}
-
-/* The change that entered `distance` changes ago, when it still waits and its pair is not the one before it; else NULL. */
-static ol_change *waiting(loader *load, uint64_t distance) {
-    uint64_t at = load->head - distance;
-    if (load->head - load->tail < distance || load->same_pair[at % RING_SIZE]) return NULL;
-    return &load->ring[at % RING_SIZE];
-}
-
-static void prefetch_behind(loader *load) {
-    const ol_table *table = load->partition->state.table;
-    ol_change *change = waiting(load, PAIR_DISTANCE);
-    if (change != NULL) change->pair_hint = ol_table_prefetch_pair(table, &change->name);
-    change = waiting(load, CHUNK_DISTANCE);
-    if (change != NULL) ol_table_prefetch_chunk(table, change->pair_hint, change->partition);
-    change = waiting(load, CELL_DISTANCE);
-    if (change != NULL) ol_table_prefetch_cell(table, change->pair_hint, change->partition);
-}
 
 static void report_batch(loader *load, const ol_batch *batch, ol_error *error) {
     ol_error_at(error, load->piece.path, load->piece.position + (batch->data - load->piece.data));
@@ -71,27 +31,18 @@ static void report_batch(loader *load, const ol_batch *batch, ol_error *error) {
     ol_partition_report(load->partition, error, (int64_t)batch->size);
 }
 
-/* Takes one decoded record into the ring, or applies it at once when it is not a plain position. */
-static int enter(loader *load, const ol_batch *batch, const ol_record *record, ol_error *error) {
-    ol_change *change = &load->ring[load->head % RING_SIZE];
-    const ol_change *previous = load->head != load->tail ? &load->ring[(load->head - 1) % RING_SIZE] : NULL;
-    int status = ol_change_decode(&load->partition->state, batch, record, previous, change, error);
+/* Applies a record that is not a plain position, or that goes alone; what cannot be decoded is reported. */
+static int apply_alone(loader *load, const ol_batch *batch, const ol_record *record, ol_error *error) {
+    ol_change change;
+    ol_state *state = &load->partition->state;
+    int status = ol_change_decode(state, batch, record, NULL, &change, error);
     if (OL_UNLIKELY(status != OL_OK)) {
         report_batch(load, batch, error);
         return OL_OK;
     }
     load->records++;
-    if (OL_UNLIKELY(change->kind != OL_CHANGE_POSITION || change->producer_id >= 0)) {
-        ol_change aside = *change;
-        status = drain(load, error);
-        return status != OL_OK ? status : ol_state_apply(&load->partition->state, &aside, error);
-    }
-    bool same = previous != NULL && previous->name.hash == change->name.hash;
-    load->same_pair[load->head % RING_SIZE] = same;
-    if (!same) ol_table_prefetch_slot(load->partition->state.table, &change->name);
-    load->head++;
-    prefetch_behind(load);
-    return load->head - load->tail == RING_SIZE ? apply_oldest(load, error) : OL_OK;
+    status = ol_load_window_apply(&load->window, error);
+    return status != OL_OK ? status : ol_state_apply(state, &change, error);
 }
 
 bool ol_partition_has_own_header(const ol_record *record) {
@@ -106,7 +57,7 @@ bool ol_partition_has_own_header(const ol_record *record) {
 }
 
 static int load_control(loader *load, const ol_batch *batch, ol_error *error) {
-    int status = drain(load, error);
+    int status = ol_load_window_apply(&load->window, error);
     if (status != OL_OK) return status;
     status = ol_state_apply_batch(&load->partition->state, batch, load->partition->options.log.decompressor, NULL, error);
     ol_partition_own_end(load->partition, batch->producer_id);
@@ -114,29 +65,74 @@ static int load_control(loader *load, const ol_batch *batch, ol_error *error) {
     return status;
 }
 
+/* The short way, for batches of nothing but plain positions that fit the window: one walk decodes and checks.  *done: it was one.
+ * Otherwise nothing has changed, and `records` is used up. */
+static int load_plain(loader *load, ol_records *records, bool *done, ol_error *error) {
+    ol_load_window *window = &load->window;
+    *done = false;
+    if ((uint32_t)records->remaining > ol_load_window_room(window)) {
+        int status = ol_load_window_apply(window, error);
+        if (status != OL_OK) return status;
+    }
+    ol_load_mark mark = window->filled;
+    ol_record record;
+    ol_error ignored;
+    int status;
+    while ((status = ol_records_next(records, &record, &ignored)) == OL_OK) {
+        if (OL_UNLIKELY(ol_load_window_room(window) == 0 || !ol_load_window_add(window, &record))) break;
+    }
+    *done = status == OL_END;
+    if (*done) {
+        load->records += window->filled.row_count - mark.row_count;
+    } else {
+        ol_load_window_take_back(window, mark);
+    }
+    return OL_OK;
+}
+
+/* The long way, for every batch: its structure is walked first, since half a batch is never applied; then each record is applied. */
+static int load_any(loader *load, const ol_batch *batch, ol_records *records, ol_error *error) {
+    int status = ol_records_check(records, error);
+    if (OL_UNLIKELY(status != OL_OK)) {
+        report_batch(load, batch, error);
+        return OL_OK;
+    }
+    bool transactional = ol_batch_is_transactional(batch);
+    bool own = transactional && batch->producer_id >= OL_OWN_PRODUCER_ID_MIN;
+    ol_record record;
+    while ((status = ol_records_next(records, &record, error)) == OL_OK) {
+        if (ol_load_window_room(&load->window) == 0) status = ol_load_window_apply(&load->window, error);
+        if (OL_UNLIKELY(own) && status == OL_OK && ol_partition_has_own_header(&record)) {
+            status = ol_partition_own_open(load->partition, batch->producer_id, error);
+        }
+        if (OL_UNLIKELY(status != OL_OK)) return status;
+        if (!transactional && ol_load_window_add(&load->window, &record)) {
+            load->records++;
+            continue;
+        }
+        status = apply_alone(load, batch, &record, error);
+        if (status != OL_OK) return status;
+    }
+    return status == OL_END ? OL_OK : status;
+}
+
 static int load_data(loader *load, const ol_batch *batch, ol_error *error) {
     ol_records records;
     int status = ol_records_open(&records, batch, load->partition->options.log.decompressor, error);
-    if (status == OL_OK) {
-        status = ol_records_check(&records, error);     /* half a batch is never applied */
-        if (status != OL_OK) ol_records_close(&records);
-    }
     /* Neither says anything about the bytes: a decompressor was interrupted, or there is no memory. */
     if (OL_UNLIKELY(status == OL_NO_MEMORY || status == OL_IO)) return status;
     if (OL_UNLIKELY(status != OL_OK)) {
         report_batch(load, batch, error);
         return OL_OK;
     }
-    bool own = ol_batch_is_transactional(batch) && batch->producer_id >= OL_OWN_PRODUCER_ID_MIN;
-    ol_record record;
-    while ((status = ol_records_next(&records, &record, error)) == OL_OK) {
-        if (OL_UNLIKELY(own) && ol_partition_has_own_header(&record)) status = ol_partition_own_open(load->partition, batch->producer_id, error);
-        if (status == OL_OK) status = enter(load, batch, &record, error);
-        if (OL_UNLIKELY(status != OL_OK)) break;
+    bool done = false;
+    if (batch->magic == 2 && !ol_batch_is_transactional(batch) && (uint32_t)batch->record_count <= OL_LOAD_WINDOW_ROWS) {
+        ol_records walk = records;      /* the same bytes, a cursor of its own */
+        status = load_plain(load, &walk, &done, error);
     }
-    if (status == OL_END) status = OL_OK;
+    if (status == OL_OK && !done) status = load_any(load, batch, &records, error);
     /* Records of a compressed batch borrow from memory that ends here. */
-    if (records.inflated.data != NULL && status == OL_OK) status = drain(load, error);
+    if (records.inflated.data != NULL && status == OL_OK) status = ol_load_window_apply(&load->window, error);
     ol_records_close(&records);
     return status;
 }
@@ -182,7 +178,7 @@ static int load_damaged(loader *load, size_t position, bool *again, ol_error *er
     int64_t file_position = load->piece.position + (int64_t)position;
     ol_error_at(&damage, load->piece.path, file_position);
     if (damage.offset < 0) damage.offset = load->next_offset;
-    int status = drain(load, error);        /* what is in the ring borrows from the piece */
+    int status = ol_load_window_apply(&load->window, error);      /* its rows borrow from the piece */
     if (status != OL_OK) return status;
     if (!ol_log_is_writable(load->partition->log)) {
         status = ol_log_reader_retry(load->reader, file_position, &load->piece, error);
@@ -287,11 +283,11 @@ static int load_to_end(loader *load, ol_error *error) {
         }
         if (status != OL_OK) {
             ol_error ignored;
-            int drained = drain(load, status == OL_END ? error : &ignored);
-            return status == OL_END ? drained : status;
+            int applied = ol_load_window_apply(&load->window, status == OL_END ? error : &ignored);
+            return status == OL_END ? applied : status;
         }
         status = load_piece(load, &stopped, error);
-        if (status == OL_OK) status = drain(load, error);
+        if (status == OL_OK) status = ol_load_window_apply(&load->window, error);
         publish_progress(load);
         if (status != OL_OK) return status;
     }
@@ -410,10 +406,12 @@ static int begin(ol_partition *partition, ol_error *error) {
 int ol_partition_load(ol_partition *partition, ol_error *error) {
     int status = begin(partition, error);
     if (status != OL_OK) return status;
-    loader *load = calloc(1, sizeof *load);
+    loader *load = malloc(sizeof *load);
     if (load == NULL) {
         status = ol_fail(error, OL_NO_MEMORY, "no memory to load a partition");
     } else {
+        memset(load, 0, offsetof(loader, window));
+        ol_load_window_init(&load->window, &partition->state);
         load->partition = partition;
         load->next_offset = ol_log_start(partition->log);
         load->limit = partition->options.replicated ? partition->watermark : INT64_MAX;

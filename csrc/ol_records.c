@@ -29,7 +29,7 @@ static inline const uint8_t *read_varint(const uint8_t *p, const uint8_t *limit,
     return read_long_varint(p, limit, v);
 }
 
-/* Two bytes cover every record up to 8 KiB and every size from 64 on. */
+/* Two bytes cover every record up to 8 KiB, every size from 64 on, and the offsets of batches up to 8,192 records. */
 static inline const uint8_t *read_size(const uint8_t *p, const uint8_t *limit, int32_t *v) {
     if (OL_LIKELY(limit - p >= 2)) {
         uint32_t first = p[0], second = p[1];
@@ -153,7 +153,7 @@ int ol_records_next(ol_records *records, ol_record *record, ol_error *error) {
         p = ol_read_varlong(p, end, &timestamp_delta);
         if (OL_UNLIKELY(p == NULL)) return refuse(records, start, error, "the timestamp of a record is cut", length);
     }
-    p = read_varint(p, end, &offset_delta);
+    p = read_size(p, end, &offset_delta);
     if (OL_UNLIKELY(p == NULL)) return refuse(records, start, error, "the offset of a record is cut", length);
     if (OL_UNLIKELY(offset_delta < 0 || offset_delta > batch->last_offset - records->base ||
                     records->base + offset_delta <= records->previous_offset)) {

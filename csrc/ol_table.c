@@ -173,14 +173,16 @@ static ol_side_entry *find_side(const ol_table *table, uint32_t pair, int32_t pa
 
 /* ------------------------------------------------------------------------------------------------ put */
 
+bool ol_table_drop_empty_pair(ol_table *table, uint32_t pair) {
+    const ol_pair *record = ol_table_pair(table, pair);
+    if (record->root.bitmap != 0 || record->root.run != 0) return false;
+    ol_table_free_pair(table, pair);
+    return true;
+}
+
 /* Undoes what a call that failed had added: a pair without cells, an absent cell that nobody holds. */
 static void undo(ol_table *table, uint32_t pair, int32_t partition) {
-    if (pair == 0) return;
-    const ol_pair *record = ol_table_pair(table, pair);
-    if (record->root.bitmap == 0 && record->root.run == 0) {
-        ol_table_free_pair(table, pair);
-        return;
-    }
+    if (pair == 0 || ol_table_drop_empty_pair(table, pair)) return;
     const ol_cell *cell = ol_table_find_cell(table, pair, partition);
     ol_side_entry *entry = find_side(table, pair, partition);
     if (cell != NULL) sweep(table, pair, partition, cell, entry);
@@ -245,8 +247,13 @@ static uint32_t find_pair_again(const ol_table *table, const ol_pair_name *name)
     return ol_table_find_pair(table, name);
 }
 
-static int put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
-                  ol_error *error) {
+uint32_t ol_table_find_hinted(const ol_table *table, uint32_t hint, const ol_pair_name *name) {
+    if (hint != 0 && ol_table_pair_is(table, ol_table_pair(table, hint), name)) return hint;
+    return find_pair_again(table, name);
+}
+
+int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
+                    const ol_position_value *value, ol_error *error) {
     table->changes++;
     uint32_t metadata;
     ol_cell *cell = pair != 0 ? ol_table_find_cell(table, pair, partition) : NULL;
@@ -271,13 +278,12 @@ uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32
 
 int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
                  ol_error *error) {
-    return put_at(table, find_pair_again(table, name), name, partition, value, error);
+    return ol_table_put_at(table, find_pair_again(table, name), name, partition, value, error);
 }
 
 int ol_table_put_hinted(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
                         const ol_position_value *value, ol_error *error) {
-    if (pair == 0 || !ol_table_pair_is(table, ol_table_pair(table, pair), name)) pair = find_pair_again(table, name);
-    return put_at(table, pair, name, partition, value, error);
+    return ol_table_put_at(table, ol_table_find_hinted(table, pair, name), name, partition, value, error);
 }
 
 /* ------------------------------------------------------------------------------------------------ reservations */

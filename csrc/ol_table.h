@@ -95,6 +95,17 @@ uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32
 int ol_table_put_hinted(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
                         const ol_position_value *value, ol_error *error) OL_NODISCARD;
 
+/* A row of ol_table_put_run. */
+typedef struct ol_position_row {
+    ol_position_value value;
+    int32_t partition;
+} ol_position_row;
+
+/* Puts rows of one pair in their order, as ol_table_put of each would, but asks for memory for many of them at once.  `hint` as
+ * for ol_table_put_hinted, or 0.  On failure (OL_NO_MEMORY, OL_LIMIT) the rows before the one that failed are there. */
+int ol_table_put_run(ol_table *table, uint32_t hint, const ol_pair_name *name, const ol_position_row *rows, size_t count,
+                     ol_error *error) OL_NODISCARD;
+
 /* A tombstone at log_offset: the cell becomes absent (and remembers log_offset while a reservation pins it, so that pending values
  * below it are not installed later).  Returns whether a value was there. */
 bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partition, int64_t log_offset);

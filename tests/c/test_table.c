@@ -1,4 +1,4 @@
-/* The table (ol_table, ol_table_pairs, ol_table_read, ol_table_reserved) against a model, and its limits. */
+/* The table (ol_table, ol_table_pairs, ol_table_read, ol_table_run) against a model, and its limits. */
 #include "ol_test_table.h"
 
 static model_reservation *random_reservation(table_model *model) {
@@ -69,6 +69,32 @@ static void step(table_model *model, int partitions, unsigned remove_weight) {
     }
 }
 
+/* Up to 40 rows of one pair: mostly neighbours that ascend, as a consumer commits them, sometimes in any order or twice. */
+static void put_run(table_model *model, int partitions) {
+    enum { ROWS = 40 };
+    static model_reservation put[ROWS];
+    ol_position_row rows[ROWS];
+    ol_error error;
+    int g = (int)ol_test_below(MODEL_GROUPS), t = (int)ol_test_below(MODEL_TOPICS), p = (int)ol_test_below((uint64_t)partitions);
+    bool ascending = ol_test_below(3) != 0, bare = ol_test_below(2) != 0;
+    size_t count = 0, wanted = 1 + ol_test_below(ROWS);
+    for (; count < wanted && p < partitions; count++) {
+        memset(&put[count], 0, sizeof put[count]);
+        random_value(model, &put[count]);
+        if (bare) {
+            put[count].value.metadata = ol_slice_of("", put[count].metadata[0] = 0);
+            put[count].value.expire_timestamp = -1;
+            put[count].value.topic_id = NULL;
+        }
+        rows[count] = (ol_position_row){put[count].value, model_partition(p)};
+        model_set(&model->values[g][t][p], &put[count]);
+        p = ascending ? p + 1 + (int)ol_test_below(8) / 7 : (int)ol_test_below((uint64_t)partitions);
+    }
+    ol_pair_name name = model_name(model, g, t);
+    uint32_t hint = ol_test_below(2) ? ol_table_prefetch_pair(model->table, &name) : 0;
+    OL_CHECK_OK(ol_table_put_run(model->table, hint, &name, rows, count, &error), &error);
+}
+
 static void create_model(table_model *model) {
     ol_error error;
     memset(model, 0, sizeof *model);
@@ -107,7 +133,12 @@ OL_TEST(random_operations_agree_with_the_model) {
     create_model(&model);
     static const unsigned remove_weights[] = {2, 14, 4, 30};
     for (int i = 0; i < 40000; i++) {
-        step(&model, i % 20000 < 10000 ? MODEL_PARTITIONS : 20, remove_weights[i / 1000 % 4]);
+        int partitions = i % 20000 < 10000 ? MODEL_PARTITIONS : 20;
+        if (ol_test_below(8) == 0) {
+            put_run(&model, partitions);
+        } else {
+            step(&model, partitions, remove_weights[i / 1000 % 4]);
+        }
         if (i % 97 == 0) model_check(&model);
         if (i % 97 == 0) model_check_walk(&model);
         if (i % 97 == 0) check_reservations(&model);
@@ -357,6 +388,38 @@ OL_TEST(many_pairs_in_random_order) {
     }
     OL_CHECK_INT(count, ol_table_count(table));
     ol_table_destroy(table);
+}
+
+/* The rows before the one that found no memory are there, the others are not; put again they are all there. */
+OL_TEST(a_run_that_fails_leaves_its_first_rows) {
+    enum { ROWS = 300 };
+    static ol_position_row rows[ROWS];
+    int32_t partition = 0;
+    for (int i = 0; i < ROWS; i++, partition += 1 + (int32_t)ol_test_below(12) / 11) {
+        rows[i] = (ol_position_row){{.offset = i, .log_offset = i, .commit_timestamp = 1, .expire_timestamp = -1}, partition};
+        if (i % 50 == 49) rows[i].value.metadata = text("m");
+    }
+    for (int64_t allowed = 0, done = false; !done; allowed++) {
+        OL_CHECK(allowed < 1000);
+        ol_table *table;
+        ol_error error;
+        OL_CHECK_OK(ol_table_create(&table, &error), &error);
+        ol_pair_name name = name_pair(table, "g", "t");
+        ol_arena_fail_after(allowed);
+        int status = ol_table_put_run(table, 0, &name, rows, ROWS, &error);
+        ol_arena_fail_after(-1);
+        done = status == OL_OK;
+        OL_CHECK(done || status == OL_NO_MEMORY);
+        ol_table_verify(table);
+        uint64_t present = 0;
+        ol_position_value value;
+        while (present < ROWS && ol_table_get(table, &name, rows[present].partition, &value)) present++;
+        OL_CHECK_INT(ol_table_count(table), present);
+        OL_CHECK_OK(ol_table_put_run(table, 0, &name, rows, ROWS, &error), &error);
+        ol_table_verify(table);
+        OL_CHECK_INT(ol_table_count(table), ROWS);
+        ol_table_destroy(table);
+    }
 }
 
 OL_TEST_MAIN()
