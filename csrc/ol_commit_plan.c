@@ -103,14 +103,18 @@ static void plan_name(ol_commit *work, ol_planned *planned, const ol_planned *pr
     planned->name = ol_table_name(table, item->group, group_hash, item->topic);
 }
 
-/* What a broker would refuse to load is never written, and offsets have items of their own. */
-static int check_group_record(const ol_item *item, size_t index, ol_error *error) {
+/* What a broker would refuse to load is never written, and offsets have items of their own.  *group is where the key names it. */
+static int check_group_record(const ol_item *item, size_t index, ol_slice *group, ol_error *error) {
     ol_key key;
     int status = ol_key_decode(item->key, &key, error);
     if (status == OL_OK && (!key.known || key.type <= OL_KEY_OFFSET_COMMIT || !ol_slice_equal(key.group, item->group))) {
         status = ol_fail(error, OL_INVALID, "the key of a group record is of type %d, or of another group", key.type);
     }
-    if (status != OL_OK) error->item = (int64_t)index;
+    if (status == OL_OK) {
+        *group = key.group;
+    } else {
+        error->item = (int64_t)index;
+    }
     return status;
 }
 
@@ -146,7 +150,7 @@ int ol_commit_plan(ol_commit *work, const ol_item *items, size_t count, ol_error
         if (items[i].kind != OL_ITEM_POSITION) work->has_tombstones = true;
         int status = OL_OK;
         if (OL_UNLIKELY(items[i].condition != OL_CONDITION_NONE)) status = check_condition(work, planned, i, error);
-        if (OL_UNLIKELY(items[i].kind == OL_ITEM_GROUP_RECORD)) status = check_group_record(&items[i], i, error);
+        if (OL_UNLIKELY(items[i].kind == OL_ITEM_GROUP_RECORD)) status = check_group_record(&items[i], i, &planned->name.group, error);
         if (OL_UNLIKELY(status != OL_OK)) return status;
         if (items[i].kind == OL_ITEM_POSITION_TOMBSTONE && !is_there(work->partition, planned)) continue;
         plan_sizes(work, planned);

@@ -131,7 +131,7 @@ static int apply_one(ol_commit *work, ol_planned *planned, int64_t log_offset, o
         change.value.log_offset = log_offset;
     } else {
         change.kind = item->value.data == NULL ? OL_CHANGE_GROUP_RECORD_TOMBSTONE : OL_CHANGE_GROUP_RECORD;
-        change.group_record = (ol_group_record){item->key, item->value, log_offset, work->timestamp};
+        change.group_record = (ol_group_record){item->key, item->value, log_offset, work->timestamp, planned->name.group};
     }
     return ol_state_apply(&work->partition->state, &change, error);
 }

@@ -112,9 +112,7 @@ static int compare_ranks(const void *a, const void *b) {
 static int collect_group_records(doomed *all, const ol_group_records *records, ol_slice group, ol_error *error) {
     size_t cursor = 0;
     ol_group_record record;
-    while (ol_group_records_next(records, &cursor, &record)) {
-        ol_key key;
-        if (ol_key_decode(record.key, &key, error) != OL_OK || !ol_slice_equal(key.group, group)) continue;
+    while (ol_group_records_next_of_group(records, group, &cursor, &record)) {
         int status = add_group_record(all, group, record.key, error);
         if (status != OL_OK) return status;
     }

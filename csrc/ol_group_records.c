@@ -10,21 +10,31 @@
 #include "ol_slots.h"
 
 /* Values can be of any size, so each is a block of the heap; records are numbered from 1, in the order of their numbers they are
- * walked, and a removed one's number is used again. */
+ * walked, and a removed one's number is used again.
+ *
+ * The records of a group are chained.  The chain's first record stands in the hash of groups for all of them, so that a group costs a
+ * slot and nothing else; a new record goes behind the first, and whatever is removed, only its neighbours are touched. */
 typedef struct stored_record {
     uint8_t *bytes;             /* key, then value; NULL: not in use */
-    size_t key_size;
-    size_t value_size;          /* of a record not in use: number of the next one */
+    uint32_t key_size;
+    uint32_t value_size;
+    uint32_t group_at;          /* the group's name within the key */
+    uint32_t group_size;
     int64_t log_offset;
     int64_t timestamp;
+    uint32_t next;              /* of its group, or of those not in use; 0: none */
+    uint32_t previous;          /* of its group; 0: none, the hash of groups names this one */
 } stored_record;
+
+_Static_assert(sizeof(stored_record) == 48, "no padding");
 
 struct ol_group_records {
     ol_arena records;           /* record 0 is not used */
-    ol_slots slots;
+    ol_slots slots;             /* by key */
+    ol_slots groups;            /* by group: the first record of each */
     uint64_t seed;
     uint64_t bytes;             /* on the heap */
-    size_t free_record;
+    uint32_t free_record;
 };
 
 enum { RECORD_BITS = 27 };
@@ -43,7 +53,20 @@ static uint64_t hash_of(const void *owner, uint32_t number) {
     return ol_hash64(record->bytes, record->key_size, records->seed);
 }
 
+static ol_slice group_of(const stored_record *record) {
+    return ol_slice_of(record->bytes + record->group_at, record->group_size);
+}
+
+static uint64_t hash_slice(const ol_group_records *records, ol_slice bytes) {
+    return ol_hash64(bytes.data, bytes.size, records->seed);
+}
+
+static uint64_t group_hash_of(const void *owner, uint32_t number) {
+    return hash_slice(owner, group_of(record_at(owner, number)));
+}
+
 static const ol_slots_items record_items = {hash_of, NULL};
+static const ol_slots_items group_items = {group_hash_of, NULL};
 
 int ol_group_records_create(ol_group_records **records, ol_error *error) {
     uint64_t seed;
@@ -53,6 +76,7 @@ int ol_group_records_create(ol_group_records **records, ol_error *error) {
     if (*records == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for group records");
     (*records)->seed = seed;
     ol_slots_init(&(*records)->slots, RECORD_BITS, &record_items, *records);
+    ol_slots_init(&(*records)->groups, RECORD_BITS, &group_items, *records);
     return OL_OK;
 }
 
@@ -61,6 +85,7 @@ void ol_group_records_destroy(ol_group_records *records) {
     for (size_t i = 1; i < record_limit(records); i++) free(record_at(records, i)->bytes);
     ol_arena_free(&records->records);
     ol_slots_free(&records->slots);
+    ol_slots_free(&records->groups);
     free(records);
 }
 
@@ -74,71 +99,144 @@ static uint32_t find(const ol_group_records *records, ol_slice key, uint64_t has
     return number;
 }
 
+static uint32_t find_group(const ol_group_records *records, ol_slice group, uint64_t hash) {
+    ol_slots_probe probe = ol_slots_probe_begin(&records->groups, hash);
+    uint32_t number;
+    while ((number = ol_slots_probe_next(&probe)) != 0 && !ol_slice_equal(group_of(record_at(records, number)), group)) continue;
+    return number;
+}
+
+/* ------------------------------------------------------------------------------------------------ changing */
+
 /* A free record's number is made the head of the free list; nothing is taken off it yet. */
-static int reserve_record(ol_group_records *records, uint64_t hash, ol_error *error) {
-    int status = ol_slots_reserve(&records->slots, hash, error);
-    if (status != OL_OK || records->free_record != 0) return status;
+static int reserve_number(ol_group_records *records, ol_error *error) {
+    if (records->free_record != 0) return OL_OK;
     size_t limit = record_limit(records);
     if (limit >> RECORD_BITS != 0) return ol_fail(error, OL_LIMIT, "no more group records fit");
     size_t number = limit == 0 ? 1 : limit;
-    status = ol_arena_extend(&records->records, sizeof(stored_record) * (number + 1 - limit), error);
-    if (status == OL_OK) records->free_record = number;
+    int status = ol_arena_extend(&records->records, sizeof(stored_record) * (number + 1 - limit), error);
+    if (status == OL_OK) records->free_record = (uint32_t)number;
     return status;
 }
 
-int ol_group_records_put(ol_group_records *records, const ol_group_record *given, ol_error *error) {
+static void link_record(ol_group_records *records, uint32_t number, uint32_t first, uint64_t group_hash) {
+    if (first == 0) {
+        ol_slots_insert(&records->groups, group_hash, number);
+        return;
+    }
+    stored_record *record = record_at(records, number), *head = record_at(records, first);
+    record->previous = first;
+    record->next = head->next;
+    if (head->next != 0) record_at(records, head->next)->previous = number;
+    head->next = number;
+}
+
+static void unlink_record(ol_group_records *records, uint32_t number) {
+    const stored_record *record = record_at(records, number);
+    if (record->next != 0) record_at(records, record->next)->previous = record->previous;
+    if (record->previous != 0) {
+        record_at(records, record->previous)->next = record->next;
+    } else if (record->next != 0) {
+        ol_slots_replace(&records->groups, group_hash_of(records, number), number, record->next);
+    } else {
+        ol_slots_remove(&records->groups, group_hash_of(records, number), number);
+    }
+}
+
+/* A record of a key that is not there yet; `record` says all but its links, and owns its bytes once this has succeeded. */
+static int add_record(ol_group_records *records, const stored_record *record, uint64_t hash, ol_error *error) {
+    ol_slice group = group_of(record);
+    uint64_t group_hash = hash_slice(records, group);
+    uint32_t first = find_group(records, group, group_hash);
+    int status = ol_slots_reserve(&records->slots, hash, error);
+    if (status == OL_OK && first == 0) status = ol_slots_reserve(&records->groups, group_hash, error);
+    if (status == OL_OK) status = reserve_number(records, error);
+    if (status != OL_OK) return status;
+    uint32_t number = records->free_record;
+    records->free_record = record_at(records, number)->next;
+    *record_at(records, number) = *record;
+    records->bytes += record->key_size + record->value_size;
+    ol_slots_insert(&records->slots, hash, number);
+    link_record(records, number, first, group_hash);
+    return OL_OK;
+}
+
+static void replace_record(ol_group_records *records, uint32_t number, const stored_record *replacement) {
+    stored_record *record = record_at(records, number);
+    OL_ASSERT(record->group_at == replacement->group_at && record->group_size == replacement->group_size);
+    uint32_t next = record->next, previous = record->previous;
+    records->bytes += replacement->value_size;
+    records->bytes -= record->value_size;
+    free(record->bytes);
+    *record = *replacement;
+    record->next = next;
+    record->previous = previous;
+}
+
+static int copy_record(const ol_group_record *given, stored_record *record, ol_error *error) {
     if (given->key.size > UINT32_MAX || given->value.size > UINT32_MAX) {
         return ol_fail(error, OL_TOO_LARGE, "a record of more than 4 GiB");
     }
-    uint64_t hash = ol_hash64(given->key.data, given->key.size, records->seed);
-    uint32_t number = find(records, given->key, hash);
-    if (number == 0) {
-        int status = reserve_record(records, hash, error);
-        if (status != OL_OK) return status;
-    }
-    size_t size = given->key.size + given->value.size;
+    OL_ASSERT(given->group.data >= given->key.data && given->group.size <= given->key.size);
+    size_t group_at = (size_t)(given->group.data - given->key.data), size = given->key.size + given->value.size;
+    OL_ASSERT(group_at <= given->key.size - given->group.size);
     uint8_t *bytes = malloc(size + 1);
     if (bytes == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a record of %zu bytes", size);
     if (given->key.size != 0) memcpy(bytes, given->key.data, given->key.size);
     if (given->value.size != 0) memcpy(bytes + given->key.size, given->value.data, given->value.size);
-    bool added = number == 0;
-    if (added) {
-        number = (uint32_t)records->free_record;
-        records->free_record = record_at(records, number)->value_size;
-    }
-    stored_record *record = record_at(records, number);
-    if (!added) {
-        records->bytes -= record->key_size + record->value_size;
-        free(record->bytes);
-    }
-    *record = (stored_record){bytes, given->key.size, given->value.size, given->log_offset, given->timestamp};
-    records->bytes += size;
-    if (added) ol_slots_insert(&records->slots, hash, number);
+    *record = (stored_record){
+        .bytes = bytes,
+        .key_size = (uint32_t)given->key.size,
+        .value_size = (uint32_t)given->value.size,
+        .group_at = (uint32_t)group_at,
+        .group_size = (uint32_t)given->group.size,
+        .log_offset = given->log_offset,
+        .timestamp = given->timestamp,
+    };
     return OL_OK;
 }
 
+int ol_group_records_put(ol_group_records *records, const ol_group_record *given, ol_error *error) {
+    stored_record record;
+    int status = copy_record(given, &record, error);
+    if (status != OL_OK) return status;
+    uint64_t hash = hash_slice(records, given->key);
+    uint32_t number = find(records, given->key, hash);
+    if (number != 0) {
+        replace_record(records, number, &record);
+        return OL_OK;
+    }
+    status = add_record(records, &record, hash, error);
+    if (status != OL_OK) free(record.bytes);
+    return status;
+}
+
 bool ol_group_records_remove(ol_group_records *records, ol_slice key) {
-    uint64_t hash = ol_hash64(key.data, key.size, records->seed);
+    uint64_t hash = hash_slice(records, key);
     uint32_t number = find(records, key, hash);
     if (number == 0) return false;
     ol_slots_remove(&records->slots, hash, number);
+    unlink_record(records, number);
     stored_record *record = record_at(records, number);
     records->bytes -= record->key_size + record->value_size;
     free(record->bytes);
-    *record = (stored_record){.value_size = records->free_record};
+    *record = (stored_record){.next = records->free_record};
     records->free_record = number;
     return true;
 }
+
+/* ------------------------------------------------------------------------------------------------ reading */
 
 static void read_record(const stored_record *stored, ol_group_record *record) {
     record->key = ol_slice_of(stored->bytes, stored->key_size);
     record->value = ol_slice_of(stored->bytes + stored->key_size, stored->value_size);
     record->log_offset = stored->log_offset;
     record->timestamp = stored->timestamp;
+    record->group = group_of(stored);
 }
 
 bool ol_group_records_get(const ol_group_records *records, ol_slice key, ol_group_record *record) {
-    uint32_t number = find(records, key, ol_hash64(key.data, key.size, records->seed));
+    uint32_t number = find(records, key, hash_slice(records, key));
     if (number != 0) read_record(record_at(records, number), record);
     return number != 0;
 }
@@ -152,6 +250,16 @@ bool ol_group_records_next(const ol_group_records *records, size_t *cursor, ol_g
         return true;
     }
     return false;
+}
+
+/* The cursor is the number of the record that was told last; the chain's last one tells where it ends. */
+bool ol_group_records_next_of_group(const ol_group_records *records, ol_slice group, size_t *cursor, ol_group_record *record) {
+    uint32_t number = *cursor == 0 ? find_group(records, group, hash_slice(records, group))
+                                   : record_at(records, *cursor)->next;
+    if (number == 0) return false;
+    *cursor = number;
+    read_record(record_at(records, number), record);
+    return true;
 }
 
 uint64_t ol_group_records_count(const ol_group_records *records) {
@@ -190,5 +298,39 @@ ol_hash128 ol_group_records_digest(const ol_group_records *records, bool physica
 }
 
 uint64_t ol_group_records_memory_usage(const ol_group_records *records) {
-    return sizeof *records + records->bytes + ol_arena_resident(&records->records) + ol_slots_resident(&records->slots);
+    return sizeof *records + records->bytes + ol_arena_resident(&records->records) + ol_slots_resident(&records->slots) +
+           ol_slots_resident(&records->groups);
+}
+
+/* Each record is found by its key, its chain's first one by its group, and each neighbour agrees. */
+static void verify_record(const ol_group_records *records, uint32_t number) {
+    const stored_record *record = record_at(records, number);
+    ol_slice key = ol_slice_of(record->bytes, record->key_size), group = group_of(record);
+    OL_ASSERT(find(records, key, hash_slice(records, key)) == number);
+    bool is_first = find_group(records, group, hash_slice(records, group)) == number;
+    OL_ASSERT(is_first == (record->previous == 0));
+    if (record->previous != 0) OL_ASSERT(record_at(records, record->previous)->next == number);
+    if (record->next == 0) return;
+    const stored_record *next = record_at(records, record->next);
+    OL_ASSERT(next->bytes != NULL && next->previous == number && ol_slice_equal(group_of(next), group));
+}
+
+void ol_group_records_verify(const ol_group_records *records) {
+    uint64_t count = 0, groups = 0, unused = 0, bytes = 0;
+    ol_slots_verify(&records->slots);
+    ol_slots_verify(&records->groups);
+    for (uint32_t number = 1; number < record_limit(records); number++) {
+        const stored_record *record = record_at(records, number);
+        if (record->bytes == NULL) continue;
+        verify_record(records, number);
+        count++;
+        groups += record->previous == 0;
+        bytes += (uint64_t)record->key_size + record->value_size;
+    }
+    for (uint32_t number = records->free_record; number != 0; number = record_at(records, number)->next) {
+        OL_ASSERT(record_at(records, number)->bytes == NULL);
+        unused++;
+    }
+    OL_ASSERT(count == records->slots.count && groups == records->groups.count && bytes == records->bytes);
+    OL_ASSERT(record_limit(records) == 0 || count + unused + 1 == record_limit(records));
 }

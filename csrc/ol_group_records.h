@@ -16,6 +16,7 @@ typedef struct ol_group_record {
     ol_slice value;
     int64_t log_offset;
     int64_t timestamp;
+    ol_slice group;             /* the part of `key` that names its group; nothing but the key decides what it is */
 } ol_group_record;
 
 int ol_group_records_create(ol_group_records **records, ol_error *error) OL_NODISCARD;
@@ -30,8 +31,12 @@ bool ol_group_records_get(const ol_group_records *records, ol_slice key, ol_grou
 /* Every record in unspecified, repeatable order; *cursor starts at 0. */
 bool ol_group_records_next(const ol_group_records *records, size_t *cursor, ol_group_record *record);
 
+/* The records of one group, in unspecified order and in time proportional to their number; *cursor starts at 0.  A change ends the walk. */
+bool ol_group_records_next_of_group(const ol_group_records *records, ol_slice group, size_t *cursor, ol_group_record *record);
+
 uint64_t ol_group_records_count(const ol_group_records *records);
 ol_hash128 ol_group_records_digest(const ol_group_records *records, bool physical);
 uint64_t ol_group_records_memory_usage(const ol_group_records *records);
+void ol_group_records_verify(const ol_group_records *records);     /* for tests: every invariant, in linear time */
 
 #endif

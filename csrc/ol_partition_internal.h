@@ -11,7 +11,7 @@
 /* One item on its way into a batch. */
 typedef struct ol_planned {
     const ol_item *item;
-    ol_pair_name name;              /* positions */
+    ol_pair_name name;              /* positions; of a group record the group alone, as its key names it */
     ol_reservation reservation;     /* positions, once `reserved` */
     size_t key_size;
     int64_t value_size;             /* -1 null */

@@ -76,7 +76,7 @@ int ol_change_decode(const ol_state *state, const ol_batch *batch, const ol_reco
         status = decode_position(state, &key, record, previous, change, error);
     } else if (status == OL_OK && key.known) {
         change->kind = record->value.data == NULL ? OL_CHANGE_GROUP_RECORD_TOMBSTONE : OL_CHANGE_GROUP_RECORD;
-        change->group_record = (ol_group_record){record->key, record->value, record->offset, record->timestamp};
+        change->group_record = (ol_group_record){record->key, record->value, record->offset, record->timestamp, key.group};
     } else if (status == OL_OK) {
         change->kind = OL_CHANGE_NONE;
     }

@@ -85,7 +85,7 @@ OL_TEST(group_records) {
     ol_error error;
     size_t key_size, value_size;
     uint8_t *key = ol_test_unhex("000200086d792d67726f7570", &key_size), *value = ol_test_unhex("000376616c7565", &value_size);
-    ol_group_record record = {ol_slice_of(key, key_size), ol_slice_of(value, value_size), 105, commit_time};
+    ol_group_record record = {ol_slice_of(key, key_size), ol_slice_of(value, value_size), 105, commit_time, ol_slice_of(key + 4, 8)};
     OL_CHECK_OK(ol_group_records_create(&records, &error), &error);
     OL_CHECK_OK(ol_group_records_put(records, &record, &error), &error);
     check_digest(ol_group_records_digest(records, false), 0x92c20e294e997581u, 0x19fc44824466c2cau);

@@ -2,7 +2,7 @@
 #include "ol_arena.h"
 #include "ol_test.h"
 
-enum { KEYS = 200 };
+enum { KEYS = 200, GROUPS = 7, GROUP_SIZE = 4 };
 
 typedef struct stored {
     bool present;
@@ -10,9 +10,50 @@ typedef struct stored {
     int64_t log_offset;
 } stored;
 
-static ol_slice key_of(int number, char *text) {
-    snprintf(text, 64, "key-%d", number);
+static ol_slice group_of(int group, char *text) {
+    snprintf(text, 64, "g%03d", group);
+    return ol_slice_of(text, GROUP_SIZE);
+}
+
+/* The group stands in the middle of the key, as it does in those of a log. */
+static ol_slice key_in(int group, int number, char *text) {
+    snprintf(text, 64, "k:g%03d:%d", group, number);
     return ol_slice_of(text, strlen(text));
+}
+
+static ol_slice key_of(int number, char *text) { return key_in(number % GROUPS, number, text); }
+
+static ol_group_record record_of(ol_slice key, ol_slice value, int64_t log_offset) {
+    return (ol_group_record){key, value, log_offset, log_offset + 5, ol_slice_of(key.data + 2, GROUP_SIZE)};
+}
+
+static void put(ol_group_records *records, ol_slice key, ol_slice value, int64_t log_offset) {
+    ol_error error;
+    ol_group_record record = record_of(key, value, log_offset);
+    OL_CHECK_OK(ol_group_records_put(records, &record, &error), &error);
+}
+
+static ol_group_records *create(void) {
+    ol_group_records *records;
+    ol_error error;
+    OL_CHECK_OK(ol_group_records_create(&records, &error), &error);
+    return records;
+}
+
+/* The records of a group, each of which must be of it and be what a get of its key finds. */
+static int64_t count_of_group(const ol_group_records *records, int group) {
+    char text[64];
+    ol_slice name = group_of(group, text);
+    ol_group_record record, found;
+    int64_t count = 0;
+    size_t cursor = 0;
+    for (; ol_group_records_next_of_group(records, name, &cursor, &record); count++) {
+        OL_CHECK(record.group.size == name.size && memcmp(record.group.data, name.data, name.size) == 0);
+        OL_CHECK(record.group.data == record.key.data + 2);
+        OL_CHECK(ol_group_records_get(records, record.key, &found) && found.value.data == record.value.data);
+    }
+    OL_CHECK(!ol_group_records_next_of_group(records, name, &cursor, &record));
+    return count;
 }
 
 static void check_all(const ol_group_records *records, const stored *model) {
@@ -32,21 +73,24 @@ static void check_all(const ol_group_records *records, const stored *model) {
     size_t cursor = 0;
     while (ol_group_records_next(records, &cursor, &record)) walked++;
     OL_CHECK_INT(walked, count);
+    for (int group = 0; group <= GROUPS; group++) {
+        int64_t expected = 0;
+        for (int i = group; i < KEYS && group < GROUPS; i += GROUPS) expected += model[i].present;
+        OL_CHECK_INT(count_of_group(records, group), expected);
+    }
+    ol_group_records_verify(records);
 }
 
 OL_TEST(random_puts_and_removes_agree_with_the_model) {
-    ol_group_records *records;
-    ol_error error;
+    ol_group_records *records = create();
     static stored model[KEYS];
-    OL_CHECK_OK(ol_group_records_create(&records, &error), &error);
     for (int i = 0; i < 20000; i++) {
         char text[64];
         int at = (int)ol_test_below(KEYS);
         ol_slice key = key_of(at, text);
         if (ol_test_below(3) != 0) {
             snprintf(model[at].value, sizeof model[at].value, "%.*s%d", (int)ol_test_below(30), "..............................", i);
-            ol_group_record record = {key, ol_slice_of(model[at].value, strlen(model[at].value)), i, i + 5};
-            OL_CHECK_OK(ol_group_records_put(records, &record, &error), &error);
+            put(records, key, ol_slice_of(model[at].value, strlen(model[at].value)), i);
             model[at].present = true;
             model[at].log_offset = i;
         } else {
@@ -60,12 +104,11 @@ OL_TEST(random_puts_and_removes_agree_with_the_model) {
 }
 
 OL_TEST(failed_allocations_change_nothing) {
-    ol_group_records *records;
+    ol_group_records *records = create();
     ol_error error;
-    OL_CHECK_OK(ol_group_records_create(&records, &error), &error);
     for (int i = 0; i < 1000; i++) {
         char text[64];
-        ol_group_record record = {key_of(i, text), ol_slice_of("v", 1), i, i};
+        ol_group_record record = record_of(key_in(i, i, text), ol_slice_of("v", 1), i);
         for (int64_t allowed = 0;; allowed++) {
             ol_arena_fail_after(allowed);
             int status = ol_group_records_put(records, &record, &error);
@@ -73,20 +116,72 @@ OL_TEST(failed_allocations_change_nothing) {
             if (status == OL_OK) break;
             OL_CHECK_INT(status, OL_NO_MEMORY);
             OL_CHECK_INT(ol_group_records_count(records), i);
+            OL_CHECK_INT(count_of_group(records, i), 0);
+            if (i < 100) ol_group_records_verify(records);
         }
     }
+    ol_group_records_verify(records);
     ol_group_records_destroy(records);
 }
 
 OL_TEST(empty_key_and_empty_value) {
-    ol_group_records *records;
+    ol_group_records *records = create();
     ol_error error;
-    ol_group_record record = {ol_slice_of("", 0), ol_slice_of("", 0), 1, 2}, found;
-    OL_CHECK_OK(ol_group_records_create(&records, &error), &error);
+    ol_slice empty = ol_slice_of("", 0);
+    ol_group_record record = {empty, empty, 1, 2, empty}, found;
     OL_CHECK_OK(ol_group_records_put(records, &record, &error), &error);
+    size_t cursor = 0;
+    OL_CHECK(ol_group_records_next_of_group(records, empty, &cursor, &found) && found.log_offset == 1);
     OL_CHECK(ol_group_records_get(records, record.key, &found) && found.timestamp == 2 && found.value.data != NULL);
     OL_CHECK(ol_group_records_remove(records, record.key));
+    cursor = 0;
+    OL_CHECK(!ol_group_records_next_of_group(records, empty, &cursor, &found));
+    ol_group_records_verify(records);
     ol_group_records_destroy(records);
+}
+
+/* What a log can be made of: very many groups, or one with very many records, which go in any order.  A step that looked at a
+ * whole group or at all groups would take hours here. */
+OL_TEST(many_groups_and_a_large_one) {
+    enum { COUNT = 300000, STEP = 7919 };       /* prime, and no divisor of COUNT: every number once */
+    ol_group_records *records = create();
+    char text[64];
+    for (int i = 0; i < COUNT; i++) put(records, key_in(0, i, text), ol_slice_of("v", 1), i);
+    OL_CHECK_INT(count_of_group(records, 0), COUNT);
+    for (int64_t i = 0; i < COUNT; i++) OL_CHECK(ol_group_records_remove(records, key_in(0, (int)(i * STEP % COUNT), text)));
+    OL_CHECK_INT(count_of_group(records, 0), 0);
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(text, sizeof text, "k:%04x:%x", i & 0xffff, i >> 16);
+        put(records, ol_slice_of(text, strlen(text)), ol_slice_of("v", 1), i);
+    }
+    ol_group_records_verify(records);
+    OL_CHECK_INT(ol_group_records_count(records), COUNT);
+    for (int64_t i = 0; i < 65536; i++) {
+        ol_group_record record;
+        size_t cursor = 0, found = 0;
+        snprintf(text, sizeof text, "%04x", (int)(i * STEP % 65536));
+        while (ol_group_records_next_of_group(records, ol_slice_of(text, 4), &cursor, &record)) found++;
+        OL_CHECK(found == 4 || found == 5);
+    }
+    ol_group_records_destroy(records);
+}
+
+static uint64_t memory_of(int count, bool one_group) {
+    ol_group_records *records = create();
+    char text[64];
+    for (int i = 0; i < count; i++) {
+        snprintf(text, sizeof text, "k:%04x:%04x", one_group ? 0 : i, i);
+        put(records, ol_slice_of(text, strlen(text)), ol_slice_of("v", 1), i);
+    }
+    uint64_t bytes = ol_group_records_memory_usage(records);
+    ol_group_records_destroy(records);
+    return bytes;
+}
+
+OL_TEST(a_group_costs_a_slot) {
+    enum { COUNT = 60000 };
+    uint64_t bytes = memory_of(COUNT, false) - memory_of(COUNT, true);
+    OL_CHECK(bytes > COUNT * 4 && bytes < COUNT * 7);
 }
 
 OL_TEST_MAIN()
