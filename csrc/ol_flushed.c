@@ -87,7 +87,7 @@ int ol_flushed_open(ol_flushed *flushed, ol_fs *fs, const char *path, ol_error *
         status = fs->truncate(file, 0, error);
         size = 0;
     }
-    if (status == OL_OK && size < OL_FLUSHED_FILE_SIZE) status = fs->extend(file, size, OL_FLUSHED_FILE_SIZE, error);
+    if (status == OL_OK && size < OL_FLUSHED_FILE_SIZE) status = fs->extend(file, size, OL_FLUSHED_FILE_SIZE, true, error);
     if (status == OL_OK) status = fs->map(file, OL_FLUSHED_FILE_SIZE, true, &data, error);
     if (status != OL_OK) {
         fs->close(file);

@@ -34,9 +34,10 @@ struct ol_fs {
     int (*read)(ol_file *file, int64_t position, void *data, size_t size, size_t *got, ol_error *error);
     int (*write)(ol_file *file, int64_t position, const void *data, size_t size, ol_error *error);
     int (*truncate)(ol_file *file, int64_t size, ol_error *error);
-    /* Makes [from, to) exist as zeros with blocks really allocated and the pages written to, so that later stores through a
-     * mapping can neither meet a full disk nor change metadata.  The file grows to at least `to`. */
-    int (*extend)(ol_file *file, int64_t from, int64_t to, ol_error *error);
+    /* Makes [from, to) exist as zeros with blocks really allocated, so that later stores through a mapping cannot meet a full disk.  With
+     * `written` the zeros are written, so that a flush of what is stored there changes no metadata; without it the first flush has to, but
+     * the call costs half as much.  The file grows to at least `to`. */
+    int (*extend)(ol_file *file, int64_t from, int64_t to, bool written, ol_error *error);
     int (*flush)(ol_file *file, ol_error *error);       /* fdatasync: data, and what metadata is needed to read it */
     /* Maps [0, size) of the file, shared.  A writable mapping is MADV_DONTFORK.  *data stays valid until unmap. */
     int (*map)(ol_file *file, size_t size, bool writable, void **data, ol_error *error);

@@ -180,10 +180,10 @@ static int fault_truncate(ol_file *file, int64_t size, ol_error *error) {
     return unlock_fs(fs, status);
 }
 
-static int fault_extend(ol_file *file, int64_t from, int64_t to, ol_error *error) {
+static int fault_extend(ol_file *file, int64_t from, int64_t to, bool written, ol_error *error) {
     fault_fs *fs = lock_fs(&file->fs->port);
     int status = begin_operation(fs, "pwrite", file->path, error);
-    if (status == OL_OK) status = fs->real->extend(file->real, from, to, error);
+    if (status == OL_OK) status = fs->real->extend(file->real, from, to, written, error);
     if (status == OL_OK) ol_fault_node_touch(file->node, (size_t)from, (size_t)to);
     return unlock_fs(fs, status);
 }

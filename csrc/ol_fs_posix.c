@@ -181,21 +181,40 @@ static int posix_truncate(ol_file *file, int64_t size, ol_error *error) {
     return result == 0 ? OL_OK : ol_fail_errno(error, errno, "ftruncate", file->path);
 }
 
-/* fallocate would leave unwritten extents, whose first flush writes metadata; written zeros do not.  They are not flushed here:
- * the caller chooses the moment, usually a thread that nobody waits for. */
-static int posix_extend(ol_file *file, int64_t from, int64_t to, ol_error *error) {
+static int write_zeros(ol_file *file, int64_t from, int64_t to, ol_error *error) {
     static const uint8_t zeros[ZERO_CHUNK_SIZE];
-    OL_ASSERT(from >= 0 && from <= to);
-    int64_t size_before;
-    int status = posix_size(file, &size_before, error);
-    int64_t position = from;
-    while (status == OL_OK && position < to) {
+    int status = OL_OK;
+    for (int64_t position = from; status == OL_OK && position < to;) {
         /* The first chunk ends at a multiple of the chunk size, so that the others are aligned. */
         int64_t end = (position / ZERO_CHUNK_SIZE + 1) * ZERO_CHUNK_SIZE;
         if (end > to) end = to;
         status = write_fully(file, position, zeros, (size_t)(end - position), error);
         position = end;
     }
+    return status;
+}
+
+/* Blocks that hold nothing yet.  Returns how far they reach: `from` where the file system cannot do it, so that zeros are written instead. */
+static int64_t allocate(ol_file *file, int64_t from, int64_t to) {
+    int result;
+    do {
+        result = fallocate(file->descriptor, 0, from, to - from);
+    } while (result != 0 && errno == EINTR);
+    return result == 0 ? to : from;
+}
+
+/* Neither kind is flushed here: the caller chooses the moment, usually a thread that nobody waits for. */
+static int posix_extend(ol_file *file, int64_t from, int64_t to, bool written, ol_error *error) {
+    OL_ASSERT(from >= 0 && from <= to);
+    int64_t size_before;
+    int status = posix_size(file, &size_before, error);
+    if (status != OL_OK) return status;
+    /* What stood below the old end need not be zeros. */
+    int64_t end_of_old = size_before < from ? from : size_before > to ? to : size_before;
+    if (end_of_old > from) status = write_zeros(file, from, end_of_old, error);
+    int64_t allocated = end_of_old;
+    if (status == OL_OK && !written && end_of_old < to) allocated = allocate(file, end_of_old, to);
+    if (status == OL_OK) status = write_zeros(file, allocated, to, error);
     if (status != OL_OK && to > size_before) restore_size(file, size_before);
     return status;
 }

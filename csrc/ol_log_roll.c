@@ -48,8 +48,10 @@ static int extend_segment(ol_log *log, ol_segment *segment, int64_t needed, ol_e
     target -= target % 4096;
     if (target > (int64_t)segment->mapped_size) target = (int64_t)segment->mapped_size;
     if (target < needed) target = needed;
-    int status = ol_segment_extend(segment, target, error);
-    if (status == OL_DISK_FULL && target > needed) status = ol_segment_extend(segment, needed, error);
+    /* Only where somebody waits for the disk is it worth writing every byte twice. */
+    bool written = atomic_load(&log->flush_demanded);
+    int status = ol_segment_extend(segment, target, written, error);
+    if (status == OL_DISK_FULL && target > needed) status = ol_segment_extend(segment, needed, written, error);
     if (status != OL_OK) return status;
     if (log->extend_step < log->config.extend_bytes_max) log->extend_step *= 2;
     if (log->extend_step > log->config.extend_bytes_max) log->extend_step = log->config.extend_bytes_max;
@@ -89,7 +91,7 @@ static int add_spare(ol_log *log, int64_t bytes, ol_error *error) {
     }
     if (status == OL_OK) status = ol_segment_use_writable(spare, file, (size_t)log->config.segment_bytes, error);
     if (status == OL_OK) {
-        status = ol_segment_extend(spare, bytes, error);
+        status = ol_segment_extend(spare, bytes, atomic_load(&log->flush_demanded), error);
         if (status != OL_OK) ol_segment_unuse(spare);
     }
     if (status != OL_OK) {
@@ -280,7 +282,7 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
         int64_t by_pairs = 2 * ((rest + segment_bytes - 1) / segment_bytes) + 1;
         if (needed > by_pairs) needed = by_pairs;
         for (size_t i = 0; i < log->spare_count && status == OL_OK; i++) {
-            status = ol_segment_extend(log->spares[i], segment_bytes, error);
+            status = ol_segment_extend(log->spares[i], segment_bytes, atomic_load(&log->flush_demanded), error);
         }
         while (status == OL_OK && (int64_t)log->spare_count < needed) status = add_spare(log, segment_bytes, error);
     }

@@ -123,11 +123,11 @@ int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_si
     return OL_OK;
 }
 
-int ol_segment_extend(ol_segment *segment, int64_t to, ol_error *error) {
+int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) {
     int64_t from = atomic_load_explicit(&segment->extended, memory_order_relaxed);
     OL_ASSERT(to <= (int64_t)segment->mapped_size);
     if (to <= from) return OL_OK;
-    int status = segment->fs->extend(segment->file, from, to, error);
+    int status = segment->fs->extend(segment->file, from, to, written, error);
     if (status != OL_OK) return status;
     atomic_store_explicit(&segment->extended, to, memory_order_release);
     segment->fs->populate(segment->file, segment->data, (size_t)from, (size_t)to);

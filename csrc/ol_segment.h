@@ -71,8 +71,8 @@ void ol_segment_unuse(ol_segment *segment);
  * as one use. */
 int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_size, ol_error *error) OL_NODISCARD;
 
-/* Makes the file [extended, to) exist as zeros and touches its pages. */
-int ol_segment_extend(ol_segment *segment, int64_t to, ol_error *error) OL_NODISCARD;
+/* Makes the file [extended, to) exist as zeros, `written` as in ol_fs, and touches its pages. */
+int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) OL_NODISCARD;
 
 /* Writes "<directory>/<20 digits><suffix>". */
 int ol_segment_path(char *path, size_t capacity, const char *directory, int64_t offset, const char *suffix, ol_error *error)

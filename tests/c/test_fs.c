@@ -100,12 +100,12 @@ OL_TEST(read_stops_at_the_end) {
     end();
 }
 
-OL_TEST(extend_writes_zeros_with_blocks) {
+static void check_extend(bool written) {
     begin();
     ol_file *file = open_file("a", OL_OPEN_CREATE);
     OL_CHECK_OK(fs->write(file, 0, "abcdefgh", 8, &error), &error);
     int64_t to = (3 << 20) + 17;
-    OL_CHECK_OK(fs->extend(file, 4, to, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 4, to, written, &error), &error);
     OL_CHECK_INT(size_of(file), to);
     struct stat status;
     OL_CHECK(stat(ol_test_path(directory, "a"), &status) == 0);
@@ -117,11 +117,14 @@ OL_TEST(extend_writes_zeros_with_blocks) {
     for (int64_t i = 4; i < to; i++) OL_CHECK(data[i] == 0);
     free(data);
     /* Within the file: zeros, and the size stays. */
-    OL_CHECK_OK(fs->extend(file, 0, 4, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 0, 4, written, &error), &error);
     OL_CHECK_INT(size_of(file), to);
     fs->close(file);
     end();
 }
+
+OL_TEST(extend_writes_zeros_with_blocks) { check_extend(true); }
+OL_TEST(extend_allocates_zeros_with_blocks) { check_extend(false); }
 
 /* A limit on the size of files stands for a full disk: the write fails after a part of it. */
 OL_TEST(failed_growth_leaves_the_size) {
@@ -134,16 +137,18 @@ OL_TEST(failed_growth_leaves_the_size) {
     limit.rlim_cur = (2 << 20) + 100;
     signal(SIGXFSZ, SIG_IGN);
     OL_CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-    OL_CHECK_INT(fs->extend(file, 4, 5 << 20, &error), OL_IO);
-    OL_CHECK_INT(error.sys_errno, EFBIG);
-    OL_CHECK_INT(size_of(file), 4);
+    for (int written = 0; written < 2; written++) {
+        OL_CHECK_INT(fs->extend(file, 4, 5 << 20, written, &error), OL_IO);
+        OL_CHECK_INT(error.sys_errno, EFBIG);
+        OL_CHECK_INT(size_of(file), 4);
+    }
     uint8_t *data = calloc(1, 3 << 20);
     OL_CHECK_INT(fs->write(file, 4, data, 3 << 20, &error), OL_IO);
     OL_CHECK_INT(size_of(file), 4);
     free(data);
     OL_CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
     signal(SIGXFSZ, SIG_DFL);
-    OL_CHECK_OK(fs->extend(file, 4, 5 << 20, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 4, 5 << 20, true, &error), &error);
     fs->close(file);
     end();
 }
@@ -151,7 +156,7 @@ OL_TEST(failed_growth_leaves_the_size) {
 OL_TEST(mapping_is_shared_with_reads_and_not_with_children) {
     begin();
     ol_file *file = open_file("a", OL_OPEN_CREATE);
-    OL_CHECK_OK(fs->extend(file, 0, 1 << 16, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 0, 1 << 16, true, &error), &error);
     void *data;
     OL_CHECK_INT(fs->map(file, 0, true, &data, &error), OL_INVALID);
     OL_CHECK_OK(fs->map(file, 1 << 16, true, &data, &error), &error);

@@ -125,7 +125,7 @@ OL_TEST(growth_is_kept_or_lost) {
     OL_CHECK_OK(fs->flush_directory(fs, root, &error), &error);
     write_byte(file, 1, 'b');
     check_states("a", "a,a0,ab");
-    OL_CHECK_OK(fs->extend(file, 2 * PAGE, 3 * PAGE, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 2 * PAGE, 3 * PAGE, true, &error), &error);
     check_states("a", "a,a00,ab0");
     fs->close(file);
     end();
@@ -140,7 +140,7 @@ OL_TEST(cut_bytes_do_not_mix_with_later_ones) {
     OL_CHECK_OK(fs->truncate(file, PAGE, &error), &error);
     check_states("a", "a,aaa");
     write_byte(file, 1, 'b');
-    OL_CHECK_OK(fs->extend(file, 2 * PAGE, 3 * PAGE, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 2 * PAGE, 3 * PAGE, true, &error), &error);
     /* Never "aba", nor "a0a": the old third page and what was written after the cut are of different times. */
     check_states("a", "a,a00,aaa,ab0");
     OL_CHECK_OK(fs->flush(file, &error), &error);
@@ -152,7 +152,7 @@ OL_TEST(cut_bytes_do_not_mix_with_later_ones) {
 OL_TEST(mapped_stores_count_and_are_found) {
     begin();
     ol_file *file = open_file("a", OL_OPEN_CREATE);
-    OL_CHECK_OK(fs->extend(file, 0, 2 * PAGE, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 0, 2 * PAGE, true, &error), &error);
     OL_CHECK_OK(fs->flush(file, &error), &error);
     OL_CHECK_OK(fs->flush_directory(fs, root, &error), &error);
     void *data;
@@ -249,12 +249,12 @@ OL_TEST(chosen_operations_fail_once_and_change_nothing) {
     ol_file *file = open_file("a", OL_OPEN_CREATE);
     ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + 2, ENOSPC);
     write_byte(file, 0, 'a');
-    OL_CHECK_INT(fs->extend(file, PAGE, 2 * PAGE, &error), OL_DISK_FULL);
+    OL_CHECK_INT(fs->extend(file, PAGE, 2 * PAGE, true, &error), OL_DISK_FULL);
     OL_CHECK(strcmp(error.path, ol_test_path(root, "a")) == 0);
     int64_t size;
     OL_CHECK_OK(fs->size(file, &size, &error), &error);
     OL_CHECK_INT(size, PAGE);
-    OL_CHECK_OK(fs->extend(file, PAGE, 2 * PAGE, &error), &error);
+    OL_CHECK_OK(fs->extend(file, PAGE, 2 * PAGE, true, &error), &error);
     ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + 1, EIO);
     OL_CHECK_INT(fs->rename(fs, ol_test_path(root, "a"), ol_test_path(root, "b"), &error), OL_IO);
     OL_CHECK_OK(fs->rename(fs, ol_test_path(root, "a"), ol_test_path(root, "b"), &error), &error);
@@ -265,7 +265,7 @@ OL_TEST(chosen_operations_fail_once_and_change_nothing) {
 OL_TEST(write_back_makes_states_in_between) {
     begin();
     ol_file *file = open_file("a", OL_OPEN_CREATE);
-    OL_CHECK_OK(fs->extend(file, 0, PAGE, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 0, PAGE, true, &error), &error);
     OL_CHECK_OK(fs->flush(file, &error), &error);
     OL_CHECK_OK(fs->flush_directory(fs, root, &error), &error);
     write_byte(file, 0, 'a');
