@@ -14,8 +14,10 @@ typedef struct bad_place {
     size_t index;               /* of the segment */
     int64_t position;
     int64_t end;                /* where the batch before it ended */
+    int64_t before;             /* and begins, if it lies; `end` where it begins right behind its neighbour, so that it cannot */
     int64_t offset;             /* the bad batch holds this offset or greater ones; below `end` when it, or the one before it, lies
                                    about its base offset, which no CRC covers */
+    bool whole;                 /* its CRC is right: it only starts too low */
     bool zeros;                 /* nothing but zeros from there to the end of the file */
     ol_error error;
 } bad_place;
@@ -56,50 +58,85 @@ static int note_epoch(ol_opening *opening, const ol_batch *batch, ol_error *erro
     return status;
 }
 
-/* Checks one segment.  OL_OK: whole (zeros behind its last batch included, which *zeros then tells).  OL_CORRUPT: *position and
- * `error` say where and why. */
-static int check_segment(ol_opening *opening, ol_found_segment *segment, int64_t *next_offset, int64_t *position, bool *zeros,
-                         ol_error *error) {
-    ol_log *log = opening->log;
+/* The bound that the sidecar gives, or -1: it is believed when the file it speaks of is as long as it says, and the epoch that wrote the
+ * last flushed offset is still the one it knew (another writer may have cut and grown the log since). */
+static int64_t sidecar_bound(const ol_opening *opening) {
+    if (!opening->has_sidecar) return -1;
+    const ol_flushed_bound *bound = &opening->sidecar;
+    if (ol_leader_epochs_at(&opening->log->epochs, bound->offset - 1) != bound->leader_epoch) return -1;
+    for (size_t i = 0; i < opening->found_count; i++) {
+        const ol_found_segment *segment = &opening->found[i];
+        if (segment->base_offset == bound->segment_base) return segment->file_size >= bound->position ? bound->offset : -1;
+    }
+    return -1;
+}
+
+/* A flush ends where a batch does.  One that begins below the sidecar's bound and ends above it is where it was when that was stored,
+ * so its base offset is another one now. */
+static int check_bound(const ol_opening *opening, const ol_found_segment *segment, const ol_batch *batch, const bad_place *place,
+                       ol_error *error) {
+    const ol_flushed_bound *bound = &opening->sidecar;
+    bool covered = segment->base_offset < bound->segment_base ||
+                   (segment->base_offset == bound->segment_base && place->position < bound->position);
+    bool crosses = place->end < bound->offset && batch->last_offset >= bound->offset;
+    /* Where the checkpoint knows more, somebody else wrote here since, and may have compacted what the sidecar speaks of. */
+    if (!covered || !crosses || bound->offset < opening->options->recovery_point || sidecar_bound(opening) < 0) return OL_OK;
+    return ol_fail(error, OL_CORRUPT, "the batch ends at offset %lld, behind %lld, where a flush that covered it ended",
+                   (long long)batch->last_offset, (long long)bound->offset);
+}
+
+/* Says where and why a batch is bad that the walk ended at. */
+static int describe_bad(ol_scan *scan, const ol_found_segment *segment, int64_t bad_base, bad_place *bad) {
+    int64_t used = bad->position;
+    ol_error read_error;
+    int status = ol_scan_used(scan, bad->position, &used, &read_error);
+    if (status != OL_OK) {
+        bad->error = read_error;
+        return status;
+    }
+    bad->zeros = used == bad->position;
+    /* Either of two batches in the wrong order may be the one that lies: the first if there is a gap before it, which would hold the second. */
+    if (bad->whole && bad_base >= bad->before && bad_base < bad->end) bad->offset = bad_base;
+    bad->error.status = OL_CORRUPT;
+    bad->error.offset = bad->offset;
+    return ol_error_at(&bad->error, segment->path, bad->position);
+}
+
+/* Checks one segment, from bad->end on.  OL_OK: whole (zeros behind its last batch included, which bad->zeros then tells).  OL_CORRUPT:
+ * `bad` says where and why. */
+static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
     ol_scan scan;
-    *zeros = false;
-    *position = 0;
-    int status = ol_scan_open(&scan, log->fs, segment->path, 0, -1, error);
+    int status = ol_scan_open(&scan, opening->log->fs, segment->path, 0, -1, &bad->error);
     if (status != OL_OK) return status;
     segment->file_size = scan.limit;
     segment->checked = true;
     segment->first_timestamp = -1;
     segment->max_timestamp = -1;
     segment->max_timestamp_offset = segment->base_offset;
-    if (*next_offset < segment->base_offset) *next_offset = segment->base_offset;
+    if (bad->end < segment->base_offset) bad->end = segment->base_offset;
+    bad->before = bad->end;
     ol_batch batch;
-    int64_t bad_base = -1;      /* of a bad batch whose CRC is right: it starts too low */
-    while ((status = ol_scan_next(&scan, &batch, error)) == OL_OK) {
-        status = check_batch(&batch, segment->base_offset, *next_offset, error);
+    int64_t bad_base = -1;
+    while ((status = ol_scan_next(&scan, &batch, &bad->error)) == OL_OK) {
         ol_error ignored;
-        if (status == OL_CORRUPT && ol_batch_check_crc(&batch, &ignored) == OL_OK) bad_base = batch.base_offset;
-        if (status == OL_OK) status = note_epoch(opening, &batch, error);
-        if (status != OL_OK) break;
-        note_timestamps(segment, &batch, *position);
-        *next_offset = batch.last_offset + 1;
-        *position = scan.position;
-    }
-    segment->size = *position;
-    segment->next_offset = *next_offset;
-    if (status == OL_TORN || status == OL_UNSUPPORTED || status == OL_CORRUPT) {
-        int64_t used = *position;
-        ol_error read_error;
-        int zero_status = ol_scan_used(&scan, *position, &used, &read_error);
-        if (zero_status != OL_OK) {
-            *error = read_error;
-            status = zero_status;
-        } else {
-            *zeros = used == *position;
-            error->status = status = OL_CORRUPT;
-            error->offset = *next_offset;
-            if (bad_base >= segment->base_offset && bad_base < *next_offset) error->offset = bad_base;
-            (void)ol_error_at(error, segment->path, *position);
+        status = check_batch(&batch, segment->base_offset, bad->end, &bad->error);
+        if (status == OL_CORRUPT) {
+            bad->whole = batch.base_offset < bad->end && ol_batch_check_crc(&batch, &ignored) == OL_OK;
+            bad_base = batch.base_offset;
         }
+        if (status == OL_OK) status = check_bound(opening, segment, &batch, bad, &bad->error);
+        if (status == OL_OK) status = note_epoch(opening, &batch, &bad->error);
+        if (status != OL_OK) break;
+        note_timestamps(segment, &batch, bad->position);
+        bad->before = batch.base_offset > bad->end ? bad->end : batch.last_offset + 1;
+        bad->end = batch.last_offset + 1;
+        bad->position = scan.position;
+    }
+    segment->size = bad->position;
+    segment->next_offset = bad->end;
+    bad->offset = bad->end;
+    if (status == OL_TORN || status == OL_UNSUPPORTED || status == OL_CORRUPT) {
+        status = describe_bad(&scan, segment, bad_base, bad);
     }
     ol_scan_close(&scan);
     return status == OL_END ? OL_OK : status;
@@ -117,19 +154,6 @@ static bool has_hole(const ol_opening *opening, const ol_found_segment *segment,
 }
 
 /* ------------------------------------------------------------------------------------------------ the verdict */
-
-/* The bound that the sidecar gives, or -1: it is believed when the file it speaks of is as long as it says, and the epoch that wrote the
- * last flushed offset is still the one it knew (another writer may have cut and grown the log since). */
-static int64_t sidecar_bound(const ol_opening *opening) {
-    if (!opening->has_sidecar) return -1;
-    const ol_flushed_bound *bound = &opening->sidecar;
-    if (ol_leader_epochs_at(&opening->log->epochs, bound->offset - 1) != bound->leader_epoch) return -1;
-    for (size_t i = 0; i < opening->found_count; i++) {
-        const ol_found_segment *segment = &opening->found[i];
-        if (segment->base_offset == bound->segment_base) return segment->file_size >= bound->position ? bound->offset : -1;
-    }
-    return -1;
-}
 
 /* The value of the `ol.flushed` header on the first record of a batch, or -1. */
 static int64_t flushed_note(const ol_batch *batch) {
@@ -215,7 +239,7 @@ static int search_behind(const ol_opening *opening, const bad_place *bad, int64_
     int status = OL_OK;
     for (size_t i = bad->index; i < opening->found_count && status == OL_OK; i++) {
         bool first = i == bad->index;
-        status = search_segment(opening, &opening->found[i], first ? bad->position : 0, first, &found, error);
+        status = search_segment(opening, &opening->found[i], first ? bad->position : 0, first && !bad->whole, &found, error);
     }
     *noted = was_being_cut(opening, bad->offset) ? -1 : found.noted;
     *end = found.end;
@@ -313,6 +337,12 @@ static int hole_is_real(const ol_opening *opening, const bad_place *bad, bool *r
     return status;
 }
 
+/* Whether the bad batch is below the flushed bound; where two are in the wrong order, whether the one that lies may be. */
+static bool is_below(const bad_place *bad, int64_t bound) {
+    bool either_lies = bad->offset < bad->end;
+    return bound > (either_lies && bad->before < bad->offset ? bad->before : bad->offset);
+}
+
 /* The first bad batch was found: torn or corrupt? */
 static int judge(ol_opening *opening, const bad_place *bad, ol_error *error) {
     ol_log_recovery *report = opening->report;
@@ -329,7 +359,7 @@ static int judge(ol_opening *opening, const bad_place *bad, ol_error *error) {
     }
     if (!opening->options->replicated && noted > bound) bound = noted;
     if (is_all_flushed(opening) && !(last && bad->zeros)) bound = INT64_MAX;
-    if (bound > bad->offset) {
+    if (is_below(bad, bound)) {
         report_corruption(opening, bad, bound);
         /* Where one of two batches lies about its base offset, those behind them know better than the first. */
         bool one_lies = bad->offset < bad->end && end > bad->offset;
@@ -375,10 +405,11 @@ static int trim_zeros(ol_opening *opening, ol_found_segment *segment, ol_error *
 static int check_all(ol_opening *opening, ol_error *error) {
     size_t first = first_checked(opening);
     int64_t next_offset = opening->found[first].base_offset;
+    int64_t before = next_offset;
     for (size_t i = first; i < opening->found_count; i++) {
         ol_found_segment *segment = &opening->found[i];
         bool last = i + 1 == opening->found_count;
-        bad_place bad = {.index = i, .end = next_offset, .offset = next_offset};
+        bad_place bad = {.index = i, .end = next_offset, .before = before, .offset = next_offset};
         ol_error_clear(&bad.error);
         int status;
         if (next_offset > segment->base_offset) {
@@ -389,13 +420,14 @@ static int check_all(ol_opening *opening, ol_error *error) {
             segment->file_size = scan.limit;
             ol_scan_close(&scan);
             bad.offset = segment->base_offset;
+            bad.whole = true;
             status = ol_fail(&bad.error, OL_CORRUPT, "the segment starts below offset %lld, where the one before it ended",
                              (long long)next_offset);
             (void)ol_error_at(&bad.error, segment->path, 0);
         } else {
-            status = check_segment(opening, segment, &next_offset, &bad.position, &bad.zeros, &bad.error);
-            bad.end = next_offset;
-            bad.offset = status == OL_CORRUPT ? bad.error.offset : next_offset;
+            status = check_segment(opening, segment, &bad);
+            next_offset = bad.end;
+            before = bad.before;
             if (status != OL_OK && status != OL_CORRUPT) {
                 *error = bad.error;
                 return status;

@@ -1,4 +1,5 @@
 /* Torn or corrupt (ol_log_open, ol_recovery): the rule of docs/durability.md. */
+#include "ol_flushed.h"
 #include "recovery_fixture.h"
 
 /* Ten batches, flushed and then killed; damage at batch `damaged`; what the next open says. */
@@ -286,6 +287,166 @@ OL_TEST(flushed_batches_that_are_gone_from_the_end_are_missed) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ traps */
+static void set_base_offset(const place *p, int64_t position, int64_t base_offset) {
+    char path[OL_PATH_MAX];
+    uint8_t bytes[8];
+    ol_store_i64(bytes, base_offset);
+    fixture_join(path, p->path, FIRST_LOG);
+    int fd = open(path, O_RDWR);
+    OL_CHECK(fd >= 0 && pwrite(fd, bytes, sizeof bytes, position) == (ssize_t)sizeof bytes);
+    close(fd);
+}
+
+/* Eight batches, flushed; `behind` that are not, the first with an `ol.flushed`; killed.  *size is that of each of the eight. */
+static void make_half_flushed(place *p, int behind, int64_t *size) {
+    place_make(p);
+    ol_log *log = fixture_open(&p->options, NULL);
+    append_many(log, 8, 100);
+    OL_CHECK_INT(flush(log), 8);
+    if (behind > 0) {
+        fixture_batch noted = fixture_plain(100, 8);
+        noted.flushed_note = ol_log_take_flushed_note(log);
+        OL_CHECK_INT(noted.flushed_note, 8);
+        fixture_append(log, noted);
+        append_many(log, behind - 1, 100);
+    }
+    ol_log_abandon(log);
+    fixture_batch plain = fixture_plain(100, 0);
+    *size = (int64_t)fixture_batch_size(&plain);
+}
+
+typedef enum witness { SIDECAR, CHECKPOINT, HEADER, WITNESSES } witness;
+
+static void keep_one_witness(place *p, witness which) {
+    char sidecar[OL_PATH_MAX];
+    fixture_join(sidecar, p->path, OL_FLUSHED_FILE);
+    if (which != SIDECAR) OL_CHECK(unlink(sidecar) == 0);
+    p->options.recovery_point = which == CHECKPOINT ? 8 : -1;
+}
+
+/* No CRC covers it.  The batch that then seems to start too low is the one behind, which nobody flushed. */
+OL_TEST(rot_in_the_base_offset_of_the_last_flushed_batch_is_corrupt_by_every_witness) {
+    for (int mode = 0; mode < 2 * WITNESSES; mode++) {
+        place p;
+        ol_log_recovery recovery;
+        int64_t size;
+        bool writable = mode % 2 == 0;
+        make_half_flushed(&p, 4, &size);
+        set_base_offset(&p, 7 * size, 7 + 8);
+        int64_t before = fixture_size(p.path, FIRST_LOG);
+        keep_one_witness(&p, mode / 2);
+        p.options.writable = writable;
+        ol_log *log = fixture_open(&p.options, &recovery);
+        OL_CHECK(recovery.corrupt);
+        /* The sidecar says where the flush ended; by the others it is one of the two. */
+        OL_CHECK_INT(recovery.corruption.position, (mode / 2 == SIDECAR ? 7 : 8) * size);
+        OL_CHECK_INT(recovery.torn_bytes, 0);
+        OL_CHECK_INT(ol_log_end(log), 12);
+        OL_CHECK(!ol_log_is_writable(log));
+        fixture_close(log);
+        OL_CHECK_INT(fixture_size(p.path, FIRST_LOG), before);
+        OL_CHECK_INT(fixture_count(p.path, "broken-"), 0);
+        fixture_remove(p.root);
+    }
+}
+
+OL_TEST(rot_in_the_base_offset_of_the_last_batch_is_corrupt_when_it_was_flushed) {
+    place p;
+    ol_log_recovery recovery;
+    int64_t size;
+    make_half_flushed(&p, 0, &size);
+    set_base_offset(&p, 7 * size, 7 + 8);
+    ol_log *log = fixture_open(&p.options, &recovery);
+    OL_CHECK(recovery.corrupt);
+    OL_CHECK_INT(recovery.corruption.position, 7 * size);
+    fixture_close(log);
+    fixture_remove(p.root);
+    /* Somebody who wrote on from there, by the checkpoint, may have compacted what the sidecar speaks of. */
+    make_half_flushed(&p, 0, &size);
+    set_base_offset(&p, 7 * size, 7 + 8);
+    p.options.recovery_point = 16;
+    log = fixture_open(&p.options, &recovery);
+    OL_CHECK(!recovery.corrupt);
+    OL_CHECK_INT(ol_log_end(log), 16);
+    fixture_close(log);
+    fixture_remove(p.root);
+}
+
+OL_TEST(rot_in_the_base_offset_of_a_batch_that_nobody_flushed_is_torn_wherever_it_points) {
+    static const int64_t bases[] = {0, 7, 8, 9 + 4};
+    for (int i = 0; i < 4 * WITNESSES; i++) {
+        place p;
+        ol_log_recovery recovery;
+        int64_t size;
+        int64_t base = bases[i / WITNESSES];
+        make_half_flushed(&p, 4, &size);
+        fixture_batch noted = fixture_plain(100, 8);
+        noted.flushed_note = 8;
+        int64_t position = 8 * size + (int64_t)fixture_batch_size(&noted);
+        set_base_offset(&p, position, base);
+        keep_one_witness(&p, i % WITNESSES);
+        ol_log *log = fixture_open(&p.options, &recovery);
+        OL_CHECK(!recovery.corrupt);
+        OL_CHECK(ol_log_is_writable(log));
+        OL_CHECK(recovery.torn_bytes > 0);
+        /* One that went up is a legal gap; the next one is in its way then. */
+        OL_CHECK_INT(recovery.torn_position, base < 9 ? position : position + size);
+        OL_CHECK_INT(fixture_count(p.path, "broken-"), 1);
+        fixture_close(log);
+        fixture_remove(p.root);
+    }
+}
+
+/* The batches that nobody flushed are a segment of their own, which starts where the last flushed one now ends too late. */
+OL_TEST(rot_in_the_last_base_offset_of_a_rolled_segment_is_corrupt_and_the_next_one_stays) {
+    for (int which = 0; which < HEADER; which++) {
+        place p;
+        ol_log_recovery recovery;
+        place_make(&p);
+        p.options.config.segment_bytes = OL_SEGMENT_BYTES_MIN;
+        ol_log *log = fixture_open(&p.options, NULL);
+        append_many(log, 4, 900);
+        OL_CHECK_INT(flush(log), 4);
+        append_many(log, 2, 900);
+        ol_log_abandon(log);
+        OL_CHECK(fixture_exists(p.path, "00000000000000000004.log"));
+        fixture_batch plain = fixture_plain(900, 0);
+        set_base_offset(&p, 3 * (int64_t)fixture_batch_size(&plain), 3 + 4);
+        keep_one_witness(&p, which);
+        if (which == CHECKPOINT) p.options.recovery_point = 4;
+        log = fixture_open(&p.options, &recovery);
+        OL_CHECK(recovery.corrupt);
+        OL_CHECK_INT(recovery.segments_removed, 0);
+        OL_CHECK(fixture_exists(p.path, "00000000000000000004.log"));
+        OL_CHECK_INT(fixture_count(p.path, "broken-"), 0);
+        OL_CHECK_INT(ol_log_end(log), 6);
+        fixture_close(log);
+        fixture_remove(p.root);
+    }
+}
+
+/* The bound of a flush during which another batch was appended names a position behind the one of its offset. */
+OL_TEST(a_flush_that_ends_between_batches_while_more_are_written_is_no_rot) {
+    place p;
+    ol_log_recovery recovery;
+    int64_t size;
+    make_half_flushed(&p, 4, &size);
+    char path[OL_PATH_MAX];
+    ol_error error;
+    ol_flushed sidecar;
+    ol_flushed_bound bound;
+    fixture_join(path, p.path, OL_FLUSHED_FILE);
+    OL_CHECK_OK(ol_flushed_load(p.options.fs, path, &bound, &error), &error);
+    OL_CHECK_INT(bound.offset, 8);
+    bound.position += 2 * size;
+    OL_CHECK_OK(ol_flushed_open(&sidecar, p.options.fs, path, &error), &error);
+    OL_CHECK_OK(ol_flushed_store(&sidecar, &bound, &error), &error);
+    ol_flushed_close(&sidecar);
+    ol_log *log = fixture_open(&p.options, &recovery);
+    OL_CHECK(!recovery.corrupt);
+    OL_CHECK_INT(ol_log_end(log), 12);
+    fixture_close(log);
+    fixture_remove(p.root);
+}
 
 OL_TEST_MAIN()
