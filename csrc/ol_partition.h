@@ -168,6 +168,9 @@ typedef enum ol_wait_for { OL_WAIT_FLUSHED, OL_WAIT_WATERMARK } ol_wait_for;
 int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what, int64_t timeout_ms,
                       ol_error *error) OL_NODISCARD;
 
+/* Whether ol_partition_wait for OL_WAIT_FLUSHED would return OL_OK at once; takes no lock. */
+bool ol_partition_is_flushed(const ol_partition *partition, int64_t end_offset, uint64_t term);
+
 /* ------------------------------------------------------------------------------------------------ reading */
 
 /* Readers hold the table lock around reads of the state and let it go soon.  lock_state checks the role: OL_LOADING, OL_NOT_COORDINATOR,

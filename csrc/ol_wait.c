@@ -43,6 +43,10 @@ static int look(const ol_partition *partition, int64_t end_offset, uint64_t term
     return OL_WOULD_BLOCK;
 }
 
+bool ol_partition_is_flushed(const ol_partition *partition, int64_t end_offset, uint64_t term) {
+    return is_reached(partition, end_offset, OL_WAIT_FLUSHED) && partition->term == term;
+}
+
 /* One of those who wait flushes for all; wait_lock is let go meanwhile, so that the next batch fills. */
 static int flush_for_all(ol_partition *partition, ol_error *error) {
     int64_t flushed;

@@ -171,6 +171,8 @@ class OffsetStore:
             raise
         self._core = core
         # The hot methods are bound to the instance: a Python frame between would cost more than the commit.
+        self.commit = core.commit  # type: ignore[method-assign]
+        self.commit_async = core.commit_async  # type: ignore[method-assign]
         self.commit_one = core.commit_one  # type: ignore[method-assign]
         self.fetch_one = core.fetch_one  # type: ignore[method-assign]
         if background and not read_only:

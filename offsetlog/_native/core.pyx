@@ -7,8 +7,11 @@ go, between `enter` and `leave` of the partition.  What slices borrow from is al
 import os
 import weakref
 
-from cpython.dict cimport PyDict_Next
+cimport cython
+from cpython.dict cimport PyDict_CheckExact, PyDict_Next, PyDict_Size
+from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -83,7 +86,8 @@ cdef type OFFSET_AND_METADATA = OffsetAndMetadata
 cdef object MINUS_ONE = -1
 
 # With the GIL held only small batches are written (4 KiB); trying with more would plan them twice.
-cdef size_t TRY_ITEMS_MAX = 24
+cdef enum:
+    TRY_ITEMS_MAX = 24
 # Items that stay allocated between calls.
 cdef size_t SCRATCH_ITEMS_MAX = 65536
 
@@ -119,6 +123,16 @@ cdef int durability_of(object value, durability_kind default) except -1:
     if value == "replicas":
         raise ConfigError('durability "replicas" needs a replicated partition; a store of its own knows "process" and "disk"')
     raise ConfigError(f'durability must be "process" or "disk", not {value!r}')
+
+
+# Whether reading a key and its value runs no Python code but to refuse them.
+cdef inline bint is_plain(object key, object value):
+    return (
+        PyTuple_Check(key)
+        and PyTuple_GET_SIZE(key) == 2
+        and PyLong_CheckExact(<object>PyTuple_GET_ITEM(key, 1))
+        and PyLong_CheckExact(value)
+    )
 
 
 cdef object refusal(int status, const ol_item *items, const ol_commit_result *result, const ol_error *error):
@@ -374,9 +388,37 @@ cdef class StoreCore:
             self.wait(number, result.end_offset, result.term, wanted)
         return result.end_offset - 1
 
-    cdef int64_t commit_dictionary(self, group, dict offsets, dict expected, bint monotonic, int64_t producer_id,
+    cdef bint commit_plain(self, ol_slice group, int32_t number, object offsets, ol_commit_result *result) except -1:
+        # A few plain positions, read where they lie: from the first key to the commit no Python code runs and the GIL is kept, so
+        # that nobody can change them.  False, with nothing written: they are not that plain, or the commit would have to wait.
+        cdef ol_item[TRY_ITEMS_MAX] items
+        cdef ol_error error
+        cdef size_t count = 0
+        cdef Py_ssize_t cursor = 0
+        cdef PyObject *key
+        cdef PyObject *value
+        cdef int status
+        if not PyDict_CheckExact(offsets) or not 0 < PyDict_Size(offsets) <= TRY_ITEMS_MAX or self.slots[number] == NULL:
+            return False
+        while PyDict_Next(offsets, &cursor, &key, &value):
+            if not is_plain(<object>key, <object>value):
+                return False
+            start_item(&items[count], group)
+            take_key(<object>key, &items[count])
+            take_number(<object>value, NUMBER_OFFSET, 0, INT64_MAX, &items[count].offset)
+            count += 1
+        status = ol_partition_try_commit(self.slots[number], items, count, result, &error)
+        if status == OL_WOULD_BLOCK:
+            return False
+        check(status, &error)
+        return True
+
+    cdef int64_t commit_dictionary(self, group, object given, object given_expected, bint monotonic, int64_t producer_id,
                                    int16_t producer_epoch, int32_t *number, uint64_t *term) except -1:
         # Returns the end offset to wait for, and the term in which to.
+        cdef dict offsets
+        cdef dict expected
+        cdef list kept
         cdef ol_slice name
         cdef ol_commit_result result
         cdef ol_error error
@@ -386,10 +428,16 @@ cdef class StoreCore:
         cdef PyObject *key
         cdef PyObject *value
         cdef ol_item *item
-        cdef list kept = []
         cdef int status = OL_WOULD_BLOCK
         take_name(group, NAME_GROUP, &name)
         number[0] = ol_partition_for(name, self.count)
+        if given_expected is None and not monotonic and producer_id < 0:
+            if self.commit_plain(name, number[0], given, &result):
+                term[0] = result.term
+                return result.end_offset
+        offsets = own_dictionary(given)
+        expected = own_expected(given_expected, offsets)
+        kept = []
         array = self.take_scratch(<size_t>len(offsets))
         try:
             while PyDict_Next(offsets, &cursor, &key, &value):
@@ -425,8 +473,7 @@ cdef class StoreCore:
         cdef int64_t end_offset
         cdef uint64_t term = 0
         cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
-        end_offset = self.commit_dictionary(group, own_dictionary(offsets), own_expected(expected, offsets), monotonic, -1, -1,
-                                            &number, &term)
+        end_offset = self.commit_dictionary(group, offsets, expected, monotonic, -1, -1, &number, &term)
         self.wait(number, end_offset, term, wanted)
         return new_position(number, end_offset)
 
@@ -436,8 +483,7 @@ cdef class StoreCore:
         cdef int64_t end_offset
         cdef Ticket ticket = Ticket.__new__(Ticket)
         ticket.durability = <durability_kind>durability_of(durability, self.durability)
-        end_offset = self.commit_dictionary(group, own_dictionary(offsets), own_expected(expected, offsets), monotonic, -1, -1,
-                                            &number, &ticket.term)
+        end_offset = self.commit_dictionary(group, offsets, expected, monotonic, -1, -1, &number, &ticket.term)
         ticket.core = self
         ticket.owner = self.owner(number)
         ticket.end_offset = end_offset
@@ -448,8 +494,7 @@ cdef class StoreCore:
         cdef int32_t number = 0
         cdef int64_t end_offset
         cdef uint64_t term = 0
-        end_offset = self.commit_dictionary(group, own_dictionary(offsets), None, False, producer_id, producer_epoch, &number,
-                                            &term)
+        end_offset = self.commit_dictionary(group, offsets, None, False, producer_id, producer_epoch, &number, &term)
         return new_position(number, end_offset)
 
     def ready(self, int32_t number):
@@ -585,6 +630,8 @@ cdef class StoreCore:
 # ---------------------------------------------------------------------------------------------------- tickets
 
 
+@cython.no_gc  # what it refers to leads back to it only while somebody awaits it
+@cython.freelist(1024)
 cdef class Ticket:
     """A commit that is written, and becomes durable later.  From `commit_async`; can be used from any thread.
 
@@ -601,11 +648,7 @@ cdef class Ticket:
 
     def done(self):
         """Tells whether the commit is as durable as it was asked to be."""
-        if self.durability == DURABILITY_PROCESS:
-            return True
-        if self.owner.handle == NULL:
-            return self.end_offset <= self.owner.flushed_at_close
-        return self.owner.log_facts()["flushed"] >= self.end_offset
+        return self.durability == DURABILITY_PROCESS or self.owner.is_flushed(self.end_offset, self.term)
 
     def result(self, timeout=None):
         """Waits until the commit is durable and returns its Position; many who wait share one flush.
@@ -618,7 +661,7 @@ cdef class Ticket:
             PartitionFailedError: the flush failed; nobody knows what is on disk.
             ClosedError: the store was closed without this commit having reached the disk.
         """
-        if self.durability != DURABILITY_PROCESS:
+        if self.durability != DURABILITY_PROCESS and not self.owner.is_flushed(self.end_offset, self.term):
             self.owner.wait_for(self.end_offset, self.term, OL_WAIT_FLUSHED, -1 if timeout is None else max(0, int(timeout * 1000)))
         return new_position(self.owner.number, self.end_offset)
 

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
-from offsetlog._native.csrc cimport ol_partition
+from offsetlog._native.csrc cimport ol_partition, ol_partition_is_flushed
 from offsetlog._native.decompress cimport Decompressor
 from offsetlog._native.files cimport FileSystem
 
@@ -34,3 +34,9 @@ cdef class Partition:
     cdef void leave(self) noexcept
     cdef bint _begin_close(self) except -1
     cdef int wait_for(self, int64_t end_offset, uint64_t term, int what, int64_t timeout_ms) except -1
+
+    # With the GIL held nobody closes it meanwhile.
+    cdef inline bint is_flushed(self, int64_t end_offset, uint64_t term) noexcept:
+        if self.handle == NULL:
+            return end_offset <= self.flushed_at_close
+        return ol_partition_is_flushed(self.handle, end_offset, term)

@@ -95,3 +95,51 @@ def test_an_awaiter_that_is_cancelled_harms_nobody(path):
 
 async def _awaited(ticket):
     return await ticket
+
+
+def test_results_are_the_same_before_and_after_the_close(path):
+    with offsetlog.open(path, durability="disk") as store:
+        tickets = [store.commit_async("g", {KEY: number}) for number in range(3)]
+        assert not tickets[0].done()
+        positions = [ticket.result() for ticket in tickets]
+    assert all(ticket.done() for ticket in tickets)
+    assert [ticket.result() for ticket in tickets] == positions
+
+
+def test_a_closed_store_gives_no_ticket(path):
+    store = offsetlog.open(path)
+    store.commit("g", {KEY: 1})
+    store.close()
+    with pytest.raises(errors.ClosedError):
+        store.commit_async("g", {KEY: 2})
+    with pytest.raises(errors.ClosedError):
+        store.commit("g", {KEY: 2})
+
+
+class _Changing:
+    """A number that empties the dictionary that it is read from."""
+
+    def __init__(self, offsets):
+        self.offsets = offsets
+
+    def __index__(self):
+        self.offsets.clear()
+        return 7
+
+
+def test_a_dictionary_that_changes_while_it_is_read(store):
+    offsets = {}
+    offsets.update({TopicPartition("t", 0): 1, TopicPartition("t", 1): _Changing(offsets), TopicPartition("t", 2): 3})
+    store.commit_async("g", offsets).result()
+    assert offsets == {}
+    assert {key.partition: value.offset for key, value in store.fetch("g").items()} == {0: 1, 1: 7, 2: 3}
+
+
+@pytest.mark.parametrize("count", [1, 24, 25, 200])
+def test_dictionaries_of_any_size(store, count):
+    offsets = {TopicPartition("t", number): number for number in range(count)}
+    store.commit_async("g", offsets).result()
+    store.commit("g", {**offsets, TopicPartition("u", 0): (9, "m")})
+    found = store.fetch("g")
+    assert {key: found[key].offset for key in offsets} == offsets
+    assert found[TopicPartition("u", 0)].metadata == "m"
