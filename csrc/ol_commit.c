@@ -121,7 +121,9 @@ static int try_locked(ol_partition *partition, const ol_item *items, size_t coun
     if (status != OL_OK || work.count == 0) return status;
     /* Room for the headers is counted before they are taken, since a refusal here must not use up the flushed note. */
     size_t size = ol_commit_batch_size(&work, 0, work.count);
-    if (size > TRY_BYTES_MAX || !ol_log_is_prepared(partition->log, size + OL_COMMIT_HEADERS_MAX)) return OL_WOULD_BLOCK;
+    bool prepared = size <= TRY_BYTES_MAX && ol_log_is_prepared(partition->log, size + OL_COMMIT_HEADERS_MAX, (int32_t)work.count - 1,
+                                                                work.timestamp);
+    if (!prepared) return OL_WOULD_BLOCK;
     if (pthread_mutex_trylock(&partition->table) != 0) return OL_WOULD_BLOCK;
     ol_commit_plan_headers(&work);
     if (work.header_count > 0) size = ol_commit_batch_size(&work, 0, work.count);

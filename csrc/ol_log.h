@@ -102,7 +102,9 @@ int64_t ol_log_size_bytes(const ol_log *log);   /* of all segments, true sizes *
  * Fails with OL_DISK_FULL, OL_IO, OL_TOO_LARGE (size over segment_bytes), OL_READ_ONLY, OL_FAILED. */
 int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp, uint8_t **start,
                    int64_t *base_offset, ol_error *error) OL_NODISCARD;
-bool ol_log_is_prepared(const ol_log *log, size_t size);        /* [writer] the next `size` bytes need no system call and no page fault */
+
+/* [writer] Whether the next batch, of these or fewer bytes, needs no roll, no system call and no page fault. */
+bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp);
 
 /* [writer] Publishes the batch that was sealed at the reserved start: end moves behind it, indexes, producer state, epochs follow.
  * Cannot fail but through the faulting file port (OL_CRASHED). */

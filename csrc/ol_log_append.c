@@ -77,8 +77,9 @@ int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t 
     return ol_log_reserve_at(log, log->next_offset, size, log->next_offset + last_offset_delta, max_timestamp, start, error);
 }
 
-bool ol_log_is_prepared(const ol_log *log, size_t size) {
+bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp) {
     if (!log->writable || log->slow || size > (size_t)OL_SEGMENT_BYTES_MAX) return false;
+    if (log->next_offset > log->offset_limit - last_offset_delta || max_timestamp > log->timestamp_limit) return false;
     int64_t end = log->size + (int64_t)size;
     return end <= log->size_limit && end <= atomic_load_explicit(&log->active->populated, memory_order_acquire);
 }

@@ -90,10 +90,10 @@ OL_TEST(a_log_with_one_small_batch_is_small_on_disk) {
 OL_TEST(the_background_makes_reserving_free_of_system_calls) {
     place p;
     place_make(&p);
-    OL_CHECK(!ol_log_is_prepared(p.log, 200));
+    OL_CHECK(!ol_log_is_prepared(p.log, 200, 0, 1700000000000));
     fixture_append(p.log, fixture_plain(50, 1));
     while (ol_log_prepare(p.log)) continue;
-    OL_CHECK(ol_log_is_prepared(p.log, 200));
+    OL_CHECK(ol_log_is_prepared(p.log, 200, 0, 1700000000000));
     for (int i = 0; i < 600; i++) {
         fixture_append(p.log, fixture_plain(50, 1));
         while (ol_log_prepare(p.log)) continue;
@@ -387,6 +387,30 @@ OL_TEST(a_forked_child_lets_go_without_touching_anything) {
     OL_CHECK(waitpid(child, &status, 0) == child);
     OL_CHECK_INT(status, 0);
     OL_CHECK_INT(fixture_append(p.log, fixture_plain(50, 2)), 1);
+    place_remove(&p);
+}
+
+/* The first batch of a segment is of 1700000000000; what would start the next segment has work to do, whatever lies ready. */
+OL_TEST(nothing_is_prepared_for_a_batch_that_rolls) {
+    place p;
+    ol_error error;
+    place_make(&p);
+    int64_t limit = 1700000000000 + p.options.config.segment_ms;
+    fixture_append(p.log, fixture_plain(50, 1));
+    while (ol_log_prepare(p.log)) continue;
+    for (int i = 0; i < 2; i++) {
+        fixture_batch batch = fixture_plain(50, 1);
+        batch.timestamp = i == 0 ? limit : limit + 1;
+        size_t before = segment_count(p.log);
+        OL_CHECK_INT(ol_log_is_prepared(p.log, fixture_batch_size(&batch), 0, batch.timestamp), i == 0);
+        OL_CHECK_OK(fixture_try_append(p.log, &batch, &error), &error);
+        OL_CHECK_INT(segment_count(p.log) - before, i);
+    }
+    /* Its offsets would not fit the segment, which begins at 2 now. */
+    while (ol_log_prepare(p.log)) continue;
+    fixture_append(p.log, fixture_plain(50, 1));
+    OL_CHECK(ol_log_is_prepared(p.log, 200, INT32_MAX - 2, limit));
+    OL_CHECK(!ol_log_is_prepared(p.log, 200, INT32_MAX, limit));
     place_remove(&p);
 }
 

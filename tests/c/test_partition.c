@@ -335,6 +335,32 @@ OL_TEST(try_commit_does_what_commit_does_or_nothing) {
     remove_fixture();
 }
 
+/* A roll makes and truncates files: whoever tries holds something that others want. */
+OL_TEST(try_commit_does_not_roll_by_time) {
+    ol_partition_options options = fixture_options(fresh_directory());
+    ol_partition *partition = open_partition(&options, true);
+    ol_log *log = ol_partition_log(partition);
+    ol_item item = position_item("g", "t", 0, 5);
+    ol_log_segment_info info;
+    ol_commit_result result;
+    ol_error error;
+    int64_t started = fixture_now;
+    commit_one(partition, "g", "t", 0, 1);
+    while (ol_log_prepare(log)) continue;
+    fixture_now = started + options.log.config.segment_ms;
+    OL_CHECK_OK(ol_partition_try_commit(partition, &item, 1, &result, &error), &error);
+    fixture_now++;
+    OL_CHECK_INT(ol_partition_try_commit(partition, &item, 1, &result, &error), OL_WOULD_BLOCK);
+    OL_CHECK(!ol_log_segment_at(log, 1, &info));
+    OL_CHECK_OK(ol_partition_commit(partition, &item, 1, -1, -1, &result, &error), &error);
+    OL_CHECK(ol_log_segment_at(log, 1, &info));
+    while (ol_log_prepare(log)) continue;
+    OL_CHECK_OK(ol_partition_try_commit(partition, &item, 1, &result, &error), &error);
+    fixture_now = started;
+    close_partition(partition);
+    remove_fixture();
+}
+
 typedef struct worker {
     ol_partition *partition;
     int number;
