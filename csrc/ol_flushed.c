@@ -126,3 +126,25 @@ int ol_flushed_lower(ol_flushed *flushed, const ol_flushed_bound *bound, ol_erro
     if (status == OL_OK) status = flushed->fs->flush(flushed->file, error);
     return status;
 }
+
+int64_t ol_flushed_note(const ol_batch *batch) {
+    static const char key_text[] = "ol.flushed";
+    ol_records records;
+    ol_record record;
+    ol_error ignored;
+    int64_t found = -1;
+    if (batch->magic < 2 || ol_batch_codec(batch) != OL_CODEC_NONE || batch->record_count == 0) return -1;
+    if (ol_records_open(&records, batch, NULL, &ignored) != OL_OK) return -1;
+    if (ol_records_next(&records, &record, &ignored) == OL_OK && record.header_count > 0) {
+        const uint8_t *cursor = record.headers.data;
+        const uint8_t *limit = cursor + record.headers.size;
+        ol_slice key, value;
+        while (ol_record_header_next(&cursor, limit, &key, &value, &ignored) == OL_OK) {
+            bool is_note = ol_slice_equal(key, ol_slice_of(key_text, sizeof key_text - 1));
+            if (is_note && value.data != NULL && value.size == 8) found = ol_load_i64(value.data);
+        }
+    }
+    ol_records_close(&records);
+    /* A header states what was flushed before its batch; anything else is not ours. */
+    return found <= batch->base_offset ? found : -1;
+}

@@ -10,6 +10,7 @@
 #define OL_FLUSHED_H
 
 #include "ol_base.h"
+#include "ol_batch.h"
 #include "ol_fs.h"
 #include "ol_status.h"
 
@@ -42,5 +43,8 @@ int ol_flushed_store(ol_flushed *flushed, const ol_flushed_bound *bound, ol_erro
 
 /* Before a truncation: both slots say `bound`, and the file is flushed. */
 int ol_flushed_lower(ol_flushed *flushed, const ol_flushed_bound *bound, ol_error *error) OL_NODISCARD;
+
+/* The other place where the bound is written: the value of the `ol.flushed` header on the first record of a batch, or -1. */
+int64_t ol_flushed_note(const ol_batch *batch);
 
 #endif

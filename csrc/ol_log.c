@@ -241,7 +241,7 @@ int64_t ol_log_first_unstable(const ol_log *log) {
 int64_t ol_log_take_flushed_note(ol_log *log) {
     int64_t flushed = ol_log_flushed(log);
     if (flushed == log->noted_flushed) return -1;
-    log->noted_flushed = flushed;
+    log->note_taken = true;
     return flushed;
 }
 

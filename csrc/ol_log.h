@@ -135,8 +135,8 @@ int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
  * whether it did something.  Errors are left to the writer to meet. */
 bool ol_log_prepare(ol_log *log);
 
-/* [writer] The flushed bound to be written into the next batch's `ol.flushed` header, or -1 when it was written already since
- * the last flush; the call counts as written. */
+/* [writer] The flushed bound to be written into the next batch's `ol.flushed` header, or -1 when a batch that carries it was published
+ * since the last flush.  What was taken for a batch that could not be appended is given again. */
 int64_t ol_log_take_flushed_note(ol_log *log);
 
 /* ------------------------------------------------------------------------------------------------ producers, epochs */

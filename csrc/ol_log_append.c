@@ -110,6 +110,17 @@ static OL_NOINLINE void publish_rest(ol_log *log, int64_t base_offset, int64_t p
     if (status != OL_OK) ol_log_set_failed(log);
 }
 
+/* A note was taken: it counts as written when this batch carries it.  One that was taken for a batch which could not be appended is not in
+ * the next one, be it a marker that asks for none. */
+static OL_NOINLINE void settle_note(ol_log *log, size_t size) {
+    ol_batch batch;
+    ol_error ignored;
+    log->note_taken = false;
+    if (ol_batch_parse(log->data + log->size, size, &batch, &ignored) != OL_OK) return;
+    int64_t note = ol_flushed_note(&batch);
+    if (note >= 0) log->noted_flushed = note;
+}
+
 int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int64_t max_timestamp, int64_t producer_id,
                       int32_t leader_epoch, size_t size, ol_error *error) {
     OL_ASSERT((int64_t)size == log->reserved_size && base_offset >= log->next_offset);
@@ -131,6 +142,7 @@ int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int
     if (OL_UNLIKELY(producer_id >= 0 || leader_epoch > log->epoch_newest || log->index_full)) {
         publish_rest(log, base_offset, producer_id, leader_epoch, size);
     }
+    if (OL_UNLIKELY(log->note_taken)) settle_note(log, size);
     log->reserved_size = -1;
     log->size = position + (int64_t)size;
     log->next_offset = last_offset + 1;

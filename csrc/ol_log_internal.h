@@ -87,7 +87,8 @@ struct ol_log {
     ol_producers producers;
     int64_t highest_producer_id;
     int64_t snapshot_offset;            /* of the newest producer snapshot, -1 none */
-    int64_t noted_flushed;              /* what ol_log_take_flushed_note returned last */
+    int64_t noted_flushed;              /* the newest `ol.flushed` of a batch that was published, -1 none */
+    bool note_taken;                    /* since the last batch was published */
     atomic_bool appended;               /* something was written since the log was opened */
     atomic_bool names_changed;          /* the directory has names that no flush of it covers */
     atomic_bool flush_demanded;         /* somebody waits for the disk: extensions are flushed ahead */

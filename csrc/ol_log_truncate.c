@@ -243,6 +243,7 @@ static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
     }
     atomic_store_explicit(&log->end, cut->end, memory_order_release);
     atomic_store(&log->appended, true);
+    log->noted_flushed = -1;        /* the batch that carried it may be gone */
     pthread_mutex_lock(&log->epochs_lock);
     if (ol_leader_epochs_truncate_from_end(&log->epochs, cut->end)) log->epochs_changed = true;
     log->epoch_newest = ol_leader_epochs_newest(&log->epochs);

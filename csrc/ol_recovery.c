@@ -155,29 +155,6 @@ static bool has_hole(const ol_opening *opening, const ol_found_segment *segment,
 
 /* ------------------------------------------------------------------------------------------------ the verdict */
 
-/* The value of the `ol.flushed` header on the first record of a batch, or -1. */
-static int64_t flushed_note(const ol_batch *batch) {
-    static const char key_text[] = "ol.flushed";
-    ol_records records;
-    ol_record record;
-    ol_error ignored;
-    int64_t found = -1;
-    if (batch->magic < 2 || ol_batch_codec(batch) != OL_CODEC_NONE || batch->record_count == 0) return -1;
-    if (ol_records_open(&records, batch, NULL, &ignored) != OL_OK) return -1;
-    if (ol_records_next(&records, &record, &ignored) == OL_OK && record.header_count > 0) {
-        const uint8_t *cursor = record.headers.data;
-        const uint8_t *limit = cursor + record.headers.size;
-        ol_slice key, value;
-        while (ol_record_header_next(&cursor, limit, &key, &value, &ignored) == OL_OK) {
-            bool is_note = ol_slice_equal(key, ol_slice_of(key_text, sizeof key_text - 1));
-            if (is_note && value.data != NULL && value.size == 8) found = ol_load_i64(value.data);
-        }
-    }
-    ol_records_close(&records);
-    /* A header states what was flushed before its batch; anything else is not ours. */
-    return found <= batch->base_offset ? found : -1;
-}
-
 /* Whether a truncation to `offset` or below was under way: then what batches behind it say of flushes is void. */
 static bool was_being_cut(const ol_opening *opening, int64_t offset) {
     for (size_t i = 0; i < opening->name_count; i++) {
@@ -225,7 +202,7 @@ static int search_segment(const ol_opening *opening, const ol_found_segment *seg
         if (status != OL_OK) break;
         if (batch.last_offset >= found->end) found->end = batch.last_offset + 1;
         /* What lies in the bytes of a bad batch may be what a client stored there. */
-        int64_t note = at >= scan.claimed_end ? flushed_note(&batch) : -1;
+        int64_t note = at >= scan.claimed_end ? ol_flushed_note(&batch) : -1;
         if (note > found->noted) found->noted = note;
     }
     found->budget = scan.budget;

@@ -414,19 +414,56 @@ OL_TEST(nothing_is_prepared_for_a_batch_that_rolls) {
     place_remove(&p);
 }
 
-OL_TEST(the_flushed_note_is_taken_once_after_each_flush) {
-    place p;
+/* Returns the note that the batch carries. */
+static int64_t append_noted(ol_log *log) {
+    fixture_batch batch = fixture_plain(50, 1);
+    batch.flushed_note = ol_log_take_flushed_note(log);
+    fixture_append(log, batch);
+    return batch.flushed_note;
+}
+
+static void flush(ol_log *log) {
     ol_error error;
     int64_t flushed;
+    OL_CHECK_OK(ol_log_flush(log, &flushed, &error), &error);
+}
+
+OL_TEST(the_flushed_note_is_written_once_after_each_flush) {
+    place p;
     place_make(&p);
-    OL_CHECK_INT(ol_log_take_flushed_note(p.log), 0);
-    OL_CHECK_INT(ol_log_take_flushed_note(p.log), -1);
-    fixture_append(p.log, fixture_plain(50, 1));
-    OL_CHECK_OK(ol_log_flush(p.log, &flushed, &error), &error);
+    OL_CHECK_INT(append_noted(p.log), 0);
+    OL_CHECK_INT(append_noted(p.log), -1);
+    flush(p.log);
+    OL_CHECK_INT(append_noted(p.log), 2);
+    OL_CHECK_INT(append_noted(p.log), -1);
+    flush(p.log);
+    flush(p.log);
+    OL_CHECK_INT(append_noted(p.log), 4);
+    OL_CHECK_INT(append_noted(p.log), -1);
+    place_remove(&p);
+}
+
+OL_TEST(a_flushed_note_of_a_batch_that_was_not_appended_is_given_again) {
+    place p;
+    ol_error error;
+    uint8_t *start = NULL;
+    int64_t base_offset;
+    place_make(&p);
+    append_noted(p.log);
+    flush(p.log);
+    /* It had no room, or was given up when the room was there. */
     OL_CHECK_INT(ol_log_take_flushed_note(p.log), 1);
-    OL_CHECK_INT(ol_log_take_flushed_note(p.log), -1);
-    OL_CHECK_OK(ol_log_flush(p.log, &flushed, &error), &error);
-    OL_CHECK_INT(ol_log_take_flushed_note(p.log), -1);
+    OL_CHECK_INT(ol_log_reserve(p.log, 65 << 10, 0, 1700000000000, &start, &base_offset, &error), OL_TOO_LARGE);
+    OL_CHECK_INT(ol_log_take_flushed_note(p.log), 1);
+    OL_CHECK_OK(ol_log_reserve(p.log, 200, 0, 1700000000000, &start, &base_offset, &error), &error);
+    /* Another one without headers follows. */
+    fixture_append_marker(p.log, 77, OL_CONTROL_ABORT);
+    OL_CHECK_INT(append_noted(p.log), 1);
+    OL_CHECK_INT(append_noted(p.log), -1);
+    /* And the batch that carried it may be cut. */
+    OL_CHECK_OK(ol_log_truncate(p.log, 2, &error), &error);
+    OL_CHECK_INT(append_noted(p.log), 1);
+    OL_CHECK_INT(append_noted(p.log), -1);
     place_remove(&p);
 }
 

@@ -11,8 +11,8 @@ static ol_log *open_damaged(place *p, int damaged, bool keep_sidecar, bool repli
     fixture_batch noted = fixture_plain(100, 5);
     noted.flushed_note = ol_log_take_flushed_note(log);
     OL_CHECK_INT(noted.flushed_note, 5);
-    OL_CHECK_INT(ol_log_take_flushed_note(log), -1);
     fixture_append(log, noted);
+    OL_CHECK_INT(ol_log_take_flushed_note(log), -1);
     append_many(log, 4, 100);
     ol_log_abandon(log);
     fixture_batch plain = fixture_plain(100, 0);
