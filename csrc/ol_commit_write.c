@@ -66,16 +66,33 @@ static void unlock_table(ol_commit *work) {
     if (!work->table_locked) pthread_mutex_unlock(&work->partition->table);
 }
 
+static void release_one(ol_state *state, ol_planned *planned) {
+    if (!planned->reserved) return;
+    planned->reserved = false;
+    if (planned->item->kind == OL_ITEM_GROUP_RECORD) {
+        ol_group_records_release(state->group_records, planned->group_reservation);
+    } else {
+        ol_table_release(state->table, &planned->reservation);
+    }
+}
+
 void ol_commit_release(ol_commit *work, size_t from) {
     lock_table(work);
-    for (size_t i = from; i < work->count; i++) {
-        if (work->planned[i].reserved) ol_table_release(work->partition->state.table, &work->planned[i].reservation);
-        work->planned[i].reserved = false;
-    }
+    for (size_t i = from; i < work->count; i++) release_one(&work->partition->state, &work->planned[i]);
     unlock_table(work);
 }
 
+static int reserve_group_record(ol_commit *work, ol_planned *planned, ol_error *error) {
+    const ol_item *item = planned->item;
+    if (item->value.data == NULL) return OL_OK;
+    ol_group_record record = {.key = item->key, .value = item->value, .group = planned->name.group};
+    int status = ol_group_records_reserve(work->partition->state.group_records, &record, &planned->group_reservation, error);
+    planned->reserved = status == OL_OK;
+    return status;
+}
+
 static int reserve_one(ol_commit *work, ol_planned *planned, ol_error *error) {
+    if (OL_UNLIKELY(planned->item->kind == OL_ITEM_GROUP_RECORD)) return reserve_group_record(work, planned, error);
     if (planned->item->kind != OL_ITEM_POSITION) return OL_OK;
     ol_position_value value = position_value(work, planned->item, planned->value_version);
     if (work->may_settle) {
@@ -132,6 +149,8 @@ static int apply_one(ol_commit *work, ol_planned *planned, int64_t log_offset, o
     } else {
         change.kind = item->value.data == NULL ? OL_CHANGE_GROUP_RECORD_TOMBSTONE : OL_CHANGE_GROUP_RECORD;
         change.group_record = (ol_group_record){item->key, item->value, log_offset, work->timestamp, planned->name.group};
+        change.group_reservation = planned->reserved ? planned->group_reservation : NULL;
+        planned->reserved = false;
     }
     return ol_state_apply(&work->partition->state, &change, error);
 }
@@ -182,8 +201,13 @@ static int note_in_flight(ol_commit *work, size_t from, size_t to, int64_t base_
     ol_partition *partition = work->partition;
     for (size_t i = from; i < to; i++) {
         ol_planned *planned = &work->planned[i];
+        int64_t log_offset = base_offset + (int64_t)(i - from);
         if (!planned->reserved) continue;
-        ol_inflight_hold(&partition->inflight, base_offset + (int64_t)(i - from), &planned->reservation);
+        if (planned->item->kind == OL_ITEM_GROUP_RECORD) {
+            ol_group_records_promise(partition->state.group_records, planned->group_reservation, log_offset);
+        } else {
+            ol_inflight_hold(&partition->inflight, log_offset, &planned->reservation);
+        }
         planned->reserved = false;
     }
     ol_batch batch;

@@ -13,13 +13,17 @@
  * walked, and a removed one's number is used again.
  *
  * The records of a group are chained.  The chain's first record stands in the hash of groups for all of them, so that a group costs a
- * slot and nothing else; a new record goes behind the first, and whatever is removed, only its neighbours are touched. */
+ * slot and nothing else; a new record goes behind the first, and whatever is removed, only its neighbours are touched.
+ *
+ * A reservation pins the record of its key: where there is none, an absent one is put in its place, which nothing but the key is
+ * stored of. */
 typedef struct stored_record {
     uint8_t *bytes;             /* key, then value; NULL: not in use */
     uint32_t key_size;
-    uint32_t value_size;
-    uint32_t group_at;          /* the group's name within the key */
-    uint32_t group_size;
+    uint32_t value_size;        /* or ABSENT */
+    uint16_t group_at;          /* the group's name within the key */
+    uint16_t group_size;
+    uint32_t pins;              /* reservations */
     int64_t log_offset;
     int64_t timestamp;
     uint32_t next;              /* of its group, or of those not in use; 0: none */
@@ -28,16 +32,27 @@ typedef struct stored_record {
 
 _Static_assert(sizeof(stored_record) == 48, "no padding");
 
+struct ol_group_reservation {
+    stored_record record;       /* whole, but for its links */
+    uint32_t number;            /* of the pinned one */
+    ol_group_reservation *next; /* promised behind it */
+};
+
 struct ol_group_records {
     ol_arena records;           /* record 0 is not used */
     ol_slots slots;             /* by key */
     ol_slots groups;            /* by group: the first record of each */
     uint64_t seed;
-    uint64_t bytes;             /* on the heap */
+    uint64_t count;             /* without absent ones */
+    uint64_t bytes;             /* on the heap, of records */
+    uint64_t reserved_bytes;    /* on the heap, of reservations */
     uint32_t free_record;
+    ol_group_reservation *promised;         /* by log offset */
+    ol_group_reservation *promised_last;
 };
 
 enum { RECORD_BITS = 27 };
+#define ABSENT UINT32_MAX
 
 static stored_record *record_at(const ol_group_records *records, size_t number) {
     return (stored_record *)records->records.base + number;
@@ -45,6 +60,14 @@ static stored_record *record_at(const ol_group_records *records, size_t number) 
 
 static size_t record_limit(const ol_group_records *records) {
     return records->records.used / sizeof(stored_record);
+}
+
+static bool is_absent(const stored_record *record) {
+    return record->value_size == ABSENT;
+}
+
+static uint64_t size_of(const stored_record *record) {
+    return (uint64_t)record->key_size + (is_absent(record) ? 0 : record->value_size);
 }
 
 static uint64_t hash_of(const void *owner, uint32_t number) {
@@ -82,6 +105,7 @@ int ol_group_records_create(ol_group_records **records, ol_error *error) {
 
 void ol_group_records_destroy(ol_group_records *records) {
     if (records == NULL) return;
+    ol_group_records_release_promised(records);
     for (size_t i = 1; i < record_limit(records); i++) free(record_at(records, i)->bytes);
     ol_arena_free(&records->records);
     ol_slots_free(&records->slots);
@@ -143,8 +167,8 @@ static void unlink_record(ol_group_records *records, uint32_t number) {
     }
 }
 
-/* A record of a key that is not there yet; `record` says all but its links, and owns its bytes once this has succeeded. */
-static int add_record(ol_group_records *records, const stored_record *record, uint64_t hash, ol_error *error) {
+/* A record of a key that is not there yet; `record` says all but its links, and gives up its bytes once this has succeeded. */
+static int add_record(ol_group_records *records, const stored_record *record, uint64_t hash, uint32_t *added, ol_error *error) {
     ol_slice group = group_of(record);
     uint64_t group_hash = hash_slice(records, group);
     uint32_t first = find_group(records, group, group_hash);
@@ -155,31 +179,57 @@ static int add_record(ol_group_records *records, const stored_record *record, ui
     uint32_t number = records->free_record;
     records->free_record = record_at(records, number)->next;
     *record_at(records, number) = *record;
-    records->bytes += record->key_size + record->value_size;
+    records->bytes += size_of(record);
+    records->count += !is_absent(record);
     ol_slots_insert(&records->slots, hash, number);
     link_record(records, number, first, group_hash);
+    *added = number;
     return OL_OK;
 }
 
 static void replace_record(ol_group_records *records, uint32_t number, const stored_record *replacement) {
     stored_record *record = record_at(records, number);
     OL_ASSERT(record->group_at == replacement->group_at && record->group_size == replacement->group_size);
-    uint32_t next = record->next, previous = record->previous;
-    records->bytes += replacement->value_size;
-    records->bytes -= record->value_size;
-    free(record->bytes);
+    stored_record old = *record;
+    records->bytes += size_of(replacement);
+    records->bytes -= size_of(&old);
+    records->count += is_absent(&old);
+    free(old.bytes);
     *record = *replacement;
-    record->next = next;
-    record->previous = previous;
+    record->pins = old.pins;
+    record->next = old.next;
+    record->previous = old.previous;
+}
+
+static void drop_record(ol_group_records *records, uint32_t number, uint64_t hash) {
+    ol_slots_remove(&records->slots, hash, number);
+    unlink_record(records, number);
+    stored_record *record = record_at(records, number);
+    records->bytes -= size_of(record);
+    records->count -= !is_absent(record);
+    free(record->bytes);
+    *record = (stored_record){.next = records->free_record};
+    records->free_record = number;
+}
+
+/* A pinned record that is removed stays as an absent one; where its value cannot be given back now, it goes with the reservation. */
+static void hide_record(ol_group_records *records, uint32_t number) {
+    stored_record *record = record_at(records, number);
+    records->bytes -= record->value_size;
+    records->count--;
+    record->value_size = ABSENT;
+    uint8_t *less = realloc(record->bytes, (size_t)record->key_size + 1);
+    if (less != NULL) record->bytes = less;
 }
 
 static int copy_record(const ol_group_record *given, stored_record *record, ol_error *error) {
-    if (given->key.size > UINT32_MAX || given->value.size > UINT32_MAX) {
+    if (given->key.size >= UINT32_MAX || given->value.size >= UINT32_MAX) {
         return ol_fail(error, OL_TOO_LARGE, "a record of more than 4 GiB");
     }
     OL_ASSERT(given->group.data >= given->key.data && given->group.size <= given->key.size);
     size_t group_at = (size_t)(given->group.data - given->key.data), size = given->key.size + given->value.size;
     OL_ASSERT(group_at <= given->key.size - given->group.size);
+    OL_ASSERT(group_at <= UINT16_MAX && given->group.size <= UINT16_MAX);   /* what has a size of 16 bits, near the key's begin */
     uint8_t *bytes = malloc(size + 1);
     if (bytes == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a record of %zu bytes", size);
     if (given->key.size != 0) memcpy(bytes, given->key.data, given->key.size);
@@ -188,15 +238,117 @@ static int copy_record(const ol_group_record *given, stored_record *record, ol_e
         .bytes = bytes,
         .key_size = (uint32_t)given->key.size,
         .value_size = (uint32_t)given->value.size,
-        .group_at = (uint32_t)group_at,
-        .group_size = (uint32_t)given->group.size,
+        .group_at = (uint16_t)group_at,
+        .group_size = (uint16_t)given->group.size,
         .log_offset = given->log_offset,
         .timestamp = given->timestamp,
     };
     return OL_OK;
 }
 
+/* ------------------------------------------------------------------------------------------------ reservations */
+
+static int add_absent(ol_group_records *records, const ol_group_record *given, uint64_t hash, uint32_t *number, ol_error *error) {
+    ol_group_record key_only = *given;
+    key_only.value = ol_slice_null();
+    stored_record record;
+    int status = copy_record(&key_only, &record, error);
+    if (status != OL_OK) return status;
+    record.value_size = ABSENT;
+    status = add_record(records, &record, hash, number, error);
+    if (status != OL_OK) free(record.bytes);
+    return status;
+}
+
+int ol_group_records_reserve(ol_group_records *records, const ol_group_record *given, ol_group_reservation **reservation,
+                             ol_error *error) {
+    stored_record record;
+    int status = copy_record(given, &record, error);
+    if (status != OL_OK) return status;
+    ol_group_reservation *made = malloc(sizeof *made);
+    if (made == NULL) status = ol_fail(error, OL_NO_MEMORY, "no memory to reserve a record");
+    uint64_t hash = hash_slice(records, given->key);
+    uint32_t number = find(records, given->key, hash);
+    if (status == OL_OK && number == 0) status = add_absent(records, given, hash, &number, error);
+    if (status != OL_OK) {
+        free(made);
+        free(record.bytes);
+        return status;
+    }
+    record_at(records, number)->pins++;
+    *made = (ol_group_reservation){.record = record, .number = number};
+    records->reserved_bytes += sizeof *made + size_of(&record);
+    *reservation = made;
+    return OL_OK;
+}
+
+/* Its bytes are somebody else's by now, or freed. */
+static void end_reservation(ol_group_records *records, ol_group_reservation *reservation) {
+    records->reserved_bytes -= sizeof *reservation + size_of(&reservation->record);
+    free(reservation);
+}
+
+void ol_group_records_install(ol_group_records *records, ol_group_reservation *reservation, int64_t log_offset, int64_t timestamp) {
+    reservation->record.log_offset = log_offset;
+    reservation->record.timestamp = timestamp;
+    record_at(records, reservation->number)->pins--;
+    replace_record(records, reservation->number, &reservation->record);
+    end_reservation(records, reservation);
+}
+
+void ol_group_records_release(ol_group_records *records, ol_group_reservation *reservation) {
+    uint32_t number = reservation->number;
+    stored_record *record = record_at(records, number);
+    record->pins--;
+    if (record->pins == 0 && is_absent(record)) drop_record(records, number, hash_of(records, number));
+    free(reservation->record.bytes);
+    end_reservation(records, reservation);
+}
+
+void ol_group_records_promise(ol_group_records *records, ol_group_reservation *reservation, int64_t log_offset) {
+    OL_ASSERT(records->promised == NULL || records->promised_last->record.log_offset < log_offset);
+    reservation->record.log_offset = log_offset;
+    if (records->promised == NULL) {
+        records->promised = reservation;
+    } else {
+        records->promised_last->next = reservation;
+    }
+    records->promised_last = reservation;
+}
+
+static ol_group_reservation *take_promised(ol_group_records *records) {
+    ol_group_reservation *first = records->promised;
+    records->promised = first->next;
+    return first;
+}
+
+static bool is_same_record(const stored_record *record, const ol_group_record *given) {
+    return record->key_size == given->key.size && record->value_size == given->value.size &&
+           memcmp(record->bytes, given->key.data, given->key.size) == 0 &&
+           (given->value.size == 0 || memcmp(record->bytes + record->key_size, given->value.data, given->value.size) == 0);
+}
+
+/* Installs what was promised to this record.  What was promised to another one that should stand here or before it is of no use any more. */
+static bool put_promised(ol_group_records *records, const ol_group_record *given) {
+    while (records->promised != NULL && records->promised->record.log_offset <= given->log_offset) {
+        ol_group_reservation *first = take_promised(records);
+        if (first->record.log_offset == given->log_offset && is_same_record(&first->record, given)) {
+            ol_group_records_install(records, first, given->log_offset, given->timestamp);
+            return true;
+        }
+        ol_group_records_release(records, first);
+    }
+    return false;
+}
+
+void ol_group_records_release_promised(ol_group_records *records) {
+    while (records->promised != NULL) ol_group_records_release(records, take_promised(records));
+}
+
+/* ------------------------------------------------------------------------------------------------ put and remove */
+
 int ol_group_records_put(ol_group_records *records, const ol_group_record *given, ol_error *error) {
+    if (OL_UNLIKELY(records->promised != NULL) && put_promised(records, given)) return OL_OK;
     stored_record record;
     int status = copy_record(given, &record, error);
     if (status != OL_OK) return status;
@@ -206,7 +358,7 @@ int ol_group_records_put(ol_group_records *records, const ol_group_record *given
         replace_record(records, number, &record);
         return OL_OK;
     }
-    status = add_record(records, &record, hash, error);
+    status = add_record(records, &record, hash, &number, error);
     if (status != OL_OK) free(record.bytes);
     return status;
 }
@@ -214,14 +366,12 @@ int ol_group_records_put(ol_group_records *records, const ol_group_record *given
 bool ol_group_records_remove(ol_group_records *records, ol_slice key) {
     uint64_t hash = hash_slice(records, key);
     uint32_t number = find(records, key, hash);
-    if (number == 0) return false;
-    ol_slots_remove(&records->slots, hash, number);
-    unlink_record(records, number);
-    stored_record *record = record_at(records, number);
-    records->bytes -= record->key_size + record->value_size;
-    free(record->bytes);
-    *record = (stored_record){.next = records->free_record};
-    records->free_record = number;
+    if (number == 0 || is_absent(record_at(records, number))) return false;
+    if (record_at(records, number)->pins != 0) {
+        hide_record(records, number);
+    } else {
+        drop_record(records, number, hash);
+    }
     return true;
 }
 
@@ -237,15 +387,16 @@ static void read_record(const stored_record *stored, ol_group_record *record) {
 
 bool ol_group_records_get(const ol_group_records *records, ol_slice key, ol_group_record *record) {
     uint32_t number = find(records, key, hash_slice(records, key));
-    if (number != 0) read_record(record_at(records, number), record);
-    return number != 0;
+    if (number == 0 || is_absent(record_at(records, number))) return false;
+    read_record(record_at(records, number), record);
+    return true;
 }
 
 bool ol_group_records_next(const ol_group_records *records, size_t *cursor, ol_group_record *record) {
     size_t limit = record_limit(records);
     while (++*cursor < limit) {
         const stored_record *stored = record_at(records, *cursor);
-        if (stored->bytes == NULL) continue;
+        if (stored->bytes == NULL || is_absent(stored)) continue;
         read_record(stored, record);
         return true;
     }
@@ -256,6 +407,7 @@ bool ol_group_records_next(const ol_group_records *records, size_t *cursor, ol_g
 bool ol_group_records_next_of_group(const ol_group_records *records, ol_slice group, size_t *cursor, ol_group_record *record) {
     uint32_t number = *cursor == 0 ? find_group(records, group, hash_slice(records, group))
                                    : record_at(records, *cursor)->next;
+    while (number != 0 && is_absent(record_at(records, number))) number = record_at(records, number)->next;
     if (number == 0) return false;
     *cursor = number;
     read_record(record_at(records, number), record);
@@ -263,7 +415,7 @@ bool ol_group_records_next_of_group(const ol_group_records *records, ol_slice gr
 }
 
 uint64_t ol_group_records_count(const ol_group_records *records) {
-    return records->slots.count;
+    return records->count;
 }
 
 static uint8_t *put_hashed(uint8_t *p, ol_slice bytes) {
@@ -298,7 +450,7 @@ ol_hash128 ol_group_records_digest(const ol_group_records *records, bool physica
 }
 
 uint64_t ol_group_records_memory_usage(const ol_group_records *records) {
-    return sizeof *records + records->bytes + ol_arena_resident(&records->records) + ol_slots_resident(&records->slots) +
+    return sizeof *records + records->bytes + records->reserved_bytes + ol_arena_resident(&records->records) + ol_slots_resident(&records->slots) +
            ol_slots_resident(&records->groups);
 }
 
@@ -309,6 +461,7 @@ static void verify_record(const ol_group_records *records, uint32_t number) {
     OL_ASSERT(find(records, key, hash_slice(records, key)) == number);
     bool is_first = find_group(records, group, hash_slice(records, group)) == number;
     OL_ASSERT(is_first == (record->previous == 0));
+    OL_ASSERT(record->pins != 0 || !is_absent(record));
     if (record->previous != 0) OL_ASSERT(record_at(records, record->previous)->next == number);
     if (record->next == 0) return;
     const stored_record *next = record_at(records, record->next);
@@ -316,7 +469,7 @@ static void verify_record(const ol_group_records *records, uint32_t number) {
 }
 
 void ol_group_records_verify(const ol_group_records *records) {
-    uint64_t count = 0, groups = 0, unused = 0, bytes = 0;
+    uint64_t count = 0, absent = 0, groups = 0, unused = 0, bytes = 0;
     ol_slots_verify(&records->slots);
     ol_slots_verify(&records->groups);
     for (uint32_t number = 1; number < record_limit(records); number++) {
@@ -325,12 +478,14 @@ void ol_group_records_verify(const ol_group_records *records) {
         verify_record(records, number);
         count++;
         groups += record->previous == 0;
-        bytes += (uint64_t)record->key_size + record->value_size;
+        absent += is_absent(record);
+        bytes += size_of(record);
     }
     for (uint32_t number = records->free_record; number != 0; number = record_at(records, number)->next) {
         OL_ASSERT(record_at(records, number)->bytes == NULL);
         unused++;
     }
     OL_ASSERT(count == records->slots.count && groups == records->groups.count && bytes == records->bytes);
+    OL_ASSERT(count - absent == records->count);
     OL_ASSERT(record_limit(records) == 0 || count + unused + 1 == record_limit(records));
 }

@@ -26,6 +26,20 @@ void ol_group_records_destroy(ol_group_records *records);
 int ol_group_records_put(ol_group_records *records, const ol_group_record *record, ol_error *error) OL_NODISCARD;
 /* A tombstone.  Returns whether there was a value. */
 bool ol_group_records_remove(ol_group_records *records, ol_slice key);
+
+/* Takes everything that putting this record will need (log offset and timestamp are told later), so that what follows cannot fail.  Until
+ * it is installed no read sees it. */
+typedef struct ol_group_reservation ol_group_reservation;
+int ol_group_records_reserve(ol_group_records *records, const ol_group_record *record, ol_group_reservation **reservation,
+                             ol_error *error) OL_NODISCARD;
+
+/* Each of the three ends what the caller holds.  Install does what a put does.  Promise leaves it to the put of the record that stands at
+ * `log_offset`, which then cannot fail; puts come in the order of promises, and one that was passed over is released. */
+void ol_group_records_install(ol_group_records *records, ol_group_reservation *reservation, int64_t log_offset, int64_t timestamp);
+void ol_group_records_release(ol_group_records *records, ol_group_reservation *reservation);
+void ol_group_records_promise(ol_group_records *records, ol_group_reservation *reservation, int64_t log_offset);
+void ol_group_records_release_promised(ol_group_records *records);
+
 bool ol_group_records_get(const ol_group_records *records, ol_slice key, ol_group_record *record);
 
 /* Every record in unspecified, repeatable order; *cursor starts at 0. */

@@ -12,7 +12,10 @@
 typedef struct ol_planned {
     const ol_item *item;
     ol_pair_name name;              /* positions; of a group record the group alone, as its key names it */
-    ol_reservation reservation;     /* positions, once `reserved` */
+    union {                         /* once `reserved` */
+        ol_reservation reservation;                 /* positions */
+        ol_group_reservation *group_reservation;    /* group records that are put */
+    };
     size_t key_size;
     int64_t value_size;             /* -1 null */
     uint32_t settled_pair;          /* positions that need no reservation (ol_table_settled); else 0 */

@@ -120,6 +120,7 @@ static int activate(ol_partition *partition, ol_error *error) {
 static void replace_overlay(ol_partition *partition, const ol_inflight *overlay) {
     pthread_mutex_lock(&partition->table);
     ol_inflight_reset(&partition->inflight, partition->state.table);
+    ol_group_records_release_promised(partition->state.group_records);
     pthread_mutex_unlock(&partition->table);
     partition->inflight = *overlay;
 }

@@ -76,6 +76,7 @@ int ol_change_decode(const ol_state *state, const ol_batch *batch, const ol_reco
         status = decode_position(state, &key, record, previous, change, error);
     } else if (status == OL_OK && key.known) {
         change->kind = record->value.data == NULL ? OL_CHANGE_GROUP_RECORD_TOMBSTONE : OL_CHANGE_GROUP_RECORD;
+        change->group_reservation = NULL;
         change->group_record = (ol_group_record){record->key, record->value, record->offset, record->timestamp, key.group};
     } else if (status == OL_OK) {
         change->kind = OL_CHANGE_NONE;
@@ -108,6 +109,13 @@ static int apply_position(ol_state *state, const ol_change *change, ol_error *er
     return OL_OK;
 }
 
+static int apply_group_record(ol_state *state, const ol_change *change, ol_error *error) {
+    const ol_group_record *record = &change->group_record;
+    if (change->group_reservation == NULL) return ol_group_records_put(state->group_records, record, error);
+    ol_group_records_install(state->group_records, change->group_reservation, record->log_offset, record->timestamp);
+    return OL_OK;
+}
+
 int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) {
     switch (change->kind) {
         case OL_CHANGE_POSITION:
@@ -116,7 +124,7 @@ int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) {
             ol_table_remove(state->table, &change->name, change->partition, change->value.log_offset);
             return OL_OK;
         case OL_CHANGE_GROUP_RECORD:
-            return ol_group_records_put(state->group_records, &change->group_record, error);
+            return apply_group_record(state, change, error);
         case OL_CHANGE_GROUP_RECORD_TOMBSTONE:
             ol_group_records_remove(state->group_records, change->group_record.key);
             return OL_OK;

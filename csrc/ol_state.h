@@ -43,6 +43,7 @@ typedef struct ol_change {
     ol_position_value value;
     ol_group_record group_record;
     const ol_reservation *reservation;  /* live commits: what was reserved before the append; NULL: apply reserves itself */
+    ol_group_reservation *group_reservation;    /* of a group record that is put: likewise */
     uint32_t pair_hint;             /* without a reservation: what ol_table_settled or ol_table_prefetch_pair returned; else 0 */
 } ol_change;
 

@@ -103,6 +103,147 @@ OL_TEST(random_puts_and_removes_agree_with_the_model) {
     ol_group_records_destroy(records);
 }
 
+/* The sanitizer's allocator tells of every allocation; in a build without it none is seen, and nothing is checked. */
+int __sanitizer_install_malloc_and_free_hooks(void (*allocated)(const volatile void *, size_t), void (*freed)(const volatile void *))
+    __attribute__((weak));
+static int64_t allocations;
+static void count_allocation(const volatile void *block OL_UNUSED, size_t size OL_UNUSED) { allocations++; }
+static void count_no_free(const volatile void *block OL_UNUSED) {}
+
+/* What cannot fail must not ask for memory, neither of an arena nor of the heap. */
+static int64_t begin_without_memory(void) {
+    static bool installed;
+    if (!installed && __sanitizer_install_malloc_and_free_hooks != NULL) {
+        OL_CHECK(__sanitizer_install_malloc_and_free_hooks(count_allocation, count_no_free) > 0);
+    }
+    installed = true;
+    ol_arena_fail_after(0);
+    return allocations;
+}
+
+static void end_without_memory(int64_t before) {
+    ol_arena_fail_after(-1);
+    OL_CHECK_INT(allocations, before);
+}
+
+static ol_group_reservation *reserve(ol_group_records *records, ol_slice key, const char *value) {
+    ol_error error;
+    ol_group_reservation *reservation;
+    ol_group_record record = record_of(key, ol_slice_of(value, strlen(value)), -1);
+    OL_CHECK_OK(ol_group_records_reserve(records, &record, &reservation, &error), &error);
+    return reservation;
+}
+
+/* As a batch does it: all is reserved, then each is applied, tombstones between them; some keys come more than once. */
+OL_TEST(what_was_reserved_is_put_without_memory) {
+    enum { BATCH = 40 };
+    ol_group_records *records = create();
+    static stored model[KEYS];
+    memset(model, 0, sizeof model);
+    for (int64_t i = 0; i < 4000; i++) {
+        ol_group_reservation *reserved[BATCH];
+        int keys[BATCH];
+        char text[64], values[BATCH][24];
+        size_t count = ol_test_below(BATCH + 1);
+        for (size_t k = 0; k < count; k++) {
+            keys[k] = (int)ol_test_below(KEYS);
+            snprintf(values[k], sizeof values[k], "%" PRId64 ":%zu", i, k);
+            reserved[k] = ol_test_below(4) == 0 ? NULL : reserve(records, key_of(keys[k], text), values[k]);
+        }
+        if (i % 100 == 0) check_all(records, model);        /* nothing of it is seen yet */
+        bool is_given_up = ol_test_below(5) == 0;
+        for (size_t k = 0; k < count; k++) {
+            stored *now = &model[keys[k]];
+            if (is_given_up) {
+                if (reserved[k] != NULL) ol_group_records_release(records, reserved[k]);
+            } else if (reserved[k] == NULL) {
+                OL_CHECK_INT(ol_group_records_remove(records, key_of(keys[k], text)), now->present);
+                now->present = false;
+            } else {
+                int64_t before = begin_without_memory();
+                ol_group_records_install(records, reserved[k], i, i + 5);
+                end_without_memory(before);
+                *now = (stored){.present = true, .log_offset = i};
+                memcpy(now->value, values[k], sizeof values[k]);
+            }
+        }
+        if (i % 100 == 0) check_all(records, model);
+    }
+    check_all(records, model);
+    ol_group_records_destroy(records);
+}
+
+OL_TEST(a_reservation_is_accounted_for_and_leaves_nothing) {
+    ol_group_records *records = create();
+    char text[64], value[3000];
+    memset(value, 'v', sizeof value);
+    value[sizeof value - 1] = '\0';
+    put(records, key_in(1, 1, text), ol_slice_of("v", 1), 1);
+    uint64_t before = ol_group_records_memory_usage(records);
+    ol_group_reservation *reserved = reserve(records, key_in(2, 2, text), value);
+    OL_CHECK(ol_group_records_memory_usage(records) > before + 3000);
+    OL_CHECK(ol_group_records_count(records) == 1 && count_of_group(records, 2) == 0);
+    OL_CHECK(!ol_group_records_remove(records, key_in(2, 2, text)));
+    ol_group_records_verify(records);
+    ol_group_records_release(records, reserved);
+    OL_CHECK_INT(ol_group_records_memory_usage(records), before);
+    ol_group_records_verify(records);
+    ol_group_records_destroy(records);
+}
+
+/* A leader's records: in flight until they are put from their bytes. */
+OL_TEST(what_was_promised_is_put_without_memory) {
+    ol_group_records *records = create();
+    char text[64];
+    enum { COUNT = 500 };
+    for (int i = 0; i < COUNT; i++) {
+        ol_group_reservation *reserved = reserve(records, key_in(i % GROUPS, i % 400, text), "value");
+        ol_group_records_promise(records, reserved, 10 * i);
+    }
+    OL_CHECK_INT(ol_group_records_count(records), 0);
+    int64_t before = begin_without_memory();
+    for (int i = 0; i < COUNT / 2; i++) put(records, key_in(i % GROUPS, i % 400, text), ol_slice_of("value", 5), 10 * i);
+    end_without_memory(before);
+    OL_CHECK_INT(ol_group_records_count(records), COUNT / 2);
+    /* Another record than what was promised, one between, and some that never come: theirs is given back. */
+    int at = COUNT / 2;
+    put(records, key_in(at % GROUPS, at, text), ol_slice_of("other", 5), 10 * at);
+    put(records, key_in(0, 999, text), ol_slice_of("value", 5), 10 * at + 5);
+    put(records, key_in((at + 5) % GROUPS, at + 5, text), ol_slice_of("value", 5), 10 * (at + 5));
+    OL_CHECK_INT(ol_group_records_count(records), COUNT / 2 + 3);
+    ol_group_records_verify(records);
+    uint64_t most = ol_group_records_memory_usage(records);
+    ol_group_records_release_promised(records);
+    OL_CHECK(ol_group_records_memory_usage(records) < most);
+    ol_group_records_verify(records);
+    OL_CHECK_INT(ol_group_records_count(records), COUNT / 2 + 3);
+    ol_group_records_promise(records, reserve(records, key_in(0, 0, text), "v"), 7);    /* destroyed with them */
+    ol_group_records_destroy(records);
+}
+
+OL_TEST(failed_reservations_change_nothing) {
+    ol_group_records *records = create();
+    ol_error error;
+    for (int i = 0; i < 1000; i++) {
+        char text[64];
+        ol_group_reservation *reservation;
+        ol_group_record record = record_of(key_in(i, i, text), ol_slice_of("v", 1), -1);
+        for (int64_t allowed = 0;; allowed++) {
+            ol_arena_fail_after(allowed);
+            int status = ol_group_records_reserve(records, &record, &reservation, &error);
+            ol_arena_fail_after(-1);
+            if (status == OL_OK) break;
+            OL_CHECK_INT(status, OL_NO_MEMORY);
+        }
+        int64_t before = begin_without_memory();
+        ol_group_records_install(records, reservation, i, i);
+        end_without_memory(before);
+        if (i % 100 == 0) ol_group_records_verify(records);
+    }
+    OL_CHECK_INT(ol_group_records_count(records), 1000);
+    ol_group_records_destroy(records);
+}
+
 OL_TEST(failed_allocations_change_nothing) {
     ol_group_records *records = create();
     ol_error error;
