@@ -11,7 +11,7 @@
 #ifndef OL_BATCH_H
 #define OL_BATCH_H
 
-#include "ol_base.h"
+#include "ol_record_put.h"
 #include "ol_status.h"
 
 enum {
@@ -171,21 +171,7 @@ typedef struct ol_batch_fields {
 /* A plain coordinator batch (spec §2.5, trap 6): producer -1/-1, baseSequence 0, leader epoch -1, no attributes. */
 void ol_batch_fields_init(ol_batch_fields *fields, int64_t base_offset, int64_t timestamp);
 
-/* Size of one record in a batch, its length prefix included; key_size/value_size -1 for null; headers_size is the size of
- * the encoded headers without their count. */
-size_t ol_record_size(int64_t timestamp_delta, int32_t offset_delta, int64_t key_size, int64_t value_size,
-                      int32_t header_count, size_t headers_size);
-
-/* Writes everything of a record up to and including the key length; the caller then writes the key, calls
- * ol_record_put_value_size, writes the value, and calls ol_record_put_headers.  Each returns the position behind what it
- * wrote.  `body_size` is what ol_record_body_size returned; the caller has made sure of the room. */
-size_t ol_record_body_size(int64_t timestamp_delta, int32_t offset_delta, int64_t key_size, int64_t value_size,
-                           int32_t header_count, size_t headers_size);
-uint8_t *ol_record_put_start(uint8_t *p, size_t body_size, int64_t timestamp_delta, int32_t offset_delta, int64_t key_size);
-uint8_t *ol_record_put_value_size(uint8_t *p, int64_t value_size);
-uint8_t *ol_record_put_headers(uint8_t *p, int32_t header_count, ol_slice headers);
-
-/* All of it for a key and a value that already are bytes. */
+/* One record for a key and a value that already are bytes; piece by piece: ol_record_put.h. */
 uint8_t *ol_record_put(uint8_t *p, int64_t timestamp_delta, int32_t offset_delta, ol_slice key, ol_slice value,
                        int32_t header_count, ol_slice headers);
 

@@ -15,44 +15,9 @@ void ol_batch_fields_init(ol_batch_fields *fields, int64_t base_offset, int64_t 
     };
 }
 
-static inline size_t slice_size(int64_t size) {
-    OL_ASSERT(size >= -1 && size <= INT32_MAX);
-    return ol_varint_size((int32_t)size) + (size > 0 ? (size_t)size : 0);
-}
-
-size_t ol_record_body_size(int64_t timestamp_delta, int32_t offset_delta, int64_t key_size, int64_t value_size,
-                           int32_t header_count, size_t headers_size) {
-    return 1 + ol_varlong_size(timestamp_delta) + ol_varint_size(offset_delta) + slice_size(key_size) + slice_size(value_size) +
-           ol_varint_size(header_count) + headers_size;
-}
-
-size_t ol_record_size(int64_t timestamp_delta, int32_t offset_delta, int64_t key_size, int64_t value_size, int32_t header_count,
-                      size_t headers_size) {
-    size_t body = ol_record_body_size(timestamp_delta, offset_delta, key_size, value_size, header_count, headers_size);
-    OL_ASSERT(body <= INT32_MAX);
-    return ol_varint_size((int32_t)body) + body;
-}
-
-uint8_t *ol_record_put_start(uint8_t *p, size_t body_size, int64_t timestamp_delta, int32_t offset_delta, int64_t key_size) {
-    OL_ASSERT(body_size <= INT32_MAX);
-    p = ol_store_varint(p, (int32_t)body_size);
-    *p++ = 0;
-    p = ol_store_varlong(p, timestamp_delta);
-    p = ol_store_varint(p, offset_delta);
-    return ol_store_varint(p, (int32_t)key_size);
-}
-
-uint8_t *ol_record_put_value_size(uint8_t *p, int64_t value_size) { return ol_store_varint(p, (int32_t)value_size); }
-
 static inline uint8_t *put_bytes(uint8_t *p, ol_slice bytes) {
     if (bytes.size > 0) memcpy(p, bytes.data, bytes.size);
     return p + bytes.size;
-}
-
-uint8_t *ol_record_put_headers(uint8_t *p, int32_t header_count, ol_slice headers) {
-    OL_ASSERT(header_count >= 0 && (header_count > 0 || headers.size == 0));
-    p = ol_store_varint(p, header_count);
-    return put_bytes(p, headers);
 }
 
 static inline int64_t size_or_null(ol_slice bytes) { return bytes.data == NULL ? -1 : (int64_t)bytes.size; }

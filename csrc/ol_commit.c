@@ -7,7 +7,6 @@
 enum {
     STACK_ITEMS = 4,                    /* small commits plan on the stack */
     SCRATCH_ITEMS_MAX = 65536,          /* planned items that stay allocated between commits */
-    TRY_BYTES_MAX = 4096,               /* above it the caller lets the GIL go */
 };
 
 static int write_one_batch(ol_commit *work, size_t size, ol_error *error) {
@@ -77,12 +76,16 @@ int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, si
     int status = ol_partition_check_writable(partition, needs_state(items, count, producer_id), error);
     if (status == OL_OK) status = check_producer_epoch(partition, producer_id, producer_epoch, error);
     if (status == OL_OK) status = ol_partition_ensure_epoch(partition, error);
-    if (status == OL_OK && count > STACK_ITEMS) {
-        status = ensure_planned(partition, count, error);
-        work.planned = partition->planned;
-    }
     if (status != OL_OK) return status;
     ol_commit_plan_time(&work);
+    bool done;
+    status = ol_commit_plain(&work, items, count, &done, error);
+    if (status != OL_OK || done) return status;
+    if (count > STACK_ITEMS) {
+        status = ensure_planned(partition, count, error);
+        if (status != OL_OK) return status;
+        work.planned = partition->planned;
+    }
     status = ol_commit_plan(&work, items, count, error);
     if (status != OL_OK || work.count == 0) return status;
     /* Headers are taken only when they will be written: the flushed note is given once. */
@@ -109,22 +112,26 @@ int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t co
 static int try_locked(ol_partition *partition, const ol_item *items, size_t count, ol_commit_result *result, ol_error *error) {
     ol_planned on_stack[STACK_ITEMS];
     ol_commit work = {.partition = partition, .planned = on_stack, .producer_id = -1, .producer_epoch = -1, .result = result,
-                   .table_locked = true};
+                      .never_waits = true};
     if (partition->role != OL_ROLE_ACTIVE || partition->read_only || !partition->epoch_assigned) return OL_WOULD_BLOCK;
+    *result = (ol_commit_result){.base_offset = -1, .rests_on = -1, .end_offset = ol_log_end(partition->log)};
+    ol_commit_plan_time(&work);
+    bool done;
+    int status = ol_commit_plain(&work, items, count, &done, error);
+    if (status != OL_OK || done) return status;
     if (count > STACK_ITEMS) {
         if (count > partition->planned_capacity) return OL_WOULD_BLOCK;
         work.planned = partition->planned;
     }
-    *result = (ol_commit_result){.base_offset = -1, .rests_on = -1, .end_offset = ol_log_end(partition->log)};
-    ol_commit_plan_time(&work);
-    int status = ol_commit_plan(&work, items, count, error);
+    status = ol_commit_plan(&work, items, count, error);
     if (status != OL_OK || work.count == 0) return status;
     /* Room for the headers is counted before they are taken, since a refusal here must not use up the flushed note. */
     size_t size = ol_commit_batch_size(&work, 0, work.count);
-    bool prepared = size <= TRY_BYTES_MAX && ol_log_is_prepared(partition->log, size + OL_COMMIT_HEADERS_MAX, (int32_t)work.count - 1,
+    bool prepared = size <= OL_COMMIT_TRY_BYTES_MAX && ol_log_is_prepared(partition->log, size + OL_COMMIT_HEADERS_MAX, (int32_t)work.count - 1,
                                                                 work.timestamp);
     if (!prepared) return OL_WOULD_BLOCK;
     if (pthread_mutex_trylock(&partition->table) != 0) return OL_WOULD_BLOCK;
+    work.table_locked = true;
     ol_commit_plan_headers(&work);
     if (work.header_count > 0) size = ol_commit_batch_size(&work, 0, work.count);
     status = write_one_batch(&work, size, error);

@@ -1,6 +1,7 @@
 /* ol_commit_internal: one commit on its way, shared by the files of the commit path (design §4) and nobody else.
  *
  *   ol_commit         the entry points: locks, roles, the way that never waits
+ *   ol_commit_plain   the short way: known positions and nothing else
  *   ol_commit_plan    names, sizes, conditions, headers: nothing is changed
  *   ol_commit_write   reserve, encode, publish, apply one batch
  *   ol_commit_large   what does not fit one batch
@@ -12,7 +13,10 @@
 
 #include "ol_partition_internal.h"
 
-enum { OL_COMMIT_HEADERS_MAX = 64 };
+enum {
+    OL_COMMIT_HEADERS_MAX = 64,
+    OL_COMMIT_TRY_BYTES_MAX = 4096,     /* above it the caller lets the GIL go */
+};
 
 /* One call of ol_partition_commit. */
 typedef struct ol_commit {
@@ -25,12 +29,16 @@ typedef struct ol_commit {
     bool has_tombstones;        /* or group records: neither may be split over batches */
     bool own_transaction;       /* values are applied behind the COMMIT marker */
     bool may_settle;            /* nothing can change the table between reserving and applying but this commit's own puts */
+    bool never_waits;           /* OL_WOULD_BLOCK instead of waiting for a lock, the disk or memory */
     bool table_locked;          /* from before the reservation until after the apply */
     uint8_t headers[OL_COMMIT_HEADERS_MAX];  /* of the first record of a batch */
     size_t headers_size;
     int32_t header_count;
     ol_commit_result *result;
 } ol_commit;
+
+/* Writes the commit the short way if it can: *done.  Otherwise nothing has changed and it goes the long one.  work->timestamp is set. */
+int ol_commit_plain(ol_commit *work, const ol_item *items, size_t count, bool *done, ol_error *error);
 
 /* Fills work->planned from the items and checks every condition.  work->timestamp is set by the second, before. */
 int ol_commit_plan(ol_commit *work, const ol_item *items, size_t count, ol_error *error);
@@ -55,6 +63,12 @@ void ol_commit_prefetch(const ol_commit *work);
 
 /* Encodes planned[from, to) into the `size` bytes that the log reserved.  Until it is sealed it is no batch: whoever gives it up writes zeros. */
 void ol_commit_encode(const ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size);
+
+ol_batch_fields ol_commit_batch_fields(const ol_commit *work, int64_t base_offset, size_t count);
+
+/* The partition's table lock, unless work->table_locked says that it is held. */
+void ol_commit_lock_table(ol_commit *work);
+void ol_commit_unlock_table(ol_commit *work);
 
 /* Seals, publishes and applies what was encoded.  A failure makes the partition fail. */
 int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size, int64_t base_offset, ol_error *error);

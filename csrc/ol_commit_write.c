@@ -32,7 +32,7 @@ static uint8_t *put_record(const ol_commit *work, uint8_t *p, const ol_planned *
     return ol_record_put_headers(p, header_count, headers);
 }
 
-static ol_batch_fields batch_fields(const ol_commit *work, int64_t base_offset, size_t count) {
+ol_batch_fields ol_commit_batch_fields(const ol_commit *work, int64_t base_offset, size_t count) {
     ol_batch_fields fields;
     ol_batch_fields_init(&fields, base_offset, work->timestamp);
     fields.leader_epoch = work->partition->leader_epoch;
@@ -58,11 +58,11 @@ static ol_position_value position_value(const ol_commit *work, const ol_item *it
     };
 }
 
-static void lock_table(ol_commit *work) {
+void ol_commit_lock_table(ol_commit *work) {
     if (!work->table_locked) pthread_mutex_lock(&work->partition->table);
 }
 
-static void unlock_table(ol_commit *work) {
+void ol_commit_unlock_table(ol_commit *work) {
     if (!work->table_locked) pthread_mutex_unlock(&work->partition->table);
 }
 
@@ -77,9 +77,9 @@ static void release_one(ol_state *state, ol_planned *planned) {
 }
 
 void ol_commit_release(ol_commit *work, size_t from) {
-    lock_table(work);
+    ol_commit_lock_table(work);
     for (size_t i = from; i < work->count; i++) release_one(&work->partition->state, &work->planned[i]);
-    unlock_table(work);
+    ol_commit_unlock_table(work);
 }
 
 static int reserve_group_record(ol_commit *work, ol_planned *planned, ol_error *error) {
@@ -114,12 +114,12 @@ int ol_commit_reserve_all(ol_commit *work, ol_error *error) {
     if (partition->load_runs) return OL_OK;
     work->may_settle = partition->role == OL_ROLE_ACTIVE && !partition->options.replicated && work->producer_id < 0 &&
                        !work->has_tombstones;
-    lock_table(work);
+    ol_commit_lock_table(work);
     if (work->producer_id >= 0 && !partition->options.replicated) {
         status = ol_pending_reserve(partition->state.pending, work->producer_id, work->count, error);
     }
     for (size_t i = 0; i < work->count && status == OL_OK; i++) status = reserve_one(work, &work->planned[i], error);
-    unlock_table(work);
+    ol_commit_unlock_table(work);
     if (status == OL_OK && partition->options.replicated) status = ol_inflight_reserve(&partition->inflight, work->count, error);
     if (status != OL_OK) ol_commit_release(work, 0);
     return status;
@@ -165,13 +165,13 @@ static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offs
         return OL_OK;
     }
     int status = OL_OK;
-    lock_table(work);
+    ol_commit_lock_table(work);
     for (size_t i = from; i < to && status == OL_OK; i++) {
         status = apply_one(work, &work->planned[i], base_offset + (int64_t)(i - from), error);
     }
     /* With the table still locked: who reads the state and the positions together sees both before or both behind. */
     if (OL_LIKELY(status == OL_OK)) ol_partition_set_positions(partition, end, end);
-    unlock_table(work);
+    ol_commit_unlock_table(work);
     return status;
 }
 
@@ -185,12 +185,12 @@ int ol_commit_apply_deferred(ol_commit *work, size_t from, size_t to, ol_error *
     ol_partition *partition = work->partition;
     int64_t end = ol_log_end(partition->log);
     int status = OL_OK;
-    lock_table(work);
+    ol_commit_lock_table(work);
     for (size_t i = from; i < to && status == OL_OK; i++) {
         status = apply_one(work, &work->planned[i], work->planned[i].log_offset, error);
     }
     if (status == OL_OK) ol_partition_set_positions(partition, end, end);
-    unlock_table(work);
+    ol_commit_unlock_table(work);
     if (status != OL_OK) ol_partition_fail(partition);
     return status;
 }
@@ -234,7 +234,7 @@ void ol_commit_encode(const ol_commit *work, size_t from, size_t to, uint8_t *st
 
 int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size, int64_t base_offset, ol_error *error) {
     ol_partition *partition = work->partition;
-    ol_batch_fields fields = batch_fields(work, base_offset, to - from);
+    ol_batch_fields fields = ol_commit_batch_fields(work, base_offset, to - from);
     ol_batch_seal(start, start + size, &fields);
     int status = ol_log_publish(partition->log, &fields, size, error);
     if (OL_LIKELY(status == OL_OK)) {

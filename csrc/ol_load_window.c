@@ -123,13 +123,13 @@ static void prefetch(ol_load_window *window, uint32_t at) {
 int ol_load_window_apply(ol_load_window *window, ol_error *error) {
     ol_state *state = window->state;
     uint32_t run_count = window->filled.run_count;
-    if (window->filled.value_version_max > state->value_version_max) state->value_version_max = window->filled.value_version_max;
     int status = OL_OK;
     for (uint32_t i = 0; i < run_count && status == OL_OK; i++) {
         prefetch(window, i);
         const ol_load_run *run = &window->runs[i];
         uint32_t end = i + 1 < run_count ? run[1].first_row : window->filled.row_count;
-        status = ol_table_put_run(state->table, run->hint, &run->name, window->rows + run->first_row, end - run->first_row, error);
+        status = ol_state_apply_run(state, run->hint, &run->name, window->rows + run->first_row, end - run->first_row,
+                                    window->filled.value_version_max, error);
     }
     ol_load_window_init(window, state);
     return status;

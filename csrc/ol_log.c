@@ -238,6 +238,8 @@ int64_t ol_log_first_unstable(const ol_log *log) {
     return first >= 0 ? first : ol_log_end(log);
 }
 
+bool ol_log_has_flushed_note(const ol_log *log) { return ol_log_flushed(log) != log->noted_flushed; }
+
 int64_t ol_log_take_flushed_note(ol_log *log) {
     int64_t flushed = ol_log_flushed(log);
     if (flushed == log->noted_flushed) return -1;

@@ -138,6 +138,7 @@ bool ol_log_prepare(ol_log *log);
 /* [writer] The flushed bound to be written into the next batch's `ol.flushed` header, or -1 when a batch that carries it was published
  * since the last flush.  What was taken for a batch that could not be appended is given again. */
 int64_t ol_log_take_flushed_note(ol_log *log);
+bool ol_log_has_flushed_note(const ol_log *log);        /* [writer] whether that would return one */
 
 /* ------------------------------------------------------------------------------------------------ producers, epochs */
 

@@ -175,14 +175,15 @@ size_t ol_offset_value_size(const ol_offset_value *value, int16_t version) {
 
 uint8_t *ol_offset_value_put(uint8_t *p, const ol_offset_value *value, int16_t version) {
     OL_ASSERT(version >= 0 && version <= OL_OFFSET_VALUE_VERSION_MAX);
+    if (OL_LIKELY(version == 3)) {
+        return ol_offset_value_3_put(p, value->offset, value->leader_epoch, value->metadata, value->commit_timestamp);
+    }
     ol_store_i16(p, version);
     ol_store_i64(p + 2, value->offset);
     p += 10;
-    if (version >= 3) {
+    if (version == 4) {
         ol_store_i32(p, value->leader_epoch);
         p += 4;
-    }
-    if (version == 4) {
         OL_ASSERT(value->metadata.size <= OL_STRING_SIZE_MAX);
         p = put_bytes(ol_store_uvarint(p, (uint32_t)value->metadata.size + 1), value->metadata);
     } else {

@@ -7,7 +7,7 @@
 #ifndef OL_OFFSETS_H
 #define OL_OFFSETS_H
 
-#include "ol_base.h"
+#include "ol_bytes.h"
 #include "ol_status.h"
 
 enum {
@@ -59,5 +59,21 @@ uint8_t *ol_offset_key_put(uint8_t *p, int16_t key_type, ol_slice group, ol_slic
 int16_t ol_offset_value_version(const ol_offset_value *value, bool allow_v4);
 size_t ol_offset_value_size(const ol_offset_value *value, int16_t version);
 uint8_t *ol_offset_value_put(uint8_t *p, const ol_offset_value *value, int16_t version);
+
+/* Version 3, what nearly every commit is written in, inline. */
+static inline size_t ol_offset_value_3_size(ol_slice metadata) { return 2 + 8 + 4 + 2 + metadata.size + 8; }
+static inline uint8_t *ol_offset_value_3_put(uint8_t *p, int64_t offset, int32_t leader_epoch, ol_slice metadata,
+                                             int64_t commit_timestamp) {
+    OL_ASSERT(metadata.size <= OL_STRING_SIZE_MAX);
+    ol_store_i16(p, 3);
+    ol_store_i64(p + 2, offset);
+    ol_store_i32(p + 10, leader_epoch);
+    ol_store_i16(p + 14, (int16_t)metadata.size);
+    p += 16;
+    if (metadata.size > 0) memcpy(p, metadata.data, metadata.size);
+    p += metadata.size;
+    ol_store_i64(p, commit_timestamp);
+    return p + 8;
+}
 
 #endif

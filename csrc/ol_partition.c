@@ -38,6 +38,8 @@ static void free_partition(ol_partition *partition) {
     if (partition->state.table != NULL) ol_inflight_reset(&partition->inflight, partition->state.table);
     ol_state_destroy(&partition->state);
     free(partition->planned);
+    free(partition->plain_rows);
+    free(partition->plain_runs);
     free(partition->own_transactions);
     pthread_mutex_destroy(&partition->writer);
     pthread_mutex_destroy(&partition->table);

@@ -24,6 +24,14 @@ typedef struct ol_planned {
     bool reserved;
 } ol_planned;
 
+/* Rows of one pair on their way into a batch (ol_commit_plain). */
+typedef struct ol_plain_run {
+    ol_pair_name name;
+    uint32_t pair;
+    size_t first_row;
+    size_t key_size;
+} ol_plain_run;
+
 struct ol_partition {
     ol_partition_options options;
     ol_log *log;
@@ -46,6 +54,9 @@ struct ol_partition {
     bool load_runs;
     ol_planned *planned;            /* scratch of the commit path */
     size_t planned_capacity;
+    ol_position_row *plain_rows;    /* scratch of the short way; as many runs as rows */
+    ol_plain_run *plain_runs;
+    size_t plain_capacity;
     int64_t last_own_producer_id;
     int64_t *own_transactions;      /* producer ids of open transactions that carry our header */
     size_t own_count;

@@ -136,6 +136,12 @@ int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) {
     return OL_OK;
 }
 
+int ol_state_apply_run(ol_state *state, uint32_t hint, const ol_pair_name *name, const ol_position_row *rows, size_t count,
+                       int32_t value_version, ol_error *error) {
+    if (value_version > state->value_version_max) state->value_version_max = value_version;
+    return ol_table_put_run(state->table, hint, name, rows, count, error);
+}
+
 void ol_state_end_transaction(ol_state *state, int64_t producer_id, ol_control type) {
     if (type == OL_CONTROL_COMMIT) ol_pending_commit(state->pending, producer_id);
     if (type == OL_CONTROL_ABORT) ol_pending_abort(state->pending, producer_id);

@@ -58,6 +58,12 @@ int ol_change_decode(const ol_state *state, const ol_batch *batch, const ol_reco
  * also in a transaction. */
 int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) OL_NODISCARD;
 
+/* The same for a run of plain positions of one pair, in their order: values of no transaction, of which `value_version` is the highest
+ * version.  `hint` is the pair's number as far as known, or 0.  Cannot fail where ol_table_run_settled said so; else OL_NO_MEMORY or
+ * OL_LIMIT, and the rows before the one that failed are applied. */
+int ol_state_apply_run(ol_state *state, uint32_t hint, const ol_pair_name *name, const ol_position_row *rows, size_t count,
+                       int32_t value_version, ol_error *error) OL_NODISCARD;
+
 /* An end-transaction marker: COMMIT installs by the rule of spec §6.4, ABORT drops, others do nothing.  Cannot fail. */
 void ol_state_end_transaction(ol_state *state, int64_t producer_id, ol_control type);
 

@@ -58,11 +58,6 @@ static void release_prepared(ol_table *table, const value_needs *prepared) {
     ol_strings_release(&table->strings, prepared->pair_topic);
 }
 
-static bool has_id(const ol_table *table, uint32_t string, const uint8_t *topic_id) {
-    const uint8_t *own = ol_strings_topic_id(&table->strings, string);
-    return own != NULL && memcmp(own, topic_id, OL_STRING_ID_SIZE) == 0;
-}
-
 /* Whether the pair can take another topic id: none of its cells, but for `except`, carries the one it has.  Looks at 256 cells at
  * most; where those do not decide it, the answer is no and the value gets a side entry, which is as right. */
 static bool id_is_unused(const ol_table *table, uint32_t pair, const ol_cell *except) {
@@ -83,7 +78,7 @@ static bool id_is_unused(const ol_table *table, uint32_t pair, const ol_cell *ex
 static int prepare_id(ol_table *table, uint32_t pair, const ol_cell *except, const uint8_t *topic_id, value_needs *prepared,
                       ol_error *error) {
     uint32_t topic = ol_table_pair(table, pair)->topic;
-    prepared->pair_id = has_id(table, topic, topic_id);
+    prepared->pair_id = ol_table_has_id(table, topic, topic_id);
     if (prepared->pair_id) return OL_OK;
     if (!id_is_unused(table, pair, except)) {
         return ol_strings_intern(&table->strings, ol_slice_of("", 0), topic_id, &prepared->topic_id, error);
@@ -229,19 +224,7 @@ static int put_anything(ol_table *table, const ol_pair_name *name, uint32_t pair
     return OL_OK;
 }
 
-/* Whether the cell can take the value by plain stores; *metadata is then what its last field becomes. */
-static inline bool is_plain(const ol_table *table, uint32_t pair, const ol_cell *cell, const ol_position_value *value,
-                            uint32_t *metadata) {
-    uint32_t string = cell->metadata & OL_CELL_METADATA;
-    if ((cell->metadata & OL_CELL_SIDE) || string == OL_CELL_ABSENT || value->expire_timestamp != -1) return false;
-    if (string == 0 ? value->metadata.size != 0 : !ol_strings_equal(&table->strings, string, value->metadata)) return false;
-    *metadata = string;
-    if (value->topic_id == NULL) return true;
-    *metadata |= OL_CELL_TOPIC_ID;
-    return has_id(table, ol_table_pair(table, pair)->topic, value->topic_id);
-}
-
-static uint32_t find_pair_again(const ol_table *table, const ol_pair_name *name) {
+uint32_t ol_table_find(const ol_table *table, const ol_pair_name *name) {
     uint32_t pair = table->last_pair;
     if (pair != 0 && table->last_hash == name->hash && ol_table_pair_is(table, ol_table_pair(table, pair), name)) return pair;
     return ol_table_find_pair(table, name);
@@ -249,7 +232,7 @@ static uint32_t find_pair_again(const ol_table *table, const ol_pair_name *name)
 
 uint32_t ol_table_find_hinted(const ol_table *table, uint32_t hint, const ol_pair_name *name) {
     if (hint != 0 && ol_table_pair_is(table, ol_table_pair(table, hint), name)) return hint;
-    return find_pair_again(table, name);
+    return ol_table_find(table, name);
 }
 
 int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
@@ -257,28 +240,24 @@ int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, in
     table->changes++;
     uint32_t metadata;
     ol_cell *cell = pair != 0 ? ol_table_find_cell(table, pair, partition) : NULL;
-    if (cell == NULL || !is_plain(table, pair, cell, value, &metadata)) {
+    if (cell == NULL || !ol_table_is_plain(table, pair, cell, value, &metadata)) {
         return put_anything(table, name, pair, partition, value, error);
     }
-    cell->offset = value->offset;
-    cell->log_offset = value->log_offset;
-    cell->commit_timestamp = value->commit_timestamp;
-    cell->leader_epoch = value->leader_epoch;
-    cell->metadata = metadata;
+    ol_table_store_plain(cell, value, metadata);
     table->last_pair = pair;
     table->last_hash = name->hash;
     return OL_OK;
 }
 
 uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value) {
-    uint32_t pair = find_pair_again(table, name), metadata;
+    uint32_t pair = ol_table_find(table, name), metadata;
     const ol_cell *cell = pair != 0 ? ol_table_find_cell(table, pair, partition) : NULL;
-    return cell != NULL && is_plain(table, pair, cell, value, &metadata) ? pair : 0;
+    return cell != NULL && ol_table_is_plain(table, pair, cell, value, &metadata) ? pair : 0;
 }
 
 int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
                  ol_error *error) {
-    return ol_table_put_at(table, find_pair_again(table, name), name, partition, value, error);
+    return ol_table_put_at(table, ol_table_find(table, name), name, partition, value, error);
 }
 
 int ol_table_put_hinted(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
@@ -301,7 +280,7 @@ int ol_table_reserve(ol_table *table, const ol_pair_name *name, int32_t partitio
     table->changes++;
     uint8_t copy[OL_STRING_ID_SIZE];
     const uint8_t *topic_id = copy_id(value->topic_id, copy);
-    uint32_t pair = find_pair_again(table, name);
+    uint32_t pair = ol_table_find(table, name);
     ol_cell *cell;
     ol_side_entry *entry = NULL;
     value_needs prepared = {0};
@@ -348,7 +327,7 @@ void ol_table_install(ol_table *table, const ol_reservation *reservation, const 
     value_needs prepared = {.metadata = reservation->metadata, .topic_id = reservation->topic_id};
     if (prepared.topic_id != 0) {
         const uint8_t *topic_id = ol_strings_topic_id(&table->strings, prepared.topic_id);
-        if (has_id(table, ol_table_pair(table, reservation->pair)->topic, topic_id)) {
+        if (ol_table_has_id(table, ol_table_pair(table, reservation->pair)->topic, topic_id)) {
             ol_strings_release(&table->strings, prepared.topic_id);
             prepared.topic_id = 0;
             prepared.pair_id = true;
@@ -383,7 +362,7 @@ void ol_table_release(ol_table *table, const ol_reservation *reservation) {
 }
 
 bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partition, int64_t log_offset) {
-    uint32_t pair = find_pair_again(table, name);
+    uint32_t pair = ol_table_find(table, name);
     ol_cell *cell = pair != 0 ? ol_table_find_cell(table, pair, partition) : NULL;
     if (cell == NULL) return false;
     table->changes++;

@@ -33,6 +33,12 @@ typedef struct ol_position_value {
     const uint8_t *topic_id;    /* 16 bytes or NULL */
 } ol_position_value;
 
+/* A row of a run: positions of one pair. */
+typedef struct ol_position_row {
+    ol_position_value value;
+    int32_t partition;
+} ol_position_row;
+
 /* A (group, topic) as a caller names it, with its hash, which callers that handle many records compute once. */
 typedef struct ol_pair_name {
     ol_slice group;
@@ -55,6 +61,9 @@ void ol_table_destroy(ol_table *table);         /* NULL is fine */
 
 uint64_t ol_table_group_hash(const ol_table *table, ol_slice group);
 ol_pair_name ol_table_name(const ol_table *table, ol_slice group, uint64_t group_hash, ol_slice topic);
+
+/* The pair's number, or 0. */
+uint32_t ol_table_find(const ol_table *table, const ol_pair_name *name);
 
 /* Hints for bulk work, some rows ahead of the row itself; they read memory but change nothing.  The first prefetches the hash
  * slot; the second, some rows later, looks it up and prefetches the pair; the third prefetches its strings and chunk, the fourth its cell.  The second
@@ -91,15 +100,12 @@ int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition, c
  * the reservation of a commit to a position that is already known. */
 uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value);
 
+/* The same for a run of rows: whether ol_table_put_run of them all would allocate nothing.  `pair` is what ol_table_find returned. */
+bool ol_table_run_settled(const ol_table *table, uint32_t pair, const ol_position_row *rows, size_t count);
+
 /* ol_table_put that looks first at the pair that ol_table_settled or a hint named; no pair was freed since.  With the former it cannot fail. */
 int ol_table_put_hinted(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
                         const ol_position_value *value, ol_error *error) OL_NODISCARD;
-
-/* A row of ol_table_put_run. */
-typedef struct ol_position_row {
-    ol_position_value value;
-    int32_t partition;
-} ol_position_row;
 
 /* Puts rows of one pair in their order, as ol_table_put of each would, but asks for memory for many of them at once.  `hint` as
  * for ol_table_put_hinted, or 0.  On failure (OL_NO_MEMORY, OL_LIMIT) the rows before the one that failed are there. */

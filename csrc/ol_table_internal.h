@@ -2,6 +2,8 @@
 #ifndef OL_TABLE_INTERNAL_H
 #define OL_TABLE_INTERNAL_H
 
+#include <string.h>
+
 #include "ol_chunks.h"
 #include "ol_side.h"
 #include "ol_strings.h"
@@ -109,6 +111,33 @@ static inline ol_cell *ol_table_find_cell(const ol_table *table, uint32_t pair, 
 
 static inline bool ol_table_is_absent(const ol_cell *cell) {
     return cell->metadata == OL_CELL_ABSENT;
+}
+
+/* ------------------------------------------------------------------------------------------------ storing */
+
+static inline bool ol_table_has_id(const ol_table *table, uint32_t string, const uint8_t *topic_id) {
+    const uint8_t *own = ol_strings_topic_id(&table->strings, string);
+    return own != NULL && memcmp(own, topic_id, OL_STRING_ID_SIZE) == 0;
+}
+
+/* Whether the cell can take the value by plain stores; *metadata is then what its last field becomes. */
+static inline bool ol_table_is_plain(const ol_table *table, uint32_t pair, const ol_cell *cell, const ol_position_value *value,
+                                     uint32_t *metadata) {
+    uint32_t string = cell->metadata & OL_CELL_METADATA;
+    if ((cell->metadata & OL_CELL_SIDE) || string == OL_CELL_ABSENT || value->expire_timestamp != -1) return false;
+    if (string == 0 ? value->metadata.size != 0 : !ol_strings_equal(&table->strings, string, value->metadata)) return false;
+    *metadata = string;
+    if (value->topic_id == NULL) return true;
+    *metadata |= OL_CELL_TOPIC_ID;
+    return ol_table_has_id(table, ol_table_pair(table, pair)->topic, value->topic_id);
+}
+
+static inline void ol_table_store_plain(ol_cell *cell, const ol_position_value *value, uint32_t metadata) {
+    cell->offset = value->offset;
+    cell->log_offset = value->log_offset;
+    cell->commit_timestamp = value->commit_timestamp;
+    cell->leader_epoch = value->leader_epoch;
+    cell->metadata = metadata;
 }
 
 /* ------------------------------------------------------------------------------------------------ pairs and cells */

@@ -62,15 +62,32 @@ static int add_chunk(ol_table *table, uint32_t pair, const ol_position_row *rows
     return OL_OK;
 }
 
+bool ol_table_run_settled(const ol_table *table, uint32_t pair, const ol_position_row *rows, size_t count) {
+    uint32_t metadata;
+    for (size_t i = 0; i < count; i++) {
+        const ol_cell *cell = ol_table_find_cell(table, pair, rows[i].partition);
+        if (cell == NULL || !ol_table_is_plain(table, pair, cell, &rows[i].value, &metadata)) return false;
+    }
+    return true;
+}
+
 static int put_rows(ol_table *table, uint32_t pair, const ol_pair_name *name, const ol_position_row *rows, size_t count, ol_error *error) {
     bool has_room = false;
     for (size_t i = 0; i < count;) {
         if (i + CELL_DISTANCE < count) ol_table_prefetch_cell(table, pair, rows[i + CELL_DISTANCE].partition);
-        uint32_t number = ol_chunk_number(rows[i].partition);
-        ol_chunk *root = &ol_table_pair(table, pair)->root;
+        uint32_t number = ol_chunk_number(rows[i].partition), metadata;
+        ol_chunk *root = &ol_table_pair(table, pair)->root, *chunk = ol_chunks_find(&table->chunks, root, number);
+        unsigned bit = (uint32_t)rows[i].partition % OL_CHUNK_PARTITIONS, length = 0;
+        if (OL_LIKELY(chunk != NULL && chunk->bitmap >> bit & 1)) {
+            ol_cell *cell = ol_table_cell_at(table, chunk, bit);
+            if (OL_LIKELY(ol_table_is_plain(table, pair, cell, &rows[i].value, &metadata))) {
+                ol_table_store_plain(cell, &rows[i].value, metadata);
+                i++;
+                continue;
+            }
+        }
         uint16_t bitmap;
-        unsigned length = 0;
-        if (ol_chunks_find(&table->chunks, root, number) == NULL) length = rows_of_chunk(rows + i, count - i, number, &bitmap);
+        if (chunk == NULL) length = rows_of_chunk(rows + i, count - i, number, &bitmap);
         int status;
         if (length == 0) {
             status = ol_table_put_at(table, pair, name, rows[i].partition, &rows[i].value, error);

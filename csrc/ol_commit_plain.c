@@ -1,0 +1,246 @@
+/* The short way of a commit: positions that are all known already, without conditions, in one batch of a lone store.
+ *
+ * Nearly every commit is one of these, so it is planned, sized and encoded run by run of one (group, topic), and applied by the run form of
+ * the one apply.  Whatever does not fit is left, with nothing changed, to the way that knows everything (ol_commit_plan). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ol_commit_internal.h"
+#include "ol_offsets.h"
+
+enum {
+    STACK_ROWS = 4,
+    PARTITION_SIZE = 4,             /* at the end of a key */
+    ROWS_KEPT_MAX = 65536,          /* rows that stay allocated between commits */
+};
+
+typedef struct plain {
+    ol_position_row *rows;
+    ol_plain_run *runs;
+    size_t row_count;
+    size_t run_count;
+    size_t size;                    /* of the batch, without headers */
+} plain;
+
+/* ------------------------------------------------------------------------------------------------ gathering */
+
+static bool is_of_run(const ol_item *item, const ol_item *previous) {
+    return item->group.data == previous->group.data && item->group.size == previous->group.size &&
+           item->topic.data == previous->topic.data && item->topic.size == previous->topic.size;
+}
+
+static bool begin_run(ol_commit *work, plain *to, const ol_item *item, const ol_item *previous) {
+    const ol_table *table = work->partition->state.table;
+    ol_plain_run *run = &to->runs[to->run_count];
+    bool same_group = previous != NULL && previous->group.data == item->group.data && previous->group.size == item->group.size;
+    uint64_t group_hash = same_group ? run[-1].name.group_hash : ol_table_group_hash(table, item->group);
+    run->name = ol_table_name(table, item->group, group_hash, item->topic);
+    run->pair = ol_table_find(table, &run->name);
+    run->first_row = to->row_count;
+    run->key_size = ol_offset_key_size(item->group, item->topic);
+    to->run_count++;
+    return run->pair != 0;
+}
+
+static size_t record_size(const ol_plain_run *run, const ol_position_row *row, size_t index) {
+    return ol_record_size(0, (int32_t)index, (int64_t)run->key_size, (int64_t)ol_offset_value_3_size(row->value.metadata), 0, 0);
+}
+
+/* Fills rows and runs; false: some item is of another kind, or its pair is new. */
+static bool gather(ol_commit *work, plain *to, const ol_item *items, size_t count) {
+    const ol_table *table = work->partition->state.table;
+    to->size = OL_BATCH_OVERHEAD;
+    for (size_t i = 0; i < count; i++) {
+        const ol_item *item = &items[i];
+        if (item->kind != OL_ITEM_POSITION || item->condition != OL_CONDITION_NONE || item->expire_timestamp != -1 ||
+            item->topic_id != NULL) {
+            return false;
+        }
+        OL_ASSERT(item->group.size <= OL_STRING_SIZE_MAX && item->topic.size <= OL_STRING_SIZE_MAX);
+        if ((i == 0 || !is_of_run(item, item - 1)) && !begin_run(work, to, item, i == 0 ? NULL : item - 1)) return false;
+        const ol_plain_run *run = &to->runs[to->run_count - 1];
+        ol_table_prefetch_cell(table, run->pair, item->partition);
+        ol_position_row *row = &to->rows[to->row_count];
+        row->partition = item->partition;
+        row->value.offset = item->offset;
+        row->value.commit_timestamp = item->commit_timestamp >= 0 ? item->commit_timestamp : work->timestamp;
+        row->value.expire_timestamp = -1;
+        row->value.leader_epoch = item->leader_epoch;
+        row->value.metadata = item->metadata;
+        row->value.topic_id = NULL;
+        to->size += record_size(run, row, i);
+        to->row_count++;
+    }
+    return true;
+}
+
+static size_t run_end(const plain *of, size_t run) { return run + 1 < of->run_count ? of->runs[run + 1].first_row : of->row_count; }
+
+static bool is_settled(const ol_commit *work, const plain *of) {
+    for (size_t i = 0; i < of->run_count; i++) {
+        const ol_plain_run *run = &of->runs[i];
+        if (!ol_table_run_settled(work->partition->state.table, run->pair, of->rows + run->first_row, run_end(of, i) - run->first_row)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------------ writing */
+
+static uint8_t *put_row(const ol_commit *work, uint8_t *p, const ol_plain_run *run, const ol_position_row *row, size_t index,
+                        const uint8_t **key) {
+    bool first = index == 0;
+    int32_t header_count = first ? work->header_count : 0;
+    ol_slice headers = ol_slice_of(work->headers, first ? work->headers_size : 0);
+    int64_t key_size = (int64_t)run->key_size, value_size = (int64_t)ol_offset_value_3_size(row->value.metadata);
+    size_t body = ol_record_body_size(0, (int32_t)index, key_size, value_size, header_count, headers.size);
+    p = ol_record_put_start(p, body, 0, (int32_t)index, key_size);
+    if (*key == NULL) {
+        *key = p;
+        p = ol_offset_key_put(p, OL_KEY_OFFSET_COMMIT, run->name.group, run->name.topic, row->partition);
+    } else {
+        /* The keys of a run differ in the partition alone. */
+        memcpy(p, *key, run->key_size - PARTITION_SIZE);
+        ol_store_i32(p + run->key_size - PARTITION_SIZE, row->partition);
+        p += run->key_size;
+    }
+    p = ol_record_put_value_size(p, value_size);
+    p = ol_offset_value_3_put(p, row->value.offset, row->value.leader_epoch, row->value.metadata, row->value.commit_timestamp);
+    return ol_record_put_headers(p, header_count, headers);
+}
+
+static void encode(const ol_commit *work, const plain *of, uint8_t *start, size_t size, int64_t base_offset) {
+    uint8_t *p = start + OL_BATCH_OVERHEAD;
+    for (size_t i = 0; i < of->run_count; i++) {
+        const uint8_t *key = NULL;
+        for (size_t row = of->runs[i].first_row; row < run_end(of, i); row++) {
+            of->rows[row].value.log_offset = base_offset + (int64_t)row;
+            p = put_row(work, p, &of->runs[i], &of->rows[row], row, &key);
+        }
+    }
+    OL_ASSERT(p == start + size);
+}
+
+static void apply(ol_commit *work, const plain *of) {
+    ol_partition *partition = work->partition;
+    int64_t end = ol_log_end(partition->log);
+    ol_error ignored;
+    ol_commit_lock_table(work);
+    for (size_t i = 0; i < of->run_count; i++) {
+        const ol_plain_run *run = &of->runs[i];
+        int status = ol_state_apply_run(&partition->state, run->pair, &run->name, of->rows + run->first_row, run_end(of, i) - run->first_row,
+                                        3, &ignored);
+        OL_ASSERT(status == OL_OK);
+    }
+    /* With the table still locked: who reads the state and the positions together sees both before or both behind. */
+    ol_partition_set_positions(partition, end, end);
+    ol_commit_unlock_table(work);
+}
+
+static int publish(ol_commit *work, const plain *of, uint8_t *start, size_t size, int64_t base_offset, ol_error *error) {
+    ol_batch_fields fields = ol_commit_batch_fields(work, base_offset, of->row_count);
+    ol_batch_seal(start, start + size, &fields);
+    int status = ol_log_publish(work->partition->log, &fields, size, error);
+    if (OL_UNLIKELY(status != OL_OK)) {
+        ol_partition_fail(work->partition);
+        return status;
+    }
+    work->partition->last_timestamp = work->timestamp;
+    apply(work, of);
+    *work->result = (ol_commit_result){.base_offset = base_offset, .end_offset = base_offset + (int64_t)of->row_count,
+                                       .timestamp = work->timestamp, .written = of->row_count, .rests_on = -1};
+    return OL_OK;
+}
+
+/* Bytes that the headers add to the first record, whose length may take more with them. */
+static size_t headers_cost(const ol_commit *work, const plain *of) {
+    int64_t key_size = (int64_t)of->runs[0].key_size, value_size = (int64_t)ol_offset_value_3_size(of->rows[0].value.metadata);
+    return ol_record_size(0, 0, key_size, value_size, work->header_count, work->headers_size) -
+           ol_record_size(0, 0, key_size, value_size, 0, 0);
+}
+
+static int write_batch(ol_commit *work, const plain *of, bool *done, ol_error *error) {
+    ol_log *log = work->partition->log;
+    size_t size = of->size;
+    /* A small commit is encoded first, while its cells are under way.  Not so when there is a note to take: that is given once, to a batch that
+     * nothing but the log can refuse any more. */
+    bool settles_first = of->row_count > STACK_ROWS || ol_log_has_flushed_note(log);
+    if (settles_first) {
+        if (!is_settled(work, of)) return OL_OK;
+        ol_commit_plan_headers(work);
+        if (work->header_count > 0) size += headers_cost(work, of);
+    }
+    uint8_t *start;
+    int64_t base_offset;
+    int status = ol_log_reserve(log, size, (int32_t)of->row_count - 1, work->timestamp, &start, &base_offset, error);
+    if (OL_UNLIKELY(status != OL_OK)) return status;
+    encode(work, of, start, size, base_offset);
+    if (!settles_first && !is_settled(work, of)) {
+        memset(start, 0, size);         /* bytes behind the log end are zeros */
+        return OL_OK;
+    }
+    *done = true;
+    return publish(work, of, start, size, base_offset, error);
+}
+
+/* ------------------------------------------------------------------------------------------------ the whole */
+
+static int ensure_rows(ol_partition *partition, size_t count, ol_error *error) {
+    if (count <= partition->plain_capacity) return OL_OK;
+    ol_position_row *rows = realloc(partition->plain_rows, count * sizeof *rows);
+    if (rows != NULL) partition->plain_rows = rows;
+    ol_plain_run *runs = rows != NULL ? realloc(partition->plain_runs, count * sizeof *runs) : NULL;
+    if (runs == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to plan a commit of %zu records", count);
+    partition->plain_runs = runs;
+    partition->plain_capacity = count;
+    return OL_OK;
+}
+
+/* A commit of millions must not keep its scratch for ever. */
+static void release_rows(ol_partition *partition) {
+    if (partition->plain_capacity <= ROWS_KEPT_MAX) return;
+    free(partition->plain_rows);
+    free(partition->plain_runs);
+    partition->plain_rows = NULL;
+    partition->plain_runs = NULL;
+    partition->plain_capacity = 0;
+}
+
+static int try_plain(ol_commit *work, plain *to, const ol_item *items, size_t count, bool *done, ol_error *error) {
+    ol_partition *partition = work->partition;
+    work->header_count = 0;
+    work->headers_size = 0;
+    if (!gather(work, to, items, count)) return OL_OK;
+    if (to->size + OL_COMMIT_HEADERS_MAX > partition->options.batch_bytes_max) return OL_OK;
+    if (!work->never_waits) return write_batch(work, to, done, error);
+    bool prepared = to->size <= OL_COMMIT_TRY_BYTES_MAX &&
+                    ol_log_is_prepared(partition->log, to->size + OL_COMMIT_HEADERS_MAX, (int32_t)to->row_count - 1, work->timestamp);
+    if (!prepared) return OL_WOULD_BLOCK;
+    if (pthread_mutex_trylock(&partition->table) != 0) return OL_WOULD_BLOCK;
+    work->table_locked = true;
+    int status = write_batch(work, to, done, error);
+    work->table_locked = false;
+    pthread_mutex_unlock(&partition->table);
+    return status;
+}
+
+int ol_commit_plain(ol_commit *work, const ol_item *items, size_t count, bool *done, ol_error *error) {
+    ol_partition *partition = work->partition;
+    *done = false;
+    /* What is settled must stay so until it is applied: nobody else, no loader, changes the table meanwhile. */
+    if (partition->role != OL_ROLE_ACTIVE || partition->options.replicated || partition->load_runs || work->producer_id >= 0) return OL_OK;
+    if (count <= STACK_ROWS) {
+        ol_position_row rows[STACK_ROWS];
+        ol_plain_run runs[STACK_ROWS];
+        plain to = {.rows = rows, .runs = runs};
+        return try_plain(work, &to, items, count, done, error);
+    }
+    if (work->never_waits && count > partition->plain_capacity) return OL_WOULD_BLOCK;
+    int status = ensure_rows(partition, count, error);
+    if (status != OL_OK) return status;
+    plain to = {.rows = partition->plain_rows, .runs = partition->plain_runs};
+    status = try_plain(work, &to, items, count, done, error);
+    release_rows(partition);
+    return status;
+}
