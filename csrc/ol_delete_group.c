@@ -71,16 +71,11 @@ static int collect_positions(doomed *all, const ol_table *table, ol_slice group,
 }
 
 static int collect_pending(doomed *all, const ol_pending *pending, const ol_table *table, ol_slice group, ol_error *error) {
-    if (!ol_pending_has_group(pending, group, ol_table_group_hash(table, group))) return OL_OK;
-    ol_pending_producer producer;
     ol_table_row row;
-    for (size_t i = 0; ol_pending_producer_at(pending, i, &producer); i++) {
-        size_t cursor = 0;
-        while (ol_pending_next_value(pending, producer.producer_id, &cursor, &row)) {
-            if (!ol_slice_equal(row.group, group)) continue;
-            int status = add_position(all, group, &row, error);
-            if (status != OL_OK) return status;
-        }
+    uint64_t cursor = 0, group_hash = ol_table_group_hash(table, group);
+    while (ol_pending_next_of_group(pending, group, group_hash, &cursor, &row)) {
+        int status = add_position(all, group, &row, error);
+        if (status != OL_OK) return status;
     }
     return OL_OK;
 }

@@ -290,17 +290,37 @@ static void fill_row(const ol_pending *pending, const pending_entry *entry, ol_t
     ol_table_reserved_row(pending->table, &entry->reservation, row);
 }
 
+/* Whether a COMMIT would install it now. */
+static bool is_newest(const ol_pending *pending, const pending_entry *entry) {
+    return !entry->replaced && ol_table_reserved_newer(pending->table, &entry->reservation, entry->log_offset);
+}
+
 bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_t *cursor, ol_table_row *row) {
     uint32_t place;
     const producer_entries *producer = find_producer(pending, producer_id, &place);
     while (producer != NULL && *cursor < producer->count) {
         const pending_entry *entry = &producer->entries[(*cursor)++];
-        if (entry->replaced) continue;
-        if (!ol_table_reserved_newer(pending->table, &entry->reservation, entry->log_offset)) continue;
+        if (!is_newest(pending, entry)) continue;
         fill_row(pending, entry, row);
         return true;
     }
     return false;
+}
+
+static entry_name first_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash) {
+    uint32_t number;
+    if (pending->entry_count == 0 || !ol_table_group_number(pending->table, group, group_hash, &number)) return 0;
+    return ol_numbers_get(&pending->heads[CHAIN_GROUP], number);
+}
+
+/* The cursor is the name of the entry that was told last; the chain's last one tells where it ends. */
+bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash, uint64_t *cursor, ol_table_row *row) {
+    entry_name name = *cursor == 0 ? first_of_group(pending, group, group_hash) : entry_named(pending, *cursor)->next[CHAIN_GROUP];
+    while (name != 0 && !is_newest(pending, entry_named(pending, name))) name = entry_named(pending, name)->next[CHAIN_GROUP];
+    if (name == 0) return false;
+    *cursor = name;
+    fill_row(pending, entry_named(pending, name), row);
+    return true;
 }
 
 static bool chain_has_live(const ol_pending *pending, int chain, uint64_t key) {

@@ -40,6 +40,9 @@ bool ol_pending_producer_at(const ol_pending *pending, size_t index, ol_pending_
  * are still to come. *row borrows. */
 bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_t *cursor, ol_table_row *row);
 
+/* Of all producers, those of one group, newest first; in time proportional to the number of the group's pending values.  *cursor starts at 0. */
+bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash, uint64_t *cursor, ol_table_row *row);
+
 /* A pending value lives until its transaction ends, a tombstone erases it, or its producer replaces it; a newer plain value does not
  * end it.  Whether any producer has a live pending value for this position (spec §5.3: such a partition is "unstable"). */
 bool ol_pending_has(const ol_pending *pending, const ol_pair_name *name, int32_t partition);

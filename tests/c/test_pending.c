@@ -235,4 +235,38 @@ OL_TEST(a_large_transaction_is_walked_once) {
     end(&f);
 }
 
+static int64_t count_of_group(const fixture *f, const char *group, int64_t offset_max) {
+    ol_table_row row;
+    uint64_t cursor = 0, hash = ol_table_group_hash(f->table, text(group));
+    int64_t count = 0, before = INT64_MAX;
+    for (; ol_pending_next_of_group(f->pending, text(group), hash, &cursor, &row); count++) {
+        OL_CHECK(row.group.size == strlen(group) && memcmp(row.group.data, group, row.group.size) == 0);
+        OL_CHECK(row.value.log_offset < before && row.value.offset <= offset_max);
+        before = row.value.log_offset;
+    }
+    OL_CHECK(!ol_pending_next_of_group(f->pending, text(group), hash, &cursor, &row));
+    return count;
+}
+
+OL_TEST(the_values_of_a_group_are_those_that_a_commit_would_install) {
+    fixture f = begin();
+    ol_pair_name other = name_pair(f.table, "other", "orders");
+    OL_CHECK_INT(count_of_group(&f, "g", 0), 0);
+    for (int i = 0; i < 300; i++) add(&f, i % 3, i % 10 == 0 ? &other : &f.name, i, i, 100 + i);
+    OL_CHECK_INT(count_of_group(&f, "g", 299), 270);
+    OL_CHECK_INT(count_of_group(&f, "other", 299), 30);
+    OL_CHECK_INT(count_of_group(&f, "none", 0), 0);
+    add(&f, 1, &f.name, 1, 7, 500);             /* replaces */
+    add(&f, 2, &f.name, 1, 8, 501);             /* another producer's, of the same position */
+    put(&f, 2, 9, 502);                         /* newer than what is pending */
+    ol_table_remove(f.table, &f.name, 3, 503);  /* erases */
+    OL_CHECK_INT(count_of_group(&f, "g", 299), 269);
+    ol_pending_abort(f.pending, 2);
+    OL_CHECK_INT(count_of_group(&f, "g", 299), 179);
+    ol_pending_abort(f.pending, 1);
+    ol_pending_commit(f.pending, 0);
+    OL_CHECK_INT(count_of_group(&f, "g", 0) + count_of_group(&f, "other", 0), 0);
+    end(&f);
+}
+
 OL_TEST_MAIN()
