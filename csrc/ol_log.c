@@ -1,5 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ol_log_internal.h"
@@ -10,6 +11,7 @@ void ol_log_config_init(ol_log_config *config) {
         .segment_ms = (int64_t)604800000,
         .index_interval_bytes = 4096,
         .segment_index_bytes = (int64_t)10 << 20,
+        .producer_expiration_ms = (int64_t)86400000,
         .extend_bytes_min = (int64_t)64 << 10,
         .extend_bytes_max = (int64_t)8 << 20,
     };
@@ -191,8 +193,21 @@ int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) {
     return ol_log_store_epochs(log, error);
 }
 
+static int64_t time_of_batches(const ol_log *log) {
+    if (log->clock_ms != NULL) return log->clock_ms(log->clock_context);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Kafka looks every ten minutes.  Whoever gives out ids from the greatest one on must never give it again, so that one stays. */
+size_t ol_log_expire_producers(ol_log *log) {
+    return ol_producers_expire(&log->producers, time_of_batches(log), log->config.producer_expiration_ms, log->highest_producer_id);
+}
+
 int ol_log_store_snapshot(ol_log *log, int64_t offset, bool flush, ol_error *error) {
     char path[OL_PATH_MAX];
+    (void)ol_log_expire_producers(log);
     int status = ol_segment_path(path, sizeof path, log->directory, offset, ".snapshot", error);
     if (status == OL_OK) status = ol_producers_store(&log->producers, log->fs, path, flush, error);
     if (status == OL_OK) log->snapshot_offset = offset;

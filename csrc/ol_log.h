@@ -33,6 +33,7 @@ typedef struct ol_log_config {
     int64_t segment_ms;                 /* roll when the newest batch is this much younger than the segment's first; spec §1.10 */
     int64_t index_interval_bytes;
     int64_t segment_index_bytes;
+    int64_t producer_expiration_ms;     /* producers without an open transaction are forgotten when their last batch is this old; spec §1.6 */
     int64_t extend_bytes_min;           /* the active segment is extended in steps that grow from the first to the second */
     int64_t extend_bytes_max;
 } ol_log_config;
@@ -52,6 +53,8 @@ typedef struct ol_log_options {
     int64_t log_start_offset;           /* of the checkpoint, -1 none */
     const uint8_t *topic_id;            /* 16 bytes for a new partition.metadata, or NULL: none is written */
     const ol_decompressor *decompressor;/* may be NULL; lives as long as the log */
+    int64_t (*clock_ms)(void *context); /* whose time the batches carry, for the age of producers; NULL: the system's */
+    void *clock_context;
 } ol_log_options;
 
 /* What opening found and did; counts are of this open. */

@@ -24,6 +24,19 @@ static bool must_roll(const ol_log *log, size_t size, int64_t last_offset, int64
     return max_timestamp > log->timestamp_limit;
 }
 
+/* Before the map of producers grows, those that are too old go.  When they are few it grows all the same, so that the next look, which goes
+ * over all of them, is as many producers away. */
+static int make_room_for_producer(ol_log *log, ol_error *error) {
+    ol_producers *producers = &log->producers;
+    size_t wanted = 1;
+    if (ol_producers_is_full(producers)) {
+        size_t half = producers->count / 2;
+        size_t expired = ol_log_expire_producers(log);
+        if (expired < half) wanted += half - expired;
+    }
+    return ol_producers_reserve(producers, wanted, error);
+}
+
 static OL_NOINLINE int reserve_slowly(ol_log *log, int64_t base_offset, size_t size, int64_t last_offset,
                                       int64_t max_timestamp, uint8_t **start, ol_error *error) {
     int status = ol_log_check_writable(log, error);
@@ -36,7 +49,7 @@ static OL_NOINLINE int reserve_slowly(ol_log *log, int64_t base_offset, size_t s
                        (long long)log->config.segment_bytes);
     }
     /* Room for what publishing will have to remember, so that publishing cannot fail. */
-    status = ol_producers_reserve(&log->producers, 1, error);
+    status = make_room_for_producer(log, error);
     if (status == OL_OK) {
         pthread_mutex_lock(&log->epochs_lock);
         status = ol_leader_epochs_reserve(&log->epochs, 1, error);

@@ -58,6 +58,8 @@ struct ol_log {
     uint8_t topic_id[OL_UUID_SIZE];
     pid_t process;
     const ol_decompressor *decompressor;
+    int64_t (*clock_ms)(void *context);
+    void *clock_context;
 
     pthread_mutex_t flush_lock;
     pthread_mutex_t extend_lock;
@@ -107,6 +109,8 @@ ol_segment *ol_log_find_segment(ol_log *log, int64_t offset);
 /* The first segment with a base above `base`; referenced, or NULL. */
 ol_segment *ol_log_next_segment(ol_log *log, int64_t base);
 int ol_log_store_epochs(ol_log *log, ol_error *error) OL_NODISCARD;
+/* Forgets the producers that are too old (spec §1.6): before a snapshot, at the end of a load, and when the map would grow. */
+size_t ol_log_expire_producers(ol_log *log);
 int ol_log_store_snapshot(ol_log *log, int64_t offset, bool flush, ol_error *error) OL_NODISCARD;
 
 /* ol_log_roll.c */

@@ -439,7 +439,7 @@ static int make_directory(const ol_log_options *options, ol_error *error) {
 
 static int check_config(const ol_log_config *config, ol_error *error) {
     bool right = config->segment_bytes >= OL_SEGMENT_BYTES_MIN && config->segment_bytes <= OL_SEGMENT_BYTES_MAX &&
-                 config->segment_ms > 0 && config->index_interval_bytes >= 0 && config->segment_index_bytes >= 64 &&
+                 config->segment_ms > 0 && config->producer_expiration_ms > 0 && config->index_interval_bytes >= 0 && config->segment_index_bytes >= 64 &&
                  config->segment_index_bytes <= OL_SEGMENT_BYTES_MAX && config->extend_bytes_min >= 4096 &&
                  config->extend_bytes_max >= config->extend_bytes_min;
     return right ? OL_OK : ol_fail(error, OL_INVALID, "a setting of the log is out of its range");
@@ -460,6 +460,8 @@ static int create_log(const ol_log_options *options, ol_log **created, ol_error 
     log->writable = options->writable;
     log->replicated = options->replicated;
     log->decompressor = options->decompressor;
+    log->clock_ms = options->clock_ms;
+    log->clock_context = options->clock_context;
     log->process = getpid();
     log->extend_step = options->config.extend_bytes_min;
     log->snapshot_offset = -1;

@@ -153,6 +153,7 @@ int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t sn
         bool needed = next_base > state.producers_from && log->snapshot_offset < found[i].next_offset;
         if (needed || (needs_rebuild(&found[i]) && log->writable)) status = replay_segment(&state, &found[i], error);
     }
+    (void)ol_log_expire_producers(log);
     return status;
 }
 

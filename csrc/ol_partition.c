@@ -61,6 +61,8 @@ int ol_partition_open(const ol_partition_options *options, ol_partition **opened
     if (partition == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a partition");
     partition->options = *options;
     partition->options.log.replicated = options->replicated;
+    partition->options.log.clock_ms = options->clock_ms;
+    partition->options.log.clock_context = options->clock_context;
     partition->leader_epoch = options->leader_epoch;
     partition->role = OL_ROLE_UNLOADED;
     initialise_locks(partition);

@@ -69,11 +69,17 @@ static int reserve_open(ol_producers *producers, size_t additional, ol_error *er
     return OL_OK;
 }
 
+/* At most three quarters full, so that a probe stays short. */
+static size_t count_max(size_t slot_count) { return slot_count / 4 * 3; }
+
+bool ol_producers_is_full(const ol_producers *producers) {
+    return producers->count > 0 && producers->count >= count_max(producers->slot_count);
+}
+
 int ol_producers_reserve(ol_producers *producers, size_t additional, ol_error *error) {
     size_t needed = producers->count + additional;
     size_t slot_count = producers->slot_count == 0 ? SLOT_COUNT_MIN : producers->slot_count;
-    /* At most three quarters full, so that a probe stays short. */
-    while (slot_count / 4 * 3 < needed) slot_count *= 2;
+    while (count_max(slot_count) < needed) slot_count *= 2;
     if (slot_count != producers->slot_count) {
         int status = resize(producers, slot_count, error);
         if (status != OL_OK) return status;
@@ -85,7 +91,7 @@ int ol_producers_reserve(ol_producers *producers, size_t additional, ol_error *e
 static ol_producer *find_or_add(ol_producers *producers, int64_t producer_id) {
     ol_producer *slot = slot_of(producers, producer_id);
     if (slot->producer_id != FREE) return slot;
-    OL_ASSERT(producers->count < producers->slot_count / 4 * 3);
+    OL_ASSERT(producers->count < count_max(producers->slot_count));
     *slot = (ol_producer){
         .producer_id = producer_id,
         .last_offset = -1,
@@ -120,15 +126,19 @@ static void remove_slot(ol_producers *producers, size_t at) {
     producers->count--;
 }
 
-size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expiration_ms) {
+static bool is_expired(const ol_producer *producer, int64_t now_ms, int64_t expiration_ms) {
+    int64_t age;
+    if (producer->transaction_first_offset >= 0) return false;
+    if (__builtin_sub_overflow(now_ms, producer->timestamp, &age)) return producer->timestamp < now_ms;
+    return age >= expiration_ms;
+}
+
+size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expiration_ms, int64_t kept_id) {
     size_t expired = 0;
-    size_t at = 0;
-    while (at < producers->slot_count) {
+    for (size_t at = 0; at < producers->slot_count;) {
         const ol_producer *producer = &producers->slots[at];
-        int64_t age;
-        bool old = !__builtin_sub_overflow(now_ms, producer->timestamp, &age) ? age >= expiration_ms
-                                                                              : producer->timestamp < now_ms;
-        if (producer->producer_id == FREE || producer->transaction_first_offset >= 0 || !old) {
+        bool stays = producer->producer_id == FREE || producer->producer_id == kept_id;
+        if (stays || !is_expired(producer, now_ms, expiration_ms)) {
             at++;
             continue;
         }

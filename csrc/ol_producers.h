@@ -80,9 +80,12 @@ int64_t ol_producers_highest_id(const ol_producers *producers);
 /* First offset of the oldest open transaction, -1 when none is open: the last stable offset is this, else the watermark. */
 int64_t ol_producers_first_open_offset(const ol_producers *producers);
 
-/* Forgets the producers without an open transaction whose timestamp lies `expiration_ms` or more before `now_ms`; returns how
- * many. */
-size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expiration_ms);
+/* Whether one more makes the map larger: the time to see who can be forgotten. */
+bool ol_producers_is_full(const ol_producers *producers);
+
+/* Forgets the producers without an open transaction whose timestamp lies `expiration_ms` or more before `now_ms`, but for
+ * `kept_id` (-1: none); returns how many. */
+size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expiration_ms, int64_t kept_id);
 
 /* Enters a producer that is not there, for which room was made.  Its open transaction, if it has one, is put last; the caller
  * sorts.  For the decoder of snapshots only. */

@@ -15,6 +15,7 @@ _DOMAINS: dict[str, tuple[int, int]] = {
     "segment_ms": (1, 2**63 - 1),
     "index_interval_bytes": (0, 2**31 - 1),
     "segment_index_bytes": (24, 2**31 - 1),
+    "producer_id_expiration_ms": (1, 2**31 - 1),
     "batch_bytes_max": (1024, 2**31 - 1),
     "metadata_max_units": (0, 32767),
     "decompressed_bytes_max": (1024, 2**40),
@@ -32,6 +33,8 @@ class StoreConfig:
         segment_ms: a segment is rolled when its first record is older than this (``segment.ms``).
         index_interval_bytes: bytes of log between two index entries (``index.interval.bytes``).
         segment_index_bytes: the largest size of an index file (``segment.index.bytes``).
+        producer_id_expiration_ms: a producer without an open transaction is forgotten when its last batch is this old
+            (``producer.id.expiration.ms``).
         batch_bytes_max: the largest record batch; a larger commit is written as a transaction.
         metadata_max_units: the longest metadata in UTF-16 units, as Kafka counts ``offset.metadata.max.bytes``.
         decompressed_bytes_max: what one compressed batch may inflate to.
@@ -48,6 +51,7 @@ class StoreConfig:
     segment_ms: int = 7 * 24 * 3600 * 1000
     index_interval_bytes: int = 4096
     segment_index_bytes: int = 10 * MIB
+    producer_id_expiration_ms: int = 24 * 3600 * 1000
     batch_bytes_max: int = 16 * MIB
     metadata_max_units: int = 4096
     decompressed_bytes_max: int = 64 * MIB

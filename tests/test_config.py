@@ -16,6 +16,7 @@ def test_the_defaults_are_kafkas():
     assert config.segment_ms == 604800000
     assert config.index_interval_bytes == 4096
     assert config.segment_index_bytes == 10485760
+    assert config.producer_id_expiration_ms == 86400000
     assert config.metadata_max_units == 4096
 
 

@@ -319,6 +319,7 @@ cdef extern from "ol_log.h" nogil:
         int64_t segment_ms
         int64_t index_interval_bytes
         int64_t segment_index_bytes
+        int64_t producer_expiration_ms
         int64_t extend_bytes_min
         int64_t extend_bytes_max
 

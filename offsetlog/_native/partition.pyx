@@ -172,6 +172,7 @@ cdef class Partition:
         options.log.config.segment_ms = config.segment_ms
         options.log.config.index_interval_bytes = config.index_interval_bytes
         options.log.config.segment_index_bytes = config.segment_index_bytes
+        options.log.config.producer_expiration_ms = config.producer_id_expiration_ms
         options.log.config.extend_bytes_min = config.extend_bytes_min
         options.log.config.extend_bytes_max = config.extend_bytes_max
         options.log.writable = writable

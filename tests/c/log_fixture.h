@@ -101,6 +101,10 @@ OL_UNUSED static int fixture_count(const char *path, const char *prefix) {
     return count;
 }
 
+/* The batches of the tests are of this time, so that is what it is. */
+static int64_t fixture_now = 1700000000000;
+OL_UNUSED static int64_t fixture_clock(void *context OL_UNUSED) { return fixture_now; }
+
 /* Options with small steps: 64 KiB segments, 4 KiB extension. */
 OL_UNUSED static ol_log_options fixture_options(const char *directory) {
     ol_log_options options = {
@@ -110,6 +114,7 @@ OL_UNUSED static ol_log_options fixture_options(const char *directory) {
         .create = true,
         .recovery_point = -1,
         .log_start_offset = -1,
+        .clock_ms = fixture_clock,
     };
     ol_log_config_init(&options.config);
     options.config.segment_bytes = 64 << 10;
