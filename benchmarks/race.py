@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
 
+from benchmarks.machine import touch_free_memory
 from benchmarks.results import Figure
+
+#: Rounds of at least so many operations find so much free memory touched just before: about three times what one
+#: appends (`touch_free_memory`).
+WARMED_OPERATIONS = 100_000
+WARMED_BYTES = 768 << 20
 
 
 @dataclass
@@ -39,6 +45,11 @@ class Runner:
     operations: int = 0
 
 
+def _warm_pages(job: Job) -> None:
+    if job.operations >= WARMED_OPERATIONS:
+        touch_free_memory(WARMED_BYTES)
+
+
 def _timed(job: Job) -> float:
     enabled = gc.isenabled()
     gc.disable()
@@ -52,7 +63,7 @@ def _timed(job: Job) -> float:
 
 
 def race(benchmark: BenchmarkFixture, runners: list[Runner], rounds: int) -> list[Figure]:
-    """One warm-up and `rounds` measured rounds of each, in turn.
+    """One warm-up and `rounds` measured rounds of each, in turn; before each free memory is touched.
 
     pytest-benchmark times the first; the others run in its setup, timed alike into the same kind of statistics.
     """
@@ -72,12 +83,14 @@ def race(benchmark: BenchmarkFixture, runners: list[Runner], rounds: int) -> lis
         number += 1
         for runner in others:
             other = runner.prepare(number)
+            _warm_pages(other)
             seconds = _timed(other)
             if number > 0:
                 runner.stats.update(seconds)
                 runner.operations = other.operations
             runner.settle(other)
         job = ours.prepare(number)
+        _warm_pages(job)
         return (job,), {}
 
     benchmark.pedantic(lambda job: job.run(), setup=setup, rounds=rounds, warmup_rounds=1)

@@ -26,7 +26,7 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
         set(),
     ),
     "batches": (
-        {"ol_batch", "ol_message"},
+        {"ol_batch", "ol_message", "ol_record_put"},
         {"ground"},
     ),
     "offsets": (
@@ -54,8 +54,8 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
     ),
     "engine": (
         {
-            "ol_cleaner", "ol_commit_internal", "ol_inflight", "ol_partition", "ol_partition_internal", "ol_preparer",
-            "ol_snapshot", "ol_state",
+            "ol_cleaner", "ol_commit_internal", "ol_inflight", "ol_load_window", "ol_partition",
+            "ol_partition_internal", "ol_preparer", "ol_snapshot", "ol_state",
         },
         {"ground", "batches", "offsets", "files", "log", "memory"},
     ),

@@ -1,15 +1,16 @@
 """Commits Arrow columns, without an object for a row.
 
-Every distinct group is numbered and hashed once, rows are brought into the order of log partitions and groups by two counting
-sorts, and each partition takes whole groups in pieces that stay in the processor's cache.
+Rows that follow each other with the same group and topic are one run.  Every distinct group is numbered and hashed once, runs are
+brought into the order of log partitions and groups by two counting sorts, and each partition takes whole groups in pieces that
+stay in the processor's cache.
 """
 
 import os
 
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uintptr_t
-from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp, memset
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memset
 
 from offsetlog._native.buffers cimport item_array
 from offsetlog._native.core cimport StoreCore
@@ -29,6 +30,7 @@ from offsetlog._native.csrc cimport (
     ol_partition_commit,
     ol_partition_for,
     ol_slice,
+    ol_slice_equal,
     ol_slice_of,
     ol_utf16_units,
 )
@@ -129,10 +131,6 @@ cdef inline bint is_null(const string_column *column, size_t row) noexcept nogil
     return column.valid != NULL and not (column.valid[place // 8] >> (place % 8)) & 1
 
 
-cdef inline bint same(ol_slice a, ol_slice b) noexcept nogil:
-    return a.size == b.size and (a.data == b.data or memcmp(a.data, b.data, a.size) == 0)
-
-
 cdef uintptr_t address_of(object buffer) except? 0:
     return 0 if buffer is None else buffer.address
 
@@ -220,26 +218,35 @@ cdef int take_strings(object pyarrow, object table, str name, bint nullable, lis
 # ---------------------------------------------------------------------------------------------------- the order
 
 
+cdef struct row_run:
+    uint32_t first
+    uint32_t count
+    int32_t group
+    ol_slice topic
+
 # What a commit works with; freed as a whole.
 cdef struct order_plan:
     ol_dictionary groups
-    int32_t *group_of           # of each row
+    row_run *runs
+    size_t run_count
+    size_t run_capacity
     int32_t *map                # from a number of the batch's dictionary to ours, -1 not seen
     int32_t *log_partition      # of each group
-    uint32_t *start             # of each group in `rows`; group count + 1
+    uint32_t *group_rows        # of each group
+    uint32_t *group_end         # of each group in `order`
     int32_t *sequence           # groups in the order in which they are written
-    uint32_t *rows              # row numbers in that order
-    bint in_order               # rows are in that order already
+    uint32_t *order             # runs in that order
 
 
 cdef void free_plan(order_plan *plan) noexcept nogil:
     ol_dictionary_free(&plan.groups)
-    free(plan.group_of)
+    free(plan.runs)
     free(plan.map)
     free(plan.log_partition)
-    free(plan.start)
+    free(plan.group_rows)
+    free(plan.group_end)
     free(plan.sequence)
-    free(plan.rows)
+    free(plan.order)
 
 
 cdef flaw number_group(order_plan *plan, ol_slice name, int32_t *number) noexcept nogil:
@@ -257,30 +264,72 @@ cdef flaw number_group(order_plan *plan, ol_slice name, int32_t *number) noexcep
     return FLAW_NONE
 
 
-cdef flaw number_groups(order_plan *plan, const batch_columns *batch, size_t *row) noexcept nogil:
-    cdef const string_column *column = &batch.group
-    cdef ol_slice name, previous
-    cdef int32_t number = -1
+cdef flaw number_group_at(order_plan *plan, const string_column *column, size_t row, int32_t *number) noexcept nogil:
     cdef int32_t place
     cdef flaw found
-    previous = ol_slice_of(NULL, 0)
+    if column.numbers == NULL:
+        return number_group(plan, string_at(column, place_of(column, row)), number)
+    place = column.numbers[row]
+    if plan.map[place] < 0:
+        found = number_group(plan, string_at(column, place), number)
+        if found != FLAW_NONE:
+            return found
+        plan.map[place] = number[0]
+    number[0] = plan.map[place]
+    return FLAW_NONE
+
+
+cdef inline bint repeats(const string_column *column, size_t row) noexcept nogil:
+    # Whether a row, which is not the first, holds the string of the one before it.
+    cdef int64_t place
+    if column.numbers != NULL:
+        return column.numbers[row] == column.numbers[row - 1]
+    place = column.first + <int64_t>row
+    return ol_slice_equal(string_at(column, place), string_at(column, place - 1))
+
+
+cdef row_run *add_run(order_plan *plan) noexcept nogil:
+    cdef row_run *moved
+    if plan.run_count == plan.run_capacity:
+        plan.run_capacity = 2 * plan.run_capacity if plan.run_capacity else 256
+        moved = <row_run *>realloc(plan.runs, plan.run_capacity * sizeof(row_run))
+        if moved == NULL:
+            return NULL
+        plan.runs = moved
+    plan.run_count += 1
+    return &plan.runs[plan.run_count - 1]
+
+
+cdef flaw find_runs(order_plan *plan, const batch_columns *batch, size_t *row) noexcept nogil:
+    cdef bint same_group = False
+    cdef bint same_topic = False
+    cdef int32_t group = -1
+    cdef ol_slice topic = ol_slice_of(NULL, 0)
+    cdef row_run *run = NULL
+    cdef flaw found
     for row[0] in range(batch.rows):
-        if column.numbers != NULL:
-            place = column.numbers[row[0]]
-            if plan.map[place] < 0:
-                found = number_group(plan, string_at(column, place), &number)
-                if found != FLAW_NONE:
-                    return found
-                plan.map[place] = number
-            plan.group_of[row[0]] = plan.map[place]
-            continue
-        name = string_at(column, place_of(column, row[0]))
-        if number < 0 or not same(name, previous):
-            found = number_group(plan, name, &number)
+        if row[0] > 0:
+            same_group = repeats(&batch.group, row[0])
+            same_topic = repeats(&batch.topic, row[0])
+            if same_group and same_topic:
+                run.count += 1
+                continue
+        if not same_group:
+            found = number_group_at(plan, &batch.group, row[0], &group)
             if found != FLAW_NONE:
                 return found
-            previous = name
-        plan.group_of[row[0]] = number
+        if not same_topic:
+            topic = string_at(&batch.topic, place_of(&batch.topic, row[0]))
+            found = check_topic(topic)
+            if found != FLAW_NONE:
+                return found
+        run = add_run(plan)
+        if run == NULL:
+            return FLAW_MEMORY
+        run.first = <uint32_t>row[0]
+        run.count = 1
+        run.group = group
+        run.topic = topic
     return FLAW_NONE
 
 
@@ -304,22 +353,20 @@ cdef flaw check_metadata(ol_slice text, size_t units_max) noexcept nogil:
     return FLAW_METADATA_UNITS if units > units_max else FLAW_NONE
 
 
-cdef flaw check_rows(const batch_columns *batch, size_t units_max, size_t *row) noexcept nogil:
-    cdef const string_column *column = &batch.topic
-    cdef ol_slice name, previous
-    cdef flaw found
-    previous = ol_slice_of(NULL, 0)
-    for row[0] in range(batch.rows):
-        if batch.partitions[row[0]] < 0:
-            return FLAW_PARTITION
-        if batch.offsets[row[0]] < 0:
-            return FLAW_OFFSET
-        name = string_at(column, place_of(column, row[0]))
-        if previous.data == NULL or not same(name, previous):
-            found = check_topic(name)
-            if found != FLAW_NONE:
-                return found
-            previous = name
+cdef flaw check_integers(const batch_columns *batch, size_t *row) noexcept nogil:
+    # One pass without a branch; only a flaw is looked for row by row.
+    cdef int32_t partitions = 0
+    cdef int64_t offsets = 0
+    cdef size_t at
+    for at in range(batch.rows):
+        partitions |= batch.partitions[at]
+        offsets |= batch.offsets[at]
+    if partitions < 0 or offsets < 0:
+        for row[0] in range(batch.rows):
+            if batch.partitions[row[0]] < 0:
+                return FLAW_PARTITION
+            if batch.offsets[row[0]] < 0:
+                return FLAW_OFFSET
     if batch.leader_epochs != NULL:
         for row[0] in range(batch.rows):
             if batch.leader_epochs[row[0]] < -1:
@@ -328,77 +375,70 @@ cdef flaw check_rows(const batch_columns *batch, size_t units_max, size_t *row) 
         for row[0] in range(batch.rows):
             if batch.commit_timestamps[row[0]] < -1:
                 return FLAW_COMMIT_TIMESTAMP
-    if batch.has_metadata:
-        for row[0] in range(batch.rows):
-            if not is_null(&batch.metadata, row[0]):
-                found = check_metadata(string_at(&batch.metadata, place_of(&batch.metadata, row[0])), units_max)
-                if found != FLAW_NONE:
-                    return found
     return FLAW_NONE
 
 
-cdef flaw sort_rows(order_plan *plan, const batch_columns *batch, int32_t partition_count) noexcept nogil:
-    # Two counting sorts: groups by their log partition, then rows by their group.
+cdef flaw check_rows(const batch_columns *batch, size_t units_max, size_t *row) noexcept nogil:
+    cdef flaw found = check_integers(batch, row)
+    if found != FLAW_NONE or not batch.has_metadata:
+        return found
+    for row[0] in range(batch.rows):
+        if not is_null(&batch.metadata, row[0]):
+            found = check_metadata(string_at(&batch.metadata, place_of(&batch.metadata, row[0])), units_max)
+            if found != FLAW_NONE:
+                return found
+    return FLAW_NONE
+
+
+cdef flaw sort_runs(order_plan *plan, int32_t partition_count) noexcept nogil:
+    # Two counting sorts: groups by their log partition, then runs by their group.
     cdef size_t group_count = plan.groups.count
-    cdef size_t group, row
+    cdef size_t at
+    cdef int32_t group
     cdef uint32_t total = 0
-    cdef uint32_t rows
+    cdef uint32_t count
     cdef uint32_t *partition_start = <uint32_t *>calloc(<size_t>partition_count + 1, sizeof(uint32_t))
     plan.log_partition = <int32_t *>malloc((group_count + 1) * sizeof(int32_t))
-    plan.start = <uint32_t *>calloc(group_count + 1, sizeof(uint32_t))
+    plan.group_rows = <uint32_t *>calloc(group_count + 1, sizeof(uint32_t))
+    plan.group_end = <uint32_t *>calloc(group_count + 1, sizeof(uint32_t))
     plan.sequence = <int32_t *>malloc((group_count + 1) * sizeof(int32_t))
-    if partition_start == NULL or plan.log_partition == NULL or plan.start == NULL or plan.sequence == NULL:
+    plan.order = <uint32_t *>malloc((plan.run_count + 1) * sizeof(uint32_t))
+    if (partition_start == NULL or plan.log_partition == NULL or plan.group_rows == NULL or plan.group_end == NULL
+            or plan.sequence == NULL or plan.order == NULL):
         free(partition_start)
         return FLAW_MEMORY
-    for group in range(group_count):
-        plan.log_partition[group] = ol_partition_for(ol_dictionary_get(&plan.groups, group), partition_count)
-        partition_start[plan.log_partition[group] + 1] += 1
-    for group in range(<size_t>partition_count):
-        partition_start[group + 1] += partition_start[group]
-    for group in range(group_count):
-        plan.sequence[partition_start[plan.log_partition[group]]] = <int32_t>group
-        partition_start[plan.log_partition[group]] += 1
+    for at in range(group_count):
+        plan.log_partition[at] = ol_partition_for(ol_dictionary_get(&plan.groups, at), partition_count)
+        partition_start[plan.log_partition[at] + 1] += 1
+    for at in range(<size_t>partition_count):
+        partition_start[at + 1] += partition_start[at]
+    for at in range(group_count):
+        plan.sequence[partition_start[plan.log_partition[at]]] = <int32_t>at
+        partition_start[plan.log_partition[at]] += 1
     free(partition_start)
-    for row in range(batch.rows):
-        plan.start[plan.group_of[row]] += 1
-    for group in range(group_count):
-        rows = plan.start[plan.sequence[group]]
-        plan.start[plan.sequence[group]] = total
-        total += rows
-    plan.rows = <uint32_t *>malloc((batch.rows + 1) * sizeof(uint32_t))
-    if plan.rows == NULL:
-        return FLAW_MEMORY
-    for row in range(batch.rows):
-        plan.rows[plan.start[plan.group_of[row]]] = <uint32_t>row
-        plan.start[plan.group_of[row]] += 1
-    # Now start[g] is where group g ends.
+    for at in range(plan.run_count):
+        plan.group_end[plan.runs[at].group] += 1
+        plan.group_rows[plan.runs[at].group] += plan.runs[at].count
+    for at in range(group_count):
+        group = plan.sequence[at]
+        count = plan.group_end[group]
+        plan.group_end[group] = total
+        total += count
+    for at in range(plan.run_count):
+        group = plan.runs[at].group
+        plan.order[plan.group_end[group]] = <uint32_t>at
+        plan.group_end[group] += 1
     return FLAW_NONE
 
 
 # ---------------------------------------------------------------------------------------------------- the pieces
 
 
-cdef void fill_items(ol_item *items, const batch_columns *batch, const order_plan *plan, size_t start,
-                     size_t end) noexcept nogil:
-    cdef size_t at
+cdef ol_item *fill_run(ol_item *item, const batch_columns *batch, const row_run *run, ol_slice group) noexcept nogil:
     cdef size_t row
-    cdef ol_item *item = items
-    cdef ol_slice topic
-    cdef ol_slice previous = ol_slice_of(NULL, 0)
-    cdef int32_t group = -1
-    cdef ol_slice group_name = ol_slice_of(NULL, 0)
-    for at in range(start, end):
-        row = plan.rows[at]
-        if plan.group_of[row] != group:
-            group = plan.group_of[row]
-            group_name = ol_dictionary_get(&plan.groups, <size_t>group)
-        topic = string_at(&batch.topic, place_of(&batch.topic, row))
-        # The engine knows a run of one topic by the place of its bytes.
-        if previous.data != NULL and same(topic, previous):
-            topic = previous
-        previous = topic
-        item.group = group_name
-        item.topic = topic
+    for row in range(run.first, run.first + run.count):
+        item.group = group
+        item.topic = run.topic
         item.partition = batch.partitions[row]
         item.kind = OL_ITEM_POSITION
         item.condition = OL_CONDITION_NONE
@@ -411,15 +451,36 @@ cdef void fill_items(ol_item *items, const batch_columns *batch, const order_pla
             item.metadata = string_at(&batch.metadata, place_of(&batch.metadata, row))
         item.topic_id = NULL
         item += 1
+    return item
 
 
-cdef size_t end_of_piece(const order_plan *plan, size_t *group, size_t group_end, size_t start) noexcept nogil:
-    # Whole groups, at least one.  *group moves behind the last of them.
-    cdef size_t end = start
+cdef size_t fill_items(ol_item *items, const batch_columns *batch, const order_plan *plan, size_t start, size_t end) noexcept nogil:
+    # The rows of the runs [start, end) of the order; returns how many.
+    cdef ol_item *item = items
+    cdef const row_run *run
+    cdef const row_run *previous = NULL
+    cdef ol_slice group = ol_slice_of(NULL, 0)
+    cdef size_t at
+    for at in range(start, end):
+        run = &plan.runs[plan.order[at]]
+        if previous == NULL or previous.group != run.group:
+            group = ol_dictionary_get(&plan.groups, <size_t>run.group)
+        previous = run
+        item = fill_run(item, batch, run, group)
+    return <size_t>(item - items)
+
+
+cdef size_t end_of_piece(const order_plan *plan, size_t *group, size_t group_end) noexcept nogil:
+    # Whole groups, at least one.  *group moves behind the last of them; returns where their runs end.
+    cdef size_t rows = 0
+    cdef size_t end = 0
+    cdef int32_t number
     while group[0] < group_end:
-        if end > start and plan.start[plan.sequence[group[0]]] - start > PIECE_ROWS:
+        number = plan.sequence[group[0]]
+        if rows > 0 and rows + plan.group_rows[number] > PIECE_ROWS:
             break
-        end = plan.start[plan.sequence[group[0]]]
+        rows += plan.group_rows[number]
+        end = plan.group_end[number]
         group[0] += 1
     return end
 
@@ -427,35 +488,45 @@ cdef size_t end_of_piece(const order_plan *plan, size_t *group, size_t group_end
 cdef size_t largest_piece(const order_plan *plan) noexcept nogil:
     cdef size_t largest = PIECE_ROWS
     cdef size_t group
-    cdef uint32_t before = 0
     for group in range(plan.groups.count):
-        if plan.start[plan.sequence[group]] - before > largest:
-            largest = plan.start[plan.sequence[group]] - before
-        before = plan.start[plan.sequence[group]]
+        if plan.group_rows[group] > largest:
+            largest = plan.group_rows[group]
     return largest
 
 
-cdef size_t write_partition(StoreCore core, int32_t number, ol_item *items, const batch_columns *batch, const order_plan *plan,
-                            size_t group, size_t group_end, size_t start, int64_t *end_offset) except? 0:
-    # Writes the groups [group, group_end) of the sequence, whose rows begin at `start`; returns where their rows end.
+# How far the writing of a batch has come.
+cdef struct progress:
+    size_t group                # of the sequence
+    size_t run                  # of the order
+    size_t rows
+
+
+cdef int write_partition(StoreCore core, int32_t number, ol_item *items, const batch_columns *batch, const order_plan *plan,
+                         size_t group_end, progress *done, int64_t *end_offset) except -1:
+    # Writes the groups of the sequence from done.group to group_end, which are all of this partition.
     cdef Partition owner = core.owner(number)
     cdef ol_commit_result result
     cdef ol_error error
+    cdef size_t group
     cdef size_t end
+    cdef size_t rows
     if owner is None:
         raise ClosedError("the store is closed")
     owner.enter()
     try:
         with nogil:
-            while group < group_end:
-                end = end_of_piece(plan, &group, group_end, start)
-                fill_items(items, batch, plan, start, end)
-                check(ol_partition_commit(owner.handle, items, end - start, -1, -1, &result, &error), &error)
+            while done.group < group_end:
+                group = done.group
+                end = end_of_piece(plan, &group, group_end)
+                rows = fill_items(items, batch, plan, done.run, end)
+                check(ol_partition_commit(owner.handle, items, rows, -1, -1, &result, &error), &error)
                 end_offset[0] = result.end_offset
-                start = end
+                done.group = group
+                done.run = end
+                done.rows += rows
     finally:
         owner.leave()
-    return start
+    return 0
 
 
 cdef object raise_flaw(flaw found, size_t row):
@@ -520,17 +591,16 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
         columns.has_metadata = True
     plan.groups.seed = int.from_bytes(os.urandom(8), "little")
     try:
-        plan.group_of = <int32_t *>malloc((columns.rows + 1) * sizeof(int32_t))
         plan.map = <int32_t *>malloc((distinct + 1) * sizeof(int32_t))
-        if plan.group_of == NULL or plan.map == NULL:
+        if plan.map == NULL:
             raise MemoryError()
         memset(plan.map, 0xFF, (distinct + 1) * sizeof(int32_t))
         with nogil:
-            found = number_groups(&plan, &columns, &row)
+            found = check_rows(&columns, core.metadata_units_max, &row)
             if found == FLAW_NONE:
-                found = check_rows(&columns, core.metadata_units_max, &row)
+                found = find_runs(&plan, &columns, &row)
             if found == FLAW_NONE:
-                found = sort_rows(&plan, &columns, core.count)
+                found = sort_runs(&plan, core.count)
         if found != FLAW_NONE:
             raise_flaw(found, row)
         write_all(core, &columns, &plan, durability)
@@ -540,29 +610,28 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
 
 
 cdef int write_all(StoreCore core, const batch_columns *columns, const order_plan *plan, object durability) except -1:
-    cdef size_t group = 0
+    cdef size_t group
     cdef size_t group_end
-    cdef size_t start = 0
     cdef int32_t number
     cdef int64_t end_offset = 0
     cdef list waits = []
     cdef item_array array
+    cdef progress done
+    done.group = done.run = done.rows = 0
     # Every directory is made before the first row is written.
     for group in range(plan.groups.count):
         core.ready(plan.log_partition[group])
     array = core.take_scratch(largest_piece(plan))
-    group = 0
     try:
-        while group < plan.groups.count:
-            number = plan.log_partition[plan.sequence[group]]
-            group_end = group
+        while done.group < plan.groups.count:
+            number = plan.log_partition[plan.sequence[done.group]]
+            group_end = done.group
             while group_end < plan.groups.count and plan.log_partition[plan.sequence[group_end]] == number:
                 group_end += 1
-            start = write_partition(core, number, array.items, columns, plan, group, group_end, start, &end_offset)
+            write_partition(core, number, array.items, columns, plan, group_end, &done, &end_offset)
             waits.append((number, end_offset))
-            group = group_end
     except Exception as failure:
-        failure.add_note(f"{start} of {columns.rows} rows, all of whole groups, were written before")
+        failure.add_note(f"{done.rows} of {columns.rows} rows, all of whole groups, were written before")
         raise
     finally:
         core.give_scratch(&array)
