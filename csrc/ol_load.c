@@ -7,7 +7,7 @@
 #include "ol_partition_internal.h"
 
 enum {
-    PIECE_BYTES = 4 << 20,
+    PIECE_BYTES = 512 << 10,        /* stays in the cache between checking and decoding, and is hardly seen beside the table */
 };
 
 typedef struct loader {
