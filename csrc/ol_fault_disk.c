@@ -217,8 +217,18 @@ static bool is_suspect(const ol_fault_node *node, size_t page, const uint8_t *by
     return memcmp(node->suspects[page], bytes, OL_FAULT_PAGE) == 0;
 }
 
+/* The pages from `from` on, below `to`, become durable. */
+static void flush_pages(ol_fault_node *node, const ol_fault_content *content, size_t from, size_t to) {
+    for (size_t at = from / OL_FAULT_PAGE * OL_FAULT_PAGE; at < to && at < content->capacity; at += OL_FAULT_PAGE) {
+        size_t page = at / OL_FAULT_PAGE;
+        if (is_suspect(node, page, content->bytes + at)) continue;
+        forget_suspects(node, page, page + 1);
+        memcpy(node->durable.bytes + at, content->bytes + at, OL_FAULT_PAGE);
+    }
+}
+
 int ol_fault_node_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *error) {
-    ol_fault_content content;
+    ol_fault_content content = {NULL, 0, 0};
     if (node->is_gone) return OL_OK;
     int status = read_content(disk, node, &content, error);
     if (status != OL_OK) {
@@ -226,12 +236,7 @@ int ol_fault_node_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *erro
         return status;
     }
     resize_content(&node->durable, content.size);
-    for (size_t at = 0; at < content.capacity; at += OL_FAULT_PAGE) {
-        size_t page = at / OL_FAULT_PAGE;
-        if (is_suspect(node, page, content.bytes + at)) continue;
-        forget_suspects(node, page, page + 1);
-        memcpy(node->durable.bytes + at, content.bytes + at, OL_FAULT_PAGE);
-    }
+    flush_pages(node, &content, 0, content.capacity);
     /* What a cut took away does not come back with a later growth. */
     if (node->durable.capacity > content.capacity) {
         memset(node->durable.bytes + content.capacity, 0, node->durable.capacity - content.capacity);
@@ -240,6 +245,23 @@ int ol_fault_node_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *erro
     node->floor = content.size;
     free(content.bytes);
     return OL_OK;
+}
+
+int ol_fault_node_flush_range(ol_fault_disk *disk, ol_fault_node *node, size_t from, size_t to, ol_error *error) {
+    ol_fault_content content = {NULL, 0, 0};
+    if (node->is_gone) return OL_OK;
+    /* A cut that is pending is metadata of the whole file. */
+    if (node->floor < node->durable.size) return ol_fault_node_flush(disk, node, error);
+    int status = read_content(disk, node, &content, error);
+    if (status == OL_OK) {
+        resize_content(&node->durable, content.size);
+        flush_pages(node, &content, from, to);
+        size_t reached = to < content.size ? to : content.size;
+        if (node->durable.size < reached) node->durable.size = reached;
+        if (node->floor < node->durable.size) node->floor = node->durable.size;
+    }
+    free(content.bytes);
+    return status;
 }
 
 int ol_fault_node_fail_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *error) {

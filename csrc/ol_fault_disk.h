@@ -90,6 +90,8 @@ void ol_fault_disk_flush_all_names(ol_fault_disk *disk);
 void ol_fault_node_touch(ol_fault_node *node, size_t from, size_t to);
 void ol_fault_node_cut(ol_fault_node *node, size_t size);
 int ol_fault_node_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *error) OL_NODISCARD;
+/* The pages of [from, to), and of a size that is pending no more than reaches them. */
+int ol_fault_node_flush_range(ol_fault_disk *disk, ol_fault_node *node, size_t from, size_t to, ol_error *error) OL_NODISCARD;
 /* A flush failed: dirty pages become clean without being durable. */
 int ol_fault_node_fail_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *error) OL_NODISCARD;
 int ol_fault_node_write_back(ol_fault_disk *disk, ol_fault_node *node, uint64_t *random, ol_error *error) OL_NODISCARD;

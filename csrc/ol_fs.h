@@ -39,6 +39,9 @@ struct ol_fs {
      * the call costs half as much.  The file grows to at least `to`. */
     int (*extend)(ol_file *file, int64_t from, int64_t to, bool written, ol_error *error);
     int (*flush)(ol_file *file, ol_error *error);       /* fdatasync: data, and what metadata is needed to read it */
+    /* The same for what was stored in [from, to) through `data`, a writable mapping from the file's start (msync).  Pages elsewhere that are dirty
+     * stay so, and writable: a store to one that was flushed has to fault first, which is expensive while flushes run. */
+    int (*flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);
     /* Maps [0, size) of the file, shared.  A writable mapping is MADV_DONTFORK.  *data stays valid until unmap. */
     int (*map)(ol_file *file, size_t size, bool writable, void **data, ol_error *error);
     void (*unmap)(ol_file *file, void *data, size_t size);

@@ -188,17 +188,31 @@ static int fault_extend(ol_file *file, int64_t from, int64_t to, bool written, o
     return unlock_fs(fs, status);
 }
 
-static int fault_flush(ol_file *file, ol_error *error) {
-    fault_fs *fs = lock_fs(&file->fs->port);
+/* A flush begins: counted, stopped or failed; OL_OK when it is to be made. */
+static int begin_flush(fault_fs *fs, ol_file *file, const char *name, ol_error *error) {
     ol_error ignored;
     fs->flushes += fs->stopped ? 0 : 1;
-    int status = begin_operation(fs, "fdatasync", file->path, error);
+    int status = begin_operation(fs, name, file->path, error);
     if (status == OL_OK && fs->fail_flush_at != 0 && fs->flushes == fs->fail_flush_at) {
         fs->fail_flush_at = 0;
-        status = ol_fail_errno(error, fs->fail_flush_errno, "fdatasync", file->path);
+        status = ol_fail_errno(error, fs->fail_flush_errno, name, file->path);
     }
+    if (status != OL_OK && status != OL_CRASHED) (void)!ol_fault_node_fail_flush(&fs->disk, file->node, &ignored);
+    return status;
+}
+
+static int fault_flush(ol_file *file, ol_error *error) {
+    fault_fs *fs = lock_fs(&file->fs->port);
+    int status = begin_flush(fs, file, "fdatasync", error);
     if (status == OL_OK) status = ol_fault_node_flush(&fs->disk, file->node, error);
-    else if (status != OL_CRASHED) (void)!ol_fault_node_fail_flush(&fs->disk, file->node, &ignored);
+    return unlock_fs(fs, status);
+}
+
+static int fault_flush_range(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error) {
+    (void)data;
+    fault_fs *fs = lock_fs(&file->fs->port);
+    int status = begin_flush(fs, file, "msync", error);
+    if (status == OL_OK) status = ol_fault_node_flush_range(&fs->disk, file->node, (size_t)from, (size_t)to, error);
     return unlock_fs(fs, status);
 }
 
@@ -357,6 +371,7 @@ static const ol_fs fault_port = {
     .truncate = fault_truncate,
     .extend = fault_extend,
     .flush = fault_flush,
+    .flush_range = fault_flush_range,
     .map = fault_map,
     .unmap = fault_unmap,
     .populate = fault_populate,

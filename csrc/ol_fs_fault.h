@@ -17,6 +17,7 @@
  *    file was cut and has grown again, the cut bytes come back only if the cut itself is lost.
  *  - Names live in a journal: of the creates, renames and removes that no flush of their directory covers, a prefix (in the
  *    order of the calls) survives.  A file whose name is lost is lost with all its bytes, flushed or not.
+ *  - A flush of a range makes its pages durable, and of a growth that is pending no more than reaches the range.
  *  - After a failed flush the pages that were dirty count as clean, as in Linux: a later flush that succeeds does not store
  *    them unless they were written to again.
  *

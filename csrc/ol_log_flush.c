@@ -58,6 +58,14 @@ static int finish_segment(ol_log *log, ol_segment *segment, ol_error *error) {
     return status == OL_CRASHED ? status : OL_OK;
 }
 
+/* Published bytes are never stored to again, so only those behind the last flush can be dirty; a truncation below it lowers `flushed`. */
+static int flush_active(ol_log *log, ol_segment *active, int64_t position, ol_error *error) {
+    const ol_flushed_bound *last = &log->last_flush;
+    bool known = last->position > 0 && last->segment_base == active->base_offset && last->offset == ol_log_flushed(log);
+    if (!known || position < last->position) return log->fs->flush(active->file, error);
+    return log->fs->flush_range(active->file, active->data, last->position, position, error);
+}
+
 int ol_log_flush_locked(ol_log *log, ol_error *error) {
     int64_t end = ol_log_end(log);
     if (end <= ol_log_flushed(log)) return OL_OK;
@@ -71,7 +79,7 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
     if (status != OL_OK) return status;
     bool names = atomic_exchange(&log->names_changed, false);
     for (size_t i = 0; i < count && status == OL_OK; i++) status = ol_segment_flush(rolled[i], error);
-    if (status == OL_OK) status = log->fs->flush(active->file, error);
+    if (status == OL_OK) status = flush_active(log, active, position, error);
     if (status == OL_OK && names) status = log->fs->flush_directory(log->fs, log->directory, error);
     if (status != OL_OK) {
         ol_log_set_failed(log);
@@ -83,6 +91,7 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
     pthread_mutex_unlock(&log->epochs_lock);
     ol_flushed_bound bound = {.offset = end, .segment_base = active->base_offset, .position = position, .leader_epoch = epoch};
     atomic_store_explicit(&log->flushed, end, memory_order_release);
+    log->last_flush = bound;
     status = ol_log_store_bound(log, &bound, false, error);
     for (size_t i = 0; i < count && status == OL_OK; i++) status = finish_segment(log, rolled[i], error);
     free(rolled);

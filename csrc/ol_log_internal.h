@@ -84,6 +84,7 @@ struct ol_log {
 
     /* flush_lock */
     ol_flushed sidecar;
+    ol_flushed_bound last_flush;        /* what the last one covered; below `position` nothing of that segment is dirty while `flushed` is its offset */
 
     /* The writer's. */
     ol_producers producers;

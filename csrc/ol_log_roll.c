@@ -290,11 +290,26 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
     return status;
 }
 
+/* A flush makes pages read-only, so that the next store to each would fault while somebody commits.  In steps: the writer may need the lock. */
+static void touch_again(ol_log *log, ol_segment *segment, int64_t from, int64_t to) {
+    const int64_t step = (int64_t)256 << 10;
+    for (int64_t at = from; at < to; at += step) {
+        int64_t end = at + step < to ? at + step : to;
+        pthread_mutex_lock(&log->extend_lock);
+        /* A roll or a truncation may have shortened the file. */
+        if (atomic_load_explicit(&segment->extended, memory_order_relaxed) >= end) {
+            log->fs->populate(segment->file, segment->data, (size_t)at, (size_t)end);
+        }
+        pthread_mutex_unlock(&log->extend_lock);
+    }
+}
+
 bool ol_log_prepare(ol_log *log) {
     if (!log->writable || !atomic_load(&log->appended) || atomic_load(&log->failed)) return false;
     ol_error ignored;
     bool did = false;
     ol_segment *to_flush = NULL;
+    int64_t flush_from = 0;
     pthread_mutex_lock(&log->extend_lock);
     /* A truncation that failed while we waited may have left no active segment. */
     if (atomic_load(&log->failed)) {
@@ -310,6 +325,7 @@ bool ol_log_prepare(ol_log *log) {
         int64_t target = extended + log->extend_step > limit ? limit : extended + log->extend_step;
         if (extend_segment(log, active, target, &ignored) == OL_OK) {
             did = true;
+            flush_from = extended;
             if (atomic_load(&log->flush_demanded)) to_flush = active;
         }
     } else if (log->spare_count == 0 && size > limit / 2 && limit - size < 2 * log->config.extend_bytes_max) {
@@ -321,11 +337,13 @@ bool ol_log_prepare(ol_log *log) {
     }
     /* The flush is made without the lock: the writer may need it for the next step.  A use keeps the file open. */
     if (to_flush != NULL && ol_segment_use(to_flush, &ignored) != OL_OK) to_flush = NULL;
+    int64_t flush_to = to_flush == NULL ? 0 : atomic_load_explicit(&to_flush->extended, memory_order_relaxed);
     pthread_mutex_unlock(&log->extend_lock);
     if (to_flush != NULL) {
         /* An error here is met again by the flush that somebody waits for, if it lasts; but the kernel tells of a lost page
          * only once, so the log has to fail now. */
-        if (log->fs->flush(to_flush->file, &ignored) != OL_OK) ol_log_set_failed(log);
+        if (log->fs->flush_range(to_flush->file, to_flush->data, flush_from, flush_to, &ignored) != OL_OK) ol_log_set_failed(log);
+        else touch_again(log, to_flush, flush_from, flush_to);
         ol_segment_unuse(to_flush);
     }
     return did;

@@ -171,6 +171,10 @@ int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term
 /* Whether ol_partition_wait for OL_WAIT_FLUSHED would return OL_OK at once; takes no lock. */
 bool ol_partition_is_flushed(const ol_partition *partition, int64_t end_offset, uint64_t term);
 
+/* For who goes on committing while collecting what is flushed, and has come to `end_offset`: whether it is time to begin the next flush, since none
+ * runs and as much waits for it as is left to collect.  Takes no lock. */
+bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset);
+
 /* ------------------------------------------------------------------------------------------------ reading */
 
 /* Readers hold the table lock around reads of the state and let it go soon.  lock_state checks the role: OL_LOADING, OL_NOT_COORDINATOR,

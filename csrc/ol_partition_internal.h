@@ -64,7 +64,13 @@ struct ol_partition {
 
     pthread_mutex_t wait_lock;      /* innermost: nothing is locked with it held */
     pthread_cond_t wait_changed;
-    bool flushing;                  /* under wait_lock: one flush serves all who wait */
+    _Atomic bool flushing;          /* changed under wait_lock: one flush serves all who wait */
+
+    /* The flusher's, changed under its lock. */
+    ol_partition *flush_next;
+    int64_t flush_end;
+    _Atomic bool flush_begun;       /* queued, or a thread is at it */
+
     _Atomic uint64_t term;          /* changed under writer and wait_lock: counts the times that leadership ended or the log was cut */
 
     _Atomic int64_t load_bytes, load_bytes_total, load_batches, load_records, load_aborted;

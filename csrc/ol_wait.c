@@ -47,6 +47,12 @@ bool ol_partition_is_flushed(const ol_partition *partition, int64_t end_offset, 
     return is_reached(partition, end_offset, OL_WAIT_FLUSHED) && partition->term == term;
 }
 
+bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset) {
+    int64_t flushed = ol_log_flushed(partition->log);
+    int64_t unflushed = ol_log_end(partition->log) - flushed;
+    return unflushed > 0 && unflushed >= flushed - end_offset && !partition->flushing && !partition->flush_begun;
+}
+
 /* One of those who wait flushes for all; wait_lock is let go meanwhile, so that the next batch fills. */
 static int flush_for_all(ol_partition *partition, ol_error *error) {
     int64_t flushed;

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import UUID
 
 from offsetlog._native import batches, columns
-from offsetlog._native.core import StoreCore, Ticket
+from offsetlog._native.core import StoreCore
 from offsetlog._native.files import FileSystem
 from offsetlog._native.partition import Partition
+from offsetlog._native.tickets import Ticket
 from offsetlog.config import StoreConfig
 from offsetlog.errors import (
     ArgumentTypeError,
@@ -503,9 +504,7 @@ class OffsetStore:
 
     def flush(self) -> None:
         """Waits until everything committed before the call is on disk; raises PartitionFailedError, StorageError."""
-        for partition in self._open_core.attached():
-            if partition.writable:
-                partition.flush()
+        self._open_core.flush()
 
     def close(self) -> None:
         """Closes cleanly: waits for calls under way, flushes, writes checkpoints, lets the lock go.  Once is enough.

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections import deque
 
-from offsetlog._native.core import Ticket
+from offsetlog._native.tickets import Ticket
 from offsetlog.errors import ClosedError
 
 

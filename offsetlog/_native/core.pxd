@@ -4,10 +4,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint64_t
 from offsetlog._native.buffers cimport item_array
 from offsetlog._native.csrc cimport ol_commit_result, ol_error, ol_item, ol_partition, ol_preparer, ol_slice
 from offsetlog._native.partition cimport Partition
-
-cdef enum durability_kind:
-    DURABILITY_PROCESS
-    DURABILITY_DISK
+from offsetlog._native.tickets cimport Flushes, durability_kind
 
 # The hot path of a store: the partitions by number, and what commits to and reads from them.
 @cython.final
@@ -16,7 +13,7 @@ cdef class StoreCore:
     cdef readonly int32_t count
     cdef list partitions            # the owners of the slots
     cdef object opener
-    cdef readonly object waiter
+    cdef Flushes flushes
     cdef durability_kind durability
     cdef size_t metadata_units_max
     cdef item_array scratch         # taken while a call fills it
@@ -38,12 +35,3 @@ cdef class StoreCore:
     cdef object fetch_one_waiting(self, int32_t number, ol_slice group, ol_slice topic, int32_t partition)
     cdef item_array take_scratch(self, size_t count) except *
     cdef void give_scratch(self, item_array *array) noexcept
-
-
-@cython.final
-cdef class Ticket:
-    cdef StoreCore core
-    cdef Partition owner
-    cdef durability_kind durability
-    cdef int64_t end_offset
-    cdef uint64_t term

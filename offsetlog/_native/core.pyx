@@ -1,4 +1,4 @@
-"""The hot path of a store: one commit, one fetch, commits from dictionaries, and tickets.
+"""The hot path of a store: one commit, one fetch, and commits from dictionaries.
 
 Rules of this file: a commit first tries with the GIL held, which never waits (OL_WOULD_BLOCK); whatever may wait lets the GIL
 go, between `enter` and `leave` of the partition.  What slices borrow from is alive until the call returns.
@@ -7,7 +7,6 @@ go, between `enter` and `leave` of the partition.  What slices borrow from is al
 import os
 import weakref
 
-cimport cython
 from cpython.dict cimport PyDict_CheckExact, PyDict_Next, PyDict_Size
 from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
@@ -68,6 +67,14 @@ from offsetlog._native.csrc cimport (
 from offsetlog._native.items cimport own_dictionary, own_expected, start_item, take_expected, take_key, take_value
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.status cimport check
+from offsetlog._native.tickets cimport (
+    DURABILITY_DISK,
+    DURABILITY_PROCESS,
+    Flushes,
+    Ticket,
+    durability_kind,
+    new_position,
+)
 
 from uuid import UUID
 
@@ -79,9 +86,8 @@ from offsetlog.errors import (
     ReadOnlyError,
     RewindError,
 )
-from offsetlog.types import OffsetAndMetadata, Position
+from offsetlog.types import OffsetAndMetadata
 
-cdef type POSITION = Position
 cdef type OFFSET_AND_METADATA = OffsetAndMetadata
 cdef object MINUS_ONE = -1
 
@@ -104,6 +110,7 @@ def _forget_after_fork():
         if core.preparer != NULL:
             ol_preparer_abandon(core.preparer)
             core.preparer = NULL
+        core.flushes.forget()
     _cores.clear()
 
 
@@ -150,13 +157,6 @@ cdef object refusal(int status, const ol_item *items, const ol_commit_result *re
     return refused
 
 
-cdef object new_position(int32_t number, int64_t end_offset):
-    position = new_named_tuple(POSITION, 2)
-    set_item(position, 0, number)
-    set_item(position, 1, end_offset - 1)
-    return position
-
-
 cdef object new_offset_and_metadata(const ol_position_value *value, str metadata):
     row = new_named_tuple(OFFSET_AND_METADATA, 6)
     topic_id = None
@@ -184,7 +184,7 @@ cdef class StoreCore:
         durability: "process" or "disk", where a call does not say.
         metadata_units_max: the longest metadata in UTF-16 units.
         read_only: whether everything that writes is refused.
-        background: whether a thread prepares segments ahead of need.
+        background: whether threads prepare segments ahead of need and flush partitions together.
     """
 
     def __cinit__(self):
@@ -205,7 +205,7 @@ cdef class StoreCore:
         self.count = count
         self.partitions = [None] * count
         self.opener = opener
-        self.waiter = waiter
+        self.flushes = Flushes(waiter, background and not read_only)
         self.durability = <durability_kind>durability_of(durability, DURABILITY_DISK)
         self.metadata_units_max = metadata_units_max
         self.read_only = read_only
@@ -282,6 +282,7 @@ cdef class StoreCore:
         if preparer != NULL:
             with nogil:
                 ol_preparer_stop(preparer)
+        self.flushes.stop()
         return partitions
 
     def number_of(self, group):
@@ -338,6 +339,10 @@ cdef class StoreCore:
         if owner is None:
             self.refuse_closed()
         return owner.wait_for(end_offset, term, OL_WAIT_FLUSHED, -1)
+
+    def flush(self):
+        """Waits until everything written before the call is on disk, all partitions together; see OffsetStore.flush."""
+        self.flushes.flush(self.attached())
 
     def commit_one(self, group, topic, partition, offset, metadata="", leader_epoch=-1, *, durability=None):
         """Commits one position and returns the log offset of its record.
@@ -481,12 +486,18 @@ cdef class StoreCore:
         """Like commit, but returns a Ticket as soon as the commit is written; see OffsetStore.commit_async."""
         cdef int32_t number = 0
         cdef int64_t end_offset
+        cdef Partition owner
         cdef Ticket ticket = Ticket.__new__(Ticket)
         ticket.durability = <durability_kind>durability_of(durability, self.durability)
         end_offset = self.commit_dictionary(group, offsets, expected, monotonic, -1, -1, &number, &ticket.term)
-        ticket.core = self
-        ticket.owner = self.owner(number)
+        owner = self.owner(number)
+        if owner is None:
+            self.refuse_closed()
+        ticket.flushes = self.flushes
+        ticket.owner = owner
         ticket.end_offset = end_offset
+        if ticket.durability != DURABILITY_PROCESS and not owner.wanted:
+            self.flushes.want(owner)
         return ticket
 
     def commit_transactional(self, group, offsets, int64_t producer_id, int16_t producer_epoch):
@@ -625,47 +636,3 @@ cdef class StoreCore:
         finally:
             free(metadata)
             owner.leave()
-
-
-# ---------------------------------------------------------------------------------------------------- tickets
-
-
-@cython.no_gc  # what it refers to leads back to it only while somebody awaits it
-@cython.freelist(1024)
-cdef class Ticket:
-    """A commit that is written, and becomes durable later.  From `commit_async`; can be used from any thread.
-
-    Nobody flushes for a ticket that nobody waits for: wait with `result` or `await`, or call the store's `flush`.
-    """
-
-    def __init__(self):
-        raise TypeError("a ticket comes from commit_async")
-
-    @property
-    def position(self):
-        """The Position of the commit."""
-        return new_position(self.owner.number, self.end_offset)
-
-    def done(self):
-        """Tells whether the commit is as durable as it was asked to be."""
-        return self.durability == DURABILITY_PROCESS or self.owner.is_flushed(self.end_offset, self.term)
-
-    def result(self, timeout=None):
-        """Waits until the commit is durable and returns its Position; many who wait share one flush.
-
-        Args:
-            timeout: seconds, None for as long as it takes.
-
-        Raises:
-            CommitTimeoutError: not durable in time; it may still become so.
-            PartitionFailedError: the flush failed; nobody knows what is on disk.
-            ClosedError: the store was closed without this commit having reached the disk.
-        """
-        if self.durability != DURABILITY_PROCESS and not self.owner.is_flushed(self.end_offset, self.term):
-            self.owner.wait_for(self.end_offset, self.term, OL_WAIT_FLUSHED, -1 if timeout is None else max(0, int(timeout * 1000)))
-        return new_position(self.owner.number, self.end_offset)
-
-    def __await__(self):
-        if not self.done():
-            yield from self.core.waiter(self).__await__()
-        return self.result(0)

@@ -599,6 +599,7 @@ cdef extern from "ol_partition.h" nogil:
                                     ol_error *error) noexcept
     int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, int what, int64_t timeout_ms,
                           ol_error *error) noexcept
+    c_bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset) noexcept
     c_bool ol_partition_is_flushed(const ol_partition *partition, int64_t end_offset, uint64_t term) noexcept
     int ol_partition_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) noexcept
     int ol_partition_try_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) noexcept
@@ -781,6 +782,16 @@ cdef extern from "ol_columns.h" nogil:
                                 ol_error *error) noexcept
     int ol_columns_append_group(ol_columns *columns, int32_t log_partition, const ol_table *table, ol_slice group,
                                 ol_error *error) noexcept
+
+
+cdef extern from "ol_flusher.h" nogil:
+    ctypedef struct ol_flusher:
+        pass
+
+    int ol_flusher_create(ol_flusher **flusher, ol_error *error) noexcept
+    void ol_flusher_begin(ol_flusher *flusher, ol_partition *partition) noexcept
+    void ol_flusher_stop(ol_flusher *flusher) noexcept
+    void ol_flusher_abandon(ol_flusher *flusher) noexcept
 
 
 cdef extern from "ol_preparer.h" nogil:

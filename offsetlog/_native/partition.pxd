@@ -24,6 +24,8 @@ cdef class Partition:
     cdef bytes directory
     cdef bytes topic_id_given
     cdef int64_t flushed_at_close
+    cdef bint wanted                # in Flushes.wanted
+    cdef bint begun                 # in Flushes.begun
     cdef int in_flight
     cdef bint closing
     cdef bint forked

@@ -131,6 +131,42 @@ OL_TEST(growth_is_kept_or_lost) {
     end();
 }
 
+OL_TEST(a_flush_of_a_range_leaves_the_other_pages_to_luck) {
+    begin();
+    ol_file *file = open_file("a", OL_OPEN_CREATE);
+    OL_CHECK_OK(fs->extend(file, 0, 3 * PAGE, true, &error), &error);
+    OL_CHECK_OK(fs->flush(file, &error), &error);
+    OL_CHECK_OK(fs->flush_directory(fs, root, &error), &error);
+    void *data;
+    OL_CHECK_OK(fs->map(file, 5 * PAGE, true, &data, &error), &error);
+    memset(data, 'm', 3 * PAGE);
+    OL_CHECK_OK(fs->stored(file, 0, 3 * PAGE, &error), &error);
+    OL_CHECK_OK(fs->flush_range(file, data, PAGE + 7, PAGE + 9, &error), &error);
+    check_states("a", "0m0,0mm,mm0,mmm");
+    /* Of a growth only what reaches the range is sure. */
+    OL_CHECK_OK(fs->flush(file, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 3 * PAGE, 5 * PAGE, true, &error), &error);
+    check_states("a", "mmm,mmm00");
+    memset((uint8_t *)data + 3 * PAGE, 'n', PAGE);
+    OL_CHECK_OK(fs->stored(file, 3 * PAGE, PAGE, &error), &error);
+    OL_CHECK_OK(fs->flush_range(file, data, 3 * PAGE, 4 * PAGE, &error), &error);
+    check_states("a", "mmmn,mmmn0");
+    /* A cut that is pending comes with it. */
+    OL_CHECK_OK(fs->truncate(file, 2 * PAGE, &error), &error);
+    OL_CHECK_OK(fs->flush_range(file, data, 0, PAGE, &error), &error);
+    check_states("a", "mm");
+    /* It counts as a flush, and fails as one. */
+    memset(data, 'x', PAGE);
+    OL_CHECK_OK(fs->stored(file, 0, PAGE, &error), &error);
+    ol_fs_fault_fail_flush(fs, ol_fs_fault_flushes(fs) + 1, EIO);
+    OL_CHECK_INT(fs->flush_range(file, data, 0, PAGE, &error), OL_IO);
+    OL_CHECK_OK(fs->flush_range(file, data, 0, PAGE, &error), &error);
+    check_states("a", "mm,xm");
+    fs->unmap(file, data, 5 * PAGE);
+    fs->close(file);
+    end();
+}
+
 OL_TEST(cut_bytes_do_not_mix_with_later_ones) {
     begin();
     ol_file *file = open_file("a", OL_OPEN_CREATE);

@@ -1,0 +1,105 @@
+#include "ol_flusher.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+#include "ol_partition_internal.h"
+
+struct ol_flusher {
+    pthread_mutex_t lock;
+    pthread_cond_t filled;
+    ol_partition *first;            /* the queue, linked by the partitions themselves */
+    ol_partition *last;
+    size_t queued;
+    size_t idle;                    /* threads that wait for work */
+    size_t thread_count;
+    pthread_t threads[OL_FLUSHER_THREADS];
+    bool stopping;
+};
+
+/* Under lock. */
+static ol_partition *take_first(ol_flusher *flusher) {
+    ol_partition *partition = flusher->first;
+    flusher->first = partition->flush_next;
+    if (flusher->first == NULL) flusher->last = NULL;
+    flusher->queued--;
+    partition->flush_next = NULL;
+    return partition;
+}
+
+static void *run(void *argument) {
+    ol_flusher *flusher = argument;
+    ol_error ignored;
+    pthread_mutex_lock(&flusher->lock);
+    while (!flusher->stopping) {
+        if (flusher->first == NULL) {
+            flusher->idle++;
+            pthread_cond_wait(&flusher->filled, &flusher->lock);
+            flusher->idle--;
+            continue;
+        }
+        ol_partition *partition = take_first(flusher);
+        int64_t end;
+        do {
+            end = partition->flush_end;
+            pthread_mutex_unlock(&flusher->lock);
+            /* A failure is the partition's: it tells all who wait for it. */
+            int status = ol_partition_wait(partition, end, OL_TERM_NOW, OL_WAIT_FLUSHED, -1, &ignored);
+            (void)status;
+            pthread_mutex_lock(&flusher->lock);
+        } while (partition->flush_end > end && !flusher->stopping);
+        partition->flush_begun = false;
+    }
+    pthread_mutex_unlock(&flusher->lock);
+    return NULL;
+}
+
+int ol_flusher_create(ol_flusher **created, ol_error *error) {
+    ol_flusher *flusher = calloc(1, sizeof *flusher);
+    if (flusher == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for the threads that flush");
+    pthread_mutex_init(&flusher->lock, NULL);
+    pthread_cond_init(&flusher->filled, NULL);
+    *created = flusher;
+    return OL_OK;
+}
+
+/* Under lock.  Without a thread the flush is made by whoever waits for it. */
+static void start_thread(ol_flusher *flusher) {
+    /* Signals are the program's: its own threads take them. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&flusher->threads[flusher->thread_count], NULL, run, flusher) == 0) flusher->thread_count++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void ol_flusher_begin(ol_flusher *flusher, ol_partition *partition) {
+    int64_t end = ol_log_end(partition->log);
+    if (ol_log_flushed(partition->log) >= end) return;
+    pthread_mutex_lock(&flusher->lock);
+    partition->flush_end = end;
+    if (!partition->flush_begun) {
+        partition->flush_begun = true;
+        if (flusher->last != NULL) flusher->last->flush_next = partition;
+        else flusher->first = partition;
+        flusher->last = partition;
+        flusher->queued++;
+        if (flusher->queued > flusher->idle && flusher->thread_count < OL_FLUSHER_THREADS) start_thread(flusher);
+        if (flusher->idle > 0) pthread_cond_signal(&flusher->filled);
+    }
+    pthread_mutex_unlock(&flusher->lock);
+}
+
+void ol_flusher_stop(ol_flusher *flusher) {
+    pthread_mutex_lock(&flusher->lock);
+    flusher->stopping = true;
+    while (flusher->first != NULL) take_first(flusher)->flush_begun = false;
+    pthread_cond_broadcast(&flusher->filled);
+    pthread_mutex_unlock(&flusher->lock);
+    for (size_t i = 0; i < flusher->thread_count; i++) pthread_join(flusher->threads[i], NULL);
+    pthread_mutex_destroy(&flusher->lock);
+    pthread_cond_destroy(&flusher->filled);
+    free(flusher);
+}
+
+void ol_flusher_abandon(ol_flusher *flusher) { (void)flusher; }

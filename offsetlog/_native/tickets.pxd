@@ -1,0 +1,34 @@
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+from offsetlog._native.csrc cimport ol_flusher
+from offsetlog._native.partition cimport Partition
+
+cdef enum durability_kind:
+    DURABILITY_PROCESS
+    DURABILITY_DISK
+
+cdef object new_position(int32_t number, int64_t end_offset)
+
+# For which partitions of a store somebody will wait, and the threads that flush them together.
+@cython.final
+cdef class Flushes:
+    cdef ol_flusher *threads        # NULL in a store without background threads, and once it is stopped
+    cdef list wanted                # partitions with tickets that no flush was begun for
+    cdef list begun                 # partitions that the threads may be at
+    cdef object waiter
+
+    cdef int want(self, Partition partition) except -1
+    cdef int begin_wanted(self, Partition except_for) except -1
+    cdef int begin(self, Partition partition) except -1
+    cdef void stop(self) noexcept
+    cdef void forget(self) noexcept
+
+
+@cython.final
+cdef class Ticket:
+    cdef Flushes flushes
+    cdef Partition owner
+    cdef durability_kind durability
+    cdef int64_t end_offset
+    cdef uint64_t term

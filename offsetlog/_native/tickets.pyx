@@ -1,0 +1,170 @@
+"""Tickets of commits that become durable later, and the flushes that are begun for them."""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t
+
+from offsetlog._native.buffers cimport new_named_tuple, set_item
+from offsetlog._native.csrc cimport (
+    OL_TERM_NOW,
+    OL_WAIT_FLUSHED,
+    ol_error,
+    ol_flusher,
+    ol_flusher_abandon,
+    ol_flusher_begin,
+    ol_flusher_create,
+    ol_flusher_stop,
+    ol_log_end,
+    ol_partition_is_behind,
+    ol_partition_log,
+)
+from offsetlog._native.partition cimport Partition
+from offsetlog._native.status cimport check
+
+from offsetlog.errors import OffsetLogError
+from offsetlog.types import Position
+
+cdef type POSITION = Position
+
+
+cdef object new_position(int32_t number, int64_t end_offset):
+    position = new_named_tuple(POSITION, 2)
+    set_item(position, 0, number)
+    set_item(position, 1, end_offset - 1)
+    return position
+
+
+@cython.no_gc_clear  # the partitions stay until the threads have ended
+cdef class Flushes:
+    """For which partitions of a store somebody will wait.  The GIL guards it.
+
+    Args:
+        waiter: called with a ticket; returns something to await that ends when the ticket is durable or failed.
+        background: whether there are threads, which flush many partitions together and ahead of who waits.
+    """
+
+    def __cinit__(self):
+        self.threads = NULL
+
+    def __init__(self, waiter, bint background):
+        cdef ol_error error
+        if self.wanted is not None:
+            raise ValueError("it is made once")
+        self.wanted = []
+        self.begun = []
+        self.waiter = waiter
+        if background:
+            check(ol_flusher_create(&self.threads, &error), &error)
+
+    def __dealloc__(self):
+        self.stop()
+
+    cdef int want(self, Partition partition) except -1:
+        self.wanted.append(partition)
+        partition.wanted = True
+        return 0
+
+    cdef int begin(self, Partition partition) except -1:
+        # Returns at once.  Without threads the flush is made by who waits for it.
+        if self.threads == NULL or partition.handle == NULL:
+            return 0
+        if not partition.begun:
+            self.begun.append(partition)
+            partition.begun = True
+        ol_flusher_begin(self.threads, partition.handle)
+        return 0
+
+    cdef int begin_wanted(self, Partition except_for) except -1:
+        # For all tickets that no flush was begun for; who will wait for one partition flushes that one himself.
+        cdef Partition partition
+        cdef list wanted = self.wanted
+        self.wanted = []
+        for partition in wanted:
+            partition.wanted = False
+            if partition is not except_for:
+                self.begin(partition)
+        return 0
+
+    def flush(self, partitions):
+        """Waits until what is written to the partitions by now is on disk; raises what the first that failed did."""
+        cdef Partition partition
+        cdef list waits = []
+        failure = None
+        for partition in partitions:
+            if partition.writable and partition.handle != NULL:
+                waits.append((partition, ol_log_end(ol_partition_log(partition.handle))))
+                self.begin(partition)
+        for partition, end_offset in waits:
+            try:
+                partition.wait_for(end_offset, OL_TERM_NOW, OL_WAIT_FLUSHED, -1)
+            except OffsetLogError as raised:
+                # The others are flushed all the same.
+                failure = failure or raised
+        if failure is not None:
+            raise failure
+
+    cdef void stop(self) noexcept:
+        # Before the partitions are closed.
+        cdef ol_flusher *threads = self.threads
+        self.threads = NULL
+        if threads != NULL:
+            with nogil:
+                ol_flusher_stop(threads)
+
+    cdef void forget(self) noexcept:
+        # In a forked child, which has no such threads.
+        if self.threads != NULL:
+            ol_flusher_abandon(self.threads)
+        self.threads = NULL
+
+
+@cython.no_gc  # what it refers to leads back to it only while somebody awaits it
+@cython.freelist(1024)
+cdef class Ticket:
+    """A commit that is written, and becomes durable later.  From `commit_async`; can be used from any thread.
+
+    Nobody flushes for tickets that nobody waits for: wait with `result` or `await`, or call the store's `flush`.  The first
+    that is waited for begins the flush of all, and one that is collected while others wait begins the next flush ahead.
+    """
+
+    def __init__(self):
+        raise TypeError("a ticket comes from commit_async")
+
+    @property
+    def position(self):
+        """The Position of the commit."""
+        return new_position(self.owner.number, self.end_offset)
+
+    def done(self):
+        """Tells whether the commit is as durable as it was asked to be."""
+        return self.durability == DURABILITY_PROCESS or self.owner.is_flushed(self.end_offset, self.term)
+
+    def result(self, timeout=None):
+        """Waits until the commit is durable and returns its Position; many who wait share one flush.
+
+        Args:
+            timeout: seconds, None for as long as it takes.
+
+        Raises:
+            CommitTimeoutError: not durable in time; it may still become so.
+            PartitionFailedError: the flush failed; nobody knows what is on disk.
+            ClosedError: the store was closed without this commit having reached the disk.
+        """
+        cdef Partition partition
+        cdef int64_t timeout_ms
+        if self.durability == DURABILITY_PROCESS:
+            pass
+        elif self.owner.is_flushed(self.end_offset, self.term):
+            # Who goes on committing while collecting does not have to stop for the next flush either.
+            partition = self.owner
+            if partition.wanted and partition.handle != NULL and ol_partition_is_behind(partition.handle, self.end_offset):
+                self.flushes.begin_wanted(None)
+        else:
+            self.flushes.begin_wanted(self.owner)
+            timeout_ms = -1 if timeout is None else max(0, int(timeout * 1000))
+            self.owner.wait_for(self.end_offset, self.term, OL_WAIT_FLUSHED, timeout_ms)
+        return new_position(self.owner.number, self.end_offset)
+
+    def __await__(self):
+        if not self.done():
+            yield from self.flushes.waiter(self).__await__()
+        return self.result(0)

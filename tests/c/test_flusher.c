@@ -1,0 +1,129 @@
+/* ol_flusher and ol_wait: flushes that others make. */
+#include "ol_flusher.h"
+
+#include <errno.h>
+
+#include "ol_fs_fault.h"
+#include "ol_test.h"
+#include "ol_test_directory.h"
+
+enum { PARTITIONS = 20 };
+
+static char directory[256];
+static ol_error error;
+
+static ol_partition *open_numbered(ol_fs *fs, int number) {
+    char name[64];
+    snprintf(name, sizeof name, "__consumer_offsets-%d", number);
+    ol_partition_options options;
+    ol_partition_options_init(&options);
+    options.log.fs = fs;
+    options.log.directory = ol_test_path(directory, name);
+    options.log.writable = options.log.create = true;
+    ol_partition *partition;
+    ol_log_recovery recovery;
+    OL_CHECK_OK(ol_partition_open(&options, &partition, &recovery, &error), &error);
+    OL_CHECK_OK(ol_partition_load(partition, &error), &error);
+    return partition;
+}
+
+static ol_commit_result commit(ol_partition *partition, int64_t offset) {
+    ol_item item = {.group = ol_slice_of("g", 1), .topic = ol_slice_of("t", 1), .kind = OL_ITEM_POSITION, .offset = offset,
+                    .commit_timestamp = -1, .expire_timestamp = -1, .leader_epoch = -1, .metadata = ol_slice_of("", 0)};
+    ol_commit_result result;
+    OL_CHECK_OK(ol_partition_commit(partition, &item, 1, -1, -1, &result, &error), &error);
+    return result;
+}
+
+OL_TEST(it_stops_with_nothing_done) {
+    for (int i = 0; i < 10; i++) {
+        ol_flusher *flusher;
+        OL_CHECK_OK(ol_flusher_create(&flusher, &error), &error);
+        ol_flusher_stop(flusher);
+    }
+}
+
+OL_TEST(many_partitions_are_flushed_together) {
+    ol_partition *partitions[PARTITIONS];
+    ol_flusher *flusher;
+    ol_commit_result results[PARTITIONS];
+    ol_test_directory_make(directory);
+    for (int i = 0; i < PARTITIONS; i++) partitions[i] = open_numbered(ol_fs_posix(), i);
+    OL_CHECK_OK(ol_flusher_create(&flusher, &error), &error);
+    for (int round = 0; round < 50; round++) {
+        for (int i = 0; i < PARTITIONS; i++) results[i] = commit(partitions[i], round);
+        for (int i = 0; i < PARTITIONS; i++) {
+            ol_flusher_begin(flusher, partitions[i]);
+            if (i % 3 == 0) ol_flusher_begin(flusher, partitions[i]);
+        }
+        for (int i = 0; i < PARTITIONS; i++) {
+            OL_CHECK_OK(ol_partition_wait(partitions[i], results[i].end_offset, results[i].term, OL_WAIT_FLUSHED, -1, &error),
+                        &error);
+            OL_CHECK(ol_partition_is_flushed(partitions[i], results[i].end_offset, results[i].term));
+            OL_CHECK(!ol_partition_is_flushed(partitions[i], results[i].end_offset, results[i].term + 1));
+        }
+    }
+    /* Stopped with flushes begun. */
+    for (int i = 0; i < PARTITIONS; i++) {
+        commit(partitions[i], 1000);
+        ol_flusher_begin(flusher, partitions[i]);
+    }
+    ol_flusher_stop(flusher);
+    for (int i = 0; i < PARTITIONS; i++) OL_CHECK_OK(ol_partition_close(partitions[i], &error), &error);
+    ol_test_directory_remove(directory);
+}
+
+OL_TEST(a_flush_that_was_begun_needs_nobody_who_waits) {
+    ol_flusher *flusher;
+    ol_test_directory_make(directory);
+    ol_partition *partition = open_numbered(ol_fs_posix(), 0);
+    OL_CHECK_OK(ol_flusher_create(&flusher, &error), &error);
+    ol_commit_result result = commit(partition, 1);
+    OL_CHECK(!ol_partition_is_flushed(partition, result.end_offset, result.term));
+    ol_flusher_begin(flusher, partition);
+    for (int i = 0; i < 5000 && !ol_partition_is_flushed(partition, result.end_offset, result.term); i++) usleep(1000);
+    OL_CHECK(ol_partition_is_flushed(partition, result.end_offset, result.term));
+    ol_flusher_stop(flusher);
+    OL_CHECK_OK(ol_partition_close(partition, &error), &error);
+    ol_test_directory_remove(directory);
+}
+
+OL_TEST(the_next_flush_is_due_when_as_much_waits_as_is_left) {
+    ol_test_directory_make(directory);
+    ol_partition *partition = open_numbered(ol_fs_posix(), 0);
+    ol_commit_result result = {0};
+    OL_CHECK(!ol_partition_is_behind(partition, 0));
+    for (int i = 0; i < 10; i++) result = commit(partition, i);
+    OL_CHECK_OK(ol_partition_wait(partition, result.end_offset, result.term, OL_WAIT_FLUSHED, -1, &error), &error);
+    OL_CHECK(!ol_partition_is_behind(partition, 6) && !ol_partition_is_behind(partition, 10));
+    for (int i = 0; i < 4; i++) commit(partition, i);
+    OL_CHECK(!ol_partition_is_behind(partition, 5));
+    OL_CHECK(ol_partition_is_behind(partition, 6) && ol_partition_is_behind(partition, 10));
+    OL_CHECK_OK(ol_partition_close(partition, &error), &error);
+    ol_test_directory_remove(directory);
+}
+
+OL_TEST(a_flush_that_fails_is_told_by_the_partition) {
+    ol_flusher *flusher;
+    ol_test_directory_make(directory);
+    ol_fs *fs;
+    OL_CHECK_OK(ol_fs_fault_create(directory, &fs, &error), &error);
+    ol_partition *partition = open_numbered(fs, 0);
+    OL_CHECK_OK(ol_flusher_create(&flusher, &error), &error);
+    ol_commit_result first = commit(partition, 1);
+    OL_CHECK_OK(ol_partition_wait(partition, first.end_offset, first.term, OL_WAIT_FLUSHED, -1, &error), &error);
+    ol_commit_result second = commit(partition, 2);
+    ol_fs_fault_fail_flush(fs, ol_fs_fault_flushes(fs) + 1, EIO);
+    ol_flusher_begin(flusher, partition);
+    ol_flusher_begin(flusher, partition);
+    OL_CHECK_INT(ol_partition_wait(partition, second.end_offset, second.term, OL_WAIT_FLUSHED, -1, &error), OL_FAILED);
+    /* What was flushed before stays known to be. */
+    OL_CHECK(ol_partition_is_flushed(partition, first.end_offset, first.term));
+    OL_CHECK(!ol_partition_is_flushed(partition, second.end_offset, second.term));
+    ol_flusher_stop(flusher);
+    ol_partition_abandon(partition);
+    ol_fs_fault_free(fs);
+    ol_test_directory_remove(directory);
+}
+
+OL_TEST_MAIN()
