@@ -29,13 +29,22 @@ static bool is_of_run(const ol_item *item, const ol_item *previous) {
            item->topic.data == previous->topic.data && item->topic.size == previous->topic.size;
 }
 
-static bool begin_run(ol_commit *work, plain *to, const ol_item *item, const ol_item *previous) {
+/* A commit that is alone waits for every miss of the table.  So the way to its cell is fetched by what is probably its pair, and
+ * while the cell is under way, the names are compared. */
+static uint32_t find_alone(const ol_table *table, const ol_pair_name *name, int32_t partition) {
+    uint32_t guess = ol_table_prefetch_pair(table, name);
+    ol_table_prefetch_chunk(table, guess, partition);
+    ol_table_prefetch_cell(table, guess, partition);
+    return ol_table_find_hinted(table, guess, name);
+}
+
+static bool begin_run(ol_commit *work, plain *to, const ol_item *item, const ol_item *previous, bool alone) {
     const ol_table *table = work->partition->state.table;
     ol_plain_run *run = &to->runs[to->run_count];
     bool same_group = previous != NULL && previous->group.data == item->group.data && previous->group.size == item->group.size;
     uint64_t group_hash = same_group ? run[-1].name.group_hash : ol_table_group_hash(table, item->group);
     run->name = ol_table_name(table, item->group, group_hash, item->topic);
-    run->pair = ol_table_find(table, &run->name);
+    run->pair = alone ? find_alone(table, &run->name, item->partition) : ol_table_find(table, &run->name);
     run->first_row = to->row_count;
     run->key_size = ol_offset_key_size(item->group, item->topic);
     to->run_count++;
@@ -57,7 +66,9 @@ static bool gather(ol_commit *work, plain *to, const ol_item *items, size_t coun
             return false;
         }
         OL_ASSERT(item->group.size <= OL_STRING_SIZE_MAX && item->topic.size <= OL_STRING_SIZE_MAX);
-        if ((i == 0 || !is_of_run(item, item - 1)) && !begin_run(work, to, item, i == 0 ? NULL : item - 1)) return false;
+        if (i == 0 || !is_of_run(item, item - 1)) {
+            if (!begin_run(work, to, item, i == 0 ? NULL : item - 1, count <= STACK_ROWS)) return false;
+        }
         const ol_plain_run *run = &to->runs[to->run_count - 1];
         ol_table_prefetch_cell(table, run->pair, item->partition);
         ol_position_row *row = &to->rows[to->row_count];

@@ -62,8 +62,9 @@ void ol_table_destroy(ol_table *table);         /* NULL is fine */
 uint64_t ol_table_group_hash(const ol_table *table, ol_slice group);
 ol_pair_name ol_table_name(const ol_table *table, ol_slice group, uint64_t group_hash, ol_slice topic);
 
-/* The pair's number, or 0. */
+/* The pair's number, or 0.  The second looks first at the pair that a hint (see below) named. */
 uint32_t ol_table_find(const ol_table *table, const ol_pair_name *name);
+uint32_t ol_table_find_hinted(const ol_table *table, uint32_t hint, const ol_pair_name *name);
 
 /* Hints for bulk work, some rows ahead of the row itself; they read memory but change nothing.  The first prefetches the hash
  * slot; the second, some rows later, looks it up and prefetches the pair; the third prefetches its strings and chunk, the fourth its cell.  The second

@@ -152,8 +152,6 @@ int ol_table_add_cell(ol_table *table, uint32_t pair, int32_t partition, ol_cell
 /* Frees an absent cell, and the pair with its last one. */
 void ol_table_free_cell(ol_table *table, uint32_t pair, int32_t partition);
 
-/* The pair that a hint named, or the one that is found by its name; 0 where there is none. */
-uint32_t ol_table_find_hinted(const ol_table *table, uint32_t hint, const ol_pair_name *name);
 /* ol_table_put for a pair that was looked up, 0 where there is none. */
 int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
                     ol_error *error) OL_NODISCARD;
