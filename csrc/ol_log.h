@@ -133,6 +133,8 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 /* Makes everything below the end at the time of the call survive a power loss; *flushed is the new bound.  Callers arrange that one
  * call serves all who wait; two calls at once are allowed.  Returns at once when nothing is new. */
 int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
+/* Tells that commits will wait for the disk: extensions are written from the first, not only once somebody has flushed. */
+void ol_log_expect_flushes(ol_log *log);
 
 /* For one background thread: extends the active segment, touches its pages and prepares the next segment, ahead of need.  Returns
  * whether it did something.  Errors are left to the writer to meet. */

@@ -98,6 +98,8 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
     return status;
 }
 
+void ol_log_expect_flushes(ol_log *log) { atomic_store(&log->flush_demanded, true); }
+
 int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) {
     int64_t end = ol_log_end(log);
     int status = OL_OK;

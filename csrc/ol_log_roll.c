@@ -290,18 +290,22 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
     return status;
 }
 
-/* A flush makes pages read-only, so that the next store to each would fault while somebody commits.  In steps: the writer may need the lock. */
-static void touch_again(ol_log *log, ol_segment *segment, int64_t from, int64_t to) {
+/* Flushes [from, to) of an extension, which is in use, and makes its pages writable again: else the next store to each would fault while somebody commits.
+ * In small steps, since whoever waits for the disk stands in line behind each, and the writer may need the lock. */
+static int flush_extension(ol_log *log, ol_segment *segment, int64_t from, int64_t to, ol_error *error) {
     const int64_t step = (int64_t)256 << 10;
-    for (int64_t at = from; at < to; at += step) {
+    int status = OL_OK;
+    for (int64_t at = from; at < to && status == OL_OK; at += step) {
         int64_t end = at + step < to ? at + step : to;
+        status = log->fs->flush_range(segment->file, segment->data, at, end, error);
         pthread_mutex_lock(&log->extend_lock);
         /* A roll or a truncation may have shortened the file. */
-        if (atomic_load_explicit(&segment->extended, memory_order_relaxed) >= end) {
+        if (status == OL_OK && atomic_load_explicit(&segment->extended, memory_order_relaxed) >= end) {
             log->fs->populate(segment->file, segment->data, (size_t)at, (size_t)end);
         }
         pthread_mutex_unlock(&log->extend_lock);
     }
+    return status;
 }
 
 bool ol_log_prepare(ol_log *log) {
@@ -342,8 +346,7 @@ bool ol_log_prepare(ol_log *log) {
     if (to_flush != NULL) {
         /* An error here is met again by the flush that somebody waits for, if it lasts; but the kernel tells of a lost page
          * only once, so the log has to fail now. */
-        if (log->fs->flush_range(to_flush->file, to_flush->data, flush_from, flush_to, &ignored) != OL_OK) ol_log_set_failed(log);
-        else touch_again(log, to_flush, flush_from, flush_to);
+        if (flush_extension(log, to_flush, flush_from, flush_to, &ignored) != OL_OK) ol_log_set_failed(log);
         ol_segment_unuse(to_flush);
     }
     return did;

@@ -172,7 +172,7 @@ int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term
 bool ol_partition_is_flushed(const ol_partition *partition, int64_t end_offset, uint64_t term);
 
 /* For who goes on committing while collecting what is flushed, and has come to `end_offset`: whether it is time to begin the next flush, since none
- * runs and as much waits for it as is left to collect.  Takes no lock. */
+ * runs, as much waits for it as is left to collect, and flushing is faster than committing.  Takes no lock. */
 bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset);
 
 /* ------------------------------------------------------------------------------------------------ reading */

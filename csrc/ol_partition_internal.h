@@ -66,6 +66,9 @@ struct ol_partition {
     pthread_cond_t wait_changed;
     _Atomic bool flushing;          /* changed under wait_lock: one flush serves all who wait */
 
+    _Atomic int64_t last_flush_ns;          /* how long it took, monotonic */
+    _Atomic int64_t last_flush_end_ns;
+
     /* The flusher's, changed under its lock. */
     ol_partition *flush_next;
     int64_t flush_end;

@@ -44,11 +44,13 @@ from offsetlog._native.csrc cimport (
     ol_commit_result,
     ol_error,
     ol_item,
+    ol_log_expect_flushes,
     ol_pair_name,
     ol_partition,
     ol_partition_commit,
     ol_partition_for,
     ol_partition_lock_state,
+    ol_partition_log,
     ol_partition_try_commit,
     ol_partition_try_lock_state,
     ol_partition_unlock_state,
@@ -252,6 +254,8 @@ cdef class StoreCore:
             raise ClosedError("the partition is closed")
         if self.preparer != NULL and partition.writable:
             check(ol_preparer_add(self.preparer, partition.handle, &error), &error)
+        if self.durability == DURABILITY_DISK:
+            ol_log_expect_flushes(ol_partition_log(partition.handle))
         self.partitions[partition.number] = partition
         self.slots[partition.number] = partition.handle
 

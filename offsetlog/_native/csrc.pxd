@@ -354,6 +354,7 @@ cdef extern from "ol_log.h" nogil:
     void ol_log_abandon(ol_log *log) noexcept
     int64_t ol_log_start(const ol_log *log) noexcept
     int64_t ol_log_end(const ol_log *log) noexcept
+    void ol_log_expect_flushes(ol_log *log) noexcept
     int64_t ol_log_flushed(const ol_log *log) noexcept
     bint ol_log_is_writable(const ol_log *log) noexcept
     bint ol_log_has_failed(const ol_log *log) noexcept
@@ -785,6 +786,9 @@ cdef extern from "ol_columns.h" nogil:
 
 
 cdef extern from "ol_flusher.h" nogil:
+    enum:
+        OL_FLUSHER_THREADS
+
     ctypedef struct ol_flusher:
         pass
 

@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from offsetlog._native.buffers cimport new_named_tuple, set_item
 from offsetlog._native.csrc cimport (
+    OL_FLUSHER_THREADS,
     OL_TERM_NOW,
     OL_WAIT_FLUSHED,
     ol_error,
@@ -154,10 +155,12 @@ cdef class Ticket:
         if self.durability == DURABILITY_PROCESS:
             pass
         elif self.owner.is_flushed(self.end_offset, self.term):
-            # Who goes on committing while collecting does not have to stop for the next flush either.
+            # Who goes on committing while collecting does not have to stop for the next flush either.  More partitions than threads take
+            # turns, and are faster when all are full.
             partition = self.owner
-            if partition.wanted and partition.handle != NULL and ol_partition_is_behind(partition.handle, self.end_offset):
-                self.flushes.begin_wanted(None)
+            if partition.wanted and len(self.flushes.wanted) <= OL_FLUSHER_THREADS and partition.handle != NULL:
+                if ol_partition_is_behind(partition.handle, self.end_offset):
+                    self.flushes.begin_wanted(None)
         else:
             self.flushes.begin_wanted(self.owner)
             timeout_ms = -1 if timeout is None else max(0, int(timeout * 1000))

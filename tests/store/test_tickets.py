@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+from collections import deque
 
 import pytest
 
@@ -143,3 +145,51 @@ def test_dictionaries_of_any_size(store, count):
     found = store.fetch("g")
     assert {key: found[key].offset for key in offsets} == offsets
     assert found[TopicPartition("u", 0)].metadata == "m"
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 50])
+def test_a_window_that_slides_over_partitions(path, partitions):
+    with offsetlog.open(path, partitions=partitions, durability="disk") as store:
+        waiting = deque(store.commit_async(f"g{number % 40}", {KEY: number}) for number in range(200))
+        for number in range(200, 2000):
+            ticket = waiting.popleft()
+            assert ticket.result(timeout=30) == ticket.position
+            assert ticket.done()
+            waiting.append(store.commit_async(f"g{number % 40}", {KEY: number}))
+        for ticket in waiting:
+            ticket.result(timeout=30)
+        digest = store.digest(physical=True)
+    with offsetlog.open(path) as store:
+        assert store.digest(physical=True) == digest
+
+
+def test_a_flush_makes_the_tickets_of_all_partitions_durable(path):
+    with offsetlog.open(path, partitions=50, durability="disk") as store:
+        for round_number in range(5):
+            tickets = [store.commit_async(f"g{number}", {KEY: round_number}) for number in range(100)]
+            assert not any(ticket.done() for ticket in tickets)
+            store.flush()
+            assert all(ticket.done() for ticket in tickets)
+
+
+def test_tickets_of_a_store_without_background_threads(path):
+    with offsetlog.open(path, partitions=5, durability="disk", _background=False) as store:
+        tickets = [store.commit_async(f"g{number}", {KEY: number}) for number in range(20)]
+        assert len({ticket.result() for ticket in tickets}) == 20
+
+
+def test_a_child_keeps_its_hands_off_tickets(path):
+    with offsetlog.open(path, partitions=3, durability="disk") as store:
+        tickets = [store.commit_async(f"g{number}", {KEY: number}) for number in range(20)]
+        tickets[0].result()
+        tickets += [store.commit_async(f"g{number}", {KEY: number}) for number in range(20)]
+        child = os.fork()
+        if child == 0:
+            try:
+                tickets[-1].result()
+            except errors.ClosedError:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        for ticket in tickets:
+            ticket.result()
