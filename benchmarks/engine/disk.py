@@ -1,4 +1,8 @@
-"""Commits that survive the loss of power, many waiting at a time."""
+"""Commits that survive the loss of power, many waiting at a time.
+
+In waves of so many, all committed and then all collected, as a peer does in a transaction of as many: these lines are
+judged. And sliding, so many outstanding all the time, which a transaction cannot do: for comparison.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,9 @@ from benchmarks.race import Job, Runner, race, sustain
 from benchmarks.workload import REGISTRY, Run, Workload
 
 
-def _runner(run: Run, keys: KeySpace, contender: Contender, waiting: int, waves: int) -> Runner:
+def _runner(
+    run: Run, keys: KeySpace, contender: Contender, waiting: int, waves: int, *, sliding: bool = False
+) -> Runner:
     shuffled = Shuffled(keys.count, run.seed)
     base = 1
 
@@ -28,21 +34,26 @@ def _runner(run: Run, keys: KeySpace, contender: Contender, waiting: int, waves:
         made = [calls[start : start + waiting] for start in range(0, len(calls), waiting)]
 
         def job() -> None:
-            for wave in made:
-                contender.commit_wave(wave)
+            if sliding:
+                assert isinstance(contender, Ours)
+                contender.commit_sliding(calls, waiting)
+            else:
+                for wave in made:
+                    contender.commit_wave(wave)
 
         run.committed(contender, indices, offsets)
         return Job(job, len(indices))
 
-    return Runner(contender.name, prepare)
+    return Runner(f"{contender.name}, sliding" if sliding else contender.name, prepare)
 
 
 def _measure(run: Run, waiting: int) -> None:
     keys = KeySpace(100, 1, run.size(100, 10))
-    waves = run.size(max(5, min(100, 20_000 // waiting)), 2)
+    waves = run.size(max(5, min(100, 100_000 // waiting)), 2)
     run.condition(f"{keys}, shuffled, seed {run.seed}; {waves} waves a round; files on {file_system(run.directory)}")
     run.condition(
-        "ours: commit_async of one offset each, then result() of each; peers: the same in one synced transaction"
+        "ours: commit_async of one offset each, then result() of each; peers: the same in one synced transaction; "
+        "sliding: so many outstanding all the time, the oldest collected before the next is committed"
     )
     contenders: list[Contender] = [
         Ours(run.new_directory(), "disk", 1, "offsetlog, 1 log partition"),
@@ -54,6 +65,7 @@ def _measure(run: Run, waiting: int) -> None:
     with run.filled(keys, *contenders):
         runners = [_runner(run, keys, contender, waiting, waves) for contender in contenders]
         run.profiled = runners[0]
+        runners += [_runner(run, keys, contender, waiting, waves, sliding=True) for contender in contenders[:2]]
         run.report.figures += race(run.benchmark, runners, run.rounds)
         if waiting == 1_000:
             run.report.figures += [sustain(runner, run.seconds) for runner in runners[:2]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -41,6 +42,16 @@ class Ours(Contender):
     def commit_wave(self, calls: Sequence[Call]) -> None:
         commit = self.store.commit_async
         tickets = [commit(group, offsets) for group, offsets in calls]
+        for ticket in tickets:
+            ticket.result()
+
+    def commit_sliding(self, calls: Sequence[Call], waiting: int) -> None:
+        """So many outstanding all the time: the oldest is collected before the next is committed."""
+        commit = self.store.commit_async
+        tickets = deque(commit(group, offsets) for group, offsets in calls[:waiting])
+        for group, offsets in calls[waiting:]:
+            tickets.popleft().result()
+            tickets.append(commit(group, offsets))
         for ticket in tickets:
             ticket.result()
 

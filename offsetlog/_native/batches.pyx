@@ -635,6 +635,5 @@ cdef int write_all(StoreCore core, const batch_columns *columns, const order_pla
         raise
     finally:
         core.give_scratch(&array)
-    for number, end_offset in waits:
-        core.wait_durable(number, end_offset, durability)
+    core.wait_durable_all(waits, durability)
     return 0

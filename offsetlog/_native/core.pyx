@@ -524,6 +524,20 @@ cdef class StoreCore:
         """Waits until what lies below a log offset is as durable as asked for; None is the store's durability."""
         self.wait(number, end_offset, OL_TERM_NOW, <durability_kind>durability_of(durability, self.durability))
 
+    def wait_durable_all(self, waits, durability):
+        """The same for several (number, log offset), whose partitions are flushed together."""
+        cdef Partition owner
+        cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
+        if wanted == DURABILITY_PROCESS:
+            return
+        if len(waits) > 1:
+            for number, _ in waits:
+                owner = self.owner(number)
+                if owner is not None:
+                    self.flushes.begin(owner)
+        for number, end_offset in waits:
+            self.wait(number, end_offset, OL_TERM_NOW, wanted)
+
     def delete(self, group, partitions, *, durability=None):
         """Writes tombstones for positions of a group and returns how many were there."""
         cdef ol_slice name
