@@ -37,12 +37,12 @@ static struct timespec next_poll(void) {
     return when;
 }
 
-/* Waits for the next look.  Returns false when the thread shall end. */
-static bool wait_for_work(ol_preparer *preparer, bool asleep, bool *kicked) {
+/* Waits for the next look, which follows at once where the last one found work.  Returns false when the thread shall end. */
+static bool wait_for_work(ol_preparer *preparer, bool worked, bool asleep, bool *kicked) {
     struct timespec when = next_poll();
     pthread_mutex_lock(&preparer->wake_lock);
     int status = 0;
-    while (!preparer->kicked && !preparer->stopping && status != ETIMEDOUT) {
+    while (!worked && !preparer->kicked && !preparer->stopping && status != ETIMEDOUT) {
         if (asleep) {
             pthread_cond_wait(&preparer->wake, &preparer->wake_lock);
         } else {
@@ -59,11 +59,11 @@ static bool wait_for_work(ol_preparer *preparer, bool asleep, bool *kicked) {
 static void *run(void *argument) {
     ol_preparer *preparer = argument;
     int idle = 0;
-    bool kicked = false;
+    bool worked, kicked = false;
     do {
-        bool worked = prepare_all(preparer);
+        worked = prepare_all(preparer);
         idle = worked || kicked ? 0 : idle + 1;
-    } while (wait_for_work(preparer, idle >= OL_PREPARER_IDLE_POLLS, &kicked));
+    } while (wait_for_work(preparer, worked, idle >= OL_PREPARER_IDLE_POLLS, &kicked));
     return NULL;
 }
 

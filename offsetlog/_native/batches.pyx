@@ -29,6 +29,7 @@ from offsetlog._native.csrc cimport (
     ol_item,
     ol_partition_commit,
     ol_partition_for,
+    ol_preparer_kick,
     ol_slice,
     ol_slice_equal,
     ol_slice_of,
@@ -621,6 +622,9 @@ cdef int write_all(StoreCore core, const batch_columns *columns, const order_pla
     # Every directory is made before the first row is written.
     for group in range(plan.groups.count):
         core.ready(plan.log_partition[group])
+    # So many rows will need fresh pages: whoever makes them ahead may have fallen asleep.
+    if core.preparer != NULL:
+        ol_preparer_kick(core.preparer)
     array = core.take_scratch(largest_piece(plan))
     try:
         while done.group < plan.groups.count:
