@@ -70,7 +70,8 @@ static bool gather(ol_commit *work, plain *to, const ol_item *items, size_t coun
             if (!begin_run(work, to, item, i == 0 ? NULL : item - 1, count <= STACK_ROWS)) return false;
         }
         const ol_plain_run *run = &to->runs[to->run_count - 1];
-        ol_table_prefetch_cell(table, run->pair, item->partition);
+        /* Two cells are a cache line. */
+        if (to->row_count == run->first_row || (item->partition ^ item[-1].partition) > 1) ol_table_prefetch_cell(table, run->pair, item->partition);
         ol_position_row *row = &to->rows[to->row_count];
         row->partition = item->partition;
         row->value.offset = item->offset;
@@ -99,6 +100,12 @@ static bool is_settled(const ol_commit *work, const plain *of) {
 
 /* ------------------------------------------------------------------------------------------------ writing */
 
+/* The keys of a run differ in the partition alone.  Copies whole words, up to seven bytes too many: behind the start of a key stand, here as
+ * there, a partition and a value, which are written later. */
+static inline void copy_key_start(uint8_t *to, const uint8_t *from, size_t size) {
+    for (size_t at = 0; at < size; at += sizeof(uint64_t)) memcpy(to + at, from + at, sizeof(uint64_t));
+}
+
 static uint8_t *put_row(const ol_commit *work, uint8_t *p, const ol_plain_run *run, const ol_position_row *row, size_t index,
                         const uint8_t **key) {
     bool first = index == 0;
@@ -111,8 +118,7 @@ static uint8_t *put_row(const ol_commit *work, uint8_t *p, const ol_plain_run *r
         *key = p;
         p = ol_offset_key_put(p, OL_KEY_OFFSET_COMMIT, run->name.group, run->name.topic, row->partition);
     } else {
-        /* The keys of a run differ in the partition alone. */
-        memcpy(p, *key, run->key_size - PARTITION_SIZE);
+        copy_key_start(p, *key, run->key_size - PARTITION_SIZE);
         ol_store_i32(p + run->key_size - PARTITION_SIZE, row->partition);
         p += run->key_size;
     }
