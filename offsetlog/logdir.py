@@ -7,6 +7,7 @@ file operation goes through the file port, so that a test can stop the machine a
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,13 @@ from offsetlog._native.files import (
     parse_offset_checkpoint,
     parse_uuid,
 )
-from offsetlog.errors import ConfigError, CorruptionError, MissingFileError, UnsupportedVersionError
+from offsetlog.errors import (
+    ConfigError,
+    CorruptionError,
+    InvalidArgumentError,
+    MissingFileError,
+    UnsupportedVersionError,
+)
 
 TOPIC = "__consumer_offsets"
 LOCK = ".lock"
@@ -33,6 +40,8 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 FORMAT = 1
 PARTITIONS_MAX = 100_000
+
+_SEGMENT = re.compile(r"\d{20}\.log")
 
 Checkpoint = dict[tuple[str, int], int]
 
@@ -98,8 +107,25 @@ class LogDirectory:
         """Tells whether the directory is there."""
         return self.fs.exists(self.path)
 
+    def check_is_none_of_its_parts(self) -> None:
+        """Refuses a path that lies in a log directory: a store that were made there would be found by nobody.
+
+        Raises:
+            InvalidArgumentError: it is a partition directory, holds segments itself, or is a file.
+        """
+        if self.path.is_file():
+            raise InvalidArgumentError("this is a file, not a log directory", path=self.path)
+        # "data-1" reads like a partition of a topic "data" and may be anybody's log directory; only segments tell.
+        parsed = parse_directory_name(Path(os.path.realpath(self.path)).name)
+        is_partition = parsed is not None and parsed[0] == TOPIC
+        if is_partition or (self.exists() and any(_SEGMENT.fullmatch(name) for name in self.fs.list(self.path))):
+            raise InvalidArgumentError(
+                "this is a partition directory; the log directory is the one that holds it", path=self.path
+            )
+
     def create(self) -> None:
-        """Makes the directory, and those above it, where they are missing."""
+        """Makes the directory, and those above it, where they are missing; raises as `check_is_none_of_its_parts`."""
+        self.check_is_none_of_its_parts()
         missing: list[Path] = []
         for folder in (self.path, *self.path.parents):
             if self.fs.exists(folder):
@@ -111,7 +137,12 @@ class LogDirectory:
                 self.fs.flush_directory(folder.parent)
 
     def partition_numbers(self) -> list[int]:
-        """Returns the numbers of the offsets topic's partition directories."""
+        """Returns the numbers of the offsets topic's partition directories.
+
+        Raises:
+            InvalidArgumentError: as `check_is_none_of_its_parts`.
+        """
+        self.check_is_none_of_its_parts()
         numbers = []
         for name in self.fs.list(self.path):
             parsed = parse_directory_name(name)

@@ -35,11 +35,13 @@ def open_writable(
         create: whether a directory that holds no log may become one; that needs `partitions`.
 
     Raises:
+        InvalidArgumentError: it is a part of a log directory.
         MissingFileError: it holds no log.
         PartitionCountError: its number of partitions is another, or has to be told.
         OffsetLogError: as `offsetlog.open`.
     """
     directory = LogDirectory(path, FileSystem())
+    directory.check_is_none_of_its_parts()
     is_log = directory.exists() and (directory.partition_numbers() or directory.read_properties() is not None)
     if not is_log and not create:
         raise MissingFileError("there is no log directory", path=path)

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("typer")
 
-from test_cli_read import DATA, call, on_terminal
+from test_cli_read import DATA, GROUPS, call, on_terminal
 
 import offsetlog
 from offsetlog import TopicPartition
@@ -91,6 +91,48 @@ def test_a_slip_makes_no_directory(tmp_path, capsys):
         assert code == 2
         assert "there is no log directory" in err
     assert not (tmp_path / "typo").exists()
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets-1", "__consumer_offsets-99", "renamed"])
+@pytest.mark.parametrize("partitions", [[], ["--partitions=5"]])
+def test_a_partition_directory_is_no_log_directory(data, capsys, name, partitions):
+    path = data / name
+    if name == "renamed":
+        shutil.copytree(GROUPS / "__consumer_offsets-4", path)
+    elif name == "__consumer_offsets-1":
+        shutil.copytree(GROUPS / "__consumer_offsets-1", path, dirs_exist_ok=True)
+    before = sorted(data.rglob("*"))
+    for command in (["commit", path, "g", "t:0=1"], ["delete", path, "g"]):
+        code, out, err = call(capsys, *command, *partitions)
+        assert (code, out) == (2, "")
+        assert "the log directory is the one that holds it" in err
+    if path.exists():
+        code, out, err = call(capsys, "fetch", path, "g")
+        assert (code, out) == (2, "")
+        assert "the log directory is the one that holds it" in err
+    with pytest.raises(InvalidArgumentError, match="partition directory"):
+        offsetlog.open(path, 5)
+    assert sorted(data.rglob("*")) == before
+
+
+def test_a_partition_directory_is_told_by_where_it_leads(data, monkeypatch):
+    (data / "__consumer_offsets-0").mkdir(exist_ok=True)
+    monkeypatch.chdir(data / "__consumer_offsets-0")
+    with pytest.raises(InvalidArgumentError, match="partition directory"):
+        offsetlog.open(".", 5)
+
+
+def test_a_directory_that_only_sounds_like_a_partition_is_one_for_logs(tmp_path):
+    with offsetlog.open(tmp_path / "store-1", 5) as store:
+        store.commit_one("g", "t", 0, 1)
+
+
+def test_a_file_is_no_log_directory(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    for command in (["commit", tmp_path / "file", "g", "t:0=1"], ["fetch", tmp_path / "file", "g"]):
+        code, out, err = call(capsys, *command)
+        assert (code, out) == (2, "")
+        assert "this is a file, not a log directory" in err
 
 
 def test_another_number_of_partitions_is_refused(data, capsys):
