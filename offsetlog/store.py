@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +14,7 @@ from offsetlog._native.core import StoreCore
 from offsetlog._native.files import FileSystem
 from offsetlog._native.partition import Partition
 from offsetlog._native.tickets import Ticket
+from offsetlog.closing import StoreCloser
 from offsetlog.config import StoreConfig
 from offsetlog.errors import (
     ArgumentTypeError,
@@ -27,7 +26,7 @@ from offsetlog.errors import (
     ReadOnlyError,
     TransactionError,
 )
-from offsetlog.logdir import PARTITIONS_MAX, RECOVERY_POINTS, LogDirectory, Properties, random_topic_id
+from offsetlog.logdir import PARTITIONS_MAX, LogDirectory, Properties, random_topic_id
 from offsetlog.partitions import PartitionOpener, check_groups
 from offsetlog.transaction import Transaction
 from offsetlog.types import Digest, OffsetAndMetadata, Position, TopicPartition
@@ -40,8 +39,6 @@ Durability = Literal["process", "disk"]
 
 #: Partitions of a new directory, as Kafka's `offsets.topic.num.partitions`.
 PARTITIONS_DEFAULT = 50
-#: Seconds between two writes of the recovery points, as Kafka's `log.flush.offset.checkpoint.interval.ms`.
-CHECKPOINT_SECONDS = 60.0
 
 _DIGEST_MASK = (1 << 128) - 1
 
@@ -114,7 +111,8 @@ class OffsetStore:
 
     Every method can be called from any thread.  Commits of groups in different partitions do not wait for each other;
     waiting for the disk never holds the GIL, and one flush serves all who wait.  A child made by fork finds the store
-    closed and cannot damage the parent's.
+    closed and cannot damage the parent's.  A store that was not closed is, with a ResourceWarning, once neither it nor
+    a method taken from it (`commit = store.commit_one`) can be reached.
     """
 
     def __init__(self) -> None:
@@ -136,10 +134,6 @@ class OffsetStore:
         background: bool,
     ) -> None:
         self._core: StoreCore | None = None
-        self._pid = os.getpid()
-        self._closing = threading.Lock()
-        self._stop = threading.Event()
-        self._keeper: threading.Thread | None = None
         self._directory = LogDirectory(path, fs)
         self._config = config
         self._fs = fs
@@ -150,7 +144,6 @@ class OffsetStore:
                 count, opener, opened = self._open_read_only(partitions)
             else:
                 count, opener, opened = self._open_writable(partitions, topic_id, cluster)
-            self._opener = opener
             try:
                 core = StoreCore(
                     count,
@@ -171,16 +164,14 @@ class OffsetStore:
             self._directory.unlock()
             raise
         self._core = core
+        self._closer = core.closer = StoreCloser(self._directory, opener, self._waiter, read_only=read_only)
         # The hot methods are bound to the instance: a Python frame between would cost more than the commit.
         self.commit = core.commit  # type: ignore[method-assign]
         self.commit_async = core.commit_async  # type: ignore[method-assign]
         self.commit_one = core.commit_one  # type: ignore[method-assign]
         self.fetch_one = core.fetch_one  # type: ignore[method-assign]
         if background and not read_only:
-            self._keeper = threading.Thread(
-                target=_keep_checkpoints, args=(core, self._directory, self._stop), name="offsetlog-keeper", daemon=True
-            )
-            self._keeper.start()
+            self._closer.keep_checkpoints(core)
 
     def _open_read_only(self, partitions: int | None) -> tuple[int, PartitionOpener, list[Partition]]:
         directory = self._directory
@@ -513,46 +504,9 @@ class OffsetStore:
             OffsetLogError: something could not be written; the store is closed all the same, and recovers at its next
                 open.
         """
-        if os.getpid() != self._pid:
-            return  # a forked child has nothing to close
-        with self._closing:
-            core, self._core = self._core, None
-            if core is None:
-                return
-            self._stop.set()
-            if self._keeper is not None:
-                self._keeper.join()
-            created = self._opener.end()
-            attached = core.detach_all()
-            everything = list({id(partition): partition for partition in (*attached, *created)}.values())
-            self._waiter.end()
-            self._close_partitions(everything)
-
-    def _close_partitions(self, partitions: list[Partition]) -> None:
-        failures: list[BaseException] = []
-        ends: dict[int, int] = {}
-        sound = True
-        for partition in partitions:
-            try:
-                if self._read_only or partition.read_only:
-                    sound = False
-                    partition.abandon()
-                    continue
-                partition.close()
-                ends[partition.number] = partition.closed_at
-            except Exception as failure:
-                failures.append(failure)
-        try:
-            if not self._read_only:
-                self._directory.finish(ends, sound=sound and not failures)
-        except Exception as failure:
-            failures.append(failure)
-        finally:
-            self._directory.unlock()
-        if failures:
-            for other in failures[1:]:
-                failures[0].add_note(f"and: {other}")
-            raise failures[0]
+        core, self._core = self._core, None
+        if core is not None:
+            self._closer.close(core)
 
     def __enter__(self) -> Self:
         self._open_core  # noqa: B018  (a closed store is refused here, not at the first commit)
@@ -563,27 +517,6 @@ class OffsetStore:
     ) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if getattr(self, "_core", None) is None or os.getpid() != self._pid:
-            return
-        warnings.warn(f"the store in {self._directory.path} was not closed", ResourceWarning, source=self, stacklevel=2)
-        self.close()
-
     def __repr__(self) -> str:
         state = "closed" if self.closed else "read-only" if self._read_only else "open"
         return f"<OffsetStore {str(self._directory.path)!r} {state}>"
-
-
-def _keep_checkpoints(core: StoreCore, directory: LogDirectory, stop: threading.Event) -> None:
-    # A recovery after a crash starts at the recovery point; without this it would be that of the last clean stop.
-    while not stop.wait(CHECKPOINT_SECONDS):
-        try:
-            flushed = {
-                partition.number: partition.log_facts()["flushed"]
-                for partition in core.attached()
-                if not partition.read_only
-            }
-            directory.write_checkpoint(RECOVERY_POINTS, flushed)
-        except OffsetLogError:
-            # The next commit meets the same trouble and tells its caller; a checkpoint is only an optimisation.
-            continue

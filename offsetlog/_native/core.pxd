@@ -13,6 +13,7 @@ cdef class StoreCore:
     cdef readonly int32_t count
     cdef list partitions            # the owners of the slots
     cdef object opener
+    cdef public object closer       # a StoreCloser: its `forgotten` is called when nobody can reach the core any more
     cdef Flushes flushes
     cdef durability_kind durability
     cdef size_t metadata_units_max

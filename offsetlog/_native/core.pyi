@@ -3,6 +3,7 @@ from typing import final
 
 from offsetlog._native.partition import Partition
 from offsetlog._native.tickets import Ticket
+from offsetlog.closing import StoreCloser
 from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
 @final
@@ -10,6 +11,7 @@ class StoreCore:
     count: int
     read_only: bool
     closed: bool
+    closer: StoreCloser | None
     def __init__(
         self,
         count: int,

@@ -216,6 +216,11 @@ cdef class StoreCore:
         self.closed = False
         _cores.add(self)
 
+    def __del__(self):
+        # The hot methods are bound to the core: whoever holds one of them holds all that it needs, and no store object.
+        if self.closer is not None:
+            self.closer.forgotten(self)
+
     def __dealloc__(self):
         if self.preparer != NULL:
             with nogil:

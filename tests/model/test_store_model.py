@@ -81,11 +81,7 @@ def abandon(store: OffsetStore) -> None:
     """Lets a store go without writing a byte, as the end of the process would."""
     core, store._core = store._core, None
     assert core is not None
-    store._opener.end()
-    for partition in core.detach_all():
-        partition.abandon()
-    store._waiter.end()
-    store._directory.unlock()
+    store._closer.abandon(core)
 
 
 class StoreBesideModel(RuleBasedStateMachine):

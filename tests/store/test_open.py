@@ -208,6 +208,51 @@ def test_a_forgotten_store_warns_and_closes(path):
         assert not any(found["recovered"] for found in store.recoveries().values())
 
 
+def test_a_method_of_a_store_that_nobody_kept(path):
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        assert offsetlog.open(path).commit_one("g", "t", 0, 1) == 0
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        assert offsetlog.open(path).fetch_one("g", "t", 0).offset == 1
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        offsetlog.open(path).commit("g", {TopicPartition("t", 0): 2})
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        ticket = offsetlog.open(path).commit_async("g", {TopicPartition("t", 0): 3})
+    assert ticket.result() == ticket.position
+    commit_one = offsetlog.open(path).commit_one
+    for number in range(10):
+        commit_one("g", "t", 0, number, durability="process")
+    with pytest.raises(errors.LockedError):
+        offsetlog.open(path)
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        del commit_one
+    with offsetlog.open(path) as store:
+        assert store.fetch_one("g", "t", 0).offset == 9
+        assert not any(found["recovered"] for found in store.recoveries().values())
+
+
+def test_a_method_does_not_keep_a_store_open_that_was_closed(path):
+    with offsetlog.open(path) as store:
+        fetch_one = store.fetch_one
+    del store
+    with pytest.raises(errors.ClosedError):
+        fetch_one("g", "t", 0)
+    offsetlog.open(path).close()
+
+
+def test_a_store_that_the_interpreter_ends_with(path):
+    code = """
+        import sys, warnings, offsetlog
+        warnings.simplefilter("default")
+        store = offsetlog.open(sys.argv[1])
+        commit_one = store.commit_one
+        commit_one("g", "t", 0, 1)
+    """
+    assert "was not closed" in run_python(code, path).stderr
+    with offsetlog.open(path) as store:
+        assert store.fetch_one("g", "t", 0).offset == 1
+        assert not any(found["recovered"] for found in store.recoveries().values())
+
+
 def test_a_closed_store_does_not_warn(path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,0 +1,137 @@
+"""The end of a store: what has to be done once, by `close` or when nobody can reach the store any more."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+import weakref
+
+from offsetlog._native.core import StoreCore
+from offsetlog._native.partition import Partition
+from offsetlog.errors import OffsetLogError
+from offsetlog.logdir import RECOVERY_POINTS, LogDirectory
+from offsetlog.partitions import PartitionOpener
+from offsetlog.waiting import TicketWaiter
+
+#: Seconds between two writes of the recovery points, as Kafka's `log.flush.offset.checkpoint.interval.ms`.
+CHECKPOINT_SECONDS = 60.0
+
+
+class StoreCloser:
+    """Closes one store, once.  The core holds it and it does not hold the core.
+
+    So the store lives for as long as anything that commits to it, also when that is only `store.commit_one`, and ends
+    at once when the last of it goes.
+
+    Args:
+        directory: the log directory; when writable, locked.
+        opener: what makes partitions.
+        waiter: what waits for the store's tickets.
+        read_only: whether nothing is to be written.
+    """
+
+    def __init__(
+        self, directory: LogDirectory, opener: PartitionOpener, waiter: TicketWaiter, *, read_only: bool
+    ) -> None:
+        self._directory = directory
+        self._opener = opener
+        self._waiter = waiter
+        self._read_only = read_only
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._stop = threading.Event()
+        self._keeper: threading.Thread | None = None
+
+    def keep_checkpoints(self, core: StoreCore) -> None:
+        """Begins to write the recovery points every minute, until the end."""
+        self._keeper = threading.Thread(
+            target=_keep_checkpoints,
+            args=(weakref.ref(core), self._directory, self._stop),
+            name="offsetlog-keeper",
+            daemon=True,
+        )
+        self._keeper.start()
+
+    def close(self, core: StoreCore) -> None:
+        """Closes cleanly; see OffsetStore.close."""
+        if os.getpid() != self._pid:
+            return  # a forked child has nothing to close
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._stop.set()
+            # The keeper itself may hold the last reference for a moment.
+            if self._keeper is not None and self._keeper is not threading.current_thread():
+                self._keeper.join()
+            created = self._opener.end()
+            attached = core.detach_all()
+            self._waiter.end()
+            self._close_partitions(list({id(partition): partition for partition in (*attached, *created)}.values()))
+
+    def forgotten(self, core: StoreCore) -> None:
+        """Closes what nobody can reach any more, with a warning, as a file does."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        path = self._directory.path
+        warnings.warn(f"the store in {path} was not closed", ResourceWarning, source=core, stacklevel=2)
+        self.close(core)
+
+    def abandon(self, core: StoreCore) -> None:
+        """Lets everything go without writing a byte, as the end of the process would."""
+        with self._lock:
+            self._closed = True
+            self._stop.set()
+            created = self._opener.end()
+            for partition in (*core.detach_all(), *created):
+                partition.abandon()
+            self._waiter.end()
+            self._directory.unlock()
+
+    def _close_partitions(self, partitions: list[Partition]) -> None:
+        failures: list[BaseException] = []
+        ends: dict[int, int] = {}
+        sound = True
+        for partition in partitions:
+            try:
+                if self._read_only or partition.read_only:
+                    sound = False
+                    partition.abandon()
+                    continue
+                partition.close()
+                ends[partition.number] = partition.closed_at
+            except Exception as failure:
+                failures.append(failure)
+        try:
+            if not self._read_only:
+                self._directory.finish(ends, sound=sound and not failures)
+        except Exception as failure:
+            failures.append(failure)
+        finally:
+            self._directory.unlock()
+        if failures:
+            for other in failures[1:]:
+                failures[0].add_note(f"and: {other}")
+            raise failures[0]
+
+
+def _keep_checkpoints(known: weakref.ref[StoreCore], directory: LogDirectory, stop: threading.Event) -> None:
+    # A recovery after a crash starts at the recovery point; without this it would be that of the last clean stop.
+    while not stop.wait(CHECKPOINT_SECONDS):
+        try:
+            core = known()
+            if core is None:
+                return
+            flushed = {
+                partition.number: partition.log_facts()["flushed"]
+                for partition in core.attached()
+                if not partition.read_only
+            }
+            directory.write_checkpoint(RECOVERY_POINTS, flushed)
+        except OffsetLogError:
+            # The next commit meets the same trouble and tells its caller; a checkpoint is only an optimisation.
+            pass
+        finally:
+            core = None
