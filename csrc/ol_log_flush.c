@@ -20,12 +20,15 @@ int ol_log_store_bound(ol_log *log, const ol_flushed_bound *bound, bool lower, o
     return lower ? ol_flushed_lower(&log->sidecar, bound, error) : ol_flushed_store(&log->sidecar, bound, error);
 }
 
-/* The segments that were rolled and not flushed yet, ascending; *position is the size of the active one. */
-static int collect(ol_log *log, ol_segment ***rolled, size_t *count, ol_segment **active, int64_t *position, ol_error *error) {
+/* The segments that were rolled and not flushed yet, ascending; *end is the log's and *position the size of the active one.  Where a batch is
+ * published this moment the position may be behind it, the end never is. */
+static int collect(ol_log *log, ol_segment ***rolled, size_t *count, ol_segment **active, int64_t *end, int64_t *position,
+                   ol_error *error) {
     *rolled = NULL;
     *count = 0;
     pthread_mutex_lock(&log->list_lock);
     *active = log->active;
+    *end = ol_log_end(log);
     *position = atomic_load_explicit(&log->active->size, memory_order_acquire);
     for (size_t i = 0; i < log->segment_count; i++) *count += log->segments[i]->flush_needed;
     if (*count > 0) *rolled = malloc(*count * sizeof **rolled);
@@ -58,7 +61,7 @@ static int finish_segment(ol_log *log, ol_segment *segment, ol_error *error) {
     return status == OL_CRASHED ? status : OL_OK;
 }
 
-/* Published bytes are never stored to again, so only those behind the last flush can be dirty; a truncation below it lowers `flushed`. */
+/* Published bytes are never stored to again, so only those behind the last flush can be dirty; a truncation forgets that flush. */
 static int flush_active(ol_log *log, ol_segment *active, int64_t position, ol_error *error) {
     const ol_flushed_bound *last = &log->last_flush;
     bool known = last->position > 0 && last->segment_base == active->base_offset && last->offset == ol_log_flushed(log);
@@ -67,16 +70,19 @@ static int flush_active(ol_log *log, ol_segment *active, int64_t position, ol_er
 }
 
 int ol_log_flush_locked(ol_log *log, ol_error *error) {
-    int64_t end = ol_log_end(log);
-    if (end <= ol_log_flushed(log)) return OL_OK;
+    if (ol_log_end(log) <= ol_log_flushed(log)) return OL_OK;
     ol_segment **rolled = NULL;
     ol_segment *active = NULL;
     size_t count = 0;
+    int64_t end = 0;
     int64_t position = 0;
+    int status = collect(log, &rolled, &count, &active, &end, &position, error);
     /* The epochs go first: what a batch carries must not be known less than the batch. */
-    int status = ol_log_store_epochs(log, error);
-    if (status == OL_OK) status = collect(log, &rolled, &count, &active, &position, error);
-    if (status != OL_OK) return status;
+    if (status == OL_OK) status = ol_log_store_epochs(log, error);
+    if (status != OL_OK) {
+        free(rolled);
+        return status;
+    }
     bool names = atomic_exchange(&log->names_changed, false);
     for (size_t i = 0; i < count && status == OL_OK; i++) status = ol_segment_flush(rolled[i], error);
     if (status == OL_OK) status = flush_active(log, active, position, error);

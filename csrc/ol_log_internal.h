@@ -84,7 +84,8 @@ struct ol_log {
 
     /* flush_lock */
     ol_flushed sidecar;
-    ol_flushed_bound last_flush;        /* what the last one covered; below `position` nothing of that segment is dirty while `flushed` is its offset */
+    ol_flushed_bound last_flush;        /* what the last one covered; below `position` nothing of that segment is dirty while `flushed` is its offset;
+                                         * position 0: unknown, as after a truncation */
 
     /* The writer's. */
     ol_producers producers;

@@ -230,6 +230,9 @@ static int32_t epoch_before(ol_log *log, int64_t offset) {
 
 /* Under flush_lock and extend_lock. */
 static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
+    /* A flush covers batches that come while it runs, beyond the end that it tells: where they were cut at that end, `flushed` stays and
+     * bytes are written below that flush's position which it never saw. */
+    log->last_flush.position = 0;
     if (ol_log_flushed(log) > cut->end) {
         ol_flushed_bound bound = {
             .offset = cut->end,

@@ -1,0 +1,107 @@
+/* What a flush may acknowledge: between it and the disk stand the writer, truncations and the background. */
+#include <errno.h>
+#include <pthread.h>
+
+#include "log_fixture.h"
+#include "ol_fs_fault.h"
+
+enum { POWER_LOSSES = 40 };
+
+typedef struct place {
+    char root[OL_PATH_MAX];
+    char path[OL_PATH_MAX];
+    ol_fs *fs;
+    ol_log *log;
+    ol_log_options options;
+} place;
+
+static place shared;                    /* what the hooks below see */
+
+static void open_place(int64_t extend_bytes) {
+    ol_error error;
+    fixture_directory(shared.root);
+    OL_CHECK_OK(ol_fs_fault_create(shared.root, &shared.fs, &error), &error);
+    fixture_join(shared.path, shared.root, "p-0");
+    shared.options = fixture_options(shared.path);
+    shared.options.fs = shared.fs;
+    shared.options.config.segment_bytes = 1 << 20;
+    shared.options.config.extend_bytes_min = shared.options.config.extend_bytes_max = extend_bytes;
+}
+
+static int64_t flush(void) {
+    ol_error error;
+    int64_t flushed = -1;
+    OL_CHECK_OK(ol_log_flush(shared.log, &flushed, &error), &error);
+    return flushed;
+}
+
+/* Power is lost: whatever the disk holds, all below `acknowledged` is there. */
+static void check_power_losses(int64_t acknowledged) {
+    for (uint64_t seed = 1; seed <= POWER_LOSSES; seed++) {
+        char target[OL_PATH_MAX];
+        char path[OL_PATH_MAX];
+        ol_error error;
+        ol_log_recovery recovery;
+        fixture_directory(target);
+        OL_CHECK_OK(ol_fs_fault_materialize(shared.fs, target, seed, &error), &error);
+        fixture_join(path, target, "p-0");
+        ol_log_options options = fixture_options(path);
+        options.config = shared.options.config;
+        options.replicated = shared.options.replicated;
+        ol_log *log = fixture_open(&options, &recovery);
+        OL_CHECK(!recovery.corrupt);
+        OL_CHECK(ol_log_end(log) >= acknowledged);
+        fixture_close(log);
+        fixture_remove(target);
+    }
+}
+
+static void leave_place(void) {
+    ol_log_abandon(shared.log);
+    ol_fs_fault_free(shared.fs);
+    fixture_remove(shared.root);
+}
+
+/* ------------------------------------------------------------------------------------------------ truncations */
+
+static int (*plain_rename)(ol_fs *fs, const char *source, const char *target, ol_error *error);
+static size_t appended_meanwhile;       /* of a value to append in the middle of a flush, 0 none */
+
+static int rename_while_appending(ol_fs *fs, const char *source, const char *target, ol_error *error) {
+    if (appended_meanwhile > 0 && strstr(target, "leader-epoch-checkpoint") != NULL) {
+        size_t value_size = appended_meanwhile;
+        appended_meanwhile = 0;
+        fixture_append(shared.log, fixture_plain(value_size, 4));
+    }
+    return plain_rename(fs, source, target, error);
+}
+
+/* A flush covers a batch that came while it ran, beyond the end that it tells.  A truncation to that end cuts the batch and leaves
+ * `flushed` where it is, and what is written in its place is not on disk. */
+OL_TEST(what_replaces_batches_that_a_flush_covered_beyond_its_end_is_flushed) {
+    ol_error error;
+    open_place(256 << 10);
+    shared.options.replicated = true;
+    plain_rename = shared.fs->rename;
+    shared.fs->rename = rename_while_appending;
+    shared.log = fixture_open(&shared.options, NULL);
+    fixture_append(shared.log, fixture_plain(50, 1));
+    flush();
+    for (uint64_t salt = 2; salt <= 3; salt++) {
+        fixture_batch batch = fixture_plain(50, salt);
+        batch.leader_epoch = 1;
+        fixture_append(shared.log, batch);
+    }
+    appended_meanwhile = 12000;
+    OL_CHECK_INT(flush(), 3);
+    OL_CHECK_INT(appended_meanwhile, 0);
+    OL_CHECK_INT(ol_log_end(shared.log), 4);
+    OL_CHECK_OK(ol_log_truncate(shared.log, 3, &error), &error);
+    fixture_append(shared.log, fixture_plain(15000, 5));
+    fixture_append(shared.log, fixture_plain(50, 6));
+    OL_CHECK_INT(flush(), 5);
+    check_power_losses(5);
+    leave_place();
+}
+
+OL_TEST_MAIN()
