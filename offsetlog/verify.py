@@ -74,7 +74,7 @@ class Verification:
         findings: problems and notes in the order in which they were found.
         partitions: partitions that were read.
         batches: batches that were read.
-        records: records in them, those of wrapped messages not counted.
+        records: records in them, those in wrapped messages too.
         positions: committed positions that they lead to.
         groups: groups that have one, by partition.
         digest: of all partitions (docs/digest.md).

@@ -41,6 +41,11 @@ from offsetlog._native.csrc cimport (
     ol_producers_change,
     ol_producers_decode,
     ol_producers_free,
+    ol_record,
+    ol_records,
+    ol_records_close,
+    ol_records_next,
+    ol_records_open,
     ol_refusal,
     ol_scan,
     ol_scan_close,
@@ -252,6 +257,25 @@ cdef class Replay:
             status = ol_producers_apply(&self.producers, batch, change, error)
         return status
 
+    cdef int count_records(self, const ol_batch *batch, ol_error *error) noexcept nogil:
+        # The header of a wrapper of magic 0 or 1 does not say how many messages are in it.
+        cdef ol_records records
+        cdef ol_record record
+        cdef int status
+        if batch.record_count >= 0:
+            self.records += batch.record_count
+            return OL_OK
+        status = ol_records_open(&records, batch, &self.decompressor.port, error)
+        if status != OL_OK:
+            return status
+        while True:
+            status = ol_records_next(&records, &record, error)
+            if status != OL_OK:
+                break
+            self.records += 1
+        ol_records_close(&records)
+        return OL_OK if status == OL_END else status
+
     cdef int walk(self, ol_scan *scan, int64_t stop, int64_t until, bint keeps_rows, ol_producers_change *change,
                   ol_error *error) noexcept nogil:
         # Goes on until the end (OL_END), a batch at or behind `stop` (OL_OK with *change empty), an aborted transaction (OL_OK
@@ -270,13 +294,13 @@ cdef class Replay:
             status = self.apply_batch(&batch, change, error)
             if status == OL_OK and keeps_rows:
                 status = self.add_row(&batch, self.position, error)
+            if status == OL_OK:
+                status = self.count_records(&batch, error)
             if status != OL_OK:
                 scan.position = self.position
                 return status
             self.next_offset = batch.last_offset + 1
             self.batches += 1
-            if batch.record_count > 0:
-                self.records += batch.record_count
             if change.aborted:
                 return OL_OK
 
@@ -404,6 +428,33 @@ cdef class Replay:
                 found.add(_bytes_of(row.group))
         return found
 
+    def transactions(self):
+        """Returns the transactions that are open, by their first offset.
+
+        Each is (producer id, epoch, first offset, time of its first pending commit in ms or -1, number of pending positions,
+        names of their groups as bytes, sorted).  A position that a tombstone erased is pending no more.
+        """
+        cdef const ol_producer *each
+        cdef ol_table_row row
+        cdef size_t index
+        cdef size_t cursor
+        cdef int64_t begun
+        cdef list found = []
+        cdef set groups
+        for index in range(self.producers.slot_count):
+            each = &self.producers.slots[index]
+            if each.producer_id < 0 or each.transaction_first_offset < 0:
+                continue
+            begun, cursor, count, groups = -1, 0, 0, set()
+            while ol_pending_next_value(self.state.pending, each.producer_id, &cursor, &row):
+                if count == 0:
+                    begun = row.value.commit_timestamp
+                groups.add(_bytes_of(row.group))
+                count += 1
+            found.append((each.producer_id, each.epoch, each.transaction_first_offset, begun, count, sorted(groups)))
+        found.sort(key=_first_offset)
+        return found
+
     def positions(self, bytes group not None):
         """Returns the committed positions of a group, sorted by topic and partition.
 
@@ -454,6 +505,10 @@ cdef class Replay:
 
 def _place(row):
     return row[:2]
+
+
+def _first_offset(transaction):
+    return transaction[2]
 
 
 cdef void _refused(void *context, const ol_batch *batch, const ol_error *error) noexcept with gil:

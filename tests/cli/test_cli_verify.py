@@ -39,6 +39,12 @@ def test_what_a_broker_wrote_is_sound(scenario, capsys):
     assert {row["kind"] for row in rows[:-1]} == ({"unfinished tail"} if scenario.name == "torn" else set())
 
 
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_as_many_records_are_counted_as_are_dumped(scenario, capsys):
+    rows = [json.loads(line) for line in call(capsys, "dump", scenario / "log", "--format=json")[1].splitlines()]
+    assert verify(scenario / "log").records == sum(row["kind"] != "empty" for row in rows)
+
+
 def test_reading_changes_nothing(log):
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in log.rglob("*") if path.is_file()}
     verify(log)
