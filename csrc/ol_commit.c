@@ -6,7 +6,7 @@
 
 enum {
     STACK_ITEMS = 4,                    /* small commits plan on the stack */
-    SCRATCH_ITEMS_MAX = 65536,          /* planned items that stay allocated between commits */
+    SCRATCH_ITEMS_MAX = 4096,           /* planned items that stay allocated between commits */
 };
 
 static int write_one_batch(ol_commit *work, size_t size, ol_error *error) {

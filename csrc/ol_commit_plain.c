@@ -11,7 +11,7 @@
 enum {
     STACK_ROWS = 4,
     PARTITION_SIZE = 4,             /* at the end of a key */
-    ROWS_KEPT_MAX = 65536,          /* rows that stay allocated between commits */
+    ROWS_KEPT_MAX = 4096,           /* rows that stay allocated between commits; larger calls come in pieces of so many */
 };
 
 typedef struct plain {
@@ -203,6 +203,7 @@ static int write_batch(ol_commit *work, const plain *of, bool *done, ol_error *e
 
 /* ------------------------------------------------------------------------------------------------ the whole */
 
+/* Room for `count` rows, and for as many runs: each row may be of a pair of its own. */
 static int ensure_rows(ol_partition *partition, size_t count, ol_error *error) {
     if (count <= partition->plain_capacity) return OL_OK;
     ol_position_row *rows = realloc(partition->plain_rows, count * sizeof *rows);
@@ -246,7 +247,9 @@ int ol_commit_plain(ol_commit *work, const ol_item *items, size_t count, bool *d
     ol_partition *partition = work->partition;
     *done = false;
     /* What is settled must stay so until it is applied: nobody else, no loader, changes the table meanwhile. */
-    if (partition->role != OL_ROLE_ACTIVE || partition->options.replicated || partition->load_runs || work->producer_id >= 0) return OL_OK;
+    if (count == 0 || partition->role != OL_ROLE_ACTIVE || partition->options.replicated || partition->load_runs || work->producer_id >= 0) {
+        return OL_OK;
+    }
     if (count <= STACK_ROWS) {
         ol_position_row rows[STACK_ROWS];
         ol_plain_run runs[STACK_ROWS];

@@ -194,13 +194,15 @@ static int write_zeros(ol_file *file, int64_t from, int64_t to, ol_error *error)
     return status;
 }
 
-/* Blocks that hold nothing yet.  Returns how far they reach: `from` where the file system cannot do it, so that zeros are written instead. */
-static int64_t allocate(ol_file *file, int64_t from, int64_t to) {
+/* Blocks that hold nothing yet.  *end is how far they reach: `from` where the file system cannot do it, so that zeros are written instead. */
+static int allocate(ol_file *file, int64_t from, int64_t to, int64_t *end, ol_error *error) {
     int result;
     do {
         result = fallocate(file->descriptor, 0, from, to - from);
     } while (result != 0 && errno == EINTR);
-    return result == 0 ? to : from;
+    *end = result == 0 ? to : from;
+    if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return OL_OK;
+    return ol_fail_errno(error, errno, "fallocate", file->path);
 }
 
 /* Neither kind is flushed here: the caller chooses the moment, usually a thread that nobody waits for. */
@@ -213,7 +215,7 @@ static int posix_extend(ol_file *file, int64_t from, int64_t to, bool written, o
     int64_t end_of_old = size_before < from ? from : size_before > to ? to : size_before;
     if (end_of_old > from) status = write_zeros(file, from, end_of_old, error);
     int64_t allocated = end_of_old;
-    if (status == OL_OK && !written && end_of_old < to) allocated = allocate(file, end_of_old, to);
+    if (status == OL_OK && !written && end_of_old < to) status = allocate(file, end_of_old, to, &allocated, error);
     if (status == OL_OK) status = write_zeros(file, allocated, to, error);
     if (status != OL_OK && to > size_before) restore_size(file, size_before);
     return status;

@@ -31,6 +31,9 @@ static void report_batch(loader *load, const ol_batch *batch, ol_error *error) {
     ol_partition_report(load->partition, error, (int64_t)batch->size);
 }
 
+/* Failures that are no damage: a decompressor was interrupted, or there is no memory. */
+static bool says_nothing_of_bytes(int status) { return status == OL_NO_MEMORY || status == OL_IO; }
+
 /* Applies a record that is not a plain position, or that goes alone; what cannot be decoded is reported. */
 static int apply_alone(loader *load, const ol_batch *batch, const ol_record *record, ol_error *error) {
     ol_change change;
@@ -57,9 +60,7 @@ bool ol_partition_has_own_header(const ol_record *record) {
 }
 
 static int load_control(loader *load, const ol_batch *batch, ol_error *error) {
-    int status = ol_load_window_apply(&load->window, error);
-    if (status != OL_OK) return status;
-    status = ol_state_apply_batch(&load->partition->state, batch, load->partition->options.log.decompressor, NULL, error);
+    int status = ol_state_apply_batch(&load->partition->state, batch, load->partition->options.log.decompressor, NULL, error);
     ol_partition_own_end(load->partition, batch->producer_id);
     load->records += batch->record_count > 0 ? batch->record_count : 0;
     return status;
@@ -119,8 +120,7 @@ static int load_any(loader *load, const ol_batch *batch, ol_records *records, ol
 static int load_data(loader *load, const ol_batch *batch, ol_error *error) {
     ol_records records;
     int status = ol_records_open(&records, batch, load->partition->options.log.decompressor, error);
-    /* Neither says anything about the bytes: a decompressor was interrupted, or there is no memory. */
-    if (OL_UNLIKELY(status == OL_NO_MEMORY || status == OL_IO)) return status;
+    if (OL_UNLIKELY(says_nothing_of_bytes(status))) return status;
     if (OL_UNLIKELY(status != OL_OK)) {
         report_batch(load, batch, error);
         return OL_OK;
@@ -142,8 +142,10 @@ static int load_batch(loader *load, const ol_batch *batch, ol_error *error) {
     if (batch->max_timestamp > load->max_timestamp) load->max_timestamp = batch->max_timestamp;
     int status;
     if (OL_UNLIKELY(ol_batch_is_control(batch))) {
+        status = ol_load_window_apply(&load->window, error);
+        if (status != OL_OK) return status;
         status = load_control(load, batch, error);
-        if (status != OL_OK && status != OL_NO_MEMORY) {
+        if (status != OL_OK && !says_nothing_of_bytes(status)) {
             report_batch(load, batch, error);
             status = OL_OK;
         }
@@ -270,10 +272,13 @@ static void publish_progress(loader *load) {
     load->partition->load_bytes += (int64_t)load->piece.size;
 }
 
-/* Reads on until the log end, or the limit. */
+/* Reads on until the end that the log has now, or the limit.  Commits beside the load may be faster than it, so that it does not follow the
+ * end; pieces end where batches do, so that nothing of one is left behind. */
 static int load_to_end(loader *load, ol_error *error) {
     bool stopped = false;
+    int64_t end = ol_log_end(load->partition->log);
     while (!stopped && !load->ended) {
+        if (ol_log_is_writable(load->partition->log) && load->next_offset >= end && load->batches > 0) return OL_OK;
         int status = ol_log_reader_next(load->reader, PIECE_BYTES, &load->piece, error);
         if (status == OL_CORRUPT) {
             ol_error damage = *error;

@@ -118,6 +118,14 @@ void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int6
     atomic_store_explicit(&partition->applied, applied, memory_order_release);
 }
 
+size_t ol_partition_scratch_bytes(ol_partition *partition) {
+    pthread_mutex_lock(&partition->writer);
+    size_t bytes = partition->planned_capacity * sizeof *partition->planned +
+                   partition->plain_capacity * (sizeof *partition->plain_rows + sizeof *partition->plain_runs);
+    pthread_mutex_unlock(&partition->writer);
+    return bytes;
+}
+
 void ol_partition_positions(ol_partition *partition, ol_positions *positions) {
     /* In this order every pair keeps its invariant, whatever moves meanwhile. */
     positions->applied = atomic_load_explicit(&partition->applied, memory_order_acquire);

@@ -191,6 +191,9 @@ typedef struct ol_positions {
 } ol_positions;
 void ol_partition_positions(ol_partition *partition, ol_positions *positions);
 
+/* Bytes of scratch that commits left allocated for the next one.  Takes the writer lock. */
+size_t ol_partition_scratch_bytes(ol_partition *partition);
+
 /* ------------------------------------------------------------------------------------------------ replication (design §7) */
 
 /* Starts leadership at an epoch: OL_FENCED unless it is above the current one.  [W, log end) is scanned into the overlay; active when W has reached the log

@@ -369,6 +369,7 @@ class OffsetStore:
             return core.delete(group, partitions, durability=durability)
         if self._read_only:
             raise ReadOnlyError("the store is open read-only")
+        core.check_durability(durability)
         partition = core.partition(core.number_of(group))
         if partition is None:
             return 0
@@ -398,6 +399,7 @@ class OffsetStore:
         if self._read_only:
             raise ReadOnlyError("the store is open read-only")
         core.number_of(group)
+        core.check_durability(durability)
         return Transaction(core, group, producer_id, producer_epoch, durability)
 
     def abort_transaction(self, producer_id: int) -> int:

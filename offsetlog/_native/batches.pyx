@@ -567,6 +567,7 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
         core.refuse_closed()
     if core.read_only:
         raise ReadOnlyError("the store is open read-only")
+    core.check_durability(durability)
     if table.num_rows == 0:
         return 0
     if table.num_rows > INT32_MAX:

@@ -613,6 +613,7 @@ cdef extern from "ol_partition.h" nogil:
         int64_t flushed
 
     void ol_partition_positions(ol_partition *partition, ol_positions *positions) noexcept
+    size_t ol_partition_scratch_bytes(ol_partition *partition) noexcept
 
 
 cdef extern from "ol_scan.h" nogil:

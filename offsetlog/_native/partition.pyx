@@ -53,6 +53,7 @@ from offsetlog._native.csrc cimport (
     ol_partition_options,
     ol_partition_options_init,
     ol_partition_positions,
+    ol_partition_scratch_bytes,
     ol_partition_problem_at,
     ol_partition_progress,
     ol_partition_role,
@@ -480,10 +481,11 @@ cdef class Partition:
         cdef const ol_state *state
         cdef ol_table_memory table
         cdef ol_error error
-        cdef size_t pending, group_records
+        cdef size_t pending, group_records, scratch
         self.enter()
         try:
             with nogil:
+                scratch = ol_partition_scratch_bytes(self.handle)
                 check(ol_partition_lock_state(self.handle, &state, &error), &error)
                 ol_table_memory_usage(state.table, &table)
                 pending = ol_pending_memory_usage(state.pending)
@@ -500,6 +502,7 @@ cdef class Partition:
             "side": table.side,
             "pending": pending,
             "group_records": group_records,
+            "scratch": scratch,
             "string_bytes": table.string_bytes,
             "free": table.free,
         }

@@ -128,4 +128,23 @@ static void run(bool try_first) {
 OL_TEST(commits_of_every_shape_are_written_and_applied_alike) { run(false); }
 OL_TEST(so_are_those_that_never_wait) { run(true); }
 
+/* Nothing to write is nothing written, whether or not there is a note to take. */
+OL_TEST(a_commit_of_nothing_writes_nothing) {
+    ol_partition_options options = fixture_options(fresh_directory());
+    ol_partition *partition = open_partition(&options, true);
+    commit_one(partition, "a", "t", 0, 1);
+    for (int flushed_before = 0; flushed_before < 2; flushed_before++) {
+        ol_commit_result result;
+        ol_error error;
+        int64_t flushed;
+        if (flushed_before) OL_CHECK_OK(ol_log_flush(ol_partition_log(partition), &flushed, &error), &error);
+        OL_CHECK_OK(ol_partition_commit(partition, NULL, 0, -1, -1, &result, &error), &error);
+        OL_CHECK_INT(result.base_offset, -1);
+        OL_CHECK_INT(result.written, 0);
+        OL_CHECK_INT(ol_log_end(ol_partition_log(partition)), 1);
+    }
+    close_partition(partition);
+    remove_fixture();
+}
+
 OL_TEST_MAIN()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import uuid
 
+import pyarrow as pa
 import pytest
 
 import offsetlog
@@ -295,3 +296,28 @@ def test_the_digest_is_of_what_is_committed(store, tmp_path):
         other.commit_one("g", "t", 0, 99)
         assert other.digest() != store.digest()
     assert len(str(store.digest())) == 3 * 32 + 2
+
+
+def test_a_wrong_durability_is_refused_before_anything_is_written(store):
+    store.commit("billing", {TopicPartition("orders", 0): 1})
+    before = store.digest()
+    rows = pa.table({"group": ["billing"], "topic": ["orders"], "partition": [0], "offset": [2]})
+    for call in (
+        lambda: store.commit_arrow(rows, durability="bogus"),
+        lambda: store.delete("billing", durability="bogus"),
+        lambda: store.transaction("billing", 7, durability="bogus"),
+    ):
+        with pytest.raises(errors.ConfigError, match="bogus"):
+            call()
+    assert store.digest() == before
+
+
+def test_memory_tells_of_the_scratch_that_a_commit_leaves(store):
+    assert store.memory()["scratch"] == 0
+    names = {"group": ["billing"] * 3000, "topic": ["orders"] * 3000}
+    rows = pa.table({**names, "partition": list(range(3000)), "offset": [1] * 3000})
+    store.commit_arrow(rows)
+    store.commit_arrow(rows)
+    memory = store.memory()
+    assert memory["scratch"] > 3000 * 64
+    assert memory["total"] > memory["scratch"] + memory["cells"]
