@@ -313,6 +313,7 @@ def test_a_wrong_durability_is_refused_before_anything_is_written(store):
 
 
 def test_memory_tells_of_the_scratch_that_a_commit_leaves(store):
+    store.commit_one("billing", "orders", 0, 1)
     assert store.memory()["scratch"] == 0
     names = {"group": ["billing"] * 3000, "topic": ["orders"] * 3000}
     rows = pa.table({**names, "partition": list(range(3000)), "offset": [1] * 3000})
