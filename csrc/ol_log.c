@@ -269,6 +269,7 @@ static void free_log(ol_log *log) {
     pthread_mutex_destroy(&log->extend_lock);
     pthread_mutex_destroy(&log->list_lock);
     pthread_mutex_destroy(&log->epochs_lock);
+    for (int i = 0; i < 2; i++) pthread_mutex_destroy(&log->step_locks[i]);
     ol_leader_epochs_free(&log->epochs);
     ol_producers_free(&log->producers);
     free(log->segments);

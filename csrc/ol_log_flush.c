@@ -69,6 +69,15 @@ static int flush_active(ol_log *log, ol_segment *active, int64_t position, ol_er
     return log->fs->flush_range(active->file, active->data, last->position, position, error);
 }
 
+/* After our own flush succeeded: the background may flush the same file this moment, and have been told of an error that is ours as well.
+ * Steps take turns with two locks, so this waits for the one under way and never for those behind it. */
+static int wait_for_step(ol_log *log, ol_error *error) {
+    pthread_mutex_t *lock = &log->step_locks[atomic_load(&log->step) & 1];
+    pthread_mutex_lock(lock);
+    pthread_mutex_unlock(lock);
+    return ol_log_check_writable(log, error);
+}
+
 int ol_log_flush_locked(ol_log *log, ol_error *error) {
     if (ol_log_end(log) <= ol_log_flushed(log)) return OL_OK;
     ol_segment **rolled = NULL;
@@ -87,6 +96,7 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
     for (size_t i = 0; i < count && status == OL_OK; i++) status = ol_segment_flush(rolled[i], error);
     if (status == OL_OK) status = flush_active(log, active, position, error);
     if (status == OL_OK && names) status = log->fs->flush_directory(log->fs, log->directory, error);
+    if (status == OL_OK) status = wait_for_step(log, error);
     if (status != OL_OK) {
         ol_log_set_failed(log);
         free(rolled);

@@ -10,6 +10,7 @@
  *   list_lock     the list of segments and their flush_needed; held for a few instructions, or a file cut in a truncation
  *   epochs_lock   the epoch cache
  *   segment->lock
+ *   step_locks    innermost; one flush of an extension, by turns
  */
 #ifndef OL_LOG_INTERNAL_H
 #define OL_LOG_INTERNAL_H
@@ -65,6 +66,8 @@ struct ol_log {
     pthread_mutex_t extend_lock;
     pthread_mutex_t list_lock;
     pthread_mutex_t epochs_lock;
+    pthread_mutex_t step_locks[2];      /* [step & 1] is held while that step flushes a piece of an extension */
+    _Atomic uint64_t step;              /* the newest one */
 
     /* list_lock */
     ol_segment **segments;              /* ascending by base */

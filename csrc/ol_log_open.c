@@ -473,6 +473,7 @@ static int create_log(const ol_log_options *options, ol_log **created, ol_error 
     pthread_mutex_init(&log->extend_lock, NULL);
     pthread_mutex_init(&log->list_lock, NULL);
     pthread_mutex_init(&log->epochs_lock, NULL);
+    for (int i = 0; i < 2; i++) pthread_mutex_init(&log->step_locks[i], NULL);
     *created = log;
     return OL_OK;
 }

@@ -290,14 +290,27 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
     return status;
 }
 
+/* The kernel tells of a page that was lost only once to those who share an open file, be it now to us.  So the log fails before the step is over,
+ * and a flush that succeeded beside it waits for that (wait_for_step). */
+static int flush_step(ol_log *log, ol_segment *segment, int64_t from, int64_t to) {
+    ol_error ignored;
+    uint64_t step = atomic_load(&log->step) + 1;
+    pthread_mutex_lock(&log->step_locks[step & 1]);
+    atomic_store(&log->step, step);
+    int status = log->fs->flush_range(segment->file, segment->data, from, to, &ignored);
+    if (status != OL_OK) ol_log_set_failed(log);
+    pthread_mutex_unlock(&log->step_locks[step & 1]);
+    return status;
+}
+
 /* Flushes [from, to) of an extension, which is in use, and makes its pages writable again: else the next store to each would fault while somebody commits.
  * In small steps, since whoever waits for the disk stands in line behind each, and the writer may need the lock. */
-static int flush_extension(ol_log *log, ol_segment *segment, int64_t from, int64_t to, ol_error *error) {
+static void flush_extension(ol_log *log, ol_segment *segment, int64_t from, int64_t to) {
     const int64_t step = (int64_t)256 << 10;
     int status = OL_OK;
     for (int64_t at = from; at < to && status == OL_OK; at += step) {
         int64_t end = at + step < to ? at + step : to;
-        status = log->fs->flush_range(segment->file, segment->data, at, end, error);
+        status = flush_step(log, segment, at, end);
         pthread_mutex_lock(&log->extend_lock);
         /* A roll or a truncation may have shortened the file. */
         if (status == OL_OK && atomic_load_explicit(&segment->extended, memory_order_relaxed) >= end) {
@@ -305,7 +318,6 @@ static int flush_extension(ol_log *log, ol_segment *segment, int64_t from, int64
         }
         pthread_mutex_unlock(&log->extend_lock);
     }
-    return status;
 }
 
 bool ol_log_prepare(ol_log *log) {
@@ -344,9 +356,7 @@ bool ol_log_prepare(ol_log *log) {
     int64_t flush_to = to_flush == NULL ? 0 : atomic_load_explicit(&to_flush->extended, memory_order_relaxed);
     pthread_mutex_unlock(&log->extend_lock);
     if (to_flush != NULL) {
-        /* An error here is met again by the flush that somebody waits for, if it lasts; but the kernel tells of a lost page
-         * only once, so the log has to fail now. */
-        if (flush_extension(log, to_flush, flush_from, flush_to, &ignored) != OL_OK) ol_log_set_failed(log);
+        flush_extension(log, to_flush, flush_from, flush_to);
         ol_segment_unuse(to_flush);
     }
     return did;

@@ -1,6 +1,7 @@
 /* What a flush may acknowledge: between it and the disk stand the writer, truncations and the background. */
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "log_fixture.h"
 #include "ol_fs_fault.h"
@@ -101,6 +102,58 @@ OL_TEST(what_replaces_batches_that_a_flush_covered_beyond_its_end_is_flushed) {
     fixture_append(shared.log, fixture_plain(50, 6));
     OL_CHECK_INT(flush(), 5);
     check_power_losses(5);
+    leave_place();
+}
+
+/* ------------------------------------------------------------------------------------------------ the background */
+
+static int (*plain_flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);
+static bool background_fails;           /* the next flush of a range, which the background makes */
+static pthread_t waiter;
+static atomic_bool waiter_told;
+static int waiter_status;
+static int64_t waiter_flushed;
+
+static void *wait_for_disk(void *context) {
+    ol_error error;
+    waiter_status = ol_log_flush(shared.log, &waiter_flushed, &error);
+    atomic_store(&waiter_told, true);
+    return context;
+}
+
+/* The kernel tells of a page that was lost only once, here to the background; meanwhile somebody else's flush of the same file succeeds. */
+static int flush_range_failing(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error) {
+    if (!background_fails) return plain_flush_range(file, data, from, to, error);
+    background_fails = false;
+    for (int i = 0; i < 12; i++) fixture_append(shared.log, fixture_plain(6000, 7));
+    int64_t flushes = ol_fs_fault_flushes(shared.fs);
+    ol_fs_fault_fail_flush(shared.fs, flushes + 1, EIO);
+    int status = plain_flush_range(file, data, from, to, error);
+    OL_CHECK_INT(status, OL_IO);
+    OL_CHECK_INT(pthread_create(&waiter, NULL, wait_for_disk, NULL), 0);
+    while (ol_fs_fault_flushes(shared.fs) < flushes + 2) usleep(1000);
+    usleep(50000);
+    OL_CHECK(!atomic_load(&waiter_told));
+    return status;
+}
+
+OL_TEST(an_error_that_the_background_was_told_of_is_not_flushed_over) {
+    open_place(64 << 10);
+    plain_flush_range = shared.fs->flush_range;
+    shared.log = fixture_open(&shared.options, NULL);
+    fixture_append(shared.log, fixture_plain(50, 1));
+    flush();
+    for (int i = 0; i < 6; i++) fixture_append(shared.log, fixture_plain(6000, 2));
+    int64_t acknowledged = flush();
+    shared.fs->flush_range = flush_range_failing;
+    background_fails = true;
+    for (int i = 0; i < 5 && background_fails; i++) (void)ol_log_prepare(shared.log);
+    OL_CHECK(!background_fails);
+    pthread_join(waiter, NULL);
+    OL_CHECK_INT(waiter_status, OL_FAILED);
+    OL_CHECK_INT(waiter_flushed, acknowledged);
+    OL_CHECK(ol_log_has_failed(shared.log));
+    check_power_losses(acknowledged);
     leave_place();
 }
 
