@@ -200,8 +200,24 @@ void ol_partition_fail(ol_partition *partition) {
     ol_partition_wake(partition, false);
 }
 
+/* Who is refused learns from what was found, not from a look into the list of problems. */
+static int refuse_read_only(const ol_partition *partition, ol_error *error) {
+    ol_problem problem;
+    if (!ol_partition_problem_at(partition, 0, &problem)) return ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
+    const ol_error *found = &problem.error;
+    const char *slash = strrchr(found->path, '/');
+    const char *file = slash == NULL ? found->path : slash + 1;
+    if (found->position < 0) {
+        ol_fail(error, OL_READ_ONLY, "the partition is read-only, its log is damaged: %s", found->reason);
+    } else {
+        ol_fail(error, OL_READ_ONLY, "the partition is read-only, its log is damaged: in %s at byte %lld: %s", file,
+                (long long)found->position, found->reason);
+    }
+    return ol_error_at(error, partition->options.log.directory, -1);
+}
+
 int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error) {
-    if (OL_UNLIKELY(partition->read_only)) return ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
+    if (OL_UNLIKELY(partition->read_only)) return refuse_read_only(partition, error);
     if (OL_UNLIKELY(ol_log_has_failed(partition->log))) return ol_fail(error, OL_FAILED, "a flush of the log failed; it must be opened again");
     switch ((ol_role)partition->role) {
         case OL_ROLE_ACTIVE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 NEEDED = {"typer", "rich", "click"}
 
@@ -19,6 +20,10 @@ def main() -> int:
         if name == "offsetlog":
             return _refuse(f"{missing.name} is not built: run `make build` in the source tree, or install the package")
         raise
+    from offsetlog.errors import CorruptionWarning
+
+    # The commands tell damage in their own words.
+    warnings.simplefilter("ignore", CorruptionWarning)
     return run(sys.argv[1:])
 
 

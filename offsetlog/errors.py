@@ -19,6 +19,8 @@
     ├── InternalError                           our bug
     └── SimulatedCrashError                     tests only
 
+    CorruptionWarning (UserWarning)             opening found damage, and serves what is sound
+
 A failure of the C floor becomes an exception in one place, `offsetlog._native.status`, through one table,
 `STATUS_ERRORS`.
 """
@@ -239,6 +241,10 @@ class CorruptionError(OffsetLogError):
     """Bytes that were known to be on disk are not what was written; nothing is guessed, nothing is repaired."""
 
     status = Status.CORRUPT
+
+
+class CorruptionWarning(UserWarning):
+    """Opening a store found damaged logs; what is sound in them is served, and nothing more is written to them."""
 
 
 class TornTailError(CorruptionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +21,7 @@ from offsetlog.errors import (
     ArgumentTypeError,
     ClosedError,
     ConfigError,
+    CorruptionWarning,
     MissingFileError,
     OffsetLogError,
     PartitionCountError,
@@ -74,6 +76,10 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         PartitionCountError: the directory has another number of partitions; nothing was changed.
         MissingFileError: read-only, and there is no such directory, or none of the offsets topic in it.
         ConfigError, StorageError, CorruptionError, CapacityError.
+
+    Warns:
+        CorruptionWarning: once, when a log is damaged: what is sound in it is served, but what is missing is not known,
+            and commits to that partition are refused.  `OffsetStore.problems` tells it all.
     """
     store = OffsetStore.__new__(OffsetStore)
     store._open(
@@ -87,6 +93,11 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         fs=_fs if _fs is not None else FileSystem(),
         background=_background,
     )
+    try:
+        store._tell_damage(stacklevel=3)
+    except CorruptionWarning:  # made an error by a filter
+        store.close()
+        raise
     return store
 
 
@@ -237,6 +248,20 @@ class OffsetStore:
             for partition in looked_at:
                 partition.abandon()
         return partitions
+
+    def _damaged(self) -> list[Partition]:
+        return [partition for partition in self._open_core.attached() if partition.progress()["problems"]]
+
+    def _tell_damage(self, *, stacklevel: int) -> None:
+        damaged = self._damaged()
+        if not damaged:
+            return
+        are = "is" if len(damaged) == 1 else "are"
+        text = (
+            f"{len(damaged)} of {self.partitions} partitions in {self.path} {are} damaged: {damaged[0].problems()[0]}; "
+            f"what is missing is not answered for. See store.problems(), or `offsetlog verify {self.path}`"
+        )
+        warnings.warn(text, CorruptionWarning, stacklevel=stacklevel)
 
     # ------------------------------------------------------------------------------------------------ facts
 
@@ -521,4 +546,6 @@ class OffsetStore:
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "read-only" if self._read_only else "open"
-        return f"<OffsetStore {str(self._directory.path)!r} {state}>"
+        damaged = 0 if self.closed else len(self._damaged())
+        problems = f", {damaged} of {self.partitions} partitions damaged" if damaged else ""
+        return f"<OffsetStore {str(self._directory.path)!r} {state}{problems}>"

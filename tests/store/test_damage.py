@@ -7,12 +7,15 @@ that was not committed, and never an older one without a word.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conformance.oracle_batches import Batch, read_segment
@@ -109,10 +112,23 @@ def copies(path: Path) -> list[bytes]:
     return [file.read_bytes() for file in path.glob("*/broken-*")]
 
 
+@contextlib.contextmanager
+def opened(path: Path, **options: Any) -> Iterator[OffsetStore]:
+    """The store, whose damage, if any, was told by one warning."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        store = offsetlog.open(path, **options)
+    with store:
+        assert [kind.category for kind in told] == [errors.CorruptionWarning] * bool(store.problems())
+        assert all(str(store.problems()[0]) in str(kind.message) for kind in told)
+        assert ("damaged" in repr(store)) == bool(store.problems())
+        yield store
+
+
 def check_read_only(path: Path) -> Contents:
     """A read-only open changes nothing; returns what it sees."""
     before = tree(path)
-    with offsetlog.open(path, read_only=True) as store:
+    with opened(path, read_only=True) as store:
         found = contents(store)
     assert tree(path) == before
     return found
@@ -120,7 +136,7 @@ def check_read_only(path: Path) -> Contents:
 
 def check_reported(path: Path, log: bytes, expected: Contents, position: int | None) -> None:
     """Corruption: read-only, told with its place, nothing cut, everything else served."""
-    with offsetlog.open(path, durability="process") as store:
+    with opened(path, durability="process") as store:
         problems = store.problems()
         assert problems
         assert all(problem.path is not None and problem.path.endswith(".log") for problem in problems)
@@ -128,8 +144,10 @@ def check_reported(path: Path, log: bytes, expected: Contents, position: int | N
         if position is not None:
             assert [problem.position for problem in problems] == [position]
         assert contents(store) == expected
-        with pytest.raises(errors.ReadOnlyError):
+        with pytest.raises(errors.ReadOnlyError) as refused:
             store.commit("g", {TopicPartition("t", 0): 1})
+        assert refused.value.path == str(path / SEGMENT.parent)
+        assert problems[0].message in refused.value.message or len(refused.value.message) == 255
         assert contents(store) == expected
     assert (path / SEGMENT).read_bytes() == log
     assert copies(path) == []

@@ -14,6 +14,7 @@ import pytest
 
 import offsetlog
 from offsetlog import StoreConfig, TopicPartition, errors
+from offsetlog._native.codec import partition_for
 
 from .conftest import tree
 
@@ -404,6 +405,57 @@ def test_settings_are_checked_before_anything_is_made(path):
     with pytest.raises(errors.ConfigError):
         offsetlog.open(path, config=StoreConfig(segment_bytes=1))
     assert not path.exists()
+
+
+@pytest.fixture
+def damaged(path):
+    with offsetlog.open(path, partitions=4) as store:
+        for number in range(40):
+            store.commit_one(f"g{number}", "t", 0, number)
+    segment = path / "__consumer_offsets-2" / f"{0:020}.log"
+    content = bytearray(segment.read_bytes())
+    content[70] ^= 1
+    segment.write_bytes(content)
+    return segment
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_damage_is_told_when_the_store_is_opened(path, damaged, read_only):
+    with pytest.warns(errors.CorruptionWarning) as told:
+        store = offsetlog.open(path, read_only=read_only)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    text = str(told[0].message)
+    for part in ("1 of 4 partitions", str(damaged), "byte 0", "store.problems()", "offsetlog verify"):
+        assert part in text
+    assert store.problems()[0].message in text
+    assert "1 of 4 partitions damaged" in repr(store)
+    store.close()
+
+
+def test_a_commit_to_a_damaged_partition_says_why_it_is_refused(path, damaged):
+    groups = {partition_for(f"g{number}", 4): f"g{number}" for number in range(40)}
+    with pytest.warns(errors.CorruptionWarning):
+        store = offsetlog.open(path)
+    with store:
+        store.commit_one(groups[1], "t", 0, 100)
+        for refused in (
+            lambda: store.commit_one(groups[2], "t", 0, 100),
+            lambda: store.commit(groups[2], {TopicPartition("t", 0): 100}),
+        ):
+            with pytest.raises(errors.ReadOnlyError) as caught:
+                refused()
+            assert caught.value.path == str(damaged.parent)
+            assert store.problems()[0].message in str(caught.value)
+            assert f"{0:020}.log at byte 0" in str(caught.value)
+
+
+def test_a_warning_that_is_an_error_leaves_nothing_open(path, damaged):
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(errors.CorruptionWarning):
+                offsetlog.open(path)
 
 
 def test_a_brokers_directory_is_taken_over(tmp_path):
