@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import offsetlog
-from offsetlog import TopicPartition
+from offsetlog import TopicPartition, errors
 
 pytestmark = pytest.mark.source_tree
 
@@ -64,15 +64,17 @@ def damage(path: Path) -> Path:
     return segment
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_repair_of_a_damaged_directory(directory):
     segment = damage(directory / "data")
     damaged = segment.read_bytes()
-    session = run("docs/repair.md")
+    with pytest.warns(errors.CorruptionWarning):
+        session = run("docs/repair.md")
     assert [problem.path for problem in session["found"]] == [str(segment.relative_to(directory))]
     assert segment.read_bytes() == damaged
+    with pytest.warns(errors.CorruptionWarning):
+        again = offsetlog.open("data", read_only=True)
     with (
-        offsetlog.open("data", read_only=True) as old,
+        again as old,
         offsetlog.open("repaired", read_only=True) as by_columns,
         offsetlog.open("repaired-by-group", read_only=True) as by_group,
     ):
