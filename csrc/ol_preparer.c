@@ -12,6 +12,8 @@ struct ol_preparer {
     ol_partition **partitions;      /* under list_lock */
     size_t count;
     size_t capacity;
+    ol_partition *current;          /* under list_lock: its log is prepared this moment, without the lock */
+    pthread_cond_t left;            /* with list_lock: `current` is another one */
     pthread_mutex_t wake_lock;      /* innermost; held for moments only, so that a kick never waits for a file */
     pthread_cond_t wake;
     bool kicked;                    /* under wake_lock */
@@ -21,7 +23,18 @@ struct ol_preparer {
 static bool prepare_all(ol_preparer *preparer) {
     bool worked = false;
     pthread_mutex_lock(&preparer->list_lock);
-    for (size_t i = 0; i < preparer->count; i++) worked |= ol_log_prepare(ol_partition_log(preparer->partitions[i]));
+    /* From the end, since the list changes meanwhile: the last one takes the place of one that is removed, and has had its turn. */
+    for (size_t i = preparer->count; i-- > 0;) {
+        if (i >= preparer->count) continue;
+        ol_partition *partition = preparer->partitions[i];
+        preparer->current = partition;
+        /* A log may wait for the disk, and whoever adds another partition must not. */
+        pthread_mutex_unlock(&preparer->list_lock);
+        worked |= ol_log_prepare(ol_partition_log(partition));
+        pthread_mutex_lock(&preparer->list_lock);
+        preparer->current = NULL;
+        pthread_cond_broadcast(&preparer->left);
+    }
     pthread_mutex_unlock(&preparer->list_lock);
     return worked;
 }
@@ -70,6 +83,7 @@ static void *run(void *argument) {
 static void free_preparer(ol_preparer *preparer) {
     pthread_mutex_destroy(&preparer->list_lock);
     pthread_mutex_destroy(&preparer->wake_lock);
+    pthread_cond_destroy(&preparer->left);
     pthread_cond_destroy(&preparer->wake);
     free(preparer->partitions);
     free(preparer);
@@ -80,6 +94,7 @@ int ol_preparer_start(ol_preparer **started, ol_error *error) {
     if (preparer == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for the background thread");
     pthread_mutex_init(&preparer->list_lock, NULL);
     pthread_mutex_init(&preparer->wake_lock, NULL);
+    pthread_cond_init(&preparer->left, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -125,6 +140,7 @@ void ol_preparer_remove(ol_preparer *preparer, ol_partition *partition) {
         preparer->partitions[i] = preparer->partitions[--preparer->count];
         break;
     }
+    while (preparer->current == partition) pthread_cond_wait(&preparer->left, &preparer->list_lock);
     pthread_mutex_unlock(&preparer->list_lock);
 }
 

@@ -3,8 +3,8 @@
  * While something is to be done it looks every OL_PREPARER_POLL_MS; after OL_PREPARER_IDLE_POLLS looks in vain it sleeps until it
  * is kicked, which a commit does that found its pages not prepared.  So an idle store costs nothing.
  *
- * Locks: one of its own around the list, held while a log is prepared; removing a partition waits for that.  After fork the child has no such
- * thread: it calls ol_preparer_abandon.
+ * Locks: one of its own around the list, held for moments only, so that adding a partition never waits for a file; removing one waits
+ * while that one is prepared.  After fork the child has no such thread: it calls ol_preparer_abandon.
  */
 #ifndef OL_PREPARER_H
 #define OL_PREPARER_H

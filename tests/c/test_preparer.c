@@ -1,6 +1,9 @@
 /* ol_preparer: the background thread of a store. */
 #include "ol_preparer.h"
 
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,22 +26,27 @@ static ol_item item_of(int32_t partition) {
                      .metadata = ol_slice_of("", 0)};
 }
 
-OL_TEST(it_prepares_what_commits_use_up) {
-    char directory[256];
-    ol_test_directory_make(directory);
-    const char *path = ol_test_path(directory, "__consumer_offsets-0");
+static ol_partition *open_partition(ol_fs *fs, const char *directory, const char *name) {
     ol_partition_options options;
     ol_partition_options_init(&options);
-    options.log.fs = ol_fs_posix();
-    options.log.directory = path;
+    options.log.fs = fs;
+    options.log.directory = ol_test_path(directory, name);
     options.log.writable = options.log.create = true;
     ol_partition *partition;
-    ol_preparer *preparer;
     ol_log_recovery recovery;
-    ol_commit_result result;
     ol_error error;
     OL_CHECK(ol_partition_open(&options, &partition, &recovery, &error) == OL_OK);
     OL_CHECK(ol_partition_load(partition, &error) == OL_OK);
+    return partition;
+}
+
+OL_TEST(it_prepares_what_commits_use_up) {
+    char directory[256];
+    ol_test_directory_make(directory);
+    ol_preparer *preparer;
+    ol_commit_result result;
+    ol_error error;
+    ol_partition *partition = open_partition(ol_fs_posix(), directory, "__consumer_offsets-0");
     OL_CHECK(ol_preparer_start(&preparer, &error) == OL_OK);
     OL_CHECK(ol_preparer_add(preparer, partition, &error) == OL_OK);
     int waited = 0;
@@ -75,6 +83,74 @@ OL_TEST(it_sleeps_when_nothing_is_to_be_done) {
     usleep(200000);
     OL_CHECK(cpu_seconds() - before < 0.02);
     ol_preparer_stop(preparer);
+}
+
+/* ------------------------------------------------------------------------------------------------ a slow disk */
+
+static int (*plain_flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);
+static pthread_t tester;
+static sem_t released;
+static atomic_bool flushing;
+static atomic_bool gave_up;             /* nobody released the disk: whoever should have was waiting for it */
+
+/* The first flush of the background lasts until it is released. */
+static int flush_range_until_released(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error) {
+    static atomic_bool begun;
+    if (pthread_equal(pthread_self(), tester) || atomic_exchange(&begun, true)) return plain_flush_range(file, data, from, to, error);
+    struct timespec deadline;
+    clock_gettime(CLOCK_REALTIME, &deadline);
+    deadline.tv_sec += 5;
+    atomic_store(&flushing, true);
+    if (sem_timedwait(&released, &deadline) != 0) atomic_store(&gave_up, true);
+    int status = plain_flush_range(file, data, from, to, error);
+    atomic_store(&flushing, false);
+    return status;
+}
+
+static void *release_later(void *context) {
+    usleep(50000);
+    sem_post(&released);
+    return context;
+}
+
+OL_TEST(other_partitions_come_and_go_while_one_waits_for_the_disk) {
+    char directory[256];
+    ol_test_directory_make(directory);
+    ol_fs fs = *ol_fs_posix();
+    plain_flush_range = fs.flush_range;
+    fs.flush_range = flush_range_until_released;
+    tester = pthread_self();
+    OL_CHECK(sem_init(&released, 0, 0) == 0);
+    ol_preparer *preparer;
+    ol_commit_result result;
+    ol_error error;
+    int64_t flushed;
+    ol_partition *slow = open_partition(&fs, directory, "__consumer_offsets-0");
+    ol_partition *other = open_partition(&fs, directory, "__consumer_offsets-1");
+    ol_item item = item_of(0);
+    OL_CHECK(ol_partition_commit(slow, &item, 1, -1, -1, &result, &error) == OL_OK);
+    OL_CHECK(ol_log_flush(ol_partition_log(slow), &flushed, &error) == OL_OK);
+    OL_CHECK(ol_preparer_start(&preparer, &error) == OL_OK);
+    OL_CHECK(ol_preparer_add(preparer, slow, &error) == OL_OK);
+    while (!atomic_load(&flushing)) {
+        OL_CHECK(ol_partition_commit(slow, &item, 1, -1, -1, &result, &error) == OL_OK);
+        ol_preparer_kick(preparer);
+    }
+    OL_CHECK(ol_preparer_add(preparer, other, &error) == OL_OK);
+    ol_preparer_remove(preparer, other);
+    OL_CHECK(!atomic_load(&gave_up));
+    /* But the partition whose file that is stays until the flush is over. */
+    pthread_t thread;
+    OL_CHECK(pthread_create(&thread, NULL, release_later, NULL) == 0);
+    ol_preparer_remove(preparer, slow);
+    OL_CHECK(!atomic_load(&flushing));
+    OL_CHECK(!atomic_load(&gave_up));
+    pthread_join(thread, NULL);
+    ol_preparer_stop(preparer);
+    OL_CHECK(ol_partition_close(slow, &error) == OL_OK);
+    OL_CHECK(ol_partition_close(other, &error) == OL_OK);
+    sem_destroy(&released);
+    ol_test_directory_remove(directory);
 }
 
 OL_TEST_MAIN()
