@@ -77,7 +77,7 @@ class OffsetLogError(Exception):
         path: the file or directory concerned, or None.
         position: the byte position in that file, or None.
         log_offset: the offset in the log, or None.
-        item: the index of the refused item in the caller's batch, or None.
+        item: what was refused of many: the key of a dictionary or list (TopicPartition), the row of a batch, or None.
     """
 
     retriable: ClassVar[bool] = False
@@ -90,7 +90,7 @@ class OffsetLogError(Exception):
         path: str | os.PathLike[str] | None = None,
         position: int | None = None,
         log_offset: int | None = None,
-        item: int | None = None,
+        item: object = None,
     ) -> None:
         super().__init__(message)
         self.message = message

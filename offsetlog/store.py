@@ -10,8 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import UUID
 
+from offsetlog import arguments
 from offsetlog._native import batches, columns
-from offsetlog._native.core import StoreCore
+from offsetlog._native.core import StoreCore, check_durability
 from offsetlog._native.files import FileSystem
 from offsetlog._native.partition import Partition
 from offsetlog._native.tickets import Ticket
@@ -28,7 +29,7 @@ from offsetlog.errors import (
     ReadOnlyError,
     TransactionError,
 )
-from offsetlog.logdir import PARTITIONS_MAX, LogDirectory, Properties, random_topic_id
+from offsetlog.logdir import LogDirectory, Properties, random_topic_id
 from offsetlog.partitions import PartitionOpener, check_groups
 from offsetlog.transaction import Transaction
 from offsetlog.types import Digest, OffsetAndMetadata, Position, TopicPartition
@@ -75,21 +76,24 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         LockedError: another process, or this one, has the directory open for writing.
         PartitionCountError: the directory has another number of partitions; nothing was changed.
         MissingFileError: read-only, and there is no such directory, or none of the offsets topic in it.
-        ConfigError, StorageError, CorruptionError, CapacityError.
+        InvalidArgumentError: one of its kinds (ArgumentTypeError, ConfigError); no directory was made.
+        StorageError, CorruptionError, CapacityError.
 
     Warns:
         CorruptionWarning: once, when a log is damaged: what is sound in it is served, but what is missing is not known,
             and commits to that partition are refused.  `OffsetStore.problems` tells it all.
     """
+    # Whatever is wrong with the arguments is told before a directory is made.
+    check_durability(durability)
     store = OffsetStore.__new__(OffsetStore)
     store._open(
-        Path(path),
-        _check_partitions(partitions),
+        arguments.checked_path(path),
+        arguments.checked_partitions(partitions),
         durability,
         read_only=read_only,
-        config=config if config is not None else StoreConfig(),
-        topic_id=None if topic_id is None else topic_id.bytes,
-        cluster=None if cluster_id is None else (cluster_id, node_id),
+        config=arguments.checked_config(config),
+        topic_id=arguments.checked_topic_id(topic_id),
+        cluster=arguments.checked_cluster(cluster_id, node_id),
         fs=_fs if _fs is not None else FileSystem(),
         background=_background,
     )
@@ -99,16 +103,6 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         store.close()
         raise
     return store
-
-
-def _check_partitions(partitions: int | None) -> int | None:
-    if partitions is None:
-        return None
-    if isinstance(partitions, bool) or not isinstance(partitions, int):
-        raise ArgumentTypeError(f"partitions must be an int, not {type(partitions).__name__}")
-    if not 1 <= partitions <= PARTITIONS_MAX:
-        raise ConfigError(f"partitions must be from 1 to {PARTITIONS_MAX}, not {partitions}")
-    return partitions
 
 
 def _agreed(asked: int | None, actual: int, path: Path) -> int:
@@ -217,12 +211,12 @@ class OffsetStore:
             count = partitions if partitions is not None else PARTITIONS_DEFAULT
         if numbers and numbers[-1] >= count:
             raise PartitionCountError(asked=count, actual=numbers[-1] + 1, path=directory.path)
-        directory.begin_writing()
-        if cluster is not None:
-            directory.join_cluster(*cluster)
         known = properties.topic_id if properties is not None else None
         if known is not None and topic_id is not None and known != topic_id:
             raise ConfigError("the directory's topic has another id", path=directory.path)
+        directory.begin_writing()
+        if cluster is not None:
+            directory.join_cluster(*cluster)
         opener = PartitionOpener(directory, self._fs, self._config, writable=True, topic_id=known or topic_id)
         opened = opener.open_all(numbers)
         if properties is None:
@@ -391,7 +385,7 @@ class OffsetStore:
         """
         core = self._open_core
         if partitions is not None:
-            return core.delete(group, partitions, durability=durability)
+            return core.delete(group, arguments.listed_keys(partitions), durability=durability)
         if self._read_only:
             raise ReadOnlyError("the store is open read-only")
         core.check_durability(durability)
@@ -453,12 +447,17 @@ class OffsetStore:
     def fetch(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the committed positions of a group, or of those `partitions` that have one."""
+        """Returns the committed positions of a group, or of those `partitions` that have one.
+
+        Raises:
+            InvalidArgumentError: one of its kinds; `partitions` is a list, of one TopicPartition also.
+            StateError.
+        """
         core = self._open_core
         if partitions is None:
             return columns.fetch_group(core, group)
         found = {}
-        for key in partitions:
+        for key in arguments.listed_keys(partitions):
             topic, partition = key
             value = core.fetch_one(group, topic, partition)
             if value is not None:
@@ -471,7 +470,7 @@ class OffsetStore:
 
     def fetch_arrow(self, groups: Iterable[str]) -> pyarrow.Table:
         """Returns the committed positions of many groups as an Arrow table; columns as `to_arrow`."""
-        return columns.fetch_arrow(self._open_core, list(groups))
+        return columns.fetch_arrow(self._open_core, arguments.listed_groups(groups))
 
     def to_arrow(self) -> pyarrow.Table:
         """Returns every committed position as an Arrow table.

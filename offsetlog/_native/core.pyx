@@ -134,6 +134,11 @@ cdef int durability_of(object value, durability_kind default) except -1:
     raise ConfigError(f'durability must be "process" or "disk", not {value!r}')
 
 
+def check_durability(value):
+    """Refuses what is no durability of a store; raises ConfigError."""
+    durability_of(value, DURABILITY_DISK)
+
+
 # Whether reading a key and its value runs no Python code but to refuse them.
 cdef inline bint is_plain(object key, object value):
     return (

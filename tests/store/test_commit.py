@@ -241,6 +241,22 @@ def test_a_delete_takes_what_was_named(store):
         store.delete("g", ["t"])
 
 
+@pytest.mark.parametrize("wrong", ["orders", b"orders", TopicPartition("orders", 0), ("orders", 0), 5, ["orders"]])
+def test_partitions_are_a_list(store, wrong):
+    store.commit_one("g", "orders", 0, 1)
+    for call in (store.fetch, store.delete):
+        with pytest.raises(errors.ArgumentTypeError, match=r'\[TopicPartition\("topic", 0\)\]'):
+            call("g", wrong)
+    assert len(store.fetch("g", {TopicPartition("orders", 0), ("orders", 1)})) == 1
+    assert store.delete("g", iter([("orders", 0)])) == 1
+
+
+@pytest.mark.parametrize("wrong", ["g1", b"g1", None, 5, [5], [None]])
+def test_groups_are_a_list(store, wrong):
+    with pytest.raises(errors.ArgumentTypeError):
+        store.fetch_arrow(wrong)
+
+
 def test_a_commit_larger_than_a_batch_is_all_or_nothing(path):
     config = StoreConfig(batch_bytes_max=1024)
     offsets = {TopicPartition("topic", number): number for number in range(500)}

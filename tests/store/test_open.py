@@ -97,6 +97,41 @@ def test_a_wrong_durability_leaves_no_lock(path, durability):
     offsetlog.open(path).close()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"durability": "x"}, '"process" or "disk"'),
+        ({"config": {}}, "StoreConfig"),
+        ({"topic_id": "text"}, "UUID"),
+        ({"topic_id": b"0123456789abcdef"}, "UUID"),
+        ({"cluster_id": 5}, "cluster_id must be a str"),
+        ({"cluster_id": ""}, "cluster_id"),
+        ({"cluster_id": "a\nb"}, "cluster_id"),
+        ({"cluster_id": "c", "node_id": "1"}, "node_id must be an int"),
+        ({"cluster_id": "c", "node_id": -1}, "node_id must be from 0"),
+        ({"partitions": "5"}, "partitions must be an int"),
+    ],
+)
+def test_wrong_arguments_leave_nothing_behind(path, wrong, says):
+    for read_only in (False, True):
+        with pytest.raises(errors.InvalidArgumentError, match=says):
+            offsetlog.open(path, read_only=read_only, **wrong)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(("wrong", "says"), [(b"x", "fsdecode"), (5, "not int"), (None, "not None"), ("", "no path")])
+def test_paths_of_a_wrong_type(wrong, says):
+    with pytest.raises(errors.ArgumentTypeError, match=says):
+        offsetlog.open(wrong)
+
+
+def test_an_id_that_is_refused_does_not_take_the_marker_away(path):
+    offsetlog.open(path, topic_id=uuid.uuid4()).close()
+    with pytest.raises(errors.ConfigError):
+        offsetlog.open(path, topic_id=uuid.uuid4())
+    assert (path / ".kafka_cleanshutdown").exists()
+
+
 def test_the_lock_is_held_against_this_process(path):
     with offsetlog.open(path) as store:
         store.commit_one("g", "t", 0, 1)

@@ -1,0 +1,99 @@
+"""What the calls of a store are given, checked before anything is done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from offsetlog.config import StoreConfig
+from offsetlog.errors import ArgumentTypeError, ConfigError
+from offsetlog.logdir import PARTITIONS_MAX
+from offsetlog.types import TopicPartition
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else type(value).__name__
+
+
+def checked_path(path: str | os.PathLike[str]) -> Path:
+    """Returns the path of a log directory."""
+    if isinstance(path, str | os.PathLike):
+        plain = os.fspath(path)
+        if isinstance(plain, str):
+            if not plain or "\0" in plain:
+                raise ArgumentTypeError(f"{plain!r} is no path")
+            return Path(plain)
+    raise ArgumentTypeError(
+        f"the path must be a str or an os.PathLike of str, not {_kind(path)}"
+        + ("; os.fsdecode turns bytes into one" if isinstance(path, bytes) else "")
+    )
+
+
+def checked_partitions(partitions: int | None) -> int | None:
+    """Returns the number of partitions that was asked for."""
+    if partitions is None:
+        return None
+    if isinstance(partitions, bool) or not isinstance(partitions, int):
+        raise ArgumentTypeError(f"partitions must be an int, not {_kind(partitions)}")
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise ConfigError(f"partitions must be from 1 to {PARTITIONS_MAX}, not {partitions}")
+    return partitions
+
+
+def checked_config(config: StoreConfig | None) -> StoreConfig:
+    """Returns the settings, Kafka's defaults where none are given."""
+    if config is None:
+        return StoreConfig()
+    if not isinstance(config, StoreConfig):
+        raise ArgumentTypeError(f"config must be a StoreConfig or None, not {_kind(config)}")
+    return config
+
+
+def checked_topic_id(topic_id: UUID | None) -> bytes | None:
+    """Returns the bytes of the topic's id."""
+    if topic_id is None:
+        return None
+    if not isinstance(topic_id, UUID):
+        raise ArgumentTypeError(f"topic_id must be a uuid.UUID or None, not {_kind(topic_id)}")
+    return topic_id.bytes
+
+
+def checked_cluster(cluster_id: str | None, node_id: int) -> tuple[str, int] | None:
+    """Returns the cluster's id and the broker's number in it."""
+    if isinstance(node_id, bool) or not isinstance(node_id, int):
+        raise ArgumentTypeError(f"node_id must be an int, not {_kind(node_id)}")
+    if not 0 <= node_id <= 2**31 - 1:
+        raise ConfigError(f"node_id must be from 0 to {2**31 - 1}, not {node_id}")
+    if cluster_id is None:
+        return None
+    if not isinstance(cluster_id, str):
+        raise ArgumentTypeError(f"cluster_id must be a str or None, not {_kind(cluster_id)}")
+    if not cluster_id or not cluster_id.isprintable() or cluster_id != cluster_id.strip():
+        raise ConfigError(f"cluster_id cannot be {cluster_id!r}")
+    return cluster_id, node_id
+
+
+def _listed(values: Any, wanted: str, *, single: type | tuple[type, ...]) -> list[Any]:
+    # A string is iterable, and so is a TopicPartition: taken by its parts, it would be answered with nothing.
+    if isinstance(values, single) or not isinstance(values, Iterable):
+        told = repr(values) if isinstance(values, TopicPartition) else _kind(values)
+        raise ArgumentTypeError(f"{wanted}, not {told}")
+    return list(values)
+
+
+def listed_groups(groups: Iterable[str]) -> list[str]:
+    """Returns names of groups as a list; one name alone is refused."""
+    return _listed(groups, 'the groups must be a list of str, as ["group"]', single=(str, bytes, bytearray))
+
+
+def listed_keys(keys: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Returns topic partitions as a list; one alone is refused, and what is none."""
+    wanted = 'the partitions must be a list of TopicPartition, as [TopicPartition("topic", 0)]'
+    listed = _listed(keys, wanted, single=(str, bytes, bytearray, TopicPartition))
+    for key in listed:
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise ArgumentTypeError(f"{wanted}; {key!r} is none", item=key)
+    return listed
