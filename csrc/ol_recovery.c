@@ -71,6 +71,14 @@ static int64_t sidecar_bound(const ol_opening *opening) {
     return -1;
 }
 
+/* Where the checkpoint knows more, somebody else wrote here since, and may have compacted what the sidecar speaks of.  Where it knows as much, as
+ * after our close, somebody may have who wrote no checkpoint; but nobody compacts the last segment. */
+static bool may_be_compacted(const ol_opening *opening, const ol_found_segment *segment) {
+    int64_t recovery_point = opening->options->recovery_point;
+    bool followed = segment != &opening->found[opening->found_count - 1];
+    return opening->sidecar.offset < recovery_point || (opening->sidecar.offset == recovery_point && followed);
+}
+
 /* A flush ends where a batch does.  One that begins below the sidecar's bound and ends above it is where it was when that was stored,
  * so its base offset is another one now. */
 static int check_bound(const ol_opening *opening, const ol_found_segment *segment, const ol_batch *batch, const bad_place *place,
@@ -79,8 +87,7 @@ static int check_bound(const ol_opening *opening, const ol_found_segment *segmen
     bool covered = segment->base_offset < bound->segment_base ||
                    (segment->base_offset == bound->segment_base && place->position < bound->position);
     bool crosses = place->end < bound->offset && batch->last_offset >= bound->offset;
-    /* Where the checkpoint knows more, somebody else wrote here since, and may have compacted what the sidecar speaks of. */
-    if (!covered || !crosses || bound->offset < opening->options->recovery_point || sidecar_bound(opening) < 0) return OL_OK;
+    if (!covered || !crosses || may_be_compacted(opening, segment) || sidecar_bound(opening) < 0) return OL_OK;
     return ol_fail(error, OL_CORRUPT, "the batch ends at offset %lld, behind %lld, where a flush that covered it ended",
                    (long long)batch->last_offset, (long long)bound->offset);
 }

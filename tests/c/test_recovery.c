@@ -399,7 +399,8 @@ OL_TEST(rot_in_the_base_offset_of_a_batch_that_nobody_flushed_is_torn_wherever_i
 
 /* The batches that nobody flushed are a segment of their own, which starts where the last flushed one now ends too late. */
 OL_TEST(rot_in_the_last_base_offset_of_a_rolled_segment_is_corrupt_and_the_next_one_stays) {
-    for (int which = 0; which < HEADER; which++) {
+    enum { BOTH = HEADER };
+    for (int which = 0; which <= BOTH; which++) {
         place p;
         ol_log_recovery recovery;
         place_make(&p);
@@ -412,14 +413,41 @@ OL_TEST(rot_in_the_last_base_offset_of_a_rolled_segment_is_corrupt_and_the_next_
         OL_CHECK(fixture_exists(p.path, "00000000000000000004.log"));
         fixture_batch plain = fixture_plain(900, 0);
         set_base_offset(&p, 3 * (int64_t)fixture_batch_size(&plain), 3 + 4);
-        keep_one_witness(&p, which);
-        if (which == CHECKPOINT) p.options.recovery_point = 4;
+        if (which != BOTH) keep_one_witness(&p, which);
+        if (which != SIDECAR) p.options.recovery_point = 4;
         log = fixture_open(&p.options, &recovery);
         OL_CHECK(recovery.corrupt);
         OL_CHECK_INT(recovery.segments_removed, 0);
         OL_CHECK(fixture_exists(p.path, "00000000000000000004.log"));
         OL_CHECK_INT(fixture_count(p.path, "broken-"), 0);
         OL_CHECK_INT(ol_log_end(log), 6);
+        fixture_close(log);
+        fixture_remove(p.root);
+    }
+}
+
+/* A broker went on where we closed, rolled, compacted our last batches away and was killed before its next checkpoint, which therefore
+ * says no more than our sidecar. */
+OL_TEST(a_gap_across_the_bound_is_no_rot_where_another_segment_follows) {
+    for (int followed = 0; followed < 2; followed++) {
+        place p;
+        ol_log_recovery recovery;
+        int64_t size;
+        char path[OL_PATH_MAX];
+        size_t file_size;
+        make_half_flushed(&p, 4, &size);
+        fixture_join(path, p.path, FIRST_LOG);
+        uint8_t *bytes = fixture_read(path, &file_size);
+        memmove(bytes + 6 * size, bytes + 8 * size, file_size - (size_t)(8 * size));
+        fixture_write(path, bytes, file_size - (size_t)(2 * size));
+        free(bytes);
+        fixture_join(path, p.path, "00000000000000000012.log");
+        if (followed) fixture_write(path, "", 0);
+        p.options.recovery_point = 8;
+        ol_log *log = fixture_open(&p.options, &recovery);
+        OL_CHECK_INT(recovery.corrupt, !followed);
+        OL_CHECK_INT(ol_log_is_writable(log), followed);
+        OL_CHECK_INT(ol_log_end(log), 12);
         fixture_close(log);
         fixture_remove(p.root);
     }
