@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -65,7 +66,9 @@ def _guarded(command: Callable[..., int]) -> Callable[..., int]:
 
 
 for module in (offsets, groups, dump, verify, commit, fetch, delete, demo):
-    app.command(module.__name__.rpartition(".")[2], help=module.HELP)(_guarded(module.command))
+    app.command(
+        module.__name__.rpartition(".")[2], help=module.HELP, short_help=module.HELP.partition("\n")[0].rstrip(".")
+    )(_guarded(module.command))
 
 
 def _version(wanted: bool) -> None:
@@ -88,7 +91,44 @@ def exit_code_of(failure: BaseException) -> int:
     return PROBLEMS if isinstance(failure, errors.StateError) else FAILED
 
 
+#: What the libraries below say of wrong usage, and what a user is told instead.
+_WORDS = [
+    (re.compile("Value error, "), ""),
+    (re.compile("Input should be a valid integer.*"), "it must be a whole number"),
+    (re.compile("Input should be greater than or equal to "), "it must be at least "),
+    (re.compile("Input should be less than or equal to "), "it must be at most "),
+]
+#: System calls, as failures of the C floor begin with them.
+_CALLS = {
+    "opendir": "it cannot be listed",
+    "open": "it cannot be opened",
+    "read": "it cannot be read",
+    "pread": "it cannot be read",
+    "pwrite": "it cannot be written",
+    "write": "it cannot be written",
+    "mkdir": "it cannot be made",
+    "unlink": "it cannot be removed",
+    "rename": "it cannot be renamed",
+    "fstat": "it cannot be looked at",
+    "stat": "it cannot be looked at",
+    "lstat": "it cannot be looked at",
+}
+
+
+def _in_words(usage: str) -> str:
+    for pattern, words in _WORDS:
+        usage = pattern.sub(words, usage)
+    return usage
+
+
+def _storage_text(failure: errors.StorageError) -> str:
+    call, colon, reason = str(failure).partition(": ")
+    return f"{_CALLS[call]}: {reason}" if colon and call in _CALLS else str(failure)
+
+
 def _message_of(failure: BaseException) -> str:
+    if isinstance(failure, errors.StorageError):
+        return _storage_text(failure)
     if isinstance(failure, errors.OffsetLogError):
         return str(failure)
     if isinstance(failure, OSError):
@@ -128,7 +168,9 @@ def run(arguments: list[str]) -> int:
         # Wrong usage, told by the parser of arguments, whichever library it is of.
         tell = getattr(failure, "format_message", None)
         if tell is not None:
-            complain(f"{tell().rstrip('.')}; see offsetlog --help")
+            context = getattr(failure, "ctx", None)
+            command = getattr(context, "command_path", "offsetlog")
+            complain(f"{_in_words(tell().rstrip('.'))}; see {command} --help")
             return FAILED
         if type(failure).__name__ == "Abort":
             complain("nothing was done")

@@ -8,9 +8,11 @@ from typing import Annotated, Literal
 import typer
 
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
-from offsetlog.cli.output import Format, Output, count_text, name_text
+from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.positions import parse_expected, parse_offsets
 from offsetlog.cli.stores import PartitionCount, open_writable
+from offsetlog.cli.text import name_text
+from offsetlog.errors import InvalidArgumentError
 
 HELP = """Commit offsets of a group: all of them, or none.
 
@@ -18,7 +20,7 @@ PATH must not be open in a broker or another program: its lock is taken. A topic
 
 \b
 Examples:
-  offsetlog commit data billing orders:0=42 orders:1=7 --partitions 50     makes data, if need be
+  offsetlog commit data billing orders:0=42 orders:1=7                     makes data, if need be
   offsetlog commit data billing orders:0=43 --expected orders:0=42         only if 42 is committed now
   offsetlog commit data billing orders:2=0 --expected orders:2=none        only if nothing is
   offsetlog commit data billing orders:0=44 --metadata "by hand"
@@ -63,6 +65,9 @@ def command(
     """Commits; returns the exit code."""
     values = parse_offsets(offsets, metadata, leader_epoch)
     conditions = parse_expected(expected or [])
+    for key in conditions:
+        if key not in values:
+            raise InvalidArgumentError(f"--expected names {key.topic}:{key.partition}, which is not committed here")
     output = Output(form)
     kind: Literal["process", "disk"] = "disk" if durability is Durability.DISK else "process"
     with open_writable(path, partitions, kind, create=True) as store:
@@ -77,6 +82,6 @@ def command(
                 "durability": durability.value,
             }
         )
-    place = f"partition {position.partition}, log offset {position.log_offset}"
+    place = f"log partition {position.partition}, log offset {position.log_offset}"
     output.line(f"committed {count_text(len(values), 'offset')} of {name_text(group)} ({place})")
     return 0

@@ -7,16 +7,20 @@ from typing import Annotated
 
 import typer
 
+import offsetlog
+from offsetlog._native.codec import partition_for
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
 from offsetlog.cli.fetch import is_selected
-from offsetlog.cli.output import Format, Output, count_text, name_text
+from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.positions import parse_selection
 from offsetlog.cli.stores import PartitionCount, open_writable
+from offsetlog.cli.text import name_text
+from offsetlog.reading import find_partitions, group_rows, read_state
 
 HELP = """Delete offsets of a group; without topics the whole group, with its own records.
 
-On a terminal the whole group is deleted only after a question. What is deleted is marked so in the log (tombstones) and
-disappears from it when it is compacted.
+On a terminal the whole group is deleted only after a question, also one with members, which a broker would refuse.
+What is deleted is marked so in the log (tombstones) and disappears from it when it is compacted.
 
 \b
 Examples:
@@ -26,8 +30,19 @@ Examples:
 """
 
 
-def _ask(group: str, positions: int) -> None:
+def _members(store: offsetlog.OffsetStore, group: str) -> int:
+    # The store does not know what a group's own records say; the partition's log does.
+    number = partition_for(group.encode(), store.partitions)
+    for files in find_partitions(store.path):
+        if files.number == number:
+            return sum(len(row["members"]) for row in group_rows([read_state(files)]) if row["group"] == group)
+    return 0
+
+
+def _ask(group: str, positions: int, members: int) -> None:
     what = f"group {name_text(group)} with {count_text(positions, 'committed offset')}"
+    if members:
+        what += f" and {count_text(members, 'member')}"
     if not typer.confirm(f"Delete the {what}?", err=True):
         raise typer.Abort
 
@@ -46,14 +61,20 @@ def command(
     selection = {parse_selection(text) for text in topics or []}
     output = Output(form)
     with open_writable(path, partitions, "disk", create=False) as store:
+        chosen = [key for key in store.fetch(group) if is_selected(key, selection)]
         if selection:
-            deleted = store.delete(group, [key for key in store.fetch(group) if is_selected(key, selection)])
+            deleted = store.delete(group, chosen)
         else:
+            members = _members(store, group)
             if not yes and sys.stdin.isatty():
-                _ask(group, len(store.fetch(group)))
+                _ask(group, len(chosen), members)
             deleted = store.delete(group)
+            if members:
+                complain(f"group {name_text(group)} had {count_text(members, 'member')}; a broker would have refused")
     if output.is_json:
         output.object({"group": group, "deleted": deleted})
-    what = count_text(deleted, "record") if not selection else count_text(deleted, "offset")
-    output.line(f"deleted {what} of {name_text(group)}" if deleted else "there was nothing to delete")
+    line = f"deleted {count_text(len(chosen), 'offset')} of {name_text(group)}"
+    if deleted > len(chosen):
+        line += f", and {count_text(deleted - len(chosen), 'record')} of the group itself"
+    output.line(line if deleted else "there was nothing to delete")
     return 0

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from offsetlog.cli.arguments import LogPath, OutputFormat
-from offsetlog.cli.output import Column, Format, Output, complain, plain, time_text
+from offsetlog.cli.arguments import LogPath, OutputFormat, Wide
+from offsetlog.cli.layout import Column
+from offsetlog.cli.output import Format, Output, complain
+from offsetlog.cli.states import complain_of_tail
+from offsetlog.cli.text import plain, time_text
 from offsetlog.errors import CorruptionError
 from offsetlog.reading import Tail, dump_rows, find_partitions
 
@@ -23,41 +26,41 @@ Examples:
 """
 
 
-def _key_text(key: dict[str, Any] | None) -> str:
-    if key is None:
-        return "-"
-    data = key.get("data", key)
-    return " ".join(f"{name}={plain(value)}" for name, value in data.items())
+def _parts(fields: dict[str, Any] | None) -> list[str]:
+    if fields is None:
+        return ["-"]
+    data = fields.get("data", fields)
+    return [f"{name}={plain(value)}" for name, value in data.items()]
 
 
-def _value_text(value: dict[str, Any] | None) -> str:
-    return "-" if value is None else _key_text(value)
+def _fields_text(fields: dict[str, Any] | None) -> str:
+    return " ".join(_parts(fields))
 
 
 COLUMNS = [
-    Column("log_partition", "partition", right=True),
-    Column("segment", narrow=False),
-    Column("position", right=True, narrow=False),
-    Column("base_offset", right=True, narrow=False),
-    Column("last_offset", right=True, narrow=False),
-    Column("batch_size", right=True, narrow=False),
-    Column("magic", right=True, narrow=False),
-    Column("codec", narrow=False),
-    Column("crc", right=True, narrow=False),
-    Column("leader_epoch", right=True, narrow=False),
-    Column("producer_id", right=True, narrow=False),
-    Column("producer_epoch", right=True, narrow=False),
-    Column("base_sequence", right=True, narrow=False),
-    Column("transactional", narrow=False),
-    Column("control", narrow=False),
-    Column("delete_horizon", narrow=False, show=time_text),
-    Column("log_offset", "offset", right=True),
+    Column("log_partition", right=True),
+    Column("segment", rank=2),
+    Column("position", right=True, rank=2),
+    Column("base_offset", right=True, rank=2),
+    Column("last_offset", right=True, rank=2),
+    Column("batch_size", right=True, rank=2),
+    Column("magic", right=True, rank=2),
+    Column("codec", rank=2),
+    Column("crc", right=True, rank=2),
+    Column("leader_epoch", right=True, rank=2),
+    Column("producer_id", right=True, rank=2),
+    Column("producer_epoch", right=True, rank=2),
+    Column("base_sequence", right=True, rank=2),
+    Column("transactional", rank=2),
+    Column("control", rank=2),
+    Column("delete_horizon", rank=2, show=time_text),
+    Column("log_offset", right=True),
     Column("timestamp", "time (UTC)", time_text),
-    Column("timestamp_type", narrow=False),
-    Column("headers", narrow=False, show=lambda names: ",".join(plain(name) for name in names) or "-"),
+    Column("timestamp_type", rank=2),
+    Column("headers", rank=2, show=lambda names: ",".join(plain(name) for name in names) or "-"),
     Column("kind"),
-    Column("key", show=_key_text, wide=True),
-    Column("value", show=_value_text, wide=True),
+    Column("key", show=_fields_text, parts=_parts),
+    Column("value", show=_fields_text, parts=_parts),
 ]
 
 
@@ -72,8 +75,8 @@ class _Told:
         if isinstance(found, CorruptionError):
             self.damages += 1
             complain(str(found))
-        elif not found.zeros:
-            complain(f"an unfinished tail of {found.size} bytes: {found.damage}")
+        else:
+            complain_of_tail(found)
 
 
 def _rows(path: Path, told: _Told) -> Iterator[dict[str, Any]]:
@@ -84,10 +87,10 @@ def _rows(path: Path, told: _Told) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def command(path: LogPath, form: OutputFormat = Format.TEXT) -> int:
+def command(path: LogPath, wide: Wide = False, form: OutputFormat = Format.TEXT) -> int:
     """Prints every record; returns the exit code."""
     told = _Told()
-    Output(form).rows(COLUMNS, _rows(path, told), "no records")
+    Output(form).rows(COLUMNS, _rows(path, told), "no records", wide=wide)
     if told.undecodable:
         complain(f'{told.undecodable} records cannot be decoded; their kind is "undecodable"')
     return 1 if told.damages or told.undecodable else 0

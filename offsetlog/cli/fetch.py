@@ -9,14 +9,19 @@ import typer
 
 import offsetlog
 from offsetlog._native.files import format_uuid
-from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
-from offsetlog.cli.output import Column, Format, Output, complain, name_text, time_text
+from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
+from offsetlog.cli.layout import Column
+from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import parse_selection
+from offsetlog.cli.text import name_text, time_text
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 HELP = """Print the committed offsets of one group, as the store answers them.
 
 PATH is only read. Without topics all offsets of the group are printed.
+
+\b
+Exit codes: 0 done, 1 something asked for is not committed, or damage was found, 2 could not be read.
 
 \b
 Examples:
@@ -26,14 +31,14 @@ Examples:
 """
 
 COLUMNS = [
-    Column("topic", wide=True),
+    Column("topic"),
     Column("partition", right=True),
     Column("offset", right=True),
     Column("leader_epoch", "epoch", lambda epoch: "-" if epoch == -1 else str(epoch), right=True),
-    Column("metadata", wide=True),
-    Column("commit_timestamp", "committed (UTC)", time_text),
-    Column("expire_timestamp", "expires (UTC)", time_text, narrow=False),
-    Column("topic_id", narrow=False),
+    Column("metadata"),
+    Column("commit_timestamp", "committed (UTC)", time_text, rank=1),
+    Column("expire_timestamp", "expires (UTC)", time_text, rank=2),
+    Column("topic_id", rank=2),
 ]
 
 
@@ -64,17 +69,21 @@ def command(
     topics: Annotated[
         list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these.", show_default=False)
     ] = None,
+    wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Prints the offsets; returns the exit code."""
-    selection = {parse_selection(text) for text in topics or []}
+    selection = {parse_selection(text): text for text in topics or []}
     with offsetlog.open(path, read_only=True) as store:
-        found = {key: value for key, value in store.fetch(group).items() if is_selected(key, selection)}
+        found = {key: value for key, value in store.fetch(group).items() if is_selected(key, set(selection))}
         problems = store.problems()
     if found or form is Format.JSON:
-        Output(form).rows(COLUMNS, _rows(group, found), "")
-    if not found:
-        complain(f"nothing is committed for {name_text(group)}{' there' if selection else ''}")
+        Output(form).rows(COLUMNS, _rows(group, found), "", wide=wide)
+    missing = [text for each, text in selection.items() if not any(is_selected(key, {each}) for key in found)]
+    for text in missing:
+        complain(f"group {name_text(group)}: no offset of {text} is committed")
+    if not found and not selection:
+        complain(f"no offset of group {name_text(group)} is committed")
     for problem in problems:
         complain(str(problem))
-    return 1 if problems else 0
+    return 1 if problems or missing or not found else 0

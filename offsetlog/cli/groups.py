@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from offsetlog.cli.arguments import LogPath, OutputFormat
-from offsetlog.cli.output import Column, Format, Output
+from offsetlog.cli.arguments import LogPath, OutputFormat, Wide
+from offsetlog.cli.layout import Column
+from offsetlog.cli.output import Format, Output
 from offsetlog.cli.states import read_states
+from offsetlog.cli.text import plain
 from offsetlog.reading import group_rows
 
 HELP = """Print the groups that a log knows, sorted by name.
 
-A group is known by a record of its own, by a committed offset, or by one in an open transaction. Its state is what
-the log tells: Stable with members, else Empty.
+A group is known by a record of its own, by a committed offset, or by one in an open transaction, as a broker lists
+them; `groups()` of the library leaves the last out. A group that only an aborted transaction named is not shown; a
+broker that runs lists it until it cleans up. The state is what the log tells: Stable with members, else Empty.
 
 \b
 Examples:
@@ -26,21 +29,21 @@ def _member_text(members: list[dict[str, Any]]) -> str:
 
 
 COLUMNS = [
-    Column("group", wide=True),
+    Column("group"),
     Column("type"),
     Column("state"),
-    Column("protocol_type", wide=True),
-    Column("protocol", wide=True),
+    Column("protocol_type", rank=1, show=lambda name: plain(name) or "-"),
+    Column("protocol", rank=1, show=lambda name: plain(name) or "-"),
     Column("generation", right=True, show=lambda number: "-" if number == -1 else str(number)),
     Column("members", right=True, show=_member_text),
-    Column("simple", narrow=False),
-    Column("log_partition", "partition", right=True),
+    Column("simple", rank=2),
+    Column("log_partition", right=True, rank=1),
 ]
 
 
-def command(path: LogPath, form: OutputFormat = Format.TEXT) -> int:
+def command(path: LogPath, wide: Wide = False, form: OutputFormat = Format.TEXT) -> int:
     """Prints the groups; returns the exit code."""
     states = read_states(path)
     rows = group_rows(states.partitions)
-    Output(form).rows(COLUMNS, rows, "no groups")
+    Output(form).rows(COLUMNS, rows, "no groups", wide=wide)
     return states.complain()

@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
-from offsetlog.cli.arguments import LogPath, OutputFormat
-from offsetlog.cli.output import Column, Format, Output, time_text
+from offsetlog.cli.arguments import LogPath, OutputFormat, Wide
+from offsetlog.cli.layout import Column
+from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.states import read_states
+from offsetlog.cli.text import name_text, time_text
 from offsetlog.reading import offset_rows
 
 HELP = """Print the committed offsets, sorted by group, topic and partition.
@@ -23,17 +25,17 @@ Examples:
 """
 
 COLUMNS = [
-    Column("group", wide=True),
-    Column("topic", wide=True),
+    Column("group"),
+    Column("topic"),
     Column("partition", right=True),
     Column("offset", right=True),
     Column("leader_epoch", "epoch", lambda epoch: "-" if epoch == -1 else str(epoch), right=True),
-    Column("metadata", wide=True),
-    Column("commit_timestamp", "committed (UTC)", time_text),
-    Column("expire_timestamp", "expires (UTC)", time_text, narrow=False),
-    Column("topic_id", narrow=False),
-    Column("log_partition", narrow=False, right=True),
-    Column("log_offset", narrow=False, right=True),
+    Column("metadata"),
+    Column("commit_timestamp", "committed (UTC)", time_text, rank=1),
+    Column("expire_timestamp", "expires (UTC)", time_text, rank=2),
+    Column("topic_id", rank=2),
+    Column("log_partition", rank=2, right=True),
+    Column("log_offset", rank=2, right=True),
 ]
 
 
@@ -42,10 +44,12 @@ def command(
     group: Annotated[
         str | None, typer.Option("--group", help="Only this group; --group=-x for a name that begins with a dash.")
     ] = None,
+    wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Prints the committed offsets; returns the exit code."""
     states = read_states(path)
-    nothing = "no committed offsets" if group is None else "no committed offsets of this group"
-    Output(form).rows(COLUMNS, offset_rows(states.partitions, group), nothing)
+    shown = Output(form).rows(COLUMNS, offset_rows(states.partitions, group), "no committed offsets", wide=wide)
+    if group is not None and not shown:
+        complain(f"no offset of group {name_text(group)} is committed")
     return states.complain()

@@ -12,6 +12,8 @@ _NUMBER = re.compile(r"[0-9]+")
 
 
 def _number(text: str, what: str, whole: str) -> int:
+    if text.startswith("-") and _NUMBER.fullmatch(text[1:]):
+        raise InvalidArgumentError(f"{whole!r}: the {what} {text} is negative; it must be from 0")
     if not _NUMBER.fullmatch(text):
         raise InvalidArgumentError(f"{whole!r}: the {what} {text!r} is not a number")
     return int(text)

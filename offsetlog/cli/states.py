@@ -6,10 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsetlog.cli.output import complain, count_text, progress
-from offsetlog.reading import PartitionState, find_partitions, read_state, whole_size
+from offsetlog.reading import PartitionState, Tail, find_partitions, read_state, whole_size
 
 #: Problems that are told one by one; of more only the number.
 PROBLEMS_TOLD = 10
+
+
+def complain_of_tail(tail: Tail) -> None:
+    """Tells of bytes that are no whole batch; not of zeros, which are space that was allocated ahead."""
+    if not tail.zeros:
+        complain(f"an unfinished tail of {tail.size} bytes: {tail.damage}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +26,13 @@ class States:
     partitions: list[PartitionState]
 
     def complain(self) -> int:
-        """Tells what could not be read, on the standard error; returns the exit code: 1 when there was something."""
+        """Tells what could not be read, on the standard error; returns the exit code: 1 when there was damage.
+
+        An unfinished tail is none: a crash leaves it, and so does a writer at work.
+        """
+        for state in self.partitions:
+            if state.tail is not None:
+                complain_of_tail(state.tail)
         problems = [each for state in self.partitions for each in [*state.damages, *state.refused]]
         for problem in problems[:PROBLEMS_TOLD]:
             complain(str(problem))

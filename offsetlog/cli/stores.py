@@ -9,16 +9,17 @@ import typer
 
 import offsetlog
 from offsetlog._native.files import FileSystem
-from offsetlog.cli.output import complain
+from offsetlog.cli.output import complain, count_text
 from offsetlog.errors import MissingFileError, PartitionCountError
 from offsetlog.logdir import LogDirectory
+from offsetlog.store import PARTITIONS_DEFAULT
 
 PartitionCount = Annotated[
     int | None,
     typer.Option(
         "--partitions",
         metavar="N",
-        help="Partitions of the offsets topic, for a new directory and for one of Kafka's.",
+        help=f"Partitions of the offsets topic, for a new directory ({PARTITIONS_DEFAULT}) and for one of Kafka's.",
     ),
 ]
 
@@ -32,7 +33,8 @@ def open_writable(
         path: the log directory.
         partitions: as `--partitions` was given.
         durability: of what is written.
-        create: whether a directory that holds no log may become one; that needs `partitions`.
+        create: whether a log directory may be made: where nothing is, or an empty directory, always; in one that holds
+            something else only with `partitions`.
 
     Raises:
         InvalidArgumentError: it is a part of a log directory.
@@ -44,9 +46,13 @@ def open_writable(
     directory.check_is_none_of_its_parts()
     is_log = directory.exists() and (directory.partition_numbers() or directory.read_properties() is not None)
     if not is_log and not create:
-        raise MissingFileError("there is no log directory", path=path)
-    if not is_log and partitions is None:
-        raise MissingFileError("there is no log directory; --partitions N makes a new one with N partitions", path=path)
+        what = "there is no log in this directory" if directory.exists() else "there is no log directory"
+        raise MissingFileError(what, path=path)
+    if not is_log and partitions is None and directory.exists() and any(path.iterdir()):
+        raise MissingFileError(
+            "there is no log in this directory, and something else is; --partitions N makes a log in it all the same",
+            path=path,
+        )
     try:
         store = offsetlog.open(path, partitions, durability)
     except PartitionCountError as failure:
@@ -57,6 +63,8 @@ def open_writable(
             "(the broker's offsets.topic.num.partitions, 50 by default); give --partitions N",
             path=path,
         ) from None
+    if not is_log:
+        complain(f"made a new log directory with {count_text(store.partitions, 'partition')} ({path})")
     _tell_recovery(store)
     return store
 

@@ -8,7 +8,8 @@ import typer
 from rich.text import Text
 
 from offsetlog.cli.arguments import LogPath, OutputFormat
-from offsetlog.cli.output import Format, Output, count_text, escape, progress
+from offsetlog.cli.output import Format, Output, count_text, progress
+from offsetlog.cli.text import escape
 from offsetlog.findings import Finding
 from offsetlog.reading import find_partitions, whole_size
 

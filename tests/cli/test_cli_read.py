@@ -21,7 +21,9 @@ pytest.importorskip("typer")
 import offsetlog
 from offsetlog import TopicPartition
 from offsetlog.cli.app import run
-from offsetlog.cli.output import TABLE_ROWS_MAX, Column, Format, Output, escape, json_text, plain, time_text
+from offsetlog.cli.layout import Column
+from offsetlog.cli.output import TABLE_ROWS_MAX, Format, Output
+from offsetlog.cli.text import escape, json_text, plain, time_text
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "kafka-4.3.0"
 GROUPS = DATA / "groups" / "log"
@@ -143,7 +145,7 @@ def test_json_is_an_object_a_line(capsys, command):
 def test_one_group_only(capsys):
     _, out, _ = call(capsys, "offsets", GROUPS, "--group=kip848-reports", "--format=json")
     assert {json.loads(line)["group"] for line in out.splitlines()} == {"kip848-reports"}
-    assert call(capsys, "offsets", GROUPS, "--group=-1", "--format=json") == (0, "", "")
+    assert call(capsys, "offsets", GROUPS, "--group=-1", "--format=json")[:2] == (0, "")
 
 
 def test_groups_of_a_large_open_transaction(tmp_path, capsys):
@@ -184,12 +186,54 @@ def test_a_terminal_gets_a_table():
     assert "kip848-reports" in shown
 
 
+LONG = "a group with a name that is much longer than a terminal is wide: " + "x" * 60
+
+
+@pytest.fixture
+def long_names(tmp_path):
+    with offsetlog.open(tmp_path / "data", partitions=2) as store:
+        store.commit_one(LONG, "topic", 0, 1)
+        store.commit_one("billing", "y" * 70, 3, 2, "m" * 90)
+    return tmp_path / "data"
+
+
+def unstyled(shown: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("command", ["offsets", "groups", "dump"])
+def test_a_terminal_never_breaks_a_name(long_names, command, columns):
+    for more in ([], ["--wide"]):
+        code, shown = on_terminal(command, long_names, *more, columns=columns)
+        assert code == 0
+        assert LONG in shown
+        assert "billing" in shown
+        assert command == "groups" or "y" * 70 in shown
+        assert command == "groups" or "m" * 90 in shown
+
+
+@pytest.mark.parametrize("command", ["offsets", "groups", "dump"])
+def test_a_terminal_tells_what_it_does_not_show(command):
+    _, shown = on_terminal(command, GROUPS, columns=80)
+    lines = unstyled(shown).splitlines()
+    assert any(line.startswith("not shown: ") for line in lines)
+    _, wide = on_terminal(command, GROUPS, "--wide", columns=80)
+    assert "not shown" not in wide
+    hidden = " ".join(lines).partition("not shown: ")[2].partition(" (--wide")[0].split(", ")
+    assert hidden
+    assert set(hidden) <= set(json.loads(process(command, GROUPS, "--format=json").stdout.splitlines()[0]))
+    if command != "dump":
+        assert max(map(len, lines)) <= 80
+
+
 def test_help_tells_examples_and_the_version_is_told(capsys):
     for command in ("offsets", "groups", "dump", "verify", "commit", "fetch", "delete", "demo"):
         code, out, _ = call(capsys, command, "--help")
         assert code == 0
         assert "Examples:" in out
         assert f"offsetlog {command}" in out
+    assert "..." not in call(capsys, "--help")[1].partition("Commands:")[2]
     assert call(capsys, "--version")[1].startswith("offsetlog 0.")
 
 
@@ -232,11 +276,10 @@ def test_a_bad_batch_before_the_last_segment_is_no_tail(tmp_path, capsys):
 
 
 def test_an_unfinished_tail_is_no_failure(capsys):
-    code, _, err = call(capsys, "offsets", TORN)
-    assert (code, err) == (0, "")
-    code, _, err = call(capsys, "dump", TORN)
-    assert code == 0
-    assert err.count("unfinished tail") == 3
+    for command in ("offsets", "groups", "dump"):
+        code, _, err = call(capsys, command, TORN)
+        assert code == 0
+        assert err.count("unfinished tail") == 3
 
 
 def test_a_record_that_cannot_be_decoded_is_shown_and_counted(tmp_path, capsys):
@@ -263,11 +306,12 @@ def test_a_record_that_cannot_be_decoded_is_shown_and_counted(tmp_path, capsys):
 )
 @pytest.mark.parametrize("command", ["offsets", "groups", "dump", "verify"])
 def test_what_is_no_log_is_refused_in_one_line(tmp_path, capsys, command, make, reason):
-    code, out, err = call(capsys, command, make(tmp_path), "--format=json")
-    assert (code, out) == (2, "")
-    assert err.startswith("offsetlog: ")
-    assert err.count("\n") == 1
-    assert reason in err
+    for form in ("json", "text"):
+        code, out, err = call(capsys, command, make(tmp_path), "--format", form)
+        assert (code, out) == (2, "")
+        assert err.startswith("offsetlog: ")
+        assert err.count("\n") == 1
+        assert reason in err
 
 
 def test_a_partition_of_another_topic_is_refused(tmp_path, capsys):

@@ -35,7 +35,6 @@ def test_what_is_committed_is_fetched(data, capsys):
     assert fetched(capsys, data) == {("orders", 0): 42, ("orders", 1): 7}
     assert fetched(capsys, data, "orders:1") == {("orders", 1): 7}
     assert fetched(capsys, data, "orders") == {("orders", 0): 42, ("orders", 1): 7}
-    assert fetched(capsys, data, "others") == {}
     code, out, _ = call(capsys, "offsets", data, "--format=json")
     assert (code, len(out.splitlines())) == (0, 2)
 
@@ -86,11 +85,53 @@ def test_positions_are_parsed():
 
 
 def test_a_slip_makes_no_directory(tmp_path, capsys):
-    for command in (["commit", tmp_path / "typo", "g", "t:0=1"], ["delete", tmp_path / "typo", "g"]):
-        code, _, err = call(capsys, *command)
-        assert code == 2
-        assert "there is no log directory" in err
+    code, _, err = call(capsys, "delete", tmp_path / "typo", "g")
+    assert code == 2
+    assert "there is no log directory" in err
     assert not (tmp_path / "typo").exists()
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "letter").touch()
+    code, _, err = call(capsys, "commit", tmp_path / "letters", "g", "t:0=1")
+    assert code == 2
+    assert "there is no log in this directory" in err
+    assert [each.name for each in (tmp_path / "letters").iterdir()] == ["letter"]
+
+
+def test_the_first_example_of_the_help_works(tmp_path, capsys):
+    code, out, err = call(capsys, "commit", tmp_path / "data", "billing", "orders:0=42")
+    assert (code, out.startswith("committed 1 offset of billing (log partition ")) == (0, True)
+    assert err == f"offsetlog: made a new log directory with 50 partitions ({tmp_path / 'data'})\n"
+    assert call(capsys, "commit", tmp_path / "data", "billing", "orders:0=43")[2] == ""
+
+
+def test_a_group_with_members_is_told_when_it_is_deleted(tmp_path, capsys):
+    log = tmp_path / "log"
+    shutil.copytree(GROUPS, log)
+    code, out, err = call(capsys, "delete", log, "cl-range-fraud", "--yes", "--partitions=8")
+    assert code == 0
+    assert " of cl-range-fraud, and 1 record of the group itself" in out
+    assert "had 2 members" in err
+
+
+def test_what_is_not_there_is_told(data, capsys):
+    code, out, err = call(capsys, "fetch", data, "billing", "orders:0", "nope:3", "--format=json")
+    assert (code, len(out.splitlines())) == (1, 1)
+    assert err == "offsetlog: group billing: no offset of nope:3 is committed\n"
+    assert call(capsys, "fetch", data, "nobody") == (1, "", "offsetlog: no offset of group nobody is committed\n")
+    code, out, err = call(capsys, "offsets", data, "--group=nobody")
+    assert (code, len(out.splitlines())) == (0, 1)
+    assert err == "offsetlog: no offset of group nobody is committed\n"
+
+
+def test_wrong_numbers_are_told_in_words(data, capsys):
+    for arguments, said in (
+        (["orders:0=-3"], "it must be from 0"),
+        (["orders:0=1", "--expected=orders:3=1"], "orders:3, which is not committed here"),
+        (["orders:0=1", "--partitions=x"], "it must be a whole number; see offsetlog commit --help"),
+    ):
+        code, out, err = call(capsys, "commit", data, "billing", *arguments)
+        assert (code, out) == (2, "")
+        assert said in err
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets-1", "__consumer_offsets-99", "renamed"])
@@ -177,7 +218,7 @@ def test_offsets_topics_and_groups_are_deleted(data, capsys):
     }
     assert fetched(capsys, data) == {("orders", 1): 7, ("b", 0): 1}
     assert call(capsys, "delete", data, "billing", "--yes")[0] == 0
-    assert fetched(capsys, data) == {}
+    assert call(capsys, "fetch", data, "billing", "--format=json")[:2] == (1, "")
     assert call(capsys, "delete", data, "billing")[:2] == (0, "there was nothing to delete\n")
 
 
@@ -188,7 +229,7 @@ def test_a_terminal_asks_before_a_group_is_deleted(data, capsys):
     assert len(fetched(capsys, data)) == 2
     code, _ = on_terminal("delete", data, "billing", answer=b"y\n")
     assert code == 0
-    assert fetched(capsys, data) == {}
+    assert call(capsys, "fetch", data, "billing", "--format=json")[:2] == (1, "")
 
 
 def test_the_demo_is_sound(capsys):
