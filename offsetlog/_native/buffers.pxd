@@ -32,6 +32,7 @@ cdef enum number_kind:
     NUMBER_LEADER_EPOCH
     NUMBER_COMMIT_TIMESTAMP
     NUMBER_EXPIRE_TIMESTAMP
+    NUMBER_EXPECTED
 
 # Raise what is wrong with a value; return -1.
 cdef int refuse_name(object value, name_kind kind) except -1

@@ -66,7 +66,7 @@ from offsetlog._native.csrc cimport (
     ol_table_group_hash,
     ol_table_name,
 )
-from offsetlog._native.items cimport own_dictionary, own_expected, start_item, take_expected, take_key, take_value
+from offsetlog._native.items cimport name_key, own_dictionary, own_expected, start_item, take_expected, take_key, take_value
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.status cimport check
 from offsetlog._native.tickets cimport (
@@ -85,6 +85,7 @@ from offsetlog.errors import (
     ConfigError,
     ExpectedOffsetError,
     InvalidArgumentError,
+    OffsetLogError,
     ReadOnlyError,
     RewindError,
 )
@@ -419,18 +420,22 @@ cdef class StoreCore:
         cdef int status
         if not PyDict_CheckExact(offsets) or not 0 < PyDict_Size(offsets) <= TRY_ITEMS_MAX or self.slots[number] == NULL:
             return False
-        while PyDict_Next(offsets, &cursor, &key, &value):
-            if not is_plain(<object>key, <object>value):
+        try:
+            while PyDict_Next(offsets, &cursor, &key, &value):
+                if not is_plain(<object>key, <object>value):
+                    return False
+                start_item(&items[count], group)
+                take_key(<object>key, &items[count])
+                take_number(<object>value, NUMBER_OFFSET, 0, INT64_MAX, &items[count].offset)
+                count += 1
+            status = ol_partition_try_commit(self.slots[number], items, count, result, &error)
+            if status == OL_WOULD_BLOCK:
                 return False
-            start_item(&items[count], group)
-            take_key(<object>key, &items[count])
-            take_number(<object>value, NUMBER_OFFSET, 0, INT64_MAX, &items[count].offset)
-            count += 1
-        status = ol_partition_try_commit(self.slots[number], items, count, result, &error)
-        if status == OL_WOULD_BLOCK:
-            return False
-        check(status, &error)
-        return True
+            check(status, &error)
+            return True
+        except OffsetLogError as failure:
+            name_key(failure, offsets, <Py_ssize_t>count)
+            raise
 
     cdef int64_t commit_dictionary(self, group, object given, object given_expected, bint monotonic, int64_t producer_id,
                                    int16_t producer_epoch, int32_t *number, uint64_t *term) except -1:
@@ -483,6 +488,9 @@ cdef class StoreCore:
                 check(status, &error)
             term[0] = result.term
             return result.end_offset
+        except OffsetLogError as failure:
+            name_key(failure, offsets, <Py_ssize_t>count)
+            raise
         finally:
             self.give_scratch(&array)
 
@@ -560,13 +568,13 @@ cdef class StoreCore:
         cdef item_array array
         cdef size_t count = 0
         cdef int32_t number
-        cdef list keys = list(partitions)
+        cdef list keys = list(dict.fromkeys(partitions))
         cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
         take_name(group, NAME_GROUP, &name)
         number = ol_partition_for(name, self.count)
         array = self.take_scratch(<size_t>len(keys))
         try:
-            for key in dict.fromkeys(keys):
+            for key in keys:
                 start_item(&array.items[count], name)
                 array.items[count].kind = OL_ITEM_POSITION_TOMBSTONE
                 take_key(key, &array.items[count])
@@ -578,6 +586,9 @@ cdef class StoreCore:
             if count == 0 or self.slots[number] == NULL:
                 return 0
             self.write(number, array.items, count, -1, -1, &result, &error)
+        except OffsetLogError as failure:
+            name_key(failure, keys, <Py_ssize_t>count)
+            raise
         finally:
             self.give_scratch(&array)
         self.wait(number, result.end_offset, result.term, wanted)

@@ -10,6 +10,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 
 from offsetlog._native.buffers cimport (
     NUMBER_COMMIT_TIMESTAMP,
+    NUMBER_EXPECTED,
     NUMBER_EXPIRE_TIMESTAMP,
     NUMBER_LEADER_EPOCH,
     NUMBER_OFFSET,
@@ -24,11 +25,31 @@ from offsetlog._native.csrc cimport (
     ol_item,
 )
 
-from offsetlog.errors import ArgumentTypeError, InvalidArgumentError
+from offsetlog.errors import ArgumentTypeError, ConditionError, InvalidArgumentError
 
 
 cdef int refuse_key(object key) except -1:
-    raise ArgumentTypeError(f"a key is a TopicPartition, not {key!r}")
+    raise ArgumentTypeError(f"a key is a TopicPartition, not {key!r}", item=key)
+
+
+cdef int name_key(object failure, object keys, Py_ssize_t taken) except -1:
+    # On the way out only, so that a commit pays nothing for it.
+    cdef list listed = list(keys)
+    index = taken if taken < len(listed) else failure.item
+    if type(index) is not int or not 0 <= index < len(listed):
+        return 0
+    key = listed[index]
+    failure.item = key
+    if isinstance(failure, ConditionError) or not (isinstance(key, tuple) and len(key) == 2):
+        return 0  # said already
+    failure.message = f"{shortened(key[0])}:{shortened(key[1])}: {failure.message}"
+    failure.args = (failure.message,)
+    return 0
+
+
+cdef str shortened(object part):
+    cdef str text = part if isinstance(part, str) and part.isprintable() and part else repr(part)
+    return text if len(text) <= 300 else text[:300] + "..."
 
 
 cdef int take_topic_id(object value, ol_item *item, list kept) except -1:
@@ -82,7 +103,7 @@ cdef dict own_expected(object expected, object offsets):
     cdef dict own = own_dictionary(expected)
     for key in own:
         if key not in offsets:
-            raise InvalidArgumentError(f"expected= names {key!r}, which is not committed by this call")
+            raise InvalidArgumentError(f"expected= names {key!r}, which is not committed by this call", item=key)
     return own
 
 
@@ -94,10 +115,10 @@ cdef int take_expected(ol_item *item, object key, dict expected, bint monotonic)
     if <object>wanted is None:
         item.condition = OL_CONDITION_ABSENT
         return 0
-    take_number(<object>wanted, NUMBER_OFFSET, 0, INT64_MAX, &item.expected)
+    take_number(<object>wanted, NUMBER_EXPECTED, 0, INT64_MAX, &item.expected)
     if monotonic and item.offset < item.expected:
         raise InvalidArgumentError(
-            f"{key!r}: monotonic=True cannot go from the expected {item.expected} back to {item.offset}"
+            f"monotonic=True cannot go from the expected {item.expected} back to {item.offset}"
         )
     item.condition = OL_CONDITION_EQUALS
     return 0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import uuid
 
 import pyarrow as pa
@@ -255,6 +256,56 @@ def test_partitions_are_a_list(store, wrong):
 def test_groups_are_a_list(store, wrong):
     with pytest.raises(errors.ArgumentTypeError):
         store.fetch_arrow(wrong)
+
+
+KEY, OTHER = TopicPartition("orders", 1), TopicPartition("orders", 2)
+BAD = TopicPartition("orders", -1)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "more", "kind", "key"),
+    [
+        ({KEY: 1, OTHER: -1}, {}, errors.OffsetError, OTHER),
+        ({OTHER: 2**63, KEY: 1}, {}, errors.OffsetError, OTHER),
+        ({KEY: 1, OTHER: "1"}, {}, errors.ArgumentTypeError, OTHER),
+        ({KEY: 1, OTHER: (1, "m" * 5000)}, {}, errors.MetadataTooLargeError, OTHER),
+        ({KEY: 1, OTHER: (1, "", -2)}, {}, errors.InvalidArgumentError, OTHER),
+        ({KEY: 1, OTHER: ()}, {}, errors.ArgumentTypeError, OTHER),
+        ({KEY: 1, BAD: 1}, {}, errors.PartitionError, BAD),
+        ({KEY: 1, BAD: (1, "m")}, {}, errors.PartitionError, BAD),
+        ({KEY: 1, ("", 5): 1}, {}, errors.TopicError, ("", 5)),
+        ({KEY: 1, "orders": 1}, {}, errors.ArgumentTypeError, "orders"),
+        ({KEY: 1, OTHER: 1}, {"expected": {OTHER: -1}}, errors.OffsetError, OTHER),
+        ({KEY: 1, OTHER: 1}, {"expected": {OTHER: "1"}}, errors.ArgumentTypeError, OTHER),
+        ({KEY: 1}, {"expected": {OTHER: 1}}, errors.InvalidArgumentError, OTHER),
+        ({KEY: 1, OTHER: 1}, {"expected": {OTHER: 5}}, errors.ExpectedOffsetError, OTHER),
+        ({KEY: 1, OTHER: 1}, {"expected": {OTHER: 5}, "monotonic": True}, errors.InvalidArgumentError, OTHER),
+    ],
+)
+def test_an_error_names_the_key(store, offsets, more, kind, key):
+    before = store.digest(physical=True)
+    for call in (store.commit, store.commit_async):
+        with pytest.raises(kind) as caught:
+            call("billing", offsets, **more)
+        assert caught.value.item == key
+        topic, partition = key if isinstance(key, tuple) else (key, None)
+        assert topic in str(caught.value)
+        assert partition is None or f":{partition}: " in str(caught.value) or repr(key) in str(caught.value)
+        assert pickle.loads(pickle.dumps(caught.value)).item == key
+    assert store.digest(physical=True) == before
+
+
+def test_an_error_of_a_delete_or_a_transaction_names_the_key(store):
+    with pytest.raises(errors.PartitionError, match="orders:-1: the partition must be") as caught:
+        store.delete("billing", [KEY, KEY, BAD])
+    assert caught.value.item == BAD
+    with store.transaction("billing", 7) as transaction:
+        with pytest.raises(errors.OffsetError, match="orders:2: the offset must be") as caught:
+            transaction.commit({KEY: 1, OTHER: -1})
+        assert caught.value.item == OTHER
+    with pytest.raises(errors.GroupError) as caught:
+        store.commit("\ud800", {KEY: 1})
+    assert caught.value.item is None
 
 
 def test_a_commit_larger_than_a_batch_is_all_or_nothing(path):
