@@ -18,10 +18,10 @@ class Finding:
 
     Attributes:
         severity: "problem": something is not as it was written, or answers would be wrong; "note": what a crash or a
-            writer at work leaves, and the next writable open puts right.
+            writer at work leaves, and the next writable open puts right; or a transaction that is open.
         kind: what it concerns: "batch", "record", "segment", "unfinished tail", "offset index", "time index",
             "transaction index", "producer snapshot", "leader epochs", "checkpoint", "properties", "topic id",
-            "wrong partition", "partitions", "partition" (the engine refuses to open it), "digest".
+            "wrong partition", "open transaction", "partitions", "partition" (the engine refuses to open it), "digest".
         reason: one sentence.
         log_partition: of the offsets topic; None for what concerns the directory.
         path: the file or directory.

@@ -8,6 +8,7 @@ batches say.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -345,6 +346,41 @@ def _classic_row(name: str, state: PartitionState, told: Row) -> Row:
         for each in told["members"]
     ]
     return row
+
+
+# --------------------------------------------------------------------------------------------------------- transactions
+
+
+def age_text(seconds: float) -> str:
+    """Returns how long something lasts, in its two largest units."""
+    whole = max(0, int(seconds))
+    for size, unit, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // smaller_size} {smaller}"
+    return f"{whole} s"
+
+
+def transaction_rows(states: list[PartitionState]) -> list[Row]:
+    """Returns the transactions that are open, by partition of the log and first offset.
+
+    Fields: producer_id, producer_epoch, log_partition, first_offset, begun (ms, -1 where nothing is pending),
+    age_seconds (None there), pending (offsets), groups.
+    """
+    now = time.time()
+    return [
+        {
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+            "log_partition": state.files.number,
+            "first_offset": first_offset,
+            "begun": begun,
+            "age_seconds": None if begun < 0 else round(now - begun / 1000, 1),
+            "pending": pending,
+            "groups": [decode_text(name) for name in groups],
+        }
+        for state in states
+        for producer_id, epoch, first_offset, begun, pending, groups in state.replay.transactions()
+    ]
 
 
 # ----------------------------------------------------------------------------------------------------------------- dump

@@ -40,11 +40,14 @@ from offsetlog.logdir import (
 from offsetlog.reading import (
     SEGMENT,
     PartitionFiles,
+    PartitionState,
     Tail,
+    age_text,
     decode_text,
     find_partitions,
     read_state,
     segments_of,
+    transaction_rows,
 )
 from offsetlog.types import Digest
 from offsetlog.verify_sidefiles import (
@@ -165,6 +168,7 @@ class _PartitionCheck:
         self._check_bounds()
         if self.tail is not None:
             self._tell_tail(self.tail)
+        self._tell_transactions()
         if self.files.directory is None:
             return
         for segment in self.segments:
@@ -274,6 +278,21 @@ class _PartitionCheck:
                 tail.path,
                 tail.position,
                 tail.log_offset,
+            )
+
+    def _tell_transactions(self) -> None:
+        # In order as they are, but one that nobody will end holds what is behind it from being cleaned.
+        path = self.files.directory or self.files.segments[0]
+        for row in transaction_rows([PartitionState(self.files, self.replay)]):
+            since = "" if row["age_seconds"] is None else f", open for {age_text(row['age_seconds'])}"
+            groups = len(row["groups"])
+            self.place.note(
+                "open transaction",
+                f"of producer {row['producer_id']}, log partition {self.files.number}{since}; pending offsets: "
+                f"{row['pending']}" + (f" of {groups} group{'' if groups == 1 else 's'}" if groups else ""),
+                path,
+                None,
+                row["first_offset"],
             )
 
     def _check_snapshots(self) -> None:

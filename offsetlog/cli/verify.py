@@ -20,7 +20,7 @@ HELP = """Check everything in a log, and print what is wrong, each with file and
 
 Checked are batches and records, indexes, producer snapshots, leader epochs, checkpoints, the place of each group; the
 state is built in two ways, and its digest printed. PATH is only read. What a crash leaves, such as an unfinished tail,
-is a note and not a problem.
+is a note and not a problem; so is an open transaction.
 
 \b
 Exit codes: 0 sound, 1 problems found, 2 could not be read.
@@ -75,6 +75,7 @@ def print_summary(output: Output, found: Verification) -> None:
             }
         )
         return
+    positions, group_records, pending = (f"{part:032x}" for part in found.digest)
     verdict = "sound" if found.sound else count_text(problems, "problem")
     output.title(verdict + (f", {count_text(notes, 'note')}" if notes else ""))
     read = [
@@ -86,7 +87,9 @@ def print_summary(output: Output, found: Verification) -> None:
         [
             ("read", ", ".join(read)),
             ("state", f"{count_text(found.positions, 'committed offset')} of {count_text(found.groups, 'group')}"),
-            ("digest", str(found.digest)),
+            ("digest of committed offsets", positions),
+            ("digest of group records", group_records),
+            ("digest of pending offsets", pending),
         ]
     )
 

@@ -228,7 +228,18 @@ def test_a_terminal_tells_what_it_does_not_show(command):
 
 
 def test_help_tells_examples_and_the_version_is_told(capsys):
-    for command in ("offsets", "groups", "dump", "verify", "commit", "fetch", "delete", "demo"):
+    for command in (
+        "offsets",
+        "groups",
+        "transactions",
+        "dump",
+        "verify",
+        "commit",
+        "fetch",
+        "delete",
+        "abort",
+        "demo",
+    ):
         code, out, _ = call(capsys, command, "--help")
         assert code == 0
         assert "Examples:" in out

@@ -16,7 +16,7 @@ from handmade_batches import batch_of
 from test_cli_read import DATA, FIRST, call, damage
 
 import offsetlog
-from offsetlog.verify import verify
+from offsetlog.verify import Verification, verify
 from offsetlog.verify_sidefiles import parse_epochs
 
 SCENARIOS = sorted(path.parent for path in DATA.parent.glob("*/*/log"))
@@ -36,7 +36,21 @@ def test_what_a_broker_wrote_is_sound(scenario, capsys):
     rows = [json.loads(line) for line in out.splitlines()]
     assert (code, err) == (0, "")
     assert rows[-1]["sound"] is True
-    assert {row["kind"] for row in rows[:-1]} == ({"unfinished tail"} if scenario.name == "torn" else set())
+    kinds = {row["kind"] for row in rows[:-1]} - {"open transaction"}
+    assert kinds == ({"unfinished tail"} if scenario.name == "torn" else set())
+    assert all(row["severity"] == "note" for row in rows[:-1])
+
+
+def test_open_transactions_are_named(capsys):
+    notes = [each for each in verify(DATA / "txn" / "log").findings if each.kind == "open transaction"]
+    rows = [
+        json.loads(line) for line in call(capsys, "transactions", DATA / "txn" / "log", "--format=json")[1].splitlines()
+    ]
+    assert [each.log_offset for each in notes] == [row["first_offset"] for row in rows]
+    found = {(row["producer_id"], row["log_partition"]): (row["pending"], row["groups"]) for row in rows}
+    assert found[11, 1] == (2, ["c21-audit1"])
+    assert found[10, 4] == (2, ["c15-audit1"])
+    assert any(each.reason.startswith("of producer 11, log partition 1, open for ") for each in notes)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -54,6 +68,11 @@ def test_reading_changes_nothing(log):
 def test_a_partition_and_a_segment_alone(log):
     assert verify(log / "__consumer_offsets-0").sound
     assert verify(log / "__consumer_offsets-0" / FIRST).positions == verify(log / "__consumer_offsets-0").positions
+
+
+def kinds_of(found: Verification) -> list[str]:
+    """The kinds of the findings beside the open transactions, which the scenario is full of."""
+    return [each.kind for each in found.findings if each.kind != "open transaction"]
 
 
 def only(log: Path, **arguments: int) -> tuple[str, str, int | None]:
@@ -128,7 +147,7 @@ def test_indexes_after_a_crash_are_made_anew_and_no_problem(log):
     (log / "__consumer_offsets-0" / FIRST).with_suffix(".index").write_bytes(ENTRY.pack(10, 5))
     found = verify(log)
     assert found.sound
-    assert [each.kind for each in found.findings] == ["offset index"]
+    assert kinds_of(found) == ["offset index"]
 
 
 def test_an_aborted_transaction_that_the_index_lacks_is_found(log):
@@ -200,7 +219,7 @@ def test_a_tail_beside_the_clean_marker_is_a_problem(log):
     path.write_bytes(path.read_bytes() + bytes(16))
     assert only(log) == ("unfinished tail", FIRST, size)
     (log / ".kafka_cleanshutdown").unlink()
-    assert verify(log).findings == []
+    assert kinds_of(verify(log)) == []
     path.write_bytes(path.read_bytes() + b"xyz")
     assert [(each.severity, each.kind) for each in verify(log).findings][:1] in (
         [("note", "unfinished tail")],

@@ -232,6 +232,38 @@ def test_a_terminal_asks_before_a_group_is_deleted(data, capsys):
     assert call(capsys, "fetch", data, "billing", "--format=json")[:2] == (1, "")
 
 
+def left_open(path: Path) -> None:
+    # The store's end leaves the transaction as a crash would.
+    with offsetlog.open(path, 4) as store:
+        transaction = store.transaction("billing", producer_id=11)
+        transaction.commit({TopicPartition("orders", 5): 9})
+
+
+def test_an_open_transaction_is_listed_and_aborted(data, capsys):
+    left_open(data)
+    rows = [json.loads(line) for line in call(capsys, "transactions", data, "--format=json")[1].splitlines()]
+    assert [(row["producer_id"], row["pending"], row["groups"]) for row in rows] == [(11, 1, ["billing"])]
+    code, out, _ = call(capsys, "abort", data, 12)
+    assert (code, out) == (1, "")
+    assert call(capsys, "abort", data, 11)[:2] == (
+        0,
+        "aborted the transaction of producer 11 with 1 pending offset in 1 log partition\n",
+    )
+    assert call(capsys, "transactions", data, "--format=json")[1] == ""
+    assert fetched(capsys, data) == {("orders", 0): 42, ("orders", 1): 7}
+    assert call(capsys, "verify", data)[0] == 0
+
+
+def test_a_terminal_asks_before_a_transaction_is_aborted(data, capsys):
+    left_open(data)
+    code, shown = on_terminal("abort", data, 11, answer=b"n\n")
+    assert code == 1
+    assert "with 1 pending offset?" in shown
+    assert call(capsys, "transactions", data, "--format=json")[1].count("\n") == 1
+    assert on_terminal("abort", data, 11, answer=b"y\n")[0] == 0
+    assert call(capsys, "transactions", data, "--format=json")[1] == ""
+
+
 def test_the_demo_is_sound(capsys):
     code, out, err = call(capsys, "demo", "--entries=1000", "--format=json")
     rows = [json.loads(line) for line in out.splitlines()]

@@ -1,0 +1,56 @@
+"""`offsetlog transactions`: the transactions that are open in a log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offsetlog.cli.arguments import LogPath, OutputFormat, Wide
+from offsetlog.cli.layout import Column
+from offsetlog.cli.output import Format, Output
+from offsetlog.cli.states import read_states
+from offsetlog.cli.text import escape, time_text
+from offsetlog.reading import age_text, transaction_rows
+
+HELP = """Print the open transactions, by log partition.
+
+Each with the producer, where it begins, when its first pending offset was committed and how many are pending. One that
+has none holds the log all the same: nothing behind its beginning is cleaned.
+
+\b
+Examples:
+  offsetlog transactions /var/kafka-logs
+  offsetlog transactions data --format json
+  offsetlog abort data 11                       ends one of them
+"""
+
+
+def _groups_text(groups: list[str]) -> str:
+    return " ".join(_groups_parts(groups))
+
+
+def _groups_parts(groups: list[str]) -> list[str]:
+    return [escape(name) or '""' for name in groups] or ["-"]
+
+
+def _age_text(seconds: float | None) -> str:
+    return "-" if seconds is None else age_text(seconds)
+
+
+COLUMNS: list[Column] = [
+    Column("producer_id", right=True),
+    Column("producer_epoch", "epoch", right=True, rank=1),
+    Column("log_partition", right=True),
+    Column("first_offset", right=True),
+    Column("begun", "begun (UTC)", time_text, rank=1),
+    Column("age_seconds", "age", _age_text),
+    Column("pending", right=True),
+    Column("groups", show=_groups_text, parts=_groups_parts),
+]
+
+
+def command(path: LogPath, wide: Wide = False, form: OutputFormat = Format.TEXT) -> int:
+    """Prints the open transactions; returns the exit code."""
+    states = read_states(path)
+    rows: list[dict[str, Any]] = transaction_rows(states.partitions)
+    Output(form).rows(COLUMNS, rows, "no open transactions", wide=wide)
+    return states.complain()
