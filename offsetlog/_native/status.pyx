@@ -1,6 +1,7 @@
 """The one crossing from a status of the C floor to a Python exception (`offsetlog.errors`)."""
 
 from cpython.exc cimport PyErr_Occurred
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int64_t
 
 from offsetlog._native.csrc cimport (
@@ -14,22 +15,22 @@ from offsetlog._native.csrc cimport (
 from offsetlog.errors import from_status
 
 
-#: What a callback met that was no failure of its own: an interrupt, an exit.  Only the main thread meets them.
-cdef object _interrupt = None
+# What a callback met that was no failure of its own, an interrupt or an exit, by the thread that met it.
+cdef dict _interrupts = {}
 
 
 cdef void keep_interrupt(object failure) noexcept:
-    global _interrupt
     if not isinstance(failure, Exception):
-        _interrupt = failure
+        _interrupts[PyThread_get_thread_ident()] = failure
 
 
 cdef int raise_interrupt() except -1:
-    global _interrupt
-    if _interrupt is None:
+    if not _interrupts:
         return 0
-    failure, _interrupt = _interrupt, None
-    raise failure
+    failure = _interrupts.pop(PyThread_get_thread_ident(), None)
+    if failure is not None:
+        raise failure
+    return 0
 
 
 cdef int check(int status, ol_error *error) except -1 nogil:
