@@ -389,7 +389,16 @@ _EMPTY: Row = {"log_offset": None, "timestamp": None, "headers": [], "kind": "em
 
 
 def dump_rows(files: PartitionFiles, report: Callable[[CorruptionError | Tail], None]) -> Iterator[Row]:
-    """Yields every record of a partition as it stands in its file; a batch without records is a row of kind "empty".
+    """Yields every record as `dump_batches` does, together with the fields of its batch."""
+    for batch, records in dump_batches(files, report):
+        for record in records:
+            yield {**batch, **record}
+
+
+def dump_batches(
+    files: PartitionFiles, report: Callable[[CorruptionError | Tail], None]
+) -> Iterator[tuple[Row, list[Row]]]:
+    """Yields every batch of a partition as it stands in its file, and its records: of none, one of kind "empty".
 
     Args:
         files: the partition.
@@ -434,5 +443,4 @@ def dump_rows(files: PartitionFiles, report: Callable[[CorruptionError | Tail], 
                     break
                 batch, records = found
                 next_offset = batch["last_offset"] + 1
-                for record in records or [_EMPTY]:
-                    yield {**place, **batch, **record}
+                yield {**place, **batch}, records or [_EMPTY]

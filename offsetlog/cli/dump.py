@@ -12,7 +12,7 @@ from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.states import complain_of_tail
 from offsetlog.cli.text import plain, time_text
 from offsetlog.errors import CorruptionError
-from offsetlog.reading import Tail, dump_rows, find_partitions
+from offsetlog.reading import Tail, dump_batches, find_partitions
 
 HELP = """Print every record as it stands in the files, keys and values decoded.
 
@@ -79,18 +79,26 @@ class _Told:
             complain_of_tail(found)
 
 
+def _batches(path: Path, told: _Told) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    for files in find_partitions(path):
+        for batch, records in dump_batches(files, told.report):
+            told.undecodable += sum(record["kind"] == "undecodable" for record in records)
+            yield batch, records
+
+
 def _rows(path: Path, told: _Told) -> Iterator[dict[str, Any]]:
-    partitions = find_partitions(path)
-    for files in partitions:
-        for row in dump_rows(files, told.report):
-            told.undecodable += row["kind"] == "undecodable"
-            yield row
+    return ({**batch, **record} for batch, records in _batches(path, told) for record in records)
 
 
 def command(path: LogPath, wide: Wide = False, form: OutputFormat = Format.TEXT) -> int:
     """Prints every record; returns the exit code."""
     told = _Told()
-    Output(form).rows(COLUMNS, _rows(path, told), "no records", wide=wide)
+    output = Output(form)
+    if output.is_json:
+        for batch, records in _batches(path, told):
+            output.objects(batch, records)
+    else:
+        output.rows(COLUMNS, _rows(path, told), "no records", wide=wide)
     if told.undecodable:
         complain(f'{told.undecodable} records cannot be decoded; their kind is "undecodable"')
     return 1 if told.damages or told.undecodable else 0

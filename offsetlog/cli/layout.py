@@ -156,6 +156,21 @@ def wrap(parts: list[str], width: int) -> list[str]:
     return lines or [""]
 
 
-def cells_of(columns: list[Column], row: Row) -> list[str]:
-    """Returns the texts of a row."""
-    return [column.show(row.get(column.name)) for column in columns]
+class Cells:
+    """The texts of rows that come one after the other; what does not change from row to row is made once."""
+
+    def __init__(self, columns: list[Column]) -> None:
+        self._columns = [(number, column.name, column.show) for number, column in enumerate(columns)]
+        self._values: list[Any] = [object()] * len(columns)
+        self._texts = [""] * len(columns)
+
+    def of(self, row: Row) -> list[str]:
+        """Returns the texts of a row; the list is of use until the next call."""
+        values, texts = self._values, self._texts
+        for number, name, show in self._columns:
+            value = row.get(name)
+            # The rows of one batch hold the very same objects; the one that is kept cannot be another's by now.
+            if value is not values[number]:
+                values[number] = value
+                texts[number] = show(value)
+        return texts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import itertools
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO
@@ -14,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 from rich.text import Text
 
-from offsetlog.cli.layout import Column, Layout, Row, cells_of, wrap
-from offsetlog.cli.text import escape, json_text
+from offsetlog.cli.layout import Cells, Column, Layout, Row, wrap
+from offsetlog.cli.text import ascii_json_text, escape, json_text
 
 #: Rows by which a terminal's table is laid out; more are printed as they come.
 TABLE_ROWS_MAX = 1000
@@ -47,6 +46,7 @@ class Output:
         self.stream = stream if stream is not None else sys.stdout
         self.is_terminal = self.stream.isatty()
         self._is_unicode = _is_unicode(self.stream)
+        self._json_text = json_text if self._is_unicode else ascii_json_text
         self.console = Console(file=self.stream, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
     @property
@@ -70,10 +70,12 @@ class Output:
 
     def object(self, row: Row) -> None:
         """Prints one object as a line of JSON, whatever the form."""
-        text = json_text(row)
-        if not self._is_unicode:
-            text = json.dumps(row, ensure_ascii=True)
-        self._write(text)
+        self._write(self._json_text(row))
+
+    def objects(self, shared: Row, rows: Iterable[Row]) -> None:
+        """Prints objects that begin with the same fields, which become text once."""
+        before = self._json_text(shared)[:-1] + ", "
+        self.stream.writelines([before + self._json_text(row)[1:] + "\n" for row in rows])
 
     def _write(self, line: str) -> None:
         self.stream.write(line + "\n")
@@ -95,7 +97,8 @@ class Output:
         rest = itertools.chain(first, iterator)
         if not self.is_terminal:
             self._write("\t".join(column.heading for column in columns))
-            return self._each(rest, lambda row: self._write("\t".join(cells_of(columns, row))))
+            cells = Cells(columns)
+            return self._each(rest, lambda row: self._write("\t".join(cells.of(row))))
         if not first:
             print(nothing, file=self.stream)
             return 0

@@ -17,6 +17,10 @@ _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": "))
+_ASCII_ENCODER = json.JSONEncoder()
+
+
 def escape(text: str) -> str:
     r"""Returns the text with control characters as \t, \n, \r, \xNN or \uNNNN."""
     # Nearly all names are printable, and that is told fast.
@@ -47,12 +51,23 @@ def time_text(timestamp_ms: int | None) -> str:
 
 def json_text(value: Any) -> str:
     """Returns JSON in one line; control characters are escaped also where JSON would not ask for it."""
-    text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
-    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    text = _ENCODER.encode(value)
+    # Nearly all of it is printable, and that is told fast.
+    return text if text.isprintable() else _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def ascii_json_text(value: Any) -> str:
+    """Returns JSON in one line, in ASCII."""
+    return _ASCII_ENCODER.encode(value)
 
 
 def plain(value: Any) -> str:
     """Returns any value as text in one line; objects as JSON."""
+    kind = type(value)
+    if kind is int:
+        return str(value)
+    if kind is str:
+        return escape(value)
     if value is None:
         return "-"
     if isinstance(value, bool):
