@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -269,6 +273,37 @@ def test_the_demo_is_sound(capsys):
     rows = [json.loads(line) for line in out.splitlines()]
     assert (code, err) == (0, "")
     assert rows[-1]["sound"] is True
+    steps = {row["step"]: row for row in rows}
+    fetched_step = steps["each position of the columns (fetch_one)"]
+    assert fetched_step["offsets"] == steps["columns (commit_arrow)"]["offsets"] == 1000
+    assert steps["load"]["records"] == steps["verify, all of it read and compared"]["records"]
     code, out, _ = call(capsys, "demo", "--entries=1000")
     assert code == 0
     assert "sound" in out.splitlines()[-4:][0] or "\nsound\n" in out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_demo_that_is_ended_leaves_nothing(tmp_path, number):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "offsetlog", "demo"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        assert list(tmp_path.iterdir())
+        running.send_signal(number)
+        _, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (128 + number, b"")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kept_directory_is_told_first(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "offsetlog", "demo", "--keep", "--entries=1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as running:
+        assert running.stdout is not None
+        running.stdout.close()
+        assert running.stderr is not None
+        told = running.stderr.read().decode()
+    (kept,) = tmp_path.iterdir()
+    assert told == f"offsetlog: the directory is {kept / 'log'}\n"
+    assert running.returncode == 141

@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -46,16 +47,18 @@ DISK_BYTES_PER_ENTRY = 400
 #: How long the commits that wait for the disk may take.
 DISK_SECONDS = 2.0
 SEED = 1
+LOG = "log"
 ROWS_SHOWN = 8
 
 
 @dataclass(slots=True)
 class _Demo:
-    """One run: where it writes, and how much."""
+    """One run: where it writes, how much, and how many records the log holds by now."""
 
     output: Output
     path: Path
     entries: int
+    records: int = 0
     expected: dict[tuple[str, str, int], int] = field(default_factory=dict)
     steps: list[tuple[str, int, str, float, dict[str, Any]]] = field(default_factory=list)
 
@@ -63,11 +66,17 @@ class _Demo:
         """Keeps how long a step took, for `print_steps`: lines within a bar would tear it."""
         self.steps.append((step, count, what, seconds, more))
 
+    def committed(self, step: str, count: int, seconds: float) -> None:
+        """The same of a step that commits: each offset is a record."""
+        self.records += count
+        self.told(step, count, "offsets", seconds)
+
     def print_steps(self) -> None:
         """Prints what was told since the last call: how long each step took, and what that is a second."""
         for step, count, what, seconds, more in self.steps:
             rate = count / seconds if seconds > 0 else 0.0
-            self.output.line(f"  {step:<44}{count:>12,} {what:<8}{seconds:>8.2f} s  {rate:>13,.0f} /s")
+            label = f"{step}, {more['entries']:,} entries" if "entries" in more else step
+            self.output.line(f"  {label:<44}{count:>12,} {what:<8}{seconds:>8.2f} s  {rate:>13,.0f} /s")
             if self.output.is_json:
                 row = {"step": step, what: count, "seconds": round(seconds, 3), "per_second": round(rate)}
                 self.output.object({**row, **more})
@@ -89,6 +98,7 @@ def _show_bundled(demo: _Demo) -> None:
     states: list[PartitionState] = [read_state(each) for each in find_partitions(demo.path)]
     groups, offsets = group_rows(states), list(offset_rows(states))
     took = seconds()
+    demo.records = sum(state.replay.records for state in states)
     batches = sum(state.replay.batches for state in states)
     if output.is_json:
         output.object({"step": "read", "batches": batches, "groups": len(groups), "offsets": len(offsets)})
@@ -109,10 +119,14 @@ def _names(group: int, topic: int) -> tuple[str, str]:
     return f"demo-group-{group:06d}", f"topic-{topic}"
 
 
+def _group_count(entries: int) -> int:
+    return max(1, entries // PER_GROUP)
+
+
 def _commit_columns(demo: _Demo, store: OffsetStore, advance: Callable[[int], None]) -> None:
     import pyarrow
 
-    count = max(1, demo.entries // PER_GROUP)
+    count = _group_count(demo.entries)
     batches = []
     for first in range(0, count, 100):
         rows = [
@@ -133,11 +147,11 @@ def _commit_columns(demo: _Demo, store: OffsetStore, advance: Callable[[int], No
     seconds = _clock()
     for batch in batches:
         store.commit_arrow(batch, durability="process")
-    demo.told("columns (commit_arrow)", count * PER_GROUP, "offsets", seconds())
+    demo.committed("columns (commit_arrow)", count * PER_GROUP, seconds())
 
 
 def _commit_single(demo: _Demo, store: OffsetStore, advance: Callable[[int], None]) -> None:
-    count = max(1, demo.entries // PER_GROUP)
+    count = _group_count(demo.entries)
     draw = random.Random(SEED)
     commit_one = store.commit_one
     total, took = demo.entries // 2, 0.0
@@ -156,11 +170,11 @@ def _commit_single(demo: _Demo, store: OffsetStore, advance: Callable[[int], Non
         took += seconds()
         demo.expected.update(((group, topic, partition), offset) for group, topic, partition, offset in calls)
         advance(len(calls))
-    demo.told("one at a time (commit_one)", total, "offsets", took)
+    demo.committed("one at a time (commit_one)", total, took)
 
 
 def _commit_hundreds(demo: _Demo, store: OffsetStore, advance: Callable[[int], None]) -> None:
-    count = max(1, demo.entries // PER_GROUP)
+    count = _group_count(demo.entries)
     draw = random.Random(SEED + 1)
     total, took = max(1, demo.entries // 200), 0.0
     for turn in range(total):
@@ -171,13 +185,14 @@ def _commit_hundreds(demo: _Demo, store: OffsetStore, advance: Callable[[int], N
         took += seconds()
         demo.expected.update(((group, topic, partition), turn) for partition in range(PARTITIONS_PER_TOPIC))
         advance(len(offsets))
-    demo.told("a hundred at a time (commit)", total * PARTITIONS_PER_TOPIC, "offsets", took)
+    demo.committed("a hundred at a time (commit)", total * PARTITIONS_PER_TOPIC, took)
 
 
 def _commit_to_disk(demo: _Demo, store: OffsetStore) -> None:
     with progress("waiting for the disk", int(DISK_SECONDS * 10), in_bytes=False) as advance:
         done, shown, seconds = 0, 0, _clock()
-        while (took := seconds()) < DISK_SECONDS:
+        # No more than the demo's own number: on a fast disk they would outweigh everything else.
+        while (took := seconds()) < DISK_SECONDS and done < demo.entries:
             tickets = [
                 store.commit_async(
                     f"waiting-{each}", {TopicPartition("topic", 0): OffsetAndMetadata(done)}, durability="disk"
@@ -189,7 +204,7 @@ def _commit_to_disk(demo: _Demo, store: OffsetStore) -> None:
             done += len(tickets)
             advance(int(took * 10) - shown)
             shown = int(took * 10)
-        demo.told("on disk, 1,000 waiting at a time", done, "offsets", seconds())
+        demo.committed("on disk, 1,000 waiting at a time", done, seconds())
 
 
 def _commit(demo: _Demo) -> str:
@@ -223,14 +238,15 @@ def _reopen(demo: _Demo, digest: str) -> bool:
     with offsetlog.open(demo.path) as store:
         took = seconds()
         count = store.to_arrow().num_rows
-        demo.told("load", count, "entries", took, log_bytes=size)
+        demo.told("load", demo.records, "records", took, entries=count, log_bytes=size)
         seconds = _clock()
-        wrong = sum(_is_wrong(store, *each) for each in demo.expected.items())
-        demo.told("fetch each offset that was committed singly", len(demo.expected), "offsets", seconds(), wrong=wrong)
+        wrong = sum(_is_wrong(store, *each) for each in _all_expected(demo))
+        fetched = _group_count(demo.entries) * PER_GROUP
+        demo.told("each position of the columns (fetch_one)", fetched, "offsets", seconds(), wrong=wrong)
         seconds = _clock()
         problems = store.verify()
         same = str(store.digest()) == digest
-        demo.told("verify: all of it read again and compared", count, "entries", seconds(), problems=len(problems))
+        demo.told("verify, all of it read and compared", demo.records, "records", seconds(), problems=len(problems))
         memory = store.memory()
     demo.print_steps()
     for problem in problems:
@@ -242,12 +258,22 @@ def _reopen(demo: _Demo, digest: str) -> bool:
         [
             ("digest", digest),
             ("", "the same before and after" if same else "another one after it was opened again"),
-            ("wrong", f"{wrong:,} of {count_text(len(demo.expected), 'offset')}"),
+            ("wrong", f"{wrong:,} of {count_text(fetched, 'offset')}"),
         ]
     )
     if output.is_json:
         output.object({"step": "verdict", "sound": not problems and not wrong and same, "digest": digest})
     return not problems and not wrong and same
+
+
+def _all_expected(demo: _Demo) -> Iterator[tuple[tuple[str, str, int], int]]:
+    # What no later commit changed is as the columns had it.
+    for group in range(_group_count(demo.entries)):
+        for topic in range(TOPICS_PER_GROUP):
+            names = _names(group, topic)
+            for partition in range(PARTITIONS_PER_TOPIC):
+                key = (*names, partition)
+                yield key, demo.expected.get(key, partition)
 
 
 def _is_wrong(store: OffsetStore, key: tuple[str, str, int], offset: int) -> bool:
@@ -278,12 +304,23 @@ def _show_cost(demo: _Demo, memory: dict[str, int], count: int, size: int) -> No
 
 @contextlib.contextmanager
 def _directory(keep: bool) -> Iterator[Path]:
+    # Whoever ends the demo ends it as an interrupt does: the directory goes.
+    before = {each: signal.signal(each, _end) for each in (signal.SIGTERM, signal.SIGHUP)}
     path = Path(tempfile.mkdtemp(prefix="offsetlog-demo-"))
     try:
+        if keep:
+            # Told first: later there may be nobody who listens.
+            complain(f"the directory is {os.fspath(path / LOG)}")
         yield path
     finally:
         if not keep:
             shutil.rmtree(path, ignore_errors=True)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def _affordable(entries: int, path: Path) -> int:
@@ -307,11 +344,9 @@ def command(
     output = Output(form)
     with _directory(keep) as directory:
         entries = _affordable(entries, directory)
-        log = directory / "log"
+        log = directory / LOG
         shutil.copytree(BUNDLED, log, ignore=shutil.ignore_patterns(".gitattributes"))
         demo = _Demo(output, log, entries)
         _show_bundled(demo)
         is_sound = _reopen(demo, _commit(demo))
-        if keep:
-            complain(f"the directory is {os.fspath(log)}")
     return 0 if is_sound else 1
