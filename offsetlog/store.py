@@ -360,8 +360,10 @@ class OffsetStore:
         """Commits the rows of an Arrow record batch or table; all or none of each group.  Returns the number of rows.
 
         Columns: group and topic (string, large_string, or dictionaries of them), partition and offset (integers of any
-        width), and if there: leader_epoch, commit_timestamp (integers), metadata (string; null is "").  Of rows with
-        the same key the last wins.
+        width), and if there: leader_epoch (integers; null is -1), commit_timestamp (integers, in milliseconds, or
+        timestamps of any unit; null is the store's clock), metadata (string; null is "").  expire_timestamp, topic_id,
+        log_partition and log_offset, which `to_arrow` gives, may be there and are not used.  Any other column is
+        refused.  Of rows with the same key the last wins.
 
         Raises:
             InvalidArgumentError: a column is missing, of another type, has nulls, or holds a value that `commit` would

@@ -51,6 +51,10 @@ from offsetlog.errors import (
     TopicError,
 )
 
+cdef tuple COLUMNS = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp")
+# What to_arrow gives besides, so that it can be committed again.
+cdef tuple UNUSED_COLUMNS = ("expire_timestamp", "topic_id", "log_partition", "log_offset")
+
 # Rows of one piece: their items and what the engine plans with them stay in the second-level cache.
 cdef size_t PIECE_ROWS = 4096
 
@@ -148,9 +152,26 @@ cdef object whole(object pyarrow, object column):
     return combined.chunk(0) if isinstance(combined, pyarrow.ChunkedArray) else combined
 
 
+cdef object plain_numbers(object pyarrow, object array):
+    # A column that may be absent may have nulls: they are -1, as if it were absent.  Times are milliseconds since 1970.
+    if pyarrow.types.is_timestamp(array.type):
+        # Finer units lose what no record can hold; coarser ones must fit.
+        array = array.cast(pyarrow.timestamp("ms", array.type.tz), safe=array.type.unit in ("s", "ms")).cast(pyarrow.int64())
+    elif pyarrow.types.is_null(array.type):
+        array = array.cast(pyarrow.int64())
+    if array.null_count and pyarrow.types.is_integer(array.type):
+        array = array.cast(pyarrow.int64()).fill_null(-1)
+    return array
+
+
 cdef int take_integers(object pyarrow, object table, str name, object kind, object error, list kept,
                        uintptr_t *address) except -1:
     array = whole(pyarrow, table.column(name))
+    try:
+        if name == "leader_epoch" or name == "commit_timestamp":
+            array = plain_numbers(pyarrow, array)
+    except pyarrow.ArrowInvalid as failure:
+        raise error(f"the column {name}: {failure}") from None
     if not pyarrow.types.is_integer(array.type):
         raise ArgumentTypeError(f"the column {name} must hold integers, not {array.type}")
     if array.null_count:
@@ -547,6 +568,19 @@ cdef object table_from(object pyarrow, object batch):
     raise ArgumentTypeError(f"a record batch or table is needed, not {type(batch).__name__}")
 
 
+cdef int check_names(list names) except -1:
+    # A misspelt column would be lost without a word.
+    unknown = [name for name in names if name not in COLUMNS and name not in UNUSED_COLUMNS]
+    if unknown:
+        raise InvalidArgumentError(
+            f"there is no column {', '.join(map(repr, unknown))}; known are {', '.join((*COLUMNS, *UNUSED_COLUMNS))}"
+        )
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidArgumentError(f"the column {twice} is there twice")
+    return 0
+
+
 def commit_arrow(StoreCore core not None, batch, *, durability=None):
     """Commits the rows of a record batch or table; see OffsetStore.commit_arrow."""
     import pyarrow
@@ -563,6 +597,7 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
     for name in ("group", "topic", "partition", "offset"):
         if name not in table.column_names:
             raise InvalidArgumentError(f"the column {name} is missing")
+    check_names(table.column_names)
     if core.closed:
         core.refuse_closed()
     if core.read_only:

@@ -98,13 +98,46 @@ def test_the_optional_columns(store):
             leader_epoch=pa.array([5, -1, 0, 7], pa.int8()),
             metadata=pa.array(["a", None, "", "ü"]),
             commit_timestamp=pa.array([1000, 2000, 3000, -1]),
-            unknown=pa.array([1, 2, 3, 4]),
         )
     )
     found = list(store.fetch("g").values())
     assert [value[:4] for value in found[:3]] == [(0, "a", 5, 1000), (1, "", -1, 2000), (2, "", 0, 3000)]
     assert found[3][:3] == (3, "ü", 7)
     assert found[3].commit_timestamp > 3000
+
+
+@pytest.mark.parametrize(
+    ("times", "kind"),
+    [
+        ([1, 2, None], pa.timestamp("s")),
+        ([1000, 2000, None], pa.timestamp("ms")),
+        ([1000, 2000, None], pa.timestamp("ms", "UTC")),
+        ([1_000_000, 2_000_999, None], pa.timestamp("us", "Europe/Berlin")),
+        ([1_000_000_000, 2_000_000_001, None], pa.timestamp("ns")),
+        ([1000, 2000, None], pa.int64()),
+        ([1000, 2000, None], pa.uint16()),
+    ],
+    ids=str,
+)
+def test_times_and_nulls(store, times, kind):
+    rows = [("g", "t", number, number) for number in range(3)]
+    epochs = pa.array([5, None, 0], pa.uint8())
+    store.commit_arrow(batch(rows, leader_epoch=epochs, commit_timestamp=pa.array(times, kind)))
+    found = list(store.fetch("g").values())
+    assert [value.leader_epoch for value in found] == [5, -1, 0]
+    assert [value.commit_timestamp for value in found[:2]] == [1000, 2000]
+    assert found[2].commit_timestamp > 1_700_000_000_000
+    store.commit_arrow(batch(rows, leader_epoch=pa.nulls(3), commit_timestamp=pa.nulls(3)))
+    assert [value.leader_epoch for value in store.fetch("g").values()] == [-1, -1, -1]
+
+
+def test_a_misspelt_column_is_refused(store):
+    with pytest.raises(errors.InvalidArgumentError, match="there is no column 'meta_data', 'x'; known are group, "):
+        store.commit_arrow(batch(GOOD, meta_data=pa.array(["a", "b"]), x=pa.array([1, 2])))
+    twice = pa.table([*batch(GOOD).columns, pa.array([1, 2])], names=[*batch(GOOD).schema.names, "offset"])
+    with pytest.raises(errors.InvalidArgumentError, match="the column offset is there twice"):
+        store.commit_arrow(twice)
+    assert store.groups() == []
 
 
 def test_of_equal_keys_the_last_wins(store):
@@ -142,6 +175,7 @@ GOOD = [("g", "t", 0, 1), ("h", "t", 1, 2)]
         (batch(GOOD, metadata=pa.array(["", "m" * 4097])), errors.MetadataTooLargeError, 1),
         (batch(GOOD, leader_epoch=pa.array([-1, -2])), errors.InvalidArgumentError, 1),
         (batch(GOOD, commit_timestamp=pa.array([-2, -1])), errors.InvalidArgumentError, 0),
+        (batch(GOOD, commit_timestamp=pa.array([2**62, 0], pa.timestamp("s"))), errors.InvalidArgumentError, None),
         (batch([*GOOD, (None, "t", 1, 1)]), errors.InvalidArgumentError, None),
         (batch([*GOOD, ("g", None, 1, 1)]), errors.InvalidArgumentError, None),
         (batch([*GOOD, ("g", "t", None, 1)]), errors.InvalidArgumentError, None),
