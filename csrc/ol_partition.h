@@ -157,6 +157,9 @@ int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id, i
 /* OL_TRANSACTION when the producer id is of our own range or has an open transaction; OL_FENCED when the epoch is older than known. */
 int ol_partition_check_producer(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_error *error) OL_NODISCARD;
 
+/* Open transactions by their first offset, index from 0; false behind the last.  Waits for a writer under way. */
+bool ol_partition_transaction_at(ol_partition *partition, size_t index, ol_log_transaction *transaction);
+
 /* ------------------------------------------------------------------------------------------------ waiting */
 
 typedef enum ol_wait_for { OL_WAIT_FLUSHED, OL_WAIT_WATERMARK } ol_wait_for;

@@ -96,6 +96,13 @@ int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int1
     return status;
 }
 
+bool ol_partition_transaction_at(ol_partition *partition, size_t index, ol_log_transaction *transaction) {
+    pthread_mutex_lock(&partition->writer);
+    bool there = ol_log_open_transaction_at(partition->log, index, transaction);
+    pthread_mutex_unlock(&partition->writer);
+    return there;
+}
+
 int ol_partition_check_producer(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_error *error) {
     if (producer_id < 0 || producer_id >= OL_OWN_PRODUCER_ID_MIN) {
         return ol_fail(error, OL_TRANSACTION, "producer id %lld is negative or of the reserved range", (long long)producer_id);

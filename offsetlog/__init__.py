@@ -3,7 +3,7 @@
 from offsetlog import errors
 from offsetlog.config import StoreConfig
 from offsetlog.store import OffsetStore, open  # noqa: A004  (offsetlog.open, like gzip.open)
-from offsetlog.types import Digest, OffsetAndMetadata, Position, TopicPartition
+from offsetlog.types import Digest, OffsetAndMetadata, OpenTransaction, Position, TopicPartition
 
 __version__ = "0.1.0"
 
@@ -11,6 +11,7 @@ __all__ = [
     "Digest",
     "OffsetAndMetadata",
     "OffsetStore",
+    "OpenTransaction",
     "Position",
     "StoreConfig",
     "TopicPartition",

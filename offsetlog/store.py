@@ -32,7 +32,7 @@ from offsetlog.errors import (
 from offsetlog.logdir import LogDirectory, Properties, random_topic_id
 from offsetlog.partitions import PartitionOpener, check_groups
 from offsetlog.transaction import Transaction
-from offsetlog.types import Digest, OffsetAndMetadata, Position, TopicPartition
+from offsetlog.types import Digest, OffsetAndMetadata, OpenTransaction, Position, TopicPartition
 from offsetlog.waiting import TicketWaiter
 
 if TYPE_CHECKING:
@@ -423,8 +423,21 @@ class OffsetStore:
         core.check_durability(durability)
         return Transaction(core, group, producer_id, producer_epoch, durability)
 
+    def transactions(self) -> list[OpenTransaction]:
+        """Returns the transactions that have not ended, by partition and then oldest first.
+
+        One that a crash left open is ended by `abort_transaction`, or by its producer, which goes on with the same id.
+        """
+        return [
+            OpenTransaction(known[0], known[1], partition.number, *known[2:])
+            for partition in self._open_core.attached()
+            for known in partition.transactions()
+        ]
+
     def abort_transaction(self, producer_id: int) -> int:
         """Ends with ABORT what a crash left open of a producer; returns in how many partitions.
+
+        `transactions` tells which are open.  A producer that lives is not to be aborted: its next commit fails.
 
         Raises:
             TransactionError: no partition knows an open transaction of it.

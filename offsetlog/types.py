@@ -45,6 +45,30 @@ class Position(NamedTuple):
     log_offset: int
 
 
+class OpenTransaction(NamedTuple):
+    """A transaction that has not ended; what is committed in it takes no effect until it does.
+
+    Attributes:
+        producer_id: who writes it; what `OffsetStore.abort_transaction` takes.
+        producer_epoch: the producer's epoch.
+        partition: the partition of the offsets topic.
+        start_offset: the log offset of its first record.
+        last_timestamp: of its last batch, in milliseconds since 1970: how long nothing was heard of it.
+        groups: the groups of its positions.
+        positions: how many positions a COMMIT would install now.
+        own: whether it is part of one large commit of offsetlog, which ends it by itself.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    partition: int
+    start_offset: int
+    last_timestamp: int
+    groups: tuple[str, ...]
+    positions: int
+    own: bool
+
+
 class Digest(NamedTuple):
     """What is committed, as sums modulo 2**128 over the canonical bytes of each record (docs/digest.md).
 

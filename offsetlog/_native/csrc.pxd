@@ -311,6 +311,12 @@ cdef extern from "ol_offsets.h" nogil:
 
 
 cdef extern from "ol_log.h" nogil:
+    ctypedef struct ol_log_transaction:
+        int64_t producer_id
+        int64_t first_offset
+        int64_t last_timestamp
+        int16_t producer_epoch
+
     ctypedef struct ol_log:
         pass
 
@@ -596,6 +602,7 @@ cdef extern from "ol_partition.h" nogil:
     int ol_partition_delete_group(ol_partition *partition, ol_slice group, ol_commit_result *result, ol_error *error) noexcept
     int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
                                      int32_t coordinator_epoch, ol_commit_result *result, ol_error *error) noexcept
+    bint ol_partition_transaction_at(ol_partition *partition, size_t index, ol_log_transaction *transaction) noexcept
     int ol_partition_check_producer(ol_partition *partition, int64_t producer_id, int16_t producer_epoch,
                                     ol_error *error) noexcept
     int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, int what, int64_t timeout_ms,

@@ -16,6 +16,7 @@ from offsetlog._native.buffers cimport NAME_GROUP, take_name, text_of
 from offsetlog._native.csrc cimport (
     OL_CONTROL_ABORT,
     OL_CONTROL_COMMIT,
+    OL_OWN_PRODUCER_ID_MIN,
     OL_ROLE_ACTIVE,
     OL_ROLE_FAILED,
     OL_ROLE_FOLLOWER,
@@ -38,6 +39,7 @@ from offsetlog._native.csrc cimport (
     ol_log_recovery,
     ol_log_size_bytes,
     ol_log_start,
+    ol_log_transaction,
     ol_log_topic_id,
     ol_partition,
     ol_partition_abandon,
@@ -57,10 +59,12 @@ from offsetlog._native.csrc cimport (
     ol_partition_problem_at,
     ol_partition_progress,
     ol_partition_role,
+    ol_partition_transaction_at,
     ol_partition_unlock_state,
     ol_partition_wait,
     ol_pending_has_group,
     ol_pending_memory_usage,
+    ol_pending_next_value,
     ol_pending_producer,
     ol_pending_producer_at,
     ol_positions,
@@ -75,6 +79,7 @@ from offsetlog._native.csrc cimport (
     ol_table_memory,
     ol_table_memory_usage,
     ol_table_next_group,
+    ol_table_row,
 )
 from offsetlog._native.status cimport check
 
@@ -119,6 +124,14 @@ cdef object _failure(const ol_error *error):
         offset=None if error.offset < 0 else error.offset,
         errno=error.sys_errno or None,
     )
+
+
+cdef tuple _texts(list names):
+    cdef bytes name
+    cdef list texts = []
+    for name in dict.fromkeys(names):
+        texts.append(text_of(<const uint8_t *><const char *>name, <size_t>len(name)))
+    return tuple(texts)
 
 
 cdef dict _recovery(const ol_log_recovery *found):
@@ -587,6 +600,41 @@ cdef class Partition:
         finally:
             self.leave()
         return bool(found)
+
+    def transactions(self):
+        """Returns (id, epoch, first offset, last timestamp, groups, positions, own) of each open transaction, oldest first."""
+        cdef ol_log_transaction known
+        cdef const ol_state *state
+        cdef ol_table_row row
+        cdef ol_error error
+        cdef size_t cursor
+        cdef bint there
+        cdef list found = []
+        self.enter()
+        try:
+            while True:
+                cursor = <size_t>len(found)
+                with nogil:
+                    there = ol_partition_transaction_at(self.handle, cursor, &known)
+                if not there:
+                    break
+                found.append((known.producer_id, known.producer_epoch, known.first_offset, known.last_timestamp))
+            with nogil:
+                check(ol_partition_lock_state(self.handle, &state, &error), &error)
+            try:
+                for index, facts in enumerate(found):
+                    names = []
+                    cursor = 0
+                    while ol_pending_next_value(state.pending, facts[0], &cursor, &row):
+                        names.append(PyBytes_FromStringAndSize(<const char *>row.group.data, <Py_ssize_t>row.group.size))
+                    found[index] = (*facts, names)
+            finally:
+                ol_partition_unlock_state(self.handle)
+        finally:
+            self.leave()
+        return [
+            (*facts, _texts(names), len(names), facts[0] >= OL_OWN_PRODUCER_ID_MIN) for *facts, names in found
+        ]
 
     def open_transactions(self):
         """Returns (producer id, log offset of its first pending value, values) of each, oldest first."""

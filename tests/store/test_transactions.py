@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 import offsetlog
@@ -77,6 +79,31 @@ def test_what_is_refused(store):
     with pytest.raises(errors.TransactionError), store.transaction("g", 2**62) as ours:
         ours.commit({KEYS[0]: 2})
     assert offsets(store) == {0: 1}
+
+
+def test_open_transactions_are_told(path):
+    with offsetlog.open(path, partitions=1, durability="process") as store:
+        assert store.transactions() == []
+        before = time.time() * 1000 - 1000
+        first, second = store.transaction("g", 7, 3), store.transaction("h", 8)
+        first.commit({KEYS[0]: 1, KEYS[1]: 2})
+        second.commit({KEYS[0]: 1})
+        first.commit({KEYS[1]: 3})
+        store.commit("g", {KEYS[0]: 9})
+        told = store.transactions()
+        assert [entry[:4] for entry in told] == [(7, 3, 0, 0), (8, 0, 0, 2)]
+        assert [entry[5:] for entry in told] == [(("g",), 1, False), (("h",), 1, False)]
+        assert all(before < entry.last_timestamp < time.time() * 1000 + 1000 for entry in told)
+        with offsetlog.open(path, read_only=True) as reader:
+            assert reader.transactions() == told
+        second.abort()
+        assert [entry.producer_id for entry in store.transactions()] == [7]
+        store.delete("g", [KEYS[1]])
+        assert store.transactions()[0].positions == 0
+    with offsetlog.open(path) as store:
+        for entry in store.transactions():
+            assert store.abort_transaction(entry.producer_id) == 1
+        assert store.transactions() == []
 
 
 @pytest.mark.parametrize("producer", [("7", 0), (True, 0), (1.0, 0), (7, "0")])
