@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -24,6 +25,7 @@ from offsetlog.cli.app import run
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import TABLE_ROWS_MAX, Format, Output
 from offsetlog.cli.text import escape, json_text, plain, time_text
+from offsetlog.errors import StorageError
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "kafka-4.3.0"
 GROUPS = DATA / "groups" / "log"
@@ -341,6 +343,33 @@ def test_wrong_usage_is_one_line(capsys, arguments):
     assert (code, out) == (2, "")
     assert err.startswith("offsetlog: ")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["offsets"], "Missing argument 'PATH'; see offsetlog offsets --help"),
+        (["bogus"], "No such command 'bogus'; see offsetlog --help"),
+        (
+            ["offsets", "x", "--format=xml"],
+            "Invalid value for '--format': 'xml' is not one of 'text', 'json'; see offsetlog offsets --help",
+        ),
+        (
+            ["verify", "x", "--partitions=0"],
+            "Invalid value for '--partitions': it must be at least 1; see offsetlog verify --help",
+        ),
+    ],
+)
+def test_wrong_usage_is_told_in_words(capsys, arguments, said):
+    assert call(capsys, *arguments) == (2, "", f"offsetlog: {said}\n")
+
+
+def test_a_failed_system_call_is_told_in_words(capsys, monkeypatch):
+    def fail(path: Path) -> None:
+        raise StorageError("opendir: Permission denied", errno=errno.EACCES, path=path)
+
+    monkeypatch.setattr("offsetlog.cli.states.find_partitions", fail)
+    assert call(capsys, "offsets", "x") == (2, "", "offsetlog: it cannot be listed: Permission denied (x)\n")
 
 
 # ------------------------------------------------------------------------------------------------------------- the ends
