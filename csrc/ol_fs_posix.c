@@ -372,6 +372,15 @@ static int posix_exists(ol_fs *fs, const char *path, bool *exists, ol_error *err
 
 /* A lock of the open file description conflicts with every other open, those of this process included, so no registry of held
  * paths is needed. */
+/* The system knows who holds a lock of a process, as a broker's is, but not who holds one of an open file, as ours is. */
+static int tell_holder(int descriptor, ol_error *error) {
+    struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
+    if (fcntl(descriptor, F_OFD_GETLK, &held) == 0 && held.l_type != F_UNLCK && held.l_pid > 0) {
+        return ol_fail(error, OL_LOCKED, "the lock is held by process %ld", (long)held.l_pid);
+    }
+    return ol_fail(error, OL_LOCKED, "the lock is held, by another process or by another store in this one");
+}
+
 static int posix_lock(ol_fs *fs, const char *path, ol_file **file, ol_error *error) {
     ol_file *result = NULL;
     pthread_once(&locked_once, register_fork_handlers);
@@ -384,7 +393,7 @@ static int posix_lock(ol_fs *fs, const char *path, ol_file **file, ol_error *err
         result->next_locked = locked_first;
         locked_first = result;
     } else if (errno == EAGAIN || errno == EACCES) {
-        ol_fail(error, OL_LOCKED, "the lock is held, by another process or by another store in this one");
+        tell_holder(result->descriptor, error);
         status = ol_error_at(error, path, -1);
     } else {
         status = ol_fail_errno(error, errno, "fcntl F_OFD_SETLK", path);

@@ -25,6 +25,7 @@ from offsetlog.errors import (
     ConfigError,
     CorruptionError,
     InvalidArgumentError,
+    LockedError,
     MissingFileError,
     UnsupportedVersionError,
 )
@@ -207,7 +208,11 @@ class LogDirectory:
 
     def lock(self) -> None:
         """Takes the directory's lock, which a running broker holds too.  Raises LockedError."""
-        self._lock = self.fs.lock(self.path / LOCK)
+        try:
+            self._lock = self.fs.lock(self.path / LOCK)
+        except LockedError as failure:
+            text = f"{failure.message}; read_only=True opens the directory for reading all the same"
+            raise LockedError(text, errno=failure.errno, path=failure.path) from None
 
     def unlock(self) -> None:
         """Lets the lock go; does nothing where it is not held."""
