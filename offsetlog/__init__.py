@@ -1,8 +1,10 @@
 """offsetlog keeps the committed positions of consumer groups, in Kafka's own files."""
 
 from offsetlog import errors
+from offsetlog._native.tickets import Ticket
 from offsetlog.config import StoreConfig
 from offsetlog.store import OffsetStore, open  # noqa: A004  (offsetlog.open, like gzip.open)
+from offsetlog.transaction import Transaction
 from offsetlog.types import Digest, OffsetAndMetadata, OpenTransaction, Position, TopicPartition
 
 __version__ = "0.1.0"
@@ -14,7 +16,9 @@ __all__ = [
     "OpenTransaction",
     "Position",
     "StoreConfig",
+    "Ticket",
     "TopicPartition",
+    "Transaction",
     "__version__",
     "errors",
     "open",

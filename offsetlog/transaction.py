@@ -69,6 +69,13 @@ class Transaction:
         """Drops what was written; leaving the context then does nothing."""
         self._end(commit=False)
 
+    def __repr__(self) -> str:
+        state = "ended" if self._ended else "open" if self._written else "nothing written yet"
+        return (
+            f"<Transaction of {self._group!r} producer_id={self._producer_id} "
+            f"producer_epoch={self._producer_epoch} {state}>"
+        )
+
     def __enter__(self) -> Self:
         return self
 

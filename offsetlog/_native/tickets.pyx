@@ -130,6 +130,10 @@ cdef class Ticket:
     def __init__(self):
         raise TypeError("a ticket comes from commit_async")
 
+    def __repr__(self):
+        state = "durable" if self.done() else "not yet durable"
+        return f"<Ticket partition={self.owner.number} log_offset={self.end_offset - 1} {state}>"
+
     @property
     def position(self):
         """The Position of the commit."""
@@ -143,7 +147,8 @@ cdef class Ticket:
         """Waits until the commit is durable and returns its Position; many who wait share one flush.
 
         Args:
-            timeout: seconds, None for as long as it takes.
+            timeout: seconds, None for as long as it takes.  It bounds the waiting for a flush that another began; where
+                nobody did, this call flushes itself, and that takes as long as the disk takes.
 
         Raises:
             CommitTimeoutError: not durable in time; it may still become so.

@@ -22,6 +22,22 @@ def test_a_ticket_becomes_durable_when_it_is_waited_for(path):
         assert ticket.position.log_offset == 0
 
 
+def test_tickets_and_transactions_tell_what_they_are(path):
+    with offsetlog.open(path, partitions=1, durability="disk") as store:
+        ticket = store.commit_async("g", {KEY: 5})
+        assert isinstance(ticket, offsetlog.Ticket)
+        assert repr(ticket) == "<Ticket partition=0 log_offset=0 not yet durable>"
+        ticket.result()
+        assert repr(ticket) == "<Ticket partition=0 log_offset=0 durable>"
+        transaction = store.transaction("g", 7, 2)
+        assert isinstance(transaction, offsetlog.Transaction)
+        assert repr(transaction) == "<Transaction of 'g' producer_id=7 producer_epoch=2 nothing written yet>"
+        transaction.commit({KEY: 6})
+        assert repr(transaction).endswith(" open>")
+        transaction.abort()
+        assert repr(transaction).endswith(" ended>")
+
+
 def test_one_flush_serves_all_tickets(path):
     with offsetlog.open(path, partitions=1, durability="disk") as store:
         tickets = [store.commit_async("g", {KEY: number}) for number in range(1000)]
