@@ -66,7 +66,8 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         partitions: partitions of the offsets topic.  Fixed by the directory once it is ours: None takes what it has
             (50 for a new one), another number is refused.  A Kafka directory has to be told at its first writable open.
         durability: what a commit survives when it returns: "disk" the loss of power, "process" the end of the process.
-        read_only: changes nothing, takes no lock, and can read what a running broker holds.
+        read_only: changes nothing, takes no lock, and can read what a running broker holds.  The store shows what was
+            in the log when it was opened; `OffsetStore.refresh` reads it again.
         config: the settings; None for Kafka's defaults.
         topic_id: the topic's id in the cluster that the directory shall join.
         cluster_id: that cluster's id; `meta.properties` is written where it is missing.
@@ -118,6 +119,9 @@ class OffsetStore:
     waiting for the disk never holds the GIL, and one flush serves all who wait.  A child made by fork finds the store
     closed and cannot damage the parent's.  A store that was not closed is, with a ResourceWarning, once neither it nor
     a method taken from it (`commit = store.commit_one`) can be reached.
+
+    A read-only store is a view of the moment in which it was opened, or last refreshed: nothing that another process
+    commits meanwhile is seen.
     """
 
     def __init__(self) -> None:
@@ -230,7 +234,9 @@ class OffsetStore:
         directory = self._directory
         if partitions is None:
             raise PartitionCountError(
-                "a Kafka directory does not say how many partitions its topic has: partitions= must be given",
+                "a Kafka directory does not say how many partitions its topic has: partitions= must be given. It is "
+                "the broker's offsets.topic.num.partitions (50 by default), and the PartitionCount that "
+                "kafka-topics.sh --describe --topic __consumer_offsets prints",
                 path=directory.path,
             )
         if numbers[-1] >= partitions:
@@ -309,14 +315,15 @@ class OffsetStore:
 
         Args:
             group: the consumer group.
-            offsets: what is committed: the next offset that the group will read, alone or with metadata and epoch.
+            offsets: what is committed: the next offset that the group will read, alone or with metadata and epoch.  A
+                topic id is written only as `StoreConfig.write_offset_value_v4` allows.
             expected: for any of the keys the offset that must be committed now, None for none; otherwise nothing is
                 written.
             monotonic: nothing is written if any offset would go back.
             durability: overrides the store's for this call.
 
         Returns:
-            Where the commit stands in the log.
+            Where the commit stands in the log (`commit_one` returns the log offset alone).
 
         Raises:
             InvalidArgumentError: one of its kinds (GroupError, TopicError, PartitionError, OffsetError,
@@ -337,7 +344,11 @@ class OffsetStore:
         *,
         durability: Durability | None = None,
     ) -> int:
-        """Commits one position, the fast path: no containers.  Returns its record's log offset; raises as `commit`."""
+        """Commits one position, the fast path: no containers; raises as `commit`.
+
+        Returns:
+            The log offset of its record, an int: `commit` returns a Position, of which this is the `log_offset`.
+        """
         return self._open_core.commit_one(
             group, topic, partition, offset, metadata, leader_epoch, durability=durability
         )
@@ -351,7 +362,11 @@ class OffsetStore:
         monotonic: bool = False,
         durability: Durability | None = None,
     ) -> Ticket:
-        """Like `commit`, but does not wait for the disk: `ticket.result(timeout)` does, and `await ticket`."""
+        """Like `commit`, but does not wait for the disk: `ticket.result(timeout)` does, and `await ticket`.
+
+        Nobody flushes for a ticket that nobody waits for: keep the tickets and wait for them, or call `flush`.  Until
+        then the commit survives the end of the process, and not the loss of power.
+        """
         return self._open_core.commit_async(
             group, offsets, expected=expected, monotonic=monotonic, durability=durability
         )
@@ -533,6 +548,26 @@ class OffsetStore:
         return total
 
     # ------------------------------------------------------------------------------------------------ the end
+
+    def refresh(self) -> None:
+        """Reads the logs of a read-only store again, so that it shows what was committed since.
+
+        Whoever reads meanwhile sees what was before, or all that is there now.  It takes as long as opening, and the
+        memory of both.  Does nothing in a store that is open for writing, which is always up to date.
+
+        Raises:
+            PartitionCountError: the directory has another number of partitions by now; open it anew.
+            ClosedError, StorageError, CorruptionError, CapacityError: it shows what it did before.
+
+        Warns:
+            CorruptionWarning: as `offsetlog.open`.
+        """
+        core = self._open_core
+        if not self._read_only:
+            return
+        _, _, fresh = self._open_read_only(core.count)
+        core.replace_all(fresh)
+        self._tell_damage(stacklevel=3)
 
     def flush(self) -> None:
         """Waits until everything committed before the call is on disk; raises PartitionFailedError, StorageError."""

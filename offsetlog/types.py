@@ -22,7 +22,9 @@ class OffsetAndMetadata(NamedTuple):
         leader_epoch: the epoch of the last record read, -1 for unknown.
         commit_timestamp: when it was committed, in milliseconds since 1970; -1 lets the store take its clock.
         expire_timestamp: when it expires, in milliseconds since 1970; -1 where the record carries none.
-        topic_id: Kafka's id of the topic, or None.
+        topic_id: Kafka's id of the topic, or None.  Committing one writes it only where values of version 4 are
+            written: with `StoreConfig(write_offset_value_v4="always")`, and with "auto", the default, where the
+            partition already holds such values; else it is left out without a word.
     """
 
     offset: int

@@ -265,8 +265,10 @@ def fetch_arrow(StoreCore core not None, list groups not None):
     cdef dict by_partition = {}
     for group in dict.fromkeys(groups):
         by_partition.setdefault(core.number_of(group), []).append(group)
+    # Taken at once, so that a refresh comes before all of them or after.
+    partitions = {partition.number: partition for partition in core.attached()}
     for number, names in by_partition.items():
-        partition = core.partition(number)
+        partition = partitions.get(number)
         if partition is not None:
             read_groups(partition, names, blocks)
     return table_of(blocks)

@@ -270,6 +270,20 @@ cdef class StoreCore:
         self.partitions[partition.number] = partition
         self.slots[partition.number] = partition.handle
 
+    def replace_all(self, list fresh not None):
+        """Puts loaded partitions in the place of all there are, in a read-only store; who reads an old one reads on."""
+        cdef Partition partition
+        cdef list before = self.partitions
+        if self.closed:
+            self.refuse_closed()
+        # No Python code runs before the end, where the old ones go, so that nobody sees some old ones and some new ones.
+        self.partitions = [None] * self.count
+        memset(self.slots, 0, <size_t>self.count * sizeof(void *))
+        for partition in fresh:
+            self.partitions[partition.number] = partition
+            self.slots[partition.number] = partition.handle
+        before.clear()
+
     def partition(self, int32_t number):
         """Returns the Partition of this number, None where there is no directory yet."""
         if not 0 <= number < self.count:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import threading
 import uuid
 import warnings
 from pathlib import Path
@@ -141,6 +142,24 @@ def test_the_lock_is_held_against_this_process(path):
     offsetlog.open(path).close()
 
 
+def test_who_holds_the_lock_is_told_where_the_system_tells(path):
+    offsetlog.open(path).close()
+    code = """
+        import fcntl, sys
+        file = open(sys.argv[1], "r+b")
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        print("locked", flush=True)
+        sys.stdin.read()
+    """
+    call = [sys.executable, "-c", textwrap.dedent(code), str(path / ".lock")]
+    with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as broker:
+        assert broker.stdout.readline() == "locked\n"
+        with pytest.raises(errors.LockedError, match=rf"by process {broker.pid}; read_only=True"):
+            offsetlog.open(path)
+    with offsetlog.open(path), pytest.raises(errors.LockedError, match="another store in this one; read_only=True"):
+        offsetlog.open(path)
+
+
 def test_the_lock_is_held_against_other_processes(path):
     code = """
         import sys, offsetlog
@@ -182,6 +201,60 @@ def test_a_read_only_store_reads_what_a_writer_holds_and_changes_nothing(path):
         writer.commit_one("g0", "t", 0, 7)
         with offsetlog.open(path, read_only=True) as reader:
             assert reader.fetch_one("g0", "t", 0).offset == 7
+
+
+def test_a_read_only_store_is_refreshed(path):
+    with offsetlog.open(path, partitions=5, durability="process") as writer:
+        writer.commit_one("g", "t", 0, 1)
+        with offsetlog.open(path, read_only=True) as reader:
+            fetch_one = reader.fetch_one
+            for number in range(2, 30):
+                writer.commit_one("g", "t", 0, number)
+                writer.commit_one(f"h{number}", "t", 0, number)
+                assert fetch_one("g", "t", 0).offset == number - 1
+                reader.refresh()
+                assert fetch_one("g", "t", 0).offset == number
+                assert reader.digest(physical=True) == writer.digest(physical=True)
+            writer.refresh()
+            shutil.move(path, path.with_name("away"))
+            with pytest.raises(errors.MissingFileError):
+                reader.refresh()
+            assert fetch_one("g", "t", 0).offset == 29
+            shutil.move(path.with_name("away"), path)
+        with pytest.raises(errors.ClosedError):
+            reader.refresh()
+
+
+def test_readers_see_all_that_was_or_all_that_is(path):
+    groups = [f"g{number}" for number in range(20)]
+    failures = []
+    with offsetlog.open(path, partitions=7, durability="process") as writer:
+        for group in groups:
+            writer.commit_one(group, "t", 0, 0)
+        with offsetlog.open(path, read_only=True) as reader:
+            end = threading.Event()
+
+            def read():
+                while not end.is_set():
+                    try:
+                        seen = set(reader.fetch_arrow(groups)["offset"].to_pylist())
+                        if len(seen) != 1 or reader.groups() != sorted(groups):
+                            failures.append(seen)
+                        reader.fetch_one(groups[0], "t", 0)
+                    except Exception as failure:
+                        failures.append(failure)
+
+            threads = [threading.Thread(target=read) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for number in range(1, 40):
+                for group in groups:
+                    writer.commit_one(group, "t", 0, number)
+                reader.refresh()
+            end.set()
+            for thread in threads:
+                thread.join()
+    assert failures == []
 
 
 def test_reading_what_is_not_there(path):
