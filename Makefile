@@ -51,8 +51,10 @@ $(VENV)/.made: requirements-dev.lock
 	@$(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.lock
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.made pyproject.toml
-	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+# By path: the hook that setuptools installs otherwise is asked after every folder of sys.path, so that a directory "offsetlog" in
+# the working directory would be taken for the package, and type checkers do not see it at all.
+$(VENV)/.installed: $(VENV)/.made pyproject.toml Makefile
+	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@touch $@
 
 test-c:
