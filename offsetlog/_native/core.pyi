@@ -3,7 +3,6 @@ from typing import final
 
 from offsetlog._native.partition import Partition
 from offsetlog._native.tickets import Ticket
-from offsetlog.closing import StoreCloser
 from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
 def check_durability(value: str | None) -> None: ...
@@ -12,7 +11,7 @@ class StoreCore:
     count: int
     read_only: bool
     closed: bool
-    closer: StoreCloser | None
+    closer: object
     def __init__(
         self,
         count: int,
