@@ -346,6 +346,15 @@ class OffsetStore:
     ) -> int:
         """Commits one position, the fast path: no containers; raises as `commit`.
 
+        Args:
+            group: the consumer group.
+            topic: the topic, not empty.
+            partition: its partition, from 0.
+            offset: the next offset that the group will read, from 0.
+            metadata: free text, at most 4096 UTF-16 units unless the store was configured otherwise.
+            leader_epoch: epoch of the last record read, -1 for unknown.
+            durability: overrides the store's for this call.
+
         Returns:
             The log offset of its record, an int: `commit` returns a Position, of which this is the `log_offset`.
         """

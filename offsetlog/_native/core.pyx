@@ -66,7 +66,7 @@ from offsetlog._native.csrc cimport (
     ol_table_group_hash,
     ol_table_name,
 )
-from offsetlog._native.items cimport name_key, own_dictionary, own_expected, start_item, take_expected, take_key, take_value
+from offsetlog._native.items cimport name_key, name_raised, own_dictionary, own_expected, start_item, take_expected, take_key, take_value
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.status cimport check
 from offsetlog._native.tickets cimport (
@@ -138,6 +138,25 @@ cdef int durability_of(object value, durability_kind default) except -1:
 def check_durability(value):
     """Refuses what is no durability of a store; raises ConfigError."""
     durability_of(value, DURABILITY_DISK)
+
+
+ctypedef int64_t (*unchecked_commit)(StoreCore, object, object, object, bint, int64_t, int16_t, int32_t *, uint64_t *, size_t *) noexcept
+
+
+cdef int64_t commit_checked(StoreCore core, object group, object offsets, object expected, bint monotonic, int64_t producer_id,
+                            int16_t producer_epoch, int32_t *number, uint64_t *term, size_t *taken) except -1:
+    return core.commit_dictionary(group, offsets, expected, monotonic, producer_id, producer_epoch, number, term, taken)
+
+
+cdef inline int64_t commit_named(StoreCore core, object group, object offsets, object expected, bint monotonic, int64_t producer_id,
+                                 int16_t producer_epoch, int32_t *number, uint64_t *term) except -1:
+    # An error is told with the key that it is about.  A `try` would cost every commit a tenth of its time.
+    cdef size_t taken = <size_t>-1
+    cdef int64_t end_offset = (<unchecked_commit>commit_checked)(core, group, offsets, expected, monotonic, producer_id,
+                                                                 producer_epoch, number, term, &taken)
+    if end_offset < 0:
+        name_raised(offsets, <Py_ssize_t>taken)
+    return end_offset
 
 
 # Whether reading a key and its value runs no Python code but to refuse them.
@@ -374,21 +393,7 @@ cdef class StoreCore:
         self.flushes.flush(self.attached())
 
     def commit_one(self, group, topic, partition, offset, metadata="", leader_epoch=-1, *, durability=None):
-        """Commits one position and returns the log offset of its record.
-
-        Args:
-            group: the consumer group.
-            topic: the topic, not empty.
-            partition: its partition, from 0.
-            offset: the next offset that the group will read, from 0.
-            metadata: free text, at most 4096 UTF-16 units unless the store was configured otherwise.
-            leader_epoch: epoch of the last record read, -1 for unknown.
-            durability: "process" or "disk"; None is the store's.
-
-        Raises:
-            InvalidArgumentError: one of its kinds; nothing was written.
-            StateError, StorageError: nothing was written, or the partition failed.
-        """
+        """Commits one position and returns the log offset of its record; see OffsetStore.commit_one."""
         cdef ol_item item
         cdef ol_commit_result result
         cdef ol_error error
@@ -422,7 +427,8 @@ cdef class StoreCore:
             self.wait(number, result.end_offset, result.term, wanted)
         return result.end_offset - 1
 
-    cdef bint commit_plain(self, ol_slice group, int32_t number, object offsets, ol_commit_result *result) except -1:
+    cdef bint commit_plain(self, ol_slice group, int32_t number, object offsets, ol_commit_result *result,
+                           size_t *taken) except -1:
         # A few plain positions, read where they lie: from the first key to the commit no Python code runs and the GIL is kept, so
         # that nobody can change them.  False, with nothing written: they are not that plain, or the commit would have to wait.
         cdef ol_item[TRY_ITEMS_MAX] items
@@ -434,25 +440,23 @@ cdef class StoreCore:
         cdef int status
         if not PyDict_CheckExact(offsets) or not 0 < PyDict_Size(offsets) <= TRY_ITEMS_MAX or self.slots[number] == NULL:
             return False
-        try:
-            while PyDict_Next(offsets, &cursor, &key, &value):
-                if not is_plain(<object>key, <object>value):
-                    return False
-                start_item(&items[count], group)
-                take_key(<object>key, &items[count])
-                take_number(<object>value, NUMBER_OFFSET, 0, INT64_MAX, &items[count].offset)
-                count += 1
-            status = ol_partition_try_commit(self.slots[number], items, count, result, &error)
-            if status == OL_WOULD_BLOCK:
+        taken[0] = 0
+        while PyDict_Next(offsets, &cursor, &key, &value):
+            if not is_plain(<object>key, <object>value):
                 return False
-            check(status, &error)
-            return True
-        except OffsetLogError as failure:
-            name_key(failure, offsets, <Py_ssize_t>count)
-            raise
+            start_item(&items[count], group)
+            take_key(<object>key, &items[count])
+            take_number(<object>value, NUMBER_OFFSET, 0, INT64_MAX, &items[count].offset)
+            count += 1
+            taken[0] = count
+        status = ol_partition_try_commit(self.slots[number], items, count, result, &error)
+        if status == OL_WOULD_BLOCK:
+            return False
+        check(status, &error)
+        return True
 
     cdef int64_t commit_dictionary(self, group, object given, object given_expected, bint monotonic, int64_t producer_id,
-                                   int16_t producer_epoch, int32_t *number, uint64_t *term) except -1:
+                                   int16_t producer_epoch, int32_t *number, uint64_t *term, size_t *taken) except -1:
         # Returns the end offset to wait for, and the term in which to.
         cdef dict offsets
         cdef dict expected
@@ -470,13 +474,15 @@ cdef class StoreCore:
         take_name(group, NAME_GROUP, &name)
         number[0] = ol_partition_for(name, self.count)
         if given_expected is None and not monotonic and producer_id < 0:
-            if self.commit_plain(name, number[0], given, &result):
+            if self.commit_plain(name, number[0], given, &result, taken):
                 term[0] = result.term
                 return result.end_offset
+        taken[0] = <size_t>-1
         offsets = own_dictionary(given)
         expected = own_expected(given_expected, offsets)
         kept = []
         array = self.take_scratch(<size_t>len(offsets))
+        taken[0] = 0
         try:
             while PyDict_Next(offsets, &cursor, &key, &value):
                 item = &array.items[count]
@@ -488,6 +494,7 @@ cdef class StoreCore:
                 elif monotonic:
                     item.condition = OL_CONDITION_MONOTONIC
                 count += 1
+                taken[0] = count
             if count == 0:
                 raise InvalidArgumentError("a commit needs at least one position")
             if self.slots[number[0]] == NULL:
@@ -502,9 +509,6 @@ cdef class StoreCore:
                 check(status, &error)
             term[0] = result.term
             return result.end_offset
-        except OffsetLogError as failure:
-            name_key(failure, offsets, <Py_ssize_t>count)
-            raise
         finally:
             self.give_scratch(&array)
 
@@ -514,7 +518,7 @@ cdef class StoreCore:
         cdef int64_t end_offset
         cdef uint64_t term = 0
         cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
-        end_offset = self.commit_dictionary(group, offsets, expected, monotonic, -1, -1, &number, &term)
+        end_offset = commit_named(self, group, offsets, expected, monotonic, -1, -1, &number, &term)
         self.wait(number, end_offset, term, wanted)
         return new_position(number, end_offset)
 
@@ -525,7 +529,7 @@ cdef class StoreCore:
         cdef Partition owner
         cdef Ticket ticket = Ticket.__new__(Ticket)
         ticket.durability = <durability_kind>durability_of(durability, self.durability)
-        end_offset = self.commit_dictionary(group, offsets, expected, monotonic, -1, -1, &number, &ticket.term)
+        end_offset = commit_named(self, group, offsets, expected, monotonic, -1, -1, &number, &ticket.term)
         owner = self.owner(number)
         if owner is None:
             self.refuse_closed()
@@ -541,7 +545,7 @@ cdef class StoreCore:
         cdef int32_t number = 0
         cdef int64_t end_offset
         cdef uint64_t term = 0
-        end_offset = self.commit_dictionary(group, offsets, None, False, producer_id, producer_epoch, &number, &term)
+        end_offset = commit_named(self, group, offsets, None, False, producer_id, producer_epoch, &number, &term)
         return new_position(number, end_offset)
 
     def ready(self, int32_t number):

@@ -14,6 +14,8 @@ cdef dict own_dictionary(object offsets)
 cdef dict own_expected(object expected, object offsets)
 cdef int take_expected(ol_item *item, object key, dict expected, bint monotonic) except -1
 cdef int refuse_key(object key) except -1
+# The same for the error that is being raised, by the index that it has; raises it on.
+cdef int name_raised(object offsets, Py_ssize_t taken) except -1
 # Says in an error which of the keys it is about: the one behind the `taken` ones, or where all were taken the one whose index it has.
 cdef int name_key(object failure, object keys, Py_ssize_t taken) except -1
 

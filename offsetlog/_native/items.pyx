@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from cpython.dict cimport PyDict_CheckExact, PyDict_GetItem
+from cpython.exc cimport PyErr_Fetch, PyErr_NormalizeException, PyErr_Restore
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stddef cimport size_t
@@ -25,7 +26,7 @@ from offsetlog._native.csrc cimport (
     ol_item,
 )
 
-from offsetlog.errors import ArgumentTypeError, ConditionError, InvalidArgumentError
+from offsetlog.errors import ArgumentTypeError, ConditionError, InvalidArgumentError, OffsetLogError
 
 
 cdef int refuse_key(object key) except -1:
@@ -34,7 +35,10 @@ cdef int refuse_key(object key) except -1:
 
 cdef int name_key(object failure, object keys, Py_ssize_t taken) except -1:
     # On the way out only, so that a commit pays nothing for it.
-    cdef list listed = list(keys)
+    cdef list listed
+    if taken < 0:
+        return 0  # it is about no key
+    listed = list(keys)
     index = taken if taken < len(listed) else failure.item
     if type(index) is not int or not 0 <= index < len(listed):
         return 0
@@ -45,6 +49,19 @@ cdef int name_key(object failure, object keys, Py_ssize_t taken) except -1:
     failure.message = f"{shortened(key[0])}:{shortened(key[1])}: {failure.message}"
     failure.args = (failure.message,)
     return 0
+
+
+cdef int name_raised(object offsets, Py_ssize_t taken) except -1:
+    cdef PyObject *kind
+    cdef PyObject *value
+    cdef PyObject *trace
+    PyErr_Fetch(&kind, &value, &trace)
+    PyErr_NormalizeException(&kind, &value, &trace)
+    if value != NULL and isinstance(<object>value, OffsetLogError):
+        name_key(<object>value, offsets, taken)
+    PyErr_Restore(kind, value, trace)
+    return -1
+
 
 
 cdef str shortened(object part):
