@@ -4,6 +4,7 @@
 
 #include "ol_bytes.h"
 #include "ol_load_window.h"
+#include "ol_pages.h"
 #include "ol_partition_internal.h"
 
 enum {
@@ -411,11 +412,10 @@ static int begin(ol_partition *partition, ol_error *error) {
 int ol_partition_load(ol_partition *partition, ol_error *error) {
     int status = begin(partition, error);
     if (status != OL_OK) return status;
-    loader *load = malloc(sizeof *load);
+    loader *load = ol_pages_allocate(sizeof *load);
     if (load == NULL) {
         status = ol_fail(error, OL_NO_MEMORY, "no memory to load a partition");
     } else {
-        memset(load, 0, offsetof(loader, window));
         ol_load_window_init(&load->window, &partition->state);
         load->partition = partition;
         load->next_offset = ol_log_start(partition->log);
@@ -426,7 +426,7 @@ int ol_partition_load(ol_partition *partition, ol_error *error) {
             status = run(load, error);
             if (load->reader != NULL) ol_log_reader_close(load->reader);
         }
-        free(load);
+        ol_pages_free(load, sizeof *load);
     }
     if (status != OL_OK) {
         partition->load_runs = false;

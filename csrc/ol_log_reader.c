@@ -8,6 +8,7 @@
 
 #include "ol_bytes.h"
 #include "ol_log_internal.h"
+#include "ol_pages.h"
 #include "ol_scan.h"
 
 enum { READER_TRIES = 3, WALK_AHEAD = 2048 };
@@ -56,7 +57,7 @@ static void leave_segment(ol_log_reader *reader) {
 
 void ol_log_reader_close(ol_log_reader *reader) {
     leave_segment(reader);
-    free(reader->buffer);
+    ol_pages_free(reader->buffer, reader->capacity);
     free(reader->path);
     free(reader);
 }
@@ -101,8 +102,9 @@ static int bytes_at(ol_log_reader *reader, int64_t position, size_t wanted, cons
         return OL_OK;
     }
     if (wanted > reader->capacity) {
-        uint8_t *buffer = realloc(reader->buffer, wanted);
+        uint8_t *buffer = ol_pages_allocate(wanted);
         if (buffer == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to read %zu bytes", wanted);
+        ol_pages_free(reader->buffer, reader->capacity);
         reader->buffer = buffer;
         reader->capacity = wanted;
     }

@@ -40,6 +40,7 @@ static void free_partition(ol_partition *partition) {
     free(partition->planned);
     free(partition->plain_rows);
     free(partition->plain_runs);
+    free(partition->problems);
     free(partition->own_transactions);
     pthread_mutex_destroy(&partition->writer);
     pthread_mutex_destroy(&partition->table);
@@ -136,7 +137,7 @@ void ol_partition_positions(ol_partition *partition, ol_positions *positions) {
 
 /* Recovery and the load meet the same bad bytes; they are told once.  Under problem_lock. */
 static bool is_known_problem(const ol_partition *partition, const ol_error *error) {
-    for (int64_t i = 0; i < partition->problem_count && i < OL_PROBLEMS_KEPT; i++) {
+    for (int64_t i = 0; i < partition->problems_kept; i++) {
         const ol_error *known = &partition->problems[i].error;
         if (known->position == error->position && known->position >= 0 && known->offset == error->offset &&
             strcmp(known->path, error->path) == 0) {
@@ -146,12 +147,23 @@ static bool is_known_problem(const ol_partition *partition, const ol_error *erro
     return false;
 }
 
+/* Under problem_lock.  Where there is no memory to keep it, it is counted all the same. */
+static void add_problem(ol_partition *partition, const ol_error *error, int64_t bytes) {
+    int64_t kept = partition->problems_kept;
+    if (kept == OL_PROBLEMS_KEPT) return;
+    if ((kept & (kept - 1)) == 0) {
+        size_t capacity = kept == 0 ? 1 : 2 * (size_t)kept;
+        ol_problem *problems = realloc(partition->problems, capacity * sizeof *problems);
+        if (problems == NULL) return;
+        partition->problems = problems;
+    }
+    partition->problems[partition->problems_kept++] = (ol_problem){*error, bytes};
+}
+
 static void keep_problem(ol_partition *partition, const ol_error *error, int64_t bytes) {
     pthread_mutex_lock(&partition->problem_lock);
     if (!is_known_problem(partition, error)) {
-        if (partition->problem_count < OL_PROBLEMS_KEPT) {
-            partition->problems[partition->problem_count] = (ol_problem){*error, bytes};
-        }
+        add_problem(partition, error, bytes);
         partition->problem_count++;
     }
     pthread_mutex_unlock(&partition->problem_lock);
@@ -177,7 +189,7 @@ static void tell_lost(ol_partition *partition, const ol_log_recovery *recovery) 
 bool ol_partition_problem_at(const ol_partition *partition, size_t index, ol_problem *problem) {
     pthread_mutex_t *lock = (pthread_mutex_t *)&partition->problem_lock;
     pthread_mutex_lock(lock);
-    bool there = index < OL_PROBLEMS_KEPT && (int64_t)index < partition->problem_count;
+    bool there = (int64_t)index < partition->problems_kept;
     if (there) *problem = partition->problems[index];
     pthread_mutex_unlock(lock);
     return there;

@@ -78,7 +78,8 @@ struct ol_partition {
 
     _Atomic int64_t load_bytes, load_bytes_total, load_batches, load_records, load_aborted;
     pthread_mutex_t problem_lock;
-    ol_problem problems[OL_PROBLEMS_KEPT];
+    ol_problem *problems;           /* the first of them; hardly any partition has one */
+    int64_t problems_kept;
     int64_t problem_count;
 };
 

@@ -414,7 +414,7 @@ class OffsetStore:
             return core.delete(group, arguments.listed_keys(partitions), durability=durability)
         if self._read_only:
             raise ReadOnlyError("the store is open read-only")
-        core.check_durability(durability)
+        check_durability(durability)
         partition = core.partition(core.number_of(group))
         if partition is None:
             return 0
@@ -444,7 +444,7 @@ class OffsetStore:
         if self._read_only:
             raise ReadOnlyError("the store is open read-only")
         core.number_of(group)
-        core.check_durability(durability)
+        check_durability(durability)
         return Transaction(core, group, producer_id, producer_epoch, durability)
 
     def transactions(self) -> list[OpenTransaction]:

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 # without a header of its own, where the highest header that it includes stands.
 ENGINE: dict[str, tuple[set[str], set[str]]] = {
     "ground": (
-        {"ol_base", "ol_status", "ol_bytes", "ol_crc32c", "ol_crc32c_hardware", "ol_hash"},
+        {"ol_base", "ol_status", "ol_bytes", "ol_crc32c", "ol_crc32c_hardware", "ol_hash", "ol_pages"},
         set(),
     ),
     "batches": (

@@ -38,6 +38,7 @@ from offsetlog._native.csrc cimport (
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.status cimport check
 
+from offsetlog._native.core import check_durability
 from offsetlog.errors import (
     ArgumentTypeError,
     ClosedError,
@@ -602,7 +603,7 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
         core.refuse_closed()
     if core.read_only:
         raise ReadOnlyError("the store is open read-only")
-    core.check_durability(durability)
+    check_durability(durability)
     if table.num_rows == 0:
         return 0
     if table.num_rows > INT32_MAX:

@@ -560,10 +560,6 @@ cdef class StoreCore:
         """Waits until what lies below a log offset is as durable as asked for; None is the store's durability."""
         self.wait(number, end_offset, OL_TERM_NOW, <durability_kind>durability_of(durability, self.durability))
 
-    def check_durability(self, durability):
-        """Refuses what is no durability, for calls that write before they wait; raises ConfigError or ArgumentTypeError."""
-        durability_of(durability, self.durability)
-
     def wait_durable_all(self, waits, durability):
         """The same for several (number, log offset), whose partitions are flushed together."""
         cdef Partition owner
