@@ -6,8 +6,8 @@
     │   ├── DuplicateKeyError, ConfigError, PartitionCountError
     │   └── ArgumentTypeError (TypeError)
     ├── StorageError (OSError)                  the machine below
-    │   ├── DiskFullError, MissingFileError (FileNotFoundError), LockedError (BlockingIOError)
-    │   └── CapacityError (MemoryError, not an OSError)
+    │   └── DiskFullError, MissingFileError (FileNotFoundError), LockedError (BlockingIOError)
+    ├── CapacityError (MemoryError)             no memory, or an index space is full
     ├── CorruptionError                         the bytes
     │   ├── TornTailError, UnsupportedVersionError, LimitError
     ├── TooLargeError (ValueError), OffsetOutOfRangeError (LookupError)

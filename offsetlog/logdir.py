@@ -233,7 +233,11 @@ class LogDirectory:
         self.fs.replace_file(self.path / PROPERTIES, properties.format())
 
     def join_cluster(self, cluster_id: str, node_id: int) -> None:
-        """Writes meta.properties so that a broker of that cluster takes the directory; one that is there must agree."""
+        """Writes meta.properties for a broker of that cluster; one that is there must agree.
+
+        The directory id is a new one.  A broker serves the partitions of a directory that its cluster has placed there,
+        by id: how to bring ours to one is told in docs/kafka.md.
+        """
         text = self._read(META_PROPERTIES)
         if text is not None:
             found = parse_properties(text).get("cluster.id")
