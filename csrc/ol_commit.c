@@ -67,17 +67,24 @@ static bool needs_state(const ol_item *items, size_t count, int64_t producer_id)
     return false;
 }
 
+/* What has to hold before anything is planned; sets the time of the commit. */
+static int begin(ol_commit *work, bool state_needed, ol_error *error) {
+    ol_partition *partition = work->partition;
+    *work->result = (ol_commit_result){.base_offset = -1, .rests_on = -1, .end_offset = ol_log_end(partition->log)};
+    int status = ol_partition_check_writable(partition, state_needed, error);
+    if (status == OL_OK) status = check_producer_epoch(partition, work->producer_id, work->producer_epoch, error);
+    if (status == OL_OK) status = ol_partition_ensure_epoch(partition, error);
+    if (status == OL_OK) ol_commit_plan_time(work);
+    return status;
+}
+
 int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id,
                                int16_t producer_epoch, ol_commit_result *result, ol_error *error) {
     ol_planned on_stack[STACK_ITEMS];
     ol_commit work = {.partition = partition, .planned = on_stack, .producer_id = producer_id, .producer_epoch = producer_epoch,
                    .result = result};
-    *result = (ol_commit_result){.base_offset = -1, .rests_on = -1, .end_offset = ol_log_end(partition->log)};
-    int status = ol_partition_check_writable(partition, needs_state(items, count, producer_id), error);
-    if (status == OL_OK) status = check_producer_epoch(partition, producer_id, producer_epoch, error);
-    if (status == OL_OK) status = ol_partition_ensure_epoch(partition, error);
+    int status = begin(&work, needs_state(items, count, producer_id), error);
     if (status != OL_OK) return status;
-    ol_commit_plan_time(&work);
     bool done;
     status = ol_commit_plain(&work, items, count, &done, error);
     if (status != OL_OK || done) return status;
@@ -103,6 +110,44 @@ int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t co
                         ol_commit_result *result, ol_error *error) {
     pthread_mutex_lock(&partition->writer);
     int status = ol_partition_commit_locked(partition, items, count, producer_id, producer_epoch, result, error);
+    result->term = partition->term;
+    pthread_mutex_unlock(&partition->writer);
+    return status;
+}
+
+static void fill_items(ol_item *items, const ol_row_run *runs, size_t run_count, const ol_position_row *rows, size_t row_count) {
+    for (size_t i = 0, row = 0; i < run_count; i++) {
+        size_t end = i + 1 < run_count ? runs[i + 1].first_row : row_count;
+        for (; row < end; row++) {
+            const ol_position_value *value = &rows[row].value;
+            items[row] = (ol_item){.kind = OL_ITEM_POSITION, .condition = OL_CONDITION_NONE, .group = runs[i].group, .topic = runs[i].topic,
+                                   .partition = rows[row].partition, .offset = value->offset, .commit_timestamp = value->commit_timestamp,
+                                   .expire_timestamp = value->expire_timestamp, .leader_epoch = value->leader_epoch,
+                                   .metadata = value->metadata};
+        }
+    }
+}
+
+/* Rows that cannot go the short way become items.  Under writer. */
+static int commit_as_items(ol_partition *partition, const ol_row_run *runs, size_t run_count, const ol_position_row *rows, size_t row_count,
+                           ol_commit_result *result, ol_error *error) {
+    ol_item *items = malloc(row_count * sizeof *items);
+    if (items == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to plan a commit of %zu records", row_count);
+    fill_items(items, runs, run_count, rows, row_count);
+    int status = ol_partition_commit_locked(partition, items, row_count, -1, -1, result, error);
+    free(items);
+    return status;
+}
+
+int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, size_t run_count, ol_position_row *rows, size_t row_count,
+                             ol_commit_result *result, ol_error *error) {
+    OL_ASSERT(run_count > 0 && row_count >= run_count);
+    ol_commit work = {.partition = partition, .producer_id = -1, .producer_epoch = -1, .result = result};
+    pthread_mutex_lock(&partition->writer);
+    int status = begin(&work, false, error);
+    bool done = false;
+    if (status == OL_OK) status = ol_commit_plain_rows(&work, runs, run_count, rows, row_count, &done, error);
+    if (status == OL_OK && !done) status = commit_as_items(partition, runs, run_count, rows, row_count, result, error);
     result->term = partition->term;
     pthread_mutex_unlock(&partition->writer);
     return status;

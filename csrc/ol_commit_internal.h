@@ -40,6 +40,10 @@ typedef struct ol_commit {
 /* Writes the commit the short way if it can: *done.  Otherwise nothing has changed and it goes the long one.  work->timestamp is set. */
 int ol_commit_plain(ol_commit *work, const ol_item *items, size_t count, bool *done, ol_error *error);
 
+/* The same of rows. */
+int ol_commit_plain_rows(ol_commit *work, const ol_row_run *runs, size_t run_count, ol_position_row *rows, size_t row_count, bool *done,
+                         ol_error *error);
+
 /* Fills work->planned from the items and checks every condition.  work->timestamp is set by the second, before. */
 int ol_commit_plan(ol_commit *work, const ol_item *items, size_t count, ol_error *error);
 void ol_commit_plan_time(ol_commit *work);

@@ -38,15 +38,16 @@ static uint32_t find_alone(const ol_table *table, const ol_pair_name *name, int3
     return ol_table_find_hinted(table, guess, name);
 }
 
-static bool begin_run(ol_commit *work, plain *to, const ol_item *item, const ol_item *previous, bool alone) {
+/* `alone`: the partition of a commit of few rows, else -1. */
+static bool begin_run(ol_commit *work, plain *to, ol_slice group, ol_slice topic, int32_t alone) {
     const ol_table *table = work->partition->state.table;
     ol_plain_run *run = &to->runs[to->run_count];
-    bool same_group = previous != NULL && previous->group.data == item->group.data && previous->group.size == item->group.size;
-    uint64_t group_hash = same_group ? run[-1].name.group_hash : ol_table_group_hash(table, item->group);
-    run->name = ol_table_name(table, item->group, group_hash, item->topic);
-    run->pair = alone ? find_alone(table, &run->name, item->partition) : ol_table_find(table, &run->name);
+    bool same_group = to->run_count != 0 && run[-1].name.group.data == group.data && run[-1].name.group.size == group.size;
+    uint64_t group_hash = same_group ? run[-1].name.group_hash : ol_table_group_hash(table, group);
+    run->name = ol_table_name(table, group, group_hash, topic);
+    run->pair = alone >= 0 ? find_alone(table, &run->name, alone) : ol_table_find(table, &run->name);
     run->first_row = to->row_count;
-    run->key_size = ol_offset_key_size(item->group, item->topic);
+    run->key_size = ol_offset_key_size(group, topic);
     to->run_count++;
     return run->pair != 0;
 }
@@ -67,7 +68,7 @@ static bool gather(ol_commit *work, plain *to, const ol_item *items, size_t coun
         }
         OL_ASSERT(item->group.size <= OL_STRING_SIZE_MAX && item->topic.size <= OL_STRING_SIZE_MAX);
         if (i == 0 || !is_of_run(item, item - 1)) {
-            if (!begin_run(work, to, item, i == 0 ? NULL : item - 1, count <= STACK_ROWS)) return false;
+            if (!begin_run(work, to, item->group, item->topic, count <= STACK_ROWS ? item->partition : -1)) return false;
         }
         const ol_plain_run *run = &to->runs[to->run_count - 1];
         /* Two cells are a cache line. */
@@ -82,6 +83,28 @@ static bool gather(ol_commit *work, plain *to, const ol_item *items, size_t coun
         row->value.topic_id = NULL;
         to->size += record_size(run, row, i);
         to->row_count++;
+    }
+    return true;
+}
+
+/* The same of rows that are there already. */
+static bool gather_rows(ol_commit *work, plain *to, const ol_row_run *runs, size_t run_count, size_t row_count) {
+    const ol_table *table = work->partition->state.table;
+    to->size = OL_BATCH_OVERHEAD;
+    for (size_t i = 0; i < run_count; i++) {
+        OL_ASSERT(runs[i].first_row == to->row_count);
+        if (!begin_run(work, to, runs[i].group, runs[i].topic, -1)) return false;
+        const ol_plain_run *run = &to->runs[i];
+        size_t end = i + 1 < run_count ? runs[i + 1].first_row : row_count;
+        int32_t line = -1;
+        for (; to->row_count < end; to->row_count++) {
+            ol_position_row *row = &to->rows[to->row_count];
+            if (row->value.expire_timestamp != -1) return false;
+            if (row->partition / 2 != line) ol_table_prefetch_cell(table, run->pair, row->partition);
+            line = row->partition / 2;
+            if (row->value.commit_timestamp < 0) row->value.commit_timestamp = work->timestamp;
+            to->size += record_size(run, row, to->row_count);
+        }
     }
     return true;
 }
@@ -225,31 +248,37 @@ static void release_rows(ol_partition *partition) {
     partition->plain_capacity = 0;
 }
 
-static int try_plain(ol_commit *work, plain *to, const ol_item *items, size_t count, bool *done, ol_error *error) {
+/* Whether what is settled stays so until it is applied: nobody else, no loader, changes the table meanwhile. */
+static bool may_be_plain(const ol_commit *work) {
+    const ol_partition *partition = work->partition;
+    return partition->role == OL_ROLE_ACTIVE && !partition->options.replicated && !partition->load_runs && work->producer_id < 0;
+}
+
+static int write_gathered(ol_commit *work, const plain *of, bool *done, ol_error *error) {
     ol_partition *partition = work->partition;
-    work->header_count = 0;
-    work->headers_size = 0;
-    if (!gather(work, to, items, count)) return OL_OK;
-    if (to->size + OL_COMMIT_HEADERS_MAX > partition->options.batch_bytes_max) return OL_OK;
-    if (!work->never_waits) return write_batch(work, to, done, error);
-    bool prepared = to->size <= OL_COMMIT_TRY_BYTES_MAX &&
-                    ol_log_is_prepared(partition->log, to->size + OL_COMMIT_HEADERS_MAX, (int32_t)to->row_count - 1, work->timestamp);
+    if (of->size + OL_COMMIT_HEADERS_MAX > partition->options.batch_bytes_max) return OL_OK;
+    if (!work->never_waits) return write_batch(work, of, done, error);
+    bool prepared = of->size <= OL_COMMIT_TRY_BYTES_MAX &&
+                    ol_log_is_prepared(partition->log, of->size + OL_COMMIT_HEADERS_MAX, (int32_t)of->row_count - 1, work->timestamp);
     if (!prepared) return OL_WOULD_BLOCK;
     if (pthread_mutex_trylock(&partition->table) != 0) return OL_WOULD_BLOCK;
     work->table_locked = true;
-    int status = write_batch(work, to, done, error);
+    int status = write_batch(work, of, done, error);
     work->table_locked = false;
     pthread_mutex_unlock(&partition->table);
     return status;
 }
 
+static int try_plain(ol_commit *work, plain *to, const ol_item *items, size_t count, bool *done, ol_error *error) {
+    return gather(work, to, items, count) ? write_gathered(work, to, done, error) : OL_OK;
+}
+
 int ol_commit_plain(ol_commit *work, const ol_item *items, size_t count, bool *done, ol_error *error) {
     ol_partition *partition = work->partition;
     *done = false;
-    /* What is settled must stay so until it is applied: nobody else, no loader, changes the table meanwhile. */
-    if (count == 0 || partition->role != OL_ROLE_ACTIVE || partition->options.replicated || partition->load_runs || work->producer_id >= 0) {
-        return OL_OK;
-    }
+    work->header_count = 0;
+    work->headers_size = 0;
+    if (count == 0 || !may_be_plain(work)) return OL_OK;
     if (count <= STACK_ROWS) {
         ol_position_row rows[STACK_ROWS];
         ol_plain_run runs[STACK_ROWS];
@@ -261,6 +290,21 @@ int ol_commit_plain(ol_commit *work, const ol_item *items, size_t count, bool *d
     if (status != OL_OK) return status;
     plain to = {.rows = partition->plain_rows, .runs = partition->plain_runs};
     status = try_plain(work, &to, items, count, done, error);
+    release_rows(partition);
+    return status;
+}
+
+int ol_commit_plain_rows(ol_commit *work, const ol_row_run *runs, size_t run_count, ol_position_row *rows, size_t row_count, bool *done,
+                         ol_error *error) {
+    ol_partition *partition = work->partition;
+    *done = false;
+    work->header_count = 0;
+    work->headers_size = 0;
+    if (!may_be_plain(work)) return OL_OK;
+    int status = ensure_rows(partition, run_count, error);
+    if (status != OL_OK) return status;
+    plain of = {.rows = rows, .runs = partition->plain_runs};
+    if (gather_rows(work, &of, runs, run_count, row_count)) status = write_gathered(work, &of, done, error);
     release_rows(partition);
     return status;
 }

@@ -140,7 +140,20 @@ typedef struct ol_commit_result {
 int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id, int16_t producer_epoch,
                         ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
-/* The same when nothing has to be waited for: OL_WOULD_BLOCK, with nothing changed, when a lock is taken, the pages were not touched ahead, or the batch is above
+/* A run of rows of one (group, topic), which end where the next run's begin. */
+typedef struct ol_row_run {
+    ol_slice group;
+    ol_slice topic;
+    size_t first_row;
+} ol_row_run;
+
+/* Plain positions in columns: as ol_partition_commit of an item for each row, without conditions and topic ids.  A commit timestamp of -1 is filled
+ * in, and log offsets are: the rows are the caller's, who gives them up.  Runs that follow each other with the same group hold the same bytes,
+ * not a copy.  At least one run, and one row in each. */
+int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, size_t run_count, ol_position_row *rows, size_t row_count,
+                             ol_commit_result *result, ol_error *error) OL_NODISCARD;
+
+/* ol_partition_commit when nothing has to be waited for: OL_WOULD_BLOCK, with nothing changed, when a lock is taken, the pages were not touched ahead, or the batch is above
  * 4 KiB.  What the binding calls while it holds the GIL. */
 int ol_partition_try_commit(ol_partition *partition, const ol_item *items, size_t count, ol_commit_result *result,
                             ol_error *error) OL_NODISCARD;

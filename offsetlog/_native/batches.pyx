@@ -12,11 +12,8 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uintptr
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
-from offsetlog._native.buffers cimport item_array
 from offsetlog._native.core cimport StoreCore
 from offsetlog._native.csrc cimport (
-    OL_CONDITION_NONE,
-    OL_ITEM_POSITION,
     OL_OK,
     OL_STRING_SIZE_MAX,
     c_bool,
@@ -26,10 +23,11 @@ from offsetlog._native.csrc cimport (
     ol_dictionary_get,
     ol_dictionary_number,
     ol_error,
-    ol_item,
-    ol_partition_commit,
+    ol_partition_commit_rows,
     ol_partition_for,
+    ol_position_row,
     ol_preparer_kick,
+    ol_row_run,
     ol_slice,
     ol_slice_equal,
     ol_slice_of,
@@ -457,29 +455,32 @@ cdef flaw sort_runs(order_plan *plan, int32_t partition_count) noexcept nogil:
 # ---------------------------------------------------------------------------------------------------- the pieces
 
 
-cdef ol_item *fill_run(ol_item *item, const batch_columns *batch, const row_run *run, ol_slice group) noexcept nogil:
+# Rows and runs of one commit, as the engine takes them.
+cdef struct piece:
+    ol_position_row *rows
+    ol_row_run *runs
+
+
+cdef ol_position_row *fill_rows(ol_position_row *to, const batch_columns *batch, const row_run *run) noexcept nogil:
     cdef size_t row
     for row in range(run.first, run.first + run.count):
-        item.group = group
-        item.topic = run.topic
-        item.partition = batch.partitions[row]
-        item.kind = OL_ITEM_POSITION
-        item.condition = OL_CONDITION_NONE
-        item.offset = batch.offsets[row]
-        item.commit_timestamp = batch.commit_timestamps[row] if batch.commit_timestamps != NULL else -1
-        item.expire_timestamp = -1
-        item.leader_epoch = batch.leader_epochs[row] if batch.leader_epochs != NULL else -1
-        item.metadata = ol_slice_of(b"", 0)
+        to.partition = batch.partitions[row]
+        to.value.offset = batch.offsets[row]
+        to.value.commit_timestamp = batch.commit_timestamps[row] if batch.commit_timestamps != NULL else -1
+        to.value.expire_timestamp = -1
+        to.value.leader_epoch = batch.leader_epochs[row] if batch.leader_epochs != NULL else -1
+        to.value.metadata = ol_slice_of(b"", 0)
         if batch.has_metadata and not is_null(&batch.metadata, row):
-            item.metadata = string_at(&batch.metadata, place_of(&batch.metadata, row))
-        item.topic_id = NULL
-        item += 1
-    return item
+            to.value.metadata = string_at(&batch.metadata, place_of(&batch.metadata, row))
+        to.value.topic_id = NULL
+        to += 1
+    return to
 
 
-cdef size_t fill_items(ol_item *items, const batch_columns *batch, const order_plan *plan, size_t start, size_t end) noexcept nogil:
+cdef size_t fill_piece(piece *to, const batch_columns *batch, const order_plan *plan, size_t start, size_t end) noexcept nogil:
     # The rows of the runs [start, end) of the order; returns how many.
-    cdef ol_item *item = items
+    cdef ol_position_row *row = to.rows
+    cdef ol_row_run *out = to.runs
     cdef const row_run *run
     cdef const row_run *previous = NULL
     cdef ol_slice group = ol_slice_of(NULL, 0)
@@ -489,8 +490,12 @@ cdef size_t fill_items(ol_item *items, const batch_columns *batch, const order_p
         if previous == NULL or previous.group != run.group:
             group = ol_dictionary_get(&plan.groups, <size_t>run.group)
         previous = run
-        item = fill_run(item, batch, run, group)
-    return <size_t>(item - items)
+        out.group = group
+        out.topic = run.topic
+        out.first_row = <size_t>(row - to.rows)
+        out += 1
+        row = fill_rows(row, batch, run)
+    return <size_t>(row - to.rows)
 
 
 cdef size_t end_of_piece(const order_plan *plan, size_t *group, size_t group_end) noexcept nogil:
@@ -524,7 +529,7 @@ cdef struct progress:
     size_t rows
 
 
-cdef int write_partition(StoreCore core, int32_t number, ol_item *items, const batch_columns *batch, const order_plan *plan,
+cdef int write_partition(StoreCore core, int32_t number, piece *scratch, const batch_columns *batch, const order_plan *plan,
                          size_t group_end, progress *done, int64_t *end_offset) except -1:
     # Writes the groups of the sequence from done.group to group_end, which are all of this partition.
     cdef Partition owner = core.owner(number)
@@ -541,8 +546,8 @@ cdef int write_partition(StoreCore core, int32_t number, ol_item *items, const b
             while done.group < group_end:
                 group = done.group
                 end = end_of_piece(plan, &group, group_end)
-                rows = fill_items(items, batch, plan, done.run, end)
-                check(ol_partition_commit(owner.handle, items, rows, -1, -1, &result, &error), &error)
+                rows = fill_piece(scratch, batch, plan, done.run, end)
+                check(ol_partition_commit_rows(owner.handle, scratch.runs, end - done.run, scratch.rows, rows, &result, &error), &error)
                 end_offset[0] = result.end_offset
                 done.group = group
                 done.run = end
@@ -653,7 +658,8 @@ cdef int write_all(StoreCore core, const batch_columns *columns, const order_pla
     cdef int32_t number
     cdef int64_t end_offset = 0
     cdef list waits = []
-    cdef item_array array
+    cdef piece scratch
+    cdef size_t rows = largest_piece(plan)
     cdef progress done
     done.group = done.run = done.rows = 0
     # Every directory is made before the first row is written.
@@ -662,19 +668,23 @@ cdef int write_all(StoreCore core, const batch_columns *columns, const order_pla
     # So many rows will need fresh pages: whoever makes them ahead may have fallen asleep.
     if core.preparer != NULL:
         ol_preparer_kick(core.preparer)
-    array = core.take_scratch(largest_piece(plan))
+    scratch.rows = <ol_position_row *>malloc(rows * sizeof(ol_position_row))
+    scratch.runs = <ol_row_run *>malloc(min(rows, plan.run_count) * sizeof(ol_row_run))
     try:
+        if scratch.rows == NULL or scratch.runs == NULL:
+            raise MemoryError(f"no memory for {rows} rows")
         while done.group < plan.groups.count:
             number = plan.log_partition[plan.sequence[done.group]]
             group_end = done.group
             while group_end < plan.groups.count and plan.log_partition[plan.sequence[group_end]] == number:
                 group_end += 1
-            write_partition(core, number, array.items, columns, plan, group_end, &done, &end_offset)
+            write_partition(core, number, &scratch, columns, plan, group_end, &done, &end_offset)
             waits.append((number, end_offset))
     except Exception as failure:
         failure.add_note(f"{done.rows} of {columns.rows} rows, all of whole groups, were written before")
         raise
     finally:
-        core.give_scratch(&array)
+        free(scratch.rows)
+        free(scratch.runs)
     core.wait_durable_all(waits, durability)
     return 0

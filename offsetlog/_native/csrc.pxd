@@ -597,6 +597,17 @@ cdef extern from "ol_partition.h" nogil:
 
     int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id,
                             int16_t producer_epoch, ol_commit_result *result, ol_error *error) noexcept
+    ctypedef struct ol_position_row:
+        ol_position_value value
+        int32_t partition
+
+    ctypedef struct ol_row_run:
+        ol_slice group
+        ol_slice topic
+        size_t first_row
+
+    int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, size_t run_count, ol_position_row *rows,
+                                 size_t row_count, ol_commit_result *result, ol_error *error) noexcept
     int ol_partition_try_commit(ol_partition *partition, const ol_item *items, size_t count, ol_commit_result *result,
                                 ol_error *error) noexcept
     int ol_partition_delete_group(ol_partition *partition, ol_slice group, ol_commit_result *result, ol_error *error) noexcept

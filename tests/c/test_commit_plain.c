@@ -1,4 +1,5 @@
 /* The short way of a commit (ol_commit_plain): what it writes and applies is what the long way would, whatever it is given. */
+#include "ol_bytes.h"
 #include "partition_fixture.h"
 
 enum { GROUPS = 3, TOPICS = 3, PARTITIONS = 40, ITEMS_MAX = 60 };
@@ -11,8 +12,27 @@ typedef struct expected {
     char metadata[GROUPS][TOPICS][PARTITIONS][4];
 } expected;
 
+/* The items as the rows of runs. */
+static int commit_rows(ol_partition *partition, const ol_item *items, size_t count, ol_commit_result *result, ol_error *error) {
+    ol_position_row rows[ITEMS_MAX];
+    ol_row_run runs[ITEMS_MAX];
+    size_t run_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        const ol_item *item = &items[i];
+        if (i == 0 || !ol_slice_equal(item->group, item[-1].group) || !ol_slice_equal(item->topic, item[-1].topic)) {
+            runs[run_count++] = (ol_row_run){item->group, item->topic, i};
+        }
+        rows[i] = (ol_position_row){{.offset = item->offset, .commit_timestamp = item->commit_timestamp, .leader_epoch = item->leader_epoch,
+                                     .expire_timestamp = item->expire_timestamp, .metadata = item->metadata},
+                                    item->partition};
+    }
+    return ol_partition_commit_rows(partition, runs, run_count, rows, count, result, error);
+}
+
+typedef enum commit_way { COMMIT_ITEMS, COMMIT_TRY, COMMIT_ROWS } commit_way;
+
 /* One commit of 1 to 60 items, most of them of known positions; some twice, some with other metadata, some with what only the long way takes. */
-static void commit_random(ol_partition *partition, expected *model, bool try_first) {
+static void commit_random(ol_partition *partition, expected *model, commit_way way) {
     static const char *const metadata[] = {"", "", "", "", "", "", "m", "xyz"};
     ol_item items[ITEMS_MAX];
     size_t count = ol_test_below(3) == 0 ? 1 + ol_test_below(4) : 1 + ol_test_below(ITEMS_MAX);
@@ -34,7 +54,9 @@ static void commit_random(ol_partition *partition, expected *model, bool try_fir
     ol_commit_result result;
     ol_error error;
     int64_t before = ol_log_end(ol_partition_log(partition));
-    int status = try_first ? ol_partition_try_commit(partition, items, count, &result, &error) : OL_WOULD_BLOCK;
+    int status = OL_WOULD_BLOCK;
+    if (way == COMMIT_TRY) status = ol_partition_try_commit(partition, items, count, &result, &error);
+    if (way == COMMIT_ROWS) status = commit_rows(partition, items, count, &result, &error);
     if (status == OL_WOULD_BLOCK) status = ol_partition_commit(partition, items, count, -1, -1, &result, &error);
     OL_CHECK_OK(status, &error);
     OL_CHECK_INT(result.base_offset, before);
@@ -91,7 +113,7 @@ static ol_digest digest_of_bytes(ol_partition *partition, int *notes) {
     return digest;
 }
 
-static void run(bool try_first) {
+static void run(commit_way way) {
     static expected model;
     ol_error error;
     memset(&model, 0, sizeof model);
@@ -102,7 +124,7 @@ static void run(bool try_first) {
     ol_partition *partition = open_partition(&options, true);
     int flushes = 0, notes;
     for (int i = 0; i < 1500; i++) {
-        commit_random(partition, &model, try_first);
+        commit_random(partition, &model, way);
         fixture_now += (int64_t)ol_test_below(3);
         if (i % 50 == 0) check_model(partition, &model);
         if (ol_test_below(9) == 0) {
@@ -112,7 +134,7 @@ static void run(bool try_first) {
         }
         if (ol_test_below(40) == 0) ol_log_prepare(ol_partition_log(partition));
     }
-    commit_random(partition, &model, try_first);
+    commit_random(partition, &model, way);
     ol_digest live = digest_of(partition);
     check_same_digest(live, digest_of_bytes(partition, &notes));
     OL_CHECK_INT(notes, flushes + 1);       /* the first batch tells what was flushed when the log was opened */
@@ -125,8 +147,9 @@ static void run(bool try_first) {
     remove_fixture();
 }
 
-OL_TEST(commits_of_every_shape_are_written_and_applied_alike) { run(false); }
-OL_TEST(so_are_those_that_never_wait) { run(true); }
+OL_TEST(commits_of_every_shape_are_written_and_applied_alike) { run(COMMIT_ITEMS); }
+OL_TEST(so_are_those_that_never_wait) { run(COMMIT_TRY); }
+OL_TEST(so_are_rows) { run(COMMIT_ROWS); }
 
 /* Nothing to write is nothing written, whether or not there is a note to take. */
 OL_TEST(a_commit_of_nothing_writes_nothing) {
