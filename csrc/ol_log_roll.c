@@ -157,6 +157,13 @@ static int create_segment(ol_log *log, int64_t base_offset, const char *path, ol
     return OL_OK;
 }
 
+/* Nothing may stay of a segment that did not come to be: the active one grows over its base, and the next open would find both.  What cannot
+ * be removed must not be grown over, so the log fails then. */
+static void remove_leftover(ol_log *log, int64_t base_offset) {
+    ol_error ignored;
+    if (ol_segment_remove_files(log->fs, log->directory, base_offset, &ignored) != OL_OK) ol_log_set_failed(log);
+}
+
 int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment, ol_error *error) {
     char path[OL_PATH_MAX];
     ol_segment *created = NULL;
@@ -167,7 +174,10 @@ int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment,
     } else {
         status = create_segment(log, base_offset, path, &created, error);
     }
-    if (status != OL_OK) return status;
+    if (status != OL_OK) {
+        remove_leftover(log, base_offset);
+        return status;
+    }
     /* A leftover index of that number must not speak for the new segment. */
     status = ol_segment_open_indexes(created, (size_t)log->config.segment_index_bytes, error);
     if (status == OL_OK) status = ol_index_reset(&created->offset_index, error);
@@ -176,9 +186,7 @@ int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment,
         status = ol_transaction_index_reset(&created->transaction_index, error);
     }
     if (status != OL_OK) {
-        ol_error ignored;
-        int removed = ol_segment_remove_files(log->fs, log->directory, base_offset, &ignored);
-        (void)removed;
+        remove_leftover(log, base_offset);
         ol_segment_unuse(created);
         ol_segment_release(created);
         return status;
@@ -196,14 +204,27 @@ void ol_log_activate(ol_log *log, ol_segment *segment) {
     ol_log_set_limits(log);
 }
 
-/* Leaves a note that the active segment was this large when `next_base` followed it. */
-static int leave_note(ol_log *log, int64_t next_base, ol_error *error) {
+static int note_path(const ol_log *log, int64_t next_base, char path[OL_PATH_MAX], ol_error *error) {
     char name[128];
-    char path[OL_PATH_MAX];
     if (ol_log_rolled_name(name, sizeof name, log->active->base_offset, log->size, next_base) != OL_OK) {
         return ol_fail(error, OL_INVALID, "the note of a roll has no name");
     }
-    int status = ol_log_path(log, name, path, error);
+    return ol_log_path(log, name, path, error);
+}
+
+/* Takes back the note of a roll that did not happen: the segment goes on, and the note would speak of another end. */
+static void take_note_back(ol_log *log, int64_t next_base) {
+    char path[OL_PATH_MAX];
+    ol_error ignored;
+    int status = note_path(log, next_base, path, &ignored);
+    if (status == OL_OK) status = log->fs->remove(log->fs, path, &ignored);
+    if (status != OL_OK && status != OL_NO_SUCH_FILE) ol_log_set_failed(log);
+}
+
+/* Leaves a note that the active segment was this large when `next_base` followed it. */
+static int leave_note(ol_log *log, int64_t next_base, ol_error *error) {
+    char path[OL_PATH_MAX];
+    int status = note_path(log, next_base, path, error);
     ol_file *file = NULL;
     if (status == OL_OK) status = log->fs->open(log->fs, path, OL_OPEN_CREATE, &file, error);
     if (status == OL_OK) log->fs->close(file);
@@ -239,14 +260,18 @@ int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) {
     pthread_mutex_lock(&log->extend_lock);
     int status = trim_active(log, error);
     if (status == OL_OK && log->snapshot_offset < base_offset) status = ol_log_store_snapshot(log, base_offset, false, error);
-    if (status == OL_OK) status = leave_note(log, base_offset, error);
-    if (status == OL_OK) status = ol_log_start_segment(log, base_offset, &next, error);
     if (status == OL_OK) {
-        status = ol_log_add_segment(log, next, error);
-        if (status != OL_OK) {
-            ol_segment_unuse(next);
-            ol_segment_release(next);
+        status = leave_note(log, base_offset, error);
+        if (status == OL_OK) status = ol_log_start_segment(log, base_offset, &next, error);
+        if (status == OL_OK) {
+            status = ol_log_add_segment(log, next, error);
+            if (status != OL_OK) {
+                remove_leftover(log, base_offset);
+                ol_segment_unuse(next);
+                ol_segment_release(next);
+            }
         }
+        if (status != OL_OK) take_note_back(log, base_offset);
     }
     if (status == OL_OK) {
         pthread_mutex_lock(&log->list_lock);

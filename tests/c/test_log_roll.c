@@ -221,4 +221,38 @@ OL_TEST(a_roll_that_fails_leaves_the_log_as_it_was) {
     }
 }
 
+/* The segment goes on over the base of the one that did not come to be: nothing of that may be found by the next open. */
+OL_TEST(a_log_grows_on_over_a_roll_that_failed) {
+    for (int64_t nth = 1;; nth++) {
+        place p;
+        ol_error error;
+        ol_fs *fs = NULL;
+        place_make(&p);
+        OL_CHECK_OK(ol_fs_fault_create(p.root, &fs, &error), &error);
+        p.options.fs = fs;
+        ol_log *log = fixture_open(&p.options, NULL);
+        append_many(log, 3, 100);
+        ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + nth, EIO);
+        int status = ol_log_roll(log, 3, &error);
+        ol_fs_fault_fail_at(fs, 0, 0);
+        if (status != OL_OK) {
+            char note[128];
+            note_of_three(note);
+            OL_CHECK_INT(fixture_append(log, fixture_plain(100, 3)), 3);
+            OL_CHECK_INT(flush(log), 4);
+            OL_CHECK(!fixture_exists(p.path, note));
+            OL_CHECK(!fixture_exists(p.path, SECOND_LOG));
+        }
+        ol_log_abandon(log);
+        ol_log_recovery recovery;
+        log = fixture_open(&p.options, &recovery);
+        OL_CHECK(!recovery.corrupt);
+        OL_CHECK_INT(ol_log_end(log), status == OL_OK ? 3 : 4);
+        fixture_close(log);
+        ol_fs_fault_free(fs);
+        fixture_remove(p.root);
+        if (status == OL_OK) break;
+    }
+}
+
 OL_TEST_MAIN()
