@@ -132,7 +132,8 @@ typedef struct ol_commit_result {
 
 /* Writes all items or none (design §4).  One batch; where they do not fit one batch, groups are kept whole: batches of whole groups, each atomic by
  * itself, and a group that does not fit one batch as a transaction of ours.  Deletes that do not fit one batch are OL_TOO_LARGE.
- * Space is made sure of first; where writing fails all the same in between (OL_IO), the groups before that are there, each whole.
+ * Space is made sure of first; where writing fails all the same in between (OL_IO, or OL_DISK_FULL of an index or a snapshot at a roll), the
+ * groups before that are there, each whole.
  * `producer_id` >= 0 writes transactional batches (the caller ends the transaction); -1 plain ones.
  * Items were checked by the caller against the limits of the API (string sizes are asserted).  On refusal error->item is the item's index and
  * result->found/found_offset what was there.
