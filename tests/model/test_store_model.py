@@ -193,12 +193,15 @@ class StoreBesideModel(RuleBasedStateMachine):
     @rule(group=groups, durability=durabilities)
     def delete_group(self, group, durability):
         known = self.reference.keys_of(group)
-        with self.call(group, *([Erase(known)] if known else []), durability=durability):
+        history = self.reference.add(group, *([Erase(known)] if known else []))
+        with self.stoppable():
             try:
                 self.store.delete(group, durability=durability)
             except errors.TooLargeError:
                 assert len(known) > 20
                 self.reference.refused()
+                durability = "process"  # what was refused has waited for nothing
+            self.reference.done(disk=[history] if durability == "disk" else [])
 
     # ------------------------------------------------------------------------------------------------ conditions
 
