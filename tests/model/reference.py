@@ -106,14 +106,27 @@ class History:
             state.apply(atom, place)
         return state
 
-    def settle(self, contents: Mapping[Key, Value], open_producers: Iterable[int], least: int) -> bool:
+    def settle(
+        self,
+        contents: Mapping[Key, Value],
+        pending: Mapping[int, Mapping[Key, Value]],
+        open_producers: Iterable[int],
+        least: int,
+    ) -> bool:
         """After a crash: takes the longest prefix, of at least `least` atoms, that explains the contents.
 
         Returns whether one does.
         """
         for count in range(len(self.atoms), least - 1, -1):
             state = self.after(count)
-            if state.contents() == contents and set(state.pending) == set(open_producers):
+            if set(state.pending) != set(open_producers):
+                continue
+            waiting = {
+                producer: {key: value for key, (value, _) in mine.items()}
+                for producer, mine in state.pending.items()
+                if mine
+            }
+            if state.contents() == contents and waiting == pending:
                 del self.atoms[count:]
                 self.done = self.durable = count
                 self.state = state

@@ -334,13 +334,30 @@ class StoreBesideModel(RuleBasedStateMachine):
         least = [history.durable if power_lost else history.done for history in self.reference.histories]
         self.store = offsetlog.open(self.path, PARTITIONS, "process", config=CONFIG, _fs=self.fs, _background=False)
         found = contents(self.store)
+        # What is pending is not to be seen through the store, and prefixes may differ in nothing else.
+        pending = self.pending_of(oracle.replay(oracle.read_log(self.copy())))
         for number, history in enumerate(self.reference.histories):
             partition = self.store._open_core.partition(number)
             left_open = [] if partition is None else [entry[0] for entry in partition.open_transactions()]
             mine = {key: value for key, value in found.items() if self.reference.of(key.group) is history}
-            assert history.settle(mine, left_open, least[number]), (
+            waiting = {
+                producer: own
+                for producer, values in pending.items()
+                if (own := {key: value for key, value in values.items() if self.reference.of(key.group) is history})
+            }
+            assert history.settle(mine, waiting, left_open, least[number]), (
                 f"partition {number}: {mine} with {left_open} open is no state of {history.atoms} from {least[number]}"
             )
+
+    @staticmethod
+    def pending_of(state: oracle.State) -> dict[int, dict[Key, Value]]:
+        return {
+            producer: {
+                Key(row.group, row.topic, row.partition): Value(row.offset, row.metadata, row.leader_epoch)
+                for row in values.values()
+            }
+            for producer, values in state.pending.items()
+        }
 
     # ------------------------------------------------------------------------------------------------ what always holds
 
