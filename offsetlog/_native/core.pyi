@@ -6,6 +6,7 @@ from offsetlog._native.tickets import Ticket
 from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
 def check_durability(value: str | None) -> None: ...
+
 @final
 class StoreCore:
     count: int

@@ -109,11 +109,13 @@ class History:
     def settle(
         self,
         contents: Mapping[Key, Value],
-        pending: Mapping[int, Mapping[Key, Value]],
         open_producers: Iterable[int],
         least: int,
+        pending: Mapping[int, Mapping[Key, Value]] | None = None,
     ) -> bool:
         """After a crash: takes the longest prefix, of at least `least` atoms, that explains the contents.
+
+        Prefixes may differ in nothing but what is pending; without `pending` that is not looked at.
 
         Returns whether one does.
         """
@@ -126,7 +128,7 @@ class History:
                 for producer, mine in state.pending.items()
                 if mine
             }
-            if state.contents() == contents and waiting == pending:
+            if state.contents() == contents and pending in (None, waiting):
                 del self.atoms[count:]
                 self.done = self.durable = count
                 self.state = state

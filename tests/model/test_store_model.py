@@ -345,7 +345,7 @@ class StoreBesideModel(RuleBasedStateMachine):
                 for producer, values in pending.items()
                 if (own := {key: value for key, value in values.items() if self.reference.of(key.group) is history})
             }
-            assert history.settle(mine, waiting, left_open, least[number]), (
+            assert history.settle(mine, left_open, least[number], waiting), (
                 f"partition {number}: {mine} with {left_open} open is no state of {history.atoms} from {least[number]}"
             )
 
