@@ -175,10 +175,9 @@ class OffsetStore:
         self._core = core
         self._closer = core.closer = StoreCloser(self._directory, opener, self._waiter, read_only=read_only)
         # The hot methods are bound to the instance: a Python frame between would cost more than the commit.
-        self.commit = core.commit  # type: ignore[method-assign]
-        self.commit_async = core.commit_async  # type: ignore[method-assign]
-        self.commit_one = core.commit_one  # type: ignore[method-assign]
-        self.fetch_one = core.fetch_one  # type: ignore[method-assign]
+        vars(self).update(
+            commit=core.commit, commit_async=core.commit_async, commit_one=core.commit_one, fetch_one=core.fetch_one
+        )
         if background and not read_only:
             self._closer.keep_checkpoints(core)
 
