@@ -8,10 +8,19 @@ stay in the processor's cache.
 import os
 
 from libc.stddef cimport size_t
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uintptr_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
+from offsetlog._native.arrow_columns cimport (
+    batch_columns,
+    is_null,
+    place_of,
+    string_at,
+    string_column,
+    table_from,
+    take_columns,
+)
 from offsetlog._native.core cimport StoreCore
 from offsetlog._native.csrc cimport (
     OL_OK,
@@ -38,7 +47,6 @@ from offsetlog._native.status cimport check
 
 from offsetlog._native.core import check_durability
 from offsetlog.errors import (
-    ArgumentTypeError,
     ClosedError,
     GroupError,
     InvalidArgumentError,
@@ -50,36 +58,9 @@ from offsetlog.errors import (
     TopicError,
 )
 
-cdef tuple COLUMNS = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp")
-# What to_arrow gives besides, so that it can be committed again.
-cdef tuple UNUSED_COLUMNS = ("expire_timestamp", "topic_id", "log_partition", "log_offset")
-
 # Rows of one piece: their items and what the engine plans with them stay in the second-level cache.
 cdef size_t PIECE_ROWS = 4096
 
-
-# ---------------------------------------------------------------------------------------------------- the columns
-
-
-# A column of strings: rows are numbers into `values`, which are the slices of a dictionary, or of the rows themselves.
-cdef struct string_column:
-    const int32_t *ends32       # of plain strings, one of the two
-    const int64_t *ends64
-    const uint8_t *bytes
-    const uint8_t *valid        # a bitmap, NULL when there are no nulls
-    int64_t first               # row 0 is this place of the buffers
-    const int32_t *numbers      # of a dictionary: the row's number, NULL for plain strings
-
-cdef struct batch_columns:
-    size_t rows
-    string_column group
-    string_column topic
-    string_column metadata
-    const int32_t *partitions
-    const int64_t *offsets
-    const int32_t *leader_epochs        # NULL: the column is not there
-    const int64_t *commit_timestamps
-    bint has_metadata
 
 cdef enum flaw:
     FLAW_NONE
@@ -111,129 +92,6 @@ FLAWS = {
     FLAW_METADATA_SIZE: (StringTooLongError, "the metadata has more than 32767 bytes of UTF-8"),
     FLAW_METADATA_UNITS: (MetadataTooLargeError, "the metadata has more UTF-16 units than allowed"),
 }
-
-
-cdef inline ol_slice string_at(const string_column *column, int64_t place) noexcept nogil:
-    # `place` is a row of plain strings, or a number of the dictionary.
-    cdef int64_t start
-    cdef int64_t end
-    if column.ends32 != NULL:
-        start, end = column.ends32[place], column.ends32[place + 1]
-    else:
-        start, end = column.ends64[place], column.ends64[place + 1]
-    return ol_slice_of(column.bytes + start, <size_t>(end - start))
-
-
-cdef inline int64_t place_of(const string_column *column, size_t row) noexcept nogil:
-    if column.numbers != NULL:
-        return column.numbers[row]
-    return column.first + <int64_t>row
-
-
-cdef inline bint is_null(const string_column *column, size_t row) noexcept nogil:
-    cdef size_t place = <size_t>column.first + row
-    return column.valid != NULL and not (column.valid[place // 8] >> (place % 8)) & 1
-
-
-cdef uintptr_t address_of(object buffer) except? 0:
-    return 0 if buffer is None else buffer.address
-
-
-cdef object whole(object pyarrow, object column):
-    # One array of a column, without a copy where it is one already.
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    if pyarrow.types.is_dictionary(column.type):
-        column = column.unify_dictionaries()
-    elif pyarrow.types.is_string(column.type):
-        column = column.cast(pyarrow.large_string())
-    combined = column.combine_chunks()
-    return combined.chunk(0) if isinstance(combined, pyarrow.ChunkedArray) else combined
-
-
-cdef object plain_numbers(object pyarrow, object array):
-    # A column that may be absent may have nulls: they are -1, as if it were absent.  Times are milliseconds since 1970.
-    if pyarrow.types.is_timestamp(array.type):
-        # Finer units lose what no record can hold; coarser ones must fit.
-        array = array.cast(pyarrow.timestamp("ms", array.type.tz), safe=array.type.unit in ("s", "ms")).cast(pyarrow.int64())
-    elif pyarrow.types.is_null(array.type):
-        array = array.cast(pyarrow.int64())
-    if array.null_count and pyarrow.types.is_integer(array.type):
-        array = array.cast(pyarrow.int64()).fill_null(-1)
-    return array
-
-
-cdef int take_integers(object pyarrow, object table, str name, object kind, object error, list kept,
-                       uintptr_t *address) except -1:
-    array = whole(pyarrow, table.column(name))
-    try:
-        if name == "leader_epoch" or name == "commit_timestamp":
-            array = plain_numbers(pyarrow, array)
-    except pyarrow.ArrowInvalid as failure:
-        raise error(f"the column {name}: {failure}") from None
-    if not pyarrow.types.is_integer(array.type):
-        raise ArgumentTypeError(f"the column {name} must hold integers, not {array.type}")
-    if array.null_count:
-        raise InvalidArgumentError(f"the column {name} has nulls")
-    try:
-        array = array.cast(kind)
-    except pyarrow.ArrowInvalid as failure:
-        raise error(f"the column {name}: {failure}") from None
-    kept.append(array)
-    address[0] = address_of(array.buffers()[1]) + <uintptr_t>(array.offset * (kind.bit_width // 8))
-    return 0
-
-
-cdef int take_plain(object pyarrow, object array, str name, bint nullable, list kept, string_column *column) except -1:
-    if pyarrow.types.is_string(array.type) or pyarrow.types.is_large_string(array.type):
-        pass
-    elif pyarrow.types.is_string_view(array.type):
-        array = array.cast(pyarrow.large_string())
-    else:
-        raise ArgumentTypeError(f"the column {name} must hold strings, not {array.type}")
-    if array.null_count and not nullable:
-        raise InvalidArgumentError(f"the column {name} has nulls")
-    kept.append(array)
-    valid, ends, data = array.buffers()
-    column.ends32 = NULL
-    column.ends64 = NULL
-    if pyarrow.types.is_string(array.type):
-        column.ends32 = <const int32_t *>address_of(ends)
-    else:
-        column.ends64 = <const int64_t *>address_of(ends)
-    column.bytes = <const uint8_t *>address_of(data)
-    if column.bytes == NULL:
-        column.bytes = <const uint8_t *>b""
-    column.valid = <const uint8_t *>address_of(valid) if array.null_count else NULL
-    column.first = array.offset
-    column.numbers = NULL
-    return 0
-
-
-cdef int take_strings(object pyarrow, object table, str name, bint nullable, list kept, string_column *column,
-                      size_t *distinct) except -1:
-    # distinct: values of the dictionary, 0 for plain strings.
-    cdef uintptr_t address
-    array = whole(pyarrow, table.column(name))
-    distinct[0] = 0
-    if not pyarrow.types.is_dictionary(array.type):
-        return take_plain(pyarrow, array, name, nullable, kept, column)
-    if nullable:
-        return take_plain(pyarrow, array.cast(array.type.value_type), name, nullable, kept, column)
-    if array.null_count or array.dictionary.null_count:
-        raise InvalidArgumentError(f"the column {name} has nulls")
-    numbers = array.indices.cast(pyarrow.int32())
-    values = array.dictionary
-    if values.offset:
-        values = pyarrow.concat_arrays([values])
-    take_plain(pyarrow, values, name, False, kept, column)
-    kept.append(numbers)
-    address = address_of(numbers.buffers()[1]) + <uintptr_t>(4 * numbers.offset)
-    column.numbers = <const int32_t *>address
-    # Numbers from outside: Arrow does not check them by itself.
-    array.validate(full=True)
-    distinct[0] = <size_t>len(values)
-    return 0
 
 
 # ---------------------------------------------------------------------------------------------------- the order
@@ -366,11 +224,12 @@ cdef flaw check_topic(ol_slice name) noexcept nogil:
 
 cdef flaw check_metadata(ol_slice text, size_t units_max) noexcept nogil:
     cdef c_bool valid = True
-    cdef size_t units = ol_utf16_units(text, &valid)
-    if not valid:
-        return FLAW_METADATA_TEXT
+    cdef size_t units
     if text.size > OL_STRING_SIZE_MAX:
         return FLAW_METADATA_SIZE
+    units = ol_utf16_units(text, &valid)
+    if not valid:
+        return FLAW_METADATA_TEXT
     return FLAW_METADATA_UNITS if units > units_max else FLAW_NONE
 
 
@@ -564,29 +423,6 @@ cdef object raise_flaw(flaw found, size_t row):
     raise kind(f"row {row}: {text}", item=row)
 
 
-cdef object table_from(object pyarrow, object batch):
-    if isinstance(batch, pyarrow.Table):
-        return batch
-    if isinstance(batch, pyarrow.RecordBatch):
-        return pyarrow.Table.from_batches([batch])
-    if hasattr(batch, "__arrow_c_stream__") or hasattr(batch, "__arrow_c_array__"):
-        return pyarrow.table(batch)
-    raise ArgumentTypeError(f"a record batch or table is needed, not {type(batch).__name__}")
-
-
-cdef int check_names(list names) except -1:
-    # A misspelt column would be lost without a word.
-    unknown = [name for name in names if name not in COLUMNS and name not in UNUSED_COLUMNS]
-    if unknown:
-        raise InvalidArgumentError(
-            f"there is no column {', '.join(map(repr, unknown))}; known are {', '.join((*COLUMNS, *UNUSED_COLUMNS))}"
-        )
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidArgumentError(f"the column {twice} is there twice")
-    return 0
-
-
 def commit_arrow(StoreCore core not None, batch, *, durability=None):
     """Commits the rows of a record batch or table; see OffsetStore.commit_arrow."""
     import pyarrow
@@ -594,16 +430,10 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
     cdef batch_columns columns
     cdef order_plan plan
     cdef list kept = []
-    cdef uintptr_t address = 0
     cdef size_t distinct = 0
-    cdef size_t ignored = 0
     cdef size_t row = 0
     cdef flaw found
     table = table_from(pyarrow, batch)
-    for name in ("group", "topic", "partition", "offset"):
-        if name not in table.column_names:
-            raise InvalidArgumentError(f"the column {name} is missing")
-    check_names(table.column_names)
     if core.closed:
         core.refuse_closed()
     if core.read_only:
@@ -616,22 +446,7 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
     memset(&columns, 0, sizeof(columns))
     memset(&plan, 0, sizeof(plan))
     columns.rows = <size_t>table.num_rows
-    int32, int64 = pyarrow.int32(), pyarrow.int64()
-    take_strings(pyarrow, table, "group", False, kept, &columns.group, &distinct)
-    take_strings(pyarrow, table, "topic", False, kept, &columns.topic, &ignored)
-    take_integers(pyarrow, table, "partition", int32, PartitionError, kept, &address)
-    columns.partitions = <const int32_t *>address
-    take_integers(pyarrow, table, "offset", int64, OffsetError, kept, &address)
-    columns.offsets = <const int64_t *>address
-    if "leader_epoch" in table.column_names:
-        take_integers(pyarrow, table, "leader_epoch", int32, InvalidArgumentError, kept, &address)
-        columns.leader_epochs = <const int32_t *>address
-    if "commit_timestamp" in table.column_names:
-        take_integers(pyarrow, table, "commit_timestamp", int64, InvalidArgumentError, kept, &address)
-        columns.commit_timestamps = <const int64_t *>address
-    if "metadata" in table.column_names:
-        take_strings(pyarrow, table, "metadata", True, kept, &columns.metadata, &ignored)
-        columns.has_metadata = True
+    take_columns(pyarrow, table, &columns, kept, &distinct)
     plan.groups.seed = int.from_bytes(os.urandom(8), "little")
     try:
         plan.map = <int32_t *>malloc((distinct + 1) * sizeof(int32_t))

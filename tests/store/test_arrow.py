@@ -208,6 +208,90 @@ def test_text_that_is_not_utf8(store):
     assert store.groups() == []
 
 
+def raw_strings(kind, ends, data=b"abcdef"):
+    # What no builder of Arrow makes, and its quick check lets through.
+    width = 4 if kind == pa.string() else 8
+    buffer = pa.py_buffer(b"".join(end.to_bytes(width, "little", signed=True) for end in ends))
+    return pa.Array.from_buffers(kind, len(ends) - 1, [None, buffer, pa.py_buffer(data)])
+
+
+@pytest.mark.parametrize("name", ["group", "topic", "metadata"])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize(
+    "ends",
+    [
+        [0, 5, 3],  # goes backwards
+        [0, 2**31 - 1, 6],  # far outside, and back
+        [0, 10, 6],  # the bytes of somebody else
+        [0, -1, 3],
+    ],
+    ids=str,
+)
+def test_malformed_strings_are_refused(store, name, kind, chunked, ends):
+    columns = {"group": ["g", "g"], "topic": ["t", "t"], "partition": [0, 1], "offset": [1, 2]}
+    array = raw_strings(kind, ends)
+    table = pa.table({**columns, name: array})
+    if chunked:
+        good = pa.table({**columns, name: pa.array(["x", "y"], kind)})
+        table = pa.concat_tables([good, table])
+    with pytest.raises(errors.InvalidArgumentError, match=name):
+        store.commit_arrow(table)
+    assert store.groups() == []
+
+
+def test_malformed_strings_outside_of_a_slice_do_no_harm(store):
+    array = raw_strings(pa.string(), [5, 3, 4, 6])
+    table = pa.table({"group": array[1:], "topic": ["t", "t"], "partition": [0, 1], "offset": [1, 2]})
+    assert store.commit_arrow(table) == 2
+    assert store.groups() == ["d", "ef"]
+    with pytest.raises(errors.InvalidArgumentError):
+        store.commit_arrow(pa.table({"group": array, "topic": ["t"] * 3, "partition": [0] * 3, "offset": [1] * 3}))
+
+
+def test_metadata_that_no_record_can_hold(store):
+    table = pa.table({"group": ["g"], "topic": ["t"], "partition": [0], "offset": [1]})
+    for text in ("m" * 40_000, "\U0001f600" * 10_000):
+        with pytest.raises(errors.StringTooLongError):
+            store.commit_arrow(table.append_column("metadata", pa.array([text])))
+
+
+WRONG_DICTIONARIES = [
+    pa.DictionaryArray.from_arrays(pa.array([0, 7]), pa.array(["a"]), safe=False),
+    pa.DictionaryArray.from_arrays(pa.array([0, 2**40], pa.uint64()), pa.array(["a"]), safe=False),
+    pa.DictionaryArray.from_arrays(pa.array([0, -1]), pa.array(["a"]), safe=False),
+    pa.DictionaryArray.from_arrays(pa.array([0, 1]), raw_strings(pa.string(), [0, 3, 1]), safe=False),
+]
+
+
+@pytest.mark.parametrize("name", ["group", "topic", "metadata"])
+@pytest.mark.parametrize("wrong", WRONG_DICTIONARIES, ids=range(len(WRONG_DICTIONARIES)))
+def test_malformed_dictionaries_are_refused(store, name, wrong):
+    columns = {"group": ["g", "g"], "topic": ["t", "t"], "partition": [0, 1], "offset": [1, 2]}
+    good = pa.DictionaryArray.from_arrays(pa.array([0], wrong.type.index_type), pa.array(["b"]))
+    for column in (wrong, pa.chunked_array([good, wrong[1:]])):
+        with pytest.raises(errors.InvalidArgumentError, match=name):
+            store.commit_arrow(pa.table({**columns, name: column}))
+    assert store.groups() == []
+
+
+def test_what_is_no_table_is_refused_as_such(store):
+    with pytest.raises(errors.ArgumentTypeError):
+        store.commit_arrow(pa.array([1, 2]))
+
+
+def test_a_column_of_nulls(store):
+    columns = {"group": ["g"], "topic": ["t"], "partition": [0], "offset": [1]}
+    nulls = pa.nulls(1)
+    assert store.commit_arrow(pa.table({**columns, "metadata": nulls, "leader_epoch": nulls})) == 1
+    twice = pa.table({**columns, "metadata": nulls})
+    assert store.commit_arrow(pa.concat_tables([twice, twice])) == 2
+    assert store.fetch_one("g", "t", 0).metadata == ""
+    for name in columns:
+        with pytest.raises(errors.InvalidArgumentError):
+            store.commit_arrow(pa.table({**columns, name: nulls}))
+
+
 def test_columns_come_back(store):
     store.commit("g", {TopicPartition("t", 1): OffsetAndMetadata(5, "m", 3, 1000, -1), TopicPartition("u", 0): 7})
     store.commit("h", {TopicPartition("t", 2): OffsetAndMetadata(6, "é", -1, 1000, 9000)})

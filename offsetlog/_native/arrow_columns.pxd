@@ -1,0 +1,54 @@
+# The columns of an Arrow table as plain memory.  They borrow from the arrays: keep these for as long as the columns are used.
+
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from offsetlog._native.csrc cimport ol_slice, ol_slice_of
+
+# A column of strings: rows are numbers into `values`, which are the slices of a dictionary, or of the rows themselves.
+cdef struct string_column:
+    const int32_t *ends32       # of plain strings, one of the two
+    const int64_t *ends64
+    const uint8_t *bytes
+    const uint8_t *valid        # a bitmap, NULL when there are no nulls
+    int64_t first               # row 0 is this place of the buffers
+    const int32_t *numbers      # of a dictionary: the row's number, NULL for plain strings
+
+cdef struct batch_columns:
+    size_t rows
+    string_column group
+    string_column topic
+    string_column metadata
+    const int32_t *partitions
+    const int64_t *offsets
+    const int32_t *leader_epochs        # NULL: the column is not there
+    const int64_t *commit_timestamps
+    bint has_metadata
+
+# A pyarrow.Table of whatever Arrow can read, with all the columns that are needed and none that is not known.
+cdef object table_from(object pyarrow, object batch)
+# What the arrays refer to lies inside their buffers once this has returned; what it says is not checked.  `kept` takes the arrays,
+# `distinct` how many groups a dictionary of them holds, 0 for plain strings.
+cdef int take_columns(object pyarrow, object table, batch_columns *columns, list kept, size_t *distinct) except -1
+
+
+cdef inline ol_slice string_at(const string_column *column, int64_t place) noexcept nogil:
+    # `place` is a row of plain strings, or a number of the dictionary.
+    cdef int64_t start
+    cdef int64_t end
+    if column.ends32 != NULL:
+        start, end = column.ends32[place], column.ends32[place + 1]
+    else:
+        start, end = column.ends64[place], column.ends64[place + 1]
+    return ol_slice_of(column.bytes + start, <size_t>(end - start))
+
+
+cdef inline int64_t place_of(const string_column *column, size_t row) noexcept nogil:
+    if column.numbers != NULL:
+        return column.numbers[row]
+    return column.first + <int64_t>row
+
+
+cdef inline bint is_null(const string_column *column, size_t row) noexcept nogil:
+    cdef size_t place = <size_t>column.first + row
+    return column.valid != NULL and not (column.valid[place // 8] >> (place % 8)) & 1
