@@ -18,6 +18,20 @@ def _kind(value: object) -> str:
     return "None" if value is None else type(value).__name__
 
 
+def checked_number(name: str, value: int, low: int, high: int) -> int:
+    """Returns a number that lies between two bounds, which belong to it."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentTypeError(f"{name} must be an int, not {_kind(value)}")
+    if not low <= value <= high:
+        raise ConfigError(f"{name} must be from {low} to {high}, not {value}")
+    return value
+
+
+def checked_producer_id(producer_id: int) -> int:
+    """Returns the id of a producer."""
+    return checked_number("producer_id", producer_id, 0, 2**63 - 1)
+
+
 def checked_path(path: str | os.PathLike[str]) -> Path:
     """Returns the path of a log directory."""
     if isinstance(path, str | os.PathLike):
@@ -36,11 +50,7 @@ def checked_partitions(partitions: int | None) -> int | None:
     """Returns the number of partitions that was asked for."""
     if partitions is None:
         return None
-    if isinstance(partitions, bool) or not isinstance(partitions, int):
-        raise ArgumentTypeError(f"partitions must be an int, not {_kind(partitions)}")
-    if not 1 <= partitions <= PARTITIONS_MAX:
-        raise ConfigError(f"partitions must be from 1 to {PARTITIONS_MAX}, not {partitions}")
-    return partitions
+    return checked_number("partitions", partitions, 1, PARTITIONS_MAX)
 
 
 def checked_config(config: StoreConfig | None) -> StoreConfig:
@@ -63,10 +73,7 @@ def checked_topic_id(topic_id: UUID | None) -> bytes | None:
 
 def checked_cluster(cluster_id: str | None, node_id: int) -> tuple[str, int] | None:
     """Returns the cluster's id and the broker's number in it."""
-    if isinstance(node_id, bool) or not isinstance(node_id, int):
-        raise ArgumentTypeError(f"node_id must be an int, not {_kind(node_id)}")
-    if not 0 <= node_id <= 2**31 - 1:
-        raise ConfigError(f"node_id must be from 0 to {2**31 - 1}, not {node_id}")
+    checked_number("node_id", node_id, 0, 2**31 - 1)
     if cluster_id is None:
         return None
     if not isinstance(cluster_id, str):

@@ -19,7 +19,6 @@ from offsetlog._native.tickets import Ticket
 from offsetlog.closing import StoreCloser
 from offsetlog.config import StoreConfig
 from offsetlog.errors import (
-    ArgumentTypeError,
     ClosedError,
     ConfigError,
     CorruptionWarning,
@@ -432,14 +431,8 @@ class OffsetStore:
                 its epoch is older than known.
         """
         core = self._open_core
-        for name, value, largest in (
-            ("producer_id", producer_id, 2**63 - 1),
-            ("producer_epoch", producer_epoch, 2**15 - 1),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise ArgumentTypeError(f"{name} must be an int, not {type(value).__name__}")
-            if not 0 <= value <= largest:
-                raise ConfigError(f"{name} must be from 0 to {largest}, not {value}")
+        arguments.checked_producer_id(producer_id)
+        arguments.checked_number("producer_epoch", producer_epoch, 0, 2**15 - 1)
         if self._read_only:
             raise ReadOnlyError("the store is open read-only")
         core.number_of(group)
@@ -464,21 +457,31 @@ class OffsetStore:
 
         Raises:
             TransactionError: no partition knows an open transaction of it.
+            InvalidArgumentError: an id out of range.
+            StateError, StorageError: a partition refused (a damaged one is read-only); it has ended in all the others.
         """
         core = self._open_core
+        arguments.checked_producer_id(producer_id)
         if self._read_only:
             raise ReadOnlyError("the store is open read-only")
-        ended = 0
+        waits: list[tuple[int, int]] = []
+        failures: list[OffsetLogError] = []
         for partition in core.attached():
             try:
-                end_offset = partition.end_transaction(producer_id, -1, False)
-            except TransactionError:
+                if any(known[0] == producer_id for known in partition.transactions()):
+                    waits.append((partition.number, partition.end_transaction(producer_id, -1, False)))
+            except TransactionError:  # its producer has just ended it
                 continue
-            core.wait_durable(partition.number, end_offset, None)
-            ended += 1
-        if ended == 0:
+            except OffsetLogError as failure:
+                failures.append(failure)
+        core.wait_durable_all(waits, None)
+        if failures:
+            if waits:
+                failures[0].add_note("the transaction was aborted in the other log partitions that have it")
+            raise failures[0]
+        if not waits:
             raise TransactionError(f"there is no open transaction of producer {producer_id}")
-        return ended
+        return len(waits)
 
     # ------------------------------------------------------------------------------------------------ reading
 

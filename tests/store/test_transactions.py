@@ -6,6 +6,7 @@ import pytest
 
 import offsetlog
 from offsetlog import TopicPartition, errors
+from offsetlog._native.codec import partition_for
 
 from .test_open import run_python
 
@@ -104,6 +105,51 @@ def test_open_transactions_are_told(path):
         for entry in store.transactions():
             assert store.abort_transaction(entry.producer_id) == 1
         assert store.transactions() == []
+
+
+@pytest.fixture
+def left_open_beside_damage(path):
+    """A store of two log partitions, of which 0 is damaged, with producer 7 open in 1, and 8 in both."""
+    groups = {partition_for(name, 2): name for name in "abcdefgh"}
+    with offsetlog.open(path, partitions=2) as store:
+        for number, producer in ((1, 7), (0, 8), (1, 8)):
+            store.commit(groups[number], {KEYS[0]: 1})
+            store.transaction(groups[number], producer).commit({KEYS[1]: 2})
+        store.commit(groups[0], {KEYS[2]: 3})
+    segment = path / "__consumer_offsets-0" / f"{0:020}.log"
+    content = bytearray(segment.read_bytes())
+    content[-1] ^= 1
+    segment.write_bytes(content)
+    with pytest.warns(errors.CorruptionWarning):
+        store = offsetlog.open(path)
+    yield store
+    store.close()
+
+
+def test_damage_elsewhere_does_not_keep_a_transaction_open(left_open_beside_damage):
+    store = left_open_beside_damage
+    with pytest.raises(errors.TransactionError):
+        store.abort_transaction(6)
+    assert store.abort_transaction(7) == 1
+    assert {(known.producer_id, known.partition) for known in store.transactions()} == {(8, 0), (8, 1)}
+
+
+def test_a_transaction_in_a_damaged_partition_too_is_aborted_where_it_can_be(left_open_beside_damage):
+    store = left_open_beside_damage
+    with pytest.raises(errors.ReadOnlyError) as caught:
+        store.abort_transaction(8)
+    assert "aborted in the other log partitions" in caught.value.__notes__[0]
+    assert {(known.producer_id, known.partition) for known in store.transactions()} == {(7, 1), (8, 0)}
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "kind"),
+    [("7", errors.ArgumentTypeError), (True, errors.ArgumentTypeError), (None, errors.ArgumentTypeError),
+     (-1, errors.ConfigError), (2**63, errors.ConfigError)],
+)  # fmt: skip
+def test_an_id_to_abort_is_checked(store, producer_id, kind):
+    with pytest.raises(kind, match="producer_id"):
+        store.abort_transaction(producer_id)
 
 
 @pytest.mark.parametrize("producer", [("7", 0), (True, 0), (1.0, 0), (7, "0")])
