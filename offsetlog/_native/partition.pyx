@@ -65,8 +65,6 @@ from offsetlog._native.csrc cimport (
     ol_pending_has_group,
     ol_pending_memory_usage,
     ol_pending_next_value,
-    ol_pending_producer,
-    ol_pending_producer_at,
     ol_positions,
     ol_problem,
     ol_slice,
@@ -635,26 +633,3 @@ cdef class Partition:
         return [
             (*facts, _texts(names), len(names), facts[0] >= OL_OWN_PRODUCER_ID_MIN) for *facts, names in found
         ]
-
-    def open_transactions(self):
-        """Returns (producer id, log offset of its first pending value, values) of each, oldest first."""
-        cdef const ol_state *state
-        cdef ol_pending_producer producer
-        cdef size_t index = 0
-        cdef ol_error error
-        cdef list flat = []
-        self.enter()
-        try:
-            with nogil:
-                check(ol_partition_lock_state(self.handle, &state, &error), &error)
-            try:
-                while ol_pending_producer_at(state.pending, index, &producer):
-                    flat.append(producer.producer_id)
-                    flat.append(producer.first_log_offset)
-                    flat.append(producer.values)
-                    index += 1
-            finally:
-                ol_partition_unlock_state(self.handle)
-        finally:
-            self.leave()
-        return list(zip(flat[0::3], flat[1::3], flat[2::3], strict=True))

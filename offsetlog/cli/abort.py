@@ -11,7 +11,6 @@ from offsetlog.cli.arguments import OutputFormat, StorePath
 from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.stores import PartitionCount, open_writable
 from offsetlog.errors import TransactionError
-from offsetlog.reading import find_partitions, read_state, transaction_rows
 
 HELP = """Abort an open transaction: its pending offsets are dropped.
 
@@ -36,8 +35,7 @@ def command(
     """Aborts; returns the exit code."""
     output = Output(form)
     with open_writable(path, partitions, "disk", create=False) as store:
-        rows = transaction_rows([read_state(each) for each in find_partitions(store.path)])
-        pending = [row["pending"] for row in rows if row["producer_id"] == producer_id]
+        pending = [known.positions for known in store.transactions() if known.producer_id == producer_id]
         if not pending:
             raise TransactionError(f"there is no open transaction of producer {producer_id}")
         what = f"the transaction of producer {producer_id} with {count_text(sum(pending), 'pending offset')}"

@@ -55,8 +55,8 @@ def note(reference: Reference, number: int) -> History:
 def settle(reference: Reference, store: OffsetStore, number: int) -> None:
     """The operation under way when the process died may be there or not; half of a transaction stays open."""
     history = note(reference, number)
-    partition = store._open_core.partition(reference.histories.index(history))
-    left_open = [] if partition is None else [entry[0] for entry in partition.open_transactions()]
+    log_partition = reference.histories.index(history)
+    left_open = [known.producer_id for known in store.transactions() if known.partition == log_partition]
     found = contents(store)
     mine = {key: value for key, value in found.items() if reference.of(key.group) is history}
     others = {key: value for key, value in found.items() if reference.of(key.group) is not history}

@@ -371,7 +371,7 @@ def _run_stopped_commit(log_dir: Path, group: str, stop: int) -> str:
 
 def _open_transactions(store: OffsetStore) -> list[int]:
     """Returns how many transactions are open in each partition that is there."""
-    return [len(partition.open_transactions()) for partition in store._open_core.attached()]
+    return [len(partition.transactions()) for partition in store._open_core.attached()]
 
 
 # ------------------------------------------------------------------------------------------------ left open

@@ -337,8 +337,7 @@ class StoreBesideModel(RuleBasedStateMachine):
         # What is pending is not to be seen through the store, and prefixes may differ in nothing else.
         pending = self.pending_of(oracle.replay(oracle.read_log(self.copy())))
         for number, history in enumerate(self.reference.histories):
-            partition = self.store._open_core.partition(number)
-            left_open = [] if partition is None else [entry[0] for entry in partition.open_transactions()]
+            left_open = [known.producer_id for known in self.store.transactions() if known.partition == number]
             mine = {key: value for key, value in found.items() if self.reference.of(key.group) is history}
             waiting = {
                 producer: own

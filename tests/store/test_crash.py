@@ -88,7 +88,7 @@ def check(path, acknowledged) -> None:
 
 def transactions(store, number):
     partition = store._open_core.partition(number)
-    return [] if partition is None else partition.open_transactions()
+    return [] if partition is None else partition.transactions()
 
 
 def run(root, stop_at):
