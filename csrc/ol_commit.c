@@ -78,6 +78,18 @@ static int begin(ol_commit *work, bool state_needed, ol_error *error) {
     return status;
 }
 
+/* Plans what did not go the short way, and writes it. */
+static int plan_and_write(ol_commit *work, const ol_item *items, size_t count, ol_error *error) {
+    int status = ol_commit_plan(work, items, count, error);
+    if (status != OL_OK || work->count == 0) return status;
+    size_t size = ol_commit_batch_size(work, 0, work->count);
+    if (size + OL_COMMIT_HEADERS_MAX > work->partition->options.batch_bytes_max) return ol_commit_write_parts(work, error);
+    /* Headers are taken only when they will be written: the flushed note is given once. */
+    ol_commit_plan_headers(work);
+    if (work->header_count > 0) size = ol_commit_batch_size(work, 0, work->count);
+    return write_one_batch(work, size, error);
+}
+
 int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id,
                                int16_t producer_epoch, ol_commit_result *result, ol_error *error) {
     ol_planned on_stack[STACK_ITEMS];
@@ -93,15 +105,7 @@ int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, si
         if (status != OL_OK) return status;
         work.planned = partition->planned;
     }
-    status = ol_commit_plan(&work, items, count, error);
-    if (status != OL_OK || work.count == 0) return status;
-    /* Headers are taken only when they will be written: the flushed note is given once. */
-    if (ol_commit_batch_size(&work, 0, work.count) + OL_COMMIT_HEADERS_MAX <= partition->options.batch_bytes_max) {
-        ol_commit_plan_headers(&work);
-        status = write_one_batch(&work, ol_commit_batch_size(&work, 0, work.count), error);
-    } else {
-        status = ol_commit_write_parts(&work, error);
-    }
+    status = plan_and_write(&work, items, count, error);
     release_scratch(partition);
     return status;
 }

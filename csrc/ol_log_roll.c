@@ -106,9 +106,10 @@ static int add_spare(ol_log *log, int64_t bytes, ol_error *error) {
     return OL_OK;
 }
 
-int ol_log_drop_spares(ol_log *log, ol_error *error) {
+/* Under extend_lock: all but the first `kept`. */
+static int drop_spares_behind(ol_log *log, size_t kept, ol_error *error) {
     int status = OL_OK;
-    while (log->spare_count > 0) {
+    while (log->spare_count > kept) {
         ol_segment *spare = log->spares[--log->spare_count];
         int removed = log->fs->remove(log->fs, spare->path, error);
         if (status == OL_OK) status = removed;
@@ -117,6 +118,8 @@ int ol_log_drop_spares(ol_log *log, ol_error *error) {
     }
     return status;
 }
+
+int ol_log_drop_spares(ol_log *log, ol_error *error) { return drop_spares_behind(log, 0, error); }
 
 /* Gives a spare its place.  The object goes on as the segment: the background may be flushing its file this moment. */
 static int take_spare(ol_log *log, int64_t base_offset, const char *path, ol_segment **segment, ol_error *error) {
@@ -158,10 +161,12 @@ static int create_segment(ol_log *log, int64_t base_offset, const char *path, ol
 }
 
 /* Nothing may stay of a segment that did not come to be: the active one grows over its base, and the next open would find both.  What cannot
- * be removed must not be grown over, so the log fails then. */
+ * be removed must not be grown over, so the log fails then.  Nor may a power loss bring it back: the names may be on disk already, so that the next
+ * flush has to cover their removal. */
 static void remove_leftover(ol_log *log, int64_t base_offset) {
     ol_error ignored;
     if (ol_segment_remove_files(log->fs, log->directory, base_offset, &ignored) != OL_OK) ol_log_set_failed(log);
+    atomic_store(&log->names_changed, true);
 }
 
 int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment, ol_error *error) {
@@ -219,6 +224,7 @@ static void take_note_back(ol_log *log, int64_t next_base) {
     int status = note_path(log, next_base, path, &ignored);
     if (status == OL_OK) status = log->fs->remove(log->fs, path, &ignored);
     if (status != OL_OK && status != OL_NO_SUCH_FILE) ol_log_set_failed(log);
+    atomic_store(&log->names_changed, true);
 }
 
 /* Leaves a note that the active segment was this large when `next_base` followed it. */
@@ -295,6 +301,7 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
     int64_t batch_max = (int64_t)batch_size_max;
     int64_t room = log->size_limit - log->size;
     pthread_mutex_lock(&log->extend_lock);
+    size_t spares_before = log->spare_count;
     if (size <= room) {
         status = extend_segment(log, log->active, log->size + size, error);
     } else {
@@ -310,6 +317,12 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
             status = ol_segment_extend(log->spares[i], segment_bytes, atomic_load(&log->flush_demanded), error);
         }
         while (status == OL_OK && (int64_t)log->spare_count < needed) status = add_spare(log, segment_bytes, error);
+    }
+    /* What is refused must not go on filling the disk, which others need as well. */
+    if (status != OL_OK) {
+        ol_error ignored;
+        int dropped = drop_spares_behind(log, spares_before, &ignored);
+        (void)dropped;
     }
     pthread_mutex_unlock(&log->extend_lock);
     return status;

@@ -123,4 +123,29 @@ OL_TEST(what_a_deposed_leader_held_is_given_back) {
     remove_fixture();
 }
 
+/* The scratch of a large commit is given back however it ends. */
+OL_TEST(a_commit_that_writes_nothing_keeps_no_more_scratch_than_another) {
+    enum { MANY = 20000, KEPT_BYTES_MAX = 2 << 20 };
+    ol_partition_options options = fixture_options(fresh_directory());
+    ol_partition *partition = open_partition(&options, true);
+    static ol_item items[MANY];
+    ol_commit_result result;
+    ol_error error;
+    for (int i = 0; i < MANY; i++) items[i] = position_item("a", "t", i, 1);
+    items[MANY - 1].condition = OL_CONDITION_EQUALS;
+    items[MANY - 1].expected = 7;
+    OL_CHECK_INT(ol_partition_commit(partition, items, MANY, -1, -1, &result, &error), OL_CONDITION);
+    OL_CHECK(ol_partition_scratch_bytes(partition) <= KEPT_BYTES_MAX);
+    /* Nothing is there to be deleted. */
+    for (int i = 0; i < MANY; i++) {
+        items[i].kind = OL_ITEM_POSITION_TOMBSTONE;
+        items[i].condition = OL_CONDITION_NONE;
+    }
+    OL_CHECK_OK(ol_partition_commit(partition, items, MANY, -1, -1, &result, &error), &error);
+    OL_CHECK_INT(result.written, 0);
+    OL_CHECK(ol_partition_scratch_bytes(partition) <= KEPT_BYTES_MAX);
+    close_partition(partition);
+    remove_fixture();
+}
+
 OL_TEST_MAIN()

@@ -3,6 +3,7 @@
 
 #include "ol_fs_fault.h"
 #include "ol_log_internal.h"
+#include "ol_swap.h"
 #include "recovery_fixture.h"
 
 #define SECOND_LOG "00000000000000000003.log"
@@ -253,6 +254,97 @@ OL_TEST(a_log_grows_on_over_a_roll_that_failed) {
         fixture_remove(p.root);
         if (status == OL_OK) break;
     }
+}
+
+/* One more batch, and another that ends where the file does: no zeros tell where the segment ended. */
+static void grow_to_end_of_file(ol_log *log) {
+    fixture_batch batch = fixture_plain(1000, 3);
+    fixture_append(log, batch);
+    size_t room = (size_t)(log->active->extended - log->size);
+    batch.value_size = room - (fixture_batch_size(&batch) - batch.value_size);
+    while (fixture_batch_size(&batch) > room) batch.value_size--;
+    fixture_append(log, batch);
+    OL_CHECK_INT(log->size, log->active->extended);
+}
+
+static void check_power_losses(ol_fs *fs, const place *p, int64_t acknowledged) {
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        char target[OL_PATH_MAX];
+        char path[OL_PATH_MAX];
+        ol_error error;
+        ol_log_recovery recovery;
+        fixture_directory(target);
+        OL_CHECK_OK(ol_fs_fault_materialize(fs, target, seed, &error), &error);
+        fixture_join(path, target, "__consumer_offsets-0");
+        ol_log_options options = fixture_options(path);
+        options.config = p->options.config;
+        ol_log *log = fixture_open(&options, &recovery);
+        OL_CHECK(!recovery.corrupt);
+        OL_CHECK(ol_log_end(log) >= acknowledged);
+        fixture_close(log);
+        fixture_remove(target);
+    }
+}
+
+/* The names of what did not come to be may be on disk when it is removed again, and so they are there after a power loss, unless a flush has
+ * covered the removal. */
+OL_TEST(a_power_loss_does_not_bring_back_a_roll_that_failed) {
+    for (int64_t nth = 1;; nth++) {
+        place p;
+        ol_error error;
+        ol_fs *fs = NULL;
+        place_make(&p);
+        OL_CHECK_OK(ol_fs_fault_create(p.root, &fs, &error), &error);
+        p.options.fs = fs;
+        ol_log *log = fixture_open(&p.options, NULL);
+        append_many(log, 3, 100);
+        flush(log);
+        ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + nth, ENOSPC);
+        int status = ol_log_roll(log, 3, &error);
+        ol_fs_fault_fail_at(fs, 0, 0);
+        if (status != OL_OK) {
+            grow_to_end_of_file(log);
+            check_power_losses(fs, &p, flush(log));
+        }
+        ol_log_abandon(log);
+        ol_fs_fault_free(fs);
+        fixture_remove(p.root);
+        if (status == OL_OK) break;
+    }
+}
+
+/* A commit that is refused for a full disk must not keep it full. */
+OL_TEST(room_that_was_not_found_is_given_back) {
+    int refused = 0;
+    for (int64_t nth = 1;; nth++) {
+        place p;
+        ol_error error;
+        ol_fs *fs = NULL;
+        place_make(&p);
+        OL_CHECK_OK(ol_fs_fault_create(p.root, &fs, &error), &error);
+        p.options.fs = fs;
+        ol_log *log = fixture_open(&p.options, NULL);
+        append_many(log, 3, 100);
+        OL_CHECK_OK(ol_log_reserve_space(log, 80 << 10, 5000, &error), &error);
+        size_t spares_before = log->spare_count;
+        OL_CHECK(spares_before > 0);
+        ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + nth, ENOSPC);
+        int status = ol_log_reserve_space(log, 400 << 10, 5000, &error);
+        ol_fs_fault_fail_at(fs, 0, 0);
+        if (status != OL_OK) {
+            refused++;
+            OL_CHECK_INT(status, OL_DISK_FULL);
+            OL_CHECK_INT(log->spare_count, spares_before);
+            OL_CHECK_INT(fixture_count(p.path, OL_SPARE_PREFIX), (int)spares_before);
+            /* What was there before is used as ever. */
+            append_many(log, 100, 1000);
+        }
+        fixture_close(log);
+        ol_fs_fault_free(fs);
+        fixture_remove(p.root);
+        if (status == OL_OK) break;
+    }
+    OL_CHECK(refused > 3);
 }
 
 OL_TEST_MAIN()
