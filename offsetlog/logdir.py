@@ -38,6 +38,7 @@ META_PROPERTIES = "meta.properties"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_POINTS = "cleaner-offset-checkpoint"
 
 FORMAT = 1
 PARTITIONS_MAX = 100_000
