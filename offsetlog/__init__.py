@@ -2,7 +2,7 @@
 
 from offsetlog import errors
 from offsetlog._native.tickets import Ticket
-from offsetlog.config import StoreConfig
+from offsetlog.config import MaintenanceConfig, StoreConfig
 from offsetlog.store import OffsetStore, open  # noqa: A004  (offsetlog.open, like gzip.open)
 from offsetlog.transaction import Transaction
 from offsetlog.types import Digest, OffsetAndMetadata, OpenTransaction, Position, TopicPartition
@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Digest",
+    "MaintenanceConfig",
     "OffsetAndMetadata",
     "OffsetStore",
     "OpenTransaction",
