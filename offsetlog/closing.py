@@ -46,13 +46,14 @@ class StoreCloser:
 
     def keep_checkpoints(self, core: StoreCore) -> None:
         """Begins to write the recovery points every minute, until the end."""
-        self._keeper = threading.Thread(
+        keeper = threading.Thread(
             target=_keep_checkpoints,
             args=(weakref.ref(core), self._directory, self._stop),
             name="offsetlog-keeper",
             daemon=True,
         )
-        self._keeper.start()
+        keeper.start()
+        self._keeper = keeper
 
     def close(self, core: StoreCore) -> None:
         """Closes cleanly; see OffsetStore.close."""
@@ -62,59 +63,85 @@ class StoreCloser:
             if self._closed:
                 return
             self._closed = True
-            self._stop.set()
-            # The keeper itself may hold the last reference for a moment.
-            if self._keeper is not None and self._keeper is not threading.current_thread():
-                self._keeper.join()
-            created = self._opener.end()
-            attached = core.detach_all()
-            self._waiter.end()
-            self._close_partitions(list({id(partition): partition for partition in (*attached, *created)}.values()))
+            try:
+                self._end(core)
+            finally:
+                self._directory.unlock()
+
+    def _end(self, core: StoreCore) -> None:
+        # Whatever goes wrong on the way, as a Ctrl-C, what is behind it is done all the same.
+        failures: list[BaseException] = []
+        partitions: dict[int, Partition] = {}
+        self._stop.set()
+        for step in (self._end_keeper, self._opener.end, core.detach_all, self._waiter.end):
+            try:
+                partitions.update((id(partition), partition) for partition in step() or ())
+            except BaseException as failure:
+                failures.append(failure)
+        self._close_partitions(list(partitions.values()), failures)
+        if failures:
+            first = next((failure for failure in failures if not isinstance(failure, Exception)), failures[0])
+            for other in failures:
+                if other is not first:
+                    first.add_note(f"and: {str(other) or type(other).__name__}")
+            raise first
+
+    def _end_keeper(self) -> None:
+        # The keeper itself may hold the last reference for a moment.
+        if self._keeper is not None and self._keeper is not threading.current_thread():
+            self._keeper.join()
 
     def forgotten(self, core: StoreCore) -> None:
         """Closes what nobody can reach any more, with a warning, as a file does."""
         if self._closed or os.getpid() != self._pid:
             return
         path = self._directory.path
-        warnings.warn(f"the store in {path} was not closed", ResourceWarning, source=core, stacklevel=2)
-        self.close(core)
+        try:
+            warnings.warn(f"the store in {path} was not closed", ResourceWarning, source=core, stacklevel=2)
+        finally:
+            self.close(core)  # also where a filter makes the warning an error
 
     def abandon(self, core: StoreCore) -> None:
         """Lets everything go without writing a byte, as the end of the process would."""
         with self._lock:
             self._closed = True
             self._stop.set()
-            created = self._opener.end()
-            for partition in (*core.detach_all(), *created):
-                partition.abandon()
-            self._waiter.end()
-            self._directory.unlock()
-
-    def _close_partitions(self, partitions: list[Partition]) -> None:
-        failures: list[BaseException] = []
-        ends: dict[int, int] = {}
-        sound = True
-        for partition in partitions:
             try:
-                if self._read_only or partition.read_only:
-                    sound = False
+                created = self._opener.end()
+                for partition in (*core.detach_all(), *created):
                     partition.abandon()
-                    continue
-                partition.close()
-                ends[partition.number] = partition.closed_at
-            except Exception as failure:
+                self._waiter.end()
+            finally:
+                self._directory.unlock()
+
+    def _close_partitions(self, partitions: list[Partition], failures: list[BaseException]) -> None:
+        ends: dict[int, int] = {}
+        refused = 0
+        left = list(reversed(partitions))
+        while left:
+            try:
+                while left:
+                    refused += not self._close_one(left[-1], ends)
+                    left.pop()
+            except BaseException as failure:
                 failures.append(failure)
+                # An interrupt may come before the close, or between it and the `pop`.
+                if left and left[-1].closed:
+                    left.pop()
         try:
             if not self._read_only:
-                self._directory.finish(ends, sound=sound and not failures)
-        except Exception as failure:
+                self._directory.finish(ends, sound=not refused and not failures)
+        except BaseException as failure:
             failures.append(failure)
-        finally:
-            self._directory.unlock()
-        if failures:
-            for other in failures[1:]:
-                failures[0].add_note(f"and: {other}")
-            raise failures[0]
+
+    def _close_one(self, partition: Partition, ends: dict[int, int]) -> bool:
+        # Returns whether it was closed cleanly, and its log end in `ends`.
+        if self._read_only or partition.read_only:
+            partition.abandon()
+            return False
+        partition.close()
+        ends[partition.number] = partition.closed_at
+        return True
 
 
 def _keep_checkpoints(known: weakref.ref[StoreCore], directory: LogDirectory, stop: threading.Event) -> None:

@@ -178,7 +178,11 @@ class OffsetStore:
             commit=core.commit, commit_async=core.commit_async, commit_one=core.commit_one, fetch_one=core.fetch_one
         )
         if background and not read_only:
-            self._closer.keep_checkpoints(core)
+            try:
+                self._closer.keep_checkpoints(core)
+            except BaseException:  # no thread can be started
+                self.close()
+                raise
 
     def _open_read_only(self, partitions: int | None) -> tuple[int, PartitionOpener, list[Partition]]:
         directory = self._directory

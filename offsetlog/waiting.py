@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import deque
 
@@ -18,18 +19,23 @@ class TicketWaiter:
         self._filled = threading.Condition()
         self._thread: threading.Thread | None = None
         self._ended = False
+        self._pid = os.getpid()
 
     def __call__(self, ticket: Ticket) -> asyncio.Future[None]:
         """Returns a future of the running loop that ends when the ticket is durable, or with what went wrong."""
+        # Before the lock, which a thread that a child does not have may hold for ever.
+        if os.getpid() != self._pid:
+            raise ClosedError("this process is a child of the one that opened the store; open it anew here")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         with self._filled:
             if self._ended:
                 raise ClosedError("the store is closed")
-            self._queue.append((ticket, loop, future))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="offsetlog-waiter", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="offsetlog-waiter", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._queue.append((ticket, loop, future))
             self._filled.notify()
         return future
 
@@ -39,7 +45,8 @@ class TicketWaiter:
             self._ended = True
             self._filled.notify()
             thread = self._thread
-        if thread is not None:
+        # The waiter itself may hold the last reference to a store for a moment.
+        if thread is not None and thread is not threading.current_thread():
             thread.join()
 
     def _run(self) -> None:

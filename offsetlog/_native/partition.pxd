@@ -35,6 +35,7 @@ cdef class Partition:
     cdef int enter(self) except -1
     cdef void leave(self) noexcept
     cdef bint _begin_close(self) except -1
+    cdef object _until_idle(self)
     cdef int wait_for(self, int64_t end_offset, uint64_t term, int what, int64_t timeout_ms) except -1
 
     # With the GIL held nobody closes it meanwhile.

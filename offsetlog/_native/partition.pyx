@@ -240,13 +240,20 @@ cdef class Partition:
         if self.closing:
             return False
         self.closing = True
-        if self.handle == NULL:
-            return False
+        return self.handle != NULL
+
+    cdef object _until_idle(self):
+        # Returns what interrupted the waiting (a Ctrl-C), to be raised when all is done: whoever is inside writes, and nobody may
+        # think the partition closed meanwhile.
+        interrupt = None
         if self.in_flight > 0:
             self.idle = threading.Event()
-            while self.in_flight > 0:
+        while self.in_flight > 0:
+            try:
                 self.idle.wait(1.0)
-        return True
+            except BaseException as failure:
+                interrupt = failure
+        return interrupt
 
     def close(self):
         """Closes cleanly once the calls under way have ended; does nothing the second time.
@@ -259,6 +266,7 @@ cdef class Partition:
         cdef ol_error error
         if not self._begin_close():
             return
+        interrupt = self._until_idle()
         handle = self.handle
         self.handle = NULL
         _open_partitions.discard(self)
@@ -267,17 +275,22 @@ cdef class Partition:
             check(ol_partition_close(handle, &error), &error)
         # A clean close has flushed everything.
         self.flushed_at_close = positions.written if self.writable else positions.flushed
+        if interrupt is not None:
+            raise interrupt
 
     def abandon(self):
         """Lets the partition go without writing a byte."""
         cdef ol_partition *handle
         if not self._begin_close():
             return
+        interrupt = self._until_idle()
         handle = self.handle
         self.handle = NULL
         _open_partitions.discard(self)
         with nogil:
             ol_partition_abandon(handle)
+        if interrupt is not None:
+            raise interrupt
 
     @property
     def closed_at(self):
