@@ -174,7 +174,7 @@ int ol_inflight_note(ol_inflight *inflight, const ol_state *state, const ol_batc
     if (status != OL_OK) return status;
     ol_records records;
     status = ol_records_open(&records, batch, decompressor, error);
-    if (status != OL_OK) return status == OL_NO_MEMORY ? status : OL_OK;    /* passed over, as by apply */
+    if (status != OL_OK) return ol_state_says_nothing_of_bytes(status) ? status : OL_OK;    /* else passed over, as by apply */
     status = ol_records_check(&records, error);
     if (status != OL_OK) {
         ol_records_close(&records);

@@ -32,9 +32,6 @@ static void report_batch(loader *load, const ol_batch *batch, ol_error *error) {
     ol_partition_report(load->partition, error, (int64_t)batch->size);
 }
 
-/* Failures that are no damage: a decompressor was interrupted, or there is no memory. */
-static bool says_nothing_of_bytes(int status) { return status == OL_NO_MEMORY || status == OL_IO; }
-
 /* Applies a record that is not a plain position, or that goes alone; what cannot be decoded is reported. */
 static int apply_alone(loader *load, const ol_batch *batch, const ol_record *record, ol_error *error) {
     ol_change change;
@@ -121,7 +118,7 @@ static int load_any(loader *load, const ol_batch *batch, ol_records *records, ol
 static int load_data(loader *load, const ol_batch *batch, ol_error *error) {
     ol_records records;
     int status = ol_records_open(&records, batch, load->partition->options.log.decompressor, error);
-    if (OL_UNLIKELY(says_nothing_of_bytes(status))) return status;
+    if (OL_UNLIKELY(ol_state_says_nothing_of_bytes(status))) return status;
     if (OL_UNLIKELY(status != OL_OK)) {
         report_batch(load, batch, error);
         return OL_OK;
@@ -146,7 +143,7 @@ static int load_batch(loader *load, const ol_batch *batch, ol_error *error) {
         status = ol_load_window_apply(&load->window, error);
         if (status != OL_OK) return status;
         status = load_control(load, batch, error);
-        if (status != OL_OK && !says_nothing_of_bytes(status)) {
+        if (status != OL_OK && !ol_state_says_nothing_of_bytes(status)) {
             report_batch(load, batch, error);
             status = OL_OK;
         }

@@ -79,6 +79,10 @@ typedef struct ol_refusal {
 int ol_state_apply_batch(ol_state *state, const ol_batch *batch, const ol_decompressor *decompressor, const ol_refusal *refused,
                          ol_error *error) OL_NODISCARD;
 
+/* Failures of reading or applying a batch that are no damage: a decompressor was interrupted, or there is no memory.  Passing the batch over
+ * would leave another state than its log has. */
+static inline bool ol_state_says_nothing_of_bytes(int status) { return status == OL_NO_MEMORY || status == OL_IO; }
+
 /* The three sums of the digest: positions, group records, pending values (docs/digest.md). */
 typedef struct ol_digest {
     ol_hash128 positions;

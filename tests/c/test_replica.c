@@ -2,8 +2,11 @@
 #include <fcntl.h>
 #include <pthread.h>
 
+#include "ol_bytes.h"
+#include "ol_crc32c.h"
 #include "ol_partition_internal.h"
 #include "partition_fixture.h"
+#include "stored_codec.h"
 
 static ol_partition *open_replica(const char *directory) {
     ol_partition_options options = fixture_options(directory);
@@ -481,6 +484,61 @@ OL_TEST(elections_do_not_disturb_readers) {
     readers_stop = true;
     pthread_join(thread, NULL);
     close_partition(leader);
+    remove_fixture();
+}
+
+/* ------------------------------------------------------------------------------------------------ decompressors */
+
+static bool interrupted;
+
+static int decompress_or_stop(void *context, ol_codec codec, int magic, ol_slice input, size_t limit, ol_slice *output, ol_error *error) {
+    if (interrupted) return ol_fail(error, OL_IO, "interrupted");
+    return stored_decompress(context, codec, magic, input, limit, output, error);
+}
+
+/* The batch of foreign_batch as a compressed one. */
+static size_t compressed_batch(uint8_t *start, int64_t base_offset, int32_t epoch, int32_t count) {
+    size_t size = foreign_batch(start, base_offset, epoch, count, -1);
+    ol_batch_fields fields;
+    ol_batch_fields_init(&fields, base_offset, fixture_now);
+    fields.leader_epoch = epoch;
+    fields.record_count = count;
+    fields.last_offset_delta = count - 1;
+    memmove(start + OL_BATCH_OVERHEAD + 1, start + OL_BATCH_OVERHEAD, size - OL_BATCH_OVERHEAD);
+    start[OL_BATCH_OVERHEAD] = 'S';
+    ol_batch_seal(start, start + size + 1, &fields);
+    ol_store_i16(start + OL_BATCH_AT_ATTRIBUTES, OL_CODEC_GZIP);
+    ol_store_u32(start + OL_BATCH_AT_CRC, ol_crc32c(start + OL_BATCH_AT_ATTRIBUTES, size + 1 - OL_BATCH_AT_ATTRIBUTES));
+    return size + 1;
+}
+
+/* That a decompressor was interrupted says nothing about the bytes: the batch is neither damaged nor passed over. */
+OL_TEST(a_batch_whose_decompression_is_interrupted_is_not_passed_over) {
+    stored_codec stored;
+    ol_decompressor port = stored_port(&stored);
+    port.decompress = decompress_or_stop;
+    ol_partition_options options = fixture_options(fresh_directory());
+    options.replicated = true;
+    options.log.decompressor = &port;
+    ol_partition *partition = open_partition(&options, true);
+    uint8_t batch[500];
+    ol_error error;
+    OL_CHECK_OK(ol_partition_become_follower(partition, 1, &error), &error);
+    OL_CHECK_OK(ol_partition_append(partition, batch, compressed_batch(batch, 0, 1, 3), &error), &error);
+    interrupted = true;
+    OL_CHECK_INT(ol_partition_become_leader(partition, 2, &error), OL_IO);
+    OL_CHECK_INT(ol_partition_role(partition), OL_ROLE_FOLLOWER);
+    OL_CHECK_INT(ol_partition_advance(partition, 3, &error), OL_IO);
+    OL_CHECK_INT(ol_partition_role(partition), OL_ROLE_FAILED);
+    OL_CHECK(!ol_partition_is_read_only(partition));
+    ol_partition_abandon(partition);
+    interrupted = false;
+    partition = open_partition(&options, true);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 3, &error), &error);
+    advance(partition, 3);
+    for (int i = 0; i < 3; i++) OL_CHECK_INT(fetch_one(partition, "g", "t", i), 5 + i);
+    close_partition(partition);
+    OL_CHECK_INT(stored.held, 0);
     remove_fixture();
 }
 
