@@ -387,7 +387,7 @@ static int run(loader *load, ol_error *error) {
     pthread_mutex_lock(&partition->writer);
     status = load_to_end(load, error);
     if (status == OL_OK) status = finish(load, error);
-    partition->load_runs = false;
+    if (status == OL_OK) partition->load_runs = false;
     pthread_mutex_unlock(&partition->writer);
     return status;
 }
@@ -426,8 +426,11 @@ int ol_partition_load(ol_partition *partition, ol_error *error) {
         ol_pages_free(load, sizeof *load);
     }
     if (status != OL_OK) {
+        /* Both at once: a commit in between would take the partition for one that nobody loads. */
+        pthread_mutex_lock(&partition->writer);
         partition->load_runs = false;
         ol_partition_fail(partition);
+        pthread_mutex_unlock(&partition->writer);
     }
     return status;
 }
