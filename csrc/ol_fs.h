@@ -59,6 +59,9 @@ struct ol_fs {
     /* Calls `visit` with each name but "." and ".."; stops with the visitor's status if it is not OL_OK.  Order is the file system's. */
     int (*list)(ol_fs *fs, const char *path, int (*visit)(void *context, const char *name), void *context, ol_error *error);
     int (*exists)(ol_fs *fs, const char *path, bool *exists, ol_error *error);
+    /* When the content of a file was last changed, in ms since 1970, or is to be said to have been; nothing makes the latter durable. */
+    int (*modified)(ol_fs *fs, const char *path, int64_t *modified_ms, ol_error *error);
+    int (*set_modified)(ol_fs *fs, const char *path, int64_t modified_ms, ol_error *error);
     /* Takes the exclusive lock of a file, created when missing (F_OFD_SETLK, which conflicts with Java's): OL_LOCKED when held
      * elsewhere.  Released by closing the file. */
     int (*lock)(ol_fs *fs, const char *path, ol_file **file, ol_error *error);

@@ -20,6 +20,7 @@
 #include "ol_batch.h"
 #include "ol_fs.h"
 #include "ol_status.h"
+#include "ol_transaction_index.h"
 
 typedef struct ol_log ol_log;
 
@@ -130,8 +131,8 @@ int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCAR
  * one that says more than is left makes a torn tail look like corruption. */
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
-/* Makes everything below the end at the time of the call survive a power loss; *flushed is the new bound.  Callers arrange that one
- * call serves all who wait; two calls at once are allowed.  Returns at once when nothing is new. */
+/* Makes everything below the end at the time of the call survive a power loss, and what was rolled until then; *flushed is the new bound.  Callers
+ * arrange that one call serves all who wait; two calls at once are allowed.  Returns at once when nothing is new. */
 int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
 /* Tells that commits will wait for the disk: extensions are written from the first, not only once somebody has flushed. */
 void ol_log_expect_flushes(ol_log *log);
@@ -139,6 +140,13 @@ void ol_log_expect_flushes(ol_log *log);
 /* For one background thread: extends the active segment, touches its pages and prepares the next segment, ahead of need.  Returns
  * whether it did something.  Errors are left to the writer to meet. */
 bool ol_log_prepare(ol_log *log);
+
+/* [writer] Closes the active segment, be it small or old, and begins the next one, so that the closed one can be cleaned once a flush has covered it.
+ * Nothing happens when the active segment is empty.  Fails as a reservation does. */
+int ol_log_roll_active(ol_log *log, ol_error *error) OL_NODISCARD;
+
+/* How often batches were taken off the log's end since it was opened: what was read of it before may not be what it holds now. */
+uint64_t ol_log_cuts(const ol_log *log);
 
 /* [writer] The flushed bound to be written into the next batch's `ol.flushed` header, or -1 when a batch that carries it was published
  * since the last flush.  What was taken for a batch that could not be appended is given again. */
@@ -161,6 +169,21 @@ bool ol_log_find_transaction(const ol_log *log, int64_t producer_id, ol_log_tran
 bool ol_log_producer(const ol_log *log, int64_t producer_id, int16_t *producer_epoch, int32_t *coordinator_epoch);
 int64_t ol_log_highest_producer_id(const ol_log *log);          /* [writer] ever seen in this log, -1 none */
 int64_t ol_log_first_unstable(const ol_log *log);               /* [writer] first offset of the oldest open transaction, or end */
+
+/* [writer] A copy of what the log knows of its producers, ascending by id, malloc'ed; NULL when there is none. */
+typedef struct ol_log_producer_state {
+    int64_t producer_id;
+    int64_t last_offset;        /* of its last data batch, -1 none */
+    int16_t epoch;
+} ol_log_producer_state;
+int ol_log_producers_copy(const ol_log *log, ol_log_producer_state **states, size_t *count, ol_error *error) OL_NODISCARD;
+
+/* The aborted transactions that overlap [from, up_to), whichever segment their ABORT marker is in, the active one included; ascending by marker within
+ * a segment and from segment to segment.  Calls `visit` without a lock and stops with its status if it is not OL_OK.  OL_CORRUPT for a .txnindex
+ * that does not parse, error->path names it. */
+int ol_log_collect_aborted(ol_log *log, int64_t from, int64_t up_to,
+                           int (*visit)(void *context, const ol_aborted_transaction *transaction), void *context,
+                           ol_error *error) OL_NODISCARD;
 
 /* Spec §1.5 endOffsetFor and §12.2: (-1, -1) when unknown. */
 void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch, int64_t *end_offset);
@@ -206,5 +229,16 @@ typedef struct ol_log_segment_info {
     char path[OL_ERROR_PATH_MAX];
 } ol_log_segment_info;
 bool ol_log_segment_at(const ol_log *log, size_t index, ol_log_segment_info *info);
+
+/* What the files of one segment say, as selection and grouping want it (spec §8.1, §8.4).  Looks at the files; OL_OUT_OF_RANGE when no
+ * segment has this base (any more). */
+typedef struct ol_log_segment_files {
+    int64_t modified_ms;        /* of the .log */
+    int64_t first_timestamp;    /* greatest of the first batch, -1 for none or an empty segment */
+    int64_t largest_timestamp;  /* of the time index, modified_ms where that has none (spec §8.1) */
+    int64_t index_size;         /* bytes */
+    int64_t time_index_size;
+} ol_log_segment_files;
+int ol_log_segment_files_at(ol_log *log, int64_t base_offset, ol_log_segment_files *files, ol_error *error) OL_NODISCARD;
 
 #endif

@@ -171,6 +171,10 @@ int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id, i
 /* OL_TRANSACTION when the producer id is of our own range or has an open transaction; OL_FENCED when the epoch is older than known. */
 int ol_partition_check_producer(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_error *error) OL_NODISCARD;
 
+/* Closes the active segment of the log (ol_log_roll_active), so that it can be cleaned although nobody fills it.  Takes the writer lock; refuses as a
+ * commit would. */
+int ol_partition_roll(ol_partition *partition, ol_error *error) OL_NODISCARD;
+
 /* Open transactions by their first offset, index from 0; false behind the last.  Waits for a writer under way. */
 bool ol_partition_transaction_at(ol_partition *partition, size_t index, ol_log_transaction *transaction);
 
