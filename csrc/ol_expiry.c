@@ -1,34 +1,36 @@
 #include "ol_expiry.h"
 
-/* From when retention counts, or -1 where no condition applies and nothing expires (trap 22). */
-static int64_t retention_base(const ol_group_view *view, const ol_position_value *value, bool *subscribed_are_kept) {
-    *subscribed_are_kept = false;
+/* What a group's state allows: nothing (trap 22), counting from the commit, or from when it became empty.  In a state without a condition the
+ * record's own expire timestamp does not count either. */
+static ol_expiry_base base_of(const ol_group_view *view) {
+    if (view->is_held) return OL_EXPIRY_NEVER;
     switch (view->kind) {
         case OL_GROUP_SIMPLE:
-            return value->commit_timestamp;
-        case OL_GROUP_CLASSIC:
-            if (view->is_empty) return view->state_timestamp >= 0 ? view->state_timestamp : value->commit_timestamp;
-            *subscribed_are_kept = true;
-            if (view->is_consumer_protocol && view->is_stable && view->subscription_known) return value->commit_timestamp;
-            return -1;
         case OL_GROUP_CONSUMER:
-            *subscribed_are_kept = true;
-            return value->commit_timestamp;
+            return OL_EXPIRY_COMMIT;
+        case OL_GROUP_CLASSIC:
+            if (view->is_empty) return view->state_timestamp >= 0 ? OL_EXPIRY_STATE : OL_EXPIRY_COMMIT;
+            if (view->is_consumer_protocol && view->is_stable && view->subscription_known) return OL_EXPIRY_COMMIT;
+            return OL_EXPIRY_NEVER;
+        case OL_GROUP_SHARE:
+            return OL_EXPIRY_NEVER;
     }
     OL_ASSERT(!"a group is of one kind");
-    return -1;
+    return OL_EXPIRY_NEVER;
 }
 
-bool ol_position_expired(const ol_group_state *groups, ol_slice group, ol_slice topic, const ol_position_value *value,
-                         bool is_pending, int64_t retention_ms, int64_t now_ms) {
-    if (is_pending) return false;
-    ol_group_view view = {.kind = OL_GROUP_SIMPLE, .is_empty = true, .state_timestamp = -1};
-    if (!groups->view(groups->context, group, &view)) view.kind = OL_GROUP_SIMPLE;
-    bool subscribed_are_kept;
-    int64_t base = retention_base(&view, value, &subscribed_are_kept);
-    if (base < 0 && view.kind == OL_GROUP_CLASSIC && !view.is_empty) return false;
-    if (subscribed_are_kept && groups->is_subscribed(groups->context, group, topic)) return false;
-    if (value->expire_timestamp >= 0) return now_ms >= value->expire_timestamp;
-    /* Compared by subtraction on the side that cannot overflow: both are times, `now` was checked by the caller. */
-    return retention_ms >= 0 && base >= 0 && now_ms >= base && now_ms - base >= retention_ms;
+/* Members of an empty group subscribe to nothing, and those of a simple one are not known. */
+static bool keeps_subscribed(const ol_group_view *view) {
+    return view->kind == OL_GROUP_CONSUMER || (view->kind == OL_GROUP_CLASSIC && !view->is_empty);
+}
+
+ol_expiry ol_position_expiry(const ol_group_view *view, const ol_position_value *value, bool is_subscribed, int64_t retention_ms) {
+    const ol_expiry never = {OL_EXPIRY_NEVER, -1, INT64_MAX};
+    ol_expiry_base base = base_of(view);
+    if (base == OL_EXPIRY_NEVER || (is_subscribed && keeps_subscribed(view))) return never;
+    if (value->expire_timestamp >= 0) return (ol_expiry){OL_EXPIRY_OWN, value->expire_timestamp, value->expire_timestamp};
+    int64_t from = base == OL_EXPIRY_STATE ? view->state_timestamp : value->commit_timestamp;
+    /* A time that no clock will show: a log can hold any number. */
+    if (retention_ms < 0 || from < 0 || from > INT64_MAX - retention_ms) return never;
+    return (ol_expiry){base, from, from + retention_ms};
 }

@@ -48,7 +48,7 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
     "memory": (
         {
             "ol_arena", "ol_chunks", "ol_columns", "ol_dictionary", "ol_digest", "ol_expiry", "ol_group_records",
-            "ol_numbers", "ol_pending", "ol_runs", "ol_side", "ol_slots", "ol_strings", "ol_table",
+            "ol_numbers", "ol_pending", "ol_retention", "ol_runs", "ol_side", "ol_slots", "ol_strings", "ol_table",
             "ol_table_internal", "ol_table_reserved",
         },
         {"ground"},

@@ -1,0 +1,36 @@
+/* ol_retention: which retention is in force for a group: its own, that of the longest prefix that fits, or the default.
+ *
+ * Built once, then only read: any number of threads may look up at the same time.  Owns copies of the names.
+ */
+#ifndef OL_RETENTION_H
+#define OL_RETENTION_H
+
+#include "ol_base.h"
+#include "ol_status.h"
+
+#define OL_RETENTION_NEVER ((int64_t)-1)
+#define OL_RETENTION_DEFAULT ((int32_t)-1)  /* in place of a rule's number */
+
+typedef struct ol_retention_rule {
+    ol_slice group;
+    bool is_prefix;             /* every group that begins so */
+    int64_t retention_ms;       /* or OL_RETENTION_NEVER */
+} ol_retention_rule;
+
+/* What was found for a group. */
+typedef struct ol_retention {
+    int64_t retention_ms;       /* or OL_RETENTION_NEVER */
+    int32_t rule;               /* index into the rules as they were given, or OL_RETENTION_DEFAULT */
+} ol_retention;
+
+typedef struct ol_retention_rules ol_retention_rules;
+
+/* OL_INVALID: two rules for the same group or prefix, or a negative retention. */
+int ol_retention_rules_create(const ol_retention_rule *rules, size_t count, int64_t default_ms, ol_retention_rules **created,
+                              ol_error *error) OL_NODISCARD;
+void ol_retention_rules_destroy(ol_retention_rules *rules);    /* NULL is fine */
+
+/* The name of a group counts before a prefix, a longer prefix before a shorter one.  A binary search for each length that a prefix has. */
+ol_retention ol_retention_of(const ol_retention_rules *rules, ol_slice group);
+
+#endif
