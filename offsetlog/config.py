@@ -166,7 +166,7 @@ class MaintenanceConfig:
     delete_retention_ms: int = 24 * 3600 * 1000
     cleaner_map_bytes: int = 64 * MIB
     cleaner_bytes_per_second: int = 0
-    idle_roll_ms: int = 30_000
+    idle_roll_ms: int = 15_000
     roll_bytes: int = 16 * MIB
     min_history_ms: int = 0
     min_history: GroupTimes = field(default_factory=dict, hash=False)

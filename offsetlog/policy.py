@@ -1,0 +1,319 @@
+"""What maintenance decides: pure functions from facts about a log to what is done with it (spec §8.1, design §8).
+
+Nothing here opens a file, asks a clock or holds state, so that every decision can be told, tested and repeated.  What
+is beyond Kafka: an active segment is closed when cleaning it pays, and a log that is small is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from offsetlog.config import MaintenanceConfig
+
+NO_LIMIT = 2**63 - 1
+
+#: A log of at most this many times what is live in it is not worth closing an active segment for.
+LIVE_TIMES_MAX = 2
+
+Action = Literal["none", "roll", "clean"]
+
+
+class Segment(NamedTuple):
+    """One segment of a log.
+
+    Attributes:
+        base_offset: its first log offset.
+        size: bytes of its batches.
+        active: whether commits are appended to it.
+        first_timestamp: of its first batch, in milliseconds since 1970, -1 unknown.
+        largest_timestamp: of all its batches, -1 unknown.
+    """
+
+    base_offset: int
+    size: int
+    active: bool = False
+    first_timestamp: int = -1
+    largest_timestamp: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFacts:
+    """What is known of one log, at one moment.
+
+    Attributes:
+        number: of the log partition.
+        segments: ascending; the last one is active.
+        start: the log's first offset.
+        end: the log's end.
+        stable: the first offset that can still be taken back: of the oldest open transaction, or the watermark.
+        checkpoint: the first offset that was not cleaned yet, None where it was never cleaned.
+        entries: committed positions and records of groups.
+        limit: nothing at or above this offset is cleaned, since its history is kept.
+        idle_ms: for how long nothing was appended.
+    """
+
+    number: int
+    segments: tuple[Segment, ...]
+    start: int
+    end: int
+    stable: int
+    checkpoint: int | None = None
+    entries: int = 0
+    limit: int = NO_LIMIT
+    idle_ms: int = 0
+
+    @property
+    def active(self) -> Segment:
+        """The segment that commits are appended to."""
+        return self.segments[-1]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+
+class Plan(NamedTuple):
+    """What is to be done with one log, and why.
+
+    Attributes:
+        number: of the log partition.
+        action: "none"; "clean"; or "roll": close the active segment, then clean.
+        reason: one sentence.
+        first_dirty: the first offset that was not cleaned yet.
+        is_reset: whether the checkpoint lay outside of the log, so that it counts as never cleaned.
+        uncleanable: the base offset of the first segment that is not cleaned.
+        clean_bytes: of segments that begin below `first_dirty`.
+        cleanable_bytes: from the segment that holds `first_dirty` up to `uncleanable`.
+        size: bytes of the log.
+        live_bytes: an estimate of what is left when all of it is cleaned.
+    """
+
+    number: int
+    action: Action
+    reason: str
+    first_dirty: int
+    is_reset: bool
+    uncleanable: int
+    clean_bytes: int
+    cleanable_bytes: int
+    size: int
+    live_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """How much of what can be cleaned is dirty, from 0 to 1."""
+        whole = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / whole if whole else 0.0
+
+
+# ------------------------------------------------------------------------------------------------------------ measuring
+
+
+def first_dirty(log: LogFacts) -> tuple[int, bool]:
+    """Returns the first offset that was not cleaned, and whether the checkpoint said something that cannot be."""
+    if log.checkpoint is None:
+        return log.start, False
+    if log.start <= log.checkpoint <= log.end:
+        return log.checkpoint, False
+    return log.start, True
+
+
+def _first_young(log: LogFacts, dirty: int, now_ms: int, lag_ms: int) -> int:
+    # The first segment with something dirty in it that is too young.
+    if lag_ms > 0:
+        for segment in log.segments:
+            if segment.base_offset >= _holding(log, dirty) and segment.largest_timestamp > now_ms - lag_ms:
+                return segment.base_offset
+    return NO_LIMIT
+
+
+def _holding(log: LogFacts, offset: int) -> int:
+    # The base of the segment that contains an offset: it is left out as a whole.
+    base = log.segments[0].base_offset
+    for segment in log.segments:
+        if segment.base_offset > offset:
+            break
+        base = segment.base_offset
+    return base
+
+
+def live_bytes(log: LogFacts, dirty: int) -> int:
+    """Estimates what is live in a log: its entries, of the size that records have lately; at most the log."""
+    records = log.end - dirty
+    written = sum(segment.size for segment in log.segments if segment.base_offset >= _holding(log, dirty))
+    if records <= 0 or written == 0:
+        return log.size
+    return min(log.size, log.entries * written // records)
+
+
+def measure(log: LogFacts, config: MaintenanceConfig, now_ms: int, *, rolled: bool = False) -> Plan:
+    """Measures what of a log is clean and what can be cleaned, as Kafka does; decides nothing.
+
+    Args:
+        log: the facts.
+        config: of which the lag counts.
+        now_ms: the time, in milliseconds since 1970.
+        rolled: as if the active segment had been closed at its end.
+    """
+    dirty, is_reset = first_dirty(log)
+    closed_end = log.end if rolled else log.active.base_offset
+    limit = min(log.stable, log.limit, _first_young(log, dirty, now_ms, config.min_compaction_lag_ms))
+    # What nothing can take back any more reaches the end of a segment, or the segment is left out.
+    uncleanable = closed_end if limit >= closed_end else _holding(log, max(limit, dirty))
+    clean = sum(segment.size for segment in log.segments if segment.base_offset < dirty)
+    from_base = _holding(log, dirty)
+    cleanable = sum(segment.size for segment in log.segments if from_base <= segment.base_offset < uncleanable)
+    if dirty >= uncleanable:
+        cleanable = 0
+    return Plan(
+        log.number, "none", "", dirty, is_reset, uncleanable, clean, cleanable, log.size, live_bytes(log, dirty)
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- deciding
+
+
+def _is_old(segment: Segment, config: MaintenanceConfig, now_ms: int) -> bool:
+    return 0 <= segment.first_timestamp < now_ms - config.max_compaction_lag_ms
+
+
+def _exceeds_lag(log: LogFacts, plan: Plan, config: MaintenanceConfig, now_ms: int) -> bool:
+    base = _holding(log, plan.first_dirty)
+    return any(
+        _is_old(segment, config, now_ms) for segment in log.segments if base <= segment.base_offset < plan.uncleanable
+    )
+
+
+def _why_clean(log: LogFacts, plan: Plan, config: MaintenanceConfig, now_ms: int) -> str | None:
+    if plan.cleanable_bytes == 0:
+        return None
+    if _exceeds_lag(log, plan, config, now_ms):
+        return "something is older than max_compaction_lag_ms"
+    if plan.ratio > config.min_cleanable_dirty_ratio and plan.cleanable_bytes >= config.min_cleanable_bytes:
+        return f"{plan.ratio:.0%} of it is dirty"
+    return None
+
+
+def _why_roll(log: LogFacts, plan: Plan, config: MaintenanceConfig, now_ms: int) -> str | None:
+    active = log.active.size
+    if active == 0 or plan.uncleanable < log.end:
+        return None
+    if _is_old(log.active, config, now_ms):
+        return "the active segment is old"
+    if log.idle_ms >= config.idle_roll_ms and plan.size > LIVE_TIMES_MAX * plan.live_bytes:
+        return f"nothing was committed for {log.idle_ms // 1000} s"
+    if active >= config.roll_bytes and active > LIVE_TIMES_MAX * plan.live_bytes:
+        return f"the active segment alone is more than {LIVE_TIMES_MAX} times what is live"
+    return None
+
+
+def _why_not(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str:
+    dirty = log.end > plan.first_dirty
+    if not dirty:
+        return "nothing was written since it was cleaned"
+    if log.stable < log.end and plan.uncleanable <= _holding(log, log.stable):
+        return f"an open transaction holds it from {log.stable} on"
+    if log.limit < log.end and plan.uncleanable <= _holding(log, log.limit):
+        return f"history is kept from {log.limit} on"
+    if plan.cleanable_bytes == 0:
+        return "what is dirty is in the active segment, or too young"
+    if plan.cleanable_bytes < config.min_cleanable_bytes:
+        return f"only {plan.cleanable_bytes} bytes can be cleaned"
+    return f"{plan.ratio:.0%} of it is dirty"
+
+
+def decide(log: LogFacts, config: MaintenanceConfig, now_ms: int) -> Plan:
+    """Decides what is done with a log unasked.
+
+    Args:
+        log: the facts.
+        config: the settings.
+        now_ms: the time, in milliseconds since 1970.
+    """
+    rolled = measure(log, config, now_ms, rolled=True)
+    why_roll, why_clean = _why_roll(log, rolled, config, now_ms), _why_clean(log, rolled, config, now_ms)
+    # Closing a segment that is not cleaned then would only make more files.
+    if why_roll is not None and why_clean is not None:
+        return rolled._replace(action="roll", reason=f"{why_roll}; {why_clean}")
+    plan = measure(log, config, now_ms)
+    why_clean = _why_clean(log, plan, config, now_ms)
+    if why_clean is not None:
+        return plan._replace(action="clean", reason=why_clean)
+    return plan._replace(reason=_why_not(log, plan, config))
+
+
+def decide_asked(log: LogFacts, config: MaintenanceConfig, now_ms: int, *, roll: bool, ratio: float = 0.0) -> Plan:
+    """Decides what is done with a log when somebody asked for it: whatever its size.
+
+    Args:
+        log: the facts.
+        config: of which the lag counts.
+        now_ms: the time, in milliseconds since 1970.
+        roll: whether the active segment may be closed; it is not where every record of the log is live.
+        ratio: cleaned is only what is dirtier; at 0 anything that is dirty.
+    """
+    has_dead = log.entries < log.end - log.start
+    if roll and log.active.size > 0 and has_dead:
+        rolled = measure(log, config, now_ms, rolled=True)
+        if rolled.uncleanable >= log.end and rolled.cleanable_bytes > 0 and rolled.ratio > ratio:
+            return rolled._replace(action="roll", reason="asked for")
+    plan = measure(log, config, now_ms)
+    if plan.cleanable_bytes > 0 and plan.ratio > ratio:
+        return plan._replace(action="clean", reason="asked for")
+    return plan._replace(reason=_why_not(log, plan, config))
+
+
+def filthiest_first(plans: Iterable[Plan]) -> list[Plan]:
+    """Returns what is to be done, the log with the highest dirty ratio first."""
+    wanted = [plan for plan in plans if plan.action != "none"]
+    return sorted(wanted, key=lambda plan: (-plan.ratio, plan.number))
+
+
+# ------------------------------------------------------------------------------------------------------------- by group
+
+
+def split_pattern(pattern: str) -> tuple[str, bool]:
+    """Returns the group, or the prefix, that a key of a mapping by group names, and whether it is a prefix."""
+    return (pattern[:-1], True) if pattern.endswith("*") else (pattern, False)
+
+
+def longer_histories(config: MaintenanceConfig) -> dict[str, int]:
+    """Returns the entries of `min_history` that ask for more than `min_history_ms`."""
+    times: Mapping[str, int] = config.min_history
+    return {pattern: ms for pattern, ms in times.items() if ms > config.min_history_ms}
+
+
+# --------------------------------------------------------------------------------------------------- stuck transactions
+
+
+class StuckTransaction(NamedTuple):
+    """An open transaction that is older than it should be; nothing behind its beginning can be cleaned.
+
+    `OffsetStore.abort_transaction` ends it, if its producer is gone.
+
+    Attributes:
+        partition: of the offsets topic.
+        producer_id: whose.
+        producer_epoch: the producer's epoch.
+        start_offset: the log offset of its first record.
+        age_ms: for how long it is known to be open.
+        groups: the groups of its positions.
+        pinned_bytes: bytes of log from the segment that holds its first record on.
+    """
+
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    age_ms: int
+    groups: tuple[str, ...]
+    pinned_bytes: int
+
+
+def pinned_bytes(log: LogFacts, start_offset: int) -> int:
+    """Returns the bytes of log that a transaction keeps from being cleaned."""
+    base = _holding(log, start_offset)
+    return sum(segment.size for segment in log.segments if segment.base_offset >= base)
