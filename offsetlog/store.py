@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -147,6 +148,7 @@ class OffsetStore:
         self._fs = fs
         self._read_only = read_only
         self._waiter = TicketWaiter()
+        self._refreshing = threading.Lock()
         try:
             if read_only:
                 count, opener, opened = self._open_read_only(partitions)
@@ -555,10 +557,12 @@ class OffsetStore:
         `string_bytes` and `free` are parts of the others: the distinct strings themselves, and what is allocated
         unused.
         """
+        core = self._open_core
         total: dict[str, int] = {}
-        for partition in self._open_core.attached():
+        for partition in core.attached():
             for component, size in partition.memory().items():
                 total[component] = total.get(component, 0) + size
+        total["scratch"] = total.get("scratch", 0) + core.scratch_bytes()
         total["total"] = sum(size for component, size in total.items() if component not in ("string_bytes", "free"))
         return total
 
@@ -580,8 +584,11 @@ class OffsetStore:
         core = self._open_core
         if not self._read_only:
             return
-        _, _, fresh = self._open_read_only(core.count)
-        core.replace_all(fresh)
+        core.attached()  # refused in a child, whose lock nobody may ever let go
+        # Of two at once the later one would show what the earlier one read.
+        with self._refreshing:
+            _, _, fresh = self._open_read_only(core.count)
+            core.replace_all(fresh)
         self._tell_damage(stacklevel=3)
 
     def flush(self) -> None:

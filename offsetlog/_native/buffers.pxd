@@ -41,6 +41,9 @@ cdef int refuse_metadata(object value, size_t units_max) except -1
 # For numbers that are not exactly int: through __index__, or refused.
 cdef int convert_number(object value, number_kind kind, int64_t *number) except -1
 
+# Milliseconds of a timeout in seconds, -1 for one without end: None, infinity, and what no clock will see the end of.
+cdef int64_t take_timeout(object seconds) except -2
+
 # Text from a log, which need not be UTF-8: decoded as Java decodes it.
 cdef str java_text(const uint8_t *data, size_t size)
 

@@ -35,6 +35,10 @@ cdef tuple NUMBER_DOMAINS = (
 )
 
 
+# Thirty years, in seconds: further than any deadline that is meant.
+cdef double TIMEOUT_MAX = 1e9
+
+
 cdef int refuse_name(object value, name_kind kind) except -1:
     name, error = NAMES[<int>kind], NAME_ERRORS[<int>kind]
     if not isinstance(value, str):
@@ -65,6 +69,21 @@ cdef int convert_number(object value, number_kind kind, int64_t *number) except 
         return refuse_number(whole, kind)
     number[0] = <int64_t>whole
     return 0
+
+
+cdef int64_t take_timeout(object seconds) except -2:
+    cdef double value
+    if seconds is None:
+        return -1
+    if isinstance(seconds, bool) or not (hasattr(type(seconds), "__float__") or hasattr(type(seconds), "__index__")):
+        raise ArgumentTypeError(f"the timeout must be a number of seconds or None, not {type(seconds).__name__}")
+    try:
+        value = float(seconds)
+    except OverflowError:
+        value = TIMEOUT_MAX if seconds > 0 else -1
+    if not value >= 0:  # nor NaN
+        raise InvalidArgumentError(f"the timeout must be from 0 seconds, or None for no end, not {seconds!r}")
+    return -1 if value >= TIMEOUT_MAX else <int64_t>(value * 1000)
 
 
 cdef str java_text(const uint8_t *data, size_t size):

@@ -33,7 +33,6 @@ from offsetlog._native.buffers cimport (
 )
 from offsetlog._native.csrc cimport (
     OL_CONDITION,
-    OL_CONDITION_EQUALS,
     OL_CONDITION_MONOTONIC,
     OL_ITEM_POSITION_TOMBSTONE,
     OL_OK,
@@ -66,7 +65,17 @@ from offsetlog._native.csrc cimport (
     ol_table_group_hash,
     ol_table_name,
 )
-from offsetlog._native.items cimport name_key, name_raised, own_dictionary, own_expected, start_item, take_expected, take_key, take_value
+from offsetlog._native.items cimport (
+    name_key,
+    name_raised,
+    own_dictionary,
+    own_expected,
+    refusal,
+    start_item,
+    take_expected,
+    take_key,
+    take_value,
+)
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.status cimport check
 from offsetlog._native.tickets cimport (
@@ -83,11 +92,9 @@ from uuid import UUID
 from offsetlog.errors import (
     ClosedError,
     ConfigError,
-    ExpectedOffsetError,
     InvalidArgumentError,
     OffsetLogError,
     ReadOnlyError,
-    RewindError,
 )
 from offsetlog.types import OffsetAndMetadata
 
@@ -167,21 +174,6 @@ cdef inline bint is_plain(object key, object value):
         and PyLong_CheckExact(<object>PyTuple_GET_ITEM(key, 1))
         and PyLong_CheckExact(value)
     )
-
-
-cdef object refusal(int status, const ol_item *items, const ol_commit_result *result, const ol_error *error):
-    # The exception of a condition that did not hold, with what was found.
-    cdef const ol_item *item = &items[error.item]
-    group = text_of(item.group.data, item.group.size)
-    topic = text_of(item.topic.data, item.topic.size)
-    actual = result.found_offset if result.found else None
-    if status == OL_REWIND:
-        refused = RewindError.found(group, topic, item.partition, asked=item.offset, actual=actual)
-    else:
-        expected = item.expected if item.condition == OL_CONDITION_EQUALS else None
-        refused = ExpectedOffsetError.found(group, topic, item.partition, expected=expected, actual=actual)
-    refused.item = error.item
-    return refused
 
 
 cdef object new_offset_and_metadata(const ol_position_value *value, str metadata):
@@ -340,6 +332,10 @@ cdef class StoreCore:
         return ol_partition_for(name, self.count)
 
     # ------------------------------------------------------------------------------------------------ writing
+
+    def scratch_bytes(self):
+        """Returns the bytes that stay allocated between calls."""
+        return self.scratch.capacity * sizeof(ol_item)
 
     cdef item_array take_scratch(self, size_t count) except *:
         # Whoever fills it owns it: a call that lets the GIL go must not find its items overwritten.

@@ -5,7 +5,15 @@ from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, int32_t, int64_t
 
 from offsetlog._native.buffers cimport NAME_TOPIC, NUMBER_PARTITION, take_name, take_number
-from offsetlog._native.csrc cimport OL_CONDITION_NONE, OL_ITEM_POSITION, ol_item, ol_slice, ol_slice_of
+from offsetlog._native.csrc cimport (
+    OL_CONDITION_NONE,
+    OL_ITEM_POSITION,
+    ol_commit_result,
+    ol_error,
+    ol_item,
+    ol_slice,
+    ol_slice_of,
+)
 
 # Takes an int, or a tuple that begins like OffsetAndMetadata; what was made on the way is put into `kept`.
 cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list kept) except -1
@@ -16,8 +24,11 @@ cdef int take_expected(ol_item *item, object key, dict expected, bint monotonic)
 cdef int refuse_key(object key) except -1
 # The same for the error that is being raised, by the index that it has; raises it on.
 cdef int name_raised(object offsets, Py_ssize_t taken) except -1
-# Says in an error which of the keys it is about: the one behind the `taken` ones, or where all were taken the one whose index it has.
-cdef int name_key(object failure, object keys, Py_ssize_t taken) except -1
+# Says in an error which of the keys it is about: the one behind the `taken` ones, or where all were taken the one whose index it
+# has.  Where the keys cannot be read the error stays as it is.
+cdef void name_key(object failure, object keys, Py_ssize_t taken)
+# The exception of a condition that did not hold, with what was found.
+cdef object refusal(int status, const ol_item *items, const ol_commit_result *result, const ol_error *error)
 
 
 cdef inline void start_item(ol_item *item, ol_slice group) noexcept:

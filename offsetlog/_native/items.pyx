@@ -17,23 +17,34 @@ from offsetlog._native.buffers cimport (
     NUMBER_OFFSET,
     take_metadata,
     take_number,
+    text_of,
 )
 from offsetlog._native.csrc cimport (
     OL_CONDITION_ABSENT,
     OL_CONDITION_EQUALS,
     OL_CONDITION_MONOTONIC,
     OL_CONDITION_NONE,
+    OL_REWIND,
+    ol_commit_result,
+    ol_error,
     ol_item,
 )
 
-from offsetlog.errors import ArgumentTypeError, ConditionError, InvalidArgumentError, OffsetLogError
+from offsetlog.errors import (
+    ArgumentTypeError,
+    ConditionError,
+    ExpectedOffsetError,
+    InvalidArgumentError,
+    OffsetLogError,
+    RewindError,
+)
 
 
 cdef int refuse_key(object key) except -1:
     raise ArgumentTypeError(f"a key is a TopicPartition, not {key!r}", item=key)
 
 
-cdef int name_key(object failure, object keys, Py_ssize_t taken) except -1:
+cdef int find_key(object failure, object keys, Py_ssize_t taken) except -1:
     # On the way out only, so that a commit pays nothing for it.
     cdef list listed
     if taken < 0:
@@ -46,9 +57,17 @@ cdef int name_key(object failure, object keys, Py_ssize_t taken) except -1:
     failure.item = key
     if isinstance(failure, ConditionError) or not (isinstance(key, tuple) and len(key) == 2):
         return 0  # said already
-    failure.message = f"{shortened(key[0])}:{shortened(key[1])}: {failure.message}"
-    failure.args = (failure.message,)
+    message = f"{shortened(key[0])}:{shortened(key[1])}: {failure.message}"
+    failure.message = message
+    failure.args = (message,)
     return 0
+
+
+cdef void name_key(object failure, object keys, Py_ssize_t taken):
+    try:
+        find_key(failure, keys, taken)
+    except Exception:
+        pass  # code of the caller's keys or mapping: what it raises is not what went wrong
 
 
 cdef int name_raised(object offsets, Py_ssize_t taken) except -1:
@@ -62,6 +81,19 @@ cdef int name_raised(object offsets, Py_ssize_t taken) except -1:
     PyErr_Restore(kind, value, trace)
     return -1
 
+
+cdef object refusal(int status, const ol_item *items, const ol_commit_result *result, const ol_error *error):
+    cdef const ol_item *item = &items[error.item]
+    group = text_of(item.group.data, item.group.size)
+    topic = text_of(item.topic.data, item.topic.size)
+    actual = result.found_offset if result.found else None
+    if status == OL_REWIND:
+        refused = RewindError.found(group, topic, item.partition, asked=item.offset, actual=actual)
+    else:
+        expected = item.expected if item.condition == OL_CONDITION_EQUALS else None
+        refused = ExpectedOffsetError.found(group, topic, item.partition, expected=expected, actual=actual)
+    refused.item = error.item
+    return refused
 
 
 cdef str shortened(object part):

@@ -12,7 +12,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
-from offsetlog._native.buffers cimport NAME_GROUP, take_name, text_of
+from offsetlog._native.buffers cimport NAME_GROUP, take_name, take_timeout, text_of
 from offsetlog._native.csrc cimport (
     OL_CONTROL_ABORT,
     OL_CONTROL_COMMIT,
@@ -407,9 +407,9 @@ cdef class Partition:
     def wait(self, int64_t end_offset, *, bint replicated=False, timeout=None):
         """Waits until everything below a log offset is on disk, or below the high watermark; `timeout` in seconds.
 
-        Raises CommitTimeoutError, PartitionFailedError, NotCoordinatorError.
+        Raises CommitTimeoutError, PartitionFailedError, NotCoordinatorError, InvalidArgumentError.
         """
-        cdef int64_t timeout_ms = -1 if timeout is None else max(0, int(timeout * 1000))
+        cdef int64_t timeout_ms = take_timeout(timeout)
         self.wait_for(end_offset, OL_TERM_NOW, OL_WAIT_WATERMARK if replicated else OL_WAIT_FLUSHED, timeout_ms)
 
     def flush(self):

@@ -9,8 +9,7 @@ import os
 import re
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memset
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from offsetlog._native.buffers cimport text_of
 from offsetlog._native.csrc cimport (
@@ -35,7 +34,6 @@ from offsetlog._native.csrc cimport (
     ol_control,
     ol_control_decode,
     ol_error,
-    ol_error_at,
     ol_fail,
     ol_field,
     ol_key,

@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-from offsetlog._native.buffers cimport new_named_tuple, set_item
+from offsetlog._native.buffers cimport new_named_tuple, set_item, take_timeout
 from offsetlog._native.csrc cimport (
     OL_FLUSHER_THREADS,
     OL_TERM_NOW,
@@ -147,16 +147,17 @@ cdef class Ticket:
         """Waits until the commit is durable and returns its Position; many who wait share one flush.
 
         Args:
-            timeout: seconds, None for as long as it takes.  It bounds the waiting for a flush that another began; where
+            timeout: seconds, None or infinity for as long as it takes.  It bounds the waiting for a flush that another began; where
                 nobody did, this call flushes itself, and that takes as long as the disk takes.
 
         Raises:
             CommitTimeoutError: not durable in time; it may still become so.
+            InvalidArgumentError: the timeout is negative or no number.
             PartitionFailedError: the flush failed; nobody knows what is on disk.
             ClosedError: the store was closed without this commit having reached the disk.
         """
         cdef Partition partition
-        cdef int64_t timeout_ms
+        cdef int64_t timeout_ms = -1 if timeout is None else take_timeout(timeout)
         if self.durability == DURABILITY_PROCESS:
             pass
         elif self.owner.is_flushed(self.end_offset, self.term):
@@ -168,7 +169,6 @@ cdef class Ticket:
                     self.flushes.begin_wanted(None)
         else:
             self.flushes.begin_wanted(self.owner)
-            timeout_ms = -1 if timeout is None else max(0, int(timeout * 1000))
             self.owner.wait_for(self.end_offset, self.term, OL_WAIT_FLUSHED, timeout_ms)
         return new_position(self.owner.number, self.end_offset)
 

@@ -8,7 +8,7 @@ from offsetlog.cli.arguments import LogPath, OutputFormat, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output
 from offsetlog.cli.states import read_states
-from offsetlog.cli.text import escape, time_text
+from offsetlog.cli.text import name_text, time_text
 from offsetlog.reading import age_text, transaction_rows
 
 HELP = """Print the open transactions, by log partition.
@@ -29,7 +29,7 @@ def _groups_text(groups: list[str]) -> str:
 
 
 def _groups_parts(groups: list[str]) -> list[str]:
-    return [escape(name) or '""' for name in groups] or ["-"]
+    return [name_text(name) for name in groups] or ["-"]
 
 
 def _age_text(seconds: float | None) -> str:

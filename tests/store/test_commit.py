@@ -389,3 +389,40 @@ def test_memory_tells_of_the_scratch_that_a_commit_leaves(store):
     memory = store.memory()
     assert memory["scratch"] > 3000 * 64
     assert memory["total"] > memory["scratch"] + memory["cells"]
+
+
+def test_memory_tells_of_the_scratch_of_large_commits(store):
+    store.commit("billing", {TopicPartition("orders", number): 1 for number in range(3)}, monotonic=True)
+    few = store.memory()["scratch"]
+    store.commit("billing", {TopicPartition("orders", number): 2 for number in range(20)}, monotonic=True)
+    memory = store.memory()
+    assert 0 < few < memory["scratch"]
+    assert memory["total"] > memory["scratch"]
+
+
+class _Unreadable(dict):
+    """A mapping that can be read once."""
+
+    def __iter__(self):
+        raise RuntimeError("nobody may look")
+
+    def items(self):
+        return list(super().items())
+
+
+class _Unnamed(tuple):
+    __slots__ = ()
+
+    def __getitem__(self, index):
+        raise RuntimeError("no name")
+
+
+def test_an_error_is_told_though_its_key_cannot_be(store):
+    with pytest.raises(errors.OffsetError):
+        store.commit("g", _Unreadable({TopicPartition("t", 0): -1}))
+    for offset in (-1, (-1, "")):
+        with pytest.raises(errors.OffsetError):
+            store.commit("g", {_Unnamed(("t", 0)): offset})
+    with pytest.raises(errors.PartitionError):
+        store.delete("g", [_Unnamed(("t", -1))])
+    assert store.groups() == []

@@ -225,6 +225,33 @@ def test_a_read_only_store_is_refreshed(path):
             reader.refresh()
 
 
+def test_of_two_refreshes_the_later_one_wins(path, monkeypatch):
+    with offsetlog.open(path, durability="process") as writer:
+        writer.commit_one("g", "t", 0, 1)
+        with offsetlog.open(path, read_only=True) as reader:
+            has_read, may_go_on = threading.Event(), threading.Event()
+            read = reader._open_read_only
+
+            def read_slowly(count):
+                opened = read(count)
+                if not has_read.is_set():
+                    has_read.set()
+                    may_go_on.wait(30)
+                return opened
+
+            monkeypatch.setattr(reader, "_open_read_only", read_slowly)
+            first, second = (threading.Thread(target=reader.refresh) for _ in range(2))
+            first.start()
+            assert has_read.wait(30)
+            writer.commit_one("g", "t", 0, 2)
+            second.start()
+            second.join(0.2)
+            may_go_on.set()
+            first.join()
+            second.join()
+            assert reader.fetch_one("g", "t", 0).offset == 2
+
+
 def test_readers_see_all_that_was_or_all_that_is(path):
     groups = [f"g{number}" for number in range(20)]
     failures = []

@@ -4,6 +4,8 @@ import asyncio
 import os
 import threading
 from collections import deque
+from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 
@@ -50,6 +52,39 @@ def test_a_ticket_of_process_durability_is_done_at_once(store):
     ticket = store.commit_async("g", {KEY: 5})
     assert ticket.done()
     assert ticket.result(0) == ticket.position
+
+
+@pytest.mark.parametrize("durability", ["process", "disk"])
+@pytest.mark.parametrize("timeout", [None, float("inf"), 1e300, 10**400, 2**63, 1e9, 30, Fraction(61, 2), Decimal(30)])
+def test_timeouts_with_an_end_and_without(path, durability, timeout):
+    with offsetlog.open(path, durability=durability) as store:
+        ticket = store.commit_async("g", {KEY: 5})
+        assert ticket.result(timeout) == ticket.position
+        partition = store._open_core.attached()[0]
+        partition.wait(1, timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "kind"),
+    [
+        (float("nan"), errors.InvalidArgumentError),
+        (-1, errors.InvalidArgumentError),
+        (float("-inf"), errors.InvalidArgumentError),
+        (-(10**400), errors.InvalidArgumentError),
+        (Decimal("NaN"), errors.InvalidArgumentError),
+        ("1", errors.ArgumentTypeError),
+        (True, errors.ArgumentTypeError),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+@pytest.mark.parametrize("durability", ["process", "disk"])
+def test_what_is_no_timeout(path, durability, timeout, kind):
+    with offsetlog.open(path, durability=durability) as store:
+        ticket = store.commit_async("g", {KEY: 5})
+        with pytest.raises(kind, match="timeout"):
+            ticket.result(timeout)
+        with pytest.raises(kind, match="timeout"):
+            store._open_core.attached()[0].wait(1, timeout=timeout)
 
 
 def test_a_refused_commit_gives_no_ticket(store):
