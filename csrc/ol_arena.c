@@ -23,7 +23,17 @@ static size_t round_up(size_t size, size_t step) {
     return (size + step - 1) / step * step;
 }
 
+void ol_arena_adopt(ol_arena *arena, void *base, size_t used, size_t mapped, size_t reserved) {
+    OL_ASSERT(arena->capacity == 0 && used <= mapped && mapped != 0 && mapped <= reserved && reserved >= OL_ARENA_MAPPED_MIN);
+    OL_ASSERT((uintptr_t)base % PAGE_SIZE == 0 && mapped % PAGE_SIZE == 0 && reserved % PAGE_SIZE == 0);
+    *arena = (ol_arena){base, used, reserved, mapped};
+}
+
 static size_t capacity_for(const ol_arena *arena, size_t needed) {
+    if (arena->mapped != 0) {
+        size_t capacity = needed + needed / 8 + MAP_STEP_MIN;
+        return round_up(capacity, capacity >= HUGE_ARENA_SIZE_MIN ? HUGE_PAGE_SIZE : PAGE_SIZE);
+    }
     if (needed <= HEAP_SIZE_MAX) {
         size_t capacity = HEAP_SIZE_FIRST;
         while (capacity < needed) capacity *= 2;
@@ -40,6 +50,17 @@ static uint8_t *grow_on_heap(ol_arena *arena, size_t capacity) {
     if (arena->used != 0) memcpy(base, arena->base, arena->used);
     memset(base + arena->used, 0, capacity - arena->used);
     free(arena->base);
+    return base;
+}
+
+/* Everything moves at once, because mremap takes neither two mappings nor half of one. */
+static uint8_t *copy_mapped(ol_arena *arena, size_t capacity) {
+    uint8_t *base = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) return NULL;
+    if (capacity >= HUGE_ARENA_SIZE_MIN) (void)madvise(base, capacity, MADV_HUGEPAGE);
+    memcpy(base, arena->base, arena->used);
+    munmap(arena->base, arena->capacity);
+    arena->mapped = 0;
     return base;
 }
 
@@ -88,7 +109,9 @@ static uint8_t *grow_mapping(ol_arena *arena, size_t capacity) {
 static OL_NOINLINE int grow(ol_arena *arena, size_t needed, ol_error *error) {
     size_t capacity = capacity_for(arena, needed);
     uint8_t *base;
-    if (capacity <= HEAP_SIZE_MAX) {
+    if (arena->mapped != 0) {
+        base = copy_mapped(arena, capacity);
+    } else if (capacity <= HEAP_SIZE_MAX) {
         base = grow_on_heap(arena, capacity);
     } else if (arena->capacity <= HEAP_SIZE_MAX) {
         base = map_first(arena, capacity);
@@ -107,7 +130,7 @@ int ol_arena_extend(ol_arena *arena, size_t size, ol_error *error) {
         calls_until_failure--;
     }
     if (OL_UNLIKELY(size > arena->capacity - arena->used)) {
-        if (size > SIZE_MAX / 2 - arena->used) return ol_fail(error, OL_NO_MEMORY, "%zu bytes are more than there are", size);
+        if (size > SIZE_MAX / 4 - arena->used) return ol_fail(error, OL_NO_MEMORY, "%zu bytes are more than there are", size);
         int status = grow(arena, arena->used + size, error);
         if (status != OL_OK) return status;
     }
@@ -121,11 +144,12 @@ void ol_arena_free(ol_arena *arena) {
     } else {
         free(arena->base);
     }
-    *arena = (ol_arena){NULL, 0, 0};
+    *arena = (ol_arena){NULL, 0, 0, 0};
 }
 
 uint64_t ol_arena_resident(const ol_arena *arena) {
     if (arena->capacity <= HEAP_SIZE_MAX) return arena->capacity;
+    if (arena->mapped != 0) return round_up(arena->used, PAGE_SIZE);
     size_t resident = round_up(arena->used, arena->capacity >= HUGE_ARENA_SIZE_MIN ? HUGE_PAGE_SIZE : PAGE_SIZE);
     return resident < arena->capacity ? resident : arena->capacity;
 }

@@ -223,6 +223,11 @@ static int fault_map(ol_file *file, size_t size, bool writable, void **data, ol_
 
 static void fault_unmap(ol_file *file, void *data, size_t size) { file->fs->real->unmap(file->real, data, size); }
 
+static int fault_map_private(ol_file *file, int64_t position, size_t size, void *address, ol_error *error) {
+    fault_fs *fs = lock_fs(&file->fs->port);
+    return unlock_fs(fs, fs->stopped ? crashed(error) : fs->real->map_private(file->real, position, size, address, error));
+}
+
 static void fault_populate(ol_file *file, void *data, size_t from, size_t to) {
     file->fs->real->populate(file->real, data, from, to);
 }
@@ -324,6 +329,19 @@ static int fault_exists(ol_fs *port, const char *path, bool *exists, ol_error *e
     return unlock_fs(fs, fs->stopped ? crashed(error) : fs->real->exists(fs->real, path, exists, error));
 }
 
+static int fault_modified(ol_fs *port, const char *path, int64_t *modified_ms, ol_error *error) {
+    fault_fs *fs = lock_fs(port);
+    return unlock_fs(fs, fs->stopped ? crashed(error) : fs->real->modified(fs->real, path, modified_ms, error));
+}
+
+static int fault_set_modified(ol_fs *port, const char *path, int64_t modified_ms, ol_error *error) {
+    fault_fs *fs = lock_fs(port);
+    location at;
+    int status = locate(fs, path, &at, error);
+    if (status == OL_OK) status = begin_operation(fs, "utimensat", path, error);
+    return unlock_fs(fs, status == OL_OK ? fs->real->set_modified(fs->real, path, modified_ms, error) : status);
+}
+
 /* ------------------------------------------------------------------------------------------------ what the tests call */
 
 typedef struct scan {
@@ -374,6 +392,7 @@ static const ol_fs fault_port = {
     .flush_range = fault_flush_range,
     .map = fault_map,
     .unmap = fault_unmap,
+    .map_private = fault_map_private,
     .populate = fault_populate,
     .stored = fault_stored,
     .rename = fault_rename,
@@ -383,6 +402,8 @@ static const ol_fs fault_port = {
     .flush_directory = fault_flush_directory,
     .list = fault_list,
     .exists = fault_exists,
+    .modified = fault_modified,
+    .set_modified = fault_set_modified,
     .lock = fault_lock,
 };
 

@@ -263,6 +263,11 @@ static void posix_unmap(ol_file *file, void *data, size_t size) {
     if (data != NULL) munmap(data, size);
 }
 
+static int posix_map_private(ol_file *file, int64_t position, size_t size, void *address, ol_error *error) {
+    void *result = mmap(address, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file->descriptor, position);
+    return result == address ? OL_OK : ol_fail_errno(error, errno, "mmap", file->path);
+}
+
 static void posix_populate(ol_file *file, void *data, size_t from, size_t to) {
     (void)file;
     size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
@@ -370,6 +375,24 @@ static int posix_exists(ol_fs *fs, const char *path, bool *exists, ol_error *err
     return ol_fail_errno(error, errno, "stat", path);
 }
 
+static int posix_modified(ol_fs *fs, const char *path, int64_t *modified_ms, ol_error *error) {
+    (void)fs;
+    struct stat status;
+    if (stat(path, &status) != 0) return ol_fail_errno(error, errno, "stat", path);
+    *modified_ms = (int64_t)status.st_mtim.tv_sec * 1000 + status.st_mtim.tv_nsec / 1000000;
+    return OL_OK;
+}
+
+static int posix_set_modified(ol_fs *fs, const char *path, int64_t modified_ms, ol_error *error) {
+    (void)fs;
+    int64_t seconds = modified_ms / 1000 - (modified_ms % 1000 < 0 ? 1 : 0);
+    struct timespec times[2] = {
+        {.tv_nsec = UTIME_OMIT},
+        {.tv_sec = (time_t)seconds, .tv_nsec = (long)(modified_ms - seconds * 1000) * 1000000},
+    };
+    return utimensat(AT_FDCWD, path, times, 0) == 0 ? OL_OK : ol_fail_errno(error, errno, "utimensat", path);
+}
+
 /* A lock of the open file description conflicts with every other open, those of this process included, so no registry of held
  * paths is needed. */
 /* The system knows who holds a lock of a process, as a broker's is, but not who holds one of an open file, as ours is. */
@@ -417,6 +440,7 @@ ol_fs *ol_fs_posix(void) {
         .flush_range = posix_flush_range,
         .map = posix_map,
         .unmap = posix_unmap,
+        .map_private = posix_map_private,
         .populate = posix_populate,
         .stored = NULL,
         .rename = posix_rename,
@@ -426,6 +450,8 @@ ol_fs *ol_fs_posix(void) {
         .flush_directory = posix_flush_directory,
         .list = posix_list,
         .exists = posix_exists,
+        .modified = posix_modified,
+        .set_modified = posix_set_modified,
         .lock = posix_lock,
     };
     return &fs;
