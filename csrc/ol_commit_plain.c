@@ -226,26 +226,38 @@ static int write_batch(ol_commit *work, const plain *of, bool *done, ol_error *e
 
 /* ------------------------------------------------------------------------------------------------ the whole */
 
+static int ensure_runs(ol_partition *partition, size_t count, ol_error *error) {
+    if (count <= partition->plain_run_capacity) return OL_OK;
+    ol_plain_run *runs = realloc(partition->plain_runs, count * sizeof *runs);
+    if (runs == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to plan a commit of %zu runs", count);
+    partition->plain_runs = runs;
+    partition->plain_run_capacity = count;
+    return OL_OK;
+}
+
 /* Room for `count` rows, and for as many runs: each row may be of a pair of its own. */
 static int ensure_rows(ol_partition *partition, size_t count, ol_error *error) {
-    if (count <= partition->plain_capacity) return OL_OK;
-    ol_position_row *rows = realloc(partition->plain_rows, count * sizeof *rows);
-    if (rows != NULL) partition->plain_rows = rows;
-    ol_plain_run *runs = rows != NULL ? realloc(partition->plain_runs, count * sizeof *runs) : NULL;
-    if (runs == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to plan a commit of %zu records", count);
-    partition->plain_runs = runs;
-    partition->plain_capacity = count;
-    return OL_OK;
+    if (count > partition->plain_capacity) {
+        ol_position_row *rows = realloc(partition->plain_rows, count * sizeof *rows);
+        if (rows == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to plan a commit of %zu records", count);
+        partition->plain_rows = rows;
+        partition->plain_capacity = count;
+    }
+    return ensure_runs(partition, count, error);
 }
 
 /* A commit of millions must not keep its scratch for ever. */
 static void release_rows(ol_partition *partition) {
-    if (partition->plain_capacity <= ROWS_KEPT_MAX) return;
-    free(partition->plain_rows);
-    free(partition->plain_runs);
-    partition->plain_rows = NULL;
-    partition->plain_runs = NULL;
-    partition->plain_capacity = 0;
+    if (partition->plain_capacity > ROWS_KEPT_MAX) {
+        free(partition->plain_rows);
+        partition->plain_rows = NULL;
+        partition->plain_capacity = 0;
+    }
+    if (partition->plain_run_capacity > ROWS_KEPT_MAX) {
+        free(partition->plain_runs);
+        partition->plain_runs = NULL;
+        partition->plain_run_capacity = 0;
+    }
 }
 
 /* Whether what is settled stays so until it is applied: nobody else, no loader, changes the table meanwhile. */
@@ -285,7 +297,8 @@ int ol_commit_plain(ol_commit *work, const ol_item *items, size_t count, bool *d
         plain to = {.rows = rows, .runs = runs};
         return try_plain(work, &to, items, count, done, error);
     }
-    if (work->never_waits && count > partition->plain_capacity) return OL_WOULD_BLOCK;
+    bool has_room = count <= partition->plain_capacity && count <= partition->plain_run_capacity;
+    if (work->never_waits && !has_room) return OL_WOULD_BLOCK;
     int status = ensure_rows(partition, count, error);
     if (status != OL_OK) return status;
     plain to = {.rows = partition->plain_rows, .runs = partition->plain_runs};
@@ -301,7 +314,7 @@ int ol_commit_plain_rows(ol_commit *work, const ol_row_run *runs, size_t run_cou
     work->header_count = 0;
     work->headers_size = 0;
     if (!may_be_plain(work)) return OL_OK;
-    int status = ensure_rows(partition, run_count, error);
+    int status = ensure_runs(partition, run_count, error);
     if (status != OL_OK) return status;
     plain of = {.rows = rows, .runs = partition->plain_runs};
     if (gather_rows(work, &of, runs, run_count, row_count)) status = write_gathered(work, &of, done, error);

@@ -122,7 +122,8 @@ void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int6
 size_t ol_partition_scratch_bytes(ol_partition *partition) {
     pthread_mutex_lock(&partition->writer);
     size_t bytes = partition->planned_capacity * sizeof *partition->planned +
-                   partition->plain_capacity * (sizeof *partition->plain_rows + sizeof *partition->plain_runs);
+                   partition->plain_capacity * sizeof *partition->plain_rows +
+                   partition->plain_run_capacity * sizeof *partition->plain_runs;
     pthread_mutex_unlock(&partition->writer);
     return bytes;
 }

@@ -54,9 +54,10 @@ struct ol_partition {
     bool load_runs;
     ol_planned *planned;            /* scratch of the commit path */
     size_t planned_capacity;
-    ol_position_row *plain_rows;    /* scratch of the short way; as many runs as rows */
-    ol_plain_run *plain_runs;
+    ol_position_row *plain_rows;    /* scratch of the short way */
     size_t plain_capacity;
+    ol_plain_run *plain_runs;
+    size_t plain_run_capacity;
     int64_t last_own_producer_id;
     int64_t *own_transactions;      /* producer ids of open transactions that carry our header */
     size_t own_count;
