@@ -55,7 +55,7 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
     ),
     "engine": (
         {
-            "ol_cleaner", "ol_commit_internal", "ol_flusher", "ol_inflight", "ol_load_window", "ol_partition",
+            "ol_clean_batch", "ol_cleaner", "ol_commit_internal", "ol_flusher", "ol_inflight", "ol_load_window", "ol_partition",
             "ol_partition_internal", "ol_preparer", "ol_snapshot", "ol_state",
         },
         {"ground", "batches", "offsets", "files", "log", "memory"},

@@ -1,0 +1,50 @@
+/* ol_clean_batch: what is left of one batch when some of its records go (spec §2.7, §8.3).
+ *
+ * Knows nothing of why a record goes.  Magic 2: a batch keeps its base and last offset, producer, sequence and framing, whatever is dropped; magic 0 and 1:
+ * every message is a batch of its own, and a compressed wrapper of which some messages go is written out uncompressed, as Kafka's first
+ * cleaner did (spec §15.2), so that nobody has to compress in a format that only old brokers write. */
+#ifndef OL_CLEAN_BATCH_H
+#define OL_CLEAN_BATCH_H
+
+#include "ol_batch.h"
+
+/* The port to a compressor, which lives above this floor.  `compress` gives one block in the framing that Kafka reads (spec §2.3), in memory that stays valid
+ * until `release` is called with it.  Any failure is OL_UNSUPPORTED but for OL_NO_MEMORY.  Called from any thread, without a lock of this library. */
+typedef struct ol_compressor {
+    int (*compress)(void *context, ol_codec codec, int magic, ol_slice input, ol_slice *output, ol_error *error);
+    void (*release)(void *context, ol_slice output);
+    void *context;
+} ol_compressor;
+
+/* What becomes of a batch. */
+typedef enum ol_clean_result {
+    OL_CLEAN_VERBATIM,          /* all of it stays, byte for byte */
+    OL_CLEAN_REBUILT,           /* the bytes in `output` take its place */
+    OL_CLEAN_DROPPED,
+    OL_CLEAN_NOT_COMPRESSED,    /* records had to go but nobody could compress what is left: all of it stays */
+} ol_clean_result;
+
+/* Records that stay: bit i for the i-th record of the batch, in words of 64. */
+typedef struct ol_clean_choice {
+    const uint64_t *kept;
+    int64_t kept_count;
+    bool retain_empty;          /* magic 2: the header stays when no record does */
+    int64_t new_horizon;        /* magic 2: a delete horizon to be set, -1 none; only where the batch has none */
+} ol_clean_choice;
+
+/* Memory of the caller that grows as needed; zero-initialised, freed by ol_clean_output_free. */
+typedef struct ol_clean_output {
+    uint8_t *data;
+    size_t size;                /* of what was written last: one batch of magic 2, or messages one after the other */
+    size_t capacity;
+    int64_t max_timestamp;      /* of a batch of magic 2 */
+} ol_clean_output;
+void ol_clean_output_free(ol_clean_output *output);
+
+/* Decides and, where needed, rebuilds.  The batch's checksum was found right and its records were walked before.  `record_count` is how many there are (a
+ * wrapper does not say).  Fails with OL_NO_MEMORY, or as ol_records_open and ol_records_next do. */
+int ol_clean_batch_apply(const ol_batch *batch, int64_t record_count, const ol_clean_choice *choice,
+                         const ol_decompressor *decompressor, const ol_compressor *compressor, ol_clean_output *output,
+                         ol_clean_result *result, ol_error *error) OL_NODISCARD;
+
+#endif
