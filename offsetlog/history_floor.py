@@ -1,0 +1,133 @@
+"""How far back the log of a partition can tell what was committed: the floor that cleaning has raised.
+
+The state at a log offset can be made from the log when nothing that it needs was cleaned away: at every offset that is
+not below the floor, and wherever no record is missing below it.  Kafka's `cleaner-offset-checkpoint` says where the
+last complete pass of a cleaner ended, and it says so after the segments were replaced.  The file `offsetlog.history` of
+a partition's directory says more, and says it before: what our cleaner is about to make impossible, also when it
+stops in the middle, and the lower floors of groups whose history was kept (`min_history`).
+
+The one who cleans calls `raise_floor` before the first segment is replaced.  Everybody may call `read_floor`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from offsetlog._native.files import FileSystem
+from offsetlog.errors import MissingFileError
+
+#: In a partition's directory; Kafka ignores the name.
+FLOOR_FILE = "offsetlog.history"
+
+_FORMAT = 1
+#: Above every log offset: what a file that cannot be understood may have said.
+_UNKNOWN = 2**63 - 1
+
+#: The name of a group, or "prefix*" for every group that begins so, and a log offset.
+Hold = tuple[str, int]
+
+
+def _matches(pattern: str, name: str) -> bool:
+    # `name` is a group, or itself a pattern, which stands for the groups that nothing more particular names.
+    if pattern == name:
+        return True
+    return pattern.endswith("*") and name.removesuffix("*").startswith(pattern[:-1])
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFloor:
+    """The floors of one partition.
+
+    Attributes:
+        end: the states at this log offset and above can be told, of every group; 0 where nothing was ever cleaned.
+        groups: by group, or "prefix*", a lower offset down to which the states of these groups can be told.  The name
+            of a group counts before a prefix, and a longer prefix before a shorter one.
+    """
+
+    end: int = 0
+    groups: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, group: str | None) -> int:
+        """Returns the floor of one group, or with None that of all groups together."""
+        if group is None:
+            return self.end
+        if group in self.groups:
+            return self.groups[group]
+        known = [pattern for pattern in self.groups if pattern.endswith("*") and _matches(pattern, group)]
+        return self.groups[max(known, key=len)] if known else self.end
+
+    def raised(self, end: int, holds: Iterable[Hold] = ()) -> HistoryFloor:
+        """Returns the floors after a pass of a cleaner.
+
+        Args:
+            end: nothing at or above it decided what went.
+            holds: groups of which nothing at or above an offset was touched, or decided; the lowest that fits counts.
+        """
+        held = list(holds)
+        named = {*self.groups, *(pattern for pattern, _ in held)}
+        groups = {}
+        for name in named:
+            limit = min([end, *(offset for pattern, offset in held if _matches(pattern, name))])
+            groups[name] = max(self.of(name), limit)
+        highest = max(self.end, end)
+        # What says nothing of its own goes, unless it keeps a group out of a prefix with a lower floor.
+        kept = {
+            name: floor
+            for name, floor in groups.items()
+            if floor < highest or any(_matches(other, name) for other in groups if other != name)
+        }
+        return HistoryFloor(highest, kept)
+
+    def at_least(self, checkpoint: int) -> HistoryFloor:
+        """Returns the floors where a cleaner's checkpoint is known besides.
+
+        One above ours is of a cleaner that came after us and kept no history of any group.
+        """
+        return self if checkpoint <= self.end else HistoryFloor(checkpoint)
+
+
+def _is_offset(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= _UNKNOWN
+
+
+def _parsed(content: bytes) -> HistoryFloor:
+    # Of a file that cannot be understood nothing is guessed: any state may be gone.
+    try:
+        entries: Any = json.loads(content)
+        end, groups = entries["end"], dict(entries["groups"])
+        if entries["format"] == _FORMAT and all(map(_is_offset, [end, *groups.values()])):
+            return HistoryFloor(end, groups)
+    except (ValueError, KeyError, TypeError):
+        pass
+    return HistoryFloor(_UNKNOWN)
+
+
+def read_floor(fs: FileSystem, directory: Path) -> HistoryFloor:
+    """Returns what our cleaner noted in a partition's directory."""
+    try:
+        return _parsed(fs.read_file(directory / FLOOR_FILE))
+    except MissingFileError:
+        return HistoryFloor()
+
+
+def raise_floor(fs: FileSystem, directory: Path, checkpoint: int, end: int, holds: Iterable[Hold] = ()) -> HistoryFloor:
+    """Notes, durably, that a pass is about to clean a partition; nothing may be replaced before it returns.
+
+    Args:
+        fs: the file port.
+        directory: of the partition.
+        checkpoint: the cleaner's checkpoint before the pass, -1 or 0 for none.
+        end: as for `HistoryFloor.raised`; may be higher than what the pass will come to.
+        holds: as for `HistoryFloor.raised`.
+
+    Raises:
+        StorageError: nothing was noted.
+    """
+    floor = read_floor(fs, directory).at_least(checkpoint).raised(end, holds)
+    content = {"format": _FORMAT, "end": floor.end, "groups": dict(sorted(floor.groups.items()))}
+    fs.replace_file(directory / FLOOR_FILE, (json.dumps(content) + "\n").encode())
+    return floor
