@@ -34,8 +34,7 @@ int64_t ol_cleaned_size(const ol_cleaned *cleaned);     /* bytes appended so far
  *
  * OL_WOULD_BLOCK (the error says which): the log was truncated since `cuts`, or the segments are not flushed yet.  OL_INVALID: they are not neighbours in the log,
  * not closed, or a batch reaches into the one behind them.  These and OL_NO_MEMORY, OL_IO, OL_DISK_FULL: nothing changed, the files are removed.  Where
- * the disk fails behind the point of no return the error is told, the segments count as replaced, and the log is failed: opening it anew
- * finishes the swap. */
+ * the disk fails behind the point of no return the error is told and the log is failed (ol_log_has_failed): opening it anew finishes the swap. */
 int ol_cleaned_swap(ol_cleaned *cleaned, const int64_t *bases, size_t count, ol_error *error) OL_NODISCARD;
 
 /* Removes its files and frees it; NULL is fine. */

@@ -5,8 +5,8 @@
  * a run is fast; mapped stores are found by reading the file.
  *
  * Operations are numbered from 1: creating opens (and locks that create their file), write, truncate, extend, flush, rename,
- * remove, make_directory and remove_directory that change something, flush_directory, and each note of a mapped store.  Reads
- * are not counted.  When the machine stops at operation N, N is not performed (a noted store is in memory already, and stays),
+ * remove, make_directory and remove_directory that change something, flush_directory, set_modified, and each note of a mapped
+ * store.  Reads are not counted.  When the machine stops at operation N, N is not performed (a noted store is in memory already, and stays),
  * the state is captured at that moment, and N and every call after it return OL_CRASHED; close and unmap still work, so that
  * the engine can unwind.
  *
@@ -18,6 +18,7 @@
  *  - Names live in a journal: of the creates, renames and removes that no flush of their directory covers, a prefix (in the
  *    order of the calls) survives.  A file whose name is lost is lost with all its bytes, flushed or not.
  *  - A flush of a range makes its pages durable, and of a growth that is pending no more than reaches the range.
+ *  - Times of files are those of the real ones, and are not part of what is materialized.
  *  - After a failed flush the pages that were dirty count as clean, as in Linux: a later flush that succeeds does not store
  *    them unless they were written to again.
  *

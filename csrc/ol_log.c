@@ -22,6 +22,7 @@ int64_t ol_log_end(const ol_log *log) { return atomic_load_explicit(&log->end, m
 int64_t ol_log_flushed(const ol_log *log) { return atomic_load_explicit(&log->flushed, memory_order_acquire); }
 bool ol_log_is_writable(const ol_log *log) { return log->writable; }
 bool ol_log_has_failed(const ol_log *log) { return atomic_load(&log->failed); }
+uint64_t ol_log_cuts(const ol_log *log) { return atomic_load(&log->cuts); }
 
 /* These are asked of a const log; the lock inside it is no part of what it says. */
 static pthread_mutex_t *lock_of(const pthread_mutex_t *lock) { return (pthread_mutex_t *)(uintptr_t)lock; }
@@ -246,6 +247,32 @@ bool ol_log_producer(const ol_log *log, int64_t producer_id, int16_t *producer_e
     return true;
 }
 
+static int compare_states(const void *a, const void *b) {
+    int64_t left = ((const ol_log_producer_state *)a)->producer_id;
+    int64_t right = ((const ol_log_producer_state *)b)->producer_id;
+    return left < right ? -1 : left > right;
+}
+
+int ol_log_producers_copy(const ol_log *log, ol_log_producer_state **states, size_t *count, ol_error *error) {
+    const ol_producers *producers = &log->producers;
+    *states = NULL;
+    *count = 0;
+    if (producers->count == 0) return OL_OK;
+    ol_log_producer_state *copy = malloc(producers->count * sizeof *copy);
+    if (copy == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu producers", producers->count);
+    size_t filled = 0;
+    for (size_t i = 0; i < producers->slot_count; i++) {
+        const ol_producer *producer = &producers->slots[i];
+        if (producer->producer_id < 0) continue;
+        copy[filled++] = (ol_log_producer_state){producer->producer_id, producer->last_offset, producer->epoch};
+    }
+    OL_ASSERT(filled == producers->count);
+    qsort(copy, filled, sizeof *copy, compare_states);
+    *states = copy;
+    *count = filled;
+    return OL_OK;
+}
+
 int64_t ol_log_highest_producer_id(const ol_log *log) { return log->highest_producer_id; }
 
 int64_t ol_log_first_unstable(const ol_log *log) {
@@ -265,6 +292,7 @@ int64_t ol_log_take_flushed_note(ol_log *log) {
 /* ------------------------------------------------------------------------------------------------ the end */
 
 static void free_log(ol_log *log) {
+    pthread_mutex_destroy(&log->swap_lock);
     pthread_mutex_destroy(&log->flush_lock);
     pthread_mutex_destroy(&log->extend_lock);
     pthread_mutex_destroy(&log->list_lock);
@@ -278,13 +306,14 @@ static void free_log(ol_log *log) {
     free(log);
 }
 
-/* A rolled segment stays in use until it is flushed, the active one until now. */
+/* A rolled segment stays in use until it is flushed, the active one until now, and one whose swap failed behind the point of no return. */
 static bool is_used_by_log(const ol_log *log, const ol_segment *segment) {
-    return segment == log->active || segment->flush_needed;
+    return segment == log->active || segment->flush_needed || segment->held;
 }
 
 void ol_log_abandon(ol_log *log) {
     bool forked = log->process != getpid();
+    OL_ASSERT(forked || !log->is_cleaning);
     for (size_t i = 0; i < log->segment_count; i++) {
         ol_segment *segment = log->segments[i];
         if (forked) {
@@ -336,12 +365,14 @@ static int close_files(ol_log *log, ol_error *error) {
 int ol_log_close(ol_log *log, ol_error *error) {
     int status = OL_OK;
     if (log->writable && log->process == getpid()) {
+        pthread_mutex_lock(&log->swap_lock);
         pthread_mutex_lock(&log->flush_lock);
         pthread_mutex_lock(&log->extend_lock);
         status = ol_log_check_writable(log, error);
         if (status == OL_OK) status = close_files(log, error);
         pthread_mutex_unlock(&log->extend_lock);
         pthread_mutex_unlock(&log->flush_lock);
+        pthread_mutex_unlock(&log->swap_lock);
     }
     ol_log_abandon(log);
     return status;

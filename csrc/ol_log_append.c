@@ -116,7 +116,9 @@ static OL_NOINLINE void publish_rest(ol_log *log, int64_t base_offset, int64_t p
     int status = ol_batch_parse(log->data + log->size, size, &batch, &ignored);
     if (status == OL_OK) status = ol_producers_apply(&log->producers, &batch, &change, &ignored);
     if (status == OL_OK && change.aborted) {
+        pthread_mutex_lock(&log->active->lock);
         status = ol_transaction_index_append(&log->active->transaction_index, &change.transaction, &ignored);
+        pthread_mutex_unlock(&log->active->lock);
     }
     /* The bytes are in the log, so they count; but with a transaction index that misses an abort the directory must not be
      * closed as clean, and opening it anew rebuilds what is wrong. */

@@ -20,6 +20,33 @@ int ol_log_store_bound(ol_log *log, const ol_flushed_bound *bound, bool lower, o
     return lower ? ol_flushed_lower(&log->sidecar, bound, error) : ol_flushed_store(&log->sidecar, bound, error);
 }
 
+/* The base of the segment that holds `offset`, which is in the log. */
+static int64_t base_of(ol_log *log, int64_t offset) {
+    ol_segment *segment = ol_log_find_segment(log, offset);
+    OL_ASSERT(segment != NULL);
+    int64_t base_offset = segment->base_offset;
+    ol_segment_release(segment);
+    return base_offset;
+}
+
+/* A sidecar that names a segment which is cleaned would speak of a file that is another one by then: of positions behind its end, and of batches
+ * that no longer lie where the flush ended.  Later stores, which are not synced, only name later segments. */
+int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) {
+    if (log->settled_base >= base_offset) return OL_OK;
+    int64_t flushed = ol_log_flushed(log);
+    ol_flushed_bound bound = log->last_flush;
+    if (bound.position == 0 || bound.offset != flushed) {
+        pthread_mutex_lock(&log->epochs_lock);
+        int32_t epoch = ol_leader_epochs_at(&log->epochs, flushed - 1);
+        pthread_mutex_unlock(&log->epochs_lock);
+        bound = (ol_flushed_bound){.offset = flushed, .segment_base = base_of(log, flushed), .leader_epoch = epoch};
+    }
+    OL_ASSERT(bound.segment_base >= base_offset);
+    int status = ol_log_store_bound(log, &bound, true, error);
+    if (status == OL_OK) log->settled_base = bound.segment_base;
+    return status;
+}
+
 /* The segments that were rolled and not flushed yet, ascending; *end is the log's and *position the size of the active one.  Where a batch is
  * published this moment the position may be behind it, the end never is. */
 static int collect(ol_log *log, ol_segment ***rolled, size_t *count, ol_segment **active, int64_t *end, int64_t *position,
@@ -57,7 +84,12 @@ static int finish_segment(ol_log *log, ol_segment *segment, ol_error *error) {
     if (!note || ol_log_rolled_name(name, sizeof name, segment->base_offset, size, segment->next_base) != OL_OK) return OL_OK;
     int status = ol_log_path(log, name, path, error);
     if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
-    /* A note that stays says nothing wrong, and the next open removes it. */
+    /* A note that stays says nothing wrong until the segment is cleaned, and the next open removes it. */
+    if (status != OL_OK && status != OL_NO_SUCH_FILE) {
+        pthread_mutex_lock(&log->list_lock);
+        segment->note_stayed = true;
+        pthread_mutex_unlock(&log->list_lock);
+    }
     return status == OL_CRASHED ? status : OL_OK;
 }
 
@@ -78,8 +110,14 @@ static int wait_for_step(ol_log *log, ol_error *error) {
     return ol_log_check_writable(log, error);
 }
 
+/* Whether a flush would change what is on disk: of a segment that was rolled the trimming is not, although its bytes may be. */
+static bool is_flush_due(ol_log *log, int64_t end) {
+    return ol_log_flushed(log) < end || atomic_load(&log->roll_unflushed);
+}
+
 int ol_log_flush_locked(ol_log *log, ol_error *error) {
-    if (ol_log_end(log) <= ol_log_flushed(log)) return OL_OK;
+    if (!is_flush_due(log, ol_log_end(log))) return OL_OK;
+    bool rolls = atomic_exchange(&log->roll_unflushed, false);
     ol_segment **rolled = NULL;
     ol_segment *active = NULL;
     size_t count = 0;
@@ -89,6 +127,7 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
     /* The epochs go first: what a batch carries must not be known less than the batch. */
     if (status == OL_OK) status = ol_log_store_epochs(log, error);
     if (status != OL_OK) {
+        if (rolls) atomic_store(&log->roll_unflushed, true);
         free(rolled);
         return status;
     }
@@ -119,13 +158,13 @@ void ol_log_expect_flushes(ol_log *log) { atomic_store(&log->flush_demanded, tru
 int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) {
     int64_t end = ol_log_end(log);
     int status = OL_OK;
-    if (ol_log_flushed(log) < end) {
+    if (is_flush_due(log, end)) {
         status = ol_log_check_writable(log, error);
         if (status == OL_OK) {
             atomic_store(&log->flush_demanded, true);
             pthread_mutex_lock(&log->flush_lock);
             /* Another call may have covered our end while we waited. */
-            if (ol_log_flushed(log) < end) {
+            if (is_flush_due(log, end)) {
                 status = ol_log_check_writable(log, error);
                 if (status == OL_OK) status = ol_log_flush_locked(log, error);
             }

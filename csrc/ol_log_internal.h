@@ -1,10 +1,12 @@
 /* ol_log_internal: what the files of the log share.  Nothing above this floor includes it.
  *
  * Files: ol_log (positions, producers, close), ol_log_append (the hot path), ol_log_roll (extension, spares, the next segment),
- * ol_log_flush, ol_log_truncate, ol_log_reader, ol_log_open (the order of opening), ol_recovery (torn or corrupt), ol_log_replay
- * (indexes and producer state from the log).
+ * ol_log_flush, ol_log_truncate, ol_log_swap (a cleaned segment takes the place of others), ol_log_segments (what segment files say),
+ * ol_log_reader, ol_log_open (the order of opening), ol_recovery (torn or corrupt), ol_log_replay (indexes and producer state from the log).
  *
  * Locks, in the order in which they are taken:
+ *   swap_lock     a swap of cleaned segments, a truncation or a close: each changes what is below the log end and keeps it to its end, file work
+ *                 included.  Nobody else waits for it, so that a swap does not hold up commits, rolls, flushes and readers
  *   flush_lock    one flush at a time; a truncation and a close keep it, so that no flush tells of bytes that are gone
  *   extend_lock   who changes the extension of the active file, the spares, or which segment is active
  *   list_lock     the list of segments and their flush_needed; held for a few instructions, or a file cut in a truncation
@@ -62,6 +64,7 @@ struct ol_log {
     int64_t (*clock_ms)(void *context);
     void *clock_context;
 
+    pthread_mutex_t swap_lock;
     pthread_mutex_t flush_lock;
     pthread_mutex_t extend_lock;
     pthread_mutex_t list_lock;
@@ -73,6 +76,7 @@ struct ol_log {
     ol_segment **segments;              /* ascending by base */
     size_t segment_count;
     size_t segment_capacity;
+    bool is_cleaning;                   /* there is an ol_cleaned */
 
     /* extend_lock */
     ol_segment **spares;                /* path is the spare's name; base_offset is its number */
@@ -89,6 +93,7 @@ struct ol_log {
     ol_flushed sidecar;
     ol_flushed_bound last_flush;        /* what the last one covered; below `position` nothing of that segment is dirty while `flushed` is its offset;
                                          * position 0: unknown, as after a truncation */
+    int64_t settled_base;               /* the sidecar on disk names this segment or a later one, -1 unknown */
 
     /* The writer's. */
     ol_producers producers;
@@ -99,6 +104,11 @@ struct ol_log {
     atomic_bool appended;               /* something was written since the log was opened */
     atomic_bool names_changed;          /* the directory has names that no flush of it covers */
     atomic_bool flush_demanded;         /* somebody waits for the disk: extensions are flushed ahead */
+    atomic_bool roll_unflushed;         /* a segment was rolled that no flush has covered, be all its bytes on disk */
+    _Atomic uint64_t cuts;              /* truncations that came to their end */
+
+    /* swap_lock */
+    bool leftovers;                     /* .cleaned or .swap files may lie about that could not be removed */
 };
 
 /* ol_log.c */
@@ -139,6 +149,23 @@ int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int
 /* ol_log_flush.c; the caller holds flush_lock */
 int ol_log_flush_locked(ol_log *log, ol_error *error) OL_NODISCARD;
 int ol_log_store_bound(ol_log *log, const ol_flushed_bound *bound, bool lower, ol_error *error) OL_NODISCARD;
+/* Makes the sidecar on disk name the segment at `base_offset` or a later one, so that what lies before may be replaced. */
+int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
+
+/* ol_log_swap.c: files of a segment that were written under names that end in ".cleaned". */
+typedef struct ol_aside {
+    ol_segment *segment;                /* carries its final names; one reference of the caller's; its indexes are open */
+    ol_file *file;                      /* of the .log */
+    int64_t size;
+    int64_t next_offset;                /* behind its last batch */
+    uint64_t cuts;                      /* ol_log_cuts when its sources began to be read */
+} ol_aside;
+/* What ol_cleaned_swap does once everything is written; takes over file and reference, also on failure. */
+int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count, ol_error *error) OL_NODISCARD;
+/* Removes the files of a segment that was written aside and not swapped; what stays is remembered as leftovers.  Takes swap_lock. */
+void ol_log_remove_aside(ol_log *log, int64_t base_offset);
+/* Removes what could not be removed earlier.  Takes swap_lock. */
+int ol_log_clear_leftovers(ol_log *log, ol_error *error) OL_NODISCARD;
 
 /* ol_recovery.c: one .log file of the directory while the log is opened. */
 typedef struct ol_found_segment {

@@ -468,7 +468,9 @@ static int create_log(const ol_log_options *options, ol_log **created, ol_error 
     log->highest_producer_id = -1;
     log->epoch_newest = -1;
     log->noted_flushed = -1;
+    log->settled_base = -1;
     log->slow = true;
+    pthread_mutex_init(&log->swap_lock, NULL);
     pthread_mutex_init(&log->flush_lock, NULL);
     pthread_mutex_init(&log->extend_lock, NULL);
     pthread_mutex_init(&log->list_lock, NULL);

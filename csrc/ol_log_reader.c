@@ -222,6 +222,12 @@ static int find_place(ol_log_reader *reader, ol_error *error) {
 static int next_segment(ol_log_reader *reader, ol_error *error) {
     ol_segment *next = ol_log_next_segment(reader->log, reader->segment->base_offset);
     if (next == NULL) return OL_END;
+    /* Replaced meanwhile: what it holds is in another segment now, and what follows in the list follows that one. */
+    if (atomic_load(&reader->segment->detached)) {
+        ol_segment_release(next);
+        leave_segment(reader);
+        return OL_WOULD_BLOCK;
+    }
     leave_segment(reader);
     /* Nothing is left below it, also where damage was passed over; a listing made anew must not lead back. */
     if (next->base_offset > reader->offset) reader->offset = next->base_offset;
@@ -457,6 +463,16 @@ int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *p
     return status;
 }
 
+/* The file of that name is another one by now, where the place is found by offset: that of the bad batch, as far as it tells one. */
+static void leave_replaced(ol_log_reader *reader, int64_t position, int64_t size) {
+    const ol_segment *segment = reader->segment;
+    if (position >= 0 && size - position >= OL_BATCH_MAGIC_END) {
+        int64_t claimed = ol_load_i64(segment->data + position);
+        if (claimed >= segment->base_offset && claimed < reader->offset) reader->offset = claimed;
+    }
+    leave_segment(reader);
+}
+
 int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol_error *error) {
     ol_scan scan;
     ol_batch batch;
@@ -466,6 +482,11 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
     int64_t last = base > INT64_MAX - INT32_MAX ? INT64_MAX - 1 : base + INT32_MAX;
     int64_t limit = reader->file == NULL ? atomic_load(&reader->segment->size) : -1;
     int status = ol_scan_open(&scan, reader->log->fs, reader->path, position, limit, error);
+    if (reader->file == NULL && atomic_load(&reader->segment->detached)) {
+        if (status == OL_OK) ol_scan_close(&scan);
+        leave_replaced(reader, position, limit);
+        return OL_OK;
+    }
     if (status == OL_OK) {
         /* What stood at the position counted into reader->offset when it was given out, right or wrong; so the place is found by
          * bytes here, and only batches of this segment come into question. */

@@ -283,12 +283,20 @@ int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) {
         pthread_mutex_lock(&log->list_lock);
         old->flush_needed = true;
         old->rolled_note = true;
+        atomic_store(&log->roll_unflushed, true);
         old->next_base = base_offset;
         ol_log_activate(log, next);
         pthread_mutex_unlock(&log->list_lock);
     }
     pthread_mutex_unlock(&log->extend_lock);
     return status;
+}
+
+int ol_log_roll_active(ol_log *log, ol_error *error) {
+    int status = ol_log_check_writable(log, error);
+    if (status != OL_OK || log->size == 0) return status;
+    atomic_store(&log->appended, true);
+    return ol_log_roll(log, log->next_offset, error);
 }
 
 int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_error *error) {

@@ -233,6 +233,7 @@ static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
     /* A flush covers batches that come while it runs, beyond the end that it tells: where they were cut at that end, `flushed` stays and
      * bytes are written below that flush's position which it never saw. */
     log->last_flush.position = 0;
+    log->settled_base = -1;
     if (ol_log_flushed(log) > cut->end) {
         ol_flushed_bound bound = {
             .offset = cut->end,
@@ -271,6 +272,7 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     if (offset < 0) return ol_fail(error, OL_INVALID, "a log is not cut below 0");
     if (offset >= log->next_offset) return OL_OK;
     cut_place cut = {0};
+    pthread_mutex_lock(&log->swap_lock);
     pthread_mutex_lock(&log->flush_lock);
     pthread_mutex_lock(&log->extend_lock);
     status = find_cut(log, offset, &cut, error);
@@ -283,8 +285,10 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
             ol_log_set_failed(log);
             log->slow = true;
         }
+        atomic_fetch_add(&log->cuts, 1);
     }
     pthread_mutex_unlock(&log->extend_lock);
     pthread_mutex_unlock(&log->flush_lock);
+    pthread_mutex_unlock(&log->swap_lock);
     return status;
 }

@@ -249,6 +249,14 @@ int ol_partition_check_writable(const ol_partition *partition, bool needs_state,
     return OL_OK;
 }
 
+int ol_partition_roll(ol_partition *partition, ol_error *error) {
+    pthread_mutex_lock(&partition->writer);
+    int status = ol_partition_check_writable(partition, true, error);
+    if (status == OL_OK) status = ol_log_roll_active(partition->log, error);
+    pthread_mutex_unlock(&partition->writer);
+    return status;
+}
+
 int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error) {
     if (OL_LIKELY(partition->epoch_assigned)) return OL_OK;
     int32_t epoch = partition->leader_epoch;

@@ -1,5 +1,6 @@
 #include "ol_segment.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +124,24 @@ int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_si
     return OL_OK;
 }
 
+int ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size, ol_error *error) {
+    OL_ASSERT(segment->users == 0);
+    void *data = NULL;
+    if (size > 0) {
+        int status = segment->fs->map(file, (size_t)size, false, &data, error);
+        if (status != OL_OK) return status;
+    }
+    segment->file = file;
+    segment->data = data;
+    segment->mapped_size = (size_t)size;
+    atomic_store(&segment->size, size);
+    atomic_store(&segment->extended, size);
+    atomic_store(&segment->populated, size);
+    segment->users = 1;
+    segment->references++;
+    return OL_OK;
+}
+
 int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) {
     int64_t from = atomic_load_explicit(&segment->extended, memory_order_relaxed);
     OL_ASSERT(to <= (int64_t)segment->mapped_size);
@@ -135,21 +154,27 @@ int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *e
     return OL_OK;
 }
 
-int ol_segment_open_indexes(ol_segment *segment, size_t index_bytes_max, ol_error *error) {
+static int index_path(const ol_segment *segment, const char *suffix, const char *ending, char path[OL_PATH_MAX], ol_error *error) {
+    char both[64];
+    snprintf(both, sizeof both, "%s%s", suffix, ending);
+    return ol_segment_path(path, OL_PATH_MAX, segment->directory, segment->base_offset, both, error);
+}
+
+int ol_segment_open_indexes_aside(ol_segment *segment, size_t index_bytes_max, const char *ending, ol_error *error) {
     OL_ASSERT(!segment->indexes_open);
     char path[OL_PATH_MAX];
-    int status = ol_segment_path(path, sizeof path, segment->directory, segment->base_offset, ".index", error);
+    int status = index_path(segment, ".index", ending, path, error);
     if (status != OL_OK) return status;
     status = ol_index_open(&segment->offset_index, segment->fs, path, OL_INDEX_OFFSET, segment->base_offset, index_bytes_max,
                            OL_INDEX_APPEND, error);
     if (status != OL_OK) return status;
-    status = ol_segment_path(path, sizeof path, segment->directory, segment->base_offset, ".timeindex", error);
+    status = index_path(segment, ".timeindex", ending, path, error);
     if (status == OL_OK) {
         status = ol_index_open(&segment->time_index, segment->fs, path, OL_INDEX_TIME, segment->base_offset, index_bytes_max,
                                OL_INDEX_APPEND, error);
     }
     if (status == OL_OK) {
-        status = ol_segment_path(path, sizeof path, segment->directory, segment->base_offset, ".txnindex", error);
+        status = index_path(segment, ".txnindex", ending, path, error);
         if (status == OL_OK) {
             status = ol_transaction_index_open(&segment->transaction_index, segment->fs, path, segment->base_offset, true,
                                                error);
@@ -162,6 +187,10 @@ int ol_segment_open_indexes(ol_segment *segment, size_t index_bytes_max, ol_erro
     }
     segment->indexes_open = true;
     return OL_OK;
+}
+
+int ol_segment_open_indexes(ol_segment *segment, size_t index_bytes_max, ol_error *error) {
+    return ol_segment_open_indexes_aside(segment, index_bytes_max, "", error);
 }
 
 void ol_segment_close_indexes(ol_segment *segment) {

@@ -46,6 +46,8 @@ typedef struct ol_segment {
 
     bool flush_needed;                  /* rolled and not flushed since; under the log's list lock */
     bool rolled_note;                   /* a note of the roll lies beside it (ol_log_roll.c); under the log's list lock */
+    bool note_stayed;                   /* it could not be removed; under the log's list lock */
+    bool held;                          /* the log uses it until its files have their names (ol_log_swap.c); under the log's list lock */
     int64_t next_base;                  /* base of the segment that it was rolled to */
 
     /* The writer's. */
@@ -71,6 +73,9 @@ void ol_segment_unuse(ol_segment *segment);
  * as one use. */
 int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_size, ol_error *error) OL_NODISCARD;
 
+/* Takes over `file`, whose `size` bytes are those of a closed segment under a name of another time; nobody uses it yet; counts as one use. */
+int ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size, ol_error *error) OL_NODISCARD;
+
 /* Makes the file [extended, to) exist as zeros, `written` as in ol_fs, and touches its pages. */
 int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) OL_NODISCARD;
 
@@ -79,6 +84,8 @@ int ol_segment_path(char *path, size_t capacity, const char *directory, int64_t 
     OL_NODISCARD;
 
 int ol_segment_open_indexes(ol_segment *segment, size_t index_bytes_max, ol_error *error) OL_NODISCARD;
+/* The same for files whose names end in `ending` (".cleaned") besides. */
+int ol_segment_open_indexes_aside(ol_segment *segment, size_t index_bytes_max, const char *ending, ol_error *error) OL_NODISCARD;
 void ol_segment_close_indexes(ol_segment *segment);     /* writes nothing */
 
 /* Adds an entry to both indexes for the batch at `position`; the part of ol_segment_note_batch that is rarely needed. */
