@@ -1,0 +1,179 @@
+#include "ol_timeline.h"
+
+#include <string.h>
+
+#include "ol_bytes.h"
+#include "ol_log_walk.h"
+#include "ol_partition_internal.h"
+
+typedef struct timeline {
+    const ol_timeline_filter *filter;
+    const ol_timeline_sink *sink;
+    ol_timeline_facts *facts;
+    const ol_decompressor *decompressor;
+    int64_t from;
+    int64_t until;
+    int64_t expected;           /* the offset that follows the last one that was there; -1: nothing is known of what came before */
+} timeline;
+
+uint64_t ol_timeline_place(const ol_key *key) {
+    uint64_t hash = ol_hash64(key->group.data, key->group.size, 0);
+    hash = ol_hash64_mix(hash, ol_hash64(key->topic.data, key->topic.size, 1));
+    return ol_hash64_mix(hash, (uint64_t)(uint32_t)key->partition + 1);
+}
+
+/* ------------------------------------------------------------------------------------------------ what is missing */
+
+static void note_missing(timeline *work, int64_t from, int64_t to) {
+    if (from < work->facts->first_missing) work->facts->first_missing = from;
+    if (to > work->facts->missing_end) work->facts->missing_end = to;
+}
+
+/* Offsets are there from `base` on: what lies between is missing. */
+static void expect(timeline *work, int64_t base) {
+    if (work->expected >= 0 && base > work->expected) note_missing(work, work->expected, base);
+}
+
+/* Of magic 2 the header tells all; which of its offsets are missing is not worth a walk over the records. */
+static void note_header(timeline *work, const ol_batch *batch) {
+    expect(work, batch->base_offset);
+    if (batch->record_count <= batch->last_offset - batch->base_offset) note_missing(work, batch->base_offset, batch->last_offset + 1);
+    work->expected = batch->last_offset + 1;
+}
+
+static void note_record(timeline *work, int64_t offset) {
+    expect(work, offset);
+    work->expected = offset + 1;
+}
+
+/* ------------------------------------------------------------------------------------------------ one batch */
+
+/* Nearly every record is of another group: that is told by its first bytes. */
+static bool may_match(const ol_timeline_filter *filter, ol_slice key) {
+    if (key.size < 4 || key.data[0] != 0 || key.data[1] > OL_KEY_OFFSET_COMMIT) return false;
+    if (filter->group.data == NULL) return true;
+    int16_t size = ol_load_i16(key.data + 2);
+    return size >= 0 && (size_t)size == filter->group.size && key.size - 4 >= filter->group.size &&
+           memcmp(key.data + 4, filter->group.data, filter->group.size) == 0;
+}
+
+static bool matches(const ol_timeline_filter *filter, const ol_key *key) {
+    if (filter->topic.data != NULL && (key->partition != filter->partition || !ol_slice_equal(key->topic, filter->topic))) return false;
+    return filter->places == NULL || ol_numbers_get(filter->places, ol_timeline_place(key)) != 0;
+}
+
+/* Walks the records without moving the walk it is given: whether the structure is sound (else OL_CORRUPT), and how many may match. */
+static int look_over(timeline *work, const ol_batch *batch, const ol_records *records, size_t *matching, ol_error *error) {
+    ol_records walk = *records;     /* the same bytes, a cursor of its own */
+    ol_record record;
+    int status;
+    *matching = 0;
+    int64_t expected = work->expected;
+    while ((status = ol_records_next(&walk, &record, error)) == OL_OK) {
+        if (batch->magic < 2) note_record(work, record.offset);
+        *matching += may_match(work->filter, record.key);
+    }
+    if (status == OL_END) return OL_OK;
+    work->expected = expected;
+    return status;
+}
+
+static int tell_data(timeline *work, const ol_batch *batch, ol_records *records, ol_error *error) {
+    ol_record record;
+    ol_key key;
+    ol_error refusal;
+    int status;
+    while ((status = ol_records_next(records, &record, error)) == OL_OK) {
+        if (record.offset >= work->until) return OL_OK;
+        if (record.offset < work->from || !may_match(work->filter, record.key)) continue;
+        if (ol_key_decode(record.key, &key, &refusal) != OL_OK) {
+            work->facts->refused++;
+            continue;
+        }
+        if (!matches(work->filter, &key)) continue;
+        status = work->sink->record(work->sink->context, batch, &record, &key, error);
+        if (status != OL_OK) return status;
+    }
+    return status == OL_END ? OL_OK : status;
+}
+
+static int tell_control(timeline *work, const ol_batch *batch, ol_records *records, ol_error *error) {
+    ol_record record;
+    int status;
+    while ((status = ol_records_next(records, &record, error)) == OL_OK) {
+        ol_control type;
+        int32_t coordinator_epoch;
+        ol_error damage;
+        if (record.offset >= work->until) return OL_OK;
+        if (record.offset < work->from) continue;
+        if (ol_control_decode(&record, &type, &coordinator_epoch, &damage) != OL_OK) return OL_OK;
+        status = work->sink->marker(work->sink->context, batch, &record, type, error);
+        if (status != OL_OK) return status;
+    }
+    return status == OL_END ? OL_OK : status;
+}
+
+/* *damaged: its records cannot be read, and nothing of it was told. */
+static int tell_batch(timeline *work, const ol_batch *batch, bool *damaged, ol_error *error) {
+    ol_records records;
+    size_t matching = 0;
+    int status = ol_records_open(&records, batch, work->decompressor, error);
+    if (status == OL_OK) {
+        status = look_over(work, batch, &records, &matching, error);
+        *damaged = status != OL_OK;
+        if (status == OL_OK && work->sink != NULL) {
+            if (ol_batch_is_control(batch)) {
+                if (work->sink->marker != NULL) status = tell_control(work, batch, &records, error);
+            } else if (matching > 0 && work->sink->record != NULL) {
+                status = tell_data(work, batch, &records, error);
+            }
+        }
+        ol_records_close(&records);
+        return *damaged ? OL_OK : status;
+    }
+    *damaged = !ol_state_says_nothing_of_bytes(status);
+    return *damaged ? OL_OK : status;
+}
+
+static int meet_batch(timeline *work, const ol_batch *batch, ol_error *error) {
+    bool damaged = false;
+    int status = OL_OK;
+    if (batch->max_timestamp > work->facts->max_timestamp) work->facts->max_timestamp = batch->max_timestamp;
+    if (batch->magic == 2) note_header(work, batch);
+    if (work->sink != NULL || batch->magic < 2) status = tell_batch(work, batch, &damaged, error);
+    if (damaged) {
+        work->facts->passed_over++;
+        if (batch->magic < 2) work->expected = batch->last_offset + 1;
+    }
+    return status;
+}
+
+static const ol_timeline_filter everything;
+
+int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until, const ol_timeline_filter *filter,
+                     const ol_timeline_sink *sink, ol_timeline_facts *facts, ol_error *error) {
+    ol_log_walk walk;
+    ol_batch batch;
+    int64_t start = ol_log_start(partition->log);
+    timeline work = {.filter = filter != NULL ? filter : &everything, .sink = sink, .facts = facts,
+                     .decompressor = partition->options.log.decompressor, .until = until,
+                     .from = from > start ? from : 0, .expected = from > start ? from : 0};
+    *facts = (ol_timeline_facts){.first_missing = INT64_MAX, .max_timestamp = -1};
+    int status = ol_log_walk_open(&walk, partition->log, from > start ? from : start, until, sink != NULL, error);
+    if (status != OL_OK) return status;
+    int64_t passed_over = 0;
+    while ((status = ol_log_walk_next(&walk, &batch, error)) == OL_OK) {
+        if (walk.passed_over > passed_over) {
+            /* What damage took is told as damage, not as cleaned. */
+            facts->passed_over += walk.passed_over - passed_over;
+            passed_over = walk.passed_over;
+            work.expected = -1;
+        }
+        status = meet_batch(&work, &batch, error);
+        if (status != OL_OK) break;
+    }
+    if (status == OL_END && walk.passed_over == passed_over) expect(&work, until);
+    facts->passed_over += walk.passed_over - passed_over;
+    ol_log_walk_close(&walk);
+    return status == OL_END ? OL_OK : status;
+}
