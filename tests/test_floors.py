@@ -39,15 +39,15 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
     ),
     "log": (
         {
-            "ol_checkpoint", "ol_cleaned", "ol_flushed", "ol_index", "ol_leader_epochs", "ol_log", "ol_log_internal",
-            "ol_names", "ol_partition_metadata", "ol_producers", "ol_scan", "ol_segment", "ol_swap",
-            "ol_transaction_index",
+            "ol_checkpoint", "ol_cleaned", "ol_flushed", "ol_index", "ol_leader_epochs", "ol_log", "ol_log_cutoff",
+            "ol_log_internal", "ol_log_walk", "ol_names", "ol_partition_metadata", "ol_producers", "ol_scan",
+            "ol_segment", "ol_swap", "ol_transaction_index",
         },
         {"ground", "batches", "files"},
     ),
     "memory": (
         {
-            "ol_arena", "ol_chunks", "ol_columns", "ol_dictionary", "ol_digest", "ol_expiry", "ol_group_records",
+            "ol_arena", "ol_chunks", "ol_columns", "ol_dictionary", "ol_digest", "ol_expiring", "ol_expiry", "ol_group_records",
             "ol_numbers", "ol_pending", "ol_retention", "ol_runs", "ol_side", "ol_slots", "ol_strings", "ol_table",
             "ol_table_internal", "ol_table_reserved",
         },
@@ -55,8 +55,8 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
     ),
     "engine": (
         {
-            "ol_clean_batch", "ol_cleaner", "ol_commit_internal", "ol_flusher", "ol_inflight", "ol_load_window", "ol_partition",
-            "ol_partition_internal", "ol_preparer", "ol_snapshot", "ol_state",
+            "ol_clean_batch", "ol_cleaner", "ol_commit_internal", "ol_flusher", "ol_group_mark", "ol_inflight", "ol_load_window",
+            "ol_partition", "ol_partition_internal", "ol_past", "ol_preparer", "ol_snapshot", "ol_state", "ol_timeline",
         },
         {"ground", "batches", "offsets", "files", "log", "memory"},
     ),
