@@ -19,15 +19,10 @@ static ol_expiry_base base_of(const ol_group_view *view) {
     return OL_EXPIRY_NEVER;
 }
 
-/* Members of an empty group subscribe to nothing, and those of a simple one are not known. */
-static bool keeps_subscribed(const ol_group_view *view) {
-    return view->kind == OL_GROUP_CONSUMER || (view->kind == OL_GROUP_CLASSIC && !view->is_empty);
-}
-
 ol_expiry ol_position_expiry(const ol_group_view *view, const ol_position_value *value, bool is_subscribed, int64_t retention_ms) {
     const ol_expiry never = {OL_EXPIRY_NEVER, -1, INT64_MAX};
     ol_expiry_base base = base_of(view);
-    if (base == OL_EXPIRY_NEVER || (is_subscribed && keeps_subscribed(view))) return never;
+    if (base == OL_EXPIRY_NEVER || (is_subscribed && ol_group_view_keeps_subscribed(view))) return never;
     if (value->expire_timestamp >= 0) return (ol_expiry){OL_EXPIRY_OWN, value->expire_timestamp, value->expire_timestamp};
     int64_t from = base == OL_EXPIRY_STATE ? view->state_timestamp : value->commit_timestamp;
     /* A time that no clock will show: a log can hold any number. */

@@ -31,6 +31,16 @@ static inline ol_group_view ol_group_view_simple(void) {
     return (ol_group_view){.kind = OL_GROUP_SIMPLE, .is_empty = true, .state_timestamp = -1};
 }
 
+/* Whether positions of topics that a member reads are kept.  Members of an empty classic group read nothing, and those of a simple one are not known. */
+static inline bool ol_group_view_keeps_subscribed(const ol_group_view *view) {
+    return view->kind == OL_GROUP_CONSUMER || (view->kind == OL_GROUP_CLASSIC && !view->is_empty);
+}
+
+/* Whether the group's own records may go once it has no position left. */
+static inline bool ol_group_view_may_go(const ol_group_view *view) {
+    return view->is_empty && !view->is_held && view->kind != OL_GROUP_SHARE;
+}
+
 /* The port.  `view` fills *view; false: nothing is known of the group, which then is a simple one.  `is_subscribed` tells whether a member reads the
  * topic.  Called without locks of the engine's.  `release` (may be NULL) follows each `view`, also one that returned false, once all that comes of it is
  * written: a coordinator whose `view` keeps the group from changing until then leaves no gap. */
@@ -54,6 +64,10 @@ typedef struct ol_expiry {
     int64_t base_ms;            /* what the retention is counted from; with OWN the expire timestamp */
     int64_t at_ms;              /* from this time on it has expired; with NEVER INT64_MAX */
 } ol_expiry;
+
+static inline bool ol_expiry_is_due(const ol_expiry *expiry, int64_t now_ms) {
+    return expiry->base != OL_EXPIRY_NEVER && expiry->at_ms <= now_ms;
+}
 
 /* When a position of such a group expires, unless a transaction has a value for it, which protects it.  retention_ms < 0: never by retention; an
  * expire timestamp in the record counts all the same.  `is_subscribed`: a member reads its topic. */

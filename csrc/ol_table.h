@@ -150,6 +150,11 @@ bool ol_table_next_of_pair(const ol_table *table, const ol_pair_name *name, ol_t
 /* Every group with at least one committed position, once each; *positions is how many it has. */
 bool ol_table_next_group(const ol_table *table, ol_table_cursor *cursor, ol_slice *group, uint64_t *positions);
 uint64_t ol_table_group_positions(const ol_table *table, ol_slice group, uint64_t group_hash);
+/* The topics of a group that have a position or are reserved for one, once each. */
+bool ol_table_next_topic(const ol_table *table, ol_slice group, uint64_t group_hash, ol_table_cursor *cursor, ol_slice *topic);
+/* Lets a walk of groups (ol_table_next_group), and no other, go on although the table has changed: groups that changed meanwhile may be passed
+ * over, or told twice. */
+void ol_table_renew(const ol_table *table, ol_table_cursor *cursor);
 
 uint64_t ol_table_count(const ol_table *table);     /* committed positions */
 

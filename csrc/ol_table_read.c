@@ -138,6 +138,19 @@ bool ol_table_next_of_pair(const ol_table *table, const ol_pair_name *name, ol_t
     return false;
 }
 
+bool ol_table_next_topic(const ol_table *table, ol_slice group, uint64_t group_hash, ol_table_cursor *cursor, ol_slice *topic) {
+    begin_walk(table, cursor, cursor->started ? 0 : ol_table_find_group(table, group, group_hash));
+    if (cursor->pair == 0) return false;
+    const ol_pair *pair = ol_table_pair(table, cursor->pair);
+    *topic = ol_strings_get(&table->strings, pair->topic);
+    cursor->pair = pair->next;
+    return true;
+}
+
+void ol_table_renew(const ol_table *table, ol_table_cursor *cursor) {
+    if (cursor->started) cursor->changes = table->changes;
+}
+
 /* ------------------------------------------------------------------------------------------------ counts */
 
 static uint64_t pair_positions(const ol_table *table, const ol_pair *pair) {

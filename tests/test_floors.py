@@ -47,16 +47,18 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
     ),
     "memory": (
         {
-            "ol_arena", "ol_chunks", "ol_columns", "ol_dictionary", "ol_digest", "ol_expiring", "ol_expiry", "ol_group_records",
-            "ol_numbers", "ol_pending", "ol_retention", "ol_runs", "ol_side", "ol_slots", "ol_strings", "ol_table",
-            "ol_table_internal", "ol_table_reserved",
+            "ol_arena", "ol_chunks", "ol_columns", "ol_dictionary", "ol_digest", "ol_expiring", "ol_expiry",
+            "ol_group_records", "ol_numbers", "ol_pending", "ol_retention", "ol_runs", "ol_side", "ol_slots",
+            "ol_strings", "ol_table", "ol_table_internal", "ol_table_reserved",
         },
         {"ground"},
     ),
     "engine": (
         {
-            "ol_clean_batch", "ol_cleaner", "ol_commit_internal", "ol_flusher", "ol_group_mark", "ol_inflight", "ol_load_window",
-            "ol_partition", "ol_partition_internal", "ol_past", "ol_preparer", "ol_snapshot", "ol_state", "ol_timeline",
+            "ol_clean_batch", "ol_cleaner", "ol_commit_internal", "ol_expire", "ol_expire_internal", "ol_flusher",
+            "ol_group_mark", "ol_group_view", "ol_inflight", "ol_load_window", "ol_partition",
+            "ol_partition_internal", "ol_past", "ol_preparer", "ol_snapshot", "ol_state", "ol_timeline",
+            "ol_tombstones",
         },
         {"ground", "batches", "offsets", "files", "log", "memory"},
     ),

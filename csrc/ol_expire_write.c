@@ -1,0 +1,151 @@
+/* The tombstones of one group (spec §5.13, §3.6), written under the writer lock, where everything is decided once more. */
+#include "ol_expire_internal.h"
+#include "ol_tombstones.h"
+
+/* One batch in the making. */
+typedef struct collected {
+    ol_tombstones tombstones;
+    uint64_t pending;           /* due, but for a transaction */
+    uint64_t kept;              /* all that stay */
+    bool is_full;               /* more is due than the batch takes */
+    bool is_last;               /* nothing is left of the group */
+} collected;
+
+static ol_pair_name name_in(const ol_table *table, ol_slice group, ol_slice topic) {
+    return ol_table_name(table, group, ol_table_group_hash(table, group), topic);
+}
+
+/* What stands above W is not decided about: the next run sees it. */
+static bool is_in_flight(const ol_partition *partition, const ol_pair_name *name, int32_t number) {
+    const ol_inflight *inflight = &partition->inflight;
+    if (!inflight->active) return false;
+    bool present;
+    ol_position_value value;
+    int64_t log_offset;
+    if (ol_inflight_find(inflight, name, number, &present, &value, &log_offset)) return true;
+    ol_pair_name written = name_in(inflight->written.table, name->group, name->topic);
+    return ol_pending_has(inflight->written.pending, &written, number);
+}
+
+static bool has_group_records_in_flight(const ol_partition *partition, ol_slice group) {
+    const ol_inflight *inflight = &partition->inflight;
+    size_t cursor = 0;
+    ol_group_record record;
+    return inflight->active && ol_group_records_next_of_group(inflight->written.group_records, group, &cursor, &record);
+}
+
+static bool has_anything_in_flight(const ol_partition *partition, ol_slice group) {
+    const ol_inflight *inflight = &partition->inflight;
+    if (!inflight->active) return false;
+    const ol_table *written = inflight->written.table, *absent = inflight->absent;
+    uint64_t written_hash = ol_table_group_hash(written, group);
+    return ol_table_group_positions(written, group, written_hash) > 0 ||
+           ol_table_group_positions(absent, group, ol_table_group_hash(absent, group)) > 0 ||
+           ol_pending_has_group(inflight->written.pending, group, written_hash) || has_group_records_in_flight(partition, group);
+}
+
+static int take_position(const ol_expire_run *run, collected *batch, const ol_pair_name *name, int32_t number, ol_error *error) {
+    ol_partition *partition = run->partition;
+    bool is_pending = ol_pending_has(partition->state.pending, name, number);
+    if (is_pending || is_in_flight(partition, name, number)) {
+        batch->pending += is_pending;
+        batch->kept++;
+        return OL_OK;
+    }
+    size_t count = batch->tombstones.count, bytes = batch->tombstones.batch_bytes;
+    int status = ol_tombstones_add_position(&batch->tombstones, run->group.name, name->topic, number, error);
+    if (status == OL_OK && count > 0 && batch->tombstones.batch_bytes > partition->options.batch_bytes_max) {
+        ol_tombstones_cut(&batch->tombstones, count, bytes);
+        batch->is_full = true;
+    }
+    return status;
+}
+
+static int collect_positions(const ol_expire_run *run, const ol_group_view *view, collected *batch, ol_error *error) {
+    const ol_table *table = run->partition->state.table;
+    ol_slice group = run->group.name;
+    uint64_t hash = ol_table_group_hash(table, group);
+    ol_table_cursor cursor = {0};
+    ol_table_row row;
+    ol_pair_name name = {0};
+    int status = OL_OK;
+    while (status == OL_OK && !batch->is_full && ol_table_next_of_group(table, group, hash, &cursor, &row)) {
+        if (!ol_expire_is_due(run, &run->group, view, &row)) {
+            batch->kept++;
+            continue;
+        }
+        if (row.topic.data != name.topic.data || row.topic.size != name.topic.size || name.group.data == NULL) {
+            name = ol_table_name(table, group, hash, row.topic);
+        }
+        status = take_position(run, batch, &name, row.partition, error);
+    }
+    return status;
+}
+
+/* The group's own records go with the last of its positions, in the same batch if they fit; else the next one is of them alone. */
+static int collect_group_records(const ol_expire_run *run, const ol_group_view *view, collected *batch, ol_error *error) {
+    ol_partition *partition = run->partition;
+    ol_slice group = run->group.name;
+    uint64_t hash = ol_table_group_hash(partition->state.table, group);
+    if (batch->is_full || batch->kept > 0 || !ol_group_view_may_go(view)) return OL_OK;
+    if (ol_pending_has_group(partition->state.pending, group, hash) || has_anything_in_flight(partition, group)) return OL_OK;
+    size_t count = batch->tombstones.count, bytes = batch->tombstones.batch_bytes;
+    int status = ol_tombstones_add_group_records(&batch->tombstones, partition->state.group_records, group, error);
+    if (status != OL_OK) return status;
+    ol_tombstones_sort_group_records(&batch->tombstones, count);
+    if (count > 0 && batch->tombstones.batch_bytes > partition->options.batch_bytes_max) {
+        ol_tombstones_cut(&batch->tombstones, count, bytes);
+        batch->is_full = true;
+    } else {
+        batch->is_last = true;
+    }
+    return OL_OK;
+}
+
+static size_t count_positions(const ol_tombstones *tombstones) {
+    size_t count = 0;
+    while (count < tombstones->count && tombstones->items[count].kind == OL_ITEM_POSITION_TOMBSTONE) count++;
+    return count;
+}
+
+static void account(const ol_expire_run *run, const collected *batch, const ol_commit_result *result) {
+    ol_expire_report *report = run->report;
+    if (!batch->is_full) report->positions_pending += batch->pending;   /* else the next batch meets them again */
+    if (batch->tombstones.count == 0) return;
+    report->positions_expired += count_positions(&batch->tombstones);
+    report->groups_removed += batch->is_last;
+    report->batches++;
+    report->end_offset = result->end_offset;
+    report->term = run->partition->term;
+}
+
+/* Under writer. */
+static int write_batch(const ol_expire_run *run, collected *batch, ol_error *error) {
+    ol_partition *partition = run->partition;
+    int status = ol_partition_check_writable(partition, true, error);
+    if (status != OL_OK || has_group_records_in_flight(partition, run->group.name)) return status;
+    ol_group_view view = ol_expire_view(&run->group, &partition->state);
+    status = collect_positions(run, &view, batch, error);
+    if (status == OL_OK) status = collect_group_records(run, &view, batch, error);
+    ol_commit_result result;
+    if (status == OL_OK && batch->tombstones.count > 0) {
+        status = ol_partition_commit_locked(partition, batch->tombstones.items, batch->tombstones.count, -1, -1, &result, error);
+    }
+    if (status == OL_OK) account(run, batch, &result);
+    return status;
+}
+
+int ol_expire_write(ol_expire_run *run, ol_error *error) {
+    int status = OL_OK;
+    bool more = true;
+    if (run->group.is_big || run->group.is_frozen) status = ol_expire_glance_by_topic(run, &more, error);
+    while (status == OL_OK && more) {
+        collected batch = {0};
+        pthread_mutex_lock(&run->partition->writer);
+        status = write_batch(run, &batch, error);
+        pthread_mutex_unlock(&run->partition->writer);
+        more = batch.is_full;
+        ol_tombstones_free(&batch.tombstones);
+    }
+    return status;
+}

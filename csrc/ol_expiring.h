@@ -1,0 +1,40 @@
+/* ol_expiring: rows that tell what expires, when and why, for a report.  No locks. */
+#ifndef OL_EXPIRING_H
+#define OL_EXPIRING_H
+
+#include "ol_dictionary.h"
+#include "ol_expiry.h"
+#include "ol_retention.h"
+
+/* Of fixed width, so that columns are taken from it with a stride. */
+typedef struct ol_expiring_row {
+    int64_t at_ms;              /* -1 not known: of a group without positions */
+    int64_t base_ms;            /* likewise */
+    int64_t retention_ms;
+    int64_t offset;             /* -1 of a group */
+    int64_t log_offset;         /* -1 of a group */
+    int32_t group;              /* number into group_names */
+    int32_t topic;              /* number into topic_names; -1 of a group */
+    int32_t partition;          /* -1 of a group */
+    int32_t rule;               /* ol_retention.rule */
+    int32_t log_partition;
+    int32_t base;               /* ol_expiry_base */
+} ol_expiring_row;
+
+_Static_assert(sizeof(ol_expiring_row) == 64, "no padding, and what the columns' strides are made of");
+
+typedef struct ol_expiring_rows {
+    ol_expiring_row *rows;
+    size_t count;
+    size_t capacity;
+    ol_dictionary group_names;
+    ol_dictionary topic_names;
+} ol_expiring_rows;
+
+/* Zeroed memory is an empty one. */
+void ol_expiring_rows_free(ol_expiring_rows *rows);
+
+/* Appends *row; its group and topic are set here, the topic of a group (OL_EXPIRY_GROUP) to -1.  OL_NO_MEMORY or OL_LIMIT: nothing was appended. */
+int ol_expiring_rows_append(ol_expiring_rows *rows, ol_slice group, ol_slice topic, const ol_expiring_row *row, ol_error *error) OL_NODISCARD;
+
+#endif
