@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { HEADER_UNITS = 2, NUMBER_LIMIT_INSIDE = 1 << 16 };
+enum { NUMBER_LIMIT_INSIDE = 1 << 16 };
 
 void ol_chunks_init(ol_chunks *chunks) {
     memset(chunks, 0, sizeof *chunks);
@@ -16,12 +16,8 @@ void ol_chunks_free_all(ol_chunks *chunks) {
 
 /* ------------------------------------------------------------------------------------------------ memory of arrays */
 
-static uint64_t units_for(uint64_t capacity, bool sparse) {
-    return HEADER_UNITS + capacity + (sparse ? (capacity + 1) / 2 : 0);
-}
-
-/* The smallest size class of at least `units`: 4, 5, 6 or 7 times a power of two. */
-static unsigned class_of(uint64_t units, uint64_t *class_units) {
+/* The smallest size class of at least `units`. */
+unsigned ol_chunks_class(uint64_t units, uint64_t *class_units) {
     OL_ASSERT(units > OL_RUN_LENGTH_MAX);
     unsigned shift = 61 - (unsigned)__builtin_clzll(units);
     uint64_t mantissa = (units + ((uint64_t)1 << shift) - 1) >> shift;
@@ -35,7 +31,7 @@ static ol_chunk_array *array_named(const ol_chunks *chunks, uint32_t name) {
 }
 
 static int allocate_large(ol_chunks *chunks, uint64_t units, uint32_t *name, uint64_t *class_units, ol_error *error) {
-    unsigned class = class_of(units, class_units);
+    unsigned class = ol_chunks_class(units, class_units);
     OL_ASSERT(class < OL_CHUNKS_CLASS_COUNT);
     uint32_t *list = &chunks->large_free[class];
     if (*list != 0) {
@@ -63,7 +59,7 @@ static int allocate_small(ol_chunks *chunks, unsigned units, uint32_t *name, ol_
 }
 
 static int allocate_array(ol_chunks *chunks, uint64_t capacity, bool sparse, uint32_t *name, ol_error *error) {
-    uint64_t units = units_for(capacity, sparse);
+    uint64_t units = ol_chunks_units(capacity, sparse);
     int status;
     if (units <= OL_RUN_LENGTH_MAX) {
         status = allocate_small(chunks, (unsigned)units, name, error);
@@ -72,22 +68,22 @@ static int allocate_array(ol_chunks *chunks, uint64_t capacity, bool sparse, uin
     }
     if (status != OL_OK) return status;
     ol_chunk_array *array = array_named(chunks, *name);
-    uint64_t places = units - HEADER_UNITS;
+    uint64_t places = units - OL_CHUNKS_HEADER_UNITS;
     memset(array, 0, units * sizeof(ol_chunk));
     array->capacity = (uint32_t)(sparse ? places * 2 / 3 : places);
     array->sparse = sparse;
-    OL_ASSERT(array->capacity >= capacity && units_for(array->capacity, sparse) <= units);
+    OL_ASSERT(array->capacity >= capacity && ol_chunks_units(array->capacity, sparse) <= units);
     return OL_OK;
 }
 
 static void free_array(ol_chunks *chunks, uint32_t name) {
     ol_chunk_array *array = array_named(chunks, name);
-    uint64_t units = units_for(array->capacity, array->sparse), class_units;
+    uint64_t units = ol_chunks_units(array->capacity, array->sparse), class_units;
     if (!(name & OL_CHUNKS_LARGE)) {
         ol_runs_free(&chunks->small, name, (unsigned)units);
         return;
     }
-    unsigned class = class_of(units, &class_units);
+    unsigned class = ol_chunks_class(units, &class_units);
     array->count = chunks->large_free[class];
     chunks->large_free[class] = (name & ~OL_CHUNKS_LARGE) + 1;
     chunks->large_free_units += class_units;
@@ -166,7 +162,7 @@ static int rebuild(ol_chunks *chunks, ol_chunk *root, more_chunks more, ol_error
     }
     uint64_t span = last - first + 1;
     /* Two units in favour of the dense form: it is the faster one. */
-    bool sparse = units_for(living, true) + 2 < units_for(span, false);
+    bool sparse = ol_chunks_units(living, true) + 2 < ol_chunks_units(span, false);
     uint32_t name;
     int status = allocate_array(chunks, sparse ? living : span, sparse, &name, error);
     if (status != OL_OK) return status;
@@ -258,7 +254,7 @@ void ol_chunks_remove(ol_chunks *chunks, ol_chunk *root, uint32_t number) {
     }
     /* A failure to shrink leaves the larger array, which is as good but for its size. */
     ol_error ignored;
-    if (units_for(array->living, true) * 2 < units_for(array->capacity, array->sparse)) {
+    if (ol_chunks_units(array->living, true) * 2 < ol_chunks_units(array->capacity, array->sparse)) {
         (void)!rebuild(chunks, root, no_more, &ignored);
     }
 }
@@ -290,9 +286,9 @@ uint64_t ol_chunks_verify_root(const ol_chunks *chunks, const ol_chunk *root, ui
     }
     OL_ASSERT(living == array->living && living != 0);
     OL_ASSERT(array->sparse || array->chunk[array->count - 1].bitmap != 0);
-    uint64_t units = units_for(array->capacity, array->sparse);
+    uint64_t units = ol_chunks_units(array->capacity, array->sparse);
     if (root->run & OL_CHUNKS_LARGE) {
-        class_of(units, &units);
+        ol_chunks_class(units, &units);
         return units;
     }
     for (uint64_t unit = root->run; unit < root->run + units; unit++) {
@@ -313,7 +309,7 @@ void ol_chunks_verify(const ol_chunks *chunks, const uint8_t *small_used, uint64
         for (uint32_t link = chunks->large_free[class]; link != 0;) {
             const ol_chunk_array *array = array_named(chunks, (link - 1) | OL_CHUNKS_LARGE);
             uint64_t class_units;
-            OL_ASSERT(class_of(units_for(array->capacity, array->sparse), &class_units) == class);
+            OL_ASSERT(ol_chunks_class(ol_chunks_units(array->capacity, array->sparse), &class_units) == class);
             free_units += class_units;
             link = array->count;
         }

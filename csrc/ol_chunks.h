@@ -69,6 +69,25 @@ uint64_t ol_chunks_unused(const ol_chunks *chunks);
 uint64_t ol_chunks_verify_root(const ol_chunks *chunks, const ol_chunk *root, uint8_t *small_used);
 void ol_chunks_verify(const ol_chunks *chunks, const uint8_t *small_used, uint64_t large_units);
 
+/* Of chunks that came from a file (ol_sound.h): the bits of small and of large units; whether what does not belong to a pair is sound; whether a
+ * pair's root is, and takes units that are its own; and at last, whether every unit was taken or is free. */
+typedef struct ol_chunks_bits {
+    ol_sound_bits small;
+    ol_sound_bits large;
+} ol_chunks_bits;
+int ol_chunks_bits_create(const ol_chunks *chunks, ol_chunks_bits *bits, ol_error *error) OL_NODISCARD;
+void ol_chunks_bits_free(ol_chunks_bits *bits);
+int ol_chunks_check(const ol_chunks *chunks, ol_error *error) OL_NODISCARD;
+bool ol_chunks_check_root(const ol_chunks *chunks, const ol_chunk *root, ol_chunks_bits *bits);
+bool ol_chunks_check_taken(const ol_chunks *chunks, ol_chunks_bits *bits);
+
+/* Units that an array of this capacity takes, and the size class of large ones: 4, 5, 6 or 7 times a power of two. */
+enum { OL_CHUNKS_HEADER_UNITS = 2 };
+static inline uint64_t ol_chunks_units(uint64_t capacity, bool sparse) {
+    return OL_CHUNKS_HEADER_UNITS + capacity + (sparse ? (capacity + 1) / 2 : 0);
+}
+unsigned ol_chunks_class(uint64_t units, uint64_t *class_units);
+
 /* ------------------------------------------------------------------------------------------------ reading */
 
 static inline ol_chunk_array *ol_chunks_array(const ol_chunks *chunks, const ol_chunk *root) {

@@ -223,3 +223,46 @@ void ol_runs_verify(const ol_runs *runs) {
     }
     OL_ASSERT(listed == should_be_listed && free_units == runs->free_units && runs->lists[0] == 0);
 }
+
+/* ------------------------------------------------------------------------------------------------ of a file */
+
+/* Every page with something free is in the list of its longest free run, and nowhere else. */
+static bool are_lists_sound(const ol_runs *runs, uint64_t listed_expected) {
+    uint64_t listed = 0;
+    for (unsigned list = 0; list <= OL_RUN_LENGTH_MAX; list++) {
+        if ((runs->lists[list] != 0) != (bool)(runs->lists_used >> list & 1)) return false;
+        uint32_t previous = 0;
+        for (uint32_t link = runs->lists[list]; link != 0; link = page_at(runs, link - 1)->next) {
+            if (link > runs->page_count || ++listed > listed_expected) return false;
+            const ol_runs_page *page = page_at(runs, link - 1);
+            if (page->previous != previous || longest_run(runs, free_bits(page)) != list) return false;
+            previous = link;
+        }
+    }
+    return listed == listed_expected && runs->lists[0] == 0 && runs->lists_used >> OL_RUN_LENGTH_MAX <= 1;
+}
+
+int ol_runs_check(const ol_runs *runs, ol_error *error) {
+    uint64_t free_units = 0, with_free = 0;
+    bool sound = runs->page_count <= runs->page_count_max && runs->pages.used == (size_t)runs->page_count * sizeof(ol_runs_page) &&
+                 runs->units.used / runs->unit_size / OL_RUNS_PAGE_UNITS >= runs->page_count;
+    for (uint32_t i = 0; sound && i < runs->page_count; i++) {
+        const ol_runs_page *page = page_at(runs, i);
+        unsigned count = (unsigned)(__builtin_popcountll(page->free[0]) + __builtin_popcountll(page->free[1]));
+        free_units += count;
+        with_free += count != 0;
+    }
+    if (!sound || free_units != runs->free_units || !are_lists_sound(runs, with_free)) {
+        return ol_fail(error, OL_CORRUPT, "the list of free runs is not sound");
+    }
+    return OL_OK;
+}
+
+bool ol_runs_check_taken(const ol_runs *runs, const ol_sound_bits *taken) {
+    uint64_t wrong = 0;
+    for (uint32_t i = 0; i < runs->page_count; i++) {
+        const ol_runs_page *page = page_at(runs, i);
+        wrong |= ~(page->free[0] ^ taken->words[2 * (size_t)i]) | ~(page->free[1] ^ taken->words[2 * (size_t)i + 1]);
+    }
+    return wrong == 0;
+}

@@ -10,6 +10,7 @@
 #define OL_RUNS_H
 
 #include "ol_arena.h"
+#include "ol_sound.h"
 
 enum { OL_RUN_LENGTH_MAX = 32, OL_RUN_ALIGNED_MAX = 4, OL_RUNS_PAGE_UNITS = 128 };
 
@@ -46,5 +47,9 @@ uint64_t ol_runs_resident(const ol_runs *runs);
 /* Asserts that lists and bitmaps agree.  Whether a unit is free, for the owner's own checks. */
 void ol_runs_verify(const ol_runs *runs);
 bool ol_runs_is_free(const ol_runs *runs, uint32_t index);
+
+/* Of runs that came from a file (ol_sound.h): whether pages and lists are sound; then, whether each unit is either free or was taken by who uses it. */
+int ol_runs_check(const ol_runs *runs, ol_error *error) OL_NODISCARD;
+bool ol_runs_check_taken(const ol_runs *runs, const ol_sound_bits *taken);
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ol_hash.h"
+#include "ol_sound.h"
 
 enum { ENTRY_BITS = 27 };
 #define FREE_ENTRY UINT32_MAX       /* in the place of the topic id */
@@ -120,4 +121,40 @@ void ol_side_verify(const ol_side *side) {
     OL_ASSERT(pins == side->pins && living == side->slots.count && free_count == side->free_count);
     OL_ASSERT(count == 0 || living + free_count + 1 == count);
     ol_slots_verify(&side->slots);
+}
+
+/* ------------------------------------------------------------------------------------------------ of a file */
+
+/* The list of free entries holds each of them once: it would not end otherwise. */
+static bool is_free_list_sound(const ol_side *side, uint64_t free_count) {
+    size_t count = side->entries.used / sizeof(ol_side_entry);
+    uint64_t listed = 0;
+    for (uint32_t link = side->free_entry; link != 0; link = (uint32_t)entry_at(side, link)->key) {
+        if (link >= count || entry_at(side, link)->topic_id != FREE_ENTRY || ++listed > free_count) return false;
+    }
+    return listed == free_count && free_count == side->free_count;
+}
+
+static bool are_entries_sound(const ol_side *side, uint64_t key) {
+    size_t count = side->entries.used / sizeof(ol_side_entry);
+    uint64_t living = 0, pins = 0;
+    uint32_t at = 0;
+    ol_slots_tally lines = {0, 0}, found = {0, 0};
+    for (const ol_side_entry *entry; (entry = ol_side_next(side, &at)) != NULL; living++) {
+        if (entry->pins == 0 && entry->topic_id == 0 && entry->expire_timestamp == -1) return false;
+        if (!ol_slots_check_item(&side->slots, hash_key(side, entry->key), at, key, &found)) return false;
+        pins += entry->pins;
+    }
+    if (!ol_slots_check_lines(&side->slots, 0, ol_slots_pieces(&side->slots), key, &lines)) return false;
+    return lines.items == side->slots.count && lines.items == found.items && lines.passed == found.passed && pins == side->pins &&
+           is_free_list_sound(side, count == 0 ? 0 : count - 1 - living);
+}
+
+int ol_side_check(const ol_side *side, uint64_t key, ol_error *error) {
+    int status = ol_slots_check_shape(&side->slots, error);
+    if (status != OL_OK) return status;
+    size_t count = side->entries.used / sizeof(ol_side_entry);
+    bool sound = side->entries.used % sizeof(ol_side_entry) == 0 && count <= (size_t)1 << ENTRY_BITS && count != 1;
+    if (!sound || !are_entries_sound(side, key)) return ol_fail(error, OL_CORRUPT, "the side entries are not sound");
+    return OL_OK;
 }

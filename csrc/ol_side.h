@@ -47,4 +47,7 @@ uint64_t ol_side_unused(const ol_side *side);
 const ol_side_entry *ol_side_next(const ol_side *side, uint32_t *at);
 void ol_side_verify(const ol_side *side);
 
+/* Of entries that came from a file (ol_sound.h): checks everything but what they belong to.  Then each can be read. */
+int ol_side_check(const ol_side *side, uint64_t key, ol_error *error) OL_NODISCARD;
+
 #endif

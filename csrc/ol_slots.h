@@ -67,6 +67,24 @@ uint64_t ol_slots_resident(const ol_slots *slots);
 uint64_t ol_slots_unused(const ol_slots *slots);        /* bytes of free slots and free units */
 void ol_slots_verify(const ol_slots *slots);
 
+/* ------------------------------------------------------------------------------------------------ of a file */
+
+/* The checks of slots that came from a file (ol_sound.h).  The shape: with it right, probing is safe whatever the slots hold. */
+int ol_slots_check_shape(const ol_slots *slots, ol_error *error) OL_NODISCARD;
+
+/* What is right when the tally of all lines and the tally of all items that the owner has are equal. */
+typedef struct ol_slots_tally {
+    uint64_t items;
+    uint64_t passed;            /* sum of the marks of lines, once for each item that had to go on */
+} ol_slots_tally;
+
+/* Adds the lines of pieces [first, end); false when a piece does not hold what it says. */
+bool ol_slots_check_lines(const ol_slots *slots, size_t first, size_t end, uint64_t key, ol_slots_tally *tally);
+/* Adds an item; false when it is not found. */
+bool ol_slots_check_item(const ol_slots *slots, uint64_t hash, uint32_t item, uint64_t key, ol_slots_tally *tally);
+
+static inline size_t ol_slots_pieces(const ol_slots *slots) { return slots->pieces.used / sizeof(ol_slots_piece); }
+
 /* ------------------------------------------------------------------------------------------------ finding */
 
 static inline const ol_slots_piece *ol_slots_piece_of(const ol_slots *slots, uint64_t hash) {

@@ -1,6 +1,7 @@
 #include "ol_strings.h"
 
 #include "ol_hash.h"
+#include "ol_sound.h"
 
 /* The top bit of the count of references says that the string is not interned; the top bit of the length, that a topic id stands
  * in front of the bytes.  A free string keeps its length and holds the next free one's number in the place of the count. */
@@ -200,4 +201,84 @@ void ol_strings_verify(const ol_strings *strings, uint32_t *references) {
     OL_ASSERT(free_bytes == strings->free_bytes && count == strings->count && bytes == strings->bytes);
     OL_ASSERT(interned == strings->slots.count);
     ol_slots_verify(&strings->slots);
+}
+
+/* ------------------------------------------------------------------------------------------------ of a file */
+
+bool ol_strings_is_within(const ol_strings *strings, uint32_t number) {
+    size_t at = (size_t)number * OL_STRING_UNIT_SIZE, used = strings->arena.used;
+    if (number == 0) return true;
+    if (at >= used || used - at < OL_STRING_HEADER_SIZE) return false;
+    return used - at >= (size_t)record_units(ol_strings_record(strings, number)) * OL_STRING_UNIT_SIZE;
+}
+
+/* Walks the lists of free strings and marks their places. */
+static bool take_free(const ol_strings *strings, ol_sound_bits *free_places, uint64_t *count) {
+    uint64_t free_bytes = 0;
+    for (uint32_t units = 0; units < strings->free_lists.used / sizeof(uint32_t); units++) {
+        for (uint32_t number = *free_list(strings, units); number != 0; number = *count_of(strings, number)) {
+            if (!ol_strings_is_within(strings, number) || record_units(ol_strings_record(strings, number)) != units) return false;
+            if (!ol_sound_take(free_places, number, 1)) return false;
+            free_bytes += (uint64_t)units * OL_STRING_UNIT_SIZE;
+            ++*count;
+        }
+    }
+    return free_bytes == strings->free_bytes;
+}
+
+typedef struct strings_tally {
+    uint64_t count;
+    uint64_t bytes;
+    uint64_t references;
+    ol_slots_tally interned;
+} strings_tally;
+
+static bool check_living(const ol_strings *strings, uint32_t number, uint64_t key, strings_tally *tally) {
+    const uint8_t *record = ol_strings_record(strings, number);
+    uint16_t field = ol_strings_length_field(record);
+    uint32_t count = *count_of(strings, number), references = count & ~NOT_INTERNED;
+    /* Half of what can be counted, so that what lives may get as many again; and its free list is there. */
+    if (references == 0 || references > NOT_INTERNED / 2) return false;
+    if (record_units(record) >= strings->free_lists.used / sizeof(uint32_t)) return false;
+    tally->references += references * ol_sound_mark(key, number);
+    tally->bytes += (field & OL_STRING_BYTES_MAX) + (field >> 15 ? OL_STRING_ID_SIZE : 0u);
+    tally->count++;
+    return (count & NOT_INTERNED) || ol_slots_check_item(&strings->slots, hash_of(strings, number), number, key, &tally->interned);
+}
+
+/* The records fill the arena one behind the other; each is either free or counted. */
+static bool are_records_sound(const ol_strings *strings, uint64_t key, const ol_sound_bits *free_places, uint64_t free_count,
+                              strings_tally *tally) {
+    uint64_t unit_count = strings->arena.used / OL_STRING_UNIT_SIZE, number = unit_count == 0 ? 0 : 1;
+    while (number < unit_count) {
+        if (!ol_strings_is_within(strings, (uint32_t)number)) return false;
+        if (free_places->words[number / 64] >> (number % 64) & 1) {
+            free_count--;
+        } else if (!check_living(strings, (uint32_t)number, key, tally)) {
+            return false;
+        }
+        number += record_units(ol_strings_record(strings, (uint32_t)number));
+    }
+    return number == unit_count && free_count == 0 && tally->count == strings->count && tally->bytes == strings->bytes;
+}
+
+int ol_strings_check(const ol_strings *strings, uint64_t key, uint64_t *references, ol_error *error) {
+    int status = ol_slots_check_shape(&strings->slots, error);
+    if (status != OL_OK) return status;
+    ol_slots_tally lines = {0, 0};
+    strings_tally tally = {0};
+    ol_sound_bits free_places;
+    uint64_t free_count = 0;
+    bool sound = strings->arena.used % OL_STRING_UNIT_SIZE == 0 && strings->free_lists.used % sizeof(uint32_t) == 0 &&
+                 strings->arena.used / OL_STRING_UNIT_SIZE <= (size_t)OL_STRING_NUMBER_MAX + 1;
+    if (!sound) return ol_fail(error, OL_CORRUPT, "the arena of strings has an odd size");
+    status = ol_sound_bits_create(&free_places, strings->arena.used / OL_STRING_UNIT_SIZE, error);
+    if (status != OL_OK) return status;
+    sound = ol_slots_check_lines(&strings->slots, 0, ol_slots_pieces(&strings->slots), key, &lines) &&
+            take_free(strings, &free_places, &free_count) && are_records_sound(strings, key, &free_places, free_count, &tally) &&
+            lines.items == strings->slots.count && lines.items == tally.interned.items && lines.passed == tally.interned.passed;
+    ol_sound_bits_free(&free_places);
+    if (!sound) return ol_fail(error, OL_CORRUPT, "the strings are not sound");
+    *references = tally.references;
+    return OL_OK;
 }

@@ -51,6 +51,11 @@ uint64_t ol_strings_unused(const ol_strings *strings);
  * arena.used / 4 counts that the owner compares with its own. */
 void ol_strings_verify(const ol_strings *strings, uint32_t *references);
 
+/* Of strings that came from a file (ol_sound.h): checks everything but what references them; *references is the sum of the marks that the counts of
+ * references stand for.  A number from the file is to be read only where ol_strings_is_within says that this stays within the arena. */
+int ol_strings_check(const ol_strings *strings, uint64_t key, uint64_t *references, ol_error *error) OL_NODISCARD;
+bool ol_strings_is_within(const ol_strings *strings, uint32_t number);
+
 /* ------------------------------------------------------------------------------------------------ reading */
 
 static inline const uint8_t *ol_strings_record(const ol_strings *strings, uint32_t number) {

@@ -5,18 +5,24 @@
 #include <string.h>
 #include <sys/random.h>
 
+void ol_table_set_seed(ol_table *table, uint64_t seed) {
+    table->seed = seed;
+    table->strings.seed = ol_hash64_mix(seed, 1);
+    table->side.seed = ol_hash64_mix(seed, 2);
+}
+
 int ol_table_create(ol_table **table, ol_error *error) {
     uint64_t seed;
     ssize_t size = getrandom(&seed, sizeof seed, 0);
     if (size != (ssize_t)sizeof seed) return ol_fail_errno(error, size < 0 ? errno : EIO, "getrandom", NULL);
     ol_table *created = calloc(1, sizeof *created);
     if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a table");
-    created->seed = seed;
     ol_runs_init(&created->cells, sizeof(ol_cell), (uint64_t)1 << 32, true);
     ol_chunks_init(&created->chunks);
-    ol_strings_init(&created->strings, ol_hash64_mix(seed, 1));
-    ol_side_init(&created->side, ol_hash64_mix(seed, 2));
+    ol_strings_init(&created->strings, 0);
+    ol_side_init(&created->side, 0);
     ol_table_init_pairs(created);
+    ol_table_set_seed(created, seed);
     *table = created;
     return OL_OK;
 }

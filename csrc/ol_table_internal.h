@@ -142,6 +142,9 @@ static inline void ol_table_store_plain(ol_cell *cell, const ol_position_value *
 
 /* ------------------------------------------------------------------------------------------------ pairs and cells */
 
+/* The seeds of all its hashes follow from one. */
+void ol_table_set_seed(ol_table *table, uint64_t seed);
+
 /* Adds a pair that is not there, without cells: the caller gives it one or frees it. */
 int ol_table_add_pair(ol_table *table, const ol_pair_name *name, uint32_t *pair, ol_error *error) OL_NODISCARD;
 void ol_table_free_pair(ol_table *table, uint32_t pair);

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 # without a header of its own, where the highest header that it includes stands.
 ENGINE: dict[str, tuple[set[str], set[str]]] = {
     "ground": (
-        {"ol_base", "ol_status", "ol_bytes", "ol_crc32c", "ol_crc32c_hardware", "ol_hash", "ol_pages"},
+        {"ol_base", "ol_status", "ol_bytes", "ol_crc32c", "ol_crc32c_hardware", "ol_hash", "ol_pages", "ol_parallel"},
         set(),
     ),
     "batches": (
@@ -48,8 +48,8 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
     "memory": (
         {
             "ol_arena", "ol_chunks", "ol_columns", "ol_dictionary", "ol_digest", "ol_expiring", "ol_expiry",
-            "ol_group_records", "ol_numbers", "ol_pending", "ol_retention", "ol_runs", "ol_side", "ol_slots",
-            "ol_strings", "ol_table", "ol_table_internal", "ol_table_reserved",
+            "ol_group_records", "ol_numbers", "ol_pending", "ol_retention", "ol_runs", "ol_side", "ol_slots", "ol_sound",
+            "ol_strings", "ol_table", "ol_table_dump", "ol_table_internal", "ol_table_reserved",
         },
         {"ground"},
     ),
