@@ -142,8 +142,9 @@ def _holding(log: LogFacts, offset: int) -> int:
 
 def live_bytes(log: LogFacts, dirty: int) -> int:
     """Estimates what is live in a log: its entries, of the size that records have lately; at most the log."""
-    records = log.end - dirty
-    written = sum(segment.size for segment in log.segments if segment.base_offset >= _holding(log, dirty))
+    base = _holding(log, dirty)
+    records = log.end - base
+    written = sum(segment.size for segment in log.segments if segment.base_offset >= base)
     if records <= 0 or written == 0:
         return log.size
     return min(log.size, log.entries * written // records)

@@ -71,6 +71,82 @@ class OpenTransaction(NamedTuple):
     own: bool
 
 
+class QuarantinedSegment(NamedTuple):
+    """A segment that the cleaner left as it is, since something in it is damaged.
+
+    Attributes:
+        base_offset: of the segment.
+        path: the file.
+        position: the byte position of the first bad batch in it, -1 unknown.
+        log_offset: of that batch, -1 unknown.
+        reason: one sentence.
+    """
+
+    base_offset: int
+    path: str
+    position: int
+    log_offset: int
+    reason: str
+
+
+class CleaningReport(NamedTuple):
+    """What one cleaning of one log did; counts are of records unless they say otherwise.
+
+    Attributes:
+        partition: of the offsets topic.
+        reason: why it was cleaned, or why it was not, in one sentence.
+        cleaned: whether it was; all counts are 0 where it was not.
+        complete: whether everything was cleaned that could be; what is left is done by the next cleaning.
+        stopped: whether it was stopped on the way, by `close` or an interrupt.
+        rolled: whether the active segment was closed for it.
+        checkpoint: the first log offset that is not cleaned yet, -1 where nothing is.
+        floor: states of the log below this offset can no longer be told, -1 where all can.
+        bytes_before: of the log.
+        bytes_after: of the log.
+        segments_before: files of the log.
+        segments_after: files of the log.
+        bytes_read: by all passes.
+        bytes_written: into new segments.
+        records_read: in what was rewritten.
+        records_kept: of those.
+        superseded: dropped, since a later record has the same key.
+        tombstones_dropped: after their time.
+        aborted_dropped: of aborted transactions.
+        markers_dropped: of transactions of which nothing else is left.
+        keyless_dropped: without a key, which Kafka's cleaner drops, too.
+        passes: how often the log was read, since not all keys fitted into memory.
+        quarantined: segments that were left as they are, since something in them is damaged.
+        quarantine: the first of those.
+        seconds: how long it took.
+    """
+
+    partition: int
+    reason: str
+    cleaned: bool = False
+    complete: bool = True
+    stopped: bool = False
+    rolled: bool = False
+    checkpoint: int = -1
+    floor: int = -1
+    bytes_before: int = 0
+    bytes_after: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    superseded: int = 0
+    tombstones_dropped: int = 0
+    aborted_dropped: int = 0
+    markers_dropped: int = 0
+    keyless_dropped: int = 0
+    passes: int = 0
+    quarantined: int = 0
+    quarantine: tuple[QuarantinedSegment, ...] = ()
+    seconds: float = 0.0
+
+
 class Digest(NamedTuple):
     """What is committed, as sums modulo 2**128 over the canonical bytes of each record (docs/digest.md).
 

@@ -394,6 +394,15 @@ cdef extern from "ol_log.h" nogil:
 
     bint ol_log_segment_at(const ol_log *log, size_t index, ol_log_segment_info *info) noexcept
 
+    ctypedef struct ol_log_segment_files:
+        int64_t modified_ms
+        int64_t first_timestamp
+        int64_t largest_timestamp
+        int64_t index_size
+        int64_t time_index_size
+
+    int ol_log_segment_files_at(ol_log *log, int64_t base_offset, ol_log_segment_files *files, ol_error *error) noexcept
+
 
 cdef extern from "ol_table.h" nogil:
     ctypedef struct ol_table:
@@ -613,6 +622,7 @@ cdef extern from "ol_partition.h" nogil:
     int ol_partition_delete_group(ol_partition *partition, ol_slice group, ol_commit_result *result, ol_error *error) noexcept
     int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
                                      int32_t coordinator_epoch, ol_commit_result *result, ol_error *error) noexcept
+    int ol_partition_roll(ol_partition *partition, ol_error *error) noexcept
     bint ol_partition_transaction_at(ol_partition *partition, size_t index, ol_log_transaction *transaction) noexcept
     int ol_partition_check_producer(ol_partition *partition, int64_t producer_id, int16_t producer_epoch,
                                     ol_error *error) noexcept
@@ -632,6 +642,90 @@ cdef extern from "ol_partition.h" nogil:
 
     void ol_partition_positions(ol_partition *partition, ol_positions *positions) noexcept
     size_t ol_partition_scratch_bytes(ol_partition *partition) noexcept
+
+
+cdef extern from "ol_clean_batch.h" nogil:
+    ctypedef struct ol_compressor:
+        int (*compress)(void *context, ol_codec codec, int magic, ol_slice input, ol_slice *output,
+                        ol_error *error) noexcept nogil
+        void (*release)(void *context, ol_slice output) noexcept nogil
+        void *context
+
+
+cdef extern from "ol_cleaner.h" nogil:
+    enum:
+        OL_CLEAN_QUARANTINE_KEPT
+
+    # Read and stored as whole values, which is what C does with a plain access to an atomic.
+    ctypedef bint atomic_flag_value "_Atomic bool"
+
+    size_t OL_CLEAN_MAP_BYTES_MIN
+
+    ctypedef struct ol_clean_hold:
+        ol_slice group
+        bint is_prefix
+        int64_t end
+
+    ctypedef struct ol_clean_progress:
+        int64_t bytes_read
+        int64_t bytes_written
+        int64_t bytes_total
+        int64_t records_read
+        int64_t passes
+        int64_t segments_after
+
+    ctypedef struct ol_clean_options:
+        int64_t first_dirty
+        int64_t end_max
+        const ol_clean_hold *holds
+        size_t hold_count
+        int64_t now_ms
+        int64_t delete_retention_ms
+        size_t map_bytes
+        int64_t bytes_per_second
+        const atomic_flag_value *stop
+        bint use_table
+        const ol_compressor *compressor
+        ol_clean_progress *progress
+        int (*raise_floor)(void *context, int64_t floor, ol_error *error) noexcept nogil
+        void *raise_floor_context
+
+    ctypedef struct ol_clean_quarantine:
+        int64_t segment_base
+        ol_error error
+
+    ctypedef struct ol_clean_report:
+        int64_t end
+        int64_t floor
+        int64_t target
+        int64_t log_end
+        bint complete
+        bint stopped
+        bint truncated
+        int64_t bytes_read
+        int64_t bytes_written
+        int64_t bytes_before
+        int64_t bytes_after
+        int64_t segments_before
+        int64_t segments_after
+        int64_t batches
+        int64_t records_read
+        int64_t records_kept
+        int64_t superseded
+        int64_t tombstones_dropped
+        int64_t aborted_dropped
+        int64_t keyless_dropped
+        int64_t markers_dropped
+        int64_t batches_rebuilt
+        int64_t batches_not_compressed
+        int64_t keys
+        int64_t passes
+        int64_t quarantined
+        ol_clean_quarantine *quarantine
+
+    void ol_clean_options_init(ol_clean_options *options) noexcept
+    int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options, ol_clean_report *report,
+                       ol_error *error) noexcept
 
 
 cdef extern from "ol_scan.h" nogil:

@@ -238,7 +238,10 @@ def test_live_bytes_are_those_of_late_records():
     assert measure(facts, CONFIG, NOW).live_bytes == 3000
     assert measure(dataclasses.replace(facts, checkpoint=None), CONFIG, NOW).live_bytes == 30 * 55
     assert measure(dataclasses.replace(facts, entries=10_000), CONFIG, NOW).live_bytes == 11_000
-    assert measure(dataclasses.replace(facts, checkpoint=200), CONFIG, NOW).live_bytes == 11_000
+    assert measure(dataclasses.replace(facts, checkpoint=150), CONFIG, NOW).live_bytes == 3000
+    # Where nothing was written since, what is there is what is live.
+    rested = log((0, 1000), (100, 0), end=100, entries=3, checkpoint=100)
+    assert measure(rested, CONFIG, NOW).live_bytes == 1000
 
 
 # -------------------------------------------------------------------------------------------------------- asked by hand
