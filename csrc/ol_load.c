@@ -318,6 +318,11 @@ static int64_t sane_timestamp(const ol_partition *partition, int64_t max_timesta
     return max_timestamp > now + day_ms ? now : max_timestamp;
 }
 
+static void keep_time(const loader *load) {
+    load->partition->newest_loaded = load->max_timestamp;
+    load->partition->last_timestamp = sane_timestamp(load->partition, load->max_timestamp);
+}
+
 /* Everything up to the log end was walked; what was not, and was not reported, is damage that looked like an end. */
 static void check_complete(loader *load) {
     ol_partition *partition = load->partition;
@@ -354,7 +359,7 @@ static int finish_replicated(loader *load, ol_error *error) {
         if (status == OL_OK) status = load_to_end(load, error);
         if (status != OL_OK) return status;
     }
-    partition->last_timestamp = sane_timestamp(partition, load->max_timestamp);
+    keep_time(load);
     ol_partition_set_positions(partition, partition->watermark, partition->watermark);
     int loading = OL_ROLE_LOADING;
     atomic_compare_exchange_strong(&partition->role, &loading, OL_ROLE_FOLLOWER);
@@ -365,7 +370,7 @@ static int finish(loader *load, ol_error *error) {
     ol_partition *partition = load->partition;
     if (partition->options.replicated) return finish_replicated(load, error);
     check_complete(load);
-    partition->last_timestamp = sane_timestamp(partition, load->max_timestamp);
+    keep_time(load);
     int64_t end = ol_log_end(partition->log);
     ol_partition_set_positions(partition, end, end);
     if (!partition->read_only) {

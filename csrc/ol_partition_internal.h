@@ -50,6 +50,7 @@ struct ol_partition {
     bool epoch_assigned;            /* the log knows the epoch that our appends carry */
     int32_t leader_epoch;
     int64_t last_timestamp;         /* of our newest batch, or of the log when it was loaded; batches never go back */
+    int64_t newest_loaded;          /* time of the newest batch when it was loaded, as the log has it */
     int64_t elected_end;            /* log end when leadership began: active when applied has reached it */
     bool load_runs;
     ol_planned *planned;            /* scratch of the commit path */

@@ -376,6 +376,24 @@ OL_TEST(a_partition_that_is_not_loaded_is_refused) {
     remove_fixture();
 }
 
+/* Batches of ours begin at a sane time, whatever a log says; who judges a clock is told what it says. */
+OL_TEST(the_newest_time_is_the_log_s_own) {
+    ol_partition *partition = open_fresh();
+    int64_t now = fixture_now;
+    fixture_now = now + 30 * (int64_t)DAY;
+    commit_one(partition, "g", "t", 0, 1);
+    fixture_now = now;
+    commit_one(partition, "g", "t", 1, 1);
+    OL_CHECK_INT(ol_partition_newest_timestamp(partition), now + 30 * (int64_t)DAY);
+    ol_partition_options options = fixture_options(fixture_directory);
+    close_partition(partition);
+    partition = open_partition(&options, true);
+    OL_CHECK_INT(ol_partition_newest_timestamp(partition), now + 30 * (int64_t)DAY);
+    OL_CHECK_INT(commit_one(partition, "g", "t", 2, 1).timestamp, now);
+    close_partition(partition);
+    remove_fixture();
+}
+
 /* ------------------------------------------------------------------------------------------------ a coordinator */
 
 /* One that knows one group, and does something while it is asked: no lock of the engine's is held. */
