@@ -94,7 +94,7 @@ static int commit_own(ol_commit *work, size_t from, size_t to, ol_error *error) 
 /* A group that does not fit one batch: batches of a transaction of ours, and its COMMIT; an ABORT where a batch could not be written. */
 static int write_own_transaction(ol_commit *work, size_t from, size_t to, ol_error *error) {
     ol_partition *partition = work->partition;
-    int status = ol_partition_own_open(partition, work->producer_id, error);
+    int status = ol_own_transactions_open(&partition->own, work->producer_id, error);
     if (status != OL_OK) return status;
     for (size_t next = from; next < to && status == OL_OK;) {
         size_t end = end_of_batch(work, next, to);

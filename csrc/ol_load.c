@@ -1,11 +1,11 @@
-/* Loading: the log is replayed into the state, in order, with the misses of the table overlapped (ol_load_window). */
+/* Loading: the log is replayed into the state, in order (ol_state_loader). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ol_bytes.h"
-#include "ol_load_window.h"
 #include "ol_pages.h"
 #include "ol_partition_internal.h"
+#include "ol_state_loader.h"
 
 enum {
     PIECE_BYTES = 512 << 10,        /* stays in the cache between checking and decoding, and is hardly seen beside the table */
@@ -17,139 +17,21 @@ typedef struct loader {
     ol_log_piece piece;
     int64_t limit;                  /* replicated: W; nothing at or above it is applied */
     int64_t next_offset;            /* behind the last batch that was applied or passed over */
-    int64_t max_timestamp;
     int64_t segment_base;           /* whose `segment_limit` it is */
     int64_t segment_limit;          /* base of the segment behind it; INT64_MAX for the last */
     bool ended;                     /* read-only: an unfinished batch was met; whatever stands behind it does not count */
-    int64_t batches;
-    int64_t records;
-    ol_load_window window;
+    ol_state_loader apply;
 } loader;
 
-static void report_batch(loader *load, const ol_batch *batch, ol_error *error) {
-    ol_error_at(error, load->piece.path, load->piece.position + (batch->data - load->piece.data));
-    if (error->offset < 0) error->offset = batch->base_offset;
-    ol_partition_report(load->partition, error, (int64_t)batch->size);
-}
-
-/* Applies a record that is not a plain position, or that goes alone; what cannot be decoded is reported. */
-static int apply_alone(loader *load, const ol_batch *batch, const ol_record *record, ol_error *error) {
-    ol_change change;
-    ol_state *state = &load->partition->state;
-    int status = ol_change_decode(state, batch, record, NULL, &change, error);
-    if (OL_UNLIKELY(status != OL_OK)) {
-        report_batch(load, batch, error);
-        return OL_OK;
-    }
-    load->records++;
-    status = ol_load_window_apply(&load->window, error);
-    return status != OL_OK ? status : ol_state_apply(state, &change, error);
-}
-
-bool ol_partition_has_own_header(const ol_record *record) {
-    const uint8_t *cursor = record->headers.data, *limit = cursor + record->headers.size;
-    ol_slice key, value, wanted = ol_slice_of(OL_HEADER_TRANSACTION, sizeof OL_HEADER_TRANSACTION - 1);
-    ol_error ignored;
-    for (int32_t i = 0; i < record->header_count; i++) {
-        if (ol_record_header_next(&cursor, limit, &key, &value, &ignored) != OL_OK) return false;
-        if (ol_slice_equal(key, wanted)) return true;
-    }
-    return false;
-}
-
-static int load_control(loader *load, const ol_batch *batch, ol_error *error) {
-    int status = ol_state_apply_batch(&load->partition->state, batch, load->partition->options.log.decompressor, NULL, error);
-    ol_partition_own_end(load->partition, batch->producer_id);
-    load->records += batch->record_count > 0 ? batch->record_count : 0;
-    return status;
-}
-
-/* The short way, for batches of nothing but plain positions that fit the window: one walk decodes and checks.  *done: it was one.
- * Otherwise nothing has changed, and `records` is used up. */
-static int load_plain(loader *load, ol_records *records, bool *done, ol_error *error) {
-    ol_load_window *window = &load->window;
-    *done = false;
-    if ((uint32_t)records->remaining > ol_load_window_room(window)) {
-        int status = ol_load_window_apply(window, error);
-        if (status != OL_OK) return status;
-    }
-    ol_load_mark mark = window->filled;
-    ol_record record;
-    ol_error ignored;
-    int status;
-    while ((status = ol_records_next(records, &record, &ignored)) == OL_OK) {
-        if (OL_UNLIKELY(ol_load_window_room(window) == 0 || !ol_load_window_add(window, &record))) break;
-    }
-    *done = status == OL_END;
-    if (*done) {
-        load->records += window->filled.row_count - mark.row_count;
-    } else {
-        ol_load_window_take_back(window, mark);
-    }
-    return OL_OK;
-}
-
-/* The long way, for every batch: its structure is walked first, since half a batch is never applied; then each record is applied. */
-static int load_any(loader *load, const ol_batch *batch, ol_records *records, ol_error *error) {
-    int status = ol_records_check(records, error);
-    if (OL_UNLIKELY(status != OL_OK)) {
-        report_batch(load, batch, error);
-        return OL_OK;
-    }
-    bool transactional = ol_batch_is_transactional(batch);
-    bool own = transactional && batch->producer_id >= OL_OWN_PRODUCER_ID_MIN;
-    ol_record record;
-    while ((status = ol_records_next(records, &record, error)) == OL_OK) {
-        if (ol_load_window_room(&load->window) == 0) status = ol_load_window_apply(&load->window, error);
-        if (OL_UNLIKELY(own) && status == OL_OK && ol_partition_has_own_header(&record)) {
-            status = ol_partition_own_open(load->partition, batch->producer_id, error);
-        }
-        if (OL_UNLIKELY(status != OL_OK)) return status;
-        if (!transactional && ol_load_window_add(&load->window, &record)) {
-            load->records++;
-            continue;
-        }
-        status = apply_alone(load, batch, &record, error);
-        if (status != OL_OK) return status;
-    }
-    return status == OL_END ? OL_OK : status;
-}
-
-static int load_data(loader *load, const ol_batch *batch, ol_error *error) {
-    ol_records records;
-    int status = ol_records_open(&records, batch, load->partition->options.log.decompressor, error);
-    if (OL_UNLIKELY(ol_state_says_nothing_of_bytes(status))) return status;
-    if (OL_UNLIKELY(status != OL_OK)) {
-        report_batch(load, batch, error);
-        return OL_OK;
-    }
-    bool done = false;
-    if (batch->magic == 2 && !ol_batch_is_transactional(batch) && (uint32_t)batch->record_count <= OL_LOAD_WINDOW_ROWS) {
-        ol_records walk = records;      /* the same bytes, a cursor of its own */
-        status = load_plain(load, &walk, &done, error);
-    }
-    if (status == OL_OK && !done) status = load_any(load, batch, &records, error);
-    /* Records of a compressed batch borrow from memory that ends here. */
-    if (records.inflated.data != NULL && status == OL_OK) status = ol_load_window_apply(&load->window, error);
-    ol_records_close(&records);
-    return status;
+static void report_batch(void *context, const ol_batch *batch, const ol_error *refused) {
+    loader *load = context;
+    ol_error found = *refused;
+    ol_error_at(&found, load->piece.path, load->piece.position + (batch->data - load->piece.data));
+    ol_partition_report(load->partition, &found, (int64_t)batch->size);
 }
 
 static int load_batch(loader *load, const ol_batch *batch, ol_error *error) {
-    load->batches++;
-    if (batch->max_timestamp > load->max_timestamp) load->max_timestamp = batch->max_timestamp;
-    int status;
-    if (OL_UNLIKELY(ol_batch_is_control(batch))) {
-        status = ol_load_window_apply(&load->window, error);
-        if (status != OL_OK) return status;
-        status = load_control(load, batch, error);
-        if (status != OL_OK && !ol_state_says_nothing_of_bytes(status)) {
-            report_batch(load, batch, error);
-            status = OL_OK;
-        }
-    } else {
-        status = load_data(load, batch, error);
-    }
+    int status = ol_state_loader_apply(&load->apply, batch, error);
     load->next_offset = batch->last_offset + 1;
     return status;
 }
@@ -178,7 +60,7 @@ static int load_damaged(loader *load, size_t position, bool *again, ol_error *er
     int64_t file_position = load->piece.position + (int64_t)position;
     ol_error_at(&damage, load->piece.path, file_position);
     if (damage.offset < 0) damage.offset = load->next_offset;
-    int status = ol_load_window_apply(&load->window, error);      /* its rows borrow from the piece */
+    int status = ol_state_loader_flush(&load->apply, error);      /* its rows borrow from the piece */
     if (status != OL_OK) return status;
     if (!ol_log_is_writable(load->partition->log)) {
         status = ol_log_reader_retry(load->reader, file_position, &load->piece, error);
@@ -225,7 +107,7 @@ static int check_offsets(loader *load, const ol_batch *batch, ol_error *error) {
     if (OL_UNLIKELY(batch->base_offset > load->next_offset && batch->magic == 2 && is_above_successor(load, batch))) {
         return ol_fail(error, OL_CORRUPT, "base offset %lld is above that of the batch behind it", (long long)batch->base_offset);
     }
-    if (OL_UNLIKELY(batch->base_offset < load->next_offset && load->batches > 0)) {
+    if (OL_UNLIKELY(batch->base_offset < load->next_offset && load->apply.batches > 0)) {
         return ol_fail(error, OL_CORRUPT, "base offset %lld is below %lld, where the batch before it ended",
                        (long long)batch->base_offset, (long long)load->next_offset);
     }
@@ -265,8 +147,8 @@ static int load_piece(loader *load, bool *stopped, ol_error *error) {
 }
 
 static void publish_progress(loader *load) {
-    load->partition->load_batches = load->batches;
-    load->partition->load_records = load->records;
+    load->partition->load_batches = load->apply.batches;
+    load->partition->load_records = load->apply.records;
     load->partition->load_bytes += (int64_t)load->piece.size;
 }
 
@@ -276,7 +158,7 @@ static int load_to_end(loader *load, ol_error *error) {
     bool stopped = false;
     int64_t end = ol_log_end(load->partition->log);
     while (!stopped && !load->ended) {
-        if (ol_log_is_writable(load->partition->log) && load->next_offset >= end && load->batches > 0) return OL_OK;
+        if (ol_log_is_writable(load->partition->log) && load->next_offset >= end && load->apply.batches > 0) return OL_OK;
         int status = ol_log_reader_next(load->reader, PIECE_BYTES, &load->piece, error);
         if (status == OL_CORRUPT) {
             ol_error damage = *error;
@@ -286,11 +168,11 @@ static int load_to_end(loader *load, ol_error *error) {
         }
         if (status != OL_OK) {
             ol_error ignored;
-            int applied = ol_load_window_apply(&load->window, status == OL_END ? error : &ignored);
+            int applied = ol_state_loader_flush(&load->apply, status == OL_END ? error : &ignored);
             return status == OL_END ? applied : status;
         }
         status = load_piece(load, &stopped, error);
-        if (status == OL_OK) status = ol_load_window_apply(&load->window, error);
+        if (status == OL_OK) status = ol_state_loader_flush(&load->apply, error);
         publish_progress(load);
         if (status != OL_OK) return status;
     }
@@ -299,8 +181,8 @@ static int load_to_end(loader *load, ol_error *error) {
 
 /* Our own transactions that a crash left open are closed with ABORT by a lone store (design §4). */
 static int abort_own(ol_partition *partition, ol_error *error) {
-    while (partition->own_count > 0) {
-        int64_t producer_id = partition->own_transactions[0];
+    while (partition->own.count > 0) {
+        int64_t producer_id = partition->own.ids[0];
         ol_commit_result result;
         int status = ol_partition_ensure_epoch(partition, error);
         if (status != OL_OK) return status;
@@ -319,8 +201,8 @@ static int64_t sane_timestamp(const ol_partition *partition, int64_t max_timesta
 }
 
 static void keep_time(const loader *load) {
-    load->partition->newest_loaded = load->max_timestamp;
-    load->partition->last_timestamp = sane_timestamp(load->partition, load->max_timestamp);
+    load->partition->newest_loaded = load->apply.max_timestamp;
+    load->partition->last_timestamp = sane_timestamp(load->partition, load->apply.max_timestamp);
 }
 
 /* Everything up to the log end was walked; what was not, and was not reported, is damage that looked like an end. */
@@ -418,11 +300,11 @@ int ol_partition_load(ol_partition *partition, ol_error *error) {
     if (load == NULL) {
         status = ol_fail(error, OL_NO_MEMORY, "no memory to load a partition");
     } else {
-        ol_load_window_init(&load->window, &partition->state);
+        ol_refusal refused = {report_batch, load};
+        ol_state_loader_init(&load->apply, &partition->state, &partition->own, partition->options.log.decompressor, refused);
         load->partition = partition;
         load->next_offset = ol_log_start(partition->log);
         load->limit = partition->options.replicated ? partition->watermark : INT64_MAX;
-        load->max_timestamp = -1;
         status = ol_log_reader_open(partition->log, load->next_offset, &load->reader, error);
         if (status == OL_OK) {
             status = run(load, error);

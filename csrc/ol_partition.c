@@ -41,7 +41,7 @@ static void free_partition(ol_partition *partition) {
     free(partition->plain_rows);
     free(partition->plain_runs);
     free(partition->problems);
-    free(partition->own_transactions);
+    ol_own_transactions_free(&partition->own);
     pthread_mutex_destroy(&partition->writer);
     pthread_mutex_destroy(&partition->table);
     pthread_mutex_destroy(&partition->wait_lock);

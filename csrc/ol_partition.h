@@ -16,6 +16,7 @@
 #define OL_PARTITION_H
 
 #include "ol_log.h"
+#include "ol_own_transactions.h"
 #include "ol_state.h"
 
 typedef struct ol_partition ol_partition;
@@ -29,7 +30,6 @@ typedef enum ol_role {
 } ol_role;
 
 #define OL_BATCH_BYTES_MAX_DEFAULT ((size_t)16 << 20)
-#define OL_OWN_PRODUCER_ID_MIN ((int64_t)1 << 62)   /* producer ids of our own transactions start here (design §4) */
 
 typedef struct ol_partition_options {
     ol_log_options log;

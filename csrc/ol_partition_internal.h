@@ -60,9 +60,7 @@ struct ol_partition {
     ol_plain_run *plain_runs;
     size_t plain_run_capacity;
     int64_t last_own_producer_id;
-    int64_t *own_transactions;      /* producer ids of open transactions that carry our header */
-    size_t own_count;
-    size_t own_capacity;
+    ol_own_transactions own;        /* open ones that carry our header */
 
     pthread_mutex_t wait_lock;      /* innermost: nothing is locked with it held */
     pthread_cond_t wait_changed;
@@ -85,8 +83,7 @@ struct ol_partition {
     int64_t problem_count;
 };
 
-/* The header that marks batches of our own transactions, and the one that tells the flushed bound (design §4, §5). */
-#define OL_HEADER_TRANSACTION "ol.transaction"
+/* The header that tells the flushed bound (design §5). */
 #define OL_HEADER_FLUSHED "ol.flushed"
 
 int64_t ol_partition_now(const ol_partition *partition);
@@ -120,12 +117,5 @@ int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int
 /* Under writer: what ol_partition_commit does once the locks are taken. */
 int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id,
                                int16_t producer_epoch, ol_commit_result *result, ol_error *error);
-
-/* Under writer: remembers or forgets an open transaction of ours; remembering may be OL_NO_MEMORY. */
-int ol_partition_own_open(ol_partition *partition, int64_t producer_id, ol_error *error);
-void ol_partition_own_end(ol_partition *partition, int64_t producer_id);
-
-/* Whether a record carries the header of our own transactions. */
-bool ol_partition_has_own_header(const ol_record *record);
 
 #endif

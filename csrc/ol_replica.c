@@ -75,7 +75,7 @@ static int look_for_header(ol_partition *partition, const ol_batch *batch, void 
     ol_record record;
     int status = ol_records_open(&records, batch, partition->options.log.decompressor, error);
     if (status != OL_OK) return status == OL_NO_MEMORY ? status : OL_END;
-    search->is_own = ol_records_next(&records, &record, error) == OL_OK && ol_partition_has_own_header(&record);
+    search->is_own = ol_records_next(&records, &record, error) == OL_OK && ol_own_transactions_marks(&record);
     ol_records_close(&records);
     return OL_END;
 }
@@ -256,7 +256,7 @@ static int drop_state(ol_partition *partition, ol_error *error) {
     ol_state_destroy(&partition->state);
     partition->state = fresh;
     pthread_mutex_unlock(&partition->table);
-    partition->own_count = 0;
+    partition->own.count = 0;
     partition->role = OL_ROLE_UNLOADED;
     return OL_OK;
 }

@@ -1,30 +1,4 @@
-#include <stdlib.h>
-#include <string.h>
-
 #include "ol_partition_internal.h"
-
-int ol_partition_own_open(ol_partition *partition, int64_t producer_id, ol_error *error) {
-    for (size_t i = 0; i < partition->own_count; i++) {
-        if (partition->own_transactions[i] == producer_id) return OL_OK;
-    }
-    if (partition->own_count == partition->own_capacity) {
-        size_t capacity = partition->own_capacity * 2 + 4;
-        int64_t *own = realloc(partition->own_transactions, capacity * sizeof *own);
-        if (own == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for an open transaction");
-        partition->own_transactions = own;
-        partition->own_capacity = capacity;
-    }
-    partition->own_transactions[partition->own_count++] = producer_id;
-    return OL_OK;
-}
-
-void ol_partition_own_end(ol_partition *partition, int64_t producer_id) {
-    for (size_t i = 0; i < partition->own_count; i++) {
-        if (partition->own_transactions[i] != producer_id) continue;
-        partition->own_transactions[i] = partition->own_transactions[--partition->own_count];
-        return;
-    }
-}
 
 static int64_t marker_timestamp(ol_partition *partition) {
     int64_t now = ol_partition_now(partition);
@@ -80,7 +54,7 @@ int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int
         ol_partition_fail(partition);
         return status;
     }
-    ol_partition_own_end(partition, producer_id);
+    ol_own_transactions_end(&partition->own, producer_id);
     *result = (ol_commit_result){.base_offset = offset, .end_offset = offset + 1, .timestamp = timestamp, .written = 1,
                                  .rests_on = -1};
     return OL_OK;

@@ -1,0 +1,28 @@
+/* ol_own_transactions: producer ids of open transactions of ours: commits that were larger than a batch (design §4).
+ *
+ * Few at a time.  No locks; the owner serialises.  Zeroed memory is an empty one.
+ */
+#ifndef OL_OWN_TRANSACTIONS_H
+#define OL_OWN_TRANSACTIONS_H
+
+#include "ol_batch.h"
+
+#define OL_OWN_PRODUCER_ID_MIN ((int64_t)1 << 62)   /* producer ids of our own transactions start here */
+#define OL_HEADER_TRANSACTION "ol.transaction"      /* the header that marks their batches */
+
+typedef struct ol_own_transactions {
+    int64_t *ids;
+    size_t count;
+    size_t capacity;
+} ol_own_transactions;
+
+void ol_own_transactions_free(ol_own_transactions *own);
+
+/* Remembers an id, once; OL_NO_MEMORY.  Forgets it; one that is not there is fine. */
+int ol_own_transactions_open(ol_own_transactions *own, int64_t producer_id, ol_error *error) OL_NODISCARD;
+void ol_own_transactions_end(ol_own_transactions *own, int64_t producer_id);
+
+/* Whether a record carries the header. */
+bool ol_own_transactions_marks(const ol_record *record);
+
+#endif
