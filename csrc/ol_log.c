@@ -40,6 +40,17 @@ void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch
     pthread_mutex_unlock(lock_of(&log->epochs_lock));
 }
 
+size_t ol_log_epochs(const ol_log *log, int64_t offset, ol_leader_epoch *epochs, size_t capacity) {
+    size_t count = 0;
+    pthread_mutex_lock(lock_of(&log->epochs_lock));
+    while (count < log->epochs.count && log->epochs.entries[count].start_offset < offset) {
+        if (count < capacity) epochs[count] = log->epochs.entries[count];
+        count++;
+    }
+    pthread_mutex_unlock(lock_of(&log->epochs_lock));
+    return count;
+}
+
 bool ol_log_topic_id(const ol_log *log, uint8_t topic_id[16]) {
     if (log->has_topic_id) memcpy(topic_id, log->topic_id, OL_UUID_SIZE);
     return log->has_topic_id;

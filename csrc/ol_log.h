@@ -18,6 +18,7 @@
 #define OL_LOG_H
 
 #include "ol_batch.h"
+#include "ol_checkpoint.h"
 #include "ol_fs.h"
 #include "ol_status.h"
 #include "ol_transaction_index.h"
@@ -187,6 +188,9 @@ int ol_log_collect_aborted(ol_log *log, int64_t from, int64_t up_to,
 
 /* Spec §1.5 endOffsetFor and §12.2: (-1, -1) when unknown. */
 void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch, int64_t *end_offset);
+
+/* The epochs that begin below `offset`, ascending: the first `capacity` of them; returns how many there are. */
+size_t ol_log_epochs(const ol_log *log, int64_t offset, ol_leader_epoch *epochs, size_t capacity);
 
 /* ------------------------------------------------------------------------------------------------ reading */
 

@@ -215,10 +215,16 @@ int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, o
     return OL_OK;
 }
 
-static void replace_earlier(ol_pending *pending, uint32_t place, const ol_reservation *reservation) {
+/* The value of a producer for a position, or 0. */
+static entry_name find_earlier(const ol_pending *pending, uint32_t place, const ol_reservation *reservation) {
     uint64_t key = position_key(reservation->pair, reservation->partition);
     entry_name name = ol_numbers_get(&pending->heads[CHAIN_POSITION], key);
     while (name != 0 && (name - 1) >> 32 != place) name = entry_named(pending, name)->next[CHAIN_POSITION];
+    return name;
+}
+
+static void replace_earlier(ol_pending *pending, uint32_t place, const ol_reservation *reservation) {
+    entry_name name = find_earlier(pending, place, reservation);
     if (name == 0) return;
     pending_entry *entry = entry_named(pending, name);
     unlink_entry(pending, name);
@@ -226,24 +232,30 @@ static void replace_earlier(ol_pending *pending, uint32_t place, const ol_reserv
     entry->replaced = true;
 }
 
+static void append_entry(ol_pending *pending, producer_entries *producer, uint32_t place, const pending_entry *entry) {
+    OL_ASSERT(producer->count < producer->capacity);
+    if (producer->count == 0) insert_in_order(pending, place, entry->log_offset);
+    producer->entries[producer->count] = *entry;
+    if (!entry->replaced) link_entry(pending, name_of(place, producer->count));
+    producer->count++;
+    pending->entry_count++;
+}
+
 void ol_pending_add(ol_pending *pending, int64_t producer_id, const ol_reservation *reservation,
                     const ol_position_value *value) {
     uint32_t place = 0;
     producer_entries *producer = find_producer(pending, producer_id, &place);
-    OL_ASSERT(producer != NULL && producer->count < producer->capacity);
+    OL_ASSERT(producer != NULL);
     OL_ASSERT(producer->count == 0 || producer->entries[producer->count - 1].log_offset <= value->log_offset);
     replace_earlier(pending, place, reservation);
-    if (producer->count == 0) insert_in_order(pending, place, value->log_offset);
-    producer->entries[producer->count] = (pending_entry){
+    const pending_entry entry = {
         .reservation = *reservation,
         .offset = value->offset,
         .log_offset = value->log_offset,
         .commit_timestamp = value->commit_timestamp,
         .leader_epoch = value->leader_epoch,
     };
-    link_entry(pending, name_of(place, producer->count));
-    producer->count++;
-    pending->entry_count++;
+    append_entry(pending, producer, place, &entry);
 }
 
 static size_t end_transaction(ol_pending *pending, int64_t producer_id, bool commit) {
@@ -273,6 +285,50 @@ size_t ol_pending_commit(ol_pending *pending, int64_t producer_id) {
 
 size_t ol_pending_abort(ol_pending *pending, int64_t producer_id) {
     return end_transaction(pending, producer_id, false);
+}
+
+/* ------------------------------------------------------------------------------------------------ written down */
+
+bool ol_pending_next_entry(const ol_pending *pending, ol_pending_cursor *cursor, ol_pending_entry *entry) {
+    if (cursor->producer == pending->order_count) return false;
+    const producer_entries *producer = pending->producers[pending->order[cursor->producer]];
+    const pending_entry *found = &producer->entries[cursor->entry];
+    *entry = (ol_pending_entry){
+        .producer_id = producer->producer_id,
+        .reservation = found->reservation,
+        .offset = found->offset,
+        .log_offset = found->log_offset,
+        .commit_timestamp = found->commit_timestamp,
+        .leader_epoch = found->leader_epoch,
+        .replaced = found->replaced,
+    };
+    if (++cursor->entry == producer->count) {
+        cursor->producer++;
+        cursor->entry = 0;
+    }
+    return true;
+}
+
+int ol_pending_restore(ol_pending *pending, const ol_pending_entry *given, ol_error *error) {
+    if (given->producer_id < 0) return ol_fail(error, OL_CORRUPT, "a pending value of no producer");
+    int status = ol_pending_reserve(pending, given->producer_id, 1, error);
+    if (status != OL_OK) return status;
+    uint32_t place = 0;
+    producer_entries *producer = find_producer(pending, given->producer_id, &place);
+    bool goes_back = producer->count != 0 && producer->entries[producer->count - 1].log_offset > given->log_offset;
+    if (goes_back || (!given->replaced && find_earlier(pending, place, &given->reservation) != 0)) {
+        return ol_fail(error, OL_CORRUPT, "the pending values of producer %lld are not in their order", (long long)given->producer_id);
+    }
+    const pending_entry entry = {
+        .reservation = given->reservation,
+        .offset = given->offset,
+        .log_offset = given->log_offset,
+        .commit_timestamp = given->commit_timestamp,
+        .leader_epoch = given->leader_epoch,
+        .replaced = given->replaced,
+    };
+    append_entry(pending, producer, place, &entry);
+    return OL_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------ reading */

@@ -54,4 +54,27 @@ ol_hash128 ol_pending_digest(const ol_pending *pending, bool physical);
 
 uint64_t ol_pending_memory_usage(const ol_pending *pending);
 
+/* Everything that is kept of one value, also of one that was replaced by a later one of its producer and holds no reservation any more: for who writes
+ * it down and puts it back. */
+typedef struct ol_pending_entry {
+    int64_t producer_id;
+    ol_reservation reservation;
+    int64_t offset;
+    int64_t log_offset;
+    int64_t commit_timestamp;
+    int32_t leader_epoch;
+    bool replaced;
+} ol_pending_entry;
+
+/* Producers by first log offset, each one's entries in log order; a zeroed cursor begins; false behind the last. */
+typedef struct ol_pending_cursor {
+    uint32_t producer;
+    uint32_t entry;
+} ol_pending_cursor;
+bool ol_pending_next_entry(const ol_pending *pending, ol_pending_cursor *cursor, ol_pending_entry *entry);
+
+/* Puts one back, behind those that were before it; the table holds its reservation (unless it was replaced).  OL_CORRUPT where no walk can have told
+ * them in this order. */
+int ol_pending_restore(ol_pending *pending, const ol_pending_entry *entry, ol_error *error) OL_NODISCARD;
+
 #endif
