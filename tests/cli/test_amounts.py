@@ -1,0 +1,54 @@
+"""Times and sizes as they are typed."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsetlog.cli.amounts import duration_text, parse_duration, parse_size
+from offsetlog.errors import InvalidArgumentError
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("0", 0),
+        ("500ms", 500),
+        ("90s", 90_000),
+        ("1.5h", 5_400_000),
+        ("24H", 86_400_000),
+        (" 7 d ", 604_800_000),
+        ("2w", 1_209_600_000),
+        ("15m", 900_000),
+    ],
+)
+def test_times(text, ms):
+    assert parse_duration(text) == ms
+
+
+@pytest.mark.parametrize("text", ["", "7", "d", "-1d", "1 day", "1h30m", "1e3s", "∞", "0x1s"])
+def test_what_is_no_time(text):
+    with pytest.raises(InvalidArgumentError, match="is no time"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0", 0), ("4096", 4096), ("500K", 512_000), ("64MiB", 64 << 20), ("1.5g", 3 << 29), ("1 TB", 1 << 40)],
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "K", "-1", "1.", "1X", "1KM", "many"])
+def test_what_is_no_size(text):
+    with pytest.raises(InvalidArgumentError, match="is no size"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize("ms", [0, 1, 999, 1000, 61_000, 90_000, 3_600_000, 86_400_000, 604_800_000, 604_800_001])
+def test_a_time_is_printed_as_it_is_read(ms):
+    assert parse_duration(duration_text(ms)) == ms
+
+
+def test_a_printed_time_is_short():
+    assert [duration_text(ms) for ms in (0, 90_000, 86_400_000, 14 * 86_400_000)] == ["0ms", "90s", "1d", "2w"]
