@@ -15,7 +15,7 @@
     │   ├── ClosedError, ReadOnlyError, PartitionFailedError
     │   ├── CoordinatorLoadingError, NotCoordinatorError          retriable
     │   ├── ConditionError: ExpectedOffsetError, RewindError
-    │   ├── FencedError, TransactionError, CommitTimeoutError (TimeoutError)
+    │   ├── FencedError, TransactionError, ClockError, CommitTimeoutError (TimeoutError)
     ├── InternalError                           our bug
     └── SimulatedCrashError                     tests only
 
@@ -387,6 +387,20 @@ class TransactionError(StateError):
     """There is no such open transaction, or one that must not be there."""
 
     status = Status.TRANSACTION
+
+
+class ClockError(StateError):
+    """The time of day cannot be right: nothing expired by it.
+
+    Attributes:
+        now: what the clock says, in milliseconds since 1970.
+        newest: the time of the newest record.
+    """
+
+    def __init__(self, message: str = "", *, now: int | None = None, newest: int | None = None, **place: Any) -> None:
+        super().__init__(message, **place)
+        self.now = now
+        self.newest = newest
 
 
 class CommitTimeoutError(StateError, TimeoutError):

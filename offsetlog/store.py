@@ -6,12 +6,14 @@ import os
 import threading
 import warnings
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import UUID
 
 from offsetlog import arguments
+from offsetlog import retention as _retention
 from offsetlog._native import batches, columns
 from offsetlog._native.core import StoreCore, check_durability
 from offsetlog._native.files import FileSystem
@@ -32,7 +34,7 @@ from offsetlog.errors import (
 from offsetlog.logdir import LogDirectory, Properties, random_topic_id
 from offsetlog.partitions import PartitionOpener, check_groups
 from offsetlog.transaction import Transaction
-from offsetlog.types import Digest, OffsetAndMetadata, OpenTransaction, Position, TopicPartition
+from offsetlog.types import Digest, ExpiryReport, OffsetAndMetadata, OpenTransaction, Position, TopicPartition
 from offsetlog.waiting import TicketWaiter
 
 if TYPE_CHECKING:
@@ -148,6 +150,7 @@ class OffsetStore:
         self._fs = fs
         self._read_only = read_only
         self._waiter = TicketWaiter()
+        self._expirer = _retention.Expirer(_retention.Retention())
         self._refreshing = threading.Lock()
         try:
             if read_only:
@@ -426,6 +429,38 @@ class OffsetStore:
         core.wait_durable(partition.number, end_offset, durability)
         return written
 
+    def expire(
+        self,
+        *,
+        retention_ms: int | None = None,
+        retention: Mapping[str, int | None] | None = None,
+        dry_run: bool = False,
+        trust_clock: bool = False,
+        durability: Durability | None = None,
+    ) -> ExpiryReport:
+        """Deletes the positions that have expired, and the groups of which nothing is left (docs/retention.md).
+
+        Nothing of a group with members expires, and nothing that an open transaction has a value for.  What is
+        committed meanwhile survives.  `MaintenanceConfig` has an open store do so by itself; by default it does not.
+
+        Args:
+            retention_ms: milliseconds for every group that `retention` does not name, None for never.
+            retention: the same by group or "prefix*".  Without both it is what the store was opened with.
+            dry_run: deletes nothing; the report says what would have been.
+            trust_clock: the clock is right, although it was set or the log has a record of the future.
+            durability: overrides the store's for this call.
+
+        Raises:
+            ClockError: the clock cannot be right: it is before the newest record, or was set while the store was open;
+                nothing was deleted.
+            InvalidArgumentError, StateError, StorageError: a partition refused (a damaged one is read-only); what has
+                expired in all the others is deleted.
+        """
+        chosen = _retention.checked_retention(retention_ms, retention)
+        return _retention.expire(
+            self._open_core, self._expirer, chosen, dry_run=dry_run, trust_clock=trust_clock, durability=durability
+        )
+
     def transaction(
         self, group: str, producer_id: int, producer_epoch: int = 0, *, durability: Durability | None = None
     ) -> Transaction:
@@ -529,6 +564,22 @@ class OffsetStore:
         """
         return columns.to_arrow(self._open_core)
 
+    def expiring(
+        self,
+        within: timedelta = timedelta(0),
+        *,
+        retention_ms: int | None = None,
+        retention: Mapping[str, int | None] | None = None,
+    ) -> pyarrow.Table:
+        """Returns what has expired, and what will within some time if nothing is committed; nothing is written.
+
+        One row for each position, and one for each group of which nothing is left then; columns as the fields of
+        `types.Expiring`, which `offsetlog.retention.listed` makes of them.  Commits wait for no more than a topic of a
+        group.  Arguments as `expire`.
+        """
+        chosen = _retention.checked_retention(retention_ms, retention)
+        return _retention.expiring(self._open_core, self._expirer, _retention.checked_within(within), chosen)
+
     def groups(self) -> list[str]:
         """Returns the groups that have a committed position or a record of their own, sorted."""
         return sorted({group for partition in self._open_core.attached() for group in partition.groups()})
@@ -604,6 +655,7 @@ class OffsetStore:
         """
         core, self._core = self._core, None
         if core is not None:
+            self._expirer.end()
             self._closer.close(core)
 
     def __enter__(self) -> Self:

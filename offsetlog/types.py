@@ -147,6 +147,65 @@ class CleaningReport(NamedTuple):
     seconds: float = 0.0
 
 
+class Expiring(NamedTuple):
+    """A position that expires, or a group of which nothing is left then; times are in milliseconds since 1970.
+
+    Attributes:
+        group: the consumer group.
+        topic: the topic; None: this is about the group's own records, which go with its last position.
+        partition: its partition; None as the topic.
+        expires_at: when; None for a group without positions that became so at a time nobody knows.
+        reason: what it counts from: "commit" the position's commit, "empty" when the group became empty,
+            "expire_timestamp": the record itself says when; "group" for a group's own records.
+        counted_from: that time; with "expire_timestamp" it is `expires_at`.
+        retention_ms: the retention in force for the group.
+        rule: the group or the "prefix*" whose retention that is, None for the default.
+        offset: what is committed; None as the topic.
+        log_partition: of the offsets topic.
+        log_offset: of the commit; None as the topic.
+    """
+
+    group: str
+    topic: str | None
+    partition: int | None
+    expires_at: int | None
+    reason: str
+    counted_from: int | None
+    retention_ms: int
+    rule: str | None
+    offset: int | None
+    log_partition: int
+    log_offset: int | None
+
+
+class ExpiryReport(NamedTuple):
+    """What one check for expired positions found and did.
+
+    Attributes:
+        timestamp: the time by which was decided, in milliseconds since 1970.
+        dry_run: whether it only looked: what is counted here would have been done.
+        partitions: how many of the offsets topic were checked.
+        groups: looked at: with positions, or with records of their own.
+        groups_never: of those, of which nothing is ever to expire.
+        groups_held: of those, with members, or with records that cannot be read: nothing of them expires.
+        groups_removed: of which nothing is left.
+        positions_expired: deleted.
+        positions_pending: that would have expired, but for an open transaction.
+        seconds: how long it took.
+    """
+
+    timestamp: int
+    dry_run: bool
+    partitions: int
+    groups: int
+    groups_never: int
+    groups_held: int
+    groups_removed: int
+    positions_expired: int
+    positions_pending: int
+    seconds: float
+
+
 class Digest(NamedTuple):
     """What is committed, as sums modulo 2**128 over the canonical bytes of each record (docs/digest.md).
 

@@ -898,6 +898,66 @@ cdef extern from "ol_columns.h" nogil:
                                 ol_error *error) noexcept
 
 
+cdef extern from "ol_retention.h" nogil:
+    const int64_t OL_RETENTION_NEVER
+
+    ctypedef struct ol_retention_rule:
+        ol_slice group
+        bint is_prefix
+        int64_t retention_ms
+
+    ctypedef struct ol_retention_rules:
+        pass
+
+    int ol_retention_rules_create(const ol_retention_rule *rules, size_t count, int64_t default_ms, ol_retention_rules **created,
+                                  ol_error *error) noexcept
+    void ol_retention_rules_destroy(ol_retention_rules *rules) noexcept
+
+
+cdef extern from "ol_expiry.h" nogil:
+    ctypedef struct ol_group_state:
+        pass
+
+
+cdef extern from "ol_expiring.h" nogil:
+    ctypedef struct ol_expiring_row:
+        int32_t group
+        int32_t topic
+
+    ctypedef struct ol_expiring_rows:
+        ol_expiring_row *rows
+        size_t count
+        ol_dictionary group_names
+        ol_dictionary topic_names
+
+    void ol_expiring_rows_free(ol_expiring_rows *rows) noexcept
+
+
+cdef extern from "ol_expire.h" nogil:
+    ctypedef struct ol_expire_options:
+        const ol_retention_rules *rules
+        const ol_group_state *groups
+        int64_t now_ms
+        const atomic_flag_value *stop
+
+    ctypedef struct ol_expire_report:
+        uint64_t groups
+        uint64_t groups_never
+        uint64_t groups_held
+        uint64_t groups_removed
+        uint64_t positions_expired
+        uint64_t positions_pending
+        uint64_t batches
+        int64_t end_offset
+        bint stopped
+
+    int ol_partition_expire(ol_partition *partition, const ol_expire_options *options, ol_expire_report *report,
+                            ol_error *error) noexcept
+    int ol_partition_expiring(ol_partition *partition, const ol_expire_options *options, int32_t partition_number,
+                              ol_expiring_rows *rows, ol_expire_report *report, ol_error *error) noexcept
+    int64_t ol_partition_newest_timestamp(ol_partition *partition) noexcept
+
+
 cdef extern from "ol_flusher.h" nogil:
     enum:
         OL_FLUSHER_THREADS

@@ -1,0 +1,259 @@
+"""Retention of one partition: expires what has expired, or tells what will (spec §5.13)."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_READ
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from offsetlog._native.buffers cimport NAME_GROUP, take_name, text_of
+from offsetlog._native.csrc cimport (
+    OL_RETENTION_NEVER,
+    atomic_flag_value,
+    ol_dictionary,
+    ol_dictionary_get,
+    ol_error,
+    ol_expire_options,
+    ol_expire_report,
+    ol_expiring_row,
+    ol_expiring_rows,
+    ol_expiring_rows_free,
+    ol_partition_expire,
+    ol_partition_expiring,
+    ol_partition_newest_timestamp,
+    ol_retention_rule,
+    ol_retention_rules,
+    ol_retention_rules_create,
+    ol_retention_rules_destroy,
+    ol_slice,
+)
+from offsetlog._native.partition cimport Partition
+from offsetlog._native.status cimport check
+
+from offsetlog.errors import InternalError
+
+# What ol_expiry_base means, in its order; the first is never told.
+REASONS = ("never", "commit", "empty", "expire_timestamp", "group")
+
+# An ol_expiring_row.
+_ROW = [
+    ("expires_at", "<i8"),
+    ("counted_from", "<i8"),
+    ("retention_ms", "<i8"),
+    ("offset", "<i8"),
+    ("log_offset", "<i8"),
+    ("group", "<i4"),
+    ("topic", "<i4"),
+    ("partition", "<i4"),
+    ("rule", "<i4"),
+    ("log_partition", "<i4"),
+    ("reason", "<i4"),
+]
+
+
+@cython.final
+cdef class ExpiryRules:
+    """Which retention is in force for which group; cannot be changed, and is used from any thread."""
+
+    cdef ol_retention_rules *rules
+
+    def __cinit__(self):
+        self.rules = NULL
+
+    def __init__(self, list rules not None, default_ms):
+        """Takes (group or prefix, whether it is a prefix, milliseconds or None for never) of each rule, and the default.
+
+        Raises GroupError, and InvalidArgumentError where two name the same.
+        """
+        cdef ol_error error
+        cdef size_t index, count = <size_t>len(rules)
+        cdef int64_t otherwise = OL_RETENTION_NEVER if default_ms is None else default_ms
+        cdef ol_retention_rules *created = NULL
+        cdef ol_retention_rule *given = <ol_retention_rule *>calloc(count + 1, sizeof(ol_retention_rule))
+        if given == NULL:
+            raise MemoryError()
+        try:
+            for index in range(count):
+                group, is_prefix, retention_ms = rules[index]
+                take_name(group, NAME_GROUP, &given[index].group)
+                given[index].is_prefix = is_prefix
+                given[index].retention_ms = OL_RETENTION_NEVER if retention_ms is None else retention_ms
+            check(ol_retention_rules_create(given, count, otherwise, &created, &error), &error)
+        finally:
+            free(given)
+        ol_retention_rules_destroy(self.rules)
+        self.rules = created
+
+    def __dealloc__(self):
+        ol_retention_rules_destroy(self.rules)
+
+
+@cython.final
+cdef class ExpiryStop:
+    """Ends a run of retention at its next group; from any thread."""
+
+    cdef atomic_flag_value asked
+
+    def __cinit__(self):
+        self.asked = False
+
+    def set(self):
+        """Asks for the end."""
+        self.asked = True
+
+    @property
+    def is_set(self):
+        """Whether the end was asked for."""
+        return bool(self.asked)
+
+
+cdef dict _report_of(const ol_expire_report *report):
+    return {
+        "groups": report.groups,
+        "groups_never": report.groups_never,
+        "groups_held": report.groups_held,
+        "groups_removed": report.groups_removed,
+        "positions_expired": report.positions_expired,
+        "positions_pending": report.positions_pending,
+        "batches": report.batches,
+        "end_offset": report.end_offset,
+        "stopped": bool(report.stopped),
+    }
+
+
+cdef _set_options(ol_expire_options *options, ExpiryRules rules, int64_t now_ms, ExpiryStop stop):
+    if rules.rules == NULL:
+        raise InternalError("rules were not made")
+    memset(options, 0, sizeof(options[0]))
+    options.rules = rules.rules
+    options.now_ms = now_ms
+    options.stop = &stop.asked if stop is not None else NULL
+
+
+def newest_timestamp(Partition partition not None):
+    """Returns the time of a partition's newest record, in milliseconds; 0 or -1 where there is none."""
+    cdef int64_t newest
+    partition.enter()
+    try:
+        with nogil:
+            newest = ol_partition_newest_timestamp(partition.handle)
+    finally:
+        partition.leave()
+    return newest
+
+
+def expire(Partition partition not None, ExpiryRules rules not None, int64_t now_ms, ExpiryStop stop=None):
+    """Writes tombstones for what has expired; returns the counters, and the end offset to wait for (-1: nothing was written).
+
+    Raises StateError, StorageError, TooLargeError, CapacityError; the groups before are done.
+    """
+    cdef ol_expire_options options
+    cdef ol_expire_report report
+    cdef ol_error error
+    _set_options(&options, rules, now_ms, stop)
+    partition.enter()
+    try:
+        with nogil:
+            check(ol_partition_expire(partition.handle, &options, &report, &error), &error)
+    finally:
+        partition.leave()
+    return _report_of(&report)
+
+
+@cython.final
+cdef class ExpiringRows:
+    """What expires, of one partition after the other; `to_arrow` makes a table of it.  For one thread."""
+
+    cdef ol_expiring_rows rows
+
+    def __cinit__(self):
+        memset(&self.rows, 0, sizeof(self.rows))
+
+    def __dealloc__(self):
+        ol_expiring_rows_free(&self.rows)
+
+    def __len__(self):
+        return self.rows.count
+
+    def add(self, Partition partition not None, ExpiryRules rules not None, int64_t until_ms, ExpiryStop stop=None):
+        """Adds what expires up to a time; nothing is written.  Returns the counters."""
+        cdef ol_expire_options options
+        cdef ol_expire_report report
+        cdef ol_error error
+        _set_options(&options, rules, until_ms, stop)
+        partition.enter()
+        try:
+            with nogil:
+                check(
+                    ol_partition_expiring(partition.handle, &options, partition.number, &self.rows, &report, &error), &error
+                )
+        finally:
+            partition.leave()
+        return _report_of(&report)
+
+    def to_arrow(self, list rule_names not None):
+        """Returns a table of `expiring_schema`; `rule_names` are those of the rules, in their order."""
+        import numpy
+        import pyarrow
+
+        cdef object schema = expiring_schema()
+        if self.rows.count == 0:
+            return schema.empty_table()
+        size = self.rows.count * sizeof(ol_expiring_row)
+        memory = PyMemoryView_FromMemory(<char *>self.rows.rows, <Py_ssize_t>size, PyBUF_READ)
+        rows = numpy.frombuffer(memory, dtype=_ROW)
+        is_group = rows["topic"] < 0
+        columns = {
+            "group": _named(pyarrow, rows["group"], None, _names(&self.rows.group_names)),
+            "topic": _named(pyarrow, rows["topic"], is_group, _names(&self.rows.topic_names)),
+            "rule": _named(pyarrow, rows["rule"], rows["rule"] < 0, rule_names),
+            "reason": _named(pyarrow, rows["reason"], None, list(REASONS)),
+        }
+        absent = {
+            "partition": is_group,
+            "offset": is_group,
+            "log_offset": is_group,
+            "expires_at": is_group & (rows["expires_at"] < 0),
+            "counted_from": is_group & (rows["counted_from"] < 0),
+        }
+        for field in schema:
+            if field.name not in columns:
+                columns[field.name] = pyarrow.array(rows[field.name], field.type, mask=absent.get(field.name))
+        return pyarrow.table([columns[field.name] for field in schema], schema=schema)
+
+
+cdef object _named(object pyarrow, object numbers, object absent, list names):
+    indices = pyarrow.array(numbers, pyarrow.int32(), mask=absent)
+    return pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(names, pyarrow.string()))
+
+
+cdef list _names(const ol_dictionary *dictionary):
+    cdef size_t index
+    cdef ol_slice name
+    cdef list names = []
+    for index in range(dictionary.count):
+        name = ol_dictionary_get(dictionary, index)
+        names.append(text_of(name.data, name.size))
+    return names
+
+
+def expiring_schema():
+    """Returns the Arrow schema of what expires."""
+    import pyarrow
+
+    name = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+    return pyarrow.schema([
+        ("group", name),
+        ("topic", name),
+        ("partition", pyarrow.int32()),
+        ("expires_at", pyarrow.int64()),
+        ("reason", name),
+        ("counted_from", pyarrow.int64()),
+        ("retention_ms", pyarrow.int64()),
+        ("rule", name),
+        ("offset", pyarrow.int64()),
+        ("log_partition", pyarrow.int32()),
+        ("log_offset", pyarrow.int64()),
+    ])
