@@ -77,6 +77,16 @@ typedef struct ol_clean_quarantine {
     ol_error error;                     /* path, position, offset and reason of the first bad batch */
 } ol_clean_quarantine;
 
+/* Of the records that passes B read, control records left out; a record that several passes met counts for each. */
+typedef struct ol_clean_counts {
+    int64_t read;
+    int64_t kept;
+    int64_t superseded;                 /* dropped, tombstones that were superseded included */
+    int64_t tombstones_dropped;         /* of which nothing was left to delete, after their time */
+    int64_t aborted_dropped;
+    int64_t keyless_dropped;
+} ol_clean_counts;
+
 typedef struct ol_clean_report {
     int64_t end;                        /* the new cleaner checkpoint: all passes below it are complete; first_dirty (or -1) where none is */
     int64_t floor;                      /* states below it may be gone: `end`, or above it where a run ended in the middle of a pass; -1 none */
@@ -92,12 +102,7 @@ typedef struct ol_clean_report {
     int64_t segments_before;
     int64_t segments_after;
     int64_t batches;                    /* read by passes B */
-    int64_t records_read;               /* by passes B; control records are not counted */
-    int64_t records_kept;
-    int64_t superseded;                 /* dropped, tombstones that were superseded included */
-    int64_t tombstones_dropped;         /* of which nothing was left to delete, after their time */
-    int64_t aborted_dropped;
-    int64_t keyless_dropped;
+    ol_clean_counts records;
     int64_t markers_dropped;
     int64_t batches_rebuilt;
     int64_t batches_not_compressed;     /* kept whole, with what was superseded in them */
