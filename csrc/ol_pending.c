@@ -398,18 +398,44 @@ bool ol_pending_has_group(const ol_pending *pending, ol_slice group, uint64_t gr
     return chain_has_live(pending, CHAIN_GROUP, number);
 }
 
+bool ol_pending_next(const ol_pending *pending, ol_pending_cursor *cursor, int64_t *producer_id, ol_table_row *row) {
+    for (; cursor->producer < pending->order_count; cursor->producer++, cursor->entry = 0) {
+        const producer_entries *producer = pending->producers[pending->order[cursor->producer]];
+        while (cursor->entry < producer->count) {
+            const pending_entry *entry = &producer->entries[cursor->entry++];
+            if (!is_live(pending, entry)) continue;
+            *producer_id = producer->producer_id;
+            fill_row(pending, entry, row);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ol_pending_get(const ol_pending *pending, int64_t producer_id, const ol_pair_name *name, int32_t partition,
+                    ol_position_value *value) {
+    uint32_t place;
+    if (find_producer(pending, producer_id, &place) == NULL) return false;
+    uint32_t pair = ol_table_pair_number(pending->table, name);
+    if (pair == 0) return false;
+    entry_name found = ol_numbers_get(&pending->heads[CHAIN_POSITION], position_key(pair, partition));
+    while (found != 0 && (found - 1) >> 32 != place) found = entry_named(pending, found)->next[CHAIN_POSITION];
+    if (found == 0 || !is_live(pending, entry_named(pending, found))) return false;
+    ol_table_row row;
+    fill_row(pending, entry_named(pending, found), &row);
+    *value = row.value;
+    return true;
+}
+
 ol_hash128 ol_pending_digest(const ol_pending *pending, bool physical) {
     uint8_t bytes[OL_DIGEST_BYTES_MAX];
     ol_hash128 sum = {0, 0};
-    for (uint32_t i = 0; i < pending->order_count; i++) {
-        const producer_entries *producer = pending->producers[pending->order[i]];
-        for (uint32_t k = 0; k < producer->count; k++) {
-            if (!is_live(pending, &producer->entries[k])) continue;
-            ol_table_row row;
-            fill_row(pending, &producer->entries[k], &row);
-            size_t begun = ol_digest_begin(bytes, OL_DIGEST_PENDING, producer->producer_id, row.group, row.topic, physical);
-            sum = ol_hash128_add(sum, ol_digest_finish(bytes, begun, row.partition, &row.value, physical));
-        }
+    ol_pending_cursor cursor = {0};
+    ol_table_row row;
+    int64_t producer_id;
+    while (ol_pending_next(pending, &cursor, &producer_id, &row)) {
+        size_t begun = ol_digest_begin(bytes, OL_DIGEST_PENDING, producer_id, row.group, row.topic, physical);
+        sum = ol_hash128_add(sum, ol_digest_finish(bytes, begun, row.partition, &row.value, physical));
     }
     return sum;
 }

@@ -49,6 +49,18 @@ bool ol_pending_has(const ol_pending *pending, const ol_pair_name *name, int32_t
 /* Whether any producer has a live pending value for any position of this group. */
 bool ol_pending_has_group(const ol_pending *pending, ol_slice group, uint64_t group_hash);
 
+/* Every live value, by producers and then in log order: those that the digest counts, also where a newer plain value stands.  Zero-initialise the
+ * cursor.  A change of what is pending does not end the walk, but values may then be passed over or told twice.  *row borrows. */
+typedef struct ol_pending_cursor {
+    uint32_t producer;
+    uint32_t entry;
+} ol_pending_cursor;
+bool ol_pending_next(const ol_pending *pending, ol_pending_cursor *cursor, int64_t *producer_id, ol_table_row *row);
+
+/* The live value of one producer for a position; in time proportional to the number of transactions that have one for it.  Fills *value (which borrows). */
+bool ol_pending_get(const ol_pending *pending, int64_t producer_id, const ol_pair_name *name, int32_t partition,
+                    ol_position_value *value);
+
 /* Digest over live pending values, keyed by producer (docs/digest.md). */
 ol_hash128 ol_pending_digest(const ol_pending *pending, bool physical);
 
@@ -67,10 +79,6 @@ typedef struct ol_pending_entry {
 } ol_pending_entry;
 
 /* Producers by first log offset, each one's entries in log order; a zeroed cursor begins; false behind the last. */
-typedef struct ol_pending_cursor {
-    uint32_t producer;
-    uint32_t entry;
-} ol_pending_cursor;
 bool ol_pending_next_entry(const ol_pending *pending, ol_pending_cursor *cursor, ol_pending_entry *entry);
 
 /* Puts one back, behind those that were before it; the table holds its reservation (unless it was replaced).  OL_CORRUPT where no walk can have told

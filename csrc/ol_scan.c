@@ -21,8 +21,13 @@ int ol_scan_open(ol_scan *scan, ol_fs *fs, const char *path, int64_t position, i
     return OL_OK;
 }
 
+void ol_scan_open_file(ol_scan *scan, ol_fs *fs, ol_file *file, int64_t position, int64_t limit) {
+    *scan = (ol_scan){.fs = fs, .file = file, .is_borrowed = true, .position = position, .limit = limit, .budget = OL_SCAN_BUDGET,
+                      .claimed_end = -1};
+}
+
 void ol_scan_close(ol_scan *scan) {
-    scan->fs->close(scan->file);
+    if (!scan->is_borrowed) scan->fs->close(scan->file);
     free(scan->buffer);
     scan->buffer = NULL;
 }

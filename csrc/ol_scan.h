@@ -13,6 +13,7 @@
 typedef struct ol_scan {
     ol_fs *fs;
     ol_file *file;
+    bool is_borrowed;           /* the file is somebody else's to close */
     int64_t position;           /* of the next batch */
     int64_t limit;              /* bytes of the file that count */
     uint8_t *buffer;
@@ -29,6 +30,9 @@ typedef struct ol_scan {
 /* `path` must exist; limit -1: the whole file as it is now.  Nothing to close after a failure. */
 int ol_scan_open(ol_scan *scan, ol_fs *fs, const char *path, int64_t position, int64_t limit, ol_error *error) OL_NODISCARD;
 void ol_scan_close(ol_scan *scan);
+
+/* The same for a file that is open, and stays so at least as long as the scan; `limit` bytes of it count, which it has. */
+void ol_scan_open_file(ol_scan *scan, ol_fs *fs, ol_file *file, int64_t position, int64_t limit);
 
 /* The batch at scan->position, which then moves behind it; *batch borrows until the next call.  OL_END exactly at the limit;
  * OL_TORN, OL_CORRUPT, OL_UNSUPPORTED as ol_batch_parse, scan->position stays; OL_IO, OL_NO_MEMORY.  The CRC is not checked. */

@@ -41,7 +41,7 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
         {
             "ol_checkpoint", "ol_cleaned", "ol_flushed", "ol_index", "ol_leader_epochs", "ol_log", "ol_log_cutoff",
             "ol_log_internal", "ol_log_walk", "ol_names", "ol_partition_metadata", "ol_producers", "ol_scan",
-            "ol_segment", "ol_swap", "ol_transaction_index",
+            "ol_log_view", "ol_segment", "ol_swap", "ol_transaction_index",
         },
         {"ground", "batches", "files"},
     ),
@@ -60,7 +60,7 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
             "ol_group_mark", "ol_group_view", "ol_inflight", "ol_key_map", "ol_load_window", "ol_own_transactions",
             "ol_partition",
             "ol_partition_internal", "ol_past", "ol_preparer", "ol_snapshot", "ol_state", "ol_state_loader", "ol_timeline",
-            "ol_tombstones",
+            "ol_state_compare", "ol_tombstones",
         },
         {"ground", "batches", "offsets", "files", "log", "memory"},
     ),

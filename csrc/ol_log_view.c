@@ -1,0 +1,106 @@
+#include "ol_log_view.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#include "ol_log_internal.h"
+
+struct ol_log_view {
+    ol_log *log;
+    ol_segment **segments;      /* each is used, so that its file stays open */
+    size_t count;
+    uint64_t cuts;
+};
+
+static void release(ol_log_view *view) {
+    for (size_t i = 0; i < view->count; i++) ol_segment_unuse(view->segments[i]);
+    free(view->segments);
+    view->segments = NULL;
+    view->count = 0;
+}
+
+/* A copy of the list with a reference to each; *count of them. */
+static int copy_list(ol_log *log, ol_segment ***segments, size_t *count, ol_error *error) {
+    pthread_mutex_lock(&log->list_lock);
+    *count = log->segment_count;
+    *segments = malloc((*count + 1) * sizeof **segments);
+    for (size_t i = 0; i < *count && *segments != NULL; i++) {
+        (*segments)[i] = log->segments[i];
+        ol_segment_reference(log->segments[i]);
+    }
+    pthread_mutex_unlock(&log->list_lock);
+    return *segments != NULL ? OL_OK : ol_fail(error, OL_NO_MEMORY, "no memory to look at %zu segments", *count);
+}
+
+/* OL_WOULD_BLOCK: one was replaced before it could be opened, so the list is to be taken anew. */
+static int take(ol_log_view *view, ol_error *error) {
+    ol_segment **segments = NULL;
+    size_t count = 0;
+    view->cuts = ol_log_cuts(view->log);
+    int status = copy_list(view->log, &segments, &count, error);
+    if (status != OL_OK) return status;
+    view->segments = segments;
+    for (size_t i = 0; i < count; i++) {
+        /* A use is a reference of its own.  Those that are not used keep their place in the array only for this loop. */
+        ol_segment *segment = segments[i];
+        if (status == OL_OK) {
+            status = ol_segment_use(segment, error);
+            if (status == OL_OK) segments[view->count++] = segment;
+        }
+        ol_segment_release(segment);
+    }
+    if (status != OL_OK) release(view);
+    return status;
+}
+
+int ol_log_view_open(ol_log *log, ol_log_view **view, ol_error *error) {
+    if (!ol_log_is_writable(log)) return ol_fail(error, OL_READ_ONLY, "the files of a read-only log cannot be held");
+    ol_log_view *created = calloc(1, sizeof *created);
+    if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to look at a log");
+    created->log = log;
+    int status;
+    do {
+        status = atomic_load(&log->half_cut)
+                     ? ol_fail(error, OL_FAILED, "a truncation failed; what is left is known when the log is opened anew")
+                     : take(created, error);
+    } while (status == OL_WOULD_BLOCK && sched_yield() == 0);
+    if (status != OL_OK) {
+        free(created);
+        return status;
+    }
+    *view = created;
+    return OL_OK;
+}
+
+bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *segment) {
+    if (index >= view->count) return false;
+    const ol_segment *found = view->segments[index];
+    segment->base_offset = found->base_offset;
+    segment->size = atomic_load_explicit(&found->size, memory_order_acquire);
+    segment->path = found->path;
+    segment->file = found->file;
+    return true;
+}
+
+bool ol_log_view_covers(const ol_log_view *view, int64_t offset) {
+    if (view->count == 0) return false;
+    const ol_segment *last = view->segments[view->count - 1];
+    ol_segment *next = ol_log_next_segment(view->log, last->base_offset);
+    bool covers = next == NULL || next->base_offset >= offset;
+    if (next != NULL) ol_segment_release(next);
+    /* Cleaned together with what followed it, it is not told by the list any more where it ended. */
+    return covers && !atomic_load(&last->detached) && ol_log_cuts(view->log) == view->cuts;
+}
+
+bool ol_log_view_is_current(const ol_log_view *view) {
+    for (size_t i = 0; i < view->count; i++) {
+        if (atomic_load(&view->segments[i]->detached)) return false;
+    }
+    return ol_log_cuts(view->log) == view->cuts;
+}
+
+void ol_log_view_close(ol_log_view *view) {
+    if (view == NULL) return;
+    release(view);
+    free(view);
+}

@@ -1,0 +1,39 @@
+/* ol_log_view: the segments that a log had at one moment, kept readable, whatever is rolled, cleaned or cut away since.
+ *
+ * Whoever replays a log that is cleaned meanwhile must not read some segments from before a swap and others from behind it: the first still hold
+ * a value whose tombstone, or the ABORT marker, is gone from the others.  A view is one state of the log's list, so that a replay of it up
+ * to `offset` gives the state below `offset` for every offset that had been applied when the view was opened, or is applied later: nothing in it was
+ * cleaned by what stood above.
+ *
+ * Threads: one uses a view; any number of views, commits, swaps and truncations go on beside it.  A view ends before its log does. */
+#ifndef OL_LOG_VIEW_H
+#define OL_LOG_VIEW_H
+
+#include "ol_log.h"
+
+typedef struct ol_log_view ol_log_view;
+
+typedef struct ol_log_view_segment {
+    int64_t base_offset;
+    int64_t size;               /* whole batches, now: the last one may still grow */
+    const char *path;           /* as it was; another file may bear the name by now */
+    ol_file *file;              /* to be read only */
+} ol_log_view_segment;
+
+/* Only of a log that was opened writable: the files of another one are somebody else's, who may cut them (OL_READ_ONLY).  Fails with OL_FAILED after
+ * a truncation that failed, OL_IO, OL_NO_MEMORY. */
+int ol_log_view_open(ol_log *log, ol_log_view **view, ol_error *error) OL_NODISCARD;
+
+/* The segments, ascending; index from 0; false behind the last. */
+bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *segment);
+
+/* Whether everything below `offset`, which is not above the log's end, is in it: no segment was begun below `offset` since, and the log was not cut.
+ * False also where that cannot be told any more, because its last segment was cleaned meanwhile. */
+bool ol_log_view_covers(const ol_log_view *view, int64_t offset);
+
+/* Whether none of its segments was replaced by a cleaned one, or cut, since. */
+bool ol_log_view_is_current(const ol_log_view *view);
+
+void ol_log_view_close(ol_log_view *view);      /* NULL is fine */
+
+#endif

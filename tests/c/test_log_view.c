@@ -1,0 +1,228 @@
+/* A view holds what the log was, whatever is cleaned, rolled and cut away since. */
+#include "ol_log_view.h"
+
+#include <pthread.h>
+
+#include "cleaned_fixture.h"
+#include "ol_scan.h"
+
+static model *new_model(void) { return calloc(1, sizeof(model)); }
+
+static void free_model(model *m) {
+    model_remove_from(m, 0);
+    free(m);
+}
+
+static void fill(model *m, ol_log *log, int count) {
+    ol_error error;
+    for (int i = 0; i < count; i++) OL_CHECK_OK(model_append(m, log, fixture_plain(400, (uint64_t)i), &error), &error);
+}
+
+static ol_log_view *open_view(ol_log *log) {
+    ol_error error;
+    ol_log_view *view = NULL;
+    OL_CHECK_OK(ol_log_view_open(log, &view, &error), &error);
+    return view;
+}
+
+/* All bytes, read from the files. */
+static uint8_t *read_view(const ol_log_view *view, size_t *size) {
+    ol_log_view_segment segment;
+    ol_error error;
+    uint8_t *bytes = malloc(1);
+    *size = 0;
+    for (size_t i = 0; ol_log_view_at(view, i, &segment); i++) {
+        ol_scan scan;
+        ol_batch batch;
+        int status;
+        ol_scan_open_file(&scan, ol_fs_posix(), segment.file, 0, segment.size);
+        while ((status = ol_scan_next(&scan, &batch, &error)) == OL_OK) {
+            OL_CHECK_OK(ol_batch_check_crc(&batch, &error), &error);
+            bytes = realloc(bytes, *size + batch.size);
+            memcpy(bytes + *size, batch.data, batch.size);
+            *size += batch.size;
+        }
+        OL_CHECK_INT(status, OL_END);
+        ol_scan_close(&scan);
+    }
+    return bytes;
+}
+
+static void check_view(const ol_log_view *view, const model *m) {
+    size_t size = 0;
+    int64_t end = 0;
+    uint8_t *bytes = read_view(view, &size);
+    OL_CHECK_INT(model_match(m, bytes, size, false, &end), (int64_t)m->count);
+    free(bytes);
+}
+
+static ol_log *open_log(char path[OL_PATH_MAX]) {
+    fixture_directory(path);
+    ol_log_options options = fixture_options(path);
+    options.config.segment_bytes = 8 << 10;
+    return fixture_open(&options, NULL);
+}
+
+static void flush(ol_log *log) {
+    ol_error error;
+    int64_t flushed = 0;
+    OL_CHECK_OK(ol_log_flush(log, &flushed, &error), &error);
+}
+
+static void end(ol_log *log, const char *path, model *m) {
+    fixture_close(log);
+    fixture_remove(path);
+    free_model(m);
+}
+
+OL_TEST(what_is_appended_to_the_last_segment_is_in_it) {
+    char path[OL_PATH_MAX];
+    ol_log *log = open_log(path);
+    model *m = new_model();
+    ol_log_view *view = open_view(log);
+    check_view(view, m);
+    OL_CHECK(ol_log_view_covers(view, 0));
+    fill(m, log, 5);
+    check_view(view, m);
+    OL_CHECK(ol_log_view_covers(view, ol_log_end(log)));
+    ol_log_view_close(view);
+    end(log, path, m);
+}
+
+OL_TEST(a_roll_is_not_covered) {
+    char path[OL_PATH_MAX];
+    ol_log *log = open_log(path);
+    model *m = new_model();
+    ol_error error;
+    fill(m, log, 30);
+    ol_log_view *view = open_view(log);
+    int64_t rolled_at = ol_log_end(log);
+    OL_CHECK_OK(ol_log_roll_active(log, &error), &error);
+    OL_CHECK(ol_log_view_covers(view, rolled_at));
+    check_view(view, m);
+    fill(m, log, 1);
+    OL_CHECK(!ol_log_view_covers(view, ol_log_end(log)));
+    OL_CHECK(ol_log_view_covers(view, rolled_at) && ol_log_view_is_current(view));
+    ol_log_view_close(view);
+    end(log, path, m);
+}
+
+OL_TEST(what_is_cleaned_away_stays_readable) {
+    char path[OL_PATH_MAX];
+    ol_log *log = open_log(path);
+    model *m = new_model(), *before = new_model();
+    ol_error error;
+    fill(m, log, 120);
+    for (size_t i = 0; i < m->count; i++) model_add(before, m->batches[i].bytes, m->batches[i].size);
+    flush(log);
+    ol_log_view *view = open_view(log);
+    OL_CHECK_OK(model_clean(m, log, 0, 3, keep_none, NULL, &error), &error);
+    OL_CHECK_OK(model_clean(m, log, 1, 2, keep_none, NULL, &error), &error);
+    OL_CHECK(!ol_log_view_is_current(view));
+    OL_CHECK(ol_log_view_covers(view, ol_log_end(log)));       /* its last segment is what it was */
+    check_view(view, before);
+    ol_log_view *newer = open_view(log);
+    OL_CHECK(ol_log_view_is_current(newer));
+    check_view(newer, m);
+    /* The last segment goes with the one that was rolled behind it: nobody can tell where it ended. */
+    OL_CHECK_OK(ol_log_roll_active(log, &error), &error);
+    fill(m, log, 1);
+    int64_t bases[MODEL_SEGMENTS_MAX];
+    size_t count = segment_bases(log, bases);
+    OL_CHECK_OK(ol_log_roll_active(log, &error), &error);
+    flush(log);
+    OL_CHECK_OK(model_clean(m, log, count - 2, 2, keep_all, NULL, &error), &error);
+    OL_CHECK(!ol_log_view_covers(newer, ol_log_end(log)));
+    ol_log_view_close(newer);
+    ol_log_view_close(view);
+    free_model(before);
+    end(log, path, m);
+}
+
+OL_TEST(a_truncation_ends_what_it_covers) {
+    char path[OL_PATH_MAX];
+    ol_log *log = open_log(path);
+    model *m = new_model();
+    ol_error error;
+    fill(m, log, 60);
+    ol_log_view *view = open_view(log);
+    OL_CHECK_OK(ol_log_truncate(log, 50, &error), &error);
+    OL_CHECK(!ol_log_view_covers(view, 40) && !ol_log_view_is_current(view));
+    check_view(view, m);
+    ol_log_view_close(view);
+    end(log, path, m);
+}
+
+OL_TEST(a_read_only_log_cannot_be_held) {
+    char path[OL_PATH_MAX];
+    ol_log *log = open_log(path);
+    model *m = new_model();
+    ol_error error;
+    fill(m, log, 3);
+    fixture_close(log);
+    ol_log_options options = fixture_options(path);
+    options.writable = options.create = false;
+    log = fixture_open(&options, NULL);
+    ol_log_view *view = NULL;
+    OL_CHECK_INT(ol_log_view_open(log, &view, &error), OL_READ_ONLY);
+    OL_CHECK(view == NULL);
+    end(log, path, m);
+}
+
+typedef struct looking {
+    ol_log *log;
+    _Atomic bool stop;
+    _Atomic int views;
+} looking;
+
+/* Every view is whole: no offset that the model never lets go is missing, and offsets ascend. */
+static void *look_on(void *argument) {
+    looking *to = argument;
+    while (!to->stop) {
+        ol_log_view *view = open_view(to->log);
+        ol_log_view_segment segment;
+        ol_error error;
+        int64_t kept_next = 0;
+        for (size_t i = 0; ol_log_view_at(view, i, &segment); i++) {
+            ol_scan scan;
+            ol_batch batch;
+            int status;
+            ol_scan_open_file(&scan, ol_fs_posix(), segment.file, 0, segment.size);
+            while ((status = ol_scan_next(&scan, &batch, &error)) == OL_OK) {
+                if (batch.base_offset % 10 != 0) continue;
+                OL_CHECK_INT(batch.base_offset, kept_next);
+                kept_next += 10;
+            }
+            OL_CHECK_INT(status, OL_END);
+            ol_scan_close(&scan);
+        }
+        ol_log_view_close(view);
+        to->views++;
+    }
+    return NULL;
+}
+
+static bool keep_tenth(void *context OL_UNUSED, const model_batch *batch) { return batch->base % 10 == 0; }
+
+OL_TEST(views_beside_swaps_are_whole) {
+    char path[OL_PATH_MAX];
+    looking to = {.log = open_log(path)};
+    model *m = new_model();
+    ol_error error;
+    fill(m, to.log, 60);
+    pthread_t thread;
+    OL_CHECK(pthread_create(&thread, NULL, look_on, &to) == 0);
+    for (int run = 0; run < 40 || to.views < 20; run++) {
+        fill(m, to.log, 30);
+        flush(to.log);
+        int64_t bases[MODEL_SEGMENTS_MAX];
+        size_t count = segment_bases(to.log, bases);
+        if (count < 4) continue;
+        OL_CHECK_OK(model_clean(m, to.log, ol_test_below(count - 3), 2, keep_tenth, NULL, &error), &error);
+    }
+    to.stop = true;
+    pthread_join(thread, NULL);
+    end(to.log, path, m);
+}
+
+OL_TEST_MAIN()
