@@ -1,4 +1,5 @@
-/* Retention of a partition: what has expired gets tombstones, and nothing else does (spec §5.13, traps 21 to 23). */
+/* Retention of a partition: what has expired gets tombstones, and nothing else does (spec §5.13, traps 21 to 23).  ol_expire_group decides, ol_expire_write
+ * writes, ol_expire_report tells. */
 #include "ol_expire.h"
 #include "ol_bytes.h"
 #include "ol_group_view.h"
