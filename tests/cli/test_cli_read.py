@@ -239,6 +239,7 @@ def test_help_tells_examples_and_the_version_is_told(capsys):
         "commit",
         "fetch",
         "delete",
+        "expire",
         "abort",
         "demo",
     ):

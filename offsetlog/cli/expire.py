@@ -1,0 +1,152 @@
+"""`offsetlog expire`: deletes the offsets that have expired, or tells what will."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import offsetlog
+from offsetlog._native.files import FileSystem
+from offsetlog.cli.amounts import duration_text, parse_duration
+from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
+from offsetlog.cli.layout import Column
+from offsetlog.cli.output import Format, Output, complain, count_text
+from offsetlog.cli.stores import PartitionCount, open_writable
+from offsetlog.cli.text import time_text
+from offsetlog.errors import InvalidArgumentError, OffsetLogError
+from offsetlog.logdir import LogDirectory
+from offsetlog.retention import listed
+from offsetlog.types import ExpiryReport
+
+HELP = """Delete the offsets that have expired.
+
+An offset expires when its group has had no members for as long as the retention says, counted from when the group
+became empty, or, where that is not known, from the commit; or at the time that its record itself names. Of a group
+that has members nothing expires, and nothing that an open transaction has a value for. A group of which nothing is
+left goes, too.
+
+--dry-run and --within only tell what, when and why; PATH is then only read. On a terminal offsets are deleted only
+after a question. What is deleted is marked so in the log (tombstones) and disappears from it when it is compacted.
+
+\b
+Examples:
+  offsetlog expire data --retention 7d --dry-run                what has expired
+  offsetlog expire data --retention 7d --within 24h             what has, or will have tomorrow
+  offsetlog expire data --retention 7d --retention 'audit-*=never' --retention billing=90d
+  offsetlog expire data --retention 7d --yes                    without a question
+"""
+
+COLUMNS = [
+    Column("group"),
+    Column("topic"),
+    Column("partition", right=True),
+    Column("expires_at", "expires (UTC)", time_text),
+    Column("reason", rank=1),
+    Column("counted_from", "counted from (UTC)", time_text, rank=2),
+    Column("retention_ms", "retention", duration_text, rank=1, right=True),
+    Column("rule", rank=1),
+    Column("offset", rank=2, right=True),
+    Column("log_partition", rank=2, right=True),
+    Column("log_offset", rank=2, right=True),
+]
+
+
+def parse_retention(texts: list[str]) -> tuple[int | None, dict[str, int | None]]:
+    """Returns the default retention and those by group, in milliseconds, of arguments as 7d, never, g=7d, g-*=never.
+
+    Raises:
+        InvalidArgumentError: one is none, or two are about the same.
+    """
+    defaults: list[int | None] = []
+    groups: dict[str, int | None] = {}
+    for text in texts:
+        group, equals, time = text.rpartition("=")
+        value = None if time.strip() == "never" else parse_duration(time)
+        if not equals:
+            defaults.append(value)
+        elif group in groups:
+            raise InvalidArgumentError(f"two retentions for {group!r}")
+        else:
+            groups[group] = value
+    if len(defaults) > 1:
+        raise InvalidArgumentError("two retentions for all groups")
+    if all(value is None for value in (*defaults, *groups.values())):
+        raise InvalidArgumentError("nothing expires without a retention: give one, as --retention 7d")
+    return defaults[0] if defaults else None, groups
+
+
+def _tell(
+    output: Output, path: Path, within_ms: int, default: int | None, groups: dict[str, int | None], wide: bool
+) -> int:
+    LogDirectory(path, FileSystem()).check_is_none_of_its_parts()
+    with offsetlog.open(path, read_only=True) as store:
+        table = store.expiring(timedelta(milliseconds=within_ms), retention_ms=default, retention=groups)
+        nothing = "nothing expires in this time" if within_ms else "nothing has expired"
+        output.rows(COLUMNS, (row._asdict() for row in listed(table)), nothing, wide=wide)
+        problems = store.problems()
+    for problem in problems:
+        complain(str(problem))
+    return 1 if problems else 0
+
+
+def _what(report: ExpiryReport) -> str:
+    text = count_text(report.positions_expired, "expired offset")
+    if report.groups_removed:
+        text += f", and with them {count_text(report.groups_removed, 'group')}"
+    return text
+
+
+def _is_wanted(store: offsetlog.OffsetStore, default: int | None, groups: dict[str, int | None]) -> bool:
+    report = store.expire(retention_ms=default, retention=groups, dry_run=True)
+    if not report.positions_expired and not report.groups_removed:
+        return True
+    return typer.confirm(f"Delete {_what(report)}?", err=True)
+
+
+def command(
+    path: StorePath,
+    retention: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--retention",
+            metavar="[GROUP=]TIME",
+            help="How long: 7d, 12h, 'never'; for all groups, for one, or for 'PREFIX*'. Can be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what has expired.")] = False,
+    within: Annotated[
+        str | None,
+        typer.Option("--within", metavar="TIME", help="Only tell what expires within this time from now, as 24h."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    trust_clock: Annotated[
+        bool, typer.Option("--trust-clock", help="The clock is right, though the log has records of the future.")
+    ] = False,
+    partitions: PartitionCount = None,
+    wide: Wide = False,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Deletes, or tells; returns the exit code."""
+    output = Output(form)
+    default, groups = parse_retention(retention or [])
+    if dry_run or within is not None:
+        return _tell(output, path, parse_duration(within) if within is not None else 0, default, groups, wide)
+    with open_writable(path, partitions, "disk", create=False) as store:
+        if not yes and sys.stdin.isatty() and not _is_wanted(store, default, groups):
+            raise typer.Abort
+        try:
+            report = store.expire(retention_ms=default, retention=groups, trust_clock=trust_clock)
+        except OffsetLogError as failure:
+            for note in getattr(failure, "__notes__", ()):
+                complain(note)
+            raise
+    if output.is_json:
+        output.object(report._asdict())
+    nothing = not report.positions_expired and not report.groups_removed
+    output.line("nothing has expired" if nothing else f"deleted {_what(report)}")
+    return 0

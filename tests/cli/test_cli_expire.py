@@ -1,0 +1,147 @@
+"""`expire`: what has expired is told, or deleted; groups, prefixes and never; and what is refused."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+from test_cli_read import DATA, call, on_terminal
+
+import offsetlog
+from offsetlog import OffsetAndMetadata, TopicPartition
+from offsetlog._native.encoding import encode_batch, encode_key, encode_value
+from offsetlog.cli.expire import parse_retention
+from offsetlog.errors import InvalidArgumentError
+
+DAY = 86_400_000
+NOW = time.time_ns() // 1_000_000
+EXPIRY = DATA / "expiry" / "log"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "data"
+    with offsetlog.open(path, 4, "process") as store:
+        for group, age in (("old", 9), ("week", 6), ("audit-1", 9), ("billing", 9)):
+            value = OffsetAndMetadata(7, commit_timestamp=NOW - age * DAY)
+            store.commit(group, {TopicPartition("t", 0): value, TopicPartition("t", 1): value})
+    return path
+
+
+def rows(capsys, *arguments: object) -> list[dict[str, object]]:
+    code, out, err = call(capsys, "expire", *arguments, "--format=json")
+    assert (code, err) == (0, "")
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def groups(path: Path) -> list[str]:
+    with offsetlog.open(path, read_only=True) as store:
+        return store.groups()
+
+
+RULES = ["--retention=7d", "--retention=audit-*=never", "--retention", "billing=30d"]
+
+
+def test_a_dry_run_tells_and_deletes_nothing(data, capsys):
+    before = {file: file.read_bytes() for file in data.rglob("*") if file.is_file()}
+    told = rows(capsys, data, *RULES, "--dry-run")
+    assert [(row["group"], row["topic"], row["partition"], row["reason"]) for row in told] == [
+        ("old", "t", 0, "commit"),
+        ("old", "t", 1, "commit"),
+        ("old", None, None, "group"),
+    ]
+    assert {row["expires_at"] for row in told} == {NOW - 2 * DAY}
+    assert {row["group"] for row in rows(capsys, data, *RULES, "--within", "25h")} == {"old", "week"}
+    assert {row["rule"] for row in rows(capsys, data, *RULES, "--within", "30d")} == {None, "billing"}
+    assert {file: file.read_bytes() for file in data.rglob("*") if file.is_file()} == before
+
+
+def test_the_text_says_when_and_why(data, capsys):
+    code, out, _ = call(capsys, "expire", data, "--retention=7d", "--within=2d")
+    assert code == 0
+    heading, *lines = [line.split("\t") for line in out.splitlines()]
+    assert heading[:5] == ["group", "topic", "partition", "expires (UTC)", "reason"]
+    assert len(lines) == 12
+    assert {line[6] for line in lines} == {"1w"}
+    code, shown = on_terminal("expire", data, "--retention=100d", "--dry-run")
+    assert (code, shown.strip()) == (0, "nothing has expired")
+
+
+def test_what_has_expired_is_deleted(data, capsys):
+    assert call(capsys, "expire", data, *RULES)[:2] == (0, "deleted 2 expired offsets, and with them 1 group\n")
+    assert groups(data) == ["audit-1", "billing", "week"]
+    assert call(capsys, "expire", data, *RULES)[:2] == (0, "nothing has expired\n")
+    [row] = rows(capsys, data, "--retention", "audit-1=0", "--retention", "billing=0")
+    assert (row["positions_expired"], row["groups_removed"], row["dry_run"]) == (4, 2, False)
+    assert groups(data) == ["week"]
+
+
+def test_a_terminal_asks(data):
+    code, shown = on_terminal("expire", data, "--retention=7d", answer=b"n\n")
+    assert code == 1
+    assert "Delete 6 expired offsets, and with them 3 groups?" in shown
+    assert len(groups(data)) == 4
+    assert on_terminal("expire", data, "--retention=7d", answer=b"y\n")[0] == 0
+    assert groups(data) == ["week"]
+    code, shown = on_terminal("expire", data, "--retention=7d")
+    assert (code, shown.strip()) == (0, "nothing has expired")
+    assert on_terminal("expire", data, "--retention=1d", "--yes")[0] == 0
+    assert groups(data) == []
+
+
+def test_a_directory_of_kafka_s_is_only_read_to_tell(capsys):
+    told = rows(capsys, EXPIRY, "--retention=1m", "--dry-run")
+    # Groups with members are left alone.
+    assert {row["group"] for row in told if row["topic"] is None} >= {"exp-fresh-ingest", "exp-simple-audit-late"}
+    assert not {row["group"] for row in told} & {"exp-live-etl", "exp-848-search-index"}
+
+
+def test_without_a_retention_nothing_is_done(data, capsys):
+    for arguments in ([], ["--retention=never"], ["--retention=g=never"]):
+        code, out, err = call(capsys, "expire", data, *arguments)
+        assert (code, out) == (2, "")
+        assert "give one, as --retention 7d" in err
+    assert len(groups(data)) == 4
+
+
+@pytest.mark.parametrize("retention", ["7", "d", "-7d", "g=", "=7x", "7 days"])
+def test_what_is_no_time_is_refused(data, capsys, retention):
+    code, out, err = call(capsys, "expire", data, f"--retention={retention}", "--dry-run")
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+def test_retentions_are_parsed():
+    assert parse_retention(["7d"]) == (7 * DAY, {})
+    assert parse_retention(["never", "g=0", "a=b=1h", "p-*=never", "=2d"]) == (
+        None,
+        {"g": 0, "a=b": 3_600_000, "p-*": None, "": 2 * DAY},
+    )
+    for twice in (["1d", "2d"], ["g=1d", "g=never"]):
+        with pytest.raises(InvalidArgumentError, match="two retentions"):
+            parse_retention(twice)
+
+
+def test_a_path_without_a_log_is_refused(tmp_path, capsys):
+    for arguments in (["--dry-run"], []):
+        code, out, _ = call(capsys, "expire", tmp_path / "none", "--retention=7d", *arguments)
+        assert (code, out) == (2, "")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_log_from_the_future_needs_a_word(tmp_path, capsys):
+    folder = tmp_path / "data" / "__consumer_offsets-0"
+    folder.mkdir(parents=True)
+    key = encode_key(1, {"group": "g", "topic": "t", "partition": 0})
+    value = encode_value(1, 3, {"offset": 1, "leaderEpoch": -1, "metadata": "", "commitTimestamp": NOW - 9 * DAY})
+    (folder / f"{0:020}.log").write_bytes(encode_batch(0, NOW + 90 * DAY, [(key, value)]))
+    code, out, err = call(capsys, "expire", tmp_path / "data", "--retention=7d", "--partitions=1")
+    assert (code, out) == (1, "")
+    assert "the newest record is of" in err
+    assert call(capsys, "expire", tmp_path / "data", "--retention=7d", "--trust-clock")[0] == 0
+    assert groups(tmp_path / "data") == []
