@@ -82,16 +82,6 @@ bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *
     return true;
 }
 
-bool ol_log_view_covers(const ol_log_view *view, int64_t offset) {
-    if (view->count == 0) return false;
-    const ol_segment *last = view->segments[view->count - 1];
-    ol_segment *next = ol_log_next_segment(view->log, last->base_offset);
-    bool covers = next == NULL || next->base_offset >= offset;
-    if (next != NULL) ol_segment_release(next);
-    /* Cleaned together with what followed it, it is not told by the list any more where it ended. */
-    return covers && !atomic_load(&last->detached) && ol_log_cuts(view->log) == view->cuts;
-}
-
 bool ol_log_view_is_current(const ol_log_view *view) {
     for (size_t i = 0; i < view->count; i++) {
         if (atomic_load(&view->segments[i]->detached)) return false;

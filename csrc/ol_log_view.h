@@ -3,7 +3,7 @@
  * Whoever replays a log that is cleaned meanwhile must not read some segments from before a swap and others from behind it: the first still hold
  * a value whose tombstone, or the ABORT marker, is gone from the others.  A view is one state of the log's list, so that a replay of it up
  * to `offset` gives the state below `offset` for every offset that had been applied when the view was opened, or is applied later: nothing in it was
- * cleaned by what stood above.
+ * cleaned by what stood above.  It holds what lay below the log's end when it was opened, and what was appended to the last segment since.
  *
  * Threads: one uses a view; any number of views, commits, swaps and truncations go on beside it.  A view ends before its log does. */
 #ifndef OL_LOG_VIEW_H
@@ -26,10 +26,6 @@ int ol_log_view_open(ol_log *log, ol_log_view **view, ol_error *error) OL_NODISC
 
 /* The segments, ascending; index from 0; false behind the last. */
 bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *segment);
-
-/* Whether everything below `offset`, which is not above the log's end, is in it: no segment was begun below `offset` since, and the log was not cut.
- * False also where that cannot be told any more, because its last segment was cleaned meanwhile. */
-bool ol_log_view_covers(const ol_log_view *view, int64_t offset);
 
 /* Whether none of its segments was replaced by a cleaned one, or cut, since. */
 bool ol_log_view_is_current(const ol_log_view *view);

@@ -346,16 +346,18 @@ static int read_sides(const ol_state *state, int which, ol_differences *differen
     return status;
 }
 
-/* Keeps the state and the positions as they are, which change under the writer's lock; readers of the state go on. */
-static int lock_writer(ol_partition *live, const ol_state **state, ol_error *error) {
+/* Keeps the state, the positions and what the log ends with as they are, which change under the writer's lock; readers of the state go on.  Where it fails
+ * nothing is kept. */
+static int lock_writer(ol_partition *live, const ol_state **state, ol_log_view **view, ol_error *error) {
+    if (view != NULL) *view = NULL;
     pthread_mutex_lock(&live->writer);
     int status = ol_partition_lock_state(live, state, error);
-    if (status != OL_OK) {
-        pthread_mutex_unlock(&live->writer);
-        return status;
+    if (status == OL_OK) {
+        ol_partition_unlock_state(live);
+        if (view != NULL && ol_log_is_writable(live->log)) status = ol_log_view_open(live->log, view, error);
     }
-    ol_partition_unlock_state(live);
-    return OL_OK;
+    if (status != OL_OK) pthread_mutex_unlock(&live->writer);
+    return status;
 }
 
 static int64_t unlock_writer(ol_partition *live) {
@@ -365,21 +367,26 @@ static int64_t unlock_writer(ol_partition *live) {
     return positions.applied;
 }
 
-int ol_partition_cut(ol_partition *live, bool physical, ol_digest *digest, int64_t *applied, ol_error *error) {
+int ol_partition_cut(ol_partition *live, bool physical, ol_digest *digest, int64_t *applied, ol_log_view **view, ol_error *error) {
     const ol_state *state;
-    int status = lock_writer(live, &state, error);
+    int status = lock_writer(live, &state, view, error);
     if (status != OL_OK) return status;
     ol_state_digest(state, physical, digest);
     *applied = unlock_writer(live);
     return OL_OK;
 }
 
-int ol_partition_read_differences(ol_partition *live, ol_differences *differences, int64_t *applied, ol_error *error) {
+int ol_partition_read_differences(ol_partition *live, ol_differences *differences, int64_t *applied, ol_log_view **view,
+                                  ol_error *error) {
     const ol_state *state;
-    int status = lock_writer(live, &state, error);
+    int status = lock_writer(live, &state, view, error);
     if (status != OL_OK) return status;
     status = read_sides(state, LEFT, differences, error);
     *applied = unlock_writer(live);
+    if (status != OL_OK && view != NULL) {
+        ol_log_view_close(*view);
+        *view = NULL;
+    }
     return status;
 }
 

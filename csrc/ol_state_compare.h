@@ -17,6 +17,7 @@
 #define OL_STATE_COMPARE_H
 
 #include "ol_digest.h"
+#include "ol_log_view.h"
 #include "ol_partition.h"
 
 /* What one state says of a key. */
@@ -53,17 +54,20 @@ void ol_differences_free(ol_differences *differences);
 /* Adds every key that differs; ordered by kind, producer, group, topic and partition, or key.  OL_NO_MEMORY. */
 int ol_state_compare(const ol_state *left, const ol_state *right, bool physical, ol_differences *found, ol_error *error) OL_NODISCARD;
 
-/* The digest of a live state and the log offset below which everything is in it.  Commits wait meanwhile, reads of the state do not.  Fails as
- * ol_partition_lock_state. */
-int ol_partition_cut(ol_partition *live, bool physical, ol_digest *digest, int64_t *applied, ol_error *error) OL_NODISCARD;
+/* The digest of a live state and the log offset below which everything is in it.  Where `view` is not NULL it gets the log's segments of that moment, to be
+ * replayed up to there and then closed; NULL for a log that is read-only.  Commits wait meanwhile, reads of the state do not.  Fails as
+ * ol_partition_lock_state and ol_log_view_open. */
+int ol_partition_cut(ol_partition *live, bool physical, ol_digest *digest, int64_t *applied, ol_log_view **view, ol_error *error)
+    OL_NODISCARD;
 
 /* Adds the keys that may differ between the live state, left, and `replayed`, right, a state of the records below `cut`; those that the live state has at
  * or above `cut` are passed over, since they were written to since.  Fails as ol_partition_lock_state, or with OL_NO_MEMORY. */
 int ol_partition_compare(ol_partition *live, const ol_state *replayed, int64_t cut, bool physical, ol_differences *found,
                          ol_error *error) OL_NODISCARD;
 
-/* Reads the left side of all keys anew, of one moment; *applied is the log offset below which everything is in them. */
-int ol_partition_read_differences(ol_partition *live, ol_differences *differences, int64_t *applied, ol_error *error) OL_NODISCARD;
+/* Reads the left side of all keys anew, of one moment; *applied and `view` as above. */
+int ol_partition_read_differences(ol_partition *live, ol_differences *differences, int64_t *applied, ol_log_view **view,
+                                  ol_error *error) OL_NODISCARD;
 
 /* Reads the right side of all keys anew, drops the keys that do not differ, and those that are in the list twice, and orders the rest. */
 int ol_state_settle_differences(const ol_state *right, bool physical, ol_differences *differences, ol_error *error) OL_NODISCARD;

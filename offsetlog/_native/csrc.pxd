@@ -694,6 +694,14 @@ cdef extern from "ol_cleaner.h" nogil:
         int64_t segment_base
         ol_error error
 
+    ctypedef struct ol_clean_counts:
+        int64_t read
+        int64_t kept
+        int64_t superseded
+        int64_t tombstones_dropped
+        int64_t aborted_dropped
+        int64_t keyless_dropped
+
     ctypedef struct ol_clean_report:
         int64_t end
         int64_t floor
@@ -709,12 +717,7 @@ cdef extern from "ol_cleaner.h" nogil:
         int64_t segments_before
         int64_t segments_after
         int64_t batches
-        int64_t records_read
-        int64_t records_kept
-        int64_t superseded
-        int64_t tombstones_dropped
-        int64_t aborted_dropped
-        int64_t keyless_dropped
+        ol_clean_counts records
         int64_t markers_dropped
         int64_t batches_rebuilt
         int64_t batches_not_compressed
@@ -728,6 +731,61 @@ cdef extern from "ol_cleaner.h" nogil:
                        ol_error *error) noexcept
 
 
+cdef extern from "ol_log_view.h" nogil:
+    ctypedef struct ol_log_view:
+        pass
+
+    ctypedef struct ol_log_view_segment:
+        int64_t base_offset
+        int64_t size
+        const char *path
+        ol_file *file
+
+    bint ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *segment) noexcept
+    bint ol_log_view_is_current(const ol_log_view *view) noexcept
+    void ol_log_view_close(ol_log_view *view) noexcept
+
+
+cdef extern from "ol_state_compare.h" nogil:
+    enum:
+        OL_DIGEST_POSITION
+        OL_DIGEST_PENDING
+        OL_DIGEST_GROUP_RECORD
+
+    ctypedef struct ol_compared:
+        bint is_there
+        ol_position_value value
+        size_t value_size
+        ol_hash128 value_hash
+
+    ctypedef struct ol_difference:
+        unsigned kind
+        int64_t producer_id
+        ol_slice group
+        ol_slice topic
+        int32_t partition
+        ol_slice key
+        ol_compared left
+        ol_compared right
+
+    ctypedef struct ol_differences:
+        ol_difference *items
+        size_t count
+        size_t limit
+        uint64_t left_out
+
+    void ol_differences_free(ol_differences *differences) noexcept
+    int ol_state_compare(const ol_state *left, const ol_state *right, bint physical, ol_differences *found,
+                         ol_error *error) noexcept
+    int ol_partition_cut(ol_partition *live, bint physical, ol_digest *digest, int64_t *applied, ol_log_view **view,
+                         ol_error *error) noexcept
+    int ol_partition_compare(ol_partition *live, const ol_state *replayed, int64_t cut, bint physical, ol_differences *found,
+                             ol_error *error) noexcept
+    int ol_partition_read_differences(ol_partition *live, ol_differences *differences, int64_t *applied,
+                                      ol_log_view **view, ol_error *error) noexcept
+    int ol_state_settle_differences(const ol_state *right, bint physical, ol_differences *differences, ol_error *error) noexcept
+
+
 cdef extern from "ol_scan.h" nogil:
     ctypedef struct ol_scan:
         int64_t position
@@ -735,6 +793,7 @@ cdef extern from "ol_scan.h" nogil:
 
     int ol_scan_open(ol_scan *scan, ol_fs *fs, const char *path, int64_t position, int64_t limit, ol_error *error) noexcept
     void ol_scan_close(ol_scan *scan) noexcept
+    void ol_scan_open_file(ol_scan *scan, ol_fs *fs, ol_file *file, int64_t position, int64_t limit) noexcept
     int ol_scan_next(ol_scan *scan, ol_batch *batch, ol_error *error) noexcept
     int ol_scan_resync(ol_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch,
                        ol_error *error) noexcept

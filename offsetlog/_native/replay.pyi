@@ -6,6 +6,7 @@ from typing_extensions import disjoint_base
 
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.files import FileSystem
+from offsetlog._native.log_view import LogView
 
 BATCH_FIELDS: list[tuple[str, str]]
 
@@ -18,7 +19,12 @@ class Replay:
     next_offset: int
     batches: int
     records: int
-    def __init__(self, file_system: FileSystem | None = ..., decompressor: Decompressor | None = ...) -> None: ...
+    def __init__(
+        self,
+        file_system: FileSystem | None = ...,
+        decompressor: Decompressor | None = ...,
+        view: LogView | None = ...,
+    ) -> None: ...
     def apply(
         self,
         path: str | bytes | PathLike[str],

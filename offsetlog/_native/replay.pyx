@@ -32,6 +32,7 @@ from offsetlog._native.csrc cimport (
     ol_group_record,
     ol_group_records_next,
     ol_hash128,
+    ol_log_view_segment,
     ol_pending_next_value,
     ol_pending_producer,
     ol_pending_producer_at,
@@ -51,6 +52,7 @@ from offsetlog._native.csrc cimport (
     ol_scan_close,
     ol_scan_next,
     ol_scan_open,
+    ol_scan_open_file,
     ol_scan_used,
     ol_slice,
     ol_slice_of,
@@ -74,20 +76,11 @@ from offsetlog._native.csrc cimport (
 )
 from offsetlog._native.decompress cimport Decompressor
 from offsetlog._native.files cimport FileSystem
+from offsetlog._native.log_view cimport LogView
 from offsetlog._native.resync cimport resync
 from offsetlog._native.status cimport check, keep_interrupt, raise_interrupt
 
 from offsetlog.errors import InternalError, from_status
-
-# `BATCH_FIELDS` says the same in words.
-cdef struct batch_row:
-    int64_t position
-    int64_t base_offset
-    int64_t last_offset
-    int64_t max_timestamp
-    int32_t leader_epoch
-    int32_t magic
-
 
 #: What `Replay.apply` tells of a batch: names and NumPy's codes of the fields, which follow each other without gaps.
 BATCH_FIELDS = [
@@ -187,32 +180,22 @@ def check_index(bytes content not None, *, bint time, int64_t base_offset, int64
 cdef class Replay:
     """The state of one partition, from its .log files in their order.  One thread at a time."""
 
-    cdef ol_state state
-    cdef ol_producers producers
-    cdef FileSystem fs
-    cdef Decompressor decompressor
-    cdef readonly int64_t next_offset
-    cdef readonly int64_t batches
-    cdef readonly int64_t records
-    cdef list refused
-    cdef bytes path
-    cdef int64_t position
-    cdef batch_row *rows
-    cdef size_t row_count
-    cdef size_t row_capacity
-
     def __cinit__(self):
         memset(&self.state, 0, sizeof(self.state))
         memset(&self.producers, 0, sizeof(self.producers))
         self.rows = NULL
 
-    def __init__(self, FileSystem file_system=None, Decompressor decompressor=None):
-        """Begins with an empty state; CapacityError where there is no memory for it."""
+    def __init__(self, FileSystem file_system=None, Decompressor decompressor=None, LogView view=None):
+        """Begins with an empty state; CapacityError where there is no memory for it.
+
+        Of a view (`log_view`) the paths are its segments', whatever lies there by now; the view stays open meanwhile.
+        """
         cdef ol_error error
         if self.state.table != NULL:
             raise InternalError("a replay begins once")
         self.fs = file_system if file_system is not None else FileSystem()
         self.decompressor = decompressor if decompressor is not None else Decompressor()
+        self.view = view
         self.next_offset = 0
         self.refused = []
         check(ol_state_create(&self.state, &error), &error)
@@ -223,6 +206,16 @@ cdef class Replay:
         free(self.rows)
 
     # ------------------------------------------------------------------------------------------------ the walk
+
+    cdef int open_scan(self, ol_scan *scan, path, int64_t position) except -1:
+        cdef ol_error error
+        cdef ol_log_view_segment segment
+        self.path = os.fsencode(path)
+        if self.view is None:
+            return check(ol_scan_open(scan, self.fs.fs, self.path, position, -1, &error), &error)
+        self.view.find(self.path, &segment)
+        ol_scan_open_file(scan, self.view.fs.fs, segment.file, position, segment.size)
+        return 0
 
     cdef int add_row(self, const ol_batch *batch, int64_t position, ol_error *error) noexcept nogil:
         cdef batch_row *moved
@@ -347,13 +340,11 @@ cdef class Replay:
             CapacityError: there is no memory.
         """
         cdef ol_scan scan
-        cdef ol_error error
         cdef dict found = {"damage": None, "aborted": [], "producers": {}}
         cdef list stops = sorted(snapshots)
-        self.path = os.fsencode(path)
         self.refused = []
         self.row_count = 0
-        check(ol_scan_open(&scan, self.fs.fs, self.path, position, -1, &error), &error)
+        self.open_scan(&scan, path, position)
         try:
             self.go_on(&scan, stops, until, batches, found)
             found["position"], found["size"] = scan.position, scan.limit
@@ -369,8 +360,7 @@ cdef class Replay:
         cdef ol_scan scan
         cdef ol_error error
         cdef int status
-        self.path = os.fsencode(path)
-        check(ol_scan_open(&scan, self.fs.fs, self.path, position, -1, &error), &error)
+        self.open_scan(&scan, path, position)
         try:
             with nogil:
                 status = check(resync(&scan, position, self.next_offset, &error), &error)
@@ -383,8 +373,7 @@ cdef class Replay:
         cdef ol_scan scan
         cdef ol_error error
         cdef int64_t used = 0
-        self.path = os.fsencode(path)
-        check(ol_scan_open(&scan, self.fs.fs, self.path, position, -1, &error), &error)
+        self.open_scan(&scan, path, position)
         try:
             with nogil:
                 check(ol_scan_used(&scan, position, &used, &error), &error)

@@ -1,0 +1,186 @@
+"""Which keys two states do not agree on, where their digests say that there are some.
+
+Rows are tuples: kind ("position", "pending", "group record"), producer id or None, group, topic or None, partition or None, key as
+bytes or None, left, right.  A side is None where the state does not have the key; of positions it is (offset, log offset, leader epoch,
+metadata, commit timestamp, expire timestamp, topic id as bytes or None), of group records (bytes, XXH3-128 as int, log offset,
+timestamp).
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+from offsetlog._native.buffers cimport text_of
+from offsetlog._native.csrc cimport (
+    OL_DIGEST_GROUP_RECORD,
+    OL_DIGEST_PENDING,
+    OL_TOPIC_ID_SIZE,
+    ol_compared,
+    ol_difference,
+    ol_differences,
+    ol_differences_free,
+    ol_digest,
+    ol_error,
+    ol_hash128,
+    ol_log_view,
+    ol_partition_compare,
+    ol_partition_cut,
+    ol_partition_read_differences,
+    ol_state_compare,
+    ol_state_settle_differences,
+)
+from offsetlog._native.log_view cimport own_view
+from offsetlog._native.partition cimport Partition
+from offsetlog._native.replay cimport Replay
+from offsetlog._native.status cimport check
+
+
+cdef object _whole(ol_hash128 value):
+    return (int(value.high) << 64) | int(value.low)
+
+
+cdef object _position(const ol_compared *side):
+    if not side.is_there:
+        return None
+    topic_id = None
+    if side.value.topic_id != NULL:
+        topic_id = PyBytes_FromStringAndSize(<const char *>side.value.topic_id, OL_TOPIC_ID_SIZE)
+    return (
+        side.value.offset,
+        side.value.log_offset,
+        side.value.leader_epoch,
+        text_of(side.value.metadata.data, side.value.metadata.size),
+        side.value.commit_timestamp,
+        side.value.expire_timestamp,
+        topic_id,
+    )
+
+
+cdef object _record(const ol_compared *side):
+    if not side.is_there:
+        return None
+    return side.value_size, _whole(side.value_hash), side.value.log_offset, side.value.commit_timestamp
+
+
+cdef tuple _row(const ol_difference *found):
+    group = text_of(found.group.data, found.group.size)
+    if found.kind == OL_DIGEST_GROUP_RECORD:
+        key = PyBytes_FromStringAndSize(<const char *>found.key.data, <Py_ssize_t>found.key.size)
+        return "group record", None, group, None, None, key, _record(&found.left), _record(&found.right)
+    topic = text_of(found.topic.data, found.topic.size)
+    if found.kind == OL_DIGEST_PENDING:
+        kind, producer_id = "pending", found.producer_id
+    else:
+        kind, producer_id = "position", None
+    return kind, producer_id, group, topic, found.partition, None, _position(&found.left), _position(&found.right)
+
+
+cdef list _rows(const ol_differences *found, size_t limit):
+    cdef size_t index
+    return [_row(&found.items[index]) for index in range(min(limit, found.count))]
+
+
+def compare(Replay left not None, Replay right not None, *, bint physical=True, size_t limit=20):
+    """Returns the keys that two states do not agree on, at most `limit`, and how many more there are.
+
+    With `physical` also those that stand elsewhere in the log.  Raises CapacityError.
+    """
+    cdef ol_differences found
+    cdef ol_error error
+    memset(&found, 0, sizeof(found))
+    found.limit = limit
+    try:
+        with nogil:
+            check(ol_state_compare(&left.state, &right.state, physical, &found, &error), &error)
+        return _rows(&found, limit), found.left_out
+    finally:
+        ol_differences_free(&found)
+
+
+def cut(Partition partition not None, *, bint physical=True):
+    """Returns the sums of a live state's digest as a tuple (positions, group records, pending), the log offset below which all is in
+    them, and a LogView of the log of that moment, to be closed; None for a partition that is not open for writing.
+
+    Commits wait meanwhile, fetches do not.  Raises StateError, StorageError, CapacityError.
+    """
+    cdef ol_digest digest
+    cdef ol_log_view *view = NULL
+    cdef int64_t applied = 0
+    cdef ol_error error
+    partition.enter()
+    try:
+        with nogil:
+            check(ol_partition_cut(partition.handle, physical, &digest, &applied, &view, &error), &error)
+    except BaseException:
+        partition.leave()
+        raise
+    held = own_view(partition, view)
+    return (_whole(digest.positions), _whole(digest.group_records), _whole(digest.pending)), applied, held
+
+
+cdef class LiveComparison:
+    """Keys that may differ between a partition in use and a replay of its log; the steps of csrc/ol_state_compare.h.
+
+    Made: keys that may differ are found, beside commits.  `read`: what they are now, and up to where the log was applied.  `settle`, with a
+    replay up to there: those that do not differ are forgotten.  One thread at a time.
+    """
+
+    cdef ol_differences found
+    cdef Partition partition
+    cdef bint physical
+
+    def __cinit__(self):
+        memset(&self.found, 0, sizeof(self.found))
+
+    def __init__(self, Partition partition not None, Replay replay not None, int64_t cut, *, bint physical=True,
+                 size_t limit=16384):
+        """`replay` holds what lies below the log offset `cut`; above `limit` keys are only counted.  Raises StateError, CapacityError."""
+        cdef ol_error error
+        ol_differences_free(&self.found)
+        self.partition = partition
+        self.physical = physical
+        self.found.limit = limit
+        partition.enter()
+        try:
+            with nogil:
+                check(ol_partition_compare(partition.handle, &replay.state, cut, physical, &self.found, &error), &error)
+        finally:
+            partition.leave()
+
+    def __dealloc__(self):
+        ol_differences_free(&self.found)
+
+    def read(self):
+        """Reads the keys from the live state anew; returns the log offset below which everything is in them, and a LogView as `cut`."""
+        cdef ol_error error
+        cdef ol_log_view *view = NULL
+        cdef int64_t applied = 0
+        self.partition.enter()
+        try:
+            with nogil:
+                check(ol_partition_read_differences(self.partition.handle, &self.found, &applied, &view, &error), &error)
+        except BaseException:
+            self.partition.leave()
+            raise
+        return applied, own_view(self.partition, view)
+
+    def settle(self, Replay replay not None):
+        """Keeps the keys that differ from those of a replay."""
+        cdef ol_error error
+        with nogil:
+            check(ol_state_settle_differences(&replay.state, self.physical, &self.found, &error), &error)
+
+    @property
+    def count(self):
+        """How many keys there are now."""
+        return self.found.count
+
+    @property
+    def left_out(self):
+        """How many more were found at first than could be kept."""
+        return self.found.left_out
+
+    def rows(self, size_t limit=20):
+        """Returns at most `limit` of the keys."""
+        return _rows(&self.found, limit)

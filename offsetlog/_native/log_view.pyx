@@ -1,0 +1,116 @@
+"""The segments of an open partition as they were at one moment, for who replays its log while it is cleaned."""
+
+import os
+
+cimport cython
+from libc.stddef cimport size_t
+
+from offsetlog._native.csrc cimport (
+    ol_log_segment_at,
+    ol_log_segment_info,
+    ol_log_view,
+    ol_log_view_at,
+    ol_log_view_close,
+    ol_log_view_is_current,
+    ol_log_view_segment,
+    ol_partition_log,
+)
+from offsetlog._native.partition cimport Partition
+
+from offsetlog.errors import ClosedError, MissingFileError
+
+
+def listed_segments(Partition partition not None):
+    """Returns (base offset, bytes) of every segment that an open partition knows of, ascending."""
+    cdef ol_log_segment_info info
+    cdef size_t index = 0
+    cdef list found = []
+    partition.enter()
+    try:
+        log = ol_partition_log(partition.handle)
+        while ol_log_segment_at(log, index, &info):
+            found.append((info.base_offset, info.size))
+            index += 1
+    finally:
+        partition.leave()
+    return found
+
+
+@cython.no_gc_clear     # what is let go at the end needs its owner
+cdef class LogView:
+    """Holds every segment of a partition that is open for writing: cleaning, rolls and truncations change nothing of it.
+
+    It comes with a cut (`compare.cut`), and a replay of it up to the cut's log offset is the state of the cut.  While it is open the partition is
+    not closed: `close` waits for it.  A context manager; one thread at a time.
+    """
+
+    def __cinit__(self):
+        self.view = NULL
+
+    def __init__(self):
+        raise TypeError("a view comes from a cut")
+
+    def __dealloc__(self):
+        self.let_go()
+
+    cdef void let_go(self) noexcept:
+        cdef ol_log_view *view = self.view
+        self.view = NULL
+        if view == NULL:
+            return
+        # A forked child must not touch what its parent holds.
+        if not self.owner.forked:
+            with nogil:
+                ol_log_view_close(view)
+        self.owner.leave()
+
+    def close(self):
+        """Lets the segments go; does nothing the second time."""
+        self.let_go()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    cdef int find(self, bytes path, ol_log_view_segment *segment) except -1:
+        cdef size_t index = 0
+        while self.view != NULL and ol_log_view_at(self.view, index, segment):
+            if <bytes>segment.path == path:
+                return 0
+            index += 1
+        raise MissingFileError("there was no such segment", path=os.fsdecode(path))
+
+    def segments(self):
+        """Returns the paths of the segments, ascending by offset."""
+        cdef ol_log_view_segment segment
+        cdef size_t index = 0
+        cdef list found = []
+        self._check_open()
+        while ol_log_view_at(self.view, index, &segment):
+            found.append(os.fsdecode(<bytes>segment.path))
+            index += 1
+        return found
+
+    @property
+    def is_current(self):
+        """Whether none of its segments was replaced or cut since."""
+        self._check_open()
+        return bool(ol_log_view_is_current(self.view))
+
+    def _check_open(self):
+        if self.view == NULL or self.owner.forked:
+            raise ClosedError("the view is closed")
+
+
+cdef LogView own_view(Partition partition, ol_log_view *view):
+    cdef LogView owner
+    if view == NULL:
+        partition.leave()
+        return None
+    owner = LogView.__new__(LogView)
+    owner.view = view
+    owner.owner = partition
+    owner.fs = partition.fs
+    return owner

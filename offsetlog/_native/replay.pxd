@@ -1,0 +1,41 @@
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t
+
+from offsetlog._native.csrc cimport ol_batch, ol_error, ol_producers, ol_producers_change, ol_scan, ol_state
+from offsetlog._native.decompress cimport Decompressor
+from offsetlog._native.files cimport FileSystem
+from offsetlog._native.log_view cimport LogView
+
+# `BATCH_FIELDS` says the same in words.
+cdef struct batch_row:
+    int64_t position
+    int64_t base_offset
+    int64_t last_offset
+    int64_t max_timestamp
+    int32_t leader_epoch
+    int32_t magic
+
+# The state that files lead to; one thread at a time.
+cdef class Replay:
+    cdef ol_state state
+    cdef ol_producers producers
+    cdef FileSystem fs
+    cdef Decompressor decompressor
+    cdef LogView view
+    cdef readonly int64_t next_offset
+    cdef readonly int64_t batches
+    cdef readonly int64_t records
+    cdef list refused
+    cdef bytes path
+    cdef int64_t position
+    cdef batch_row *rows
+    cdef size_t row_count
+    cdef size_t row_capacity
+
+    cdef int open_scan(self, ol_scan *scan, path, int64_t position) except -1
+    cdef int add_row(self, const ol_batch *batch, int64_t position, ol_error *error) noexcept nogil
+    cdef int apply_batch(self, const ol_batch *batch, ol_producers_change *change, ol_error *error) noexcept nogil
+    cdef int count_records(self, const ol_batch *batch, ol_error *error) noexcept nogil
+    cdef int walk(self, ol_scan *scan, int64_t stop, int64_t until, bint keeps_rows, ol_producers_change *change,
+                  ol_error *error) noexcept nogil
+    cdef int go_on(self, ol_scan *scan, list stops, int64_t until, bint keeps_rows, dict found) except -1
