@@ -1,8 +1,8 @@
 /* ol_expire: retention of one partition: what has expired gets tombstones, and a group of which nothing is left goes too (spec §5.13, design §8).
  *
  * Groups are looked at one by one, and what is found is decided once more under the writer lock, where its tombstones are written: a position that was
- * committed in between survives.  A group's tombstones are one ordinary commit batch, or several where they do not fit one: each position
- * expires by itself, and the group's own records go in the last.  Half-way, nothing is wrong: the next run finds the rest.
+ * committed in between survives.  A group's tombstones are one ordinary commit batch, or several of a large group: each position expires by
+ * itself, and the group's own records go in the last.  Half-way, nothing is wrong: the next run finds the rest.
  *
  * Of a group whose retention is OL_RETENTION_NEVER nothing is touched, whatever its records say.
  */

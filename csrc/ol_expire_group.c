@@ -19,7 +19,7 @@ static bool make_room(void *array, size_t *capacity, size_t wanted, size_t item_
 }
 
 int ol_name_list_add(ol_name_list *list, ol_slice name, ol_error *error) {
-    bool done = make_room(&list->bytes, &list->bytes_capacity, list->size + name.size, 1) &&
+    bool done = make_room(&list->bytes, &list->bytes_capacity, list->size + name.size + 1, 1) &&
                 make_room(&list->ends, &list->capacity, list->count + 1, sizeof *list->ends);
     if (!done) return ol_fail(error, OL_NO_MEMORY, "no memory for a list of names");
     if (name.size > 0) memcpy(list->bytes + list->size, name.data, name.size);

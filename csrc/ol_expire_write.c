@@ -2,9 +2,14 @@
 #include "ol_expire_internal.h"
 #include "ol_tombstones.h"
 
+/* Of a big group a batch, and with it a hold of the lock, is kept short. */
+#define BIG_GROUP_BATCH_BYTES ((size_t)1 << 20)
+
 /* One batch in the making. */
 typedef struct collected {
+    ol_slice topic;             /* of a big group: only this one; else null */
     ol_tombstones tombstones;
+    size_t bytes_max;
     uint64_t pending;           /* due, but for a transaction */
     uint64_t kept;              /* all that stay */
     bool is_full;               /* more is due than the batch takes */
@@ -54,11 +59,18 @@ static int take_position(const ol_expire_run *run, collected *batch, const ol_pa
     }
     size_t count = batch->tombstones.count, bytes = batch->tombstones.batch_bytes;
     int status = ol_tombstones_add_position(&batch->tombstones, run->group.name, name->topic, number, error);
-    if (status == OL_OK && count > 0 && batch->tombstones.batch_bytes > partition->options.batch_bytes_max) {
+    if (status == OL_OK && count > 0 && batch->tombstones.batch_bytes > batch->bytes_max) {
         ol_tombstones_cut(&batch->tombstones, count, bytes);
         batch->is_full = true;
     }
     return status;
+}
+
+static bool next_position(const ol_table *table, const collected *batch, ol_slice group, uint64_t hash, ol_table_cursor *cursor,
+                          ol_table_row *row) {
+    if (batch->topic.data == NULL) return ol_table_next_of_group(table, group, hash, cursor, row);
+    ol_pair_name name = ol_table_name(table, group, hash, batch->topic);
+    return ol_table_next_of_pair(table, &name, cursor, row);
 }
 
 static int collect_positions(const ol_expire_run *run, const ol_group_view *view, collected *batch, ol_error *error) {
@@ -69,7 +81,7 @@ static int collect_positions(const ol_expire_run *run, const ol_group_view *view
     ol_table_row row;
     ol_pair_name name = {0};
     int status = OL_OK;
-    while (status == OL_OK && !batch->is_full && ol_table_next_of_group(table, group, hash, &cursor, &row)) {
+    while (status == OL_OK && !batch->is_full && next_position(table, batch, group, hash, &cursor, &row)) {
         if (!ol_expire_is_due(run, &run->group, view, &row)) {
             batch->kept++;
             continue;
@@ -87,13 +99,13 @@ static int collect_group_records(const ol_expire_run *run, const ol_group_view *
     ol_partition *partition = run->partition;
     ol_slice group = run->group.name;
     uint64_t hash = ol_table_group_hash(partition->state.table, group);
-    if (batch->is_full || batch->kept > 0 || !ol_group_view_may_go(view)) return OL_OK;
+    if (batch->topic.data != NULL || batch->is_full || batch->kept > 0 || !ol_group_view_may_go(view)) return OL_OK;
     if (ol_pending_has_group(partition->state.pending, group, hash) || has_anything_in_flight(partition, group)) return OL_OK;
     size_t count = batch->tombstones.count, bytes = batch->tombstones.batch_bytes;
     int status = ol_tombstones_add_group_records(&batch->tombstones, partition->state.group_records, group, error);
     if (status != OL_OK) return status;
     ol_tombstones_sort_group_records(&batch->tombstones, count);
-    if (count > 0 && batch->tombstones.batch_bytes > partition->options.batch_bytes_max) {
+    if (count > 0 && batch->tombstones.batch_bytes > batch->bytes_max) {
         ol_tombstones_cut(&batch->tombstones, count, bytes);
         batch->is_full = true;
     } else {
@@ -111,9 +123,10 @@ static size_t count_positions(const ol_tombstones *tombstones) {
 static void account(const ol_expire_run *run, const collected *batch, const ol_commit_result *result) {
     ol_expire_report *report = run->report;
     if (!batch->is_full) report->positions_pending += batch->pending;   /* else the next batch meets them again */
+    /* The positions of a big group went before; what is left of others went now. */
+    report->groups_removed += batch->is_last && (batch->tombstones.count > 0 || run->group.is_big);
     if (batch->tombstones.count == 0) return;
     report->positions_expired += count_positions(&batch->tombstones);
-    report->groups_removed += batch->is_last;
     report->batches++;
     report->end_offset = result->end_offset;
     report->term = run->partition->term;
@@ -135,12 +148,14 @@ static int write_batch(const ol_expire_run *run, collected *batch, ol_error *err
     return status;
 }
 
-int ol_expire_write(ol_expire_run *run, ol_error *error) {
+/* Batch after batch, until nothing more is due; of one topic or of all. */
+static int write_all(const ol_expire_run *run, ol_slice topic, ol_error *error) {
+    const ol_partition *partition = run->partition;
+    size_t bytes_max = partition->options.batch_bytes_max;
+    if (topic.data != NULL && bytes_max > BIG_GROUP_BATCH_BYTES) bytes_max = BIG_GROUP_BATCH_BYTES;
     int status = OL_OK;
-    bool more = true;
-    if (run->group.is_big || run->group.is_frozen) status = ol_expire_glance_by_topic(run, &more, error);
-    while (status == OL_OK && more) {
-        collected batch = {0};
+    for (bool more = true; status == OL_OK && more;) {
+        collected batch = {.topic = topic, .bytes_max = bytes_max};
         pthread_mutex_lock(&run->partition->writer);
         status = write_batch(run, &batch, error);
         pthread_mutex_unlock(&run->partition->writer);
@@ -148,4 +163,26 @@ int ol_expire_write(ol_expire_run *run, ol_error *error) {
         ol_tombstones_free(&batch.tombstones);
     }
     return status;
+}
+
+/* Topic by topic, so that no hold of the lock is for all of them; what is left after that is a small group, or stays. */
+static int write_big(ol_expire_run *run, ol_error *error) {
+    const ol_state *state;
+    int status = OL_OK;
+    for (size_t i = 0; status == OL_OK && i < run->group.topics.count; i++) {
+        status = write_all(run, ol_name_list_get(&run->group.topics, i), error);
+    }
+    if (status == OL_OK) status = ol_partition_lock_state(run->partition, &state, error);
+    if (status != OL_OK) return status;
+    uint64_t left = ol_table_group_positions(state->table, run->group.name, ol_table_group_hash(state->table, run->group.name));
+    ol_partition_unlock_state(run->partition);
+    return left == 0 ? write_all(run, ol_slice_null(), error) : OL_OK;
+}
+
+int ol_expire_write(ol_expire_run *run, ol_error *error) {
+    int status = OL_OK;
+    bool due = true;
+    if (run->group.is_big || run->group.is_frozen) status = ol_expire_glance_by_topic(run, &due, error);
+    if (status != OL_OK || !due) return status;
+    return run->group.is_big ? write_big(run, error) : write_all(run, ol_slice_null(), error);
 }
