@@ -5,11 +5,12 @@ from offsetlog._native.tickets import Ticket
 from offsetlog.config import MaintenanceConfig, StoreConfig
 from offsetlog.store import OffsetStore, open  # noqa: A004  (offsetlog.open, like gzip.open)
 from offsetlog.transaction import Transaction
-from offsetlog.types import Digest, OffsetAndMetadata, OpenTransaction, Position, TopicPartition
+from offsetlog.types import CleaningReport, Digest, OffsetAndMetadata, OpenTransaction, Position, TopicPartition
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CleaningReport",
     "Digest",
     "MaintenanceConfig",
     "OffsetAndMetadata",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from offsetlog.config import StoreConfig
+from offsetlog.config import MaintenanceConfig, StoreConfig
 from offsetlog.errors import ArgumentTypeError, ConfigError
 from offsetlog.logdir import PARTITIONS_MAX
 from offsetlog.types import TopicPartition
@@ -62,6 +62,15 @@ def checked_config(config: StoreConfig | None) -> StoreConfig:
     return config
 
 
+def checked_maintenance(maintenance: MaintenanceConfig | None) -> MaintenanceConfig:
+    """Returns the settings of maintenance, the defaults where none are given."""
+    if maintenance is None:
+        return MaintenanceConfig()
+    if not isinstance(maintenance, MaintenanceConfig):
+        raise ArgumentTypeError(f"maintenance must be a MaintenanceConfig or None, not {_kind(maintenance)}")
+    return maintenance
+
+
 def checked_topic_id(topic_id: UUID | None) -> bytes | None:
     """Returns the bytes of the topic's id."""
     if topic_id is None:
@@ -81,6 +90,17 @@ def checked_cluster(cluster_id: str | None, node_id: int) -> tuple[str, int] | N
     if not cluster_id or not cluster_id.isprintable() or cluster_id != cluster_id.strip():
         raise ConfigError(f"cluster_id cannot be {cluster_id!r}")
     return cluster_id, node_id
+
+
+def listed_numbers(numbers: Iterable[int] | None) -> list[int] | None:
+    """Returns numbers of log partitions as a list, None for all."""
+    if numbers is None:
+        return None
+    listed = _listed(numbers, "the log partitions must be a list of int", single=(str, bytes, bytearray))
+    for number in listed:
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise ArgumentTypeError(f"a log partition is an int, not {_kind(number)}")
+    return listed
 
 
 def _listed(values: Any, wanted: str, *, single: type | tuple[type, ...]) -> list[Any]:

@@ -11,6 +11,7 @@ from offsetlog._native.core import StoreCore
 from offsetlog._native.partition import Partition
 from offsetlog.errors import OffsetLogError
 from offsetlog.logdir import RECOVERY_POINTS, LogDirectory
+from offsetlog.maintenance import Maintenance
 from offsetlog.partitions import PartitionOpener
 from offsetlog.waiting import TicketWaiter
 
@@ -28,15 +29,23 @@ class StoreCloser:
         directory: the log directory; when writable, locked.
         opener: what makes partitions.
         waiter: what waits for the store's tickets.
+        maintenance: what the store does by itself.
         read_only: whether nothing is to be written.
     """
 
     def __init__(
-        self, directory: LogDirectory, opener: PartitionOpener, waiter: TicketWaiter, *, read_only: bool
+        self,
+        directory: LogDirectory,
+        opener: PartitionOpener,
+        waiter: TicketWaiter,
+        maintenance: Maintenance,
+        *,
+        read_only: bool,
     ) -> None:
         self._directory = directory
         self._opener = opener
         self._waiter = waiter
+        self._maintenance = maintenance
         self._read_only = read_only
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -73,7 +82,7 @@ class StoreCloser:
         failures: list[BaseException] = []
         partitions: dict[int, Partition] = {}
         self._stop.set()
-        for step in (self._end_keeper, self._opener.end, core.detach_all, self._waiter.end):
+        for step in (self._maintenance.end, self._end_keeper, self._opener.end, core.detach_all, self._waiter.end):
             try:
                 partitions.update((id(partition), partition) for partition in step() or ())
             except BaseException as failure:
@@ -107,6 +116,7 @@ class StoreCloser:
             self._closed = True
             self._stop.set()
             try:
+                self._maintenance.end()
                 created = self._opener.end()
                 for partition in (*core.detach_all(), *created):
                     partition.abandon()

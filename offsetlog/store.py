@@ -20,30 +20,33 @@ from offsetlog._native.files import FileSystem
 from offsetlog._native.partition import Partition
 from offsetlog._native.tickets import Ticket
 from offsetlog.closing import StoreCloser
-from offsetlog.config import StoreConfig
+from offsetlog.config import MaintenanceConfig, StoreConfig
 from offsetlog.errors import (
     ClosedError,
-    ConfigError,
     CorruptionWarning,
-    MissingFileError,
     OffsetLogError,
-    PartitionCountError,
     ReadOnlyError,
     TransactionError,
 )
-from offsetlog.logdir import LogDirectory, Properties, random_topic_id
-from offsetlog.partitions import PartitionOpener, check_groups
+from offsetlog.logdir import LogDirectory
+from offsetlog.maintenance import Maintenance, Progress
+from offsetlog.opening import open_read_only, open_writable
 from offsetlog.transaction import Transaction
-from offsetlog.types import Digest, ExpiryReport, OffsetAndMetadata, OpenTransaction, Position, TopicPartition
+from offsetlog.types import (
+    CleaningReport,
+    Digest,
+    ExpiryReport,
+    OffsetAndMetadata,
+    OpenTransaction,
+    Position,
+    TopicPartition,
+)
 from offsetlog.waiting import TicketWaiter
 
 if TYPE_CHECKING:
     import pyarrow
 
 Durability = Literal["process", "disk"]
-
-#: Partitions of a new directory, as Kafka's `offsets.topic.num.partitions`.
-PARTITIONS_DEFAULT = 50
 
 _DIGEST_MASK = (1 << 128) - 1
 
@@ -55,6 +58,7 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
     *,
     read_only: bool = False,
     config: StoreConfig | None = None,
+    maintenance: MaintenanceConfig | None = None,
     topic_id: UUID | None = None,
     cluster_id: str | None = None,
     node_id: int = 1,
@@ -71,6 +75,7 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         read_only: changes nothing, takes no lock, and can read what a running broker holds.  The store shows what was
             in the log when it was opened; `OffsetStore.refresh` reads it again.
         config: the settings; None for Kafka's defaults.
+        maintenance: what the store does by itself to stay small; None for the defaults.
         topic_id: the topic's id in the cluster that the directory shall join.
         cluster_id: that cluster's id; `meta.properties` is written where it is missing.
         node_id: the broker's number in that file.
@@ -95,6 +100,7 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         durability,
         read_only=read_only,
         config=arguments.checked_config(config),
+        maintenance=arguments.checked_maintenance(maintenance),
         topic_id=arguments.checked_topic_id(topic_id),
         cluster=arguments.checked_cluster(cluster_id, node_id),
         fs=_fs if _fs is not None else FileSystem(),
@@ -106,12 +112,6 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         store.close()
         raise
     return store
-
-
-def _agreed(asked: int | None, actual: int, path: Path) -> int:
-    if asked is not None and asked != actual:
-        raise PartitionCountError(asked=asked, actual=actual, path=path)
-    return actual
 
 
 class OffsetStore:
@@ -139,6 +139,7 @@ class OffsetStore:
         *,
         read_only: bool,
         config: StoreConfig,
+        maintenance: MaintenanceConfig,
         topic_id: bytes | None,
         cluster: tuple[str, int] | None,
         fs: FileSystem,
@@ -150,13 +151,14 @@ class OffsetStore:
         self._fs = fs
         self._read_only = read_only
         self._waiter = TicketWaiter()
-        self._expirer = _retention.Expirer(_retention.Retention())
+        self._expirer = _retention.Expirer(_retention.Retention.of(maintenance))
+        self._maintenance = Maintenance(self._directory, maintenance, self._expirer, read_only=read_only)
         self._refreshing = threading.Lock()
         try:
             if read_only:
-                count, opener, opened = self._open_read_only(partitions)
+                count, opener, opened = open_read_only(self._directory, config, partitions)
             else:
-                count, opener, opened = self._open_writable(partitions, topic_id, cluster)
+                count, opener, opened = open_writable(self._directory, config, partitions, topic_id, cluster)
             try:
                 core = StoreCore(
                     count,
@@ -177,7 +179,10 @@ class OffsetStore:
             self._directory.unlock()
             raise
         self._core = core
-        self._closer = core.closer = StoreCloser(self._directory, opener, self._waiter, read_only=read_only)
+        self._maintenance.attach(core)
+        self._closer = core.closer = StoreCloser(
+            self._directory, opener, self._waiter, self._maintenance, read_only=read_only
+        )
         # The hot methods are bound to the instance: a Python frame between would cost more than the commit.
         vars(self).update(
             commit=core.commit, commit_async=core.commit_async, commit_one=core.commit_one, fetch_one=core.fetch_one
@@ -185,76 +190,10 @@ class OffsetStore:
         if background and not read_only:
             try:
                 self._closer.keep_checkpoints(core)
+                self._maintenance.start()
             except BaseException:  # no thread can be started
                 self.close()
                 raise
-
-    def _open_read_only(self, partitions: int | None) -> tuple[int, PartitionOpener, list[Partition]]:
-        directory = self._directory
-        if not directory.exists():
-            raise MissingFileError("there is no such directory", path=directory.path)
-        numbers = directory.partition_numbers()
-        properties = directory.read_properties()
-        if properties is not None:
-            count = _agreed(partitions, properties.partitions, directory.path)
-        elif numbers:
-            count = partitions if partitions is not None else numbers[-1] + 1
-        else:
-            raise MissingFileError("there is no partition of the offsets topic in it", path=directory.path)
-        if numbers and numbers[-1] >= count:
-            raise PartitionCountError(asked=count, actual=numbers[-1] + 1, path=directory.path)
-        opener = PartitionOpener(directory, self._fs, self._config, writable=False)
-        return count, opener, opener.open_all(numbers)
-
-    def _open_writable(
-        self, partitions: int | None, topic_id: bytes | None, cluster: tuple[str, int] | None
-    ) -> tuple[int, PartitionOpener, list[Partition]]:
-        directory = self._directory
-        directory.create()
-        directory.lock()
-        numbers = directory.partition_numbers()
-        properties = directory.read_properties()
-        if properties is not None:
-            count = _agreed(partitions, properties.partitions, directory.path)
-        elif numbers:
-            count = self._take_over(partitions, numbers)
-        else:
-            count = partitions if partitions is not None else PARTITIONS_DEFAULT
-        if numbers and numbers[-1] >= count:
-            raise PartitionCountError(asked=count, actual=numbers[-1] + 1, path=directory.path)
-        known = properties.topic_id if properties is not None else None
-        if known is not None and topic_id is not None and known != topic_id:
-            raise ConfigError("the directory's topic has another id", path=directory.path)
-        directory.begin_writing()
-        if cluster is not None:
-            directory.join_cluster(*cluster)
-        opener = PartitionOpener(directory, self._fs, self._config, writable=True, topic_id=known or topic_id)
-        opened = opener.open_all(numbers)
-        if properties is None:
-            if opener.topic_id is None:
-                opener.topic_id = random_topic_id()
-            directory.write_properties(Properties(count, opener.topic_id))
-        return count, opener, opened
-
-    def _take_over(self, partitions: int | None, numbers: list[int]) -> int:
-        # A broker's directory: the number must be told, and every group must agree, before a byte of it is changed.
-        directory = self._directory
-        if partitions is None:
-            raise PartitionCountError(
-                "a Kafka directory does not say how many partitions its topic has: partitions= must be given. It is "
-                "the broker's offsets.topic.num.partitions (50 by default), and the PartitionCount that "
-                "kafka-topics.sh --describe --topic __consumer_offsets prints",
-                path=directory.path,
-            )
-        if numbers[-1] >= partitions:
-            raise PartitionCountError(asked=partitions, actual=numbers[-1] + 1, path=directory.path)
-        looked_at = PartitionOpener(directory, self._fs, self._config, writable=False).open_all(numbers)
-        try:
-            check_groups(looked_at, partitions)
-        finally:
-            for partition in looked_at:
-                partition.abandon()
-        return partitions
 
     def _damaged(self) -> list[Partition]:
         return [partition for partition in self._open_core.attached() if partition.progress()["problems"]]
@@ -617,6 +556,51 @@ class OffsetStore:
         total["total"] = sum(size for component, size in total.items() if component not in ("string_bytes", "free"))
         return total
 
+    # ------------------------------------------------------------------------------------------------ maintenance
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """What the store does by itself: its settings, what it decided, what it did, what is stuck."""
+        return self._maintenance
+
+    def compact(
+        self,
+        partitions: Iterable[int] | None = None,
+        *,
+        roll: bool = True,
+        ratio: float = 0.0,
+        again: bool = False,
+        delete_retention_ms: int | None = None,
+        progress: Progress | None = None,
+    ) -> list[CleaningReport]:
+        """Cleans logs now, whatever their size; commits and reads go on meanwhile.  An interrupt stops it soon.
+
+        Args:
+            partitions: numbers of log partitions, None for all.
+            roll: whether active segments are closed for it.
+            ratio: cleaned is only a log of which more than this part, from 0 to 1, was written since its last cleaning.
+            again: take what was cleaned before for dirty, too: it drops tombstones that are past their time.
+            delete_retention_ms: overrides the setting.
+            progress: called ten times a second with the log partition, the bytes read and those that will be.
+
+        Returns:
+            What was done, or why nothing was, for each log.
+
+        Raises:
+            InvalidArgumentError: there is no such log partition.
+            ReadOnlyError, ClosedError.
+            StateError, StorageError, CapacityError: one log failed; the others were cleaned.
+        """
+        self._open_core  # noqa: B018  (a closed store is refused before anything else)
+        return self._maintenance.compact(
+            arguments.listed_numbers(partitions),
+            roll=roll,
+            ratio=ratio,
+            again=again,
+            delete_retention_ms=delete_retention_ms,
+            progress=progress,
+        )
+
     # ------------------------------------------------------------------------------------------------ the end
 
     def refresh(self) -> None:
@@ -638,7 +622,7 @@ class OffsetStore:
         core.attached()  # refused in a child, whose lock nobody may ever let go
         # Of two at once the later one would show what the earlier one read.
         with self._refreshing:
-            _, _, fresh = self._open_read_only(core.count)
+            _, _, fresh = open_read_only(self._directory, self._config, core.count)
             core.replace_all(fresh)
         self._tell_damage(stacklevel=3)
 

@@ -17,7 +17,20 @@ import typer
 
 import offsetlog
 from offsetlog import errors
-from offsetlog.cli import abort, commit, delete, demo, dump, expire, fetch, groups, offsets, transactions, verify
+from offsetlog.cli import (
+    abort,
+    commit,
+    compact,
+    delete,
+    demo,
+    dump,
+    expire,
+    fetch,
+    groups,
+    offsets,
+    transactions,
+    verify,
+)
 from offsetlog.cli.output import complain, prepare
 
 OK, PROBLEMS, FAILED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
@@ -65,7 +78,7 @@ def _guarded(command: Callable[..., int]) -> Callable[..., int]:
     return guarded
 
 
-for module in (offsets, groups, transactions, dump, verify, commit, fetch, delete, expire, abort, demo):
+for module in (offsets, groups, transactions, dump, verify, commit, fetch, delete, expire, abort, compact, demo):
     app.command(
         module.__name__.rpartition(".")[2], help=module.HELP, short_help=module.HELP.partition("\n")[0].rstrip(".")
     )(_guarded(module.command))

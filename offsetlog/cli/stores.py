@@ -10,9 +10,10 @@ import typer
 import offsetlog
 from offsetlog._native.files import FileSystem
 from offsetlog.cli.output import complain, count_text
+from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import MissingFileError, PartitionCountError
 from offsetlog.logdir import LogDirectory
-from offsetlog.store import PARTITIONS_DEFAULT
+from offsetlog.opening import PARTITIONS_DEFAULT
 
 PartitionCount = Annotated[
     int | None,
@@ -25,7 +26,12 @@ PartitionCount = Annotated[
 
 
 def open_writable(
-    path: Path, partitions: int | None, durability: Literal["process", "disk"], *, create: bool
+    path: Path,
+    partitions: int | None,
+    durability: Literal["process", "disk"],
+    *,
+    create: bool,
+    maintenance: MaintenanceConfig | None = None,
 ) -> offsetlog.OffsetStore:
     """Opens the store in a directory for writing.
 
@@ -35,6 +41,7 @@ def open_writable(
         durability: of what is written.
         create: whether a log directory may be made: where nothing is, or an empty directory, always; in one that holds
             something else only with `partitions`.
+        maintenance: what the store does by itself meanwhile; None for the defaults.
 
     Raises:
         InvalidArgumentError: it is a part of a log directory.
@@ -54,7 +61,7 @@ def open_writable(
             path=path,
         )
     try:
-        store = offsetlog.open(path, partitions, durability)
+        store = offsetlog.open(path, partitions, durability, maintenance=maintenance)
     except PartitionCountError as failure:
         if failure.asked is not None or failure.actual is not None:
             raise

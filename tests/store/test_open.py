@@ -230,16 +230,16 @@ def test_of_two_refreshes_the_later_one_wins(path, monkeypatch):
         writer.commit_one("g", "t", 0, 1)
         with offsetlog.open(path, read_only=True) as reader:
             has_read, may_go_on = threading.Event(), threading.Event()
-            read = reader._open_read_only
+            read = offsetlog.store.open_read_only
 
-            def read_slowly(count):
-                opened = read(count)
+            def read_slowly(*given):
+                opened = read(*given)
                 if not has_read.is_set():
                     has_read.set()
                     may_go_on.wait(30)
                 return opened
 
-            monkeypatch.setattr(reader, "_open_read_only", read_slowly)
+            monkeypatch.setattr(offsetlog.store, "open_read_only", read_slowly)
             first, second = (threading.Thread(target=reader.refresh) for _ in range(2))
             first.start()
             assert has_read.wait(30)

@@ -1,0 +1,357 @@
+"""The cleaner of one partition, and what maintenance has to know of a log to decide about it (spec §8, design §8)."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stddef cimport size_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uintptr_t
+from libc.stdlib cimport calloc, free
+
+from offsetlog._native.buffers cimport NAME_GROUP, take_name
+from offsetlog._native.compress import deflate
+from offsetlog._native.csrc cimport (
+    OL_CLEAN_QUARANTINE_KEPT,
+    OL_IO,
+    OL_NO_MEMORY,
+    OL_OK,
+    OL_UNSUPPORTED,
+    atomic_flag_value,
+    ol_clean_hold,
+    ol_clean_options,
+    ol_clean_options_init,
+    ol_clean_progress,
+    ol_clean_report,
+    ol_cleaner_run,
+    ol_codec,
+    ol_compressor,
+    ol_error,
+    ol_fail,
+    ol_group_records_count,
+    ol_log,
+    ol_log_segment_at,
+    ol_log_segment_files,
+    ol_log_segment_files_at,
+    ol_log_segment_info,
+    ol_log_start,
+    ol_log_transaction,
+    ol_partition_is_read_only,
+    ol_partition_lock_state,
+    ol_partition_log,
+    ol_partition_positions,
+    ol_partition_roll,
+    ol_partition_transaction_at,
+    ol_partition_unlock_state,
+    ol_positions,
+    ol_slice,
+    ol_state,
+    ol_table_count,
+)
+from offsetlog._native.partition cimport Partition
+from offsetlog._native.status cimport check, keep_interrupt
+
+from offsetlog.errors import OffsetOutOfRangeError, from_status
+
+
+# ---------------------------------------------------------------------------------------------------- ports
+
+
+cdef int _told(ol_error *error, int status, object failure) noexcept:
+    keep_interrupt(failure)
+    cdef bytes text = (str(failure) or type(failure).__name__).encode("utf-8", "replace")
+    return ol_fail(error, status, "%s", <const char *>text)
+
+
+cdef int _compress(void *context, ol_codec codec, int magic, ol_slice source, ol_slice *output,
+                   ol_error *error) noexcept with gil:
+    cdef Compressor self = <Compressor>context
+    cdef bytes deflated
+    try:
+        plain = PyBytes_FromStringAndSize(<const char *>source.data, <Py_ssize_t>source.size)
+        deflated = deflate(<int>codec, plain, magic)
+        output.data = <const uint8_t *>PyBytes_AS_STRING(deflated)
+        output.size = <size_t>PyBytes_GET_SIZE(deflated)
+        self._outputs[<uintptr_t>output.data] = deflated
+        return OL_OK
+    except MemoryError as failure:
+        return _told(error, OL_NO_MEMORY, failure)
+    except BaseException as failure:
+        return _told(error, OL_UNSUPPORTED, failure)
+
+
+cdef void _release(void *context, ol_slice output) noexcept with gil:
+    (<Compressor>context)._outputs.pop(<uintptr_t>output.data, None)
+
+
+@cython.final
+cdef class Compressor:
+    """The cleaner's port to `deflate`; any thread may call it, each call takes the GIL."""
+
+    cdef ol_compressor port
+    cdef dict _outputs
+
+    def __cinit__(self):
+        self._outputs = {}
+        self.port.compress = _compress
+        self.port.release = _release
+        self.port.context = <void *>self
+
+
+cdef class _FloorPort:
+    # What the callback met is raised as it is once the run has ended.
+    cdef object call
+    cdef object failure
+
+
+cdef int _raise_floor(void *context, int64_t floor, ol_error *error) noexcept with gil:
+    cdef _FloorPort self = <_FloorPort>context
+    try:
+        self.call(floor)
+        return OL_OK
+    except BaseException as failure:
+        self.failure = failure
+        return ol_fail(error, OL_IO, "the floor could not be written down")
+
+
+@cython.final
+cdef class CleanControl:
+    """Stops a run, and tells how far it is; for one run.  Any thread may use it."""
+
+    cdef atomic_flag_value _stop
+    cdef ol_clean_progress _progress
+
+    def stop(self):
+        """Ends the run soon; what it has replaced stays replaced."""
+        self._stop = True
+
+    @property
+    def stopped(self):
+        """Whether `stop` was called."""
+        return bool(self._stop)
+
+    def progress(self):
+        """Returns what was read and written so far, and the bytes that will be read, as far as is known."""
+        return {
+            "bytes_read": self._progress.bytes_read,
+            "bytes_written": self._progress.bytes_written,
+            "bytes_total": self._progress.bytes_total,
+            "records_read": self._progress.records_read,
+            "passes": self._progress.passes,
+            "segments_after": self._progress.segments_after,
+        }
+
+
+# ---------------------------------------------------------------------------------------------------- a run
+
+
+cdef dict _described(const ol_clean_report *report):
+    cdef int64_t index
+    cdef const ol_error *known
+    cdef list quarantined = []
+    for index in range(min(report.quarantined, OL_CLEAN_QUARANTINE_KEPT)):
+        known = &report.quarantine[index].error
+        failure = from_status(
+            known.status,
+            (<bytes>known.reason).decode("utf-8", "replace"),
+            path=(<bytes>known.path).decode("utf-8", "surrogateescape") or None,
+            position=None if known.position < 0 else known.position,
+            offset=None if known.offset < 0 else known.offset,
+            errno=known.sys_errno or None,
+        )
+        quarantined.append((report.quarantine[index].segment_base, failure))
+    return {
+        "end": report.end,
+        "floor": report.floor,
+        "target": report.target,
+        "log_end": report.log_end,
+        "complete": bool(report.complete),
+        "stopped": bool(report.stopped),
+        "truncated": bool(report.truncated),
+        "bytes_read": report.bytes_read,
+        "bytes_written": report.bytes_written,
+        "bytes_before": report.bytes_before,
+        "bytes_after": report.bytes_after,
+        "segments_before": report.segments_before,
+        "segments_after": report.segments_after,
+        "batches": report.batches,
+        "records_read": report.records.read,
+        "records_kept": report.records.kept,
+        "superseded": report.records.superseded,
+        "tombstones_dropped": report.records.tombstones_dropped,
+        "aborted_dropped": report.records.aborted_dropped,
+        "keyless_dropped": report.records.keyless_dropped,
+        "markers_dropped": report.markers_dropped,
+        "batches_rebuilt": report.batches_rebuilt,
+        "batches_not_compressed": report.batches_not_compressed,
+        "keys": report.keys,
+        "passes": report.passes,
+        "quarantined": report.quarantined,
+        "quarantine": quarantined,
+    }
+
+
+cdef ol_clean_hold *_take_holds(list holds) except? NULL:
+    # The names are lent by `holds`.
+    cdef ol_clean_hold *taken
+    cdef Py_ssize_t index
+    if not holds:
+        return NULL
+    taken = <ol_clean_hold *>calloc(<size_t>len(holds), sizeof(ol_clean_hold))
+    if taken == NULL:
+        raise MemoryError()
+    try:
+        for index, (group, is_prefix, end) in enumerate(holds):
+            take_name(group, NAME_GROUP, &taken[index].group)
+            taken[index].is_prefix = is_prefix
+            taken[index].end = end
+    except BaseException:
+        free(taken)
+        raise
+    return taken
+
+
+def clean(Partition partition not None, CleanControl control not None, *, int64_t now_ms, int64_t first_dirty=-1,
+          int64_t end_max=INT64_MAX, list holds=None, int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20,
+          int64_t bytes_per_second=0, raise_floor=None):
+    """Cleans the closed segments of one partition without the GIL; returns (report, failure).
+
+    Args:
+        partition: loaded, of a writable log.
+        control: of this run alone.
+        now_ms: the time, in milliseconds since 1970.
+        first_dirty: the cleaner's checkpoint, -1 for none.
+        end_max: nothing at or above this log offset is cleaned.
+        holds: (group or prefix, whether it is a prefix, log offset) of groups whose history is kept from there on.
+        delete_retention_ms: how long tombstones and markers stay after the run that first found them alone.
+        map_bytes: memory for the keys of one pass.
+        bytes_per_second: read and written together; 0 for no limit.
+        raise_floor: called with a log offset before states below it can no longer be told; what it raises ends the run.
+
+    Returns:
+        The report as a dictionary, of what was done also where the run failed, and the failure or None.
+
+    Raises:
+        ClosedError: the partition is closed.
+    """
+    cdef ol_clean_options options
+    cdef ol_clean_report *report
+    cdef ol_error error
+    cdef Compressor compressor = Compressor()
+    cdef _FloorPort floor_port = _FloorPort()
+    cdef list listed = list(holds or ())
+    cdef int status
+    ol_clean_options_init(&options)
+    options.first_dirty = first_dirty
+    options.end_max = end_max
+    options.hold_count = <size_t>len(listed)
+    options.now_ms = now_ms
+    options.delete_retention_ms = delete_retention_ms
+    options.map_bytes = map_bytes
+    options.bytes_per_second = bytes_per_second
+    options.stop = &control._stop
+    options.use_table = True
+    options.compressor = &compressor.port
+    options.progress = &control._progress
+    if raise_floor is not None:
+        floor_port.call = raise_floor
+        options.raise_floor = _raise_floor
+        options.raise_floor_context = <void *>floor_port
+    options.holds = _take_holds(listed)
+    # Its quarantine alone is larger than what should lie on a thread's stack.
+    report = <ol_clean_report *>calloc(1, sizeof(ol_clean_report))
+    if report == NULL:
+        free(<void *>options.holds)
+        raise MemoryError()
+    try:
+        failure = None
+        partition.enter()
+        try:
+            with nogil:
+                status = ol_cleaner_run(partition.handle, &options, report, &error)
+        finally:
+            partition.leave()
+        try:
+            if floor_port.failure is not None:
+                raise floor_port.failure
+            check(status, &error)
+        except Exception as raised:
+            failure = raised
+        return _described(report), failure
+    finally:
+        free(report)
+        free(<void *>options.holds)
+
+
+def roll(Partition partition not None):
+    """Closes the active segment of a partition, so that it can be cleaned; refuses as a commit would."""
+    cdef ol_error error
+    partition.enter()
+    try:
+        with nogil:
+            check(ol_partition_roll(partition.handle, &error), &error)
+    finally:
+        partition.leave()
+
+
+# ---------------------------------------------------------------------------------------------------- facts
+
+
+cdef tuple _ages(ol_log *log, int64_t base_offset):
+    # (-1, -1) where the segment was replaced while we looked: the next look finds what took its place.
+    cdef ol_log_segment_files files
+    cdef ol_error error
+    try:
+        with nogil:
+            check(ol_log_segment_files_at(log, base_offset, &files, &error), &error)
+    except OffsetOutOfRangeError:
+        return -1, -1
+    return files.first_timestamp, files.largest_timestamp
+
+
+def log_facts(Partition partition not None, bint ages=False):
+    """Returns what decides about cleaning a log, as a dictionary.
+
+    Its fields: `segments`, ascending, as (base offset, bytes, whether active, first timestamp, largest timestamp), the
+    times with `ages` only, else -1; `start`, `end`, `flushed`; `stable`, the first offset that can still be taken back;
+    `entries`, how many positions and group records there are; `damaged`, whether something in it made it read-only.
+
+    Raises:
+        StateError: the partition is closed, loading or has failed.
+        StorageError: the files could not be looked at.
+    """
+    cdef ol_positions positions
+    cdef ol_log_segment_info info
+    cdef ol_log_transaction oldest
+    cdef const ol_state *state
+    cdef ol_error error
+    cdef size_t index = 0
+    cdef int64_t entries
+    cdef int64_t stable
+    cdef bint found
+    cdef list segments = []
+    partition.enter()
+    try:
+        log = ol_partition_log(partition.handle)
+        # Before the segments: what was appended in between only makes the active one larger than its records.
+        ol_partition_positions(partition.handle, &positions)
+        stable = positions.watermark
+        with nogil:
+            found = ol_partition_transaction_at(partition.handle, 0, &oldest)
+            check(ol_partition_lock_state(partition.handle, &state, &error), &error)
+            entries = <int64_t>(ol_table_count(state.table) + ol_group_records_count(state.group_records))
+            ol_partition_unlock_state(partition.handle)
+        if found:
+            stable = min(stable, oldest.first_offset)
+        while ol_log_segment_at(log, index, &info):
+            times = _ages(log, info.base_offset) if ages else (-1, -1)
+            segments.append((info.base_offset, info.size, bool(info.active), *times))
+            index += 1
+        return {
+            "segments": segments,
+            "start": ol_log_start(log),
+            "end": positions.written,
+            "flushed": positions.flushed,
+            "stable": stable,
+            "entries": entries,
+            "damaged": bool(ol_partition_is_read_only(partition.handle)),
+        }
+    finally:
+        partition.leave()

@@ -1,0 +1,254 @@
+"""Looks at the logs of a store, and cleans them, one at a time: what carries out a decision of `offsetlog.policy`.
+
+Beside the log: the cleaner's checkpoint is Kafka's own file, so that our cleaner goes on where Kafka's stopped, and
+Kafka's where ours did.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from offsetlog import policy
+from offsetlog._native import cleaner
+from offsetlog._native.cleaner import CleanControl
+from offsetlog._native.partition import Partition
+from offsetlog.config import MaintenanceConfig
+from offsetlog.errors import ClosedError
+from offsetlog.history_floor import Hold, raise_floor, read_floor
+from offsetlog.logdir import CLEANER_POINTS, TOPIC, LogDirectory
+from offsetlog.policy import LogFacts, Plan, Segment
+from offsetlog.types import CleaningReport, QuarantinedSegment
+
+#: How often who ends the cleaning says so again, in seconds.
+STOP_SECONDS = 0.1
+
+
+def clock_ms() -> int:
+    """Returns the time, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def quarantined(described: dict[str, Any]) -> tuple[QuarantinedSegment, ...]:
+    """Returns what a run left alone, of its report."""
+    return tuple(
+        QuarantinedSegment(
+            base,
+            "" if failure.path is None else str(failure.path),
+            -1 if failure.position is None else failure.position,
+            -1 if failure.log_offset is None else failure.log_offset,
+            failure.message,
+        )
+        for base, failure in described["quarantine"]
+    )
+
+
+class LogCleaner:
+    """Cleans the logs of one directory.  Safe to call from any thread; one log is cleaned at a time.
+
+    Args:
+        directory: the log directory.
+        config: the settings.
+        clock: returns the time, in milliseconds since 1970.
+    """
+
+    def __init__(self, directory: LogDirectory, config: MaintenanceConfig, clock: Callable[[], int] = clock_ms) -> None:
+        self.clock = clock
+        self._directory = directory
+        self._config = config
+        self._checkpoints = self._read_checkpoints()
+        #: number -> (log end, when it was first seen there).
+        self._ends: dict[int, tuple[int, float]] = {}
+        self._turn = threading.Lock()
+        self._ended = False
+        self._current: tuple[int, CleanControl] | None = None
+
+    def _read_checkpoints(self) -> dict[int, int]:
+        entries = self._directory.read_checkpoint(CLEANER_POINTS)
+        return {number: offset for (topic, number), offset in entries.items() if topic == TOPIC}
+
+    def admit(self, partitions: list[Partition]) -> None:
+        """Forgets checkpoints that lie outside of their log, before it can grow beyond them."""
+        known = {}
+        for partition in partitions:
+            facts = partition.log_facts()
+            offset = self._checkpoints.get(partition.number)
+            if offset is not None and facts["start"] <= offset <= facts["end"]:
+                known[partition.number] = offset
+        self._checkpoints = known
+
+    # ------------------------------------------------------------------------------------------------ looking
+
+    def look(self, partition: Partition) -> LogFacts:
+        """Returns what decides about one log.  Raises StateError, StorageError."""
+        config = self._config
+        ages = config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < policy.NO_LIMIT
+        found = cleaner.log_facts(partition, ages)
+        *closed, active = (Segment(*segment) for segment in found["segments"])
+        return LogFacts(
+            number=partition.number,
+            segments=(*(segment._replace(active=False) for segment in closed), active._replace(active=True)),
+            start=found["start"],
+            end=found["end"],
+            stable=found["stable"],
+            checkpoint=self._checkpoints.get(partition.number),
+            entries=found["entries"],
+            limit=self._history_end(partition, config.min_history_ms),
+            idle_ms=self._idle_ms(partition.number, found["end"]),
+        )
+
+    def _idle_ms(self, number: int, end: int) -> int:
+        now = time.monotonic()
+        seen, since = self._ends.get(number, (-1, now))
+        if seen != end:
+            since = now
+            self._ends[number] = (end, now)
+        return int((now - since) * 1000)
+
+    def _history_end(self, partition: Partition, history_ms: int) -> int:
+        if history_ms == 0:
+            return policy.NO_LIMIT
+        timeline = importlib.import_module("offsetlog.timeline")
+        return int(timeline.cutoff_offset(partition, self.clock() - history_ms))
+
+    def _holds(self, partition: Partition) -> list[Hold]:
+        longer = policy.longer_histories(self._config)
+        return [(pattern, self._history_end(partition, history_ms)) for pattern, history_ms in longer.items()]
+
+    # ------------------------------------------------------------------------------------------------ cleaning
+
+    def clean(
+        self, partition: Partition, plan: Plan, *, again: bool = False, delete_retention_ms: int | None = None
+    ) -> CleaningReport:
+        """Does what a plan says to one log, and writes the checkpoint.
+
+        Args:
+            partition: whose log.
+            plan: whose action is not "none".
+            again: also what was cleaned before is taken for dirty.
+            delete_retention_ms: overrides the setting.
+
+        Raises:
+            ClosedError: the store is being closed.
+            StateError, StorageError, CorruptionError, CapacityError: every segment is as it was, or replaced.
+        """
+        started = time.monotonic()
+        control = CleanControl()
+        with self._turn_of(partition.number, control):
+            before, segments_before = _extent(partition)
+            if plan.action == "roll":
+                cleaner.roll(partition)
+            described = self._run(partition, control, again, delete_retention_ms)
+            after, segments_after = _extent(partition)
+        return CleaningReport(
+            partition=partition.number,
+            reason=plan.reason,
+            cleaned=True,
+            rolled=plan.action == "roll",
+            checkpoint=self._checkpoints.get(partition.number, -1),
+            bytes_before=before,
+            bytes_after=after,
+            segments_before=segments_before,
+            segments_after=segments_after,
+            quarantine=quarantined(described),
+            seconds=time.monotonic() - started,
+            **{name: described[name] for name in _SAME},
+        )
+
+    def _run(
+        self, partition: Partition, control: CleanControl, again: bool, delete_retention_ms: int | None
+    ) -> dict[str, Any]:
+        # Closing the segment moved what can be cleaned, and while we waited for our turn it may have been done.
+        config, fs, path = self._config, self._directory.fs, Path(partition.path)
+        facts = self.look(partition)
+        measured = policy.measure(facts, config, self.clock())
+        if measured.is_reset:
+            self._forget(partition.number, measured.first_dirty)
+        checkpoint = -1 if facts.checkpoint is None or measured.is_reset else measured.first_dirty
+        holds = self._holds(partition)
+        # What was held back before is dirty still.
+        held = read_floor(fs, path).groups.values()
+        described, failure = cleaner.clean(
+            partition,
+            control,
+            now_ms=self.clock(),
+            first_dirty=-1 if again else min([checkpoint, *held]),
+            end_max=measured.uncleanable,
+            holds=[(*policy.split_pattern(pattern), end) for pattern, end in holds],
+            delete_retention_ms=config.delete_retention_ms if delete_retention_ms is None else delete_retention_ms,
+            map_bytes=config.cleaner_map_bytes,
+            bytes_per_second=config.cleaner_bytes_per_second,
+            raise_floor=lambda floor: raise_floor(fs, path, checkpoint, floor, holds),
+        )
+        self._remember(partition.number, described["end"])
+        if failure is not None:
+            raise failure
+        return described
+
+    @contextmanager
+    def _turn_of(self, number: int, control: CleanControl) -> Iterator[None]:
+        with self._turn:
+            self._current = (number, control)
+            try:
+                # Behind `_current`, so that `end` either stops this run or keeps it from beginning.
+                if self._ended:
+                    raise ClosedError("the store is closed")
+                yield
+            finally:
+                self._current = None
+
+    def _forget(self, number: int, first_dirty: int) -> None:
+        self._checkpoints.pop(number, None)
+        self._directory.write_checkpoint(CLEANER_POINTS, {number: first_dirty})
+
+    def _remember(self, number: int, end: int) -> None:
+        if end > self._checkpoints.get(number, -1):
+            self._directory.write_checkpoint(CLEANER_POINTS, {number: end})
+            self._checkpoints[number] = end
+
+    def progress(self) -> tuple[int, dict[str, int]] | None:
+        """Returns which log is being cleaned and how far it is; None where none is."""
+        current = self._current
+        return None if current is None else (current[0], current[1].progress())
+
+    def stop(self) -> None:
+        """Ends the cleaning under way soon."""
+        current = self._current
+        if current is not None:
+            current[1].stop()
+
+    def end(self) -> None:
+        """Ends the cleaning under way and waits for its end; no other begins."""
+        self._ended = True
+        while not self._turn.acquire(timeout=STOP_SECONDS):
+            self.stop()
+        self._turn.release()
+
+
+#: Fields of a run's report that a CleaningReport has under the same name.
+_SAME = (
+    "complete",
+    "stopped",
+    "floor",
+    "bytes_read",
+    "bytes_written",
+    "records_read",
+    "records_kept",
+    "superseded",
+    "tombstones_dropped",
+    "aborted_dropped",
+    "markers_dropped",
+    "keyless_dropped",
+    "passes",
+    "quarantined",
+)
+
+
+def _extent(partition: Partition) -> tuple[int, int]:
+    segments = cleaner.log_facts(partition)["segments"]
+    return sum(segment[1] for segment in segments), len(segments)

@@ -1,0 +1,254 @@
+"""`offsetlog compact`: makes a log small, now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import offsetlog
+from offsetlog.cli.amounts import duration_text, parse_duration, parse_size
+from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
+from offsetlog.cli.layout import Column
+from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
+from offsetlog.cli.stores import PartitionCount, open_writable
+from offsetlog.cli.text import escape
+from offsetlog.config import MaintenanceConfig
+from offsetlog.errors import OffsetLogError
+from offsetlog.logdir import TOPIC
+from offsetlog.types import CleaningReport
+
+if TYPE_CHECKING:
+    from offsetlog.policy import Plan, StuckTransaction
+
+HELP = """Drop what was superseded from a log: only the last record of each key stays.
+
+It may be a broker's directory, while the broker is stopped: PATH's lock is taken. Offsets, groups and open transactions
+stay as they are; deletions stay for --delete-retention after they were first found alone. A damaged segment is left as
+it is, and told. It can be interrupted at any time, and goes on where it was.
+
+\b
+Examples:
+  offsetlog compact data
+  offsetlog compact data --dry-run                            what would be done; takes no lock
+  offsetlog compact /var/kafka-logs --partitions 50           a broker's, that is stopped
+  offsetlog compact data --min-history 7d --rate-limit 50M
+  offsetlog compact data --ratio 0.5                          only logs of which half was written since
+
+\b
+Exit codes: 0 done, 1 something is damaged or failed, 2 could not be done.
+"""
+
+
+def _ratio_text(ratio: float) -> str:
+    return f"{ratio:.0%}"
+
+
+def _seconds_text(seconds: float) -> str:
+    return f"{seconds:.2f} s"
+
+
+COLUMNS = [
+    Column("log_partition", right=True),
+    Column("bytes_before", "before", bytes_text, right=True),
+    Column("bytes_after", "after", bytes_text, right=True),
+    Column("records_read", "read", right=True, rank=1),
+    Column("records_kept", "kept", right=True),
+    Column("superseded", right=True, rank=1),
+    Column("tombstones_dropped", "deletions dropped", right=True, rank=2),
+    Column("aborted_dropped", "aborted dropped", right=True, rank=2),
+    Column("segments_before", "segments before", right=True, rank=2),
+    Column("segments_after", "segments after", right=True, rank=2),
+    Column("quarantined", "damaged", right=True),
+    Column("seconds", "took", _seconds_text, right=True, rank=2),
+    Column("reason", "note", rank=1),
+]
+PLAN_COLUMNS = [
+    Column("log_partition", right=True),
+    Column("action"),
+    Column("size", show=bytes_text, right=True),
+    Column("cleanable_bytes", "can be cleaned", bytes_text, right=True),
+    Column("ratio", "dirty", _ratio_text, right=True, rank=1),
+    Column("live_bytes", "live, about", bytes_text, right=True, rank=1),
+    Column("reason", "note"),
+]
+ACTIONS = {"none": "leave", "clean": "clean", "roll": "close and clean"}
+
+
+def _plan_row(plan: Plan) -> dict[str, Any]:
+    fields = plan._asdict()
+    return {
+        "log_partition": plan.number,
+        "action": ACTIONS[plan.action],
+        **{name: fields[name] for name in ("size", "clean_bytes", "cleanable_bytes")},
+        "ratio": round(plan.ratio, 4),
+        **{name: fields[name] for name in ("live_bytes", "first_dirty", "uncleanable", "reason")},
+    }
+
+
+def _report_row(report: CleaningReport) -> dict[str, Any]:
+    fields = report._asdict()
+    del fields["partition"], fields["quarantine"]
+    damaged = [segment._asdict() for segment in report.quarantine]
+    return {"log_partition": report.partition, **fields, "seconds": round(report.seconds, 3), "damaged": damaged}
+
+
+class Compaction:
+    """One run of the command over the log partitions of a store; what it found and did."""
+
+    def __init__(self, store: offsetlog.OffsetStore, numbers: list[int] | None, *, ratio: float, again: bool) -> None:
+        self.store = store
+        self.asked = {"roll": True, "ratio": ratio, "again": again}
+        self.plans = store.maintenance.plans(numbers, **self.asked)  # type: ignore[arg-type]
+        self.reports: list[CleaningReport] = []
+        self.failed = 0
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Cleans one log after the other; gives a row of each."""
+        total = sum(plan.size for plan in self.plans if plan.action != "none")
+        with progress("compacting", total) as advance:
+            for plan in self.plans:
+                report = self._one(plan, Meter(advance, plan.size))
+                if report is not None:
+                    self.reports.append(report)
+                    yield _report_row(report)
+
+    def _one(self, plan: Plan, meter: Meter) -> CleaningReport | None:
+        try:
+            (report,) = self.store.compact([plan.number], **self.asked, progress=meter)  # type: ignore[arg-type]
+        except OffsetLogError as failure:
+            self.failed += 1
+            complain(f"{TOPIC}-{plan.number}: {failure}")
+            return None
+        if report.cleaned:
+            meter.finish()
+        for segment in report.quarantine:
+            complain(
+                f"a damaged segment was left as it is: {segment.reason} ({escape(segment.path)}, byte "
+                f"{segment.position})"
+            )
+        return report
+
+    def summary(self) -> dict[str, Any]:
+        """Returns sums over everything that was cleaned."""
+        names = ("bytes_before", "bytes_after", "segments_before", "segments_after", "records_read", "records_kept")
+        sums = {name: sum(getattr(report, name) for report in self.reports) for name in names}
+        return {
+            "kind": "summary",
+            "log_partitions": len(self.plans),
+            "cleaned": sum(report.cleaned for report in self.reports),
+            "failed": self.failed,
+            **sums,
+            "quarantined": sum(report.quarantined for report in self.reports),
+            "stuck_transactions": [stuck._asdict() for stuck in self.stuck()],
+        }
+
+    def stuck(self) -> list[StuckTransaction]:
+        """Returns the open transactions that keep a log from being cleaned."""
+        return self.store.maintenance.status().stuck
+
+
+class Meter:
+    """Turns what one cleaning says of its progress into steps of a bar."""
+
+    def __init__(self, advance: Any, size: int) -> None:
+        self._advance = advance
+        self._size = size
+        self._done = 0
+
+    def __call__(self, number: int, bytes_read: int, bytes_total: int) -> None:
+        """Takes what was read of what will be."""
+        if bytes_total > 0:
+            self._go_to(self._size * min(bytes_read, bytes_total) // bytes_total)
+
+    def finish(self) -> None:
+        """Fills the rest."""
+        self._go_to(self._size)
+
+    def _go_to(self, done: int) -> None:
+        if done > self._done:
+            self._advance(done - self._done)
+            self._done = done
+
+
+def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTransaction]) -> None:
+    """Prints what all of it came to."""
+    if output.is_json:
+        output.object(summary)
+        return
+    before, after = summary["bytes_before"], summary["bytes_after"]
+    output.title(f"{count_text(summary['cleaned'], 'log partition')} of {summary['log_partitions']} cleaned")
+    facts = [
+        ("bytes", f"{bytes_text(before)} before, {bytes_text(after)} now"),
+        ("records", f"{summary['records_kept']:,} of {summary['records_read']:,} kept"),
+        ("segments", f"{summary['segments_before']:,} before, {summary['segments_after']:,} now"),
+        ("damaged", count_text(summary["quarantined"], "segment")),
+        ("stuck", count_text(len(stuck), "transaction")),
+    ]
+    output.facts(facts)
+    for found in stuck:
+        output.line(
+            f"  producer {found.producer_id} in log partition {found.partition}, open for "
+            f"{duration_text(found.age_ms // 1000 * 1000)}, keeps {bytes_text(found.pinned_bytes)} from being cleaned"
+        )
+
+
+def _dry_run(path: Path, partitions: int | None, numbers: list[int] | None, settings: MaintenanceConfig, ratio: float,
+             again: bool, output: Output, wide: bool) -> int:  # fmt: skip
+    with offsetlog.open(path, partitions, read_only=True, maintenance=settings) as store:
+        plans = store.maintenance.plans(numbers, ratio=ratio, again=again)
+        output.rows(PLAN_COLUMNS, map(_plan_row, plans), "there is no log partition yet", wide=wide)
+    return 0
+
+
+def command(
+    path: StorePath,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", metavar="P", min=0, help="Only this log partition; may be given several times."),
+    ] = None,
+    ratio: Annotated[
+        float,
+        typer.Option(
+            "--ratio", metavar="R", min=0.0, max=1.0, help="Only logs of which a larger part was written since."
+        ),
+    ] = 0.0,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also what was cleaned before: drops deletions that are past their time.")
+    ] = False,
+    delete_retention: Annotated[
+        str, typer.Option("--delete-retention", metavar="TIME", help="How long deletions stay: 90s, 15m, 24h, 7d.")
+    ] = "24h",
+    min_history: Annotated[
+        str, typer.Option("--min-history", metavar="TIME", help="Leave what is younger, to be able to ask for it.")
+    ] = "0",
+    rate_limit: Annotated[
+        str, typer.Option("--rate-limit", metavar="SIZE", help="Bytes a second, read and written; 0 for no limit.")
+    ] = "0",
+    memory: Annotated[
+        str, typer.Option("--memory", metavar="SIZE", help="For keys; where they do not fit, the log is read again.")
+    ] = "64M",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done; takes no lock.")] = False,
+    partitions: PartitionCount = None,
+    wide: Wide = False,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Compacts; returns the exit code."""
+    output = Output(form)
+    settings = MaintenanceConfig(
+        enabled=False,
+        delete_retention_ms=parse_duration(delete_retention),
+        min_history_ms=parse_duration(min_history),
+        cleaner_bytes_per_second=parse_size(rate_limit),
+        cleaner_map_bytes=parse_size(memory),
+    )
+    if dry_run:
+        return _dry_run(path, partitions, partition, settings, ratio, again, output, wide)
+    with open_writable(path, partitions, "disk", create=False, maintenance=settings) as store:
+        run = Compaction(store, partition, ratio=ratio, again=again)
+        output.rows(COLUMNS, run.rows(), "there is no log partition yet", wide=wide)
+        summary, stuck = run.summary(), run.stuck()
+    print_summary(output, summary, stuck)
+    return 1 if summary["failed"] or summary["quarantined"] else 0

@@ -1,0 +1,503 @@
+"""What an open store does by itself: looks at its logs, decides (`offsetlog.policy`), and cleans (design §8).
+
+One thread a store.  It holds no reference to the store for longer than a moment, so that a forgotten store ends; what
+goes wrong with one log is told, counted and tried again later, and never keeps it from the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeVar
+
+from offsetlog import policy
+from offsetlog._native.core import StoreCore
+from offsetlog._native.partition import Partition
+from offsetlog.cleaning import LogCleaner
+from offsetlog.config import MaintenanceConfig
+from offsetlog.errors import ClosedError, OffsetLogError, ReadOnlyError, StateError
+from offsetlog.logdir import TOPIC, LogDirectory
+from offsetlog.policy import LogFacts, Plan, StuckTransaction
+from offsetlog.retention import Expirer
+from offsetlog.types import CleaningReport
+
+LOGGER = logging.getLogger("offsetlog.maintenance")
+
+#: Seconds after which what still is as it should not be is told again.
+TELL_AGAIN_SECONDS = 3600.0
+#: The longest time between two tries of what fails, in seconds.
+RETRY_SECONDS_MAX = 3600.0
+#: Decisions that are kept.
+DECISIONS_KEPT = 256
+#: How often who waits for a cleaning is asked whether to go on, in seconds.
+LOOK_SECONDS = 0.1
+
+Result = TypeVar("Result")
+
+#: Called while a cleaning goes on, with the log partition, the bytes read so far, and those that will be.
+Progress = Callable[[int, int, int], None]
+
+
+class Decision(NamedTuple):
+    """One thing that was decided about a log.
+
+    Attributes:
+        timestamp: in milliseconds since 1970.
+        plan: what, and why.
+    """
+
+    timestamp: int
+    plan: Plan
+
+
+class MaintenanceStatus(NamedTuple):
+    """What maintenance is doing, and has done since the store was opened.
+
+    Attributes:
+        running: whether it works unasked.
+        cleaning: the log partition that is being cleaned now, None where none is.
+        progress: how far that is: bytes_read, bytes_total and more.
+        counters: how often what was done.
+        plans: by log partition, what was decided last.
+        reports: by log partition, the last cleaning.
+        failures: by log partition, what goes wrong; it is tried again.
+        stuck: open transactions that are older than they should be.
+    """
+
+    running: bool
+    cleaning: int | None
+    progress: dict[str, int]
+    counters: dict[str, int]
+    plans: dict[int, Plan]
+    reports: dict[int, CleaningReport]
+    failures: dict[int, Exception]
+    stuck: list[StuckTransaction]
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """What fails, how often in a row, and when it is tried again."""
+
+    failure: Exception
+    times: int
+    retry_at: float
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one log from look to look."""
+
+    plan: Plan | None = None
+    report: CleaningReport | None = None
+    trouble: _Trouble | None = None
+    stuck: list[StuckTransaction] = field(default_factory=list)
+    #: (producer id, first offset) of an open transaction -> since when it is known to be open, in ms since 1970.
+    opened: dict[tuple[int, int], int] = field(default_factory=dict)
+
+
+def _name(number: int) -> str:
+    return f"{TOPIC}-{number}"
+
+
+class Maintenance:
+    """What a store does by itself, and what it is asked to; from `OffsetStore.maintenance`.
+
+    Args:
+        directory: the log directory.
+        config: the settings.
+        expirer: what checks a log for what has expired.
+        read_only: whether nothing is to be written.
+    """
+
+    def __init__(
+        self, directory: LogDirectory, config: MaintenanceConfig, expirer: Expirer, *, read_only: bool
+    ) -> None:
+        self.config = config
+        self._expirer = expirer
+        self._core: weakref.ref[StoreCore] | None = None
+        self._read_only = read_only
+        self._cleaner = LogCleaner(directory, config)
+        self._known: dict[int, _Known] = {}
+        self._counters: Counter[str] = Counter()
+        self._decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
+        self._told: dict[object, float] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # ------------------------------------------------------------------------------------------------ unasked
+
+    def attach(self, core: StoreCore) -> None:
+        """Takes the partitions of a store, which is held weakly."""
+        self._core = weakref.ref(core)
+        self._cleaner.admit(core.attached())
+
+    def start(self) -> None:
+        """Begins to work unasked, where that is wanted."""
+        if self.config.enabled and not self._read_only:
+            thread = threading.Thread(target=self._run, name="offsetlog-maintenance", daemon=True)
+            thread.start()
+            self._thread = thread
+
+    def end(self) -> None:
+        """Stops what is under way, soon, and waits for its end; does nothing the second time."""
+        self._stop.set()
+        self._cleaner.end()
+        # The thread itself may have held the last reference to the store for a moment.
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        config = self.config
+        seconds = min(config.interval_ms, config.retention_check_interval_ms) / 1000
+        looked = checked = time.monotonic()
+        while not self._stop.wait(seconds):
+            try:
+                partitions = self._open_core().attached()
+            except ClosedError:
+                return
+            # First what makes records dead, then what drops them.
+            if config.expires and time.monotonic() >= checked + config.retention_check_interval_ms / 1000:
+                checked = time.monotonic()
+                self.expire(partitions)
+            if time.monotonic() >= looked + config.interval_ms / 1000:
+                looked = time.monotonic()
+                self.look_after(partitions)
+            # Not while it sleeps.
+            del partitions
+
+    def _open_core(self) -> StoreCore:
+        core = None if self._core is None else self._core()
+        if core is None:
+            raise ClosedError("the store is closed")
+        return core
+
+    def look_after(self, partitions: list[Partition]) -> None:
+        """Looks at every log once, and does what is decided, the filthiest log first."""
+        self._counters["rounds"] += 1
+        plans: dict[Plan, Partition] = {}
+        for partition in partitions:
+            known = self._known.setdefault(partition.number, _Known())
+            if self._stop.is_set():
+                return
+            if known.trouble is not None and time.monotonic() < known.trouble.retry_at:
+                continue
+            plan = self._trying(partition, known, self._decide)
+            if plan is not None:
+                plans[plan] = partition
+        for plan in policy.filthiest_first(plans):
+            partition = plans[plan]
+            known = self._known[partition.number]
+            if self._stop.is_set():
+                return
+            self._trying(partition, known, self._clean_unasked)
+
+    def _trying(
+        self, partition: Partition, known: _Known, work: Callable[[Partition, _Known], Result]
+    ) -> Result | None:
+        try:
+            return work(partition, known)
+        except ClosedError:
+            return None
+        except Exception as failure:
+            self._note_trouble(partition, known, failure)
+            return None
+
+    def _decide(self, partition: Partition, known: _Known) -> Plan:
+        facts = self._cleaner.look(partition)
+        plan = policy.decide(facts, self.config, self._cleaner.clock())
+        if partition.read_only:
+            plan = plan._replace(action="none", reason="it is damaged; only who asks for it has it cleaned")
+        self._look_for_stuck(partition, known, facts)
+        self._note_decision(known, plan)
+        if plan.action == "none":
+            known.trouble = None
+        return plan
+
+    def _clean_unasked(self, partition: Partition, known: _Known) -> CleaningReport:
+        plan = known.plan
+        assert plan is not None
+        report = self._cleaner.clean(partition, plan)
+        self._note_report(known, report)
+        if not report.stopped and report.checkpoint <= plan.first_dirty:
+            # It would be decided again and again.
+            raise StateError("nothing of it could be cleaned")
+        known.trouble = None
+        return report
+
+    def expire(self, partitions: list[Partition]) -> None:
+        """Writes tombstones for what has expired, where the clock can be believed."""
+        self._counters["expiry_checks"] += 1
+        try:
+            now = self._expirer.now(partitions)
+        except ClosedError:
+            return
+        except Exception as failure:
+            self._counters["expiry_checks_failed"] += 1
+            if self._is_new((type(failure), "expire")):
+                LOGGER.warning("nothing expires: %s", failure)
+            return
+        for partition in partitions:
+            if self._stop.is_set():
+                return
+            if not partition.read_only:
+                known = self._known.setdefault(partition.number, _Known())
+                self._trying(partition, known, lambda each, _: self._expire_one(each, now))
+
+    def _expire_one(self, partition: Partition, now: int) -> None:
+        counted = self._expirer.expire_one(partition, now)
+        self._counters["positions_expired"] += counted["positions_expired"]
+        self._counters["groups_removed"] += counted["groups_removed"]
+        if counted["positions_expired"] or counted["groups_removed"]:
+            LOGGER.info(
+                "%s: %d positions expired, %d groups are gone",
+                _name(partition.number),
+                counted["positions_expired"],
+                counted["groups_removed"],
+            )
+
+    # ------------------------------------------------------------------------------------------------ asked
+
+    def plans(
+        self, partitions: Iterable[int] | None = None, *, roll: bool = True, ratio: float = 0.0, again: bool = False
+    ) -> list[Plan]:
+        """Returns what `OffsetStore.compact` with the same arguments would do, and does nothing.
+
+        Raises:
+            InvalidArgumentError: there is no such log partition.
+            StateError, StorageError.
+        """
+        return [self._asked(partition, roll, ratio, again) for partition in self._chosen(partitions)]
+
+    def _chosen(self, numbers: Iterable[int] | None) -> list[Partition]:
+        core = self._open_core()
+        if numbers is None:
+            return core.attached()
+        found = (core.partition(number) for number in dict.fromkeys(numbers))
+        return [partition for partition in found if partition is not None]
+
+    def _is_damaged(self, partition: Partition) -> bool:
+        return partition.progress()["problems"] > 0 if self._read_only else partition.read_only
+
+    def _asked(self, partition: Partition, roll: bool, ratio: float, again: bool) -> Plan:
+        facts = self._cleaner.look(partition)
+        if again:
+            facts = replace(facts, checkpoint=None)
+        # What is damaged takes no more commits, and closing a segment is one.
+        may_roll = roll and not self._is_damaged(partition)
+        return policy.decide_asked(facts, self.config, self._cleaner.clock(), roll=may_roll, ratio=ratio)
+
+    def compact(
+        self,
+        partitions: Iterable[int] | None = None,
+        *,
+        roll: bool = True,
+        ratio: float = 0.0,
+        again: bool = False,
+        delete_retention_ms: int | None = None,
+        progress: Progress | None = None,
+    ) -> list[CleaningReport]:
+        """Cleans now; see OffsetStore.compact."""
+        chosen = self._chosen(partitions)
+        if self._read_only:
+            raise ReadOnlyError("the store is open read-only")
+        reports: list[CleaningReport] = []
+        failures: list[Exception] = []
+        cancelled = threading.Event()
+
+        def work() -> None:
+            for partition in chosen:
+                if cancelled.is_set() or self._stop.is_set():
+                    return
+                try:
+                    plan = self._asked(partition, roll, ratio, again)
+                    reports.append(self._compact_one(partition, plan, again, delete_retention_ms))
+                except OffsetLogError as failure:
+                    failures.append(failure)
+
+        self._interruptibly(work, cancelled, progress)
+        if failures:
+            done = sum(report.cleaned for report in reports)
+            failures[0].add_note(f"{done} other log partitions were cleaned")
+            raise failures[0]
+        if self._stop.is_set():
+            raise ClosedError("the store was closed before everything was cleaned")
+        return reports
+
+    def _compact_one(
+        self, partition: Partition, plan: Plan, again: bool, delete_retention_ms: int | None
+    ) -> CleaningReport:
+        known = self._known.setdefault(partition.number, _Known())
+        self._note_decision(known, plan)
+        if plan.action == "none":
+            return CleaningReport(
+                partition.number,
+                plan.reason,
+                bytes_before=plan.size,
+                bytes_after=plan.size,
+                checkpoint=plan.first_dirty,
+            )
+        report = self._cleaner.clean(partition, plan, again=again, delete_retention_ms=delete_retention_ms)
+        self._note_report(known, report)
+        return report
+
+    def _interruptibly(self, work: Callable[[], None], cancelled: threading.Event, progress: Progress | None) -> None:
+        # A signal is delivered between two instructions of Python, and a run has none: so it has a thread of its own.
+        raised: list[BaseException] = []
+
+        def guarded() -> None:
+            try:
+                work()
+            except BaseException as failure:
+                raised.append(failure)
+
+        worker = threading.Thread(target=guarded, name="offsetlog-compact", daemon=True)
+        worker.start()
+        try:
+            while worker.is_alive():
+                worker.join(LOOK_SECONDS)
+                current = self._cleaner.progress()
+                if progress is not None and current is not None:
+                    progress(current[0], current[1]["bytes_read"], current[1]["bytes_total"])
+        except BaseException:
+            cancelled.set()
+            self._cleaner.stop()
+            worker.join()
+            raise
+        if raised:
+            raise raised[0]
+
+    # ------------------------------------------------------------------------------------------------ what is known
+
+    def status(self) -> MaintenanceStatus:
+        """Returns what is being done and what was done; takes no lock, so it answers while a log is cleaned."""
+        known = dict(self._known)
+        current = self._cleaner.progress()
+        return MaintenanceStatus(
+            running=self._thread is not None and self._thread.is_alive(),
+            cleaning=None if current is None else current[0],
+            progress={} if current is None else current[1],
+            counters=dict(self._counters),
+            plans={number: log.plan for number, log in known.items() if log.plan is not None},
+            reports={number: log.report for number, log in known.items() if log.report is not None},
+            failures={number: log.trouble.failure for number, log in known.items() if log.trouble is not None},
+            stuck=[transaction for log in known.values() for transaction in log.stuck],
+        )
+
+    def decisions(self) -> list[Decision]:
+        """Returns the last decisions, oldest first; one that only repeats the one before is left out."""
+        return list(self._decisions)
+
+    def _note_decision(self, known: _Known, plan: Plan) -> None:
+        before, known.plan = known.plan, plan
+        self._counters[f"decided_{plan.action}"] += 1
+        if plan.action == "none" and before is not None and before[:3] == plan[:3]:
+            return
+        self._decisions.append(Decision(self._cleaner.clock(), plan))
+        level = logging.DEBUG if plan.action == "none" else logging.INFO
+        LOGGER.log(
+            level,
+            "%s: %s: %s (%d of %d bytes can be cleaned, about %d are live)",
+            _name(plan.number),
+            {"none": "left alone", "roll": "closed and cleaned", "clean": "cleaned"}[plan.action],
+            plan.reason,
+            plan.cleanable_bytes,
+            plan.size,
+            plan.live_bytes,
+        )
+
+    def _note_report(self, known: _Known, report: CleaningReport) -> None:
+        known.report = report
+        counters = self._counters
+        counters["cleaned"] += 1
+        counters["rolled"] += report.rolled
+        counters["stopped"] += report.stopped
+        counters["bytes_freed"] += max(0, report.bytes_before - report.bytes_after)
+        for name in ("bytes_read", "bytes_written", "superseded", "tombstones_dropped", "quarantined"):
+            counters[name] += getattr(report, name)
+        LOGGER.info(
+            "%s: cleaned%s up to %d in %.3f s: %d bytes, now %d; %d of %d records kept",
+            _name(report.partition),
+            " (stopped on the way)" if report.stopped else "",
+            report.checkpoint,
+            report.seconds,
+            report.bytes_before,
+            report.bytes_after,
+            report.records_kept,
+            report.records_read,
+        )
+        for segment in report.quarantine:
+            if self._is_new((report.partition, segment.base_offset, segment.position)):
+                LOGGER.warning(
+                    "%s: a segment is damaged and was left as it is: %s (%s, byte %d, log offset %d)",
+                    _name(report.partition),
+                    segment.reason,
+                    segment.path,
+                    segment.position,
+                    segment.log_offset,
+                )
+
+    def _note_trouble(self, partition: Partition, known: _Known, failure: Exception) -> None:
+        times = known.trouble.times + 1 if known.trouble is not None else 1
+        seconds = min(self.config.interval_ms / 1000 * 2**times, RETRY_SECONDS_MAX)
+        known.trouble = _Trouble(failure, times, time.monotonic() + seconds)
+        self._counters["failed"] += 1
+        if self._is_new((partition.number, type(failure), str(failure))):
+            # What is not one of ours is a fault of ours: with where it came from.
+            LOGGER.warning(
+                "%s: maintenance failed, and is tried again in %.0f s: %s: %s",
+                _name(partition.number),
+                seconds,
+                type(failure).__name__,
+                failure,
+                exc_info=None if isinstance(failure, OffsetLogError) else failure,
+            )
+
+    def _is_new(self, what: object) -> bool:
+        now = time.monotonic()
+        for known, told_at in list(self._told.items()):
+            if now - told_at >= TELL_AGAIN_SECONDS:
+                del self._told[known]
+        if what in self._told:
+            return False
+        self._told[what] = now
+        return True
+
+    def _look_for_stuck(self, partition: Partition, known: _Known, facts: LogFacts) -> None:
+        if facts.stable >= facts.end:
+            known.opened, known.stuck = {}, []
+            return
+        now = self._cleaner.clock()
+        opened: dict[tuple[int, int], int] = {}
+        stuck = []
+        for producer_id, epoch, start_offset, last_timestamp, groups, _, _ in partition.transactions():
+            key = (producer_id, start_offset)
+            # When its newest batch was written is all that the log tells; it was open by then.
+            opened[key] = min(known.opened.get(key, now), last_timestamp if last_timestamp >= 0 else now)
+            age_ms = now - opened[key]
+            if age_ms >= self.config.stuck_transaction_ms:
+                pinned = policy.pinned_bytes(facts, start_offset)
+                found = StuckTransaction(facts.number, producer_id, epoch, start_offset, age_ms, groups, pinned)
+                stuck.append(found)
+                self._tell_stuck(found)
+        known.opened, known.stuck = opened, stuck
+
+    def _tell_stuck(self, found: StuckTransaction) -> None:
+        if self._is_new((found.partition, found.producer_id, found.start_offset)):
+            self._counters["stuck_told"] += 1
+            LOGGER.warning(
+                "%s: the transaction of producer %d (epoch %d) has been open for %d s, since log offset %d; it keeps "
+                "%d bytes from being cleaned. Its groups: %s. abort_transaction(%d) ends it, if its producer is gone",
+                _name(found.partition),
+                found.producer_id,
+                found.producer_epoch,
+                found.age_ms // 1000,
+                found.start_offset,
+                found.pinned_bytes,
+                ", ".join(map(repr, found.groups)) or "none",
+                found.producer_id,
+            )
