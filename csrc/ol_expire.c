@@ -101,7 +101,9 @@ static int walk(ol_expire_run *run, bool is_bare, ol_error *error) {
         if (status != OL_OK) break;
         status = is_bare ? gather_bare(run, state, &at, &more, error) : gather(run, state, &cursor, &more, error);
         ol_partition_unlock_state(run->partition);
+        uint64_t batches = run->report->batches;
         if (status == OL_OK) status = handle_gathered(run, error);
+        if (run->report->batches != batches) ol_expire_give_way();
     }
     return status;
 }

@@ -79,6 +79,10 @@ bool ol_expire_glance(const ol_expire_run *run, const ol_expiring_group *group, 
 int ol_expire_glance_by_topic(ol_expire_run *run, bool *due, ol_error *error);
 
 int ol_expire_write(ol_expire_run *run, ol_error *error);
+
+/* Lets those commit who wait for the writer lock.  It goes to whoever asks first, and who has just let it go would be first again and again. */
+void ol_expire_give_way(void);
+
 int ol_expire_tell(ol_expire_run *run, ol_error *error);
 
 #endif

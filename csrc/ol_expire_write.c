@@ -1,4 +1,6 @@
 /* The tombstones of one group (spec §5.13, §3.6), written under the writer lock, where everything is decided once more. */
+#include <time.h>
+
 #include "ol_expire_internal.h"
 #include "ol_tombstones.h"
 
@@ -148,6 +150,11 @@ static int write_batch(const ol_expire_run *run, collected *batch, ol_error *err
     return status;
 }
 
+void ol_expire_give_way(void) {
+    const struct timespec moment = {.tv_nsec = 50000};
+    nanosleep(&moment, NULL);
+}
+
 /* Batch after batch, until nothing more is due; of one topic or of all. */
 static int write_all(const ol_expire_run *run, ol_slice topic, ol_error *error) {
     const ol_partition *partition = run->partition;
@@ -161,6 +168,7 @@ static int write_all(const ol_expire_run *run, ol_slice topic, ol_error *error) 
         pthread_mutex_unlock(&run->partition->writer);
         more = batch.is_full;
         ol_tombstones_free(&batch.tombstones);
+        if (more) ol_expire_give_way();
     }
     return status;
 }
