@@ -1,10 +1,10 @@
-/* Loading: the log is replayed into the state, in order (ol_state_loader). */
+/* Loading: the log is replayed into the state, in order (ol_state_loader), from its start or from where a snapshot ends. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ol_bytes.h"
 #include "ol_pages.h"
-#include "ol_partition_internal.h"
+#include "ol_snapshot_internal.h"
 #include "ol_state_loader.h"
 
 enum {
@@ -20,6 +20,8 @@ typedef struct loader {
     int64_t segment_base;           /* whose `segment_limit` it is */
     int64_t segment_limit;          /* base of the segment behind it; INT64_MAX for the last */
     bool ended;                     /* read-only: an unfinished batch was met; whatever stands behind it does not count */
+    bool from_snapshot;             /* what was not read is in the state already; a gap would mean that it is another log's */
+    bool has_writer;                /* the last pass holds the writer lock */
     ol_state_loader apply;
 } loader;
 
@@ -118,6 +120,51 @@ static int check_offsets(loader *load, const ol_batch *batch, ol_error *error) {
     return OL_OK;
 }
 
+static void start_at(loader *load, int64_t offset) {
+    ol_partition *partition = load->partition;
+    const ol_refusal refused = {report_batch, load};
+    ol_state_loader_init(&load->apply, &partition->state, &partition->own, partition->options.log.decompressor, refused);
+    load->next_offset = offset;
+    load->segment_limit = 0;
+    load->ended = false;
+    partition->load_bytes = 0;
+    partition->load_bytes_total = load->from_snapshot ? 0 : ol_log_size_bytes(partition->log);
+    partition->load_snapshot = load->from_snapshot ? offset : -1;
+}
+
+static void note_discarded(ol_partition *partition, const ol_error *why) {
+    pthread_mutex_lock(&partition->problem_lock);
+    partition->discarded = *why;
+    partition->has_discarded = true;
+    pthread_mutex_unlock(&partition->problem_lock);
+}
+
+/* The snapshot is not of this log as it is now: its state goes, and the log is read from its start. */
+static int begin_anew(loader *load, const ol_batch *batch, const char *gap, ol_error *error) {
+    ol_partition *partition = load->partition;
+    ol_state fresh;
+    ol_error why;
+    (void)ol_fail(&why, OL_INVALID, "%s", gap);
+    ol_error_at(&why, load->piece.path, load->piece.position + (batch->data - load->piece.data));
+    why.offset = batch->base_offset;
+    int status = ol_state_create(&fresh, error);
+    if (status != OL_OK) return status;
+    if (!load->has_writer) pthread_mutex_lock(&partition->writer);
+    pthread_mutex_lock(&partition->table);
+    ol_state_destroy(&partition->state);
+    partition->state = fresh;
+    partition->own.count = 0;
+    pthread_mutex_unlock(&partition->table);
+    if (!load->has_writer) pthread_mutex_unlock(&partition->writer);
+    note_discarded(partition, &why);
+    load->from_snapshot = false;
+    start_at(load, ol_log_start(partition->log));
+    ol_log_reader_close(load->reader);
+    load->reader = NULL;
+    load->piece.size = 0;
+    return ol_log_reader_open(partition->log, load->next_offset, &load->reader, error);
+}
+
 /* Walks the current piece; *stopped when the limit was reached. */
 static int load_piece(loader *load, bool *stopped, ol_error *error) {
     size_t position = 0;
@@ -138,6 +185,8 @@ static int load_piece(loader *load, bool *stopped, ol_error *error) {
             return OL_OK;
         }
         if (batch.last_offset >= load->next_offset) {
+            const char *gap = load->from_snapshot ? ol_snapshot_gap(&batch, load->next_offset) : NULL;
+            if (OL_UNLIKELY(gap != NULL)) return begin_anew(load, &batch, gap, error);
             status = load_batch(load, &batch, error);
             if (OL_UNLIKELY(status != OL_OK)) return status;
         }
@@ -150,6 +199,16 @@ static void publish_progress(loader *load) {
     load->partition->load_batches = load->apply.batches;
     load->partition->load_records = load->apply.records;
     load->partition->load_bytes += (int64_t)load->piece.size;
+}
+
+/* With the first piece behind a snapshot it is known how much there is to be read. */
+static void count_tail(loader *load) {
+    ol_log_segment_info info;
+    int64_t bytes = -load->piece.position;
+    for (size_t i = 0; ol_log_segment_at(load->partition->log, i, &info); i++) {
+        if (info.base_offset >= load->piece.segment_base) bytes += info.size;
+    }
+    load->partition->load_bytes_total = bytes;
 }
 
 /* Reads on until the end that the log has now, or the limit.  Commits beside the load may be faster than it, so that it does not follow the
@@ -171,6 +230,7 @@ static int load_to_end(loader *load, ol_error *error) {
             int applied = ol_state_loader_flush(&load->apply, status == OL_END ? error : &ignored);
             return status == OL_END ? applied : status;
         }
+        if (load->from_snapshot && load->apply.batches == 0) count_tail(load);
         status = load_piece(load, &stopped, error);
         if (status == OL_OK) status = ol_state_loader_flush(&load->apply, error);
         publish_progress(load);
@@ -272,6 +332,7 @@ static int run(loader *load, ol_error *error) {
     for (int pass = 0; pass < 3 && status == OL_OK; pass++) status = load_to_end(load, error);
     if (status != OL_OK) return status;
     pthread_mutex_lock(&partition->writer);
+    load->has_writer = true;
     status = load_to_end(load, error);
     if (status == OL_OK) status = finish(load, error);
     if (status == OL_OK) partition->load_runs = false;
@@ -279,7 +340,19 @@ static int run(loader *load, ol_error *error) {
     return status;
 }
 
-static int begin(ol_partition *partition, ol_error *error) {
+/* The state of a snapshot takes the place of the empty one, which the snapshot is destroyed with. */
+static void adopt(ol_partition *partition, ol_snapshot *snapshot) {
+    ol_state empty = partition->state;
+    ol_own_transactions none = partition->own;
+    pthread_mutex_lock(&partition->table);
+    partition->state = snapshot->state;
+    partition->own = snapshot->own;
+    pthread_mutex_unlock(&partition->table);
+    snapshot->state = empty;
+    snapshot->own = none;
+}
+
+static int begin(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) {
     int status = OL_OK;
     pthread_mutex_lock(&partition->writer);
     if (partition->load_runs || partition->role != OL_ROLE_UNLOADED) {
@@ -287,31 +360,32 @@ static int begin(ol_partition *partition, ol_error *error) {
     } else {
         partition->load_runs = true;
         partition->role = OL_ROLE_LOADING;
-        partition->load_bytes_total = ol_log_size_bytes(partition->log);
+        partition->has_discarded = false;
+        if (snapshot != NULL) adopt(partition, snapshot);
     }
     pthread_mutex_unlock(&partition->writer);
     return status;
 }
 
-int ol_partition_load(ol_partition *partition, ol_error *error) {
-    int status = begin(partition, error);
-    if (status != OL_OK) return status;
+static int load_from(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) {
     loader *load = ol_pages_allocate(sizeof *load);
-    if (load == NULL) {
-        status = ol_fail(error, OL_NO_MEMORY, "no memory to load a partition");
-    } else {
-        ol_refusal refused = {report_batch, load};
-        ol_state_loader_init(&load->apply, &partition->state, &partition->own, partition->options.log.decompressor, refused);
-        load->partition = partition;
-        load->next_offset = ol_log_start(partition->log);
-        load->limit = partition->options.replicated ? partition->watermark : INT64_MAX;
-        status = ol_log_reader_open(partition->log, load->next_offset, &load->reader, error);
-        if (status == OL_OK) {
-            status = run(load, error);
-            if (load->reader != NULL) ol_log_reader_close(load->reader);
-        }
-        ol_pages_free(load, sizeof *load);
-    }
+    if (load == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to load a partition");
+    load->partition = partition;
+    load->from_snapshot = snapshot != NULL;
+    load->limit = partition->options.replicated ? partition->watermark : INT64_MAX;
+    start_at(load, snapshot != NULL ? snapshot->offset : ol_log_start(partition->log));
+    if (snapshot != NULL) load->apply.max_timestamp = snapshot->max_timestamp;
+    int status = ol_log_reader_open(partition->log, load->next_offset, &load->reader, error);
+    if (status == OL_OK) status = run(load, error);
+    if (load->reader != NULL) ol_log_reader_close(load->reader);
+    ol_pages_free(load, sizeof *load);
+    return status;
+}
+
+static int load_state(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) {
+    int status = begin(partition, snapshot, error);
+    if (status != OL_OK) return status;
+    status = load_from(partition, snapshot, error);
     if (status != OL_OK) {
         /* Both at once: a commit in between would take the partition for one that nobody loads. */
         pthread_mutex_lock(&partition->writer);
@@ -319,5 +393,21 @@ int ol_partition_load(ol_partition *partition, ol_error *error) {
         ol_partition_fail(partition);
         pthread_mutex_unlock(&partition->writer);
     }
+    return status;
+}
+
+int ol_partition_load(ol_partition *partition, ol_error *error) { return load_state(partition, NULL, error); }
+
+int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) {
+    OL_ASSERT(!snapshot->borrowed && snapshot->from_file);
+    ol_error above;
+    bool is_above = partition->options.replicated && snapshot->offset > partition->watermark;
+    if (is_above) {
+        (void)ol_fail(&above, OL_INVALID, "it is of offset %lld, above the watermark %lld", (long long)snapshot->offset,
+                      (long long)partition->watermark);
+    }
+    int status = load_state(partition, is_above ? NULL : snapshot, error);
+    if (is_above) note_discarded(partition, &above);
+    ol_snapshot_destroy(snapshot);
     return status;
 }

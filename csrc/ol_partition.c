@@ -27,6 +27,7 @@ static void initialise_locks(ol_partition *partition) {
     pthread_mutex_init(&partition->table, NULL);
     pthread_mutex_init(&partition->wait_lock, NULL);
     pthread_mutex_init(&partition->problem_lock, NULL);
+    pthread_mutex_init(&partition->snapshot_lock, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -46,6 +47,7 @@ static void free_partition(ol_partition *partition) {
     pthread_mutex_destroy(&partition->table);
     pthread_mutex_destroy(&partition->wait_lock);
     pthread_mutex_destroy(&partition->problem_lock);
+    pthread_mutex_destroy(&partition->snapshot_lock);
     pthread_cond_destroy(&partition->wait_changed);
     free(partition);
 }
@@ -66,6 +68,7 @@ int ol_partition_open(const ol_partition_options *options, ol_partition **opened
     partition->options.log.clock_context = options->clock_context;
     partition->leader_epoch = options->leader_epoch;
     partition->role = OL_ROLE_UNLOADED;
+    partition->load_snapshot = partition->snapshot_file = -1;
     initialise_locks(partition);
     ol_inflight_init(&partition->inflight);
     int status = ol_state_create(&partition->state, error);
@@ -196,12 +199,22 @@ bool ol_partition_problem_at(const ol_partition *partition, size_t index, ol_pro
     return there;
 }
 
+bool ol_partition_snapshot_discarded(const ol_partition *partition, ol_error *why) {
+    pthread_mutex_t *lock = (pthread_mutex_t *)&partition->problem_lock;
+    pthread_mutex_lock(lock);
+    bool discarded = partition->has_discarded;
+    if (discarded) *why = partition->discarded;
+    pthread_mutex_unlock(lock);
+    return discarded;
+}
+
 void ol_partition_progress(const ol_partition *partition, ol_load_progress *progress) {
     progress->bytes = partition->load_bytes;
     progress->bytes_total = partition->load_bytes_total;
     progress->batches = partition->load_batches;
     progress->records = partition->load_records;
     progress->aborted_own = partition->load_aborted;
+    progress->snapshot_offset = partition->load_snapshot;
     pthread_mutex_t *lock = (pthread_mutex_t *)&partition->problem_lock;
     pthread_mutex_lock(lock);
     progress->problems = partition->problem_count;

@@ -20,6 +20,7 @@
 #include "ol_state.h"
 
 typedef struct ol_partition ol_partition;
+typedef struct ol_snapshot ol_snapshot;
 
 typedef enum ol_role {
     OL_ROLE_UNLOADED,           /* opened, nothing applied */
@@ -73,6 +74,7 @@ typedef struct ol_load_progress {
     int64_t records;
     int64_t problems;           /* all that were found; the first OL_PROBLEMS_KEPT are kept */
     int64_t aborted_own;        /* open transactions of ours that the end of the load closed with ABORT */
+    int64_t snapshot_offset;    /* of the snapshot that it goes on from, -1 none; bytes are of what stands behind it */
 } ol_load_progress;
 #define OL_PROBLEMS_KEPT 64
 
@@ -81,6 +83,8 @@ typedef struct ol_load_progress {
  * read-only.  Commits may be appended meanwhile.  Fails with OL_NO_MEMORY or OL_IO: the partition is then OL_FAILED. */
 int ol_partition_load(ol_partition *partition, ol_error *error) OL_NODISCARD;
 void ol_partition_progress(const ol_partition *partition, ol_load_progress *progress);
+/* Whether the load dropped the snapshot that it began with (ol_snapshot.h), and why. */
+bool ol_partition_snapshot_discarded(const ol_partition *partition, ol_error *why);
 bool ol_partition_problem_at(const ol_partition *partition, size_t index, ol_problem *problem);
 
 /* ------------------------------------------------------------------------------------------------ committing */

@@ -77,7 +77,12 @@ struct ol_partition {
     _Atomic uint64_t term;          /* changed under writer and wait_lock: counts the times that leadership ended or the log was cut */
 
     _Atomic int64_t load_bytes, load_bytes_total, load_batches, load_records, load_aborted;
+    _Atomic int64_t load_snapshot;  /* offset of the snapshot that the load began with, -1 none */
+    pthread_mutex_t snapshot_lock;  /* behind writer; a snapshot takes its place, or a truncation makes it invalid */
+    _Atomic int64_t snapshot_file;  /* offset of the snapshot in the directory; -1 none, or unknown */
     pthread_mutex_t problem_lock;
+    bool has_discarded;             /* the load dropped the snapshot that it began with, */
+    ol_error discarded;             /* and why */
     ol_problem *problems;           /* the first of them; hardly any partition has one */
     int64_t problems_kept;
     int64_t problem_count;
@@ -99,6 +104,9 @@ void ol_partition_wake(ol_partition *partition, bool deposed);
 
 /* Keeps a problem and makes the partition read-only. */
 void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t bytes);
+
+/* Under snapshot_lock: removes the snapshot from the directory, durably; that there is none is fine. */
+int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
 /* OL_OK when the role allows commits: `needs_state` for those that look at what is there. */
 int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error);

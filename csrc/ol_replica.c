@@ -261,6 +261,14 @@ static int drop_state(ol_partition *partition, ol_error *error) {
     return OL_OK;
 }
 
+static int drop_snapshot_above(ol_partition *partition, int64_t offset, ol_error *error) {
+    int status = OL_OK;
+    pthread_mutex_lock(&partition->snapshot_lock);
+    if (partition->snapshot_file < 0 || partition->snapshot_file > offset) status = ol_partition_drop_snapshot(partition, error);
+    pthread_mutex_unlock(&partition->snapshot_lock);
+    return status;
+}
+
 static int truncate_locked(ol_partition *partition, int64_t offset, ol_error *error) {
     int status = check_replicated(partition, error);
     if (status != OL_OK) return status;
@@ -271,6 +279,9 @@ static int truncate_locked(ol_partition *partition, int64_t offset, ol_error *er
     }
     if (offset >= ol_log_end(partition->log)) return OL_OK;
     ol_partition_wake(partition, true);     /* before other records can stand where those did that somebody waits for */
+    /* From now on none that was begun before takes its place, and one that holds what is cut goes before. */
+    status = drop_snapshot_above(partition, offset, error);
+    if (status != OL_OK) return status;
     bool below_state = offset < partition->watermark || offset < partition->applied;
     if (below_state) {
         status = drop_state(partition, error);

@@ -13,31 +13,39 @@ uint64_t ol_table_layout(void) {
     return ol_hash64(parts, sizeof parts, 0);
 }
 
+static const char *const section_names[OL_TABLE_SECTIONS] = {
+    "cells",        "cell_pages",     "pairs",          "pair_slots",    "pair_pieces",      "pair_directory", "group_slots",
+    "group_pieces", "group_directory", "chunks",        "chunk_pages",   "chunks_large",     "strings",        "strings_free",
+    "string_slots", "string_pieces",  "string_directory", "side",        "side_slots",       "side_pieces",    "side_directory",
+};
+
+const char *ol_table_section_name(int index) { return section_names[index]; }
+
 void ol_table_sections(ol_table *table, ol_table_section sections[OL_TABLE_SECTIONS]) {
-    const ol_table_section all[OL_TABLE_SECTIONS] = {
-        {"cells", &table->cells.units},
-        {"cell_pages", &table->cells.pages},
-        {"pairs", &table->pairs},
-        {"pair_slots", &table->pair_slots.units},
-        {"pair_pieces", &table->pair_slots.pieces},
-        {"pair_directory", &table->pair_slots.directory},
-        {"group_slots", &table->group_slots.units},
-        {"group_pieces", &table->group_slots.pieces},
-        {"group_directory", &table->group_slots.directory},
-        {"chunks", &table->chunks.small.units},
-        {"chunk_pages", &table->chunks.small.pages},
-        {"chunks_large", &table->chunks.large},
-        {"strings", &table->strings.arena},
-        {"strings_free", &table->strings.free_lists},
-        {"string_slots", &table->strings.slots.units},
-        {"string_pieces", &table->strings.slots.pieces},
-        {"string_directory", &table->strings.slots.directory},
-        {"side", &table->side.entries},
-        {"side_slots", &table->side.slots.units},
-        {"side_pieces", &table->side.slots.pieces},
-        {"side_directory", &table->side.slots.directory},
+    ol_arena *const arenas[OL_TABLE_SECTIONS] = {
+        &table->cells.units,
+        &table->cells.pages,
+        &table->pairs,
+        &table->pair_slots.units,
+        &table->pair_slots.pieces,
+        &table->pair_slots.directory,
+        &table->group_slots.units,
+        &table->group_slots.pieces,
+        &table->group_slots.directory,
+        &table->chunks.small.units,
+        &table->chunks.small.pages,
+        &table->chunks.large,
+        &table->strings.arena,
+        &table->strings.free_lists,
+        &table->strings.slots.units,
+        &table->strings.slots.pieces,
+        &table->strings.slots.directory,
+        &table->side.entries,
+        &table->side.slots.units,
+        &table->side.slots.pieces,
+        &table->side.slots.directory,
     };
-    memcpy(sections, all, sizeof all);
+    for (int i = 0; i < OL_TABLE_SECTIONS; i++) sections[i] = (ol_table_section){section_names[i], arenas[i]};
 }
 
 /* ------------------------------------------------------------------------------------------------ numbers */

@@ -23,6 +23,9 @@ typedef struct ol_table_section {
 
 enum { OL_TABLE_SECTIONS = 21, OL_TABLE_NUMBERS_SIZE = 228 * 8 };
 
+/* The name of each, by index. */
+const char *ol_table_section_name(int index);
+
 /* The arenas, always in the same order.  Of a table just created they are empty, for the caller to fill or to let adopt a mapping. */
 void ol_table_sections(ol_table *table, ol_table_section sections[OL_TABLE_SECTIONS]);
 

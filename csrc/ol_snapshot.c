@@ -1,0 +1,353 @@
+#include "ol_snapshot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ol_log_walk.h"
+#include "ol_pages.h"
+#include "ol_snapshot_internal.h"
+#include "ol_state_loader.h"
+
+int ol_snapshot_create(ol_snapshot **snapshot, ol_error *error) {
+    ol_snapshot *created = calloc(1, sizeof *created);
+    if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a snapshot");
+    int status = ol_state_create(&created->state, error);
+    if (status != OL_OK) {
+        free(created);
+        return status;
+    }
+    created->max_timestamp = -1;
+    created->witness.segment_base = -1;
+    *snapshot = created;
+    return OL_OK;
+}
+
+void ol_snapshot_destroy(ol_snapshot *snapshot) {
+    if (snapshot == NULL) return;
+    if (!snapshot->borrowed) {
+        ol_state_destroy(&snapshot->state);
+        ol_own_transactions_free(&snapshot->own);
+    }
+    for (int i = 0; i < OL_SNAPSHOT_OWN_SECTIONS; i++) free(snapshot->blobs[i]);
+    free(snapshot->epochs);
+    free(snapshot);
+}
+
+void ol_snapshot_tell(const ol_snapshot *snapshot, ol_snapshot_facts *facts) {
+    *facts = (ol_snapshot_facts){
+        .offset = snapshot->offset,
+        .log_start = snapshot->log_start,
+        .max_timestamp = snapshot->max_timestamp,
+        .positions = ol_table_count(snapshot->state.table),
+        .pending = snapshot->pending_count,
+        .group_records = ol_group_records_count(snapshot->state.group_records),
+    };
+}
+
+void ol_snapshot_digest(const ol_snapshot *snapshot, bool physical, ol_digest *digest) {
+    ol_state_digest(&snapshot->state, physical, digest);
+}
+
+/* ------------------------------------------------------------------------------------------------ the log that it is of */
+
+/* What of the log stands for everything below the offset. */
+static int take_epochs(ol_snapshot *snapshot, const ol_log *log, ol_error *error) {
+    size_t count = ol_log_epochs(log, snapshot->offset, NULL, 0);
+    ol_leader_epoch *epochs = malloc((count + 1) * sizeof *epochs);
+    if (epochs == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu leader epochs", count);
+    /* Only newer ones come meanwhile. */
+    if (ol_log_epochs(log, snapshot->offset, epochs, count) != count) {
+        free(epochs);
+        return ol_fail(error, OL_WOULD_BLOCK, "the leader epochs changed meanwhile");
+    }
+    free(snapshot->epochs);
+    snapshot->epochs = epochs;
+    snapshot->epoch_count = count;
+    return OL_OK;
+}
+
+static void start_facts(ol_snapshot *snapshot, ol_partition *partition) {
+    snapshot->log_start = ol_log_start(partition->log);
+    snapshot->has_topic_id = ol_log_topic_id(partition->log, snapshot->topic_id);
+    snapshot->term = partition->term;
+}
+
+int ol_snapshot_begin(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) {
+    int status = ol_snapshot_create(snapshot, error);
+    if (status != OL_OK) return status;
+    start_facts(*snapshot, partition);
+    (*snapshot)->offset = (*snapshot)->log_start;
+    return OL_OK;
+}
+
+const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset) {
+    if (batch->base_offset != next_offset) return "a batch does not begin where the one before it ended";
+    if (batch->magic != 2) return "a batch of an old format does not tell whether something is missing";
+    if (ol_batch_has_horizon(batch)) return "a batch was cleaned";
+    if (batch->record_count != batch->last_offset - batch->base_offset + 1) return "records of a batch were cleaned away";
+    return NULL;
+}
+
+/* Closed segments as they are: another sum says that some were cleaned, or cut, in between. */
+static uint64_t closed_segments(const ol_log *log, int64_t below) {
+    ol_log_segment_info info;
+    uint64_t sum = 0;
+    for (size_t i = 0; ol_log_segment_at(log, i, &info) && info.base_offset < below; i++) {
+        if (info.active) break;
+        sum = ol_hash64_mix(ol_hash64_mix(sum, (uint64_t)info.base_offset), (uint64_t)info.size);
+    }
+    return sum;
+}
+
+/* Base of the segment that is being written, so that those below it do not grow. */
+static int64_t active_base(const ol_log *log) {
+    ol_log_segment_info info;
+    for (size_t i = 0; ol_log_segment_at(log, i, &info); i++) {
+        if (info.active) return info.base_offset;
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------ the second state */
+
+typedef struct replay {
+    ol_snapshot *snapshot;
+    ol_log_walk walk;
+    ol_state_loader loader;
+    bool refused;               /* a record or a batch could not be applied */
+    ol_error refusal;
+} replay;
+
+static void note_refusal(void *context, const ol_batch *batch, const ol_error *error) {
+    replay *run = context;
+    (void)batch;
+    if (!run->refused) run->refusal = *error;
+    run->refused = true;
+}
+
+/* The batch that was given last becomes the one by which the log is known again. */
+static void note_witness(replay *run, const ol_batch *batch) {
+    run->snapshot->witness = (ol_snapshot_witness){
+        .segment_base = run->walk.piece.segment_base,
+        .position = run->walk.piece.position + (int64_t)run->walk.last_position,
+        .base_offset = batch->base_offset,
+        .crc = batch->crc,
+    };
+}
+
+static int replay_batch(replay *run, const ol_batch *batch, ol_error *error) {
+    ol_snapshot *snapshot = run->snapshot;
+    const char *gap = snapshot->from_file ? ol_snapshot_gap(batch, snapshot->offset) : NULL;
+    if (gap != NULL) {
+        (void)ol_fail(error, OL_CORRUPT, "%s", gap);
+        error->offset = batch->base_offset;
+        return OL_CORRUPT;
+    }
+    int status = ol_state_loader_apply(&run->loader, batch, error);
+    if (status == OL_OK && run->refused) {
+        *error = run->refusal;
+        status = OL_CORRUPT;
+    }
+    if (status != OL_OK) return status;
+    snapshot->offset = batch->last_offset + 1;
+    note_witness(run, batch);
+    return OL_OK;
+}
+
+static int replay_all(replay *run, int64_t up_to, const atomic_bool *stop, ol_error *error) {
+    ol_log_walk *walk = &run->walk;
+    for (;;) {
+        /* The next piece may take the place of the bytes that rows borrow. */
+        if (walk->position >= walk->piece.size) {
+            int status = ol_state_loader_flush(&run->loader, error);
+            if (status != OL_OK) return status;
+            if (stop != NULL && atomic_load_explicit(stop, memory_order_relaxed)) {
+                return ol_fail(error, OL_CLOSED, "the snapshot was stopped");
+            }
+        }
+        ol_batch batch;
+        int status = ol_log_walk_next(walk, &batch, error);
+        if (status == OL_OUT_OF_RANGE) return ol_fail(error, OL_WOULD_BLOCK, "the log was truncated meanwhile");
+        if (walk->passed_over != 0) return ol_fail(error, OL_CORRUPT, "the log has bytes that cannot be read");
+        if (status == OL_OK && batch.last_offset < up_to) status = replay_batch(run, &batch, error);
+        else if (status == OL_OK) status = OL_END;
+        if (status == OL_END) return ol_state_loader_flush(&run->loader, error);
+        if (status != OL_OK) return status;
+    }
+}
+
+static int run_replay(replay *run, ol_partition *partition, int64_t up_to, const atomic_bool *stop, ol_error *error) {
+    ol_snapshot *snapshot = run->snapshot;
+    const ol_refusal refused = {note_refusal, run};
+    ol_state_loader_init(&run->loader, &snapshot->state, &snapshot->own, partition->options.log.decompressor, refused);
+    int status = ol_log_walk_open(&run->walk, partition->log, snapshot->offset, up_to, true, error);
+    if (status != OL_OK) return status;
+    status = replay_all(run, up_to, stop, error);
+    ol_log_walk_close(&run->walk);
+    if (run->loader.max_timestamp > snapshot->max_timestamp) snapshot->max_timestamp = run->loader.max_timestamp;
+    return status;
+}
+
+int ol_snapshot_advance(ol_snapshot *snapshot, ol_partition *partition, int64_t up_to, const atomic_bool *stop, ol_error *error) {
+    OL_ASSERT(!snapshot->borrowed);
+    start_facts(snapshot, partition);
+    int64_t start = snapshot->log_start, base = active_base(partition->log);
+    uint64_t segments = closed_segments(partition->log, base);
+    if (snapshot->offset < up_to) {
+        replay *run = ol_pages_allocate(sizeof *run);
+        if (run == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to take a snapshot");
+        run->snapshot = snapshot;
+        int status = run_replay(run, partition, up_to, stop, error);
+        ol_pages_free(run, sizeof *run);
+        if (status != OL_OK) return status;
+    }
+    /* What was cleaned while it was read may be half of each: a value from before, and its tombstone gone. */
+    if (ol_log_start(partition->log) != start || closed_segments(partition->log, base) != segments || partition->term != snapshot->term) {
+        return ol_fail(error, OL_WOULD_BLOCK, "the log was cleaned or truncated meanwhile");
+    }
+    return take_epochs(snapshot, partition->log, error);
+}
+
+/* ------------------------------------------------------------------------------------------------ the partition's own state */
+
+/* The batch that ends at the log end. */
+static int find_witness(ol_snapshot *snapshot, ol_log *log, ol_error *error) {
+    if (snapshot->offset == 0) return OL_OK;
+    ol_log_walk walk;
+    ol_batch batch;
+    int status = ol_log_walk_open(&walk, log, snapshot->offset - 1, snapshot->offset, false, error);
+    if (status != OL_OK) return status;
+    while ((status = ol_log_walk_next(&walk, &batch, error)) == OL_OK) {
+        if (batch.last_offset != snapshot->offset - 1) continue;
+        snapshot->witness = (ol_snapshot_witness){walk.piece.segment_base, walk.piece.position + (int64_t)walk.last_position,
+                                                  batch.base_offset, batch.crc};
+    }
+    ol_log_walk_close(&walk);
+    return status == OL_END ? OL_OK : status;
+}
+
+int ol_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) {
+    ol_positions positions;
+    ol_partition_positions(partition, &positions);
+    if (partition->options.replicated || partition->read_only || ol_partition_role(partition) != OL_ROLE_ACTIVE ||
+        partition->problem_count > 0 || positions.flushed != positions.written || positions.applied != positions.written) {
+        return ol_fail(error, OL_INVALID, "only a sound, flushed partition of a lone store lends its state");
+    }
+    ol_snapshot *created = calloc(1, sizeof *created);
+    if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a snapshot");
+    created->borrowed = true;
+    created->state = partition->state;
+    created->own = partition->own;
+    created->offset = positions.written;
+    created->witness.segment_base = -1;
+    created->max_timestamp = partition->newest_loaded > partition->last_timestamp ? partition->newest_loaded : partition->last_timestamp;
+    start_facts(created, partition);
+    int status = find_witness(created, partition->log, error);
+    if (status == OL_OK) status = take_epochs(created, partition->log, error);
+    if (status != OL_OK) {
+        ol_snapshot_destroy(created);
+        return status;
+    }
+    *snapshot = created;
+    return OL_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ into its place */
+
+static int snapshot_path(const ol_partition *partition, char path[OL_PATH_MAX], ol_error *error) {
+    return ol_path_join(path, OL_PATH_MAX, partition->options.log.directory, OL_SNAPSHOT_FILE, error);
+}
+
+int ol_snapshot_publish(const ol_snapshot *snapshot, ol_partition *partition, const char *temporary, ol_error *error) {
+    ol_fs *fs = partition->options.log.fs;
+    char path[OL_PATH_MAX];
+    int status = snapshot_path(partition, path, error);
+    if (status != OL_OK) return status;
+    pthread_mutex_lock(&partition->snapshot_lock);
+    if (partition->term != snapshot->term || ol_log_flushed(partition->log) < snapshot->offset || partition->watermark < snapshot->offset) {
+        status = ol_fail(error, OL_WOULD_BLOCK, "the log was truncated meanwhile");
+    } else {
+        status = fs->rename(fs, temporary, path, error);
+    }
+    if (status == OL_OK) partition->snapshot_file = snapshot->offset;
+    pthread_mutex_unlock(&partition->snapshot_lock);
+    if (status == OL_OK) return fs->flush_directory(fs, partition->options.log.directory, error);
+    ol_error ignored;
+    (void)!fs->remove(fs, temporary, &ignored);
+    return status;
+}
+
+int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) {
+    ol_fs *fs = partition->options.log.fs;
+    char path[OL_PATH_MAX];
+    int status = snapshot_path(partition, path, error);
+    if (status != OL_OK) return status;
+    status = fs->remove(fs, path, error);
+    if (status == OL_NO_SUCH_FILE) return OL_OK;
+    if (status == OL_OK) partition->snapshot_file = -1;
+    return status != OL_OK ? status : fs->flush_directory(fs, partition->options.log.directory, error);
+}
+
+/* ------------------------------------------------------------------------------------------------ against a log */
+
+static bool are_epochs_equal(const ol_snapshot *snapshot, const ol_log *log, bool *no_memory) {
+    size_t count = snapshot->epoch_count;
+    ol_leader_epoch *epochs = malloc((count + 1) * sizeof *epochs);
+    *no_memory = epochs == NULL;
+    if (epochs == NULL) return false;
+    bool equal = ol_log_epochs(log, snapshot->offset, epochs, count) == count;
+    for (size_t i = 0; equal && i < count; i++) {
+        equal = epochs[i].epoch == snapshot->epochs[i].epoch && epochs[i].start_offset == snapshot->epochs[i].start_offset;
+    }
+    free(epochs);
+    return equal;
+}
+
+/* Whether another batch stands where the last one below S stood.  A segment that is gone, or was cleaned so that something else begins there, says
+ * nothing; neither does one that cannot be read, which the load will see. */
+static bool is_witness_replaced(const ol_snapshot *snapshot, ol_log *log) {
+    const ol_snapshot_witness *witness = &snapshot->witness;
+    if (witness->segment_base < 0 || witness->base_offset < 0) return false;
+    ol_log_walk walk;
+    ol_batch batch;
+    ol_error ignored;
+    if (ol_log_walk_open(&walk, log, witness->base_offset, snapshot->offset, false, &ignored) != OL_OK) return false;
+    bool replaced = false;
+    while (ol_log_walk_next(&walk, &batch, &ignored) == OL_OK) {
+        bool same_place = walk.piece.segment_base == witness->segment_base &&
+                          walk.piece.position + (int64_t)walk.last_position == witness->position;
+        if (same_place && batch.base_offset == witness->base_offset) replaced = batch.crc != witness->crc;
+        if (batch.base_offset >= witness->base_offset) break;
+    }
+    ol_log_walk_close(&walk);
+    return replaced;
+}
+
+int ol_snapshot_check(const ol_snapshot *snapshot, ol_partition *partition, int64_t cleaned_to, ol_error *error) {
+    ol_log *log = partition->log;
+    uint8_t topic_id[OL_TOPIC_ID_SIZE] = {0};
+    bool has_topic_id = ol_log_topic_id(log, topic_id), no_memory;
+    long long offset = snapshot->offset;
+    if (partition->problem_count > 0) return ol_fail(error, OL_INVALID, "the log is damaged");
+    if (has_topic_id != snapshot->has_topic_id || (has_topic_id && memcmp(topic_id, snapshot->topic_id, OL_TOPIC_ID_SIZE) != 0)) {
+        return ol_fail(error, OL_INVALID, "it is of another topic id");
+    }
+    if (ol_log_start(log) != snapshot->log_start) {
+        return ol_fail(error, OL_INVALID, "the log started at %lld, and starts at %lld now", (long long)snapshot->log_start,
+                       (long long)ol_log_start(log));
+    }
+    if (snapshot->offset > ol_log_end(log)) {
+        return ol_fail(error, OL_INVALID, "it is of offset %lld, above the log end %lld", offset, (long long)ol_log_end(log));
+    }
+    if (snapshot->offset < cleaned_to) {
+        return ol_fail(error, OL_INVALID, "it is of offset %lld, and the log was cleaned up to %lld", offset, (long long)cleaned_to);
+    }
+    if (!are_epochs_equal(snapshot, log, &no_memory)) {
+        if (no_memory) return ol_fail(error, OL_NO_MEMORY, "no memory for leader epochs");
+        return ol_fail(error, OL_INVALID, "the leader epochs below offset %lld are others now", offset);
+    }
+    if (is_witness_replaced(snapshot, log)) {
+        return ol_fail(error, OL_INVALID, "another batch stands at offset %lld", (long long)snapshot->witness.base_offset);
+    }
+    return OL_OK;
+}

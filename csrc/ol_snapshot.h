@@ -1,0 +1,101 @@
+/* ol_snapshot: the state of a partition at a log offset S, in a file beside its log, so that a restart replays only what stands at and above S
+ * (design §8).  It is a cache: whatever makes it doubtful discards it.
+ *
+ * What is in the file.  Sections, each with its size and checksum: facts (what it is a snapshot of), numbers, pending values, group records, and the arenas of
+ * the table as they lie in memory.  The container, an Arrow IPC file with a column for each section, is the floor above's; this one tells the sections and
+ * is told where they lie.  Large arenas begin at multiples of the page size, and are used through a private mapping of the file; all else is
+ * copied.  The file is never changed in place: a new one takes its name, and the old one lives on in the mappings.
+ *
+ * Taking one.  A second state is made beside the partition's: that of the last snapshot, or none, and the log up to S.  It reads the log as any reader does,
+ * so that commits go on; it costs the memory of a second table for that time.  A partition that is about to be closed lends its own state.
+ *
+ * Bytes of the file are hostile: everything is checked before it is used (ol_table_dump.h), and no file does harm.
+ *
+ * Ownership: a snapshot is its maker's, plain memory, no locks; one thread at a time.  It does not outlive the partition it borrows a state of.
+ */
+#ifndef OL_SNAPSHOT_H
+#define OL_SNAPSHOT_H
+
+#include <stdatomic.h>
+
+#include "ol_partition.h"
+#include "ol_table_dump.h"
+
+/* In the partition's directory.  Kafka does not touch it: it neither begins with a digit nor ends as a file of Kafka's does. */
+#define OL_SNAPSHOT_FILE "offsetlog-snapshot.arrow"
+
+enum {
+    OL_SNAPSHOT_VERSION = 1,
+    OL_SNAPSHOT_OWN_SECTIONS = 4,
+    OL_SNAPSHOT_SECTIONS = OL_SNAPSHOT_OWN_SECTIONS + OL_TABLE_SECTIONS,
+    OL_SNAPSHOT_ALIGNMENT = 4096,           /* of sections that are mapped, and of their sizes */
+    OL_SNAPSHOT_COPY_MAX = 32 << 10,        /* sections up to here are copied, and lie where they like */
+    OL_SNAPSHOT_BLOCK_SIZE = 4 << 20,       /* of a checksum; a section's is that of the checksums of its blocks */
+};
+
+typedef struct ol_snapshot_section {
+    const char *name;
+    const uint8_t *data;
+    size_t used;                /* bytes that count */
+    size_t size;                /* bytes in the file: with zeros up to a multiple of the alignment where it is mapped */
+    int64_t position;           /* of data[0] in the file; for who opens one */
+    uint32_t crc;
+} ol_snapshot_section;
+
+/* The names of the sections, by index. */
+const char *ol_snapshot_section_name(int index);
+
+/* ------------------------------------------------------------------------------------------------ taking one */
+
+/* An empty state, at the log start of a loaded partition: nothing was replayed. */
+int ol_snapshot_begin(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
+
+/* Replays the log from where the snapshot ends to the last batch that ends at or below `up_to`, which is at most what is flushed and at most W.
+ * OL_CORRUPT: the log has damage, or from what came from a file a gap, so that it cannot go on from there.  OL_WOULD_BLOCK: the log was cleaned or
+ * truncated meanwhile, try again later.  OL_CLOSED: *stop was set.  OL_NO_MEMORY, OL_IO.  After any of them it can only be destroyed. */
+int ol_snapshot_advance(ol_snapshot *snapshot, ol_partition *partition, int64_t up_to, const atomic_bool *stop, ol_error *error) OL_NODISCARD;
+
+/* The partition's own state, at the log end, which is flushed: for a lone partition that is being closed.  Until the snapshot is destroyed, nothing else may
+ * be called with the partition.  OL_INVALID when it is not active, has problems, or is not flushed. */
+int ol_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
+
+/* Writes down what is to be written, and fills the sections, which borrow from the snapshot, with so many threads for the checksums. */
+int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], ol_error *error) OL_NODISCARD;
+
+/* Puts the file that was written and flushed as `temporary` in the place of the partition's snapshot, and flushes the directory.  OL_WOULD_BLOCK: the log was
+ * truncated since the snapshot was begun; the temporary file is removed. */
+int ol_snapshot_publish(const ol_snapshot *snapshot, ol_partition *partition, const char *temporary, ol_error *error) OL_NODISCARD;
+
+/* ------------------------------------------------------------------------------------------------ using one */
+
+/* A state from the sections of a file: `data` is readable memory with the bytes that stand at `position`.  Arenas larger than OL_SNAPSHOT_COPY_MAX are mapped
+ * from the file at `path`, the others copied; `data` is not needed afterwards.  OL_CORRUPT or OL_UNSUPPORTED say why it cannot be used. */
+int ol_snapshot_open(ol_fs *fs, const char *path, const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads,
+                     ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
+
+/* Whether it is of this partition's log as it is now, which is sound: topic id, leader epochs, log start, the last batch below S; and that S is not below `cleaned_to`, the offset up to
+ * which somebody cleaned the log (-1: unknown).  OL_INVALID with the reason.  What stands at and above S is for the load to see. */
+int ol_snapshot_check(const ol_snapshot *snapshot, ol_partition *partition, int64_t cleaned_to, ol_error *error) OL_NODISCARD;
+
+/* ol_partition_load, from a checked snapshot's state on; the snapshot is used up in any case.  The first thing at or above S that is no proof against something
+ * missing (a gap, a batch that was cleaned) drops the state, and everything is loaded from the log: see ol_partition_snapshot_discarded. */
+int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) OL_NODISCARD;
+
+/* ------------------------------------------------------------------------------------------------ facts */
+
+typedef struct ol_snapshot_facts {
+    int64_t offset;             /* S: everything below is in it, nothing else */
+    int64_t log_start;
+    int64_t max_timestamp;      /* of the batches below S; -1 none */
+    uint64_t positions;
+    uint64_t pending;
+    uint64_t group_records;
+} ol_snapshot_facts;
+void ol_snapshot_tell(const ol_snapshot *snapshot, ol_snapshot_facts *facts);
+
+/* Of its state: for proofs. */
+void ol_snapshot_digest(const ol_snapshot *snapshot, bool physical, ol_digest *digest);
+
+void ol_snapshot_destroy(ol_snapshot *snapshot);        /* NULL is fine */
+
+#endif

@@ -1,0 +1,59 @@
+/* ol_snapshot_internal: what the files of ol_snapshot share.
+ *
+ * Files: ol_snapshot (its life, and the log it is of), ol_snapshot_bytes (facts, pending values and group records as bytes), ol_snapshot_open (from a file).
+ */
+#ifndef OL_SNAPSHOT_INTERNAL_H
+#define OL_SNAPSHOT_INTERNAL_H
+
+#include "ol_partition_internal.h"
+#include "ol_snapshot.h"
+
+/* The last batch below S, by which a log is known again. */
+typedef struct ol_snapshot_witness {
+    int64_t segment_base;       /* -1: there is none */
+    int64_t position;
+    int64_t base_offset;
+    uint32_t crc;
+} ol_snapshot_witness;
+
+struct ol_snapshot {
+    ol_state state;
+    bool borrowed;              /* the state is the partition's */
+    bool from_file;             /* a gap in what comes next is one too many */
+    int64_t offset;
+    int64_t log_start;
+    int64_t max_timestamp;
+    bool has_topic_id;
+    uint8_t topic_id[OL_TOPIC_ID_SIZE];
+    ol_own_transactions own;
+    ol_snapshot_witness witness;
+    ol_leader_epoch *epochs;    /* that begin below `offset` */
+    size_t epoch_count;
+    uint64_t term;              /* of the partition, when it was begun */
+    uint64_t pending_count;
+    uint8_t *blobs[OL_SNAPSHOT_OWN_SECTIONS];
+    size_t blob_sizes[OL_SNAPSHOT_OWN_SECTIONS];
+};
+
+enum { OL_SNAPSHOT_OWN_MAX = 4096 };   /* open transactions of ours: there are never more than a few */
+
+enum { OL_SNAPSHOT_FACTS, OL_SNAPSHOT_NUMBERS, OL_SNAPSHOT_PENDING, OL_SNAPSHOT_GROUP_RECORDS };
+
+int ol_snapshot_create(ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
+
+/* Fills the blobs. */
+int ol_snapshot_put_blobs(ol_snapshot *snapshot, ol_error *error) OL_NODISCARD;
+
+/* The other way.  Facts first; pending values in two steps: what the table has to hold for them, then themselves, once the table was restored. */
+int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) OL_NODISCARD;
+int ol_snapshot_take_held(ol_slice bytes, ol_reservation **held, size_t *count, ol_error *error) OL_NODISCARD;
+int ol_snapshot_take_pending(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) OL_NODISCARD;
+int ol_snapshot_take_group_records(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) OL_NODISCARD;
+
+/* The checksums of sections, from their data. */
+int ol_snapshot_checksum(ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads, ol_error *error) OL_NODISCARD;
+
+/* Whether a batch proves that nothing is missing before or in it, as it was appended where the one before it ended; NULL, or why not. */
+const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset);
+
+#endif

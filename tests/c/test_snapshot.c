@@ -1,0 +1,532 @@
+/* Snapshots (ol_snapshot, ol_snapshot_bytes, ol_snapshot_open, ol_state_loader, ol_own_transactions): taken beside commits or at the end, loaded with a
+ * tail, and discarded for every reason there is. */
+#include "ol_crc32c.h"
+#include "snapshot_fixture.h"
+
+/* What a load of the log alone gives. */
+static ol_digest loaded_digest(const ol_partition_options *options) {
+    ol_partition_options looked_at = *options;
+    looked_at.log.writable = looked_at.log.create = false;
+    ol_partition *partition = open_partition(&looked_at, true);
+    ol_digest digest = digest_of(partition);
+    ol_partition_abandon(partition);
+    return digest;
+}
+
+static void check_snapshot_digest(const ol_snapshot *snapshot, ol_digest expected) {
+    ol_digest digest;
+    ol_snapshot_digest(snapshot, true, &digest);
+    check_same_digest(digest, expected);
+}
+
+OL_TEST(what_goes_on_from_a_snapshot_is_what_the_log_says) {
+    ol_partition_options options = snapshot_options(fresh_directory());
+    workload work = {.partition = open_partition(&options, true)};
+    container file;
+    ol_snapshot_facts facts;
+    ol_snapshot *previous = NULL;
+    for (int round = 0; round < 25; round++) {
+        work_some(&work, 120);
+        ol_snapshot *snapshot = take_snapshot(work.partition, previous);
+        check_snapshot_digest(snapshot, digest_of(work.partition));
+        ol_snapshot_tell(snapshot, &facts);
+        OL_CHECK_INT(facts.offset, ol_log_end(ol_partition_log(work.partition)));
+        store_container(snapshot, options.log.directory, &file);
+        ol_snapshot_destroy(snapshot);
+        work_some(&work, (int)ol_test_below(30));       /* the tail */
+        if (round % 5 == 4) {
+            ol_partition_abandon(work.partition);
+        } else {
+            close_partition(work.partition);
+        }
+        work.partition = open_from(&options, reopen_container(&file));
+        OL_CHECK_INT(loaded_from(work.partition), facts.offset);
+        check_same_digest(digest_of(work.partition), loaded_digest(&options));
+        /* Every second one goes on from the one before, every other is made from the log alone. */
+        previous = round % 2 == 0 ? reopen_container(&file) : NULL;
+        free_container(&file);
+    }
+    ol_snapshot_destroy(previous);
+    close_partition(work.partition);
+    remove_fixture();
+}
+
+OL_TEST(a_partition_that_is_closed_lends_its_state) {
+    ol_partition_options options = snapshot_options(fresh_directory());
+    workload work = {.partition = open_partition(&options, true)};
+    container file;
+    ol_error error;
+    ol_snapshot *snapshot;
+    for (int round = 0; round < 6; round++) {
+        work_some(&work, 200);
+        if (ol_log_flushed(ol_partition_log(work.partition)) < ol_log_end(ol_partition_log(work.partition))) {
+            OL_CHECK_INT(ol_snapshot_borrow(work.partition, &snapshot, &error), OL_INVALID);
+        }
+        flush_all(work.partition);
+        ol_digest digest = digest_of(work.partition);
+        OL_CHECK_OK(ol_snapshot_borrow(work.partition, &snapshot, &error), &error);
+        check_snapshot_digest(snapshot, digest);
+        store_container(snapshot, options.log.directory, &file);
+        OL_CHECK_OK(ol_snapshot_publish(snapshot, work.partition, file.path, &error), &error);
+        ol_snapshot_destroy(snapshot);
+        close_partition(work.partition);
+        snprintf(file.path, sizeof file.path, "%s/%s", options.log.directory, OL_SNAPSHOT_FILE);
+        work.partition = open_from(&options, reopen_container(&file));
+        OL_CHECK_INT(loaded_from(work.partition), ol_log_end(ol_partition_log(work.partition)));
+        check_same_digest(digest_of(work.partition), digest);
+        check_same_digest(loaded_digest(&options), digest);
+        free_container(&file);
+    }
+    close_partition(work.partition);
+    remove_fixture();
+}
+
+OL_TEST(an_own_transaction_that_a_crash_left_is_ended_after_a_snapshot_too) {
+    ol_partition_options options = snapshot_options(fresh_directory());
+    workload work = {.partition = open_partition(&options, true)};
+    ol_snapshot *snapshot;
+    ol_load_progress progress;
+    ol_error error;
+    container file;
+    commit_pending(work.partition, 7, "g", "t", 0, 5);
+    commit_large(&work);
+    flush_all(work.partition);
+    ol_log *log = ol_partition_log(work.partition);
+    int64_t marker = ol_log_end(log) - 1;
+    OL_CHECK_OK(ol_snapshot_begin(work.partition, &snapshot, &error), &error);
+    OL_CHECK_OK(ol_snapshot_advance(snapshot, work.partition, marker, NULL, &error), &error);
+    store_container(snapshot, options.log.directory, &file);
+    ol_snapshot_destroy(snapshot);
+    OL_CHECK_OK(ol_log_truncate(log, marker, &error), &error);
+    ol_partition_abandon(work.partition);
+    work.partition = open_from(&options, reopen_container(&file));
+    ol_partition_progress(work.partition, &progress);
+    OL_CHECK_INT(progress.aborted_own, 1);
+    OL_CHECK_INT(progress.snapshot_offset, marker);
+    OL_CHECK_INT(fetch_one(work.partition, "group-large", "topic-large", 3), -1);
+    check_same_digest(digest_of(work.partition), loaded_digest(&options));
+    end_transaction(work.partition, 7, OL_CONTROL_COMMIT);
+    OL_CHECK_INT(fetch_one(work.partition, "g", "t", 0), 5);
+    free_container(&file);
+    close_partition(work.partition);
+    remove_fixture();
+}
+
+OL_TEST(open_transactions_of_ours_are_remembered_once) {
+    ol_own_transactions own = {NULL, 0, 0};
+    ol_error error;
+    for (int64_t id = 1; id < 40; id++) {
+        OL_CHECK_OK(ol_own_transactions_open(&own, id % 20, &error), &error);
+    }
+    OL_CHECK_INT(own.count, 20);
+    ol_own_transactions_end(&own, 3);
+    ol_own_transactions_end(&own, 99);
+    OL_CHECK_INT(own.count, 19);
+    ol_own_transactions_free(&own);
+}
+
+/* ------------------------------------------------------------------------------------------------ reasons to discard */
+
+/* A batch of one plain position at an offset of its own choice, as a follower or a cleaner leaves it. */
+static size_t put_batch(uint8_t *start, int64_t base_offset, int32_t last_offset_delta, int16_t attributes) {
+    uint8_t key[64], value[64];
+    size_t key_size = (size_t)(ol_offset_key_put(key, 1, text("group-0"), text("topic-0"), 3) - key);
+    size_t value_size = (size_t)(ol_offset_value_3_put(value, base_offset, -1, text(""), 1) - value);
+    uint8_t *end = ol_record_put(start + OL_BATCH_OVERHEAD, 0, 0, ol_slice_of(key, key_size), ol_slice_of(value, value_size), 0, ol_slice_null());
+    ol_batch_fields fields;
+    ol_batch_fields_init(&fields, base_offset, fixture_now);
+    fields.last_offset_delta = last_offset_delta;
+    fields.record_count = 1;
+    fields.attributes = attributes;
+    ol_batch_seal(start, end, &fields);
+    return (size_t)(end - start);
+}
+
+static void check_tail_is_refused(int64_t gap, int32_t last_offset_delta, int16_t attributes, const char *reason) {
+    ol_partition_options options = snapshot_options(fresh_directory());
+    workload work = {.partition = open_partition(&options, true)};
+    container file;
+    ol_error error;
+    uint8_t bytes[512];
+    work_some(&work, 150);
+    ol_snapshot *snapshot = take_snapshot(work.partition, NULL);
+    store_container(snapshot, options.log.directory, &file);
+    ol_snapshot_destroy(snapshot);
+    ol_log *log = ol_partition_log(work.partition);
+    size_t size = put_batch(bytes, ol_log_end(log) + gap, last_offset_delta, attributes);
+    OL_CHECK_OK(ol_log_append(log, bytes, size, &error), &error);
+    ol_partition_abandon(work.partition);
+    ol_snapshot *earlier = reopen_container(&file);
+    work.partition = open_from(&options, reopen_container(&file));
+    check_same_digest(digest_of(work.partition), loaded_digest(&options));
+    if (reason == NULL) {
+        OL_CHECK(!ol_partition_snapshot_discarded(work.partition, &error));
+        OL_CHECK(loaded_from(work.partition) >= 0);
+        take_snapshot(work.partition, earlier);
+    } else {
+        OL_CHECK(ol_partition_snapshot_discarded(work.partition, &error));
+        OL_CHECK(strstr(error.reason, reason) != NULL && error.position >= 0 && error.offset >= 0);
+        OL_CHECK_INT(loaded_from(work.partition), -1);
+        flush_all(work.partition);
+        OL_CHECK_INT(ol_snapshot_advance(earlier, work.partition, ol_log_flushed(ol_partition_log(work.partition)), NULL, &error), OL_CORRUPT);
+    }
+    ol_snapshot_destroy(earlier);
+    work_some(&work, 50);
+    check_same_digest(digest_of(work.partition), loaded_digest(&options));
+    free_container(&file);
+    close_partition(work.partition);
+    remove_fixture();
+}
+
+OL_TEST(a_tail_with_something_missing_discards_the_snapshot) {
+    check_tail_is_refused(0, 0, 0, NULL);
+    check_tail_is_refused(1, 0, 0, "does not begin where");
+    check_tail_is_refused(0, 1, 0, "records of a batch were cleaned away");
+    check_tail_is_refused(0, 0, OL_ATTRIBUTE_DELETE_HORIZON, "was cleaned");
+}
+
+static void check_refused(const container *file, const ol_partition_options *options, int64_t cleaned_to, const char *reason) {
+    ol_snapshot *snapshot = reopen_container(file);
+    ol_partition *partition = open_partition(options, false);
+    ol_error error;
+    int status = ol_snapshot_check(snapshot, partition, cleaned_to, &error);
+    if (reason == NULL) {
+        OL_CHECK_OK(status, &error);
+    } else {
+        OL_CHECK_INT(status, OL_INVALID);
+        if (strstr(error.reason, reason) == NULL) fprintf(stderr, "%s\n", error.reason);
+        OL_CHECK(strstr(error.reason, reason) != NULL);
+    }
+    ol_snapshot_destroy(snapshot);
+    ol_partition_abandon(partition);
+}
+
+OL_TEST(a_snapshot_of_another_log_is_refused) {
+    static const uint8_t topic_id[16] = "a topic's id...", other_id[16] = "another one's..";
+    ol_partition_options options = snapshot_options(fresh_directory());
+    options.log.topic_id = topic_id;
+    workload work = {.partition = open_partition(&options, true)};
+    container file;
+    ol_error error;
+    char path[OL_PATH_MAX];
+    work_some(&work, 150);
+    ol_snapshot *snapshot = take_snapshot(work.partition, NULL);
+    ol_snapshot_facts facts;
+    ol_snapshot_tell(snapshot, &facts);
+    store_container(snapshot, options.log.directory, &file);
+    ol_snapshot_destroy(snapshot);
+    work_some(&work, 20);
+    close_partition(work.partition);
+    check_refused(&file, &options, -1, NULL);
+    check_refused(&file, &options, facts.offset, NULL);
+    check_refused(&file, &options, facts.offset + 1, "was cleaned up to");
+    /* Another epoch below S. */
+    OL_CHECK_OK(ol_path_join(path, sizeof path, options.log.directory, "leader-epoch-checkpoint", &error), &error);
+    uint8_t *epochs;
+    size_t size;
+    OL_CHECK_OK(ol_fs_read_file(ol_fs_posix(), path, 4096, &epochs, &size, &error), &error);
+    OL_CHECK_OK(ol_fs_replace_file(ol_fs_posix(), path, "0\n2\n0 0\n1 2\n", 12, &error), &error);
+    check_refused(&file, &options, -1, "leader epochs");
+    OL_CHECK_OK(ol_fs_replace_file(ol_fs_posix(), path, epochs, size, &error), &error);
+    free(epochs);
+    check_refused(&file, &options, -1, NULL);
+    /* A log that starts later. */
+    options.log.log_start_offset = 5;
+    check_refused(&file, &options, -1, "the log started at");
+    options.log.log_start_offset = -1;
+    /* Another topic. */
+    OL_CHECK_OK(ol_path_join(path, sizeof path, options.log.directory, "partition.metadata", &error), &error);
+    OL_CHECK_OK(ol_fs_posix()->remove(ol_fs_posix(), path, &error), &error);
+    options.log.topic_id = NULL;
+    check_refused(&file, &options, -1, "topic id");
+    options.log.topic_id = other_id;
+    check_refused(&file, &options, -1, "topic id");
+    free_container(&file);
+    remove_fixture();
+}
+
+/* The log is made anew with other records, up to behind S or not as far. */
+static void check_replaced(int records, const char *reason) {
+    ol_partition_options options = snapshot_options(fresh_directory());
+    options.leader_epoch = 3;
+    ol_partition *partition = open_partition(&options, true);
+    container file;
+    for (int i = 0; i < 30; i++) commit_one(partition, "g", "t", i, i);
+    ol_snapshot *snapshot = take_snapshot(partition, NULL);
+    store_container(snapshot, "/tmp", &file);
+    snprintf(file.path, sizeof file.path, "/tmp/%s.%d", OL_SNAPSHOT_FILE, (int)getpid());
+    write_container(&file);
+    ol_snapshot_destroy(snapshot);
+    unlink("/tmp/" OL_SNAPSHOT_FILE ".tmp");
+    ol_partition_abandon(partition);
+    options = snapshot_options(fresh_directory());
+    options.leader_epoch = 3;
+    partition = open_partition(&options, true);
+    for (int i = 0; i < records; i++) commit_one(partition, "g", "t", i, i + (records > 40));
+    close_partition(partition);
+    check_refused(&file, &options, -1, reason);
+    unlink(file.path);
+    free_container(&file);
+    remove_fixture();
+}
+
+OL_TEST(a_log_that_was_written_anew_is_told_by_its_last_batch) {
+    check_replaced(50, "another batch stands at");
+    check_replaced(20, "above the log end");
+    check_replaced(35, NULL);
+}
+
+OL_TEST(a_damaged_log_has_no_use_for_a_snapshot) {
+    ol_partition_options options = snapshot_options(fresh_directory());
+    workload work = {.partition = open_partition(&options, true)};
+    container file;
+    ol_error error;
+    char path[OL_PATH_MAX];
+    work_some(&work, 300);
+    ol_snapshot *snapshot = take_snapshot(work.partition, NULL);
+    store_container(snapshot, options.log.directory, &file);
+    ol_snapshot_destroy(snapshot);
+    close_partition(work.partition);
+    ol_log_segment_info info;
+    work.partition = open_partition(&options, false);
+    OL_CHECK(ol_log_segment_at(ol_partition_log(work.partition), 0, &info) && info.size > 2000);
+    snprintf(path, sizeof path, "%s", info.path);
+    ol_partition_abandon(work.partition);
+    int descriptor = open(path, O_RDWR);
+    OL_CHECK(descriptor >= 0 && pwrite(descriptor, "xxxx", 4, 1000) == 4);
+    close(descriptor);
+    options.log.recovery_point = 0;
+    work.partition = open_partition(&options, true);
+    OL_CHECK(ol_partition_is_read_only(work.partition));
+    OL_CHECK_INT(ol_snapshot_borrow(work.partition, &snapshot, &error), OL_INVALID);
+    OL_CHECK_OK(ol_snapshot_begin(work.partition, &snapshot, &error), &error);
+    OL_CHECK_INT(ol_snapshot_advance(snapshot, work.partition, ol_log_end(ol_partition_log(work.partition)), NULL, &error), OL_CORRUPT);
+    ol_snapshot_destroy(snapshot);
+    snapshot = reopen_container(&file);
+    OL_CHECK_INT(ol_snapshot_check(snapshot, work.partition, -1, &error), OL_INVALID);
+    OL_CHECK(strstr(error.reason, "damaged") != NULL);
+    ol_snapshot_destroy(snapshot);
+    ol_partition_abandon(work.partition);
+    free_container(&file);
+    remove_fixture();
+}
+
+OL_TEST(a_snapshot_in_the_making_can_be_stopped) {
+    ol_partition_options options = snapshot_options(fresh_directory());
+    workload work = {.partition = open_partition(&options, true)};
+    ol_snapshot *snapshot;
+    ol_error error;
+    atomic_bool stop = true;
+    work_some(&work, 100);
+    flush_all(work.partition);
+    OL_CHECK_OK(ol_snapshot_begin(work.partition, &snapshot, &error), &error);
+    OL_CHECK_INT(ol_snapshot_advance(snapshot, work.partition, ol_log_flushed(ol_partition_log(work.partition)), &stop, &error), OL_CLOSED);
+    ol_snapshot_destroy(snapshot);
+    close_partition(work.partition);
+    remove_fixture();
+}
+
+/* ------------------------------------------------------------------------------------------------ truncation */
+
+OL_TEST(what_is_truncated_takes_the_snapshot_with_it) {
+    ol_partition_options options = snapshot_options(fresh_directory());
+    options.replicated = true;
+    ol_partition *partition = open_partition(&options, true);
+    container file;
+    ol_error error;
+    OL_CHECK_OK(ol_partition_become_leader(partition, 1, &error), &error);
+    for (int i = 0; i < 20; i++) commit_one(partition, "g", "t", i, i);
+    flush_all(partition);
+    OL_CHECK_OK(ol_partition_advance(partition, 15, &error), &error);
+    OL_CHECK_OK(ol_partition_become_follower(partition, 2, &error), &error);
+    ol_snapshot *snapshot;
+    OL_CHECK_OK(ol_snapshot_begin(partition, &snapshot, &error), &error);
+    OL_CHECK_OK(ol_snapshot_advance(snapshot, partition, 15, NULL, &error), &error);
+    store_container(snapshot, options.log.directory, &file);
+    OL_CHECK_OK(ol_snapshot_publish(snapshot, partition, file.path, &error), &error);
+    snprintf(file.path, sizeof file.path, "%s/%s", options.log.directory, OL_SNAPSHOT_FILE);
+    ol_snapshot_destroy(snapshot);
+    /* Above it: it stays.  Below: it goes, and one that was begun before does not take its place. */
+    OL_CHECK_OK(ol_partition_truncate(partition, 15, &error), &error);
+    OL_CHECK(access(file.path, F_OK) == 0);
+    OL_CHECK_OK(ol_snapshot_begin(partition, &snapshot, &error), &error);
+    OL_CHECK_OK(ol_snapshot_advance(snapshot, partition, 15, NULL, &error), &error);
+    free_container(&file);
+    store_container(snapshot, options.log.directory, &file);
+    OL_CHECK_OK(ol_partition_truncate(partition, 10, &error), &error);
+    OL_CHECK_INT(ol_snapshot_publish(snapshot, partition, file.path, &error), OL_WOULD_BLOCK);
+    OL_CHECK(access(file.path, F_OK) != 0);
+    ol_snapshot_destroy(snapshot);
+    snprintf(file.path, sizeof file.path, "%s/%s", options.log.directory, OL_SNAPSHOT_FILE);
+    OL_CHECK(access(file.path, F_OK) != 0);
+    free_container(&file);
+    close_partition(partition);
+    remove_fixture();
+}
+
+OL_TEST(a_follower_loads_from_a_snapshot_that_is_below_its_watermark) {
+    ol_partition_options options = snapshot_options(fresh_directory());
+    ol_partition *partition = open_partition(&options, true);
+    container file;
+    ol_error error;
+    for (int i = 0; i < 20; i++) commit_one(partition, "g", "t", i, i);
+    ol_snapshot *snapshot = take_snapshot(partition, NULL);
+    store_container(snapshot, options.log.directory, &file);
+    ol_snapshot_destroy(snapshot);
+    for (int i = 0; i < 5; i++) commit_one(partition, "g", "t", i, 100 + i);
+    ol_digest digest = digest_of(partition);
+    close_partition(partition);
+    options.replicated = true;
+    partition = open_partition(&options, false);
+    OL_CHECK_OK(ol_partition_load_from(partition, reopen_container(&file), &error), &error);
+    OL_CHECK(ol_partition_snapshot_discarded(partition, &error) && strstr(error.reason, "above the watermark") != NULL);
+    ol_partition_abandon(partition);
+    partition = open_partition(&options, false);
+    OL_CHECK_OK(ol_partition_advance(partition, 25, &error), &error);
+    OL_CHECK_OK(ol_partition_load_from(partition, reopen_container(&file), &error), &error);
+    OL_CHECK(!ol_partition_snapshot_discarded(partition, &error));
+    OL_CHECK_INT(loaded_from(partition), 20);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 9, &error), &error);
+    check_same_digest(digest_of(partition), digest);
+    free_container(&file);
+    ol_partition_abandon(partition);
+    remove_fixture();
+}
+
+/* ------------------------------------------------------------------------------------------------ hostile bytes */
+
+static void repair_checksums(container *file) {
+    for (int i = 0; i < OL_SNAPSHOT_SECTIONS; i++) {
+        ol_snapshot_section *section = &file->sections[i];
+        section->crc = 0;
+        for (size_t at = 0; at < section->size; at += OL_SNAPSHOT_BLOCK_SIZE) {
+            size_t left = section->size - at;
+            uint8_t crc[4];
+            ol_store_u32(crc, ol_crc32c(section->data + at, left < OL_SNAPSHOT_BLOCK_SIZE ? left : OL_SNAPSHOT_BLOCK_SIZE));
+            section->crc = ol_crc32c_extend(section->crc, crc, 4);
+        }
+    }
+}
+
+/* Half of the damage hits what is not the table. */
+static size_t random_place(const container *file) {
+    const ol_snapshot_section *section;
+    do {
+        int among = ol_test_below(2) ? OL_SNAPSHOT_OWN_SECTIONS : OL_SNAPSHOT_SECTIONS;
+        section = &file->sections[ol_test_below((uint64_t)among)];
+    } while (section->size == 0);
+    return (size_t)section->position + ol_test_below(section->size);
+}
+
+static void use_wildly(const ol_partition_options *options, ol_snapshot *snapshot) {
+    ol_partition *partition = open_partition(options, false);
+    ol_error error;
+    ol_commit_result result;
+    if (ol_snapshot_check(snapshot, partition, -1, &error) != OL_OK) {
+        ol_snapshot_destroy(snapshot);
+        ol_partition_abandon(partition);
+        return;
+    }
+    OL_CHECK_OK(ol_partition_load_from(partition, snapshot, &error), &error);
+    (void)digest_of(partition);
+    for (int i = 0; i < 12; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "group-%d", i);
+        OL_CHECK_OK(ol_partition_delete_group(partition, text(name), &result, &error), &error);
+    }
+    ol_log_transaction transaction;
+    while (ol_partition_transaction_at(partition, 0, &transaction)) {
+        OL_CHECK_OK(ol_partition_end_transaction(partition, transaction.producer_id, -1, OL_CONTROL_COMMIT, 0, &result, &error), &error);
+    }
+    (void)digest_of(partition);
+    ol_partition_abandon(partition);
+}
+
+OL_TEST(a_file_whose_bytes_are_others_is_refused_or_harmless) {
+    const char *rounds = getenv("OL_FUZZ_ROUNDS");
+    int wanted = rounds != NULL ? atoi(rounds) : 400, used = 0, refused = 0;
+    ol_partition_options options = snapshot_options(fresh_directory());
+    workload work = {.partition = open_partition(&options, true)};
+    container file;
+    ol_error error;
+    work_some(&work, 700);
+    flush_all(work.partition);
+    ol_snapshot *snapshot = take_snapshot(work.partition, NULL);
+    store_container(snapshot, options.log.directory, &file);
+    ol_snapshot_destroy(snapshot);
+    ol_partition_abandon(work.partition);
+    /* Without the checksums made right nothing gets through. */
+    for (int i = 0; i < 200; i++) {
+        size_t place = random_place(&file);
+        uint8_t bit = (uint8_t)(1u << ol_test_below(8));
+        file.bytes[place] ^= bit;
+        write_container(&file);
+        OL_CHECK(open_container(&file, 1, &snapshot, &error) != OL_OK);
+        file.bytes[place] ^= bit;
+    }
+    for (int round = 0; round < wanted; round++) {
+        size_t places[3];
+        uint8_t before[3];
+        int count = 1 + (int)ol_test_below(3);
+        for (int i = 0; i < count; i++) {
+            places[i] = random_place(&file);
+            before[i] = file.bytes[places[i]];
+            file.bytes[places[i]] ^= (uint8_t)(1u << ol_test_below(8));
+        }
+        repair_checksums(&file);
+        write_container(&file);
+        if (open_container(&file, 1, &snapshot, &error) == OL_OK) {
+            use_wildly(&options, snapshot);
+            used++;
+        } else {
+            OL_CHECK(error.status == OL_CORRUPT || error.status == OL_UNSUPPORTED);
+            refused++;
+        }
+        for (int i = count; i-- > 0;) file.bytes[places[i]] = before[i];
+    }
+    printf("  %d refused, %d harmless\n", refused, used);
+    OL_CHECK(used > 0 && refused > 0);
+    free_container(&file);
+    remove_fixture();
+}
+
+OL_TEST(sections_that_lie_elsewhere_are_refused) {
+    ol_partition_options options = snapshot_options(fresh_directory());
+    workload work = {.partition = open_partition(&options, true)};
+    container file;
+    ol_error error;
+    ol_snapshot *snapshot;
+    work_some(&work, 2500);
+    snapshot = take_snapshot(work.partition, NULL);
+    store_container(snapshot, options.log.directory, &file);
+    ol_snapshot_destroy(snapshot);
+    bool any_mapped = false;
+    for (int i = 0; i < OL_SNAPSHOT_SECTIONS; i++) {
+        ol_snapshot_section whole = file.sections[i], *section = &file.sections[i];
+        bool mapped = i >= OL_SNAPSHOT_OWN_SECTIONS && whole.used > OL_SNAPSHOT_COPY_MAX;
+        any_mapped |= mapped;
+        static const int64_t positions[] = {-1, -4096, INT64_MAX, INT64_MAX - 4095};
+        for (size_t k = 0; k < sizeof positions / sizeof *positions; k++) {
+            section->position = positions[k];
+            if (whole.size != 0 || positions[k] < 0) OL_CHECK_INT(open_container(&file, 1, &snapshot, &error), OL_CORRUPT);
+        }
+        section->position = (int64_t)file.size - (int64_t)whole.size + 4096;
+        OL_CHECK_INT(open_container(&file, 1, &snapshot, &error), OL_CORRUPT);
+        if (mapped) {
+            section->position = whole.position + 8;
+            OL_CHECK_INT(open_container(&file, 1, &snapshot, &error), OL_CORRUPT);
+        }
+        *section = whole;
+        section->used = SIZE_MAX;
+        OL_CHECK_INT(open_container(&file, 1, &snapshot, &error), OL_CORRUPT);
+        section->used = whole.used + 1;
+        OL_CHECK_INT(open_container(&file, 1, &snapshot, &error), OL_CORRUPT);
+        *section = whole;
+    }
+    OL_CHECK(any_mapped);
+    free_container(&file);
+    close_partition(work.partition);
+    remove_fixture();
+}
+
+OL_TEST_MAIN()
