@@ -98,10 +98,10 @@ int ol_log_cutoff(ol_log *log, int64_t timestamp_ms, int64_t until, int64_t *off
         int64_t proven;
         /* The batch of the entry is old enough too; walking over it tells where it ends. */
         if (look_up(&work, &segment, next_base, &proven) && proven > from) from = proven;
-        if (from >= until) work.offset = until;
         status = walk_segment(&work, from, next_base, error);
         from = next_base;
     }
-    *offset = work.offset < until ? work.offset : until;
+    /* Where nothing is too young, what was cleaned away at the end was not either. */
+    *offset = work.found && work.offset < until ? work.offset : until;
     return status;
 }

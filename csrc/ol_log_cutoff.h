@@ -8,7 +8,8 @@
 
 #include "ol_log.h"
 
-/* *offset is the end of that prefix: where the last batch in it ends, the log's start when there is none, at most `until`.  What a time
+/* *offset is the end of that prefix: where the last batch in it ends, or the log's start when there is none; `until` when nothing below it is
+ * younger.  What a time
  * index proves is not read: closed segments whose every record is old enough, and what lies before its last such entry.  A time index that
  * is missing or damaged costs time only.  Damaged batches do not count.
  * OL_NO_MEMORY, OL_IO, and as ol_log_reader_next.  May be called from any thread at any time. */

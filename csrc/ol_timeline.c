@@ -37,7 +37,9 @@ static void expect(timeline *work, int64_t base) {
 /* Of magic 2 the header tells all; which of its offsets are missing is not worth a walk over the records. */
 static void note_header(timeline *work, const ol_batch *batch) {
     expect(work, batch->base_offset);
-    if (batch->record_count <= batch->last_offset - batch->base_offset) note_missing(work, batch->base_offset, batch->last_offset + 1);
+    /* Of a batch that begins before what was asked for, the missing ones may be those. */
+    bool is_thinned = batch->base_offset >= work->from && batch->record_count <= batch->last_offset - batch->base_offset;
+    if (is_thinned) note_missing(work, batch->base_offset, batch->last_offset + 1);
     work->expected = batch->last_offset + 1;
 }
 
@@ -174,6 +176,18 @@ int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until, const
     }
     if (status == OL_END && walk.passed_over == passed_over) expect(&work, until);
     facts->passed_over += walk.passed_over - passed_over;
+    ol_log_walk_close(&walk);
+    return status == OL_END ? OL_OK : status;
+}
+
+int ol_timeline_next_timestamp(ol_partition *partition, int64_t from, int64_t until, int64_t *timestamp, ol_error *error) {
+    ol_log_walk walk;
+    ol_batch batch;
+    *timestamp = -1;
+    int status = ol_log_walk_open(&walk, partition->log, from, until, true, error);
+    if (status != OL_OK) return status;
+    status = ol_log_walk_next(&walk, &batch, error);
+    if (status == OL_OK) *timestamp = batch.max_timestamp;
     ol_log_walk_close(&walk);
     return status == OL_END ? OL_OK : status;
 }

@@ -48,4 +48,8 @@ uint64_t ol_timeline_place(const ol_key *key);
 int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until, const ol_timeline_filter *filter,
                      const ol_timeline_sink *sink, ol_timeline_facts *facts, ol_error *error) OL_NODISCARD;
 
+/* The timestamp of the first batch that ends at or above `from` and begins below `until`, -1 where there is none. */
+int ol_timeline_next_timestamp(ol_partition *partition, int64_t from, int64_t until, int64_t *timestamp, ol_error *error)
+    OL_NODISCARD;
+
 #endif

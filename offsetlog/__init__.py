@@ -5,13 +5,29 @@ from offsetlog._native.tickets import Ticket
 from offsetlog.config import MaintenanceConfig, StoreConfig
 from offsetlog.store import OffsetStore, open  # noqa: A004  (offsetlog.open, like gzip.open)
 from offsetlog.transaction import Transaction
-from offsetlog.types import CleaningReport, Digest, OffsetAndMetadata, OpenTransaction, Position, TopicPartition
+from offsetlog.types import (
+    Change,
+    CleaningReport,
+    Deletion,
+    Digest,
+    History,
+    HistoryEntry,
+    OffsetAndMetadata,
+    OpenTransaction,
+    Position,
+    TopicPartition,
+    Undeletion,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Change",
     "CleaningReport",
+    "Deletion",
     "Digest",
+    "History",
+    "HistoryEntry",
     "MaintenanceConfig",
     "OffsetAndMetadata",
     "OffsetStore",
@@ -21,6 +37,7 @@ __all__ = [
     "Ticket",
     "TopicPartition",
     "Transaction",
+    "Undeletion",
     "__version__",
     "errors",
     "open",

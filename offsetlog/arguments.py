@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from offsetlog.config import MaintenanceConfig, StoreConfig
-from offsetlog.errors import ArgumentTypeError, ConfigError
+from offsetlog.errors import ArgumentTypeError, ConfigError, InvalidArgumentError
 from offsetlog.logdir import PARTITIONS_MAX
 from offsetlog.types import TopicPartition
 
@@ -101,6 +102,39 @@ def listed_numbers(numbers: Iterable[int] | None) -> list[int] | None:
         if isinstance(number, bool) or not isinstance(number, int):
             raise ArgumentTypeError(f"a log partition is an int, not {_kind(number)}")
     return listed
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def checked_time(name: str, moment: datetime) -> int:
+    """Returns a time as milliseconds since 1970, rounded down: whatever has a greater number is later."""
+    if not isinstance(moment, datetime):
+        raise ArgumentTypeError(f"{name} must be a datetime, not {_kind(moment)}")
+    if moment.utcoffset() is None:
+        raise InvalidArgumentError(
+            f"{name}={moment.isoformat()} has no time zone: moment.astimezone() takes it for local time, "
+            "moment.replace(tzinfo=datetime.UTC) for UTC"
+        )
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def checked_moment(name: str, moment: datetime | int) -> datetime | int:
+    """Returns a moment of a log: a time with its zone, or a log offset."""
+    if isinstance(moment, int) and not isinstance(moment, bool):
+        return checked_number(name, moment, 0, 2**63 - 1)
+    if not isinstance(moment, datetime):
+        raise ArgumentTypeError(f"{name} must be a datetime with a time zone, or a log offset, not {_kind(moment)}")
+    checked_time(name, moment)
+    return moment
+
+
+def time_of(timestamp_ms: int) -> datetime | None:
+    """Returns milliseconds since 1970 as a time in UTC, None where no calendar has it."""
+    try:
+        return _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return None
 
 
 def _listed(values: Any, wanted: str, *, single: type | tuple[type, ...]) -> list[Any]:

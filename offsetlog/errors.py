@@ -15,6 +15,7 @@
     │   ├── ClosedError, ReadOnlyError, PartitionFailedError
     │   ├── CoordinatorLoadingError, NotCoordinatorError          retriable
     │   ├── ConditionError: ExpectedOffsetError, RewindError
+    │   ├── HistoryError
     │   ├── FencedError, TransactionError, ClockError, CommitTimeoutError (TimeoutError)
     ├── InternalError                           our bug
     └── SimulatedCrashError                     tests only
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 import enum
 import os
+from datetime import datetime
 from typing import Any, ClassVar, Self
 
 
@@ -375,6 +377,30 @@ class RewindError(ConditionError):
         """Makes the error with its sentence."""
         text = f"group {group!r} at {topic}:{partition}: {asked} would go back behind {actual}"
         return cls(text, group=group, topic=topic, partition=partition, asked=asked, actual=actual)
+
+
+class HistoryError(StateError):
+    """What was asked for lies before what the log still tells: it was cleaned since.
+
+    Attributes:
+        floor: the first log offset whose state can be told, None where there is none but the present one.
+        oldest: the oldest time that can be asked for, None likewise.
+        log_partition: the partition of the offsets topic.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        floor: int | None = None,
+        oldest: datetime | None = None,
+        log_partition: int | None = None,
+        **place: Any,
+    ) -> None:
+        super().__init__(message, **place)
+        self.floor = floor
+        self.oldest = oldest
+        self.log_partition = log_partition
 
 
 class FencedError(StateError):

@@ -6,7 +6,7 @@ import os
 import threading
 import warnings
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -31,6 +31,7 @@ from offsetlog.errors import (
 from offsetlog.logdir import LogDirectory
 from offsetlog.maintenance import Maintenance, Progress
 from offsetlog.opening import open_read_only, open_writable
+from offsetlog.store_past import StorePast
 from offsetlog.transaction import Transaction
 from offsetlog.types import (
     CleaningReport,
@@ -114,7 +115,7 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
     return store
 
 
-class OffsetStore:
+class OffsetStore(StorePast):
     """An open directory of committed positions; from `offsetlog.open`.  A context manager.
 
     Every method can be called from any thread.  Commits of groups in different partitions do not wait for each other;
@@ -466,15 +467,24 @@ class OffsetStore:
     # ------------------------------------------------------------------------------------------------ reading
 
     def fetch(
-        self, group: str, partitions: Iterable[TopicPartition] | None = None
+        self, group: str, partitions: Iterable[TopicPartition] | None = None, *, at: datetime | int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns the committed positions of a group, or of those `partitions` that have one.
 
+        Args:
+            group: the consumer group.
+            partitions: only these.
+            at: the moment whose state is wanted (`StorePast` says what one is); None for now.
+
         Raises:
             InvalidArgumentError: one of its kinds; `partitions` is a list, of one TopicPartition also.
+            HistoryError: what was committed then was cleaned away.
+            OffsetOutOfRangeError: `at` is above the end of the log.
             StateError.
         """
         core = self._open_core
+        if at is not None:
+            return self._timeline.fetch(group, partitions, at)
         if partitions is None:
             return columns.fetch_group(core, group)
         found = {}

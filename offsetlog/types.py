@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, NamedTuple, overload
 from uuid import UUID
 
 
@@ -221,3 +224,124 @@ class Digest(NamedTuple):
 
     def __str__(self) -> str:
         return "-".join(f"{part:032x}" for part in self)
+
+
+class HistoryEntry(NamedTuple):
+    """A record of one position in the log.
+
+    Attributes:
+        log_offset: where it stands.
+        timestamp: of the record, in milliseconds since 1970; -1 where the log is too old to tell.
+        kind: "commit", or "delete" for a tombstone, which a deletion and an expiry leave alike.
+        value: what was committed, None in a tombstone.
+        outcome: "plain" outside of transactions; of a transaction "committed", "aborted", or "open" until it ends.
+        marker_offset: the log offset of the record that ended the transaction, None where none did.
+        effective_at: the log offset from which on it counted: its own, or for what a transaction committed that of its
+            end; None where it never did, since the transaction was aborted or is open, or something newer came before
+            its end.  A tombstone takes effect at once, also in a transaction.
+        producer_id: of its transaction, -1 outside of one.
+        producer_epoch: likewise.
+    """
+
+    log_offset: int
+    timestamp: int
+    kind: Literal["commit", "delete"]
+    value: OffsetAndMetadata | None
+    outcome: Literal["plain", "committed", "aborted", "open"]
+    marker_offset: int | None
+    effective_at: int | None
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class History(Sequence[HistoryEntry]):
+    """What the log still holds of one position, oldest first.
+
+    Attributes:
+        entries: the records.
+        log_partition: the partition of the offsets topic.
+        end: the log offset below which was read.
+        complete_from: the log offset from which on everything is there; what is older may have been cleaned away.  0
+            where nothing ever was.
+        complete_since: the time from which on everything is there, None where nothing was cleaned, or where only the
+            present is known.
+        problems: records that could not be read, or lie in batches that could not.
+    """
+
+    entries: tuple[HistoryEntry, ...]
+    log_partition: int
+    end: int
+    complete_from: int
+    complete_since: datetime | None
+    problems: int
+
+    @overload
+    def __getitem__(self, index: int) -> HistoryEntry: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[HistoryEntry]: ...
+    def __getitem__(self, index: int | slice) -> HistoryEntry | Sequence[HistoryEntry]:
+        return self.entries[index]
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+class Change(NamedTuple):
+    """A position that is not the same in two states.
+
+    Attributes:
+        group: the consumer group.
+        topic: the topic.
+        partition: its partition.
+        before: the value in the first state, None where there was none.
+        after: the value in the second.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    before: OffsetAndMetadata | None
+    after: OffsetAndMetadata | None
+
+
+class Deletion(NamedTuple):
+    """A position that is not there now, and whose tombstone the log still holds.
+
+    Attributes:
+        group: the consumer group.
+        topic: the topic.
+        partition: its partition.
+        timestamp: of the tombstone, in milliseconds since 1970.  A record does not tell whether somebody deleted the
+            position or it expired.
+        last: the value that was deleted; None where the log does not hold it any more, or not for certain.
+        log_partition: the partition of the offsets topic.
+        log_offset: of the tombstone.
+        last_log_offset: of the value's record, None without one.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    timestamp: int
+    last: OffsetAndMetadata | None
+    log_partition: int
+    log_offset: int
+    last_log_offset: int | None
+
+    @property
+    def recoverable(self) -> bool:
+        """Whether `OffsetStore.undelete` can bring it back."""
+        return self.last is not None
+
+
+class Undeletion(NamedTuple):
+    """What `OffsetStore.undelete` did.
+
+    Attributes:
+        restored: the positions that came back.
+        lost: those that could not: their values were cleaned away.
+    """
+
+    restored: list[Change]
+    lost: list[Deletion]

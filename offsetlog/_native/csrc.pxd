@@ -786,6 +786,76 @@ cdef extern from "ol_state_compare.h" nogil:
     int ol_state_settle_differences(const ol_state *right, bint physical, ol_differences *differences, ol_error *error) noexcept
 
 
+cdef extern from "ol_numbers.h" nogil:
+    ctypedef struct ol_numbers:
+        size_t count
+
+    void ol_numbers_free(ol_numbers *numbers) noexcept
+    int ol_numbers_reserve(ol_numbers *numbers, size_t count, ol_error *error) noexcept
+    uint64_t ol_numbers_get(const ol_numbers *numbers, uint64_t key) noexcept
+    void ol_numbers_set(ol_numbers *numbers, uint64_t key, uint64_t value) noexcept
+
+
+cdef extern from "ol_log_cutoff.h" nogil:
+    int ol_log_cutoff(ol_log *log, int64_t timestamp_ms, int64_t until, int64_t *offset, ol_error *error) noexcept
+
+
+cdef extern from "ol_timeline.h" nogil:
+    ctypedef struct ol_timeline_filter:
+        ol_slice group
+        ol_slice topic
+        int32_t partition
+        const ol_numbers *places
+
+    ctypedef struct ol_timeline_sink:
+        int (*record)(void *context, const ol_batch *batch, const ol_record *record, const ol_key *key, ol_error *error) noexcept nogil
+        int (*marker)(void *context, const ol_batch *batch, const ol_record *record, ol_control type, ol_error *error) noexcept nogil
+        void *context
+
+    ctypedef struct ol_timeline_facts:
+        int64_t first_missing
+        int64_t missing_end
+        int64_t max_timestamp
+        int64_t passed_over
+        int64_t refused
+
+    int ol_timeline_walk(ol_partition *partition, int64_t start, int64_t until, const ol_timeline_filter *filter,
+                         const ol_timeline_sink *sink, ol_timeline_facts *facts, ol_error *error) noexcept
+    int ol_timeline_next_timestamp(ol_partition *partition, int64_t start, int64_t until, int64_t *timestamp,
+                                   ol_error *error) noexcept
+
+
+cdef extern from "ol_past.h" nogil:
+    ctypedef struct ol_past:
+        ol_state state
+        int64_t cut
+
+    ctypedef struct ol_past_tombstones:
+        int (*report)(void *context, const ol_record *record, const ol_key *key, const ol_position_value *value,
+                      const ol_timeline_facts *facts, ol_error *error) noexcept nogil
+        void *context
+
+    ctypedef struct ol_past_changes:
+        int (*report)(void *context, const ol_table_row *before, const ol_table_row *after, ol_error *error) noexcept nogil
+        void *context
+
+    int ol_past_make(ol_partition *partition, const ol_timeline_filter *filter, ol_past *pasts, size_t count,
+                     const ol_past_tombstones *tombstones, ol_timeline_facts *facts, ol_error *error) noexcept
+    int ol_past_find_tombstones(ol_partition *partition, const ol_timeline_filter *filter, int64_t until, int64_t since_ms,
+                                ol_numbers *places, ol_timeline_facts *facts, ol_error *error) noexcept
+    int ol_past_compare(const ol_state *before, const ol_state *after, const ol_past_changes *changes, ol_error *error) noexcept
+
+
+cdef extern from "ol_group_mark.h" nogil:
+    ctypedef struct ol_group_mark:
+        ol_hash128 sum
+        uint64_t positions
+
+    ol_group_mark ol_group_mark_of(const ol_state *state, ol_slice group) noexcept
+    int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group, const ol_group_mark *seen, const ol_item *items,
+                                      size_t count, ol_commit_result *result, ol_error *error) noexcept
+
+
 cdef extern from "ol_scan.h" nogil:
     ctypedef struct ol_scan:
         int64_t position

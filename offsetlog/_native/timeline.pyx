@@ -1,0 +1,583 @@
+"""The past of one partition, from its log: what happened to a position, states as of log offsets, and what is gone.
+
+Names and metadata come as bytes, as they stand in the log: whoever writes them back writes the same ones.  A value is the
+tuple (offset, leader epoch, metadata, commit timestamp, expire timestamp, topic id or None, log offset).
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stddef cimport size_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memset
+
+from offsetlog._native.buffers cimport NAME_GROUP, NAME_TOPIC, item_array, reserve_items, take_name
+from offsetlog._native.csrc cimport (
+    OL_CONDITION,
+    OL_CONTROL_COMMIT,
+    OL_ITEM_POSITION,
+    OL_ITEM_POSITION_TOMBSTONE,
+    OL_NO_MEMORY,
+    OL_OK,
+    OL_ROLE_UNLOADED,
+    OL_TOPIC_ID_SIZE,
+    ol_batch,
+    ol_batch_is_transactional,
+    ol_commit_result,
+    ol_control,
+    ol_error,
+    ol_fail,
+    ol_group_mark,
+    ol_group_mark_of,
+    ol_item,
+    ol_key,
+    ol_log_cutoff,
+    ol_log_end,
+    ol_log_segment_at,
+    ol_log_segment_info,
+    ol_log_start,
+    ol_numbers,
+    ol_numbers_free,
+    ol_numbers_get,
+    ol_numbers_reserve,
+    ol_numbers_set,
+    ol_offset_value,
+    ol_offset_value_decode,
+    ol_pair_name,
+    ol_partition_commit_unchanged,
+    ol_partition_lock_state,
+    ol_partition_log,
+    ol_partition_positions,
+    ol_partition_role,
+    ol_partition_unlock_state,
+    ol_past,
+    ol_past_changes,
+    ol_past_compare,
+    ol_past_find_tombstones,
+    ol_past_make,
+    ol_past_tombstones,
+    ol_position_value,
+    ol_positions,
+    ol_record,
+    ol_slice,
+    ol_slice_of,
+    ol_state,
+    ol_state_destroy,
+    ol_table_cursor,
+    ol_table_get,
+    ol_table_group_hash,
+    ol_table_name,
+    ol_table_next,
+    ol_table_next_of_group,
+    ol_table_row,
+    ol_timeline_facts,
+    ol_timeline_filter,
+    ol_timeline_next_timestamp,
+    ol_timeline_sink,
+    ol_timeline_walk,
+)
+from offsetlog._native.items cimport start_item
+from offsetlog._native.partition cimport Partition
+from offsetlog._native.status cimport check
+
+from typing import NamedTuple
+
+from offsetlog.errors import InternalError
+
+
+class Facts(NamedTuple):
+    """What a walk found of the log itself.
+
+    Attributes:
+        first_missing: the first log offset that is not there, None where all are.
+        missing_end: the log offset behind the last one that is not there, 0 where all are.
+        max_timestamp: of the batches that were walked over, -1 for none.
+        passed_over: batches that cannot be read.
+        refused: records that cannot be decoded.
+    """
+
+    first_missing: int | None
+    missing_end: int
+    max_timestamp: int
+    passed_over: int
+    refused: int
+
+
+cdef object _facts_of(const ol_timeline_facts *facts):
+    first = None if facts.first_missing == INT64_MAX else facts.first_missing
+    return Facts(first, facts.missing_end, facts.max_timestamp, facts.passed_over, facts.refused)
+
+
+cdef bytes _bytes_of(ol_slice slice):
+    return PyBytes_FromStringAndSize(<const char *>slice.data, <Py_ssize_t>slice.size)
+
+
+cdef object _topic_id_of(const uint8_t *topic_id):
+    return None if topic_id == NULL else PyBytes_FromStringAndSize(<const char *>topic_id, OL_TOPIC_ID_SIZE)
+
+
+cdef tuple _value_of(const ol_position_value *value):
+    return (
+        value.offset,
+        value.leader_epoch,
+        _bytes_of(value.metadata),
+        value.commit_timestamp,
+        value.expire_timestamp,
+        _topic_id_of(value.topic_id),
+        value.log_offset,
+    )
+
+
+@cython.final
+cdef class _Collector:
+    # What a callback of a walk fills; a failure in it is kept, to be raised once the walk has ended with it.
+    cdef list rows
+    cdef object failure
+    cdef ol_numbers open        # producers whose transactions have something of what is looked for
+    cdef int64_t refused
+
+    def __cinit__(self):
+        self.rows = []
+        self.failure = None
+        memset(&self.open, 0, sizeof(self.open))
+        self.refused = 0
+
+    def __dealloc__(self):
+        ol_numbers_free(&self.open)
+
+    cdef int fail(self, object failure, ol_error *error) noexcept:
+        self.failure = failure
+        return ol_fail(error, OL_NO_MEMORY, "the walk was ended")
+
+    cdef int check(self, int status, ol_error *error) except -1:
+        if self.failure is not None:
+            raise self.failure
+        return check(status, error)
+
+
+# ---------------------------------------------------------------------------------------------------------- places in the log
+
+
+def bounds(Partition partition not None):
+    """Returns (start of the log, end of what is applied), refusing a partition that is loading or has failed.
+
+    Raises StateError.
+    """
+    cdef const ol_state *state = NULL
+    cdef ol_positions positions
+    cdef ol_error error
+    partition.enter()
+    try:
+        with nogil:
+            check(ol_partition_lock_state(partition.handle, &state, &error), &error)
+            ol_partition_positions(partition.handle, &positions)
+            ol_partition_unlock_state(partition.handle)
+        return ol_log_start(ol_partition_log(partition.handle)), positions.applied
+    finally:
+        partition.leave()
+
+
+def last_segment_base(Partition partition not None):
+    """Returns the log offset at which the newest segment begins."""
+    cdef ol_log_segment_info info
+    cdef size_t index = 0
+    cdef int64_t base = 0
+    partition.enter()
+    try:
+        with nogil:
+            while ol_log_segment_at(ol_partition_log(partition.handle), index, &info):
+                base = info.base_offset
+                index += 1
+        return base
+    finally:
+        partition.leave()
+
+
+def cutoff(Partition partition not None, int64_t timestamp_ms):
+    """Returns the log offset at which the longest prefix of the log ends whose batches all have timestamps <= the given one.
+
+    Of a partition that was not loaded the whole log counts, else what is applied.  From any thread, also while the log is
+    written to and cleaned.  Raises StorageError, CapacityError.
+    """
+    cdef ol_positions positions
+    cdef ol_error error
+    cdef int64_t offset = 0
+    cdef int64_t until
+    partition.enter()
+    try:
+        with nogil:
+            log = ol_partition_log(partition.handle)
+            ol_partition_positions(partition.handle, &positions)
+            until = positions.applied if ol_partition_role(partition.handle) != OL_ROLE_UNLOADED else ol_log_end(log)
+            check(ol_log_cutoff(log, timestamp_ms, until, &offset, &error), &error)
+        return offset
+    finally:
+        partition.leave()
+
+
+def survey(Partition partition not None, int64_t start, int64_t until):
+    """Returns the Facts of [start, until), read from the headers of batches alone, except of old compressed ones."""
+    cdef ol_timeline_facts facts
+    cdef ol_error error
+    partition.enter()
+    try:
+        with nogil:
+            check(ol_timeline_walk(partition.handle, start, until, NULL, NULL, &facts, &error), &error)
+        return _facts_of(&facts)
+    finally:
+        partition.leave()
+
+
+def next_timestamp(Partition partition not None, int64_t start):
+    """Returns the timestamp of the first batch at or above a log offset, -1 where there is none."""
+    cdef ol_error error
+    cdef int64_t timestamp = -1
+    partition.enter()
+    try:
+        with nogil:
+            check(ol_timeline_next_timestamp(partition.handle, start, INT64_MAX, &timestamp, &error), &error)
+        return timestamp
+    finally:
+        partition.leave()
+
+
+# ---------------------------------------------------------------------------------------------------------- one position
+
+
+cdef int _open_producer(_Collector found, int64_t producer_id, ol_error *error) noexcept nogil:
+    cdef int status = ol_numbers_reserve(&found.open, found.open.count + 1, error)
+    if status == OL_OK:
+        ol_numbers_set(&found.open, <uint64_t>producer_id, 1)
+    return status
+
+
+cdef int _note_record(void *context, const ol_batch *batch, const ol_record *record, const ol_key *key,
+                      ol_error *error) noexcept with gil:
+    cdef _Collector found = <_Collector>context
+    cdef ol_offset_value value
+    cdef ol_error refusal
+    cdef bint transactional = ol_batch_is_transactional(batch)
+    cdef object committed = None
+    cdef int64_t producer = batch.producer_id if transactional else -1
+    try:
+        if record.value.data != NULL:
+            if ol_offset_value_decode(record.value, key.type, &value, &refusal) != OL_OK:
+                found.refused += 1
+                return OL_OK
+            committed = (value.offset, value.leader_epoch, _bytes_of(value.metadata), value.commit_timestamp,
+                         value.expire_timestamp, _topic_id_of(value.topic_id), record.offset)
+        found.rows.append((record.offset, record.timestamp, producer, batch.producer_epoch if transactional else -1, committed))
+        return _open_producer(found, batch.producer_id, error) if transactional else OL_OK
+    except BaseException as failure:
+        return found.fail(failure, error)
+
+
+cdef int _tell_marker(_Collector found, const ol_batch *batch, const ol_record *record, ol_control type,
+                      ol_error *error) noexcept with gil:
+    try:
+        found.rows.append((record.offset, batch.producer_id, type == OL_CONTROL_COMMIT))
+        return OL_OK
+    except BaseException as failure:
+        return found.fail(failure, error)
+
+
+cdef int _note_marker(void *context, const ol_batch *batch, const ol_record *record, ol_control type,
+                      ol_error *error) noexcept nogil:
+    # Most markers end transactions that had nothing of the position: these are told without the GIL.
+    if ol_numbers_get(&(<_Collector>context).open, <uint64_t>batch.producer_id) == 0:
+        return OL_OK
+    if type != OL_CONTROL_COMMIT and type != 0:
+        return OL_OK
+    ol_numbers_set(&(<_Collector>context).open, <uint64_t>batch.producer_id, 0)
+    return _tell_marker(<_Collector>context, batch, record, type, error)
+
+
+def events(Partition partition not None, group, topic, int32_t number, int64_t until):
+    """Returns what the log below `until` says of one position, in its order, and the Facts of that part of the log.
+
+    Each is (log offset, timestamp, producer id or -1, producer epoch, value or None for a tombstone); or, of the marker that
+    ends a transaction which had one of these, (log offset, producer id, whether it committed).
+    """
+    cdef _Collector found = _Collector.__new__(_Collector)
+    cdef ol_timeline_filter filter
+    cdef ol_timeline_sink sink
+    cdef ol_timeline_facts facts
+    cdef ol_error error
+    cdef int status
+    memset(&filter, 0, sizeof(filter))
+    take_name(group, NAME_GROUP, &filter.group)
+    take_name(topic, NAME_TOPIC, &filter.topic)
+    filter.partition = number
+    sink.record, sink.marker, sink.context = _note_record, _note_marker, <void *>found
+    partition.enter()
+    try:
+        with nogil:
+            status = ol_timeline_walk(partition.handle, 0, until, &filter, &sink, &facts, &error)
+        found.check(status, &error)
+    finally:
+        partition.leave()
+    facts.refused += found.refused
+    return found.rows, _facts_of(&facts)
+
+
+# ---------------------------------------------------------------------------------------------------------- states
+
+
+cdef int _note_change(void *context, const ol_table_row *before, const ol_table_row *after, ol_error *error) noexcept with gil:
+    cdef _Collector found = <_Collector>context
+    cdef const ol_table_row *place = before if before != NULL else after
+    try:
+        found.rows.append((
+            _bytes_of(place.group),
+            _bytes_of(place.topic),
+            place.partition,
+            _value_of(&before.value) if before != NULL else None,
+            _value_of(&after.value) if after != NULL else None,
+        ))
+        return OL_OK
+    except BaseException as failure:
+        return found.fail(failure, error)
+
+
+cdef enum:
+    PASTS_MAX = 2
+
+
+@cython.final
+cdef class Pasts:
+    """One or two states that a partition had, of one group or of all.  One thread at a time.
+
+    Args:
+        partition: the partition.
+        group: the group, None for every one.
+        cuts: log offsets; of each the state of the records below it.
+
+    Raises StorageError, CapacityError.
+    """
+
+    cdef ol_past[PASTS_MAX] pasts
+    cdef size_t count
+    cdef readonly object facts
+
+    def __cinit__(self):
+        memset(self.pasts, 0, sizeof(self.pasts))
+        self.count = 0
+
+    def __init__(self, Partition partition not None, group, cuts):
+        cdef ol_timeline_filter filter
+        cdef ol_timeline_facts facts
+        cdef ol_error error
+        if self.count != 0 or not 1 <= len(cuts) <= PASTS_MAX:
+            raise InternalError("one or two states are made once")
+        memset(&filter, 0, sizeof(filter))
+        if group is not None:
+            take_name(group, NAME_GROUP, &filter.group)
+        for cut in cuts:
+            self.pasts[self.count].cut = cut
+            self.count += 1
+        partition.enter()
+        try:
+            with nogil:
+                check(ol_past_make(partition.handle, &filter, self.pasts, self.count, NULL, &facts, &error), &error)
+        finally:
+            partition.leave()
+        self.facts = _facts_of(&facts)
+
+    def __dealloc__(self):
+        cdef size_t index
+        for index in range(<size_t>PASTS_MAX):
+            ol_state_destroy(&self.pasts[index].state)
+
+    def rows(self):
+        """Returns the first state as {(topic, partition): value}; of a group, since nothing tells groups apart."""
+        cdef ol_table_cursor cursor
+        cdef ol_table_row row
+        cdef dict found = {}
+        memset(&cursor, 0, sizeof(cursor))
+        while ol_table_next(self.pasts[0].state.table, &cursor, &row):
+            found[_bytes_of(row.topic), row.partition] = _value_of(&row.value)
+        return found
+
+    def changes(self):
+        """Returns (group, topic, partition, value, value) of every position that the two states do not have the same of."""
+        cdef _Collector found = _Collector.__new__(_Collector)
+        cdef ol_past_changes changes
+        cdef ol_error error
+        cdef int status
+        if self.count != 2:
+            raise InternalError("there is one state")
+        changes.report, changes.context = _note_change, <void *>found
+        with nogil:
+            status = ol_past_compare(&self.pasts[0].state, &self.pasts[1].state, &changes, &error)
+        found.check(status, &error)
+        return found.rows
+
+
+# ---------------------------------------------------------------------------------------------------------- tombstones
+
+
+cdef int _note_tombstone(void *context, const ol_record *record, const ol_key *key, const ol_position_value *value,
+                         const ol_timeline_facts *facts, ol_error *error) noexcept with gil:
+    cdef _Collector found = <_Collector>context
+    try:
+        found.rows.append((
+            _bytes_of(key.group),
+            _bytes_of(key.topic),
+            key.partition,
+            record.offset,
+            record.timestamp,
+            facts.missing_end,
+            _value_of(value) if value != NULL else None,
+        ))
+        return OL_OK
+    except BaseException as failure:
+        return found.fail(failure, error)
+
+
+cdef bint _is_there(const ol_state *state, bytes group, bytes topic, int32_t number) noexcept:
+    cdef ol_position_value value
+    cdef ol_slice group_name = ol_slice_of(<const char *>group, <size_t>len(group))
+    cdef ol_slice topic_name = ol_slice_of(<const char *>topic, <size_t>len(topic))
+    cdef ol_pair_name name = ol_table_name(state.table, group_name, ol_table_group_hash(state.table, group_name), topic_name)
+    return ol_table_get(state.table, &name, number, &value)
+
+
+def tombstones(Partition partition not None, group, int64_t until, int64_t since_ms):
+    """Returns the tombstones below `until` of positions that are not there at `until`, in the order of the log, and the Facts.
+
+    Each is (group, topic, partition, log offset, timestamp, the end of what is missing in the log before it, the value that it
+    took away or None where there was none).  Only positions count of which a tombstone is as young as `since_ms`.
+    """
+    cdef _Collector found = _Collector.__new__(_Collector)
+    cdef ol_past_tombstones sink
+    cdef ol_timeline_filter filter
+    cdef ol_timeline_facts facts
+    cdef ol_numbers places
+    cdef ol_past past
+    cdef ol_error error
+    cdef int status
+    memset(&filter, 0, sizeof(filter))
+    memset(&places, 0, sizeof(places))
+    memset(&past, 0, sizeof(past))
+    if group is not None:
+        take_name(group, NAME_GROUP, &filter.group)
+    past.cut = until
+    sink.report, sink.context = _note_tombstone, <void *>found
+    partition.enter()
+    try:
+        with nogil:
+            check(ol_past_find_tombstones(partition.handle, &filter, until, since_ms, &places, &facts, &error), &error)
+            filter.places = &places
+            status = ol_past_make(partition.handle, &filter, &past, 1, &sink, &facts, &error)
+        found.check(status, &error)
+        rows = [row for row in found.rows if not _is_there(&past.state, row[0], row[1], row[2])]
+    finally:
+        ol_state_destroy(&past.state)
+        ol_numbers_free(&places)
+        partition.leave()
+    return rows, _facts_of(&facts)
+
+
+# ---------------------------------------------------------------------------------------------------------- writing back
+
+
+@cython.final
+cdef class GroupNow:
+    """The committed positions of a group, and what tells whether they are the same still; rows as of `Pasts.rows`.
+
+    Raises StateError.
+    """
+
+    cdef ol_group_mark mark
+    cdef readonly dict rows
+
+    def __init__(self, Partition partition not None, group):
+        cdef const ol_state *state = NULL
+        cdef ol_slice name
+        cdef ol_table_cursor cursor
+        cdef ol_table_row row
+        cdef ol_error error
+        # While the table's lock is held only bytes and ints are made: anything else could start a garbage collection.
+        cdef list flat = []
+        take_name(group, NAME_GROUP, &name)
+        memset(&cursor, 0, sizeof(cursor))
+        partition.enter()
+        try:
+            with nogil:
+                check(ol_partition_lock_state(partition.handle, &state, &error), &error)
+            try:
+                self.mark = ol_group_mark_of(state, name)
+                while ol_table_next_of_group(state.table, name, ol_table_group_hash(state.table, name), &cursor, &row):
+                    flat.append(_bytes_of(row.topic))
+                    flat.append(row.partition)
+                    flat.append(row.value.offset)
+                    flat.append(row.value.leader_epoch)
+                    flat.append(_bytes_of(row.value.metadata))
+                    flat.append(row.value.commit_timestamp)
+                    flat.append(row.value.expire_timestamp)
+                    flat.append(_topic_id_of(row.value.topic_id))
+                    flat.append(row.value.log_offset)
+            finally:
+                ol_partition_unlock_state(partition.handle)
+        finally:
+            partition.leave()
+        self.rows = {(flat[at], flat[at + 1]): tuple(flat[at + 2 : at + 9]) for at in range(0, len(flat), 9)}
+
+    def commit(self, Partition partition not None, group, list changes not None):
+        """Writes values and tombstones in one batch if the group is still as it was seen.
+
+        Args:
+            partition: the partition.
+            group: the group.
+            changes: (topic, partition, value or None for a tombstone); a commit timestamp of -1 is now.  What a log held may
+                be written again: nothing but sizes is checked.
+
+        Returns:
+            (log offset to wait for, timestamp of the batch), or None: the group has changed, and nothing was
+            written.
+
+        Raises:
+            TooLargeError: the tombstones do not fit one batch.
+            StateError, StorageError, CapacityError.
+        """
+        cdef ol_slice name
+        cdef item_array array
+        cdef ol_item *item
+        cdef ol_commit_result result
+        cdef ol_error error
+        cdef size_t count = 0
+        cdef int status
+        take_name(group, NAME_GROUP, &name)
+        memset(&array, 0, sizeof(array))
+        partition.enter()
+        try:
+            reserve_items(&array, <size_t>len(changes) + 1)
+            for topic, number, value in changes:
+                item = &array.items[count]
+                start_item(item, name)
+                item.topic = _slice_of(topic)
+                item.partition = number
+                if value is None:
+                    item.kind = OL_ITEM_POSITION_TOMBSTONE
+                else:
+                    item.kind = OL_ITEM_POSITION
+                    item.offset, item.leader_epoch = value[0], value[1]
+                    item.metadata = _slice_of(value[2])
+                    item.commit_timestamp, item.expire_timestamp = value[3], value[4]
+                    if value[5] is not None:
+                        item.topic_id = _slice_of(value[5]).data
+                count += 1
+            with nogil:
+                status = ol_partition_commit_unchanged(partition.handle, name, &self.mark, array.items, count, &result, &error)
+            if status == OL_CONDITION:
+                return None
+            check(status, &error)
+        finally:
+            free(array.items)
+            partition.leave()
+        return result.end_offset, result.timestamp
+
+
+cdef ol_slice _slice_of(bytes content):
+    # Borrows from the bytes, which a list of the caller keeps.
+    return ol_slice_of(<const char *>content, <size_t>len(content))

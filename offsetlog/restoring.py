@@ -1,0 +1,173 @@
+"""Bringing back what was committed: by new commits, never by a change of what is in the log.
+
+Everything that one call writes is one commit, and it is written only while the group is exactly as it was when the
+call looked at it; otherwise the call looks again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from offsetlog import arguments
+from offsetlog._native import timeline as native
+from offsetlog.errors import ConditionError, InvalidArgumentError, ReadOnlyError, TooLargeError
+from offsetlog.reading import decode_text
+from offsetlog.timeline import LONG_AGO, DeletedRow, Moment, PartitionPast, Timeline, Value, value_of
+from offsetlog.types import Change, TopicPartition, Undeletion
+
+#: How often a group is looked at again that goes on committing.
+TRIES = 50
+
+#: (topic, partition) as the log has them.
+Place = tuple[bytes, int]
+Rows = dict[Place, Value]
+
+
+class Wanted(NamedTuple):
+    """A position that shall be another; None for not there."""
+
+    place: Place
+    before: Value | None
+    after: Value | None
+
+
+def _is_same(one: Value, other: Value) -> bool:
+    # What counts is told where the engine compares states (ol_past_is_same).
+    topic_ids = {row[5] for row in (one, other)} - {None}
+    return one[:3] == other[:3] and len(topic_ids) < 2
+
+
+def _as_new(value: Value, now_ms: int) -> Value:
+    # It is a new commit, of now.  An expire time that has passed would take it away at once.
+    offset, leader_epoch, metadata, _, expires, topic_id, _ = value
+    return (offset, leader_epoch, metadata, -1, expires if expires > now_ms else -1, topic_id, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Restorer:
+    """Brings back positions of one store.  Safe from any thread."""
+
+    timeline: Timeline
+    read_only: bool
+
+    def restore(
+        self, group: str, at: Moment, partitions: Iterable[TopicPartition] | None, *, dry_run: bool
+    ) -> list[Change]:
+        """See OffsetStore.restore."""
+        arguments.checked_moment("at", at)
+        past, chosen = self._begin(group, partitions, writes=not dry_run)
+        if past is None:
+            return []
+        then = past.rows(group, past.cut(at))
+
+        def plan(now: Rows) -> list[Wanted]:
+            places = [place for place in {**now, **then} if chosen is None or _named(place) in chosen]
+            wanted = [Wanted(place, now.get(place), then.get(place)) for place in places]
+            return [
+                each
+                for each in wanted
+                if each.before is None or each.after is None or not _is_same(each.before, each.after)
+            ]
+
+        return self._write(past, group, plan, dry_run=dry_run)
+
+    def undelete(
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition] | None,
+        at: Moment | None,
+        since: datetime | None,
+        *,
+        dry_run: bool,
+    ) -> Undeletion:
+        """See OffsetStore.undelete."""
+        since_ms = LONG_AGO if since is None else arguments.checked_time("since", since)
+        if at is not None:
+            arguments.checked_moment("at", at)
+            if since is not None:
+                raise InvalidArgumentError("since= picks deletions, at= a state: only one of them can be given")
+        past, chosen = self._begin(group, partitions, writes=not dry_run)
+        if past is None:
+            return Undeletion([], [])
+        deleted: list[DeletedRow] = []
+        if at is None:
+            deleted = [
+                row
+                for row in past.deletions(group, since_ms)
+                if chosen is None or _named((row.topic, row.partition)) in chosen
+            ]
+            then = {(row.topic, row.partition): row.value for row in deleted if row.value is not None}
+        else:
+            rows = past.rows(group, past.cut(at))
+            then = {place: row for place, row in rows.items() if chosen is None or _named(place) in chosen}
+        absent: set[Place] = set()
+
+        def plan(now: Rows) -> list[Wanted]:
+            absent.clear()
+            absent.update((row.topic, row.partition) for row in deleted if (row.topic, row.partition) not in now)
+            return [Wanted(place, None, value) for place, value in then.items() if place not in now]
+
+        restored = self._write(past, group, plan, dry_run=dry_run)
+        lost = [
+            row.told(past.partition.number)
+            for row in deleted
+            if row.value is None and (row.topic, row.partition) in absent
+        ]
+        return Undeletion(restored, sorted(lost, key=lambda deletion: deletion[:3]))
+
+    # ------------------------------------------------------------------------------------------------ the way
+
+    def _begin(
+        self, group: str, partitions: Iterable[TopicPartition] | None, *, writes: bool
+    ) -> tuple[PartitionPast | None, set[TopicPartition] | None]:
+        if writes and self.read_only:
+            raise ReadOnlyError("the store is open read-only")
+        chosen = None if partitions is None else set(self.timeline.checked_keys(group, partitions))
+        return self.timeline.of(group), chosen
+
+    def _write(
+        self, past: PartitionPast, group: str, plan: Callable[[Rows], list[Wanted]], *, dry_run: bool
+    ) -> list[Change]:
+        core = self.timeline.core
+        for _ in range(TRIES):
+            now = native.GroupNow(past.partition, group)
+            wanted = sorted(plan(now.rows), key=lambda each: each.place)
+            now_ms = time.time_ns() // 1_000_000
+            fresh = [None if each.after is None else _as_new(each.after, now_ms) for each in wanted]
+            if not wanted or dry_run:
+                return _told(group, wanted, fresh, -1)
+            items = [(*each.place, value) for each, value in zip(wanted, fresh, strict=True)]
+            try:
+                written = now.commit(past.partition, group, items)
+            except TooLargeError as failure:
+                raise TooLargeError(
+                    f"{failure.message}: {len(items)} positions are too many for one batch with deletions in it; name "
+                    "fewer with partitions=",
+                    path=failure.path,
+                ) from None
+            if written is not None:
+                end_offset, timestamp = written
+                core.wait_durable(past.partition.number, end_offset, None)
+                return _told(group, wanted, fresh, timestamp)
+        raise ConditionError(
+            f"group {group!r} was committed to each of {TRIES} times between reading it and writing; stop its "
+            "consumers first",
+            group=group,
+        )
+
+
+def _named(place: Place) -> TopicPartition:
+    return TopicPartition(decode_text(place[0]), place[1])
+
+
+def _told(group: str, wanted: list[Wanted], fresh: list[Value | None], timestamp: int) -> list[Change]:
+    changes = []
+    for each, value in zip(wanted, fresh, strict=True):
+        after = None if value is None else value_of(value)._replace(commit_timestamp=timestamp)
+        before = None if each.before is None else value_of(each.before)
+        changes.append(Change(group, *_named(each.place), before, after))
+    return changes

@@ -1,0 +1,364 @@
+"""The past of a store, told from its log: what happened to a position, and what was committed at a moment.
+
+A moment is a log offset, for the state of the records below it, or a time, for that of the longest prefix of the log
+whose timestamps are all <= it.  Each partition of the log has offsets of its own, and clocks go back: a time is a cut
+through each partition by itself, and never through a batch.
+
+What was cleaned away is not guessed.  A state that the log cannot tell exactly any more is a HistoryError; see
+`history_floor` for how it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from offsetlog import arguments
+from offsetlog._native import timeline as native
+from offsetlog._native.core import StoreCore
+from offsetlog._native.files import FileSystem, parse_directory_name
+from offsetlog._native.partition import Partition
+from offsetlog.config import StoreConfig
+from offsetlog.errors import HistoryError, InvalidArgumentError, MissingFileError, OffsetOutOfRangeError
+from offsetlog.history_floor import read_floor
+from offsetlog.logdir import CLEANER_POINTS, TOPIC, LogDirectory
+from offsetlog.reading import decode_text
+from offsetlog.types import (
+    Change,
+    Deletion,
+    History,
+    HistoryEntry,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+
+#: Before every timestamp, in milliseconds.
+LONG_AGO = -(2**63)
+
+#: A time with its zone, or a log offset.
+Moment = datetime | int
+#: Offset, leader epoch, metadata, commit timestamp, expire timestamp, topic id, log offset: as the log has them.
+Value = tuple[int, int, bytes, int, int, bytes | None, int]
+
+
+def cutoff_offset(partition: Partition | Path, timestamp_ms: int) -> int:
+    """Returns the log offset at which the longest prefix of a partition's log ends whose timestamps are all <= a time.
+
+    Args:
+        partition: an open partition, from any thread; or a partition's directory, which is only read.
+        timestamp_ms: milliseconds since 1970.
+
+    Raises:
+        MissingFileError, StorageError, CorruptionError, CapacityError, StateError.
+    """
+    if isinstance(partition, Partition):
+        return native.cutoff(partition, timestamp_ms)
+    parsed = parse_directory_name(partition.name)
+    fs = FileSystem()
+    if not fs.exists(partition):
+        raise MissingFileError("there is no such directory", path=partition)
+    number = parsed[1] if parsed is not None else 0
+    opened = Partition(partition, number, fs, None, StoreConfig(), writable=False)
+    try:
+        return native.cutoff(opened, timestamp_ms)
+    finally:
+        opened.abandon()
+
+
+def value_of(row: Value) -> OffsetAndMetadata:
+    """Returns a value of the log as callers get it."""
+    offset, leader_epoch, metadata, committed, expires, topic_id, _ = row
+    identity = None if topic_id is None else UUID(bytes=topic_id)
+    return OffsetAndMetadata(offset, decode_text(metadata), leader_epoch, committed, expires, identity)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPast:
+    """The past of one open partition, as of the moment in which this was made.  Safe from any thread.
+
+    Attributes:
+        partition: the partition.
+        directory: that it lies in.
+        start: where the log begins.
+        end: what was applied: the state there was the present one.
+    """
+
+    partition: Partition
+    directory: LogDirectory
+    start: int
+    end: int
+
+    @classmethod
+    def of(cls, partition: Partition, directory: LogDirectory) -> PartitionPast:
+        """Looks at a partition now; raises StateError where it cannot answer."""
+        return cls(partition, directory, *native.bounds(partition))
+
+    def cut(self, moment: Moment | None, name: str = "at") -> int:
+        """Returns a moment as a log offset; None is now.
+
+        Raises:
+            OffsetOutOfRangeError: the log offset is above the end of the log.
+        """
+        if moment is None:
+            return self.end
+        if isinstance(moment, datetime):
+            return min(native.cutoff(self.partition, arguments.checked_time(name, moment)), self.end)
+        if moment > self.end:
+            raise OffsetOutOfRangeError(
+                f"log partition {self.partition.number} ends at {self.end}: there is no state at {moment} yet",
+                path=self.partition.path,
+                log_offset=moment,
+            )
+        return moment
+
+    # ------------------------------------------------------------------------------------------------ what is gone
+
+    def floor(self, group: str | None) -> int:
+        """Returns the first log offset at which the state of a group, or of all, can be told; `end` where none is."""
+        path = Path(self.partition.path)
+        checkpoint = self.directory.read_checkpoint(CLEANER_POINTS).get((TOPIC, self.partition.number), 0)
+        floors = read_floor(self.directory.fs, path).at_least(checkpoint)
+        general = max(floors.end, self.start)
+        if general < self.end and native.survey(self.partition, general, self.end).first_missing is not None:
+            # Somebody cleaned and noted nothing: a broker that was killed in between, or the one whose log this is a
+            # copy of.  No cleaner touches the newest segment, unless the copy has segments of its own.
+            newest = native.last_segment_base(self.partition)
+            if newest >= self.end or native.survey(self.partition, newest, self.end).first_missing is not None:
+                return self.end
+            return newest
+        return min(max(floors.of(group), self.start), self.end)
+
+    def since(self, floor: int) -> datetime | None:
+        """Returns the oldest time whose state can be told, None where only the present one can."""
+        if floor >= self.end:
+            return None
+        youngest = native.survey(self.partition, 0, floor).max_timestamp
+        if native.cutoff(self.partition, youngest) < floor:
+            # What stood right below the floor is gone, and its time with it: it was not later than what follows.
+            youngest = max(youngest, native.next_timestamp(self.partition, floor))
+        return arguments.time_of(youngest)
+
+    def check(self, group: str | None, cut: int, facts: native.Facts) -> None:
+        """Raises HistoryError unless the state that was made of the log below `cut` is what it was then.
+
+        Called after the log was read: what a cleaner takes away is noted before it goes.
+        """
+        if facts.first_missing is None or facts.first_missing >= cut:
+            return
+        floor = self.floor(group)
+        if cut >= floor:
+            return
+        oldest = self.since(floor)
+        number = self.partition.number
+        told = f"what was committed before log offset {floor} of log partition {number} was cleaned since"
+        if oldest is not None:
+            told += f"; the oldest time that can be asked for is {oldest.isoformat(timespec='milliseconds')}"
+        elif floor >= self.end:
+            told += ", so that only the present state is known"
+        raise HistoryError(
+            told, floor=floor, oldest=oldest, log_partition=number, path=self.partition.path, log_offset=cut
+        )
+
+    # ------------------------------------------------------------------------------------------------ states
+
+    def rows(self, group: str, cut: int) -> dict[tuple[bytes, int], Value]:
+        """Returns the positions of a group in the state at a log offset, by topic and partition."""
+        past = native.Pasts(self.partition, group, [cut])
+        self.check(group, cut, past.facts)
+        return past.rows()
+
+    def changes(self, group: str | None, cuts: tuple[int, int]) -> list[Change]:
+        """Returns what is not the same in the states at two log offsets."""
+        pasts = native.Pasts(self.partition, group, cuts)
+        for cut in sorted(cuts):
+            self.check(group, cut, pasts.facts)
+        return [
+            Change(
+                decode_text(name),
+                decode_text(topic),
+                number,
+                None if before is None else value_of(before),
+                None if after is None else value_of(after),
+            )
+            for name, topic, number, before, after in pasts.changes()
+        ]
+
+    # ------------------------------------------------------------------------------------------------ records
+
+    def history(self, group: str, topic: str, number: int) -> History:
+        """Returns the records of one position."""
+        events, facts = native.events(self.partition, group, topic, number, self.end)
+        floor = 0 if facts.first_missing is None else self.floor(group)
+        return History(
+            tuple(entries_of(events)),
+            self.partition.number,
+            self.end,
+            floor,
+            None if facts.first_missing is None else self.since(floor),
+            facts.passed_over + facts.refused,
+        )
+
+    def deletions(self, group: str | None, since_ms: int) -> list[DeletedRow]:
+        """Returns what is not there now and has a tombstone as young as `since_ms`."""
+        rows, facts = native.tombstones(self.partition, group, self.end, since_ms)
+        floor = 0 if facts.first_missing is None else self.floor(group)
+        found: dict[tuple[bytes, bytes, int], DeletedRow] = {}
+        for name, topic, number, log_offset, timestamp, missing_end, value in rows:
+            key = (name, topic, number)
+            if value is None and key in found:
+                continue  # it was gone already
+            # Below the floor a later value may have gone, which the tombstone superseded as well.
+            doubtful = value is not None and log_offset < floor and missing_end > value[-1]
+            found[key] = DeletedRow(name, topic, number, log_offset, timestamp, None if doubtful else value)
+        return [row for row in found.values() if row.timestamp >= since_ms]
+
+
+class DeletedRow(NamedTuple):
+    """A Deletion as it stands in the log."""
+
+    group: bytes
+    topic: bytes
+    partition: int
+    log_offset: int
+    timestamp: int
+    value: Value | None
+
+    def told(self, log_partition: int) -> Deletion:
+        """Returns it as callers get it."""
+        return Deletion(
+            decode_text(self.group),
+            decode_text(self.topic),
+            self.partition,
+            self.timestamp,
+            None if self.value is None else value_of(self.value),
+            log_partition,
+            self.log_offset,
+            None if self.value is None else self.value[-1],
+        )
+
+
+def entries_of(events: list[tuple[Any, ...]]) -> list[HistoryEntry]:
+    """Returns the entries of one position from the events of its log, by the rules of spec §6.4."""
+    entries: list[HistoryEntry] = []
+    waiting: dict[int, list[int]] = {}  # by producer, the entries of its open transaction
+    pending: dict[int, int] = {}  # by producer, the one that its COMMIT would install
+    current = -1  # log offset of the last record that counts
+    for event in events:
+        if len(event) == 3:
+            marker, producer_id, committed = event
+            for index in waiting.pop(producer_id, []):
+                entries[index] = entries[index]._replace(
+                    outcome="committed" if committed else "aborted", marker_offset=marker
+                )
+            index = pending.pop(producer_id, -1)
+            if committed and index >= 0 and entries[index].log_offset > current:
+                entries[index] = entries[index]._replace(effective_at=marker)
+                current = entries[index].log_offset
+            continue
+        log_offset, timestamp, producer_id, producer_epoch, value = event
+        if producer_id >= 0:
+            waiting.setdefault(producer_id, []).append(len(entries))
+        if value is None:
+            pending.clear()
+        elif producer_id >= 0:
+            pending[producer_id] = len(entries)
+        counts = value is None or producer_id < 0
+        if counts:
+            current = log_offset
+        entries.append(
+            HistoryEntry(
+                log_offset,
+                timestamp,
+                "delete" if value is None else "commit",
+                None if value is None else value_of(value),
+                "plain" if producer_id < 0 else "open",
+                None,
+                log_offset if counts else None,
+                producer_id,
+                producer_epoch,
+            )
+        )
+    return entries
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The past of an open store.  Safe from any thread."""
+
+    core: StoreCore
+    directory: LogDirectory
+
+    def of(self, group: str) -> PartitionPast | None:
+        """Returns the past of the partition that keeps a group, None where there is none yet; raises GroupError."""
+        partition = self.core.partition(self.core.number_of(group))
+        return None if partition is None else PartitionPast.of(partition, self.directory)
+
+    def of_all(self, group: str | None) -> list[PartitionPast]:
+        """Returns the pasts of the partitions that a group is in, or of every one."""
+        if group is None:
+            return [PartitionPast.of(partition, self.directory) for partition in self.core.attached()]
+        past = self.of(group)
+        return [] if past is None else [past]
+
+    def history(self, group: str, topic: str, partition: int) -> History:
+        """See OffsetStore.history."""
+        self.core.fetch_one(group, topic, partition)  # refuses what is no position
+        past = self.of(group)
+        if past is None:
+            return History((), self.core.number_of(group), 0, 0, None, 0)
+        return past.history(group, topic, partition)
+
+    def fetch(
+        self, group: str, partitions: Iterable[TopicPartition] | None, at: Moment
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """See OffsetStore.fetch."""
+        wanted = None if partitions is None else self.checked_keys(group, partitions)
+        arguments.checked_moment("at", at)
+        past = self.of(group)
+        rows = {} if past is None else past.rows(group, past.cut(at))
+        found = {TopicPartition(decode_text(topic), number): value_of(row) for (topic, number), row in rows.items()}
+        return found if wanted is None else {key: found[key] for key in wanted if key in found}
+
+    def checked_keys(self, group: str, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Returns the partitions that a caller names; raises InvalidArgumentError."""
+        keys = [TopicPartition(*key) for key in arguments.listed_keys(partitions)]
+        for topic, partition in keys:
+            self.core.fetch_one(group, topic, partition)
+        return keys
+
+    def diff(self, before: Moment | None, after: Moment | None, group: str | None) -> list[Change]:
+        """See OffsetStore.diff."""
+        for name, moment in (("a", before), ("b", after)):
+            if moment is not None:
+                arguments.checked_moment(name, moment)
+            if group is None and isinstance(moment, int):
+                raise InvalidArgumentError(
+                    f"{name}={moment} is a log offset, and each log partition has its own: it needs a group"
+                )
+        found: list[Change] = []
+        refused: list[HistoryError] = []
+        for past in self.of_all(group):
+            try:
+                found += past.changes(group, (past.cut(before, "a"), past.cut(after, "b")))
+            except HistoryError as failure:
+                refused.append(failure)
+        if refused:
+            # The one whose history is the shortest: from its oldest time on all of them can answer.
+            raise max(refused, key=_shortness)
+        return sorted(found, key=lambda change: change[:3])
+
+    def deletions(self, group: str | None, since: datetime | None) -> list[Deletion]:
+        """See OffsetStore.deletions."""
+        since_ms = LONG_AGO if since is None else arguments.checked_time("since", since)
+        found = [
+            row.told(past.partition.number) for past in self.of_all(group) for row in past.deletions(group, since_ms)
+        ]
+        return sorted(found, key=lambda deletion: deletion[:3])
+
+
+def _shortness(failure: HistoryError) -> float:
+    return float("inf") if failure.oldest is None else failure.oldest.timestamp()
