@@ -384,6 +384,25 @@ def test_never_holds_also_where_a_record_says_when(store: OffsetStore) -> None:
     assert store.expire(retention_ms=2**62).positions_expired == 1
 
 
+def test_an_open_store_checks_by_itself_where_it_is_told_to(path: Path) -> None:
+    config = MaintenanceConfig(retention_ms=DAY, retention={"kept*": None}, retention_check_interval_ms=20)
+    with offsetlog.open(path, 2, "process", maintenance=config) as store:
+        for group in ("old", "kept", "kept too"):
+            committed(store, group, 2 * DAY)
+        deadline = time.monotonic() + 60
+        while "old" in store.groups() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert store.groups() == ["kept", "kept too"]
+        # What the settings say is what a call without arguments does.
+        assert store.expire().positions_expired == 0
+        assert store.expire(retention={"kept": 0}).positions_expired == 1
+    config = MaintenanceConfig(retention_ms=0, enabled=False, retention_check_interval_ms=1)
+    with offsetlog.open(path, durability="process", maintenance=config) as store:
+        time.sleep(0.1)
+        assert store.groups() == ["kept too"]
+        assert store.expire().positions_expired == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "kind"),
     [
