@@ -13,6 +13,65 @@ Severity = Literal["problem", "note"]
 
 
 @dataclass(frozen=True, slots=True)
+class KeyDifference:
+    """A key of which two ways to a state say different things.
+
+    Attributes:
+        kind: "position", "pending" (a position in an open transaction) or "group record".
+        producer_id: of what is pending, else None.
+        group: as text.
+        topic: None for a group record, as `partition`.
+        partition: its partition.
+        key: the bytes of a group record's key, else None.
+        ways: the names of the two ways.
+        sides: what each says, field by field; None where it has no such key.
+    """
+
+    kind: str
+    producer_id: int | None
+    group: str
+    topic: str | None
+    partition: int | None
+    key: bytes | None
+    ways: tuple[str, str]
+    sides: tuple[dict[str, Any] | None, dict[str, Any] | None]
+
+    @property
+    def place(self) -> str:
+        """The key as text."""
+        if self.key is not None:
+            return f"record {self.key.hex()} of group {self.group!r}"
+        pending = "" if self.producer_id is None else f"pending of producer {self.producer_id}: "
+        return f"{pending}group {self.group!r}, topic {self.topic!r}, partition {self.partition}"
+
+    def __str__(self) -> str:
+        told = [f"{way} {self._side(index)}" for index, way in enumerate(self.ways)]
+        return f"{self.place}: {', '.join(told)}"
+
+    def _side(self, index: int) -> str:
+        side, other = self.sides[index], self.sides[1 - index]
+        if side is None:
+            return "has none"
+        first = next(iter(side))
+        named = [name for name in side if name == first or other is None or other[name] != side[name]]
+        if other is None:
+            named = [first, "log_offset"]
+        return " ".join(f"{name.replace('_', ' ')} {side[name]!r}" for name in named)
+
+    def row(self) -> dict[str, Any]:
+        """Returns the key, and under the names of the ways what each says."""
+        return {
+            "kind": self.kind,
+            "producer_id": self.producer_id,
+            "group": self.group,
+            "topic": self.topic,
+            "partition": self.partition,
+            "key": None if self.key is None else self.key.hex(),
+            **dict(zip(self.ways, self.sides, strict=True)),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing found.
 
@@ -27,6 +86,7 @@ class Finding:
         path: the file or directory.
         position: byte position in the file, or None.
         log_offset: or None.
+        keys: of a "digest": the keys that differ, as far as they are named.
     """
 
     severity: Severity
@@ -36,10 +96,11 @@ class Finding:
     path: str
     position: int | None = None
     log_offset: int | None = None
+    keys: tuple[KeyDifference, ...] = ()
 
     def row(self) -> dict[str, Any]:
-        """Returns the finding with the fields severity, kind, log_partition, file, position, log_offset and reason."""
-        return {
+        """Returns severity, kind, log_partition, file, position, log_offset and reason; keys where there are any."""
+        row: dict[str, Any] = {
             "severity": self.severity,
             "kind": self.kind,
             "log_partition": self.log_partition,
@@ -48,6 +109,9 @@ class Finding:
             "log_offset": self.log_offset,
             "reason": self.reason,
         }
+        if self.keys:
+            row["keys"] = [key.row() for key in self.keys]
+        return row
 
 
 #: What takes findings as they are made.
@@ -68,9 +132,10 @@ class Place:
         path: str | os.PathLike[str],
         position: int | None = None,
         log_offset: int | None = None,
+        keys: tuple[KeyDifference, ...] = (),
     ) -> None:
         """Reports a problem."""
-        self._report(Finding("problem", kind, reason, self.log_partition, os.fspath(path), position, log_offset))
+        self._report(Finding("problem", kind, reason, self.log_partition, os.fspath(path), position, log_offset, keys))
 
     def note(
         self,

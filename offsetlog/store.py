@@ -47,6 +47,8 @@ from offsetlog.waiting import TicketWaiter
 if TYPE_CHECKING:
     import pyarrow
 
+    from offsetlog.verify_store import StoreVerification
+
 Durability = Literal["process", "disk"]
 
 _DIGEST_MASK = (1 << 128) - 1
@@ -542,12 +544,13 @@ class OffsetStore(StorePast):
         sums = [partition.digest(physical) for partition in self._open_core.attached()]
         return Digest(*(sum(part[field] for part in sums) & _DIGEST_MASK for field in range(3)))
 
-    def verify(self) -> list[OffsetLogError]:
-        """Reads every log again and compares; returns what is wrong, nothing when all is sound.
+    def verify(self) -> StoreVerification:
+        """Reads every log again and compares; returns a list of what is wrong, empty when all is sound.
 
-        Checked: each batch and record, each group's place, and that a replay gives the state in memory.
+        Checked: each batch and record, each group's place, and that a replay gives the state in memory, as of one log
+        offset a partition, while commits go on.  The list's `ways` tells what was compared, with the digests.
         """
-        from offsetlog.verify import verify_store
+        from offsetlog.verify_store import verify_store
 
         return verify_store(self._open_core.attached(), self._fs, self._config, self._open_core.count)
 

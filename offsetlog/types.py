@@ -226,6 +226,26 @@ class Digest(NamedTuple):
         return "-".join(f"{part:032x}" for part in self)
 
 
+class Way(NamedTuple):
+    """One way to the state of a log partition, as a verification went it.
+
+    Attributes:
+        log_partition: of the offsets topic; None for files that lie in no directory of a partition.
+        name: "live": what commits made in an open store; "loaded": what opening the directory makes of it; "replay": a
+            plain replay of its files; "cleaned": a replay of what the cleaner would leave of them; "snapshot": the
+            snapshot and the log behind it.
+        end: the log offset below which everything is in it; -1 where the way was not gone.
+        digest: of the state with log offsets (docs/digest.md); None where the way was not gone.
+        note: why not; "" else.
+    """
+
+    log_partition: int | None
+    name: str
+    end: int
+    digest: Digest | None
+    note: str = ""
+
+
 class HistoryEntry(NamedTuple):
     """A record of one position in the log.
 

@@ -1,17 +1,15 @@
-from typing import Any
+from typing import Any, final
 
 from offsetlog._native.log_view import LogView
 from offsetlog._native.partition import Partition
 from offsetlog._native.replay import Replay
 
-Side = tuple[Any, ...] | None
-Row = tuple[str, int | None, str, str | None, int | None, bytes | None, Side, Side]
+def compare(
+    left: Replay, right: Replay, *, physical: bool = True, limit: int = 20
+) -> tuple[list[tuple[Any, ...]], int]: ...
+def cut(partition: Partition, *, physical: bool = True) -> tuple[tuple[int, int, int], int, LogView | None]: ...
 
-def compare(left: Replay, right: Replay, *, physical: bool = True, limit: int = 20) -> tuple[list[Row], int]: ...
-def cut(
-    partition: Partition, *, physical: bool = True
-) -> tuple[tuple[int, int, int], int, LogView | None]: ...
-
+@final
 class LiveComparison:
     def __init__(
         self, partition: Partition, replay: Replay, cut: int, *, physical: bool = True, limit: int = 16384
@@ -22,4 +20,4 @@ class LiveComparison:
     def count(self) -> int: ...
     @property
     def left_out(self) -> int: ...
-    def rows(self, limit: int = 20) -> list[Row]: ...
+    def rows(self, limit: int = 20) -> list[tuple[Any, ...]]: ...

@@ -6,6 +6,7 @@ metadata, commit timestamp, expire timestamp, topic id as bytes or None), of gro
 timestamp).
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t
@@ -119,6 +120,7 @@ def cut(Partition partition not None, *, bint physical=True):
     return (_whole(digest.positions), _whole(digest.group_records), _whole(digest.pending)), applied, held
 
 
+@cython.final
 cdef class LiveComparison:
     """Keys that may differ between a partition in use and a replay of its log; the steps of csrc/ol_state_compare.h.
 

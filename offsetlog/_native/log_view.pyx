@@ -47,9 +47,6 @@ cdef class LogView:
     def __cinit__(self):
         self.view = NULL
 
-    def __init__(self):
-        raise TypeError("a view comes from a cut")
-
     def __dealloc__(self):
         self.let_go()
 

@@ -28,6 +28,7 @@ cdef class Replay:
     cdef list refused
     cdef bytes path
     cdef int64_t position
+    cdef int64_t since
     cdef batch_row *rows
     cdef size_t row_count
     cdef size_t row_capacity

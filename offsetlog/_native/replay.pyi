@@ -32,6 +32,7 @@ class Replay:
         position: int = ...,
         snapshots: Iterable[int] = ...,
         batches: bool = ...,
+        since: int = ...,
         until: int = ...,
     ) -> dict[str, Any]: ...
     def skip(self, path: str | bytes | PathLike[str], position: int) -> int | None: ...

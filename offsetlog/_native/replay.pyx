@@ -284,6 +284,8 @@ cdef class Replay:
             if batch.base_offset >= stop or batch.base_offset >= until:
                 scan.position = self.position
                 return OL_OK if batch.base_offset >= stop else OL_END
+            if batch.last_offset < self.since:
+                continue
             status = self.apply_batch(&batch, change, error)
             if status == OL_OK and keeps_rows:
                 status = self.add_row(&batch, self.position, error)
@@ -319,7 +321,8 @@ cdef class Replay:
             else:
                 found["producers"][stops.pop(0)] = _producers_of(&self.producers)
 
-    def apply(self, path, *, int64_t position=0, snapshots=(), bint batches=False, int64_t until=0x7FFFFFFFFFFFFFFF):
+    def apply(self, path, *, int64_t position=0, snapshots=(), bint batches=False, int64_t since=0,
+              int64_t until=0x7FFFFFFFFFFFFFFF):
         """Applies the batches of a .log file from `position` on, up to its end or to bytes that are no batch.
 
         Args:
@@ -327,6 +330,7 @@ cdef class Replay:
             position: where a batch begins.
             snapshots: log offsets at which the producers' state is wanted.
             batches: whether to tell every batch that was applied, as the bytes of an array of BATCH_FIELDS.
+            since: batches that end below this log offset are passed over.
             until: the log offset at and behind which nothing is applied any more.
 
         Returns:
@@ -344,6 +348,7 @@ cdef class Replay:
         cdef list stops = sorted(snapshots)
         self.refused = []
         self.row_count = 0
+        self.since = since
         self.open_scan(&scan, path, position)
         try:
             self.go_on(&scan, stops, until, batches, found)

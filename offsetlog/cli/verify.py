@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from offsetlog.cli.arguments import LogPath, OutputFormat
+from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, count_text, progress
-from offsetlog.cli.text import escape
+from offsetlog.cli.text import escape, plain
 from offsetlog.findings import Finding
 from offsetlog.reading import find_partitions, whole_size
+from offsetlog.types import Digest, Way
 
 if TYPE_CHECKING:
     from offsetlog.verify import Verification
 
 HELP = """Check everything in a log, and print what is wrong, each with file and position.
 
-Checked are batches and records, indexes, producer snapshots, leader epochs, checkpoints, the place of each group; the
-state is built in two ways, and its digest printed. PATH is only read. What a crash leaves, such as an unfinished tail,
-is a note and not a problem; so is an open transaction.
+Checked are batches and records, indexes, producer snapshots, leader epochs, checkpoints, the place of each group. The
+state is built in every way there is, and all have to lead to the same digest; keys that differ are named. PATH is only
+read. What a crash leaves, such as an unfinished tail, is a note and not a problem; so is an open transaction.
 
 \b
 Exit codes: 0 sound, 1 problems found, 2 could not be read.
@@ -29,8 +32,17 @@ Exit codes: 0 sound, 1 problems found, 2 could not be read.
 Examples:
   offsetlog verify /var/kafka-logs
   offsetlog verify /var/kafka-logs --partitions 50      where a broker holds only some of them
+  offsetlog verify data --ways                          the digest of each way, by log partition
   offsetlog verify data --format json
 """
+
+COLUMNS: list[Column] = [
+    Column("log_partition", right=True),
+    Column("way"),
+    Column("end", right=True, show=lambda end: "-" if end < 0 else str(end)),
+    Column("digest", show=lambda digest: "-" if digest is None else digest),
+    Column("note", show=lambda note: plain(note) or "-"),
+]
 
 
 def place_of(finding: Finding) -> str:
@@ -48,11 +60,29 @@ def print_finding(output: Output, finding: Finding) -> None:
     if output.is_json:
         output.object(finding.row())
         return
-    text = f"{finding.severity}: {finding.kind}: {escape(finding.reason)} ({place_of(finding)})"
-    if output.is_terminal:
-        output.console.print(Text(text, style="red" if finding.severity == "problem" else "yellow"), soft_wrap=True)
-    else:
-        output.line(text)
+    lines = [f"{finding.severity}: {finding.kind}: {escape(finding.reason)} ({place_of(finding)})"]
+    lines += [f"  {escape(str(key))}" for key in finding.keys]
+    for text in lines:
+        if output.is_terminal:
+            output.console.print(Text(text, style="red" if finding.severity == "problem" else "yellow"), soft_wrap=True)
+        else:
+            output.line(text)
+
+
+def way_row(way: Way) -> dict[str, Any]:
+    """Returns a way with the fields log_partition, way, end, digest (physical) and note."""
+    digest = None if way.digest is None else str(way.digest)
+    return {"log_partition": way.log_partition, "way": way.name, "end": way.end, "digest": digest, "note": way.note}
+
+
+def ways_text(ways: list[Way]) -> str:
+    """Returns which ways led to the same state, and in how many partitions."""
+    partitions: dict[int | None, dict[Digest, list[str]]] = {}
+    for way in ways:
+        if way.digest is not None:
+            partitions.setdefault(way.log_partition, {}).setdefault(way.digest, []).append(way.name)
+    told = Counter(" != ".join(" = ".join(names) for names in states.values()) for states in partitions.values())
+    return "; ".join(f"{text} in {count_text(count, 'partition')}" for text, count in told.items()) or "-"
 
 
 def print_summary(output: Output, found: Verification) -> None:
@@ -72,6 +102,7 @@ def print_summary(output: Output, found: Verification) -> None:
                 "groups": found.groups,
                 "digest": str(found.digest),
                 "digest_physical": str(found.digest_physical),
+                "ways": [way_row(way) for way in found.ways],
             }
         )
         return
@@ -90,6 +121,7 @@ def print_summary(output: Output, found: Verification) -> None:
             ("digest of committed offsets", positions),
             ("digest of group records", group_records),
             ("digest of pending offsets", pending),
+            ("ways compared", ways_text(found.ways)),
         ]
     )
 
@@ -99,6 +131,7 @@ def command(
     partitions: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Partitions of the offsets topic, where PATH does not tell.")
     ] = None,
+    ways: Annotated[bool, typer.Option("--ways", help="Print the digest of each way to the state.")] = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Verifies; returns the exit code."""
@@ -112,5 +145,7 @@ def command(
         found = verify(path, partitions, kept.append, advance)
     for finding in kept:
         print_finding(output, finding)
+    if ways and not output.is_json:
+        output.rows(COLUMNS, [way_row(way) for way in found.ways], "no partitions", wide=True)
     print_summary(output, found)
     return 0 if found.sound else 1

@@ -16,10 +16,15 @@ from handmade_batches import batch_of
 from test_cli_read import DATA, FIRST, call, damage
 
 import offsetlog
+from offsetlog.cli.output import Format, Output
+from offsetlog.cli.verify import print_finding, ways_text
+from offsetlog.findings import Finding, KeyDifference
+from offsetlog.types import Digest, Way
 from offsetlog.verify import Verification, verify
 from offsetlog.verify_sidefiles import parse_epochs
 
 SCENARIOS = sorted(path.parent for path in DATA.parent.glob("*/*/log"))
+WAYS = {"replay", "loaded"}
 COMPACTED = DATA.parent / "kafka-old" / "upgraded-compacted" / "log"
 
 
@@ -246,6 +251,53 @@ def test_the_digest_is_the_stores(log, tmp_path):
     with offsetlog.open(log, read_only=True) as store:
         assert verify(log).digest == store.digest()
         assert verify(log).digest_physical == store.digest(physical=True)
+
+
+def test_the_ways_to_the_state_are_told(log, capsys):
+    _, out, _ = call(capsys, "verify", log, "--format=json")
+    summary = json.loads(out.splitlines()[-1])
+    found = verify(log)
+    assert [row["digest"] for row in summary["ways"]] == [str(way.digest) for way in found.ways if way.digest]
+    assert {row["way"] for row in summary["ways"]} == WAYS
+    assert {row["log_partition"] for row in summary["ways"]} == set(range(8))
+    assert all(row["note"] == "" and row["end"] > 0 for row in summary["ways"])
+    _, out, _ = call(capsys, "verify", log)
+    assert "ways compared                replay = loaded in 8 partitions" in out.splitlines()
+    _, out, _ = call(capsys, "verify", log, "--ways")
+    table = out[out.index("log_partition\t") :].splitlines()
+    assert table[1].split("\t")[:3] == ["0", "replay", str(found.ways[0].end)]
+    assert len([line for line in table if line.count("\t") == 4]) == 1 + len(found.ways)
+
+
+def test_keys_that_differ_are_told_in_lines(capsys):
+    sides = ({"offset": 7, "log_offset": 3}, {"offset": 8, "log_offset": 3})
+    key = KeyDifference("position", None, "g\n", "t", 5, None, ("replay", "loaded"), sides)
+    finding = Finding("problem", "digest", "they lead to different states: 1 key differs", 0, "d", keys=(key,))
+    print_finding(Output(Format.TEXT), finding)
+    assert capsys.readouterr().out.splitlines() == [
+        "problem: digest: they lead to different states: 1 key differs (d)",
+        r"  group 'g\n', topic 't', partition 5: replay offset 7, loaded offset 8",
+    ]
+    print_finding(Output(Format.JSON), finding)
+    row = json.loads(capsys.readouterr().out)
+    assert row["keys"][0]["loaded"] == {"offset": 8, "log_offset": 3}
+
+
+@pytest.mark.parametrize(
+    ("ways", "text"),
+    [
+        ([], "-"),
+        ([(0, "replay", 1), (0, "loaded", 1), (1, "replay", 2), (1, "loaded", 2)], "replay = loaded in 2 partitions"),
+        ([(0, "replay", 1), (0, "loaded", 2), (0, "cleaned", 1)], "replay = cleaned != loaded in 1 partition"),
+        (
+            [(0, "replay", 1), (1, "replay", 1), (1, "loaded", 1), (2, "snapshot", None)],
+            "replay in 1 partition; replay = loaded in 1 partition",
+        ),
+    ],
+)
+def test_ways_are_told_by_what_they_led_to(ways, text):
+    digests = {number: Digest(number, 0, 0) for number in (1, 2)}
+    assert ways_text([Way(number, name, 5, digests.get(digest)) for number, name, digest in ways]) == text
 
 
 def committed(store: offsetlog.OffsetStore) -> None:

@@ -1,0 +1,384 @@
+"""Is one partition of a log directory sound?  Reads all of it, changes nothing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from offsetlog._native.codec import partition_for
+from offsetlog._native.compare import cut
+from offsetlog._native.decompress import Decompressor
+from offsetlog._native.files import FileSystem
+from offsetlog._native.log_view import LogView
+from offsetlog._native.partition import Partition
+from offsetlog._native.replay import Replay
+from offsetlog.config import StoreConfig
+from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
+from offsetlog.findings import Finding, Place, Report
+from offsetlog.logdir import CLEAN_MARKER, TOPIC
+from offsetlog.reading import (
+    SEGMENT,
+    TRIES,
+    PartitionFiles,
+    PartitionState,
+    Tail,
+    age_text,
+    decode_text,
+    segments_of,
+    transaction_rows,
+)
+from offsetlog.verify_sidefiles import (
+    BATCHES,
+    EPOCHS,
+    Segment,
+    check_epochs,
+    check_indexes,
+    check_snapshot,
+    read_optional,
+    read_topic_id,
+    snapshot_offsets,
+)
+from offsetlog.verify_ways import WaysCheck, replay_files
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What the directory above a partition says about it."""
+
+    is_clean: bool = False
+    recovery_point: int = -1
+
+
+class PartitionCheck:
+    """The verification of one partition's files."""
+
+    def __init__(
+        self, files: PartitionFiles, around: Around, fs: FileSystem, report: Report, progress: Progress
+    ) -> None:
+        self.files = files
+        self.around = around
+        self.fs = fs
+        self.place = Place(self._tell, files.number)
+        self.report = report
+        self.told: set[tuple[str, int | None]] = set()
+        self.tried: tuple[Path, int] | None = None
+        self.topic_id: bytes | None = None
+        self.progress = progress
+        self.replay = Replay(fs)
+        self.segments: list[Segment] = []
+        self.snapshots = {} if files.directory is None else snapshot_offsets(fs, files.directory)
+        self.producers: dict[int, list[tuple[int, int, int, int, int]]] = {}
+        self.tail: Tail | None = None
+        self.identity = FilesIdentity(files.segments)
+        self.ways = WaysCheck(self.place, files.directory or files.segments[0])
+
+    def _tell(self, finding: Finding) -> None:
+        self.told.add((finding.path, finding.position))
+        self.report(finding)
+
+    @property
+    def end(self) -> int:
+        """Where the log ends, as far as it can be read."""
+        empty = self.segments[-1].base_offset if self.segments else 0
+        return max(self.replay.next_offset, empty)
+
+    def run(self) -> None:
+        """Reads and checks everything."""
+        for index, path in enumerate(self.files.segments):
+            self._read_segment(path, is_last=index == len(self.files.segments) - 1)
+            self.progress(path.stat().st_size if path.exists() else 0)
+        self._check_bounds()
+        if self.tail is not None:
+            self._tell_tail(self.tail)
+        self._tell_transactions()
+        if self.files.directory is None:
+            return
+        for segment in self.segments:
+            check_indexes(self.place, self.fs, segment)
+        self._check_snapshots()
+        self._check_epochs(self.files.directory)
+        self.topic_id = read_topic_id(self.place, self.fs, self.files.directory)
+        if self.files.segments:
+            self._check_ways(self.files.directory)
+
+    def _is_rebuilt(self, next_offset: int) -> bool:
+        return not self.around.is_clean and next_offset > self.around.recovery_point
+
+    def _read_segment(self, path: Path, *, is_last: bool) -> None:
+        name = SEGMENT.fullmatch(path.name)
+        base = int(name[1]) if name else 0
+        if base < self.replay.next_offset:
+            self.place.problem(
+                "segment",
+                f"the one before it ends below {self.replay.next_offset}, behind this one's name",
+                path,
+                None,
+                base,
+            )
+        chunks, aborted, position = [], [], 0
+        is_whole, damaged = True, 0
+        step: int | None = 0
+        while step is not None:
+            found = self.replay.apply(path, position=step, snapshots=self._wanted(), batches=True)
+            self.producers.update(found["producers"])
+            chunks.append(np.frombuffer(found["batches"], BATCHES))
+            aborted += found["aborted"]
+            for refused in found["refused"]:
+                self._problem("record", refused, path)
+            position, damage, step = found["position"], found["damage"], None
+            if damage is not None:
+                step = self._damaged(path, found, damage, is_last=is_last)
+                is_whole = is_whole and step == position
+                damaged += step not in (None, position)
+        batches = np.concatenate(chunks)
+        if len(batches) and batches["base_offset"][0] < base:
+            first = int(batches["base_offset"][0])
+            self.place.problem("segment", f"its first batch has the offset {first}, below its name", path, 0, first)
+        next_offset = max(self.replay.next_offset, base)
+        # Bytes behind the whole batches are no hindrance to judging what stands before them.
+        is_readable = is_whole or (self.tail is not None and self.tail.path == path and damaged == 0)
+        self.segments.append(
+            Segment(path, base, next_offset, position, batches, aborted, self._is_rebuilt(next_offset), is_readable)
+        )
+
+    def _wanted(self) -> list[int]:
+        return [offset for offset in self.snapshots if offset not in self.producers]
+
+    def _damaged(self, path: Path, found: dict[str, Any], damage: CorruptionError, *, is_last: bool) -> int | None:
+        position: int = found["position"]
+        size: int = found["size"]
+        if position == 0 and not SEGMENT.fullmatch(path.name):
+            raise CorruptionError(f"this is no segment of a log: {damage.message}", path=path, position=0)
+        if self.tried != (path, position):
+            # A writer at work may have filled the place since it was read.
+            self.tried = (path, position)
+            return position
+        behind = self.replay.skip(path, position)
+        if behind is None and is_last:
+            zeros = self.replay.used(path, position) == position
+            self.tail = Tail(path, position, size - position, zeros, damage, self.replay.next_offset)
+        else:
+            self._problem("batch", damage, path)
+        return behind
+
+    def _problem(self, kind: str, failure: OffsetLogError, path: Path) -> None:
+        self.place.problem(kind, failure.message, failure.path or path, failure.position, failure.log_offset)
+
+    def _check_bounds(self) -> None:
+        for segment, later in itertools.pairwise(self.segments):
+            if len(segment.batches) and int(segment.batches["last_offset"][-1]) >= later.base_offset:
+                self.place.problem(
+                    "segment",
+                    f"its last batch ends with {segment.batches['last_offset'][-1]}, the next segment begins at "
+                    f"{later.base_offset}",
+                    segment.path,
+                )
+
+    def _tell_tail(self, tail: Tail) -> None:
+        what = (
+            f"{tail.size} zeros" if tail.zeros else f"{tail.size} bytes that are no whole batch ({tail.damage.message})"
+        )
+        if self.around.is_clean:
+            self.place.problem(
+                "unfinished tail",
+                f"{what} behind the last batch, beside {CLEAN_MARKER}: a broker would append behind them",
+                tail.path,
+                tail.position,
+                tail.log_offset,
+            )
+        elif tail.log_offset < self.around.recovery_point:
+            self.place.problem(
+                "batch",
+                f"{what}, below the recovery point {self.around.recovery_point}: what stood there was on disk",
+                tail.path,
+                tail.position,
+                tail.log_offset,
+            )
+        elif not tail.zeros:
+            self.place.note(
+                "unfinished tail",
+                f"{what}; a crash leaves this, and the next writable open cuts it off",
+                tail.path,
+                tail.position,
+                tail.log_offset,
+            )
+
+    def _tell_transactions(self) -> None:
+        # In order as they are, but one that nobody will end holds what is behind it from being cleaned.
+        path = self.files.directory or self.files.segments[0]
+        for row in transaction_rows([PartitionState(self.files, self.replay)]):
+            since = "" if row["age_seconds"] is None else f", open for {age_text(row['age_seconds'])}"
+            groups = len(row["groups"])
+            self.place.note(
+                "open transaction",
+                f"of producer {row['producer_id']}, log partition {self.files.number}{since}; pending offsets: "
+                f"{row['pending']}" + (f" of {groups} group{'' if groups == 1 else 's'}" if groups else ""),
+                path,
+                None,
+                row["first_offset"],
+            )
+
+    def _check_snapshots(self) -> None:
+        for offset, path in sorted(self.snapshots.items()):
+            is_rebuilt = self._is_rebuilt(offset)
+            content = read_optional(self.fs, path)
+            if content is None:
+                continue
+            if offset > self.end:
+                failure = CorruptionError(f"it holds up to {offset}, the log ends at {self.end}")
+                self.place.stale(is_rebuilt, "producer snapshot", failure, path)
+                continue
+            told = self.producers.get(offset)
+            check_snapshot(
+                self.place, path, content, self.replay.producers_now() if told is None else told, is_rebuilt=is_rebuilt
+            )
+
+    def _check_epochs(self, directory: Path) -> None:
+        path = directory / EPOCHS
+        content = read_optional(self.fs, path)
+        if content is not None:
+            check_epochs(self.place, path, content, self.segments, is_rebuilt=self._is_rebuilt(self.end))
+
+    # ------------------------------------------------------------------------------------------------ ways to the state
+
+    def _check_ways(self, directory: Path) -> None:
+        # The engine opens the directory itself, as a read-only store does, and must come to the same state.
+        self.ways.went("replay", self.replay.digest(physical=True), self.end)
+        try:
+            partition = self._load(directory)
+        except CorruptionError as failure:
+            self.ways.left_out("loaded", failure.message)
+            if failure.path not in {path for path, _ in self.told}:
+                self._problem("partition", failure, directory)
+            return
+        try:
+            self._compare_loaded(directory, partition)
+        finally:
+            partition.abandon()
+
+    def _load(self, directory: Path) -> Partition:
+        partition = Partition(
+            directory,
+            self.files.number or 0,
+            self.fs,
+            Decompressor(),
+            StoreConfig(),
+            writable=False,
+            clean=self.around.is_clean,
+            recovery_point=self.around.recovery_point,
+        )
+        try:
+            partition.load()
+            corruption = partition.recovery["corruption"]
+            if corruption is not None and (corruption.path, corruption.position) not in self.told:
+                self._problem("batch", corruption, directory)
+        except BaseException:
+            partition.abandon()
+            raise
+        return partition
+
+    def _replay_again(self, end: int, _: LogView | None = None) -> Replay:
+        replay = Replay(self.fs)
+        replay_files(replay, segments_of(self.files.directory or Path()), until=end)
+        return replay
+
+    def _compare_loaded(self, directory: Path, partition: Partition) -> None:
+        sums, end, _ = cut(partition)
+        self.ways.went("loaded", sums, end)
+        if sums == self.replay.digest(physical=True):
+            return
+        # Of a log that grew meanwhile the files are replayed up to where loading came.
+        replay = self._replay_again(end)
+        if sums == replay.digest(physical=True):
+            return
+        if self._has_changed():
+            raise LogChangedError
+        self.ways.differ_live("loaded", "replay", partition, replay, end, self._replay_again)
+
+    def _has_changed(self) -> bool:
+        """Tells whether somebody cleaned or cut the log since it was begun to be read."""
+        return self.files.directory is not None and not self.identity.is_of(segments_of(self.files.directory))
+
+
+# ------------------------------------------------------------------------------------------------- while others write
+
+
+class LogChangedError(Exception):
+    """Somebody cleaned the log, or cut it, while it was read: what was read is no one state of it."""
+
+
+class FilesIdentity:
+    """Which files a log consisted of; the last one may grow, and others may follow it."""
+
+    def __init__(self, segments: tuple[Path, ...]) -> None:
+        self._known = [self._of(path) for path in segments]
+
+    @staticmethod
+    def _of(path: Path) -> tuple[str, int, int]:
+        try:
+            told = path.stat()
+        except OSError:
+            return path.name, -1, -1
+        return path.name, told.st_ino, told.st_size
+
+    def is_of(self, segments: tuple[Path, ...]) -> bool:
+        """Tells whether these are the same files still."""
+        now = [self._of(path) for path in segments[: len(self._known)]]
+        if len(now) < len(self._known):
+            return False
+        if now[:-1] != self._known[:-1]:
+            return False
+        # Of the one that was the last, bytes behind the whole batches may come and go.
+        return not now or now[-1][:2] == self._known[-1][:2]
+
+
+def check_partition(
+    files: PartitionFiles, around: Around, fs: FileSystem, report: Report, progress: Progress
+) -> PartitionCheck:
+    """Checks one partition, and once more where a running broker's cleaner took segments away under the reader.
+
+    Raises:
+        MissingFileError, StorageError: files go faster than they can be read.
+        CorruptionError: a single file was given that is no segment at all.
+        CapacityError: there is no memory.
+    """
+    for left in reversed(range(TRIES)):
+        kept: list[Finding] = []
+        check = PartitionCheck(files, around, fs, kept.append, progress)
+        try:
+            check.run()
+        except (MissingFileError, LogChangedError) as failure:
+            if files.directory is None or (left == 0 and isinstance(failure, MissingFileError)):
+                raise
+            directory = files.directory
+            if left > 0:
+                files = PartitionFiles(files.number, directory, segments_of(directory))
+                continue
+            reason = "the log was cleaned while it was read, so the ways to its state could not be compared"
+            check.place.note("digest", reason, directory)
+        for finding in kept:
+            report(finding)
+        check.report = report
+        return check
+    raise AssertionError("the loop returns or raises")
+
+
+def check_places(place: Place, replay: Replay, number: int, count: int, path: Path) -> None:
+    """Reports the groups of a partition that belong into another one; a broker does not serve them here."""
+    for name in sorted({*replay.groups(), *replay.pending_groups()}):
+        right = partition_for(name, count)
+        if right != number:
+            place.problem(
+                "wrong partition",
+                f"the group {decode_text(name)!r} belongs into {TOPIC}-{right} of {count} partitions",
+                path,
+                None,
+                min((position[-1] for position in replay.positions(name)), default=None),
+            )

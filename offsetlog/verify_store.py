@@ -1,0 +1,144 @@
+"""Is an open store what its logs say?  Reads them again while commits and cleaning go on; `OffsetStore.verify`.
+
+Each partition is compared as of one log offset, with the segments that its log had at that moment: what is committed,
+rolled or cleaned meanwhile changes nothing of what is read, and is left to the next time.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from offsetlog._native.compare import cut
+from offsetlog._native.decompress import Decompressor
+from offsetlog._native.files import FileSystem
+from offsetlog._native.log_view import LogView, listed_segments
+from offsetlog._native.partition import Partition
+from offsetlog._native.replay import Replay
+from offsetlog.config import StoreConfig
+from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
+from offsetlog.findings import Finding, Place, Report
+from offsetlog.reading import segments_of
+from offsetlog.types import Way
+from offsetlog.verify_partition import check_places
+from offsetlog.verify_ways import WaysCheck, replay_files
+
+
+class StoreVerification(list[OffsetLogError]):
+    """What is wrong, as exceptions that were not raised; empty when all is sound.
+
+    Attributes:
+        findings: the same with all that is known of each, the keys that differ one by one.
+        ways: the ways to the state of each log partition that were compared, with their digests.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.findings: list[Finding] = []
+        self.ways: list[Way] = []
+
+    def add(self, finding: Finding) -> None:
+        """Takes a problem."""
+        self.findings.append(finding)
+        keys = "".join(f"; {key}" for key in finding.keys)
+        self.append(
+            CorruptionError(
+                f"{finding.kind}: {finding.reason}{keys}",
+                path=finding.path,
+                position=finding.position,
+                log_offset=finding.log_offset,
+            )
+        )
+
+
+def verify_store(partitions: list[Partition], fs: FileSystem, config: StoreConfig, count: int) -> StoreVerification:
+    """Verifies the open partitions of a store that has `count` of them.
+
+    Raises:
+        StateError: a partition has failed, or is loading.
+        StorageError, CapacityError: it could not be read.
+        ClosedError: the store was closed meanwhile.
+    """
+    found = StoreVerification()
+    for partition in partitions:
+        check = _OpenPartitionCheck(partition, fs, config, found.add)
+        check.run()
+        if check.replay is not None:
+            check_places(check.place, check.replay, partition.number, count, check.directory)
+        found.ways += check.ways.ways
+    return found
+
+
+class _OpenPartitionCheck:
+    """The verification of one open partition."""
+
+    def __init__(self, partition: Partition, fs: FileSystem, config: StoreConfig, report: Report) -> None:
+        self.partition = partition
+        self.fs = fs
+        self.config = config
+        self.directory = Path(partition.path)
+        self.place = Place(report, partition.number)
+        self.ways = WaysCheck(self.place, self.directory)
+        self.replay: Replay | None = None
+
+    def run(self) -> None:
+        """Compares the state in memory with what the log leads to."""
+        sums, end, view = cut(self.partition)
+        self.ways.went("live", sums, end)
+        if view is None:
+            self._check_files(sums, end)
+            return
+        with view:
+            self._check_view(sums, end, view)
+
+    def _new_replay(self, view: LogView | None) -> Replay:
+        return Replay(self.fs, Decompressor(self.config.decompressed_bytes_max), view)
+
+    def _replay_to(self, end: int, view: LogView | None) -> Replay:
+        replay = self._new_replay(view)
+        replay_files(replay, segments_of(self.directory) if view is None else view.segments(), until=end)
+        return replay
+
+    def _tell_damage(self, failures: list[CorruptionError]) -> None:
+        for failure in failures:
+            self.place.problem(
+                "batch", failure.message, failure.path or self.directory, failure.position, failure.log_offset
+            )
+
+    def _check_view(self, sums: tuple[int, int, int], end: int, view: LogView) -> None:
+        replay = self.replay = self._new_replay(view)
+        self._tell_damage(replay_files(replay, view.segments(), until=end))
+        self._compare_replay(sums, end, replay)
+
+    def _compare_replay(self, sums: tuple[int, int, int], end: int, replay: Replay) -> None:
+        replayed = replay.digest(physical=True)
+        self.ways.went("replay", replayed, end)
+        if sums != replayed:
+            self.ways.differ_live("live", "replay", self.partition, replay, end, self._replay_to)
+
+    # ------------------------------------------------------------------------------------------------ read-only stores
+
+    def _check_files(self, sums: tuple[int, int, int], end: int) -> None:
+        # Somebody else's files, who may clean them: then they do not tell any more what was in them at the opening.
+        replay = self._new_replay(None)
+        try:
+            failures = replay_files(replay, segments_of(self.directory), until=end)
+        except MissingFileError:
+            failures, changed = [], True
+        else:
+            changed = sums != replay.digest(physical=True) and self._was_cleaned()
+        if changed:
+            self.ways.left_out("replay", "the log was cleaned since the store was opened, or refreshed")
+            return
+        self.replay = replay
+        self._tell_damage(failures)
+        self._compare_replay(sums, end, replay)
+
+    def _was_cleaned(self) -> bool:
+        try:
+            sizes = {int(path.stem): path.stat().st_size for path in segments_of(self.directory)}
+        except OSError:
+            return True
+        known = listed_segments(self.partition)
+        return any(sizes.get(base) != size for base, size in known[:-1]) or (
+            bool(known) and sizes.get(known[-1][0], -1) < known[-1][1]
+        )

@@ -1,0 +1,138 @@
+"""The ways to the state of a partition, and the keys that two of them do not agree on.
+
+Live commits, loading, a replay of the files, of what the cleaner would leave of them, and a snapshot with the log
+behind it all end in one apply, so that they must lead to one state (docs/digest.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from offsetlog._native.compare import LiveComparison, compare
+from offsetlog._native.files import format_uuid
+from offsetlog._native.log_view import LogView
+from offsetlog._native.partition import Partition
+from offsetlog._native.replay import Replay
+from offsetlog.errors import CorruptionError
+from offsetlog.findings import KeyDifference, Place
+from offsetlog.types import Digest, Way
+
+#: How many of the keys that differ are named.
+KEYS_NAMED = 20
+
+#: A way, as a problem tells of it.
+WAYS = {
+    "live": "the commits of this store",
+    "loaded": "loading the partition",
+    "replay": "replaying its files",
+    "cleaned": "replaying what the cleaner would leave of them",
+    "snapshot": "its snapshot and the log behind it",
+}
+
+_POSITION = ("offset", "log_offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp", "topic_id")
+_RECORD = ("bytes", "xxh3_128", "log_offset", "timestamp")
+
+Sums = tuple[int, int, int]
+Row = tuple[Any, ...]
+#: Replays a log up to an offset; of the view where there is one, else of the files as they are.
+ReplayTo = Callable[[int, LogView | None], Replay]
+
+
+def replay_files(
+    replay: Replay, paths: Iterable[str | Path], *, since: int = 0, until: int = 2**63 - 1
+) -> list[CorruptionError]:
+    """Applies what the files of a log hold of [since, until); passes over what cannot be read, and returns it.
+
+    Raises:
+        MissingFileError, StorageError, CapacityError.
+    """
+    failures: list[CorruptionError] = []
+    for path in paths:
+        position: int | None = 0
+        while position is not None:
+            step = replay.apply(path, position=position, since=since, until=until)
+            failures += step["refused"]
+            position = None
+            if step["damage"] is not None and replay.next_offset < until:
+                failures.append(step["damage"])
+                position = replay.skip(path, step["position"])
+    return failures
+
+
+class WaysCheck:
+    """The ways to the state of one partition, compared as they are gone.
+
+    Attributes:
+        ways: those that were gone, and those that were not.
+    """
+
+    def __init__(self, place: Place, path: str | Path) -> None:
+        self._place = place
+        self._path = path
+        self.ways: list[Way] = []
+
+    def went(self, name: str, sums: Sums, end: int) -> None:
+        """Notes a way that was gone up to the log offset `end`, with its physical digest."""
+        self.ways.append(Way(self._place.log_partition, name, end, Digest(*sums)))
+
+    def left_out(self, name: str, why: str) -> None:
+        """Notes a way that could not be gone."""
+        self.ways.append(Way(self._place.log_partition, name, -1, None, why))
+
+    def differ(self, left: str, right: str, rows: list[Row], count: int, *, at_least: bool = False) -> None:
+        """Reports two ways that lead to different states, with the keys that differ."""
+        keys = tuple(_key(row, left, right) for row in rows[:KEYS_NAMED])
+        many = f"{'at least ' if at_least else ''}{count} key{'' if count == 1 else 's'}"
+        told = f"{many} differ{'s' if count == 1 else ''}" if count else "the keys that differ were written to since"
+        self._place.problem(
+            "digest", f"{WAYS[left]} and {WAYS[right]} lead to different states: {told}", self._path, keys=keys
+        )
+
+    def differ_live(
+        self, left: str, right: str, partition: Partition, replay: Replay, cut: int, again: ReplayTo
+    ) -> None:
+        """The same where the left way is the state of an open partition, which goes on: its keys are told exactly.
+
+        Args:
+            left: the way by which the partition came to its state.
+            right: the way of `replay`.
+            partition: the open partition.
+            replay: the state that differs, of the records below `cut`.
+            cut: the log offset of both states when they differed.
+            again: goes the way of `replay` once more.
+        """
+        found = LiveComparison(partition, replay, cut)
+        if found.count > 0:
+            applied, view = found.read()
+            try:
+                found.settle(again(applied, view))
+            finally:
+                if view is not None:
+                    view.close()
+        self.differ(left, right, found.rows(KEYS_NAMED), found.count, at_least=found.left_out > 0)
+
+    def differ_replayed(self, left: str, right: str, one: Replay, other: Replay) -> None:
+        """The same for two states that stay as they are."""
+        rows, left_out = compare(one, other, limit=KEYS_NAMED)
+        self.differ(left, right, rows, len(rows) + left_out)
+
+
+def _key(row: Row, left: str, right: str) -> KeyDifference:
+    kind, producer_id, group, topic, partition, key, one, other = row
+    names = _POSITION if key is None else _RECORD
+    return KeyDifference(
+        kind, producer_id, group, topic, partition, key, (left, right), (_side(names, one), _side(names, other))
+    )
+
+
+def _side(names: tuple[str, ...], side: Row | None) -> dict[str, Any] | None:
+    if side is None:
+        return None
+    fields = dict(zip(names, side, strict=True))
+    if fields.get("topic_id") is not None:
+        fields["topic_id"] = format_uuid(fields["topic_id"])
+    if "xxh3_128" in fields:
+        fields["xxh3_128"] = f"{fields['xxh3_128']:032x}"
+    return fields

@@ -1,0 +1,434 @@
+"""Every way leads to one state, and where one does not its keys are named."""
+
+from __future__ import annotations
+
+import random
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import offsetlog
+from offsetlog import OffsetStore, TopicPartition, errors
+from offsetlog._native.codec import crc32c
+from offsetlog._native.compare import LiveComparison, compare, cut
+from offsetlog._native.replay import Replay
+from offsetlog.config import StoreConfig
+from offsetlog.findings import Finding, KeyDifference
+from offsetlog.types import Way
+from offsetlog.verify import Verification, verify
+from offsetlog.verify_store import StoreVerification
+
+from .conftest import tree
+
+SEGMENT = "__consumer_offsets-0/00000000000000000000.log"
+#: What a partition of a store, and of a directory, is compared by.
+LIVE_WAYS = ["live", "replay"]
+OFFLINE_WAYS = ["replay", "loaded"]
+
+
+@pytest.fixture
+def small(path: Path) -> Iterator[OffsetStore]:
+    """One partition, whose segments are rolled after some commits."""
+    config = StoreConfig(segment_bytes=1 << 14, batch_bytes_max=1 << 13)
+    opened = offsetlog.open(path, partitions=1, durability="process", config=config)
+    yield opened
+    opened.close()
+
+
+def names_of(ways: list[Way]) -> list[str]:
+    return [way.name for way in ways if way.digest is not None]
+
+
+def check_equal(ways: list[Way], expected: list[str]) -> None:
+    """Each partition went all ways, and they led to the same state."""
+    for number in {way.log_partition for way in ways}:
+        mine = [way for way in ways if way.log_partition == number]
+        assert names_of(mine) == expected
+        assert len({(way.digest, way.end) for way in mine if way.digest is not None}) == 1
+
+
+def places_of(findings: list[Finding]) -> set[str]:
+    return {key.place for finding in findings for key in finding.keys}
+
+
+def only_digest(found: StoreVerification | Verification) -> Finding:
+    """The one problem, which is that two ways differ."""
+    problems = [each for each in found.findings if each.severity == "problem"]
+    assert [each.kind for each in problems] == ["digest"], problems
+    return problems[0]
+
+
+# ------------------------------------------------------------------------------------------ files with other contents
+
+
+def batches_of(log: bytes) -> Iterator[tuple[int, int]]:
+    """Position and size of each batch."""
+    position = 0
+    while position + 61 <= len(log) and (length := struct.unpack_from(">i", log, position + 8)[0]) > 0:
+        yield position, 12 + length
+        position += 12 + length
+
+
+def tamper(path: Path, old: bytes, new: bytes) -> None:
+    """Puts other bytes in the place of some, wherever they stand in a segment, and makes the CRCs right."""
+    assert len(old) == len(new)
+    log = bytearray(path.read_bytes())
+    for position, size in batches_of(log):
+        whole = bytes(log[position : position + size])
+        if old in whole[61:]:
+            whole = whole[:61] + whole[61:].replace(old, new)
+            log[position : position + size] = whole[:17] + struct.pack(">I", crc32c(whole[21:])) + whole[21:]
+    with path.open("r+b") as file:
+        file.write(log)
+
+
+def offset_bytes(offset: int) -> bytes:
+    """The beginning of an offset value of version 3."""
+    return struct.pack(">hq", 3, offset)
+
+
+# ---------------------------------------------------------------------------------------------------- a sound store
+
+
+def test_the_ways_of_a_store(store, path):
+    for turn in range(200):
+        store.commit_one(f"g{turn % 20}", "t", turn % 7, turn)
+    found = store.verify()
+    assert found == []
+    check_equal(found.ways, LIVE_WAYS)
+    ends = {way.log_partition: way.end for way in found.ways}
+    assert sum(ends.values()) == 200
+    store.close()
+    offline = verify(path)
+    assert offline.sound
+    check_equal(offline.ways, OFFLINE_WAYS)
+    assert {way.log_partition: way.end for way in offline.ways} == ends
+    live = {(way.log_partition, way.digest) for way in found.ways}
+    assert {(way.log_partition, way.digest) for way in offline.ways} == live
+
+
+def test_everything_that_a_store_can_do(small):
+    for turn in range(300):
+        small.commit("g", {TopicPartition("t", turn % 40): turn})
+    small.delete("g", [TopicPartition("t", 3)])
+    with small.transaction("g", producer_id=5) as transaction:
+        transaction.commit({TopicPartition("t", 4): 9})
+    left_open = small.transaction("h", producer_id=6)
+    left_open.__enter__()
+    left_open.commit({TopicPartition("t", 4): 9, TopicPartition("t", 5): 9})
+    small.commit_one("h", "t", 4, 10)
+    small.delete("g")
+    found = small.verify()
+    assert found == []
+    check_equal(found.ways, LIVE_WAYS)
+
+
+def test_verifying_changes_nothing(small, path):
+    for turn in range(300):
+        small.commit_one("g", "t", turn % 40, turn)
+    small.flush()
+    before = tree(path)
+    assert small.verify() == []
+    assert tree(path) == before
+
+
+def test_an_empty_store(store, path):
+    assert store.verify() == []
+    assert store.verify().ways == []
+    store.close()
+    assert verify(path).sound
+
+
+# ----------------------------------------------------------------------------------------------------- keys that differ
+
+
+def test_a_value_that_is_another_in_the_file_is_named(small, path):
+    for number in range(50):
+        small.commit_one("g", "t", number, 1000 + number)
+    tamper(path / SEGMENT, offset_bytes(1007), offset_bytes(2007))
+    found = small.verify()
+    finding = only_digest(found)
+    (key,) = finding.keys
+    assert key.place == "group 'g', topic 't', partition 7"
+    assert key.ways == ("live", "replay")
+    assert [side["offset"] for side in key.sides] == [1007, 2007]
+    assert str(key) == "group 'g', topic 't', partition 7: live offset 1007, replay offset 2007"
+    assert finding.reason.endswith("lead to different states: 1 key differs")
+    assert str(key) in str(found[0])
+    live, replay = found.ways[:2]
+    assert live.digest != replay.digest
+    assert (live.digest.group_records, live.digest.pending) == (replay.digest.group_records, replay.digest.pending)
+
+
+def test_a_key_that_is_another_in_the_file_is_named_on_both_sides(small, path):
+    small.commit_one("gg", "topic-a", 1, 5)
+    small.commit_one("gg", "topic-b", 1, 5)
+    small.commit_one("hh", "topic-a", 1, 5)
+    tamper(path / SEGMENT, b"topic-b", b"topic-c")
+    keys = only_digest(small.verify()).keys
+    assert [(key.topic, [side is None for side in key.sides]) for key in keys] == [
+        ("topic-b", [False, True]),
+        ("topic-c", [True, False]),
+    ]
+    assert str(keys[1]) == "group 'gg', topic 'topic-c', partition 1: live has none, replay offset 5 log offset 1"
+
+
+def test_exactly_the_keys_that_were_changed_are_named(small, path):
+    chosen = random.Random(5)
+    for run in range(5):
+        for number in range(200):
+            small.commit_one(f"g{number % 11}", "t", number, 10_000 * run + number)
+        changed = set(chosen.sample(range(200), 1 + 3 * run))
+        for segment in sorted(path.glob("*/*.log")):
+            for number in changed:
+                old = 10_000 * run + number
+                tamper(segment, offset_bytes(old), offset_bytes(old + 5_000_000))
+        finding = only_digest(small.verify())
+        assert {key.partition for key in finding.keys} == changed
+        # What is committed anew is right again.
+        for number in range(200):
+            small.commit_one(f"g{number % 11}", "t", number, 10_000 * run + number)
+        assert small.verify() == []
+
+
+def test_twenty_keys_are_named_and_all_are_counted(small, path):
+    for number in range(64):
+        small.commit_one("g", "t", number, 1000 + number)
+    tamper(path / SEGMENT, b"\x00\x03" + bytes(6), b"\x00\x03" + bytes(5) + b"\x01")
+    finding = only_digest(small.verify())
+    assert len(finding.keys) == 20
+    assert "64 keys differ" in finding.reason
+
+
+def test_pending_values_and_group_records_are_named(small, path):
+    for producer in (7, 8):
+        transaction = small.transaction("g", producer_id=producer)
+        transaction.__enter__()
+        transaction.commit({TopicPartition("t", 3): 1000 + producer})
+    small.commit_one("g", "t", 3, 5)
+    tamper(path / SEGMENT, offset_bytes(1008), offset_bytes(2008))
+    (key,) = only_digest(small.verify()).keys
+    assert (key.kind, key.producer_id) == ("pending", 8)
+    assert key.place == "pending of producer 8: group 'g', topic 't', partition 3"
+    for producer in (7, 8):
+        small.abort_transaction(producer)
+    assert small.verify() == []
+
+
+def test_metadata_and_times_are_told(small, path):
+    small.commit("g", {TopicPartition("t", 3): offsetlog.OffsetAndMetadata(5, "what", 7, 1_700_000_000_000)})
+    tamper(path / SEGMENT, b"what", b"that")
+    (key,) = only_digest(small.verify()).keys
+    assert str(key).endswith("partition 3: live offset 5 metadata 'what', replay offset 5 metadata 'that'")
+    row = key.row()
+    assert row["live"] == {
+        "offset": 5,
+        "log_offset": 0,
+        "leader_epoch": 7,
+        "metadata": "what",
+        "commit_timestamp": 1_700_000_000_000,
+        "expire_timestamp": -1,
+        "topic_id": None,
+    }
+    assert row["replay"] == {**row["live"], "metadata": "that"}
+
+
+def test_a_group_record_is_told_by_its_key():
+    sides = ({"bytes": 4, "xxh3_128": "aa", "log_offset": 3, "timestamp": 5}, None)
+    key = KeyDifference("group record", None, "g", None, None, b"\x00\x02\x00\x01g", ("replay", "cleaned"), sides)
+    assert str(key) == "record 0002000167 of group 'g': replay bytes 4 log offset 3, cleaned has none"
+    assert key.row()["key"] == "0002000167"
+
+
+# ------------------------------------------------------------------------------------------------------------- replays
+
+
+def replayed(path: Path, *skipped: int, until: int = 2**62) -> Replay:
+    """The state that the files lead to, without the batches at these log offsets."""
+    replay = Replay()
+    for segment in sorted(path.glob("*/*.log")):
+        position: int | None = 0
+        for offset in sorted(skipped):
+            position = replay.apply(segment, position=position, until=offset)["position"]
+            position += dict(batches_of(segment.read_bytes()))[position]
+        replay.apply(segment, position=position, until=until)
+    return replay
+
+
+def test_a_replay_that_leaves_out_records(path):
+    with offsetlog.open(path, partitions=1, durability="process") as store:
+        for number in range(30):
+            store.commit_one("g", "t", number, number)
+        store.delete("g", [TopicPartition("t", 4)])
+    whole, holed = replayed(path), replayed(path, 9, 30)
+    rows, left_out = compare(whole, holed)
+    assert [(row[0], row[4], row[6] is None, row[7] is None) for row in rows] == [
+        ("position", 4, True, False),
+        ("position", 9, False, True),
+    ]
+    assert left_out == 0
+    assert compare(whole, whole) == ([], 0)
+    assert compare(whole, holed, limit=1)[1] == 1
+
+
+def test_a_live_comparison_names_what_still_differs(small, path):
+    for number in range(30):
+        small.commit_one("g", "t", number, number)
+    partition = small._open_core.partition(0)
+    sums, end, view = cut(partition)
+    with view:
+        assert view.is_current
+        assert view.segments() == [str(path / SEGMENT)]
+        holed = replayed(path, 9, 11, until=end)
+        assert holed.digest(physical=True) != sums
+        found = LiveComparison(partition, holed, end)
+        assert found.count == 2
+        small.commit_one("g", "t", 9, 100)
+        small.commit_one("h", "t", 9, 100)
+        applied, newer = found.read()
+        newer.close()
+        assert applied == end + 2
+        found.settle(replayed(path, 9, 11, until=applied))
+        assert [row[4] for row in found.rows()] == [11]
+        assert LiveComparison(partition, holed, end, limit=0).left_out == 1
+
+
+def test_a_view_ends_with_its_partition(small):
+    small.commit_one("g", "t", 1, 1)
+    partition = small._open_core.partition(0)
+    _, _, view = cut(partition)
+    closing = threading.Thread(target=small.close)
+    closing.start()
+    closing.join(0.05)
+    assert closing.is_alive()
+    view.close()
+    closing.join(10)
+    assert not closing.is_alive()
+    with pytest.raises(errors.ClosedError):
+        view.segments()
+    with pytest.raises(errors.ClosedError):
+        cut(partition)
+
+
+# ----------------------------------------------------------------------------------------------------- beside commits
+
+
+def test_no_false_alarm_beside_commits_and_rolls(small):
+    stop = threading.Event()
+
+    small.commit_one("g", "t", 1, 1)
+
+    def work(seed: int) -> None:
+        chosen = random.Random(seed)
+        while not stop.is_set():
+            group = f"g{chosen.randrange(30)}"
+            keys = [TopicPartition("t", chosen.randrange(50)) for _ in range(4)]
+            small.commit(group, {key: chosen.randrange(10**6) for key in keys})
+            if chosen.random() < 0.1:
+                small.delete(group, keys[:1])
+            if chosen.random() < 0.05:
+                with small.transaction(group, producer_id=100 + seed) as transaction:
+                    transaction.commit({keys[0]: 5})
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        end = turns = 0
+        while end < 20_000 or turns < 25:
+            turns += 1
+            found = small.verify()
+            assert found == []
+            check_equal(found.ways, LIVE_WAYS)
+            end = found.ways[0].end
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_keys_are_named_beside_commits(small, path):
+    small.commit_one("the one", "t", 7, 1007)
+    for number in range(100):
+        small.commit_one("others", "t", number, number)
+    tamper(path / SEGMENT, offset_bytes(1007), offset_bytes(2007))
+    stop = threading.Event()
+
+    def work() -> None:
+        turn = 0
+        while not stop.is_set():
+            turn += 1
+            small.commit_one("others", "t", turn % 100, turn)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(10):
+            assert places_of(small.verify().findings) == {"group 'the one', topic 't', partition 7"}
+    finally:
+        stop.set()
+        thread.join()
+
+
+# ----------------------------------------------------------------------------------------------------- read-only stores
+
+
+def test_a_read_only_store_beside_its_writer(small, path):
+    for turn in range(100):
+        small.commit_one("g", "t", turn, turn)
+    with offsetlog.open(path, read_only=True) as reader:
+        for turn in range(1000):
+            small.commit_one("g", "t", turn % 100, turn)
+        found = reader.verify()
+        assert found == []
+        check_equal(found.ways, LIVE_WAYS)
+        assert found.ways[0].end == 100
+
+
+def test_a_read_only_store_whose_log_was_cleaned(small, path):
+    for turn in range(600):
+        small.commit_one("g", "t", turn, turn)
+    small.close()
+    segments = sorted(path.glob("*/*.log"))
+    assert len(segments) > 2
+    with offsetlog.open(path, read_only=True) as reader:
+        segments[0].unlink()
+        segments[0].write_bytes(b"")
+        found = reader.verify()
+        assert found == []
+        assert [(way.name, way.digest is None, way.note) for way in found.ways] == [
+            ("live", False, ""),
+            ("replay", True, "the log was cleaned since the store was opened, or refreshed"),
+        ]
+
+
+# ------------------------------------------------------------------------------------------------- a directory alone
+
+
+def test_a_directory_whose_ways_differ(path, monkeypatch):
+    with offsetlog.open(path, partitions=1, durability="process") as store:
+        for number in range(30):
+            store.commit_one("g", "t", number, number)
+    from offsetlog import verify_partition
+
+    class Holed(Replay):
+        """Leaves out the commit at log offset 9."""
+
+        def apply(self, file: Any, **arguments: Any) -> dict[str, Any]:
+            if arguments.get("position", 0) == 0:
+                super().apply(file, **{**arguments, "until": 9})
+                arguments["position"] = list(batches_of(Path(file).read_bytes()))[10][0]
+            return super().apply(file, **arguments)
+
+    monkeypatch.setattr(verify_partition, "Replay", Holed)
+    found = verify(path)
+    finding = only_digest(found)
+    (key,) = finding.keys
+    assert (key.partition, key.ways) == (9, ("loaded", "replay"))
+    assert key.sides[1] is None
+    assert finding.row()["keys"] == [key.row()]
+    assert not found.sound
