@@ -6,7 +6,6 @@ Kafka's where ours did.
 
 from __future__ import annotations
 
-import importlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from offsetlog.errors import ClosedError
 from offsetlog.history_floor import Hold, raise_floor, read_floor
 from offsetlog.logdir import CLEANER_POINTS, TOPIC, LogDirectory
 from offsetlog.policy import LogFacts, Plan, Segment
+from offsetlog.timeline import cutoff_offset
 from offsetlog.types import CleaningReport, QuarantinedSegment
 
 #: How often who ends the cleaning says so again, in seconds.
@@ -113,8 +113,7 @@ class LogCleaner:
     def _history_end(self, partition: Partition, history_ms: int) -> int:
         if history_ms == 0:
             return policy.NO_LIMIT
-        timeline = importlib.import_module("offsetlog.timeline")
-        return int(timeline.cutoff_offset(partition, self.clock() - history_ms))
+        return cutoff_offset(partition, self.clock() - history_ms)
 
     def _holds(self, partition: Partition) -> list[Hold]:
         longer = policy.longer_histories(self._config)
@@ -173,6 +172,13 @@ class LogCleaner:
         holds = self._holds(partition)
         # What was held back before is dirty still.
         held = read_floor(fs, path).groups.values()
+        noted = False
+
+        def note_floor(floor: int) -> None:
+            nonlocal noted
+            raise_floor(fs, path, checkpoint, floor, holds)
+            noted = True
+
         described, failure = cleaner.clean(
             partition,
             control,
@@ -183,8 +189,11 @@ class LogCleaner:
             delete_retention_ms=config.delete_retention_ms if delete_retention_ms is None else delete_retention_ms,
             map_bytes=config.cleaner_map_bytes,
             bytes_per_second=config.cleaner_bytes_per_second,
-            raise_floor=lambda floor: raise_floor(fs, path, checkpoint, floor, holds),
+            raise_floor=note_floor,
         )
+        if holds and not noted and described["end"] > checkpoint:
+            # Nothing was replaced, but the checkpoint alone would not say what is dirty still.
+            note_floor(described["end"])
         self._remember(partition.number, described["end"])
         if failure is not None:
             raise failure

@@ -24,7 +24,7 @@ from offsetlog.errors import ClosedError, OffsetLogError, ReadOnlyError, StateEr
 from offsetlog.logdir import TOPIC, LogDirectory
 from offsetlog.policy import LogFacts, Plan, StuckTransaction
 from offsetlog.retention import Expirer
-from offsetlog.types import CleaningReport
+from offsetlog.types import CleaningReport, QuarantinedSegment
 
 LOGGER = logging.getLogger("offsetlog.maintenance")
 
@@ -147,6 +147,7 @@ class Maintenance:
         """Stops what is under way, soon, and waits for its end; does nothing the second time."""
         self._stop.set()
         self._cleaner.end()
+        self._expirer.end()
         # The thread itself may have held the last reference to the store for a moment.
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
@@ -213,6 +214,8 @@ class Maintenance:
         if partition.read_only:
             plan = plan._replace(action="none", reason="it is damaged; only who asks for it has it cleaned")
         self._look_for_stuck(partition, known, facts)
+        for stuck in known.stuck:
+            self._tell_stuck(stuck)
         self._note_decision(known, plan)
         if plan.action == "none":
             known.trouble = None
@@ -223,6 +226,8 @@ class Maintenance:
         assert plan is not None
         report = self._cleaner.clean(partition, plan)
         self._note_report(known, report)
+        for segment in report.quarantine:
+            self._tell_damaged(report.partition, segment)
         if not report.stopped and report.checkpoint <= plan.first_dirty:
             # It would be decided again and again.
             raise StateError("nothing of it could be cleaned")
@@ -285,6 +290,7 @@ class Maintenance:
 
     def _asked(self, partition: Partition, roll: bool, ratio: float, again: bool) -> Plan:
         facts = self._cleaner.look(partition)
+        self._look_for_stuck(partition, self._known.setdefault(partition.number, _Known()), facts)
         if again:
             facts = replace(facts, checkpoint=None)
         # What is damaged takes no more commits, and closing a segment is one.
@@ -337,9 +343,11 @@ class Maintenance:
             return CleaningReport(
                 partition.number,
                 plan.reason,
+                checkpoint=plan.first_dirty,
                 bytes_before=plan.size,
                 bytes_after=plan.size,
-                checkpoint=plan.first_dirty,
+                segments_before=plan.segments,
+                segments_after=plan.segments,
             )
         report = self._cleaner.clean(partition, plan, again=again, delete_retention_ms=delete_retention_ms)
         self._note_report(known, report)
@@ -430,16 +438,17 @@ class Maintenance:
             report.records_kept,
             report.records_read,
         )
-        for segment in report.quarantine:
-            if self._is_new((report.partition, segment.base_offset, segment.position)):
-                LOGGER.warning(
-                    "%s: a segment is damaged and was left as it is: %s (%s, byte %d, log offset %d)",
-                    _name(report.partition),
-                    segment.reason,
-                    segment.path,
-                    segment.position,
-                    segment.log_offset,
-                )
+
+    def _tell_damaged(self, number: int, segment: QuarantinedSegment) -> None:
+        if self._is_new((number, segment.base_offset, segment.position)):
+            LOGGER.warning(
+                "%s: a segment is damaged and was left as it is: %s (%s, byte %d, log offset %d)",
+                _name(number),
+                segment.reason,
+                segment.path,
+                segment.position,
+                segment.log_offset,
+            )
 
     def _note_trouble(self, partition: Partition, known: _Known, failure: Exception) -> None:
         times = known.trouble.times + 1 if known.trouble is not None else 1
@@ -468,6 +477,7 @@ class Maintenance:
         return True
 
     def _look_for_stuck(self, partition: Partition, known: _Known, facts: LogFacts) -> None:
+        # Only looks; who works unasked tells, who was asked answers.
         if facts.stable >= facts.end:
             known.opened, known.stuck = {}, []
             return
@@ -483,7 +493,6 @@ class Maintenance:
                 pinned = policy.pinned_bytes(facts, start_offset)
                 found = StuckTransaction(facts.number, producer_id, epoch, start_offset, age_ms, groups, pinned)
                 stuck.append(found)
-                self._tell_stuck(found)
         known.opened, known.stuck = opened, stuck
 
     def _tell_stuck(self, found: StuckTransaction) -> None:

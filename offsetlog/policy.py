@@ -88,6 +88,7 @@ class Plan(NamedTuple):
         clean_bytes: of segments that begin below `first_dirty`.
         cleanable_bytes: from the segment that holds `first_dirty` up to `uncleanable`.
         size: bytes of the log.
+        segments: files of the log.
         live_bytes: an estimate of what is left when all of it is cleaned.
     """
 
@@ -100,6 +101,7 @@ class Plan(NamedTuple):
     clean_bytes: int
     cleanable_bytes: int
     size: int
+    segments: int
     live_bytes: int
 
     @property
@@ -169,9 +171,8 @@ def measure(log: LogFacts, config: MaintenanceConfig, now_ms: int, *, rolled: bo
     cleanable = sum(segment.size for segment in log.segments if from_base <= segment.base_offset < uncleanable)
     if dirty >= uncleanable:
         cleanable = 0
-    return Plan(
-        log.number, "none", "", dirty, is_reset, uncleanable, clean, cleanable, log.size, live_bytes(log, dirty)
-    )
+    live, segments = live_bytes(log, dirty), len(log.segments)
+    return Plan(log.number, "none", "", dirty, is_reset, uncleanable, clean, cleanable, log.size, segments, live)
 
 
 # ------------------------------------------------------------------------------------------------------------- deciding
@@ -264,6 +265,8 @@ def decide_asked(log: LogFacts, config: MaintenanceConfig, now_ms: int, *, roll:
     plan = measure(log, config, now_ms)
     if plan.cleanable_bytes > 0 and plan.ratio > ratio:
         return plan._replace(action="clean", reason="asked for")
+    if roll and not has_dead and log.end > plan.first_dirty:
+        return plan._replace(reason="nothing of it was superseded")
     return plan._replace(reason=_why_not(log, plan, config))
 
 

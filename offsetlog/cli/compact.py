@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import offsetlog
-from offsetlog.cli.amounts import duration_text, parse_duration, parse_size
+from offsetlog.cli.amounts import parse_duration, parse_size
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
@@ -18,6 +18,7 @@ from offsetlog.cli.text import escape
 from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import OffsetLogError
 from offsetlog.logdir import TOPIC
+from offsetlog.reading import age_text
 from offsetlog.types import CleaningReport
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTran
     for found in stuck:
         output.line(
             f"  producer {found.producer_id} in log partition {found.partition}, open for "
-            f"{duration_text(found.age_ms // 1000 * 1000)}, keeps {bytes_text(found.pinned_bytes)} from being cleaned"
+            f"{age_text(found.age_ms / 1000)}, keeps {bytes_text(found.pinned_bytes)} from being cleaned"
         )
 
 

@@ -311,6 +311,68 @@ def test_a_damaged_checkpoint_counts_as_none(path):
         assert store.compact()[0].records_kept == 4
 
 
+# --------------------------------------------------------------------------------------------------- history, retention
+
+
+def test_history_is_kept(path):
+    with opened(path, MaintenanceConfig(enabled=False, min_history_ms=3_600_000)) as store:
+        feed(store)
+        (report,) = store.compact()
+        assert not report.cleaned
+        assert "history is kept from 0 on" in report.reason
+    with opened(path, MaintenanceConfig(enabled=False, min_history_ms=1)) as store:
+        time.sleep(0.01)
+        (report,) = store.compact()
+        assert report.records_kept == 4
+
+
+def test_history_of_some_groups_is_kept(path):
+    config = MaintenanceConfig(enabled=False, min_history={"audit*": 3_600_000})
+    with opened(path, config, partitions=1) as store:
+        for number in range(500):
+            store.commit_one("billing", "orders", 0, number)
+            store.commit_one("audit-7", "orders", 0, number)
+        (report,) = store.compact()
+        assert report.records_kept == 501
+        assert store.fetch("audit-7", at=201)[TopicPartition("orders", 0)].offset == 99
+        with pytest.raises(errors.HistoryError):
+            store.fetch("billing", at=201)
+    # What was held back goes once it is old enough.
+    with opened(path, BY_HAND, partitions=1) as store:
+        (report,) = store.compact(again=True)
+        assert report.records_kept == 2
+        assert store.fetch_one("audit-7", "orders", 0).offset == 499
+
+
+def test_what_was_held_back_is_dirty_later(path):
+    config = MaintenanceConfig(enabled=False, min_history={"audit": 3_600_000})
+    with opened(path, config, partitions=1) as store:
+        feed(store, 500, group="audit")
+        assert store.compact()[0].records_kept == 500
+    with opened(path, BY_HAND, partitions=1) as store:
+        feed(store, 1, group="other")
+        (report,) = store.compact()
+        assert report.records_kept == 5
+
+
+def test_positions_expire_by_themselves(path):
+    config = MaintenanceConfig(interval_ms=10, retention_check_interval_ms=20, retention={"old-*": 0})
+    with opened(path, config) as store:
+        store.commit_one("old-1", "orders", 0, 1)
+        store.commit_one("new-1", "orders", 0, 1)
+        until(lambda: store.fetch_one("old-1", "orders", 0) is None)
+        assert store.fetch_one("new-1", "orders", 0).offset == 1
+        until(lambda: store.maintenance.status().counters["positions_expired"] == 1)
+        assert store.maintenance.status().counters["expiry_checks"] >= 1
+
+
+def test_nothing_expires_where_that_is_not_configured(path):
+    with opened(path, MaintenanceConfig(interval_ms=10, retention_check_interval_ms=10)) as store:
+        store.commit_one("g", "orders", 0, 1)
+        until(lambda: store.maintenance.status().counters.get("rounds", 0) > 5)
+        assert "expiry_checks" not in store.maintenance.status().counters
+
+
 # ------------------------------------------------------------------------------------------------------ what goes wrong
 
 

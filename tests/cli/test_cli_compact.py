@@ -1,0 +1,245 @@
+"""`compact`: what it does to our directories and a broker's, what it tells, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+from test_cli_read import DATA, GROUPS, call, on_terminal, process
+
+import offsetlog
+from offsetlog import MaintenanceConfig, StoreConfig, TopicPartition
+from offsetlog.logdir import CLEAN_MARKER, CLEANER_POINTS
+
+TXN = DATA / "txn" / "log"
+
+
+def feed(path: Path, times: int = 500, segment_bytes: int = 16 << 10) -> str:
+    """Makes a log in which nearly everything was superseded; returns its digest."""
+    config = StoreConfig(segment_bytes=segment_bytes)
+    quiet = MaintenanceConfig(enabled=False)
+    with offsetlog.open(path, 4, "process", config=config, maintenance=quiet) as store:
+        for number in range(times):
+            store.commit_one("billing", "orders", number % 3, number)
+            store.commit_one("audit", "orders", number % 3, number)
+        return str(store.digest())
+
+
+def digest(path: Path) -> str:
+    with offsetlog.open(path, read_only=True) as store:
+        return str(store.digest())
+
+
+def rows_of(out: str) -> tuple[list[dict], dict]:
+    *rows, summary = map(json.loads, out.splitlines())
+    assert summary["kind"] == "summary"
+    return rows, summary
+
+
+@pytest.fixture
+def data(tmp_path):
+    path = tmp_path / "data"
+    feed(path)
+    return path
+
+
+@pytest.fixture
+def kafka(tmp_path):
+    path = tmp_path / "kafka"
+    shutil.copytree(GROUPS, path)
+    return path
+
+
+def test_what_was_superseded_goes(data, capsys):
+    before = digest(data)
+    code, out, err = call(capsys, "compact", data, "--format=json")
+    assert (code, err) == (0, "")
+    rows, summary = rows_of(out)
+    assert len(rows) == summary["log_partitions"] == summary["cleaned"] == 2
+    assert all(row["records_kept"] == 3 and row["superseded"] == 497 for row in rows)
+    assert summary["bytes_after"] < summary["bytes_before"] / 20
+    assert (summary["records_kept"], summary["records_read"]) == (6, 1000)
+    assert digest(data) == before
+    assert call(capsys, "verify", data)[0] == 0
+    assert (data / CLEANER_POINTS).exists()
+
+
+def test_text_is_one_row_a_log_and_a_summary(data, capsys):
+    code, out, _ = call(capsys, "compact", data)
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0].split("\t")[:3] == ["log_partition", "before", "after"]
+    assert len(lines[1].split("\t")) == len(lines[0].split("\t"))
+    assert lines[3] == "2 log partitions of 2 cleaned"
+    assert any(line.startswith("records") and "6 of 1,000 kept" in line for line in lines)
+    assert any(line.startswith("damaged") and "0 segments" in line for line in lines)
+
+
+def test_on_a_terminal(data):
+    code, shown = on_terminal("compact", str(data))
+    assert code == 0
+    assert "log_partition" in shown
+    assert "2 log partitions of 2 cleaned" in shown
+
+
+def test_a_second_time_there_is_nothing_to_do(data, capsys):
+    call(capsys, "compact", data)
+    rows, summary = rows_of(call(capsys, "compact", data, "--format=json")[1])
+    assert summary["cleaned"] == 0
+    assert all("nothing was written" in row["reason"] for row in rows)
+    rows, summary = rows_of(call(capsys, "compact", data, "--again", "--format=json")[1])
+    assert summary["cleaned"] == 2
+
+
+def test_a_dry_run_changes_nothing_and_takes_no_lock(data, capsys):
+    before = {file: file.read_bytes() for file in data.rglob("*") if file.is_file()}
+    with offsetlog.open(data, maintenance=MaintenanceConfig(enabled=False)):
+        code, out, err = call(capsys, "compact", data, "--dry-run", "--format=json")
+    assert (code, err) == (0, "")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [row["action"] for row in rows] == ["close and clean"] * 2
+    assert all(row["ratio"] == 1 and row["live_bytes"] < row["size"] / 50 for row in rows)
+    after = {file: file.read_bytes() for file in data.rglob("*.log")}
+    assert after == {file: before[file] for file in after}
+
+
+def test_only_some_logs(data, capsys):
+    numbers = [
+        row["log_partition"] for row in rows_of(call(capsys, "compact", data, "--ratio=1", "--format=json")[1])[0]
+    ]
+    rows, summary = rows_of(call(capsys, "compact", data, "--partition", numbers[1], "--format=json")[1])
+    assert [row["log_partition"] for row in rows] == [numbers[1]]
+    assert summary["cleaned"] == 1
+    assert call(capsys, "compact", data, "--partition", 4)[0] == 2
+    assert call(capsys, "compact", data, "--partition=-1")[0] == 2
+
+
+def test_only_logs_that_are_dirty_enough(data, capsys):
+    assert rows_of(call(capsys, "compact", data, "--ratio=1", "--format=json")[1])[1]["cleaned"] == 0
+    assert rows_of(call(capsys, "compact", data, "--ratio=0.9", "--format=json")[1])[1]["cleaned"] == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--delete-retention=many"],
+        ["--min-history=7"],
+        ["--rate-limit=fast"],
+        ["--memory=1"],
+        ["--ratio=1.5"],
+        ["--ratio=-1"],
+        ["--partition=x"],
+    ],
+)
+def test_wrong_usage_changes_nothing(data, capsys, arguments):
+    code, out, err = call(capsys, "compact", data, *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert not (data / CLEANER_POINTS).exists()
+
+
+def test_where_there_is_no_log(tmp_path, capsys):
+    for arguments in ([], ["--dry-run"]):
+        code, out, err = call(capsys, "compact", tmp_path / "nowhere", *arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_it_is_refused_while_someone_holds_the_lock(data, capsys):
+    with offsetlog.open(data):
+        code, out, err = call(capsys, "compact", data)
+    assert (code, out) == (2, "")
+    assert "holds the lock" in err or "lock" in err
+
+
+def test_deletions_go_after_their_time(data, capsys):
+    with offsetlog.open(data, maintenance=MaintenanceConfig(enabled=False)) as store:
+        store.delete("billing", [TopicPartition("orders", 1)])
+    assert rows_of(call(capsys, "compact", data, "--delete-retention=0", "--format=json")[1])[1]["records_kept"] == 6
+    rows, _ = rows_of(call(capsys, "compact", data, "--delete-retention=0", "--again", "--format=json")[1])
+    assert sum(row["tombstones_dropped"] for row in rows) == 1
+
+
+# ------------------------------------------------------------------------------------------------- a broker's directory
+
+
+def test_a_brokers_directory(kafka, capsys):
+    before = digest(kafka)
+    assert call(capsys, "compact", kafka)[0] == 2, "the number of partitions has to be told"
+    code, out, err = call(capsys, "compact", kafka, "--partitions=8", "--format=json")
+    assert (code, err) == (0, "")
+    rows, summary = rows_of(out)
+    assert summary["records_kept"] < summary["records_read"] / 2
+    assert digest(kafka) == before
+    assert call(capsys, "verify", kafka)[0] == 0
+    marked = (GROUPS / CLEAN_MARKER).exists()
+    assert (kafka / CLEAN_MARKER).exists() == marked
+    # What Kafka reads of it: a checkpoint for every log that was cleaned.
+    told = dict(line.rsplit(" ", 1) for line in (kafka / CLEANER_POINTS).read_text().splitlines()[2:])
+    for row in rows:
+        if row["cleaned"]:
+            assert int(told[f"__consumer_offsets {row['log_partition']}"]) == row["checkpoint"]
+
+
+def test_nothing_stale_stays_beside_a_segment(kafka, capsys):
+    call(capsys, "compact", kafka, "--partitions=8")
+    for folder in kafka.glob("__consumer_offsets-*"):
+        bases = {file.stem for file in folder.glob("*.log")}
+        for suffix in (".index", ".timeindex", ".txnindex"):
+            assert {file.stem for file in folder.glob(f"*{suffix}")} <= bases
+        assert not [file for file in folder.iterdir() if file.suffix in (".cleaned", ".swap", ".deleted")]
+
+
+def test_open_transactions_are_told(tmp_path, capsys):
+    path = tmp_path / "kafka"
+    shutil.copytree(TXN, path)
+    code, out, err = call(capsys, "compact", path, "--partitions=8", "--format=json")
+    assert (code, err) == (0, "")
+    _, summary = rows_of(out)
+    assert len(summary["stuck_transactions"]) == 11
+    assert {"producer_id", "partition", "age_ms", "pinned_bytes"} <= set(summary["stuck_transactions"][0])
+    code, out, _ = call(capsys, "compact", path)
+    assert "producer 11 in log partition 1, open for" in out
+
+
+def test_a_damaged_segment_is_left_and_told(data, capsys):
+    victim = sorted(data.rglob("*.log"))[0]
+    content = bytearray(victim.read_bytes())
+    content[len(content) // 2] ^= 1
+    victim.write_bytes(content)
+    with pytest.warns(offsetlog.errors.CorruptionWarning):
+        code, out, err = call(capsys, "compact", data, "--format=json")
+    assert code == 1
+    assert "a damaged segment was left as it is" in err
+    rows, summary = rows_of(out)
+    assert summary["quarantined"] == 1
+    (damaged,) = [segment for row in rows for segment in row["damaged"]]
+    assert damaged["path"].endswith(victim.name)
+    assert victim.read_bytes() == bytes(content)
+
+
+# ---------------------------------------------------------------------------------------------------------- interrupted
+
+
+def test_an_interrupt_leaves_a_sound_log(tmp_path):
+    path = tmp_path / "data"
+    before = feed(path, 3000)
+    command = [sys.executable, "-m", "offsetlog", "compact", str(path), "--rate-limit=50K"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        time.sleep(2)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=20)
+    assert running.returncode == 130, err
+    assert b"Traceback" not in err
+    assert digest(path) == before
+    assert process("verify", path).returncode == 0
+    assert process("compact", path).returncode == 0
+    assert digest(path) == before
