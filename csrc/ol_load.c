@@ -129,7 +129,7 @@ static void start_at(loader *load, int64_t offset) {
     load->ended = false;
     partition->load_bytes = 0;
     partition->load_bytes_total = load->from_snapshot ? 0 : ol_log_size_bytes(partition->log);
-    partition->load_snapshot = load->from_snapshot ? offset : -1;
+    partition->load_snapshot = partition->snapshot_file = load->from_snapshot ? offset : -1;
 }
 
 static void note_discarded(ol_partition *partition, const ol_error *why) {

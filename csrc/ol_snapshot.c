@@ -277,6 +277,15 @@ int ol_snapshot_publish(const ol_snapshot *snapshot, ol_partition *partition, co
     return status;
 }
 
+int ol_snapshot_remove(ol_partition *partition, ol_error *error) {
+    pthread_mutex_lock(&partition->snapshot_lock);
+    int status = ol_partition_drop_snapshot(partition, error);
+    pthread_mutex_unlock(&partition->snapshot_lock);
+    return status;
+}
+
+int64_t ol_snapshot_file_offset(const ol_partition *partition) { return partition->snapshot_file; }
+
 int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) {
     ol_fs *fs = partition->options.log.fs;
     char path[OL_PATH_MAX];

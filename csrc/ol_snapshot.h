@@ -2,9 +2,10 @@
  * (design §8).  It is a cache: whatever makes it doubtful discards it.
  *
  * What is in the file.  Sections, each with its size and checksum: facts (what it is a snapshot of), numbers, pending values, group records, and the arenas of
- * the table as they lie in memory.  The container, an Arrow IPC file with a column for each section, is the floor above's; this one tells the sections and
- * is told where they lie.  Large arenas begin at multiples of the page size, and are used through a private mapping of the file; all else is
- * copied.  The file is never changed in place: a new one takes its name, and the old one lives on in the mappings.
+ * the table as they lie in memory; and a directory that says where they lie.  The file is an Arrow IPC file of one row with a column for each of them, written
+ * by the floor above; it is read here without Arrow, by its end: the directory is the last column, so that it stands before the end-of-stream mark and the
+ * footer, whose length stands at the end of the file.  Large arenas begin at multiples of the page size, and are used through a private mapping of the
+ * file; all else is copied.  The file is never changed in place: a new one takes its name, and the old one lives on in the mappings.
  *
  * Taking one.  A second state is made beside the partition's: that of the last snapshot, or none, and the log up to S.  It reads the log as any reader does,
  * so that commits go on; it costs the memory of a second table for that time.  A partition that is about to be closed lends its own state.
@@ -38,12 +39,16 @@ typedef struct ol_snapshot_section {
     const uint8_t *data;
     size_t used;                /* bytes that count */
     size_t size;                /* bytes in the file: with zeros up to a multiple of the alignment where it is mapped */
-    int64_t position;           /* of data[0] in the file; for who opens one */
+    int64_t position;           /* of data[0] in the file: told by who writes it */
     uint32_t crc;
 } ol_snapshot_section;
 
 /* The names of the sections, by index. */
 const char *ol_snapshot_section_name(int index);
+
+/* The directory of sections that were sealed and given their places. */
+enum { OL_SNAPSHOT_DIRECTORY_SIZE = 8 + OL_SNAPSHOT_SECTIONS * 32 + 16 };
+void ol_snapshot_put_directory(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], uint8_t bytes[OL_SNAPSHOT_DIRECTORY_SIZE]);
 
 /* ------------------------------------------------------------------------------------------------ taking one */
 
@@ -66,12 +71,17 @@ int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads, ol_snapshot_sectio
  * truncated since the snapshot was begun; the temporary file is removed. */
 int ol_snapshot_publish(const ol_snapshot *snapshot, ol_partition *partition, const char *temporary, ol_error *error) OL_NODISCARD;
 
+/* Removes the partition's snapshot, durably; that there is none is fine. */
+int ol_snapshot_remove(ol_partition *partition, ol_error *error) OL_NODISCARD;
+
+/* The offset of the snapshot that the partition was loaded from, or that took its place since; -1 for none. */
+int64_t ol_snapshot_file_offset(const ol_partition *partition);
+
 /* ------------------------------------------------------------------------------------------------ using one */
 
-/* A state from the sections of a file: `data` is readable memory with the bytes that stand at `position`.  Arenas larger than OL_SNAPSHOT_COPY_MAX are mapped
- * from the file at `path`, the others copied; `data` is not needed afterwards.  OL_CORRUPT or OL_UNSUPPORTED say why it cannot be used. */
-int ol_snapshot_open(ol_fs *fs, const char *path, const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads,
-                     ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
+/* A state from a file.  Arenas larger than OL_SNAPSHOT_COPY_MAX are mapped, the others copied; so many threads help.  OL_NO_SUCH_FILE; OL_CORRUPT or
+ * OL_UNSUPPORTED say why it cannot be used; OL_IO, OL_NO_MEMORY. */
+int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
 /* Whether it is of this partition's log as it is now, which is sound: topic id, leader epochs, log start, the last batch below S; and that S is not below `cleaned_to`, the offset up to
  * which somebody cleaned the log (-1: unknown).  OL_INVALID with the reason.  What stands at and above S is for the load to see. */

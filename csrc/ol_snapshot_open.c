@@ -1,4 +1,4 @@
-/* The sections of a snapshot: which there are, their checksums, and a state from those of a file. */
+/* The sections of a snapshot: which there are, their checksums, where they lie, and a state from those of a file. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -90,25 +90,88 @@ int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads, ol_snapshot_sectio
     return ol_snapshot_checksum(sections, sane_threads(threads), error);
 }
 
-/* ------------------------------------------------------------------------------------------------ from a file */
+/* ------------------------------------------------------------------------------------------------ directory */
+
+#define DIRECTORY_MAGIC UINT64_C(0x4f4c534e41504449)    /* "OLSNAPDI" */
+#define ARROW_MAGIC "ARROW1"
+
+enum {
+    END_SIZE = 10,                  /* of an Arrow IPC file: the length of the footer, little-endian, and the magic */
+    MARK_SIZE = 8,                  /* of the end of the stream, before the footer */
+    ENTRY_SIZE = 32,
+    CRC_AT = OL_SNAPSHOT_DIRECTORY_SIZE - 16,
+    MAGIC_AT = OL_SNAPSHOT_DIRECTORY_SIZE - 8,
+};
+
+void ol_snapshot_put_directory(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], uint8_t bytes[OL_SNAPSHOT_DIRECTORY_SIZE]) {
+    ol_store_u32(bytes, OL_SNAPSHOT_VERSION);
+    ol_store_u32(bytes + 4, OL_SNAPSHOT_SECTIONS);
+    for (int i = 0; i < OL_SNAPSHOT_SECTIONS; i++) {
+        uint8_t *entry = bytes + 8 + i * ENTRY_SIZE;
+        ol_store_i64(entry, sections[i].position);
+        ol_store_u64(entry + 8, sections[i].used);
+        ol_store_u64(entry + 16, sections[i].size);
+        ol_store_u64(entry + 24, sections[i].crc);
+    }
+    ol_store_u64(bytes + CRC_AT, ol_crc32c(bytes, CRC_AT));
+    ol_store_u64(bytes + MAGIC_AT, DIRECTORY_MAGIC);
+}
 
 typedef struct opening {
     ol_fs *fs;
     ol_file *file;
     int64_t file_size;
     ol_snapshot *snapshot;
+    uint32_t crcs[OL_SNAPSHOT_SECTIONS];        /* that the directory tells */
     ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS];
+    uint8_t *copies[OL_SNAPSHOT_SECTIONS];      /* what was read */
 } opening;
+
+static int read_at(const opening *open, int64_t position, uint8_t *bytes, size_t size, ol_error *error) {
+    size_t got = 0;
+    if (position < 0 || (uint64_t)position > (uint64_t)open->file_size || size > (uint64_t)(open->file_size - position)) {
+        return ol_fail(error, OL_CORRUPT, "the file is cut");
+    }
+    int status = open->fs->read(open->file, position, bytes, size, &got, error);
+    if (status == OL_OK && got != size) status = ol_fail(error, OL_CORRUPT, "the file is cut");
+    return status;
+}
 
 static int check_extent(const opening *open, int index, ol_error *error) {
     const ol_snapshot_section *section = &open->sections[index];
     bool mapped = is_mapped(index, section->used);
-    bool fits = section->size == (mapped ? round_up(section->used) : section->used) && section->used < SIZE_MAX / 64 &&
-                section->position >= 0 && (uint64_t)section->position <= (uint64_t)open->file_size &&
+    bool fits = section->used <= (uint64_t)open->file_size && section->size == (mapped ? round_up(section->used) : section->used) &&
+                section->position >= 0 && section->position <= open->file_size &&
                 section->size <= (uint64_t)(open->file_size - section->position);
     if (fits && mapped) fits = section->position % OL_SNAPSHOT_ALIGNMENT == 0;
-    return fits ? OL_OK : ol_fail(error, OL_CORRUPT, "section %d is not where the file says", index);
+    return fits ? OL_OK : ol_fail(error, OL_CORRUPT, "the section %s is not where the file says", ol_snapshot_section_name(index));
 }
+
+static int read_directory(opening *open, ol_error *error) {
+    uint8_t end[END_SIZE], bytes[OL_SNAPSHOT_DIRECTORY_SIZE];
+    int status = read_at(open, open->file_size - END_SIZE, end, sizeof end, error);
+    if (status != OL_OK) return status;
+    uint32_t footer_size = (uint32_t)end[0] | (uint32_t)end[1] << 8 | (uint32_t)end[2] << 16 | (uint32_t)end[3] << 24;
+    if (memcmp(end + 4, ARROW_MAGIC, 6) != 0) return ol_fail(error, OL_CORRUPT, "the file does not end as an Arrow file does");
+    status = read_at(open, open->file_size - END_SIZE - footer_size - MARK_SIZE - OL_SNAPSHOT_DIRECTORY_SIZE, bytes, sizeof bytes, error);
+    if (status != OL_OK) return status;
+    if (ol_load_u64(bytes + MAGIC_AT) != DIRECTORY_MAGIC || ol_load_u64(bytes + CRC_AT) != ol_crc32c(bytes, CRC_AT)) {
+        return ol_fail(error, OL_CORRUPT, "the directory of the file is none");
+    }
+    if (ol_load_u32(bytes) != OL_SNAPSHOT_VERSION || ol_load_u32(bytes + 4) != OL_SNAPSHOT_SECTIONS) {
+        return ol_fail(error, OL_UNSUPPORTED, "version %u of a snapshot is not known", ol_load_u32(bytes));
+    }
+    for (int i = 0; i < OL_SNAPSHOT_SECTIONS && status == OL_OK; i++) {
+        const uint8_t *entry = bytes + 8 + i * ENTRY_SIZE;
+        open->sections[i] = (ol_snapshot_section){
+            .position = ol_load_i64(entry), .used = ol_load_u64(entry + 8), .size = ol_load_u64(entry + 16)};
+        open->crcs[i] = (uint32_t)ol_load_u64(entry + 24);
+        status = check_extent(open, i, error);
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ from a file */
 
 /* Address space for the section to grow in; less where there is not that much. */
 static void *reserve(size_t size, size_t *reserved) {
@@ -134,11 +197,19 @@ static int map_section(opening *open, ol_snapshot_section *section, ol_arena *ar
     return OL_OK;
 }
 
-static int copy_section(ol_snapshot_section *section, ol_arena *arena, ol_error *error) {
+/* What is small, and what is not of the table. */
+static int read_section(opening *open, int index, ol_error *error) {
+    ol_snapshot_section *section = &open->sections[index];
+    open->copies[index] = malloc(section->size + 1);
+    if (open->copies[index] == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu bytes of a snapshot", section->size);
+    section->data = open->copies[index];
+    return read_at(open, section->position, open->copies[index], section->size, error);
+}
+
+static int copy_section(const ol_snapshot_section *section, ol_arena *arena, ol_error *error) {
     if (section->used == 0) return OL_OK;
     int status = ol_arena_extend(arena, section->used, error);
     if (status == OL_OK) memcpy(arena->base, section->data, section->used);
-    section->data = arena->base;
     return status;
 }
 
@@ -151,19 +222,21 @@ static int fill_table(opening *open, ol_error *error) {
         if (is_mapped(OL_SNAPSHOT_OWN_SECTIONS + i, section->used)) {
             status = map_section(open, section, arenas[i].arena, error);
         } else {
-            status = copy_section(section, arenas[i].arena, error);
+            status = read_section(open, OL_SNAPSHOT_OWN_SECTIONS + i, error);
+            if (status == OL_OK) status = copy_section(section, arenas[i].arena, error);
         }
     }
     return status;
 }
 
-static int check_contents(opening *open, const uint32_t crcs[OL_SNAPSHOT_SECTIONS], unsigned threads, ol_error *error) {
+static int check_contents(opening *open, unsigned threads, ol_error *error) {
     int status = ol_snapshot_checksum(open->sections, threads, error);
     for (int i = 0; i < OL_SNAPSHOT_SECTIONS && status == OL_OK; i++) {
         const ol_snapshot_section *section = &open->sections[i];
-        if (section->crc != crcs[i]) return ol_fail(error, OL_CORRUPT, "the checksum of section %d is wrong", i);
+        const char *name = ol_snapshot_section_name(i);
+        if (section->crc != open->crcs[i]) return ol_fail(error, OL_CORRUPT, "the checksum of the section %s is wrong", name);
         for (size_t at = section->used; at < section->size; at++) {
-            if (section->data[at] != 0) return ol_fail(error, OL_CORRUPT, "section %d does not end in zeros", i);
+            if (section->data[at] != 0) return ol_fail(error, OL_CORRUPT, "the section %s does not end in zeros", name);
         }
     }
     return status;
@@ -189,36 +262,32 @@ static int take_state(opening *open, unsigned threads, ol_error *error) {
 }
 
 static int open_file(opening *open, unsigned threads, ol_error *error) {
-    uint32_t crcs[OL_SNAPSHOT_SECTIONS];
     int status = open->fs->size(open->file, &open->file_size, error);
-    for (int i = 0; i < OL_SNAPSHOT_SECTIONS && status == OL_OK; i++) {
-        crcs[i] = open->sections[i].crc;
-        status = check_extent(open, i, error);
-    }
+    if (status == OL_OK) status = read_directory(open, error);
+    for (int i = 0; i < OL_SNAPSHOT_OWN_SECTIONS && status == OL_OK; i++) status = read_section(open, i, error);
     /* The facts first: of another version nothing else can be said. */
     if (status == OL_OK) status = ol_snapshot_take_facts(open->snapshot, blob(open, OL_SNAPSHOT_FACTS), error);
     if (status == OL_OK) status = fill_table(open, error);
-    if (status == OL_OK) status = check_contents(open, crcs, threads, error);
+    if (status == OL_OK) status = check_contents(open, threads, error);
     if (status == OL_OK) status = take_state(open, threads, error);
     return status;
 }
 
-int ol_snapshot_open(ol_fs *fs, const char *path, const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads,
-                     ol_snapshot **snapshot, ol_error *error) {
+int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot, ol_error *error) {
     opening open = {.fs = fs};
-    memcpy(open.sections, sections, sizeof open.sections);
-    int status = ol_snapshot_create(&open.snapshot, error);
+    int status = fs->open(fs, path, OL_OPEN_READ, &open.file, error);
     if (status != OL_OK) return status;
-    status = fs->open(fs, path, OL_OPEN_READ, &open.file, error);
+    status = ol_snapshot_create(&open.snapshot, error);
     if (status == OL_OK) {
         status = open_file(&open, sane_threads(threads), error);
-        fs->close(open.file);
+        for (int i = 0; i < OL_SNAPSHOT_SECTIONS; i++) free(open.copies[i]);
     }
-    if (status != OL_OK) {
-        ol_snapshot_destroy(open.snapshot);
-        return status;
+    fs->close(open.file);
+    if (status == OL_OK) {
+        open.snapshot->from_file = true;
+        *snapshot = open.snapshot;
+        return OL_OK;
     }
-    open.snapshot->from_file = true;
-    *snapshot = open.snapshot;
-    return OL_OK;
+    ol_snapshot_destroy(open.snapshot);
+    return status == OL_CORRUPT || status == OL_UNSUPPORTED ? ol_error_at(error, path, -1) : status;
 }

@@ -1,5 +1,5 @@
 /* snapshot_fixture: a partition with something of everything in it, and snapshots of it in a container of the simplest kind: the sections one behind the
- * other.  What lies around them in a real file is the business of who writes that. */
+ * other, and an end like that of an Arrow file. */
 #ifndef SNAPSHOT_FIXTURE_H
 #define SNAPSHOT_FIXTURE_H
 
@@ -106,7 +106,10 @@ typedef struct container {
     char path[300];
     uint8_t *bytes;
     size_t size;
+    size_t directory;           /* where it is */
 } container;
+
+enum { CONTAINER_END_SIZE = 8 + 3 + 4 + 6 };
 
 OL_UNUSED static void write_container(const container *file) {
     /* Never in place: what was mapped from it would change. */
@@ -131,19 +134,24 @@ OL_UNUSED static void store_container(ol_snapshot *snapshot, const char *directo
         section->position = (int64_t)file->size;
         file->size += section->size;
     }
+    file->directory = (file->size + 7) / 8 * 8;
+    file->size = file->directory + OL_SNAPSHOT_DIRECTORY_SIZE + CONTAINER_END_SIZE;
     file->bytes = calloc(1, file->size + 1);
     for (int i = 0; i < OL_SNAPSHOT_SECTIONS; i++) {
         ol_snapshot_section *section = &file->sections[i];
         if (section->size != 0) memcpy(file->bytes + section->position, section->data, section->size);
         section->data = file->bytes + section->position;
     }
+    ol_snapshot_put_directory(file->sections, file->bytes + file->directory);
+    /* The end-of-stream mark, a footer of three bytes, its length, and the magic. */
+    memcpy(file->bytes + file->directory + OL_SNAPSHOT_DIRECTORY_SIZE, "\xff\xff\xff\xff\0\0\0\0foo\3\0\0\0ARROW1", CONTAINER_END_SIZE);
     write_container(file);
 }
 
 OL_UNUSED static void free_container(container *file) { free(file->bytes); }
 
 OL_UNUSED static int open_container(const container *file, unsigned threads, ol_snapshot **snapshot, ol_error *error) {
-    return ol_snapshot_open(ol_fs_posix(), file->path, file->sections, threads, snapshot, error);
+    return ol_snapshot_open(ol_fs_posix(), file->path, threads, snapshot, error);
 }
 
 OL_UNUSED static ol_snapshot *reopen_container(const container *file) {

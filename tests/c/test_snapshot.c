@@ -406,6 +406,7 @@ static void repair_checksums(container *file) {
             section->crc = ol_crc32c_extend(section->crc, crc, 4);
         }
     }
+    ol_snapshot_put_directory(file->sections, file->bytes + file->directory);
 }
 
 /* Half of the damage hits what is not the table. */
@@ -490,40 +491,78 @@ OL_TEST(a_file_whose_bytes_are_others_is_refused_or_harmless) {
     remove_fixture();
 }
 
+static void check_directory(container *file, int expected) {
+    ol_snapshot *snapshot;
+    ol_error error;
+    ol_snapshot_put_directory(file->sections, file->bytes + file->directory);
+    write_container(file);
+    OL_CHECK_INT(open_container(file, 1, &snapshot, &error), expected);
+    if (expected == OL_OK) ol_snapshot_destroy(snapshot);
+}
+
 OL_TEST(sections_that_lie_elsewhere_are_refused) {
     ol_partition_options options = snapshot_options(fresh_directory());
     workload work = {.partition = open_partition(&options, true)};
     container file;
-    ol_error error;
-    ol_snapshot *snapshot;
     work_some(&work, 2500);
-    snapshot = take_snapshot(work.partition, NULL);
+    ol_snapshot *snapshot = take_snapshot(work.partition, NULL);
     store_container(snapshot, options.log.directory, &file);
     ol_snapshot_destroy(snapshot);
-    bool any_mapped = false;
+    int mapped_count = 0;
     for (int i = 0; i < OL_SNAPSHOT_SECTIONS; i++) {
         ol_snapshot_section whole = file.sections[i], *section = &file.sections[i];
         bool mapped = i >= OL_SNAPSHOT_OWN_SECTIONS && whole.used > OL_SNAPSHOT_COPY_MAX;
-        any_mapped |= mapped;
+        mapped_count += mapped;
         static const int64_t positions[] = {-1, -4096, INT64_MAX, INT64_MAX - 4095};
         for (size_t k = 0; k < sizeof positions / sizeof *positions; k++) {
             section->position = positions[k];
-            if (whole.size != 0 || positions[k] < 0) OL_CHECK_INT(open_container(&file, 1, &snapshot, &error), OL_CORRUPT);
+            check_directory(&file, OL_CORRUPT);
         }
         section->position = (int64_t)file.size - (int64_t)whole.size + 4096;
-        OL_CHECK_INT(open_container(&file, 1, &snapshot, &error), OL_CORRUPT);
-        if (mapped) {
-            section->position = whole.position + 8;
-            OL_CHECK_INT(open_container(&file, 1, &snapshot, &error), OL_CORRUPT);
-        }
+        check_directory(&file, OL_CORRUPT);
+        section->position = whole.position + 8;
+        if (mapped) check_directory(&file, OL_CORRUPT);
         *section = whole;
         section->used = SIZE_MAX;
-        OL_CHECK_INT(open_container(&file, 1, &snapshot, &error), OL_CORRUPT);
+        check_directory(&file, OL_CORRUPT);
         section->used = whole.used + 1;
-        OL_CHECK_INT(open_container(&file, 1, &snapshot, &error), OL_CORRUPT);
+        check_directory(&file, OL_CORRUPT);
         *section = whole;
     }
-    OL_CHECK(any_mapped);
+    OL_CHECK(mapped_count > 0);
+    check_directory(&file, OL_OK);
+    free_container(&file);
+    close_partition(work.partition);
+    remove_fixture();
+}
+
+OL_TEST(a_file_that_is_cut_or_ends_otherwise_is_refused) {
+    ol_partition_options options = snapshot_options(fresh_directory());
+    workload work = {.partition = open_partition(&options, true)};
+    container file;
+    ol_error error;
+    work_some(&work, 100);
+    ol_snapshot *snapshot = take_snapshot(work.partition, NULL);
+    store_container(snapshot, options.log.directory, &file);
+    ol_snapshot_destroy(snapshot);
+    size_t whole = file.size;
+    for (size_t size = 0; size < whole; size += size < whole - 1200 ? 1 + size / 8 : 1) {
+        file.size = size;
+        write_container(&file);
+        OL_CHECK_INT(open_container(&file, 1, &snapshot, &error), OL_CORRUPT);
+    }
+    file.size = whole;
+    for (size_t at = file.directory; at < whole; at++) {
+        bool is_read = at < file.directory + OL_SNAPSHOT_DIRECTORY_SIZE || at >= file.directory + OL_SNAPSHOT_DIRECTORY_SIZE + 11;
+        file.bytes[at] ^= 0x55;
+        write_container(&file);
+        int status = open_container(&file, 1, &snapshot, &error);
+        if (is_read) OL_CHECK(status == OL_CORRUPT || status == OL_UNSUPPORTED);
+        if (status == OL_OK) ol_snapshot_destroy(snapshot);
+        file.bytes[at] ^= 0x55;
+    }
+    unlink(file.path);
+    OL_CHECK_INT(open_container(&file, 1, &snapshot, &error), OL_NO_SUCH_FILE);
     free_container(&file);
     close_partition(work.partition);
     remove_fixture();
