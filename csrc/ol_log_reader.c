@@ -24,6 +24,7 @@ struct ol_log_reader {
     size_t capacity;
     size_t buffered;            /* of the last piece */
     int64_t buffer_position;
+    bool was_followed;          /* another segment followed this one already before it was looked at for more */
     int tries;
     int64_t search_budget;      /* what is left of it for all searches of this reader (ol_scan.h) */
     char *path;
@@ -66,6 +67,7 @@ void ol_log_reader_close(ol_log_reader *reader) {
 static int enter_segment(ol_log_reader *reader, ol_segment *segment, int64_t position, bool positioned, ol_error *error) {
     ol_log *log = reader->log;
     int status;
+    reader->was_followed = false;
     free(reader->path);
     reader->path = strdup(segment->path);
     if (reader->path == NULL) {
@@ -218,10 +220,16 @@ static int find_place(ol_log_reader *reader, ol_error *error) {
     return enter_segment(reader, segment, position, from_start, error);
 }
 
-/* Goes to the segment behind the current one.  OL_END when there is none; the reader stays where it is then. */
+/* Goes to the segment behind the current one.  OL_END when there is none; the reader stays where it is then.  OL_WOULD_BLOCK: look once more. */
 static int next_segment(ol_log_reader *reader, ol_error *error) {
     ol_segment *next = ol_log_next_segment(reader->log, reader->segment->base_offset);
     if (next == NULL) return OL_END;
+    /* It may have grown between our look at its end and the roll.  Now that another one follows it does not grow any more. */
+    if (!reader->was_followed) {
+        reader->was_followed = true;
+        ol_segment_release(next);
+        return OL_WOULD_BLOCK;
+    }
     /* Replaced meanwhile: what it holds is in another segment now, and what follows in the list follows that one. */
     if (atomic_load(&reader->segment->detached)) {
         ol_segment_release(next);
@@ -289,7 +297,7 @@ static int bound_piece(ol_log_reader *reader, const uint8_t *data, size_t *size,
     int64_t bound = next_base(reader);
     if (bound < 0 || *size == 0) return OL_OK;
     if (next_offset_at(data) <= bound && next_offset_at(data + *last) <= bound) return OL_OK;
-    if (atomic_load(&reader->segment->detached)) return OL_END;     /* cut meanwhile: what follows does not follow this one */
+    if (atomic_load(&reader->segment->detached)) return OL_WOULD_BLOCK;     /* cut meanwhile: what follows does not follow this one */
     if (next_offset_at(data) > bound) {
         return fail_at(reader, reader->position, "the offsets of the batch reach into the next segment", error);
     }
@@ -397,11 +405,15 @@ static int next_once(ol_log_reader *reader, size_t size_max, ol_log_piece *piece
     for (;;) {
         int status = OL_OK;
         if (reader->segment == NULL) status = find_place(reader, error);
-        if (status == OL_WOULD_BLOCK) continue;     /* truncated between our finding and using it */
+        if (status == OL_WOULD_BLOCK) continue;     /* truncated or replaced between our finding and using it */
         if (status == OL_OK && !reader->positioned) status = walk_to_offset(reader, error);
         if (status == OL_OK) {
             status = reader->file == NULL ? mapped_piece(reader, size_max, piece, error)
                                           : read_piece(reader, size_max, piece, error);
+        }
+        if (status == OL_WOULD_BLOCK) {             /* replaced between our finding and reading it */
+            leave_segment(reader);
+            continue;
         }
         if (status != OL_END || reader->segment == NULL) return status;
         if (reader->file == NULL && reader->offset < ol_log_end(reader->log) &&
@@ -501,6 +513,7 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
         ol_scan_close(&scan);
     }
     if (status == OL_END) {
+        reader->was_followed = true;        /* what may have come behind the limit meanwhile is behind bad bytes */
         status = next_segment(reader, error);
         if (status == OL_END) *is_end = true;
         if (status == OL_END || status == OL_WOULD_BLOCK) status = OL_OK;

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -499,6 +500,75 @@ OL_TEST(what_the_files_of_a_segment_say) {
     scene_close(&s);
 }
 
+/* ------------------------------------------------------------------------------------------------ a directory that does not obey */
+
+static int renames_until_failure = -1;
+static bool removals_fail;
+
+static int failing_rename(ol_fs *fs, const char *source, const char *target, ol_error *error) {
+    if (renames_until_failure >= 0 && renames_until_failure-- == 0) return ol_fail_errno(error, EIO, "rename", source);
+    return ol_fs_posix()->rename(fs, source, target, error);
+}
+
+static int failing_remove(ol_fs *fs, const char *path, ol_error *error) {
+    if (removals_fail) return ol_fail_errno(error, EIO, "unlink", path);
+    return ol_fs_posix()->remove(fs, path, error);
+}
+
+OL_TEST(what_a_failed_swap_leaves_is_removed_before_the_next_one) {
+    for (int renames = 0; renames < 7; renames++) {
+        scene s;
+        ol_error error;
+        ol_cleaned *cleaned = NULL;
+        ol_fs fs = *ol_fs_posix();
+        fs.rename = failing_rename;
+        fs.remove = failing_remove;
+        scene_open(&s);
+        fixture_close(s.log);
+        s.options.fs = &fs;
+        s.log = fixture_open(&s.options, NULL);
+        fill(&s, 6);
+        int64_t limit = 5;
+        renames_until_failure = renames;
+        removals_fail = true;
+        OL_CHECK_INT(model_clean(s.m, s.log, 0, 4, keep_below, &limit, &error), OL_IO);
+        OL_CHECK(!ol_log_has_failed(s.log));
+        OL_CHECK(fixture_exists(s.partition, "00000000000000000000.log.cleaned"));
+        OL_CHECK_INT(ol_cleaned_start(s.log, 0, ol_log_cuts(s.log), &cleaned, &error), OL_IO);
+        model_check(s.m, s.log);
+        removals_fail = false;
+        if (renames % 2 == 0) {
+            clean(&s, 1, 3, keep_below, &limit);
+        } else {
+            reopen(&s, renames % 4 == 1);
+            check_no_leftovers(s.partition);
+        }
+        clean(&s, 0, segments(&s) - 1, keep_every_third, NULL);
+        reopen(&s, false);
+        scene_close(&s);
+    }
+}
+
+OL_TEST(a_note_of_a_roll_that_stayed_does_not_outlive_its_segment) {
+    scene s;
+    ol_fs fs = *ol_fs_posix();
+    fs.remove = failing_remove;
+    scene_open(&s);
+    fixture_close(s.log);
+    s.options.fs = &fs;
+    s.log = fixture_open(&s.options, NULL);
+    while (segments(&s) < 4) append(&s, 300);
+    removals_fail = true;
+    flush(&s);
+    removals_fail = false;
+    OL_CHECK_INT(fixture_count(s.partition, "offsetlog.rolled-"), 3);
+    clean(&s, 1, 2, keep_every_third, NULL);
+    OL_CHECK_INT(fixture_count(s.partition, "offsetlog.rolled-"), 1);
+    reopen(&s, false);
+    OL_CHECK_INT(fixture_count(s.partition, "offsetlog.rolled-"), 0);
+    scene_close(&s);
+}
+
 /* ------------------------------------------------------------------------------------------------ beside other threads */
 
 typedef struct crowd {
@@ -568,12 +638,16 @@ static void clean_through_a_reader(crowd *c, const int64_t *bases, size_t count,
     OL_CHECK_OK(ol_cleaned_start(log, bases[0], ol_log_cuts(log), &cleaned, &error), &error);
     OL_CHECK_OK(ol_log_reader_open(log, bases[0], &reader, &error), &error);
     bool more = true;
-    while (more && ol_log_reader_next(reader, 5000, &piece, &error) == OL_OK) {
+    int64_t next = (bases[0] + 7) / 8 * 8;
+    while (more) {
+        OL_CHECK_OK(ol_log_reader_next(reader, 5000, &piece, &error), &error);
         for (size_t at = 0; at < piece.size && more;) {
             ol_batch batch;
             OL_CHECK_OK(ol_batch_parse(piece.data + at, piece.size - at, &batch, &error), &error);
             at += batch.size;
             more = batch.base_offset < up_to;
+            OL_CHECK(batch.base_offset <= next);
+            if (batch.base_offset == next) next += 8;
             if (!more || batch.base_offset % 8 != 0) continue;
             OL_CHECK_OK(ol_cleaned_append(cleaned, batch.data, batch.size, batch.base_offset, batch.last_offset,
                                           batch.max_timestamp, &error), &error);

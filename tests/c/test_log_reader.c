@@ -512,4 +512,53 @@ OL_TEST(readers_flushes_and_the_background_run_beside_the_writer) {
     place_remove(&p);
 }
 
+/* Reads on at the end of a log of tiny segments, where the writer rolls between one look and the next. */
+static void *follow_the_writer(void *context) {
+    shared_run *run = context;
+    ol_error error;
+    ol_log_reader *reader = NULL;
+    int64_t next = 0;
+    OL_CHECK_OK(ol_log_reader_open(run->log, 0, &reader, &error), &error);
+    for (bool last = false; !last;) {
+        ol_log_piece piece;
+        last = atomic_load(&run->done);
+        int status;
+        while ((status = ol_log_reader_next(reader, 900, &piece, &error)) == OL_OK) {
+            for (size_t at = 0; at < piece.size;) {
+                ol_batch batch;
+                OL_CHECK_OK(ol_batch_parse(piece.data + at, piece.size - at, &batch, &error), &error);
+                OL_CHECK_INT(batch.base_offset, next);
+                next = batch.last_offset + 1;
+                at += batch.size;
+            }
+        }
+        OL_CHECK_INT(status, OL_END);
+    }
+    OL_CHECK_INT(next, ol_log_end(run->log));
+    ol_log_reader_close(reader);
+    return NULL;
+}
+
+OL_TEST(a_reader_that_follows_the_writer_misses_nothing_at_a_roll) {
+    char directory[OL_PATH_MAX];
+    char path[OL_PATH_MAX];
+    fixture_directory(directory);
+    fixture_join(path, directory, "__consumer_offsets-0");
+    ol_log_options options = fixture_options(path);
+    options.config.segment_bytes = OL_SEGMENT_BYTES_MIN;
+    shared_run run = {.log = fixture_open(&options, NULL)};
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) OL_CHECK(pthread_create(&threads[i], NULL, follow_the_writer, &run) == 0);
+    for (int i = 0; i < 4000; i++) {
+        ol_error error;
+        int64_t flushed = 0;
+        fixture_append(run.log, fixture_plain(1700, (uint64_t)i));
+        if (i % 64 == 0) OL_CHECK_OK(ol_log_flush(run.log, &flushed, &error), &error);
+    }
+    atomic_store(&run.done, true);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    fixture_close(run.log);
+    fixture_remove(directory);
+}
+
 OL_TEST_MAIN()
