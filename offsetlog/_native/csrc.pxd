@@ -560,9 +560,11 @@ cdef extern from "ol_partition.h" nogil:
         int64_t records
         int64_t problems
         int64_t aborted_own
+        int64_t snapshot_offset
 
     int ol_partition_load(ol_partition *partition, ol_error *error) noexcept
     void ol_partition_progress(const ol_partition *partition, ol_load_progress *progress) noexcept
+    bint ol_partition_snapshot_discarded(const ol_partition *partition, ol_error *why) noexcept
     bint ol_partition_problem_at(const ol_partition *partition, size_t index, ol_problem *problem) noexcept
 
     enum:
@@ -729,6 +731,53 @@ cdef extern from "ol_cleaner.h" nogil:
     void ol_clean_options_init(ol_clean_options *options) noexcept
     int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options, ol_clean_report *report,
                        ol_error *error) noexcept
+
+
+cdef extern from "ol_snapshot.h" nogil:
+    enum:
+        OL_SNAPSHOT_SECTIONS
+        OL_SNAPSHOT_OWN_SECTIONS
+        OL_SNAPSHOT_ALIGNMENT
+        OL_SNAPSHOT_COPY_MAX
+        OL_SNAPSHOT_DIRECTORY_SIZE
+        OL_SNAPSHOT_VERSION
+
+    const char *OL_SNAPSHOT_FILE
+
+    ctypedef struct ol_snapshot:
+        pass
+
+    ctypedef struct ol_snapshot_section:
+        const char *name
+        const uint8_t *data
+        size_t used
+        size_t size
+        int64_t position
+        uint32_t crc
+
+    ctypedef struct ol_snapshot_facts:
+        int64_t offset
+        int64_t log_start
+        int64_t max_timestamp
+        uint64_t positions
+        uint64_t pending
+        uint64_t group_records
+
+    void ol_snapshot_put_directory(const ol_snapshot_section *sections, uint8_t *bytes) noexcept
+    int ol_snapshot_begin(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) noexcept
+    int ol_snapshot_advance(ol_snapshot *snapshot, ol_partition *partition, int64_t up_to, const atomic_flag_value *stop,
+                            ol_error *error) noexcept
+    int ol_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) noexcept
+    int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads, ol_snapshot_section *sections, ol_error *error) noexcept
+    int ol_snapshot_publish(const ol_snapshot *snapshot, ol_partition *partition, const char *temporary, ol_error *error) noexcept
+    int ol_snapshot_remove(ol_partition *partition, ol_error *error) noexcept
+    int64_t ol_snapshot_file_offset(const ol_partition *partition) noexcept
+    int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot, ol_error *error) noexcept
+    int ol_snapshot_check(const ol_snapshot *snapshot, ol_partition *partition, int64_t cleaned_to, ol_error *error) noexcept
+    int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) noexcept
+    void ol_snapshot_tell(const ol_snapshot *snapshot, ol_snapshot_facts *facts) noexcept
+    void ol_snapshot_digest(const ol_snapshot *snapshot, bint physical, ol_digest *digest) noexcept
+    void ol_snapshot_destroy(ol_snapshot *snapshot) noexcept
 
 
 cdef extern from "ol_log_view.h" nogil:

@@ -1,0 +1,400 @@
+"""Snapshots of a partition's state (csrc/ol_snapshot.h): in the making, and from a file."""
+
+import os
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uintptr_t
+from libc.stdlib cimport calloc, free
+
+from offsetlog._native.csrc cimport (
+    OL_INVALID,
+    OL_OPEN_CREATE,
+    OL_SNAPSHOT_ALIGNMENT,
+    OL_SNAPSHOT_COPY_MAX,
+    OL_SNAPSHOT_DIRECTORY_SIZE,
+    OL_SNAPSHOT_FILE,
+    OL_SNAPSHOT_OWN_SECTIONS,
+    OL_SNAPSHOT_SECTIONS,
+    OL_SNAPSHOT_VERSION,
+    OL_TERM_NOW,
+    OL_WAIT_FLUSHED,
+    atomic_flag_value,
+    ol_digest,
+    ol_error,
+    ol_file,
+    ol_fs,
+    ol_hash128,
+    ol_partition,
+    ol_partition_load_from,
+    ol_partition_positions,
+    ol_partition_snapshot_discarded,
+    ol_partition_wait,
+    ol_positions,
+    ol_snapshot,
+    ol_snapshot_advance,
+    ol_snapshot_begin,
+    ol_snapshot_borrow,
+    ol_snapshot_check,
+    ol_snapshot_destroy,
+    ol_snapshot_digest,
+    ol_snapshot_facts,
+    ol_snapshot_file_offset,
+    ol_snapshot_open,
+    ol_snapshot_publish,
+    ol_snapshot_put_directory,
+    ol_snapshot_remove,
+    ol_snapshot_seal,
+    ol_snapshot_section,
+    ol_snapshot_tell,
+)
+from offsetlog._native.files cimport FileSystem
+from offsetlog._native.partition cimport Partition
+from offsetlog._native.status cimport check, raise_interrupt
+
+from offsetlog.errors import ClosedError, InternalError
+
+#: The name of a snapshot in its partition's directory.
+FILE_NAME = (<bytes>OL_SNAPSHOT_FILE).decode("ascii")
+#: What sections that are mapped are aligned to.
+ALIGNMENT = OL_SNAPSHOT_ALIGNMENT
+VERSION = OL_SNAPSHOT_VERSION
+DIRECTORY_SIZE = OL_SNAPSHOT_DIRECTORY_SIZE
+
+
+cdef object _whole(ol_hash128 value):
+    return (int(value.high) << 64) | int(value.low)
+
+
+cdef class StopFlag:
+    """Ends a snapshot in the making; any thread may set it."""
+
+    cdef atomic_flag_value asked
+
+    def set(self):
+        """Asks whoever makes a snapshot to end soon."""
+        self.asked = True
+
+    def is_set(self):
+        """Tells whether it was set."""
+        return bool(self.asked)
+
+
+cdef class Snapshot:
+    """The state of a partition at a log offset.  One thread at a time.
+
+    Made by `begin` (a second state, that `advance` brings up to an offset), by `borrow` (the partition's own, at the end of its
+    life) or by `open_file`.  `seal` gives what is to be written; `load` uses it up.
+    """
+
+    cdef ol_snapshot *handle
+    cdef ol_snapshot_section *sections
+    cdef Partition lender
+
+    def __cinit__(self):
+        self.handle = NULL
+        self.sections = NULL
+
+    def __init__(self):
+        raise TypeError("a snapshot comes from begin, borrow or open_file")
+
+    def __dealloc__(self):
+        ol_snapshot_destroy(self.handle)
+        free(self.sections)
+
+    cdef int need(self) except -1:
+        if self.handle == NULL:
+            raise InternalError("the snapshot was used up")
+        return 0
+
+    def facts(self):
+        """Returns offset, log_start, max_timestamp, and how many positions, pending values and group records it has."""
+        cdef ol_snapshot_facts facts
+        self.need()
+        ol_snapshot_tell(self.handle, &facts)
+        return {
+            "offset": facts.offset,
+            "log_start": facts.log_start,
+            "max_timestamp": facts.max_timestamp,
+            "positions": facts.positions,
+            "pending": facts.pending,
+            "group_records": facts.group_records,
+        }
+
+    def digest(self, bint physical=False):
+        """Returns the sums (positions, group records, pending), as Partition.digest."""
+        cdef ol_digest digest
+        self.need()
+        with nogil:
+            ol_snapshot_digest(self.handle, physical, &digest)
+        return _whole(digest.positions), _whole(digest.group_records), _whole(digest.pending)
+
+    def advance(self, Partition partition not None, int64_t up_to, StopFlag stop=None):
+        """Replays the log up to an offset that is flushed and committed, without the GIL.
+
+        Raises:
+            CorruptionError: the log is damaged, or, behind what came from a file, has a gap.
+            ClosedError: `stop` was set.  StorageError, CapacityError.
+
+        Returns:
+            False when the log was cleaned or truncated meanwhile: the snapshot is of no use then, try again.
+        """
+        cdef ol_error error
+        cdef const atomic_flag_value *asked = NULL
+        cdef int status
+        self.need()
+        if stop is not None:
+            asked = &stop.asked
+        partition.enter()
+        try:
+            with nogil:
+                status = check(ol_snapshot_advance(self.handle, partition.handle, up_to, asked, &error), &error)
+        finally:
+            partition.leave()
+        return status == 0
+
+    def check(self, Partition partition not None, int64_t cleaned_to=-1):
+        """Returns why it cannot be used for the partition's log as it is now, None when it can."""
+        cdef ol_error error
+        cdef int status
+        self.need()
+        partition.enter()
+        try:
+            with nogil:
+                status = ol_snapshot_check(self.handle, partition.handle, cleaned_to, &error)
+            if status == OL_INVALID:
+                return (<bytes>error.reason).decode("utf-8", "replace")
+            check(status, &error)
+            return None
+        finally:
+            partition.leave()
+
+    def load(self, Partition partition not None):
+        """Loads the partition from here on, and uses the snapshot up.
+
+        Returns:
+            None, or why the snapshot was dropped on the way: everything was loaded from the log then.
+
+        Raises:
+            StorageError, CapacityError: the partition has failed.
+        """
+        cdef ol_error error
+        cdef ol_snapshot *handle
+        self.need()
+        partition.enter()
+        try:
+            handle = self.handle
+            self.handle = NULL
+            with nogil:
+                check(ol_partition_load_from(partition.handle, handle, &error), &error)
+            raise_interrupt()
+            if ol_partition_snapshot_discarded(partition.handle, &error):
+                return (<bytes>error.reason).decode("utf-8", "replace")
+            return None
+        finally:
+            partition.leave()
+
+    def seal(self, unsigned threads=1):
+        """Writes down what is to be written; returns (name, address, used, size, whether it is to be aligned) of each section.
+
+        The bytes at [address, address + size) live as long as the snapshot.
+        """
+        cdef ol_error error
+        cdef int index
+        self.need()
+        if self.sections == NULL:
+            self.sections = <ol_snapshot_section *>calloc(OL_SNAPSHOT_SECTIONS, sizeof(ol_snapshot_section))
+            if self.sections == NULL:
+                raise MemoryError
+        with nogil:
+            check(ol_snapshot_seal(self.handle, threads, self.sections, &error), &error)
+        return [
+            (
+                (<bytes>self.sections[index].name).decode("ascii"),
+                <uintptr_t>self.sections[index].data,
+                self.sections[index].used,
+                self.sections[index].size,
+                index >= OL_SNAPSHOT_OWN_SECTIONS and self.sections[index].used > OL_SNAPSHOT_COPY_MAX,
+            )
+            for index in range(OL_SNAPSHOT_SECTIONS)
+        ]
+
+    def directory(self, list positions not None):
+        """Returns the bytes of the directory, from where each section will stand in the file."""
+        cdef int index
+        if self.sections == NULL or len(positions) != OL_SNAPSHOT_SECTIONS:
+            raise InternalError("a directory is of sections that were sealed")
+        for index in range(OL_SNAPSHOT_SECTIONS):
+            self.sections[index].position = positions[index]
+        content = PyBytes_FromStringAndSize(NULL, OL_SNAPSHOT_DIRECTORY_SIZE)
+        ol_snapshot_put_directory(self.sections, <uint8_t *><char *>content)
+        return content
+
+    def publish(self, Partition partition not None, temporary):
+        """Puts a file that was written and flushed in the place of the partition's snapshot; returns False when the log was cut."""
+        cdef bytes name = os.fsencode(temporary)
+        cdef const char *text = name
+        cdef ol_error error
+        cdef ol_partition *handle
+        cdef int status
+        self.need()
+        if self.lender is not None:
+            handle = _lent(partition)
+            with nogil:
+                status = check(ol_snapshot_publish(self.handle, handle, text, &error), &error)
+            return status == 0
+        partition.enter()
+        try:
+            with nogil:
+                status = check(ol_snapshot_publish(self.handle, partition.handle, text, &error), &error)
+        finally:
+            partition.leave()
+        return status == 0
+
+
+cdef ol_partition *_lent(Partition partition) except NULL:
+    # A partition that is about to be closed: every call has ended, and none can begin.
+    if partition.handle == NULL or not partition.closing or partition.in_flight > 0:
+        raise ClosedError("a partition lends its state at the end of its life")
+    return partition.handle
+
+
+cdef Snapshot _owning(ol_snapshot *handle):
+    cdef Snapshot snapshot = Snapshot.__new__(Snapshot)
+    snapshot.handle = handle
+    return snapshot
+
+
+def begin(Partition partition not None):
+    """Returns a Snapshot at the log start: nothing was replayed."""
+    cdef ol_snapshot *handle = NULL
+    cdef ol_error error
+    partition.enter()
+    try:
+        check(ol_snapshot_begin(partition.handle, &handle, &error), &error)
+    finally:
+        partition.leave()
+    return _owning(handle)
+
+
+def borrow(Partition partition not None):
+    """Returns a Snapshot of a partition's own state at its log end, which is flushed first.
+
+    For `Partition.close`, which closes after it: until then nothing else may be called with the partition.
+    """
+    cdef ol_partition *lent = _lent(partition)
+    cdef ol_snapshot *handle = NULL
+    cdef ol_positions positions
+    cdef ol_error error
+    cdef Snapshot snapshot
+    ol_partition_positions(lent, &positions)
+    with nogil:
+        check(ol_partition_wait(lent, positions.written, OL_TERM_NOW, OL_WAIT_FLUSHED, -1, &error), &error)
+        check(ol_snapshot_borrow(lent, &handle, &error), &error)
+    snapshot = _owning(handle)
+    snapshot.lender = partition
+    return snapshot
+
+
+def open_file(FileSystem fs not None, path, unsigned threads=1):
+    """Returns the Snapshot in a file.
+
+    Raises:
+        MissingFileError; CorruptionError, UnsupportedVersionError: it cannot be used; StorageError, CapacityError.
+    """
+    cdef bytes name = os.fsencode(path)
+    cdef const char *text = name
+    cdef ol_snapshot *handle = NULL
+    cdef ol_error error
+    with nogil:
+        check(ol_snapshot_open(fs.fs, text, threads, &handle, &error), &error)
+    return _owning(handle)
+
+
+def remove(Partition partition not None):
+    """Removes the partition's snapshot, durably; that there is none is fine."""
+    cdef ol_error error
+    partition.enter()
+    try:
+        with nogil:
+            check(ol_snapshot_remove(partition.handle, &error), &error)
+    finally:
+        partition.leave()
+
+
+def file_offset(Partition partition not None):
+    """Returns the offset of the snapshot that the partition was loaded from, or that was written since; -1 for none."""
+    partition.enter()
+    try:
+        return ol_snapshot_file_offset(partition.handle)
+    finally:
+        partition.leave()
+
+
+cdef class OutputFile:
+    """A new file, for pyarrow to write to: bytes go through the file port, from where they lie.  One thread at a time."""
+
+    cdef FileSystem owner
+    cdef ol_file *file
+    cdef readonly int64_t size
+
+    def __cinit__(self):
+        self.file = NULL
+
+    def __init__(self, FileSystem owner not None, path):
+        """Makes the file, or empties the one that is there."""
+        cdef bytes name = os.fsencode(path)
+        cdef const char *text = name
+        cdef ol_error error
+        self.owner = owner
+        self.size = 0
+        with nogil:
+            check(owner.fs.open(owner.fs, text, OL_OPEN_CREATE, &self.file, &error), &error)
+            check(owner.fs.truncate(self.file, 0, &error), &error)
+
+    def __dealloc__(self):
+        if self.file != NULL:
+            self.owner.fs.close(self.file)
+
+    @property
+    def closed(self):
+        """Whether it was closed."""
+        return self.file == NULL
+
+    def tell(self):
+        """Returns how many bytes were written."""
+        return self.size
+
+    def write(self, data):
+        """Writes bytes, or anything with a buffer, behind what is there; returns how many."""
+        cdef Py_buffer view
+        cdef ol_error error
+        if self.file == NULL:
+            raise ValueError("the file is closed")
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            with nogil:
+                check(self.owner.fs.write(self.file, self.size, view.buf, <size_t>view.len, &error), &error)
+            self.size += view.len
+            return view.len
+        finally:
+            PyBuffer_Release(&view)
+
+    def flush(self):
+        """Nothing is held back, so there is nothing to do; `sync` waits for the disk."""
+
+    def sync(self):
+        """Waits until what was written is on disk."""
+        cdef ol_error error
+        if self.file == NULL:
+            raise ValueError("the file is closed")
+        with nogil:
+            check(self.owner.fs.flush(self.file, &error), &error)
+
+    def close(self):
+        """Closes it; does nothing the second time."""
+        cdef ol_file *file = self.file
+        self.file = NULL
+        if file != NULL:
+            self.owner.fs.close(file)

@@ -1,0 +1,63 @@
+"""The file of a snapshot: an Arrow IPC file of one row, with a column for each section of the state.
+
+The engine maps it by itself (csrc/ol_snapshot_open.c); anybody else reads it with `pyarrow.ipc.open_file`.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pyarrow as pa
+
+from offsetlog._native import snapshot as native
+from offsetlog._native.snapshot import OutputFile, Snapshot
+
+#: Of a large_binary column of one row: the two offsets, which stand before its bytes.
+_OFFSETS_SIZE = 16
+
+
+def write_arrow(snapshot: Snapshot, output: OutputFile, threads: int = 1) -> None:
+    """Writes a snapshot as an Arrow IPC file, onto the disk, and closes it; raises StorageError, CapacityError."""
+    # Nothing is copied: the columns are the arenas themselves.  What is to be mapped is moved to the begin of a page by
+    # a column before it; the directory is the last, where the engine finds it by the end of the file.
+    sections = snapshot.seal(threads)
+    names: list[str] = []
+    for name, _, _, _, aligned in sections:
+        names += [f"before_{name}", name] if aligned else [name]
+    fields = [pa.field(name, pa.large_binary(), nullable=False) for name in [*names, "directory"]]
+    facts = {**snapshot.facts(), "version": native.VERSION, "used": {name: used for name, _, used, _, _ in sections}}
+    schema = pa.schema(fields, {"offsetlog.snapshot": json.dumps(facts)})
+    position = _body_start(schema)
+    columns: list[pa.Array] = []
+    positions: list[int] = []
+    for _, address, _, size, aligned in sections:
+        if aligned:
+            padding = -(position + 2 * _OFFSETS_SIZE) % native.ALIGNMENT
+            columns.append(_column(pa.py_buffer(bytes(padding))))
+            position += _OFFSETS_SIZE + padding
+        positions.append(position + _OFFSETS_SIZE)
+        columns.append(_column(pa.foreign_buffer(address, size, base=snapshot) if size else pa.py_buffer(b"")))
+        # Arrow puts every buffer at a multiple of eight.
+        position += _OFFSETS_SIZE + (size + 7) // 8 * 8
+    columns.append(_column(pa.py_buffer(snapshot.directory(positions))))
+    with pa.PythonFile(output, mode="w") as sink:
+        with pa.ipc.new_file(sink, schema) as writer:
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+        output.sync()
+
+
+def _column(content: pa.Buffer) -> pa.Array:
+    offsets = pa.py_buffer(struct.pack("<qq", 0, content.size))
+    return pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, content])
+
+
+def _body_start(schema: pa.Schema) -> int:
+    # Where Arrow begins with the columns: behind the schema and the head of the batch, whose sizes do not depend on
+    # what is in the columns.
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as writer:
+        writer.write_batch(pa.record_batch([_column(pa.py_buffer(b"")) for _ in schema], schema=schema))
+    whole = sink.getvalue()
+    first = pa.ipc.open_file(whole).get_batch(0).column(0).buffers()[1]
+    return int(first.address - whole.address)

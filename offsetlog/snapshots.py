@@ -1,0 +1,216 @@
+"""Snapshots: the state of a log partition in a file beside its log, so that the next open reads only what came since.
+
+The engine says what is in it and whether it can be used (csrc/ol_snapshot.h); here it is put into an Arrow IPC file of
+one row, with a column for each of its sections, and taken from there.  A snapshot is a cache: what makes it doubtful
+discards it, with a word why, and the log is read from its start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsetlog._native import snapshot as native
+from offsetlog._native.files import FileSystem
+from offsetlog._native.partition import Partition
+from offsetlog._native.snapshot import OutputFile, Snapshot, StopFlag
+from offsetlog.errors import (
+    ClosedError,
+    CorruptionError,
+    InternalError,
+    MissingFileError,
+    OffsetLogError,
+    StorageError,
+)
+
+LOGGER = logging.getLogger("offsetlog.snapshot")
+
+FILE_NAME = native.FILE_NAME
+TEMPORARY_NAME = FILE_NAME + ".tmp"
+
+#: How often a snapshot is begun again when the log is cleaned while it is made.
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReport:
+    """What was written for one log partition.
+
+    Attributes:
+        partition: of the offsets topic.
+        offset: everything below this log offset is in it.
+        written: False when the snapshot that was there already is of this offset.
+        since: the offset of the earlier snapshot that it was made from; None when the whole log was read.
+        positions: committed positions in it.
+        size: bytes of the file.
+        seconds: how long it took.
+    """
+
+    partition: int
+    offset: int
+    written: bool
+    since: int | None
+    positions: int
+    size: int
+    seconds: float
+
+
+# ------------------------------------------------------------------------------------------------------------- loading
+
+
+def load(partition: Partition, fs: FileSystem, *, cleaned_to: int = -1, threads: int = 1, keep: bool = False) -> None:
+    """Loads a partition that was opened: from its snapshot, where that can be used, else from the log alone.
+
+    What became of the snapshot is in `partition.recovery`: under "snapshot" the offset that the load went on from, or
+    None; under "snapshot_discarded" why one that was there was not used, or None.
+
+    Args:
+        partition: open, not loaded.
+        fs: the file port.
+        cleaned_to: the offset up to which somebody cleaned the log; -1 where nobody is known to have.
+        threads: how many threads check a large one.
+        keep: do not remove one that cannot be used, as in a directory of somebody else's.
+
+    Raises:
+        StorageError, CapacityError: the partition has failed.
+    """
+    snapshot, reason = _usable(partition, fs, cleaned_to, threads)
+    offset: int | None = None
+    if snapshot is None:
+        partition.load()
+    else:
+        offset = snapshot.facts()["offset"]
+        reason = snapshot.load(partition)
+    partition.recovery["snapshot"] = offset if reason is None else None
+    partition.recovery["snapshot_discarded"] = reason
+    if reason is not None:
+        LOGGER.warning("%s: the snapshot was discarded: %s", partition.path, reason)
+        if not keep:
+            _discard(partition)
+
+
+def _usable(partition: Partition, fs: FileSystem, cleaned_to: int, threads: int) -> tuple[Snapshot | None, str | None]:
+    # One that can be used, or why there is none; neither where there is no file.
+    try:
+        snapshot = native.open_file(fs, Path(partition.path) / FILE_NAME, threads)
+        reason = snapshot.check(partition, cleaned_to)
+    except MissingFileError:
+        return None, None
+    except (CorruptionError, StorageError) as failure:
+        return None, failure.message
+    return (snapshot, None) if reason is None else (None, reason)
+
+
+def _discard(partition: Partition) -> None:
+    try:
+        native.remove(partition)
+    except OffsetLogError as failure:
+        # It will be found of no use again.
+        LOGGER.warning("%s: the snapshot cannot be removed: %s", partition.path, failure)
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+
+
+def write(
+    partition: Partition, fs: FileSystem, *, cleaned_to: int = -1, threads: int = 1, stop: StopFlag | None = None
+) -> SnapshotReport:
+    """Writes a snapshot of what is flushed now, while commits go on; flushes first.
+
+    A second state is made beside the partition's, of the last snapshot and the log behind it, or of the whole log: it
+    takes as much memory as the first for that time, less what is still as it was in the last snapshot.
+
+    Args:
+        partition: loaded, of a writable log.
+        fs: the file port.
+        cleaned_to: as for `load`.
+        threads: how many threads check and sum up a large one.
+        stop: ends it soon.
+
+    Raises:
+        CorruptionError: the log is damaged; a snapshot would hide it.
+        ClosedError: `stop` was set, or the partition is closed.
+        StateError, StorageError, CapacityError: the snapshot that was there, if any, is there still.
+    """
+    begun = time.monotonic()
+    partition.flush()
+    facts = partition.log_facts()
+    up_to = min(facts["flushed"], facts["watermark"])
+    if native.file_offset(partition) == up_to and fs.exists(Path(partition.path) / FILE_NAME):
+        return SnapshotReport(partition.number, up_to, False, up_to, partition.count(), 0, time.monotonic() - begun)
+    snapshot, since = _make(partition, fs, up_to, cleaned_to, threads, stop)
+    made = snapshot.facts()
+    size = _store(snapshot, partition, fs, threads)
+    report = SnapshotReport(
+        partition.number, made["offset"], True, since, made["positions"], size, time.monotonic() - begun
+    )
+    LOGGER.info(
+        "%s: a snapshot of offset %d: %d positions, %d bytes, %.3f s",
+        partition.path,
+        report.offset,
+        report.positions,
+        report.size,
+        report.seconds,
+    )
+    return report
+
+
+def _make(
+    partition: Partition, fs: FileSystem, up_to: int, cleaned_to: int, threads: int, stop: StopFlag | None
+) -> tuple[Snapshot, int | None]:
+    # From the last snapshot, or where that does not do, from the whole log.
+    snapshot, _ = _usable(partition, fs, cleaned_to, threads)
+    if snapshot is not None:
+        since = snapshot.facts()["offset"]
+        try:
+            if since <= up_to and snapshot.advance(partition, up_to, stop):
+                return snapshot, since
+        except CorruptionError as failure:
+            LOGGER.info("%s: nothing can be added to the last snapshot: %s", partition.path, failure.message)
+    for _ in range(_TRIES):
+        snapshot = native.begin(partition)
+        if snapshot.advance(partition, up_to, stop):
+            return snapshot, None
+    raise InternalError("the log is cleaned again and again while a snapshot is made", path=partition.path)
+
+
+def write_last(partition: Partition, fs: FileSystem, *, threads: int = 1) -> SnapshotReport | None:
+    """Writes a snapshot of a partition's own state, for `Partition.close` to call before it closes.
+
+    Returns None where that is not possible, as for a damaged partition.  What goes wrong is told to the log, and keeps
+    nothing from being closed.
+    """
+    begun = time.monotonic()
+    try:
+        snapshot = native.borrow(partition)
+        made = snapshot.facts()
+        size = _store(snapshot, partition, fs, threads)
+    except OffsetLogError as failure:
+        LOGGER.warning("%s: no snapshot was written: %s", partition.path, failure)
+        return None
+    seconds = time.monotonic() - begun
+    return SnapshotReport(partition.number, made["offset"], True, None, made["positions"], size, seconds)
+
+
+def _store(snapshot: Snapshot, partition: Partition, fs: FileSystem, threads: int) -> int:
+    # Importing Arrow takes longer than most opens, which need none of it.
+    from offsetlog.snapshot_file import write_arrow
+
+    # Beside its place, flushed, then into it: a crash leaves the old one, the new one, or a .tmp that nobody reads.
+    temporary = Path(partition.path) / TEMPORARY_NAME
+    try:
+        output = OutputFile(fs, temporary)
+        try:
+            write_arrow(snapshot, output, threads)
+        finally:
+            output.close()
+        if not snapshot.publish(partition, temporary):
+            raise ClosedError("the log was truncated while a snapshot was made", path=temporary)
+        return output.size
+    except BaseException:
+        with contextlib.suppress(OffsetLogError):  # one that stays is overwritten by the next
+            fs.remove(temporary)
+        raise
