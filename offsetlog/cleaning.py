@@ -64,6 +64,8 @@ class LogCleaner:
         self._checkpoints = self._read_checkpoints()
         #: number -> (log end, when it was first seen there).
         self._ends: dict[int, tuple[int, float]] = {}
+        #: number -> (bytes of a record, when it was cleaned), of the last cleaning.
+        self._rests: dict[int, tuple[float, float]] = {}
         self._turn = threading.Lock()
         self._ended = False
         self._current: tuple[int, CleanControl] | None = None
@@ -90,6 +92,7 @@ class LogCleaner:
         ages = config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < policy.NO_LIMIT
         found = cleaner.log_facts(partition, ages)
         *closed, active = (Segment(*segment) for segment in found["segments"])
+        record_bytes, rested = self._rests.get(partition.number, (0.0, 0.0))
         return LogFacts(
             number=partition.number,
             segments=(*(segment._replace(active=False) for segment in closed), active._replace(active=True)),
@@ -100,6 +103,8 @@ class LogCleaner:
             entries=found["entries"],
             limit=self._history_end(partition, config.min_history_ms),
             idle_ms=self._idle_ms(partition.number, found["end"]),
+            record_bytes=record_bytes,
+            rested_ms=int((time.monotonic() - rested) * 1000) if record_bytes > 0 else -1,
         )
 
     def _idle_ms(self, number: int, end: int) -> int:
@@ -129,7 +134,7 @@ class LogCleaner:
         Args:
             partition: whose log.
             plan: whose action is not "none".
-            again: also what was cleaned before is taken for dirty.
+            again: whatever the plan says, also what was cleaned before is taken for dirty.
             delete_retention_ms: overrides the setting.
 
         Raises:
@@ -142,8 +147,10 @@ class LogCleaner:
             before, segments_before = _extent(partition)
             if plan.action == "roll":
                 cleaner.roll(partition)
+            again = again or plan.action == "again"
             described = self._run(partition, control, again, delete_retention_ms)
             after, segments_after = _extent(partition)
+            self._note_rest(partition.number, described, again)
         return CleaningReport(
             partition=partition.number,
             reason=plan.reason,
@@ -210,6 +217,14 @@ class LogCleaner:
                 yield
             finally:
                 self._current = None
+
+    def _note_rest(self, number: int, described: dict[str, Any], again: bool) -> None:
+        before, after, kept = described["bytes_before"], described["bytes_after"], described["records_kept"]
+        # What a second cleaning could not drop, a third one will not drop either.
+        if described["complete"] and before > 0 and not (again and after > before * 9 // 10):
+            self._rests[number] = (after / max(kept, 1), time.monotonic())
+        else:
+            self._rests.pop(number, None)
 
     def _forget(self, number: int, first_dirty: int) -> None:
         self._checkpoints.pop(number, None)

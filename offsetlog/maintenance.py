@@ -100,6 +100,14 @@ class _Known:
     opened: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
+_IN_WORDS: dict[policy.Action, str] = {
+    "none": "left alone",
+    "roll": "closed and cleaned",
+    "clean": "cleaned",
+    "again": "cleaned once more",
+}
+
+
 def _name(number: int) -> str:
     return f"{TOPIC}-{number}"
 
@@ -228,7 +236,7 @@ class Maintenance:
         self._note_report(known, report)
         for segment in report.quarantine:
             self._tell_damaged(report.partition, segment)
-        if not report.stopped and report.checkpoint <= plan.first_dirty:
+        if not report.stopped and plan.action != "again" and report.checkpoint <= plan.first_dirty:
             # It would be decided again and again.
             raise StateError("nothing of it could be cleaned")
         known.trouble = None
@@ -411,7 +419,7 @@ class Maintenance:
             level,
             "%s: %s: %s (%d of %d bytes can be cleaned, about %d are live)",
             _name(plan.number),
-            {"none": "left alone", "roll": "closed and cleaned", "clean": "cleaned"}[plan.action],
+            _IN_WORDS[plan.action],
             plan.reason,
             plan.cleanable_bytes,
             plan.size,

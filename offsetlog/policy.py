@@ -17,7 +17,7 @@ NO_LIMIT = 2**63 - 1
 #: A log of at most this many times what is live in it is not worth closing an active segment for.
 LIVE_TIMES_MAX = 2
 
-Action = Literal["none", "roll", "clean"]
+Action = Literal["none", "roll", "clean", "again"]
 
 
 class Segment(NamedTuple):
@@ -52,6 +52,8 @@ class LogFacts:
         entries: committed positions and records of groups.
         limit: nothing at or above this offset is cleaned, since its history is kept.
         idle_ms: for how long nothing was appended.
+        record_bytes: of one record, as the last cleaning left them; 0 unknown.
+        rested_ms: since that cleaning; -1 unknown.
     """
 
     number: int
@@ -63,6 +65,8 @@ class LogFacts:
     entries: int = 0
     limit: int = NO_LIMIT
     idle_ms: int = 0
+    record_bytes: float = 0.0
+    rested_ms: int = -1
 
     @property
     def active(self) -> Segment:
@@ -80,7 +84,8 @@ class Plan(NamedTuple):
 
     Attributes:
         number: of the log partition.
-        action: "none"; "clean"; or "roll": close the active segment, then clean.
+        action: "none"; "clean"; "roll": close the active segment, then clean; or "again": clean, and what was cleaned
+            before, too.
         reason: one sentence.
         first_dirty: the first offset that was not cleaned yet.
         is_reset: whether the checkpoint lay outside of the log, so that it counts as never cleaned.
@@ -212,6 +217,16 @@ def _why_roll(log: LogFacts, plan: Plan, config: MaintenanceConfig, now_ms: int)
     return None
 
 
+def _why_again(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str | None:
+    # Tombstones are no longer dirty once they were cleaned; without commits nothing would ever drop them.
+    if log.record_bytes <= 0 or log.rested_ms < max(config.delete_retention_ms, config.interval_ms):
+        return None
+    closed = plan.size - log.active.size
+    if closed <= LIVE_TIMES_MAX * int(log.entries * log.record_bytes) + config.min_cleanable_bytes:
+        return None
+    return "what was deleted is past its time"
+
+
 def _why_not(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str:
     dirty = log.end > plan.first_dirty
     if not dirty:
@@ -244,6 +259,9 @@ def decide(log: LogFacts, config: MaintenanceConfig, now_ms: int) -> Plan:
     why_clean = _why_clean(log, plan, config, now_ms)
     if why_clean is not None:
         return plan._replace(action="clean", reason=why_clean)
+    why_again = _why_again(log, plan, config)
+    if why_again is not None:
+        return plan._replace(action="again", reason=why_again)
     return plan._replace(reason=_why_not(log, plan, config))
 
 

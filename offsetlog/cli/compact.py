@@ -75,7 +75,7 @@ PLAN_COLUMNS = [
     Column("live_bytes", "live, about", bytes_text, right=True, rank=1),
     Column("reason", "note"),
 ]
-ACTIONS = {"none": "leave", "clean": "clean", "roll": "close and clean"}
+ACTIONS = {"none": "leave", "clean": "clean", "roll": "close and clean", "again": "clean once more"}
 
 
 def _plan_row(plan: Plan) -> dict[str, Any]:

@@ -92,6 +92,19 @@ def test_an_idle_active_segment_is_closed_and_cleaned(path):
         assert store.fetch_one(GROUP, "orders", 3).offset == 1999
 
 
+def test_what_was_deleted_goes_by_itself(path):
+    config = MaintenanceConfig(interval_ms=10, min_cleanable_bytes=0, idle_roll_ms=20, delete_retention_ms=100)
+    with opened(path, config, partitions=1) as store:
+        keys = [TopicPartition("orders", number) for number in range(300)]
+        store.commit(GROUP, dict.fromkeys(keys, 1))
+        store.delete(GROUP, keys)
+        until(lambda: store.maintenance.status().counters.get("tombstones_dropped", 0) == 300)
+        until(lambda: store._core.attached()[0].log_facts()["size_bytes"] < 1000)
+        cleaned = store.maintenance.status().counters["cleaned"]
+        until(lambda: store.maintenance.status().counters["rounds"] > 100)
+        assert store.maintenance.status().counters["cleaned"] <= cleaned + 1
+
+
 def test_a_small_log_is_left_alone(path):
     with opened(path, MaintenanceConfig(interval_ms=10, idle_roll_ms=10)) as store:
         feed(store, 100)

@@ -232,6 +232,29 @@ def test_a_log_that_rests_is_small(live_records, fed):
     assert facts.size <= max(3 * live_records * record, 2 * CONFIG.min_cleanable_bytes)
 
 
+DAY = CONFIG.delete_retention_ms
+
+
+@pytest.mark.parametrize(
+    ("size", "entries", "record_bytes", "rested_ms", "action"),
+    [
+        (50 * MIB, 1000, 100.0, DAY, "again"),
+        (50 * MIB, 1000, 100.0, DAY - 1, "none"),
+        (50 * MIB, 1000, 100.0, -1, "none"),
+        (50 * MIB, 1000, 0.0, DAY, "none"),
+        (50 * MIB, 0, 100.0, DAY, "again"),
+        (MIB, 0, 100.0, DAY, "none"),
+        (MIB + 1, 0, 100.0, DAY, "again"),
+        (21 * MIB, 100_000, 104.8576, DAY, "none"),
+        (21 * MIB + 1, 100_000, 104.8576, DAY, "again"),
+    ],
+)
+def test_what_was_deleted_goes_also_where_nothing_is_committed_any_more(size, entries, record_bytes, rested_ms, action):
+    facts = log((0, size), (1000, 0), end=1000, checkpoint=1000, entries=entries, idle_ms=IDLE)
+    facts = dataclasses.replace(facts, record_bytes=record_bytes, rested_ms=rested_ms)
+    assert decide(facts, CONFIG, NOW).action == action
+
+
 def test_live_bytes_are_those_of_late_records():
     # 10 bytes a record before, 100 since it was cleaned.
     facts = log((0, 1000), (100, 10_000), end=200, entries=30, checkpoint=100)
