@@ -92,6 +92,27 @@ def test_an_idle_active_segment_is_closed_and_cleaned(path):
         assert store.fetch_one(GROUP, "orders", 3).offset == 1999
 
 
+@pytest.mark.slow
+def test_the_defaults_keep_their_promise(path):
+    # A log fed 100 times what is live in it, at most 60 seconds after the last commit, and nobody asked.
+    with offsetlog.open(path, 2, "process") as store:
+        positions = [TopicPartition("orders", number) for number in range(100)]
+        groups = [f"group-{number:03d}" for number in range(40)]
+        for times in range(100):
+            for group in groups:
+                store.commit(group, dict.fromkeys(positions, times))
+            if times == 0:
+                live = log_size(store)
+        digest = store.digest()
+        until(lambda: log_size(store) <= 3 * live, 60)
+        assert store.digest() == digest
+        assert not store.verify()
+
+
+def log_size(store: OffsetStore) -> int:
+    return sum(partition.log_facts()["size_bytes"] for partition in store._core.attached())
+
+
 def test_what_was_deleted_goes_by_itself(path):
     config = MaintenanceConfig(interval_ms=10, min_cleanable_bytes=0, idle_roll_ms=20, delete_retention_ms=100)
     with opened(path, config, partitions=1) as store:
