@@ -293,6 +293,22 @@ OL_TEST(paths_join_within_bounds) {
     OL_CHECK_INT(ol_path_join(path, sizeof path, "a", "", &error), OL_INVALID);
 }
 
+OL_TEST(the_time_of_a_file_is_what_it_was_said_to_be) {
+    begin();
+    int64_t modified_ms = 0;
+    const char *path = ol_test_path(directory, "a");
+    OL_CHECK_INT(fs->modified(fs, path, &modified_ms, &error), OL_NO_SUCH_FILE);
+    OL_CHECK_INT(fs->set_modified(fs, path, 5, &error), OL_NO_SUCH_FILE);
+    ol_test_write_file(path, "0123456789", 10);
+    static const int64_t times[] = {0, 1, 999, 1000, 1700000000123, -1, -1000, -1001};
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        OL_CHECK_OK(fs->set_modified(fs, path, times[i], &error), &error);
+        OL_CHECK_OK(fs->modified(fs, path, &modified_ms, &error), &error);
+        OL_CHECK_INT(modified_ms, times[i]);
+    }
+    end();
+}
+
 OL_TEST(read_file_is_bounded) {
     begin();
     uint8_t *data;

@@ -335,6 +335,33 @@ OL_TEST(try_commit_does_what_commit_does_or_nothing) {
     remove_fixture();
 }
 
+OL_TEST(an_idle_segment_is_rolled_where_a_commit_would_be_taken) {
+    ol_partition_options options = fixture_options(fresh_directory());
+    ol_partition *partition = open_partition(&options, false);
+    ol_log *log = ol_partition_log(partition);
+    ol_log_segment_info info;
+    ol_commit_result result;
+    ol_error error;
+    int64_t flushed = 0;
+    OL_CHECK_INT(ol_partition_roll(partition, &error), OL_LOADING);
+    OL_CHECK_OK(ol_partition_load(partition, &error), &error);
+    OL_CHECK_OK(ol_partition_roll(partition, &error), &error);
+    OL_CHECK(!ol_log_segment_at(log, 1, &info));
+    ol_item item = position_item("g", "t", 0, 1);
+    OL_CHECK_OK(ol_partition_commit(partition, &item, 1, -1, -1, &result, &error), &error);
+    OL_CHECK_OK(ol_partition_roll(partition, &error), &error);
+    OL_CHECK(ol_log_segment_at(log, 1, &info) && info.active && info.size == 0 && info.base_offset == 1);
+    OL_CHECK_OK(ol_log_flush(log, &flushed, &error), &error);
+    OL_CHECK_OK(ol_partition_commit(partition, &item, 1, -1, -1, &result, &error), &error);
+    OL_CHECK_INT(result.base_offset, 1);
+    close_partition(partition);
+    partition = open_partition(&options, true);
+    OL_CHECK_INT(fetch_one(partition, "g", "t", 0), 1);
+    OL_CHECK_INT(ol_log_end(ol_partition_log(partition)), 2);
+    close_partition(partition);
+    remove_fixture();
+}
+
 /* A roll makes and truncates files: whoever tries holds something that others want. */
 OL_TEST(try_commit_does_not_roll_by_time) {
     ol_partition_options options = fixture_options(fresh_directory());
