@@ -62,7 +62,7 @@ class Restorer:
         past, chosen = self._begin(group, partitions, writes=not dry_run)
         if past is None:
             return []
-        then = past.rows(group, past.cut(at))
+        then = past.rows(group, past.cut(at, group))
 
         def plan(now: Rows) -> list[Wanted]:
             places = [place for place in {**now, **then} if chosen is None or _named(place) in chosen]
@@ -102,7 +102,7 @@ class Restorer:
             ]
             then = {(row.topic, row.partition): row.value for row in deleted if row.value is not None}
         else:
-            rows = past.rows(group, past.cut(at))
+            rows = past.rows(group, past.cut(at, group))
             then = {place: row for place, row in rows.items() if chosen is None or _named(place) in chosen}
         absent: set[Place] = set()
 

@@ -46,7 +46,10 @@ Value = tuple[int, int, bytes, int, int, bytes | None, int]
 
 
 def cutoff_offset(partition: Partition | Path, timestamp_ms: int) -> int:
-    """Returns the log offset at which the longest prefix of a partition's log ends whose timestamps are all <= a time.
+    """Returns the log offset below which a cleaner may clean and yet spoil no state of a time or later.
+
+    That is where the longest prefix of the log ends whose timestamps are all <= the time; or, where transactions were
+    open there, where the oldest of them began: their records take effect at their ends, which the prefix does not have.
 
     Args:
         partition: an open partition, from any thread; or a partition's directory, which is only read.
@@ -56,7 +59,7 @@ def cutoff_offset(partition: Partition | Path, timestamp_ms: int) -> int:
         MissingFileError, StorageError, CorruptionError, CapacityError, StateError.
     """
     if isinstance(partition, Partition):
-        return native.cutoff(partition, timestamp_ms)
+        return native.open_since(partition, native.cutoff(partition, timestamp_ms))
     parsed = parse_directory_name(partition.name)
     fs = FileSystem()
     if not fs.exists(partition):
@@ -64,7 +67,7 @@ def cutoff_offset(partition: Partition | Path, timestamp_ms: int) -> int:
     number = parsed[1] if parsed is not None else 0
     opened = Partition(partition, number, fs, None, StoreConfig(), writable=False)
     try:
-        return native.cutoff(opened, timestamp_ms)
+        return cutoff_offset(opened, timestamp_ms)
     finally:
         opened.abandon()
 
@@ -97,16 +100,20 @@ class PartitionPast:
         """Looks at a partition now; raises StateError where it cannot answer."""
         return cls(partition, directory, *native.bounds(partition))
 
-    def cut(self, moment: Moment | None, name: str = "at") -> int:
+    def cut(self, moment: Moment | None, group: str | None, name: str = "at") -> int:
         """Returns a moment as a log offset; None is now.
 
         Raises:
+            HistoryError: what stood there was cleaned, so that nobody knows which side of the time it was on.
             OffsetOutOfRangeError: the log offset is above the end of the log.
         """
         if moment is None:
             return self.end
         if isinstance(moment, datetime):
-            return min(native.cutoff(self.partition, arguments.checked_time(name, moment)), self.end)
+            cut = min(native.cutoff(self.partition, arguments.checked_time(name, moment)), self.end)
+            if cut < self.end and native.survey(self.partition, cut, cut + 1).first_missing is not None:
+                self.refuse_below_floor(group, cut)
+            return cut
         if moment > self.end:
             raise OffsetOutOfRangeError(
                 f"log partition {self.partition.number} ends at {self.end}: there is no state at {moment} yet",
@@ -118,7 +125,16 @@ class PartitionPast:
     # ------------------------------------------------------------------------------------------------ what is gone
 
     def floor(self, group: str | None) -> int:
-        """Returns the first log offset at which the state of a group, or of all, can be told; `end` where none is."""
+        """Returns the first log offset at which the state of a group, or of all, can be told; `end` where none is.
+
+        A transaction counts from its end on: of one that was open where cleaning ended, a record that was cleaned for
+        may not have counted yet.
+        """
+        cleaned = self.cleaned_below(group)
+        return native.ended_by(self.partition, cleaned, self.end)
+
+    def cleaned_below(self, group: str | None) -> int:
+        """Returns the log offset from which on every record of a group, or of all, is there."""
         path = Path(self.partition.path)
         checkpoint = self.directory.read_checkpoint(CLEANER_POINTS).get((TOPIC, self.partition.number), 0)
         floors = read_floor(self.directory.fs, path).at_least(checkpoint)
@@ -147,8 +163,11 @@ class PartitionPast:
 
         Called after the log was read: what a cleaner takes away is noted before it goes.
         """
-        if facts.first_missing is None or facts.first_missing >= cut:
-            return
+        if facts.first_missing is not None and facts.first_missing < cut:
+            self.refuse_below_floor(group, cut)
+
+    def refuse_below_floor(self, group: str | None, cut: int) -> None:
+        """Raises HistoryError for a log offset whose state can be told only where nothing was cleaned."""
         floor = self.floor(group)
         if cut >= floor:
             return
@@ -192,7 +211,7 @@ class PartitionPast:
     def history(self, group: str, topic: str, number: int) -> History:
         """Returns the records of one position."""
         events, facts = native.events(self.partition, group, topic, number, self.end)
-        floor = 0 if facts.first_missing is None else self.floor(group)
+        floor = 0 if facts.first_missing is None else self.cleaned_below(group)
         return History(
             tuple(entries_of(events)),
             self.partition.number,
@@ -205,7 +224,7 @@ class PartitionPast:
     def deletions(self, group: str | None, since_ms: int) -> list[DeletedRow]:
         """Returns what is not there now and has a tombstone as young as `since_ms`."""
         rows, facts = native.tombstones(self.partition, group, self.end, since_ms)
-        floor = 0 if facts.first_missing is None else self.floor(group)
+        floor = 0 if facts.first_missing is None else self.cleaned_below(group)
         found: dict[tuple[bytes, bytes, int], DeletedRow] = {}
         for name, topic, number, log_offset, timestamp, missing_end, value in rows:
             key = (name, topic, number)
@@ -319,7 +338,7 @@ class Timeline:
         wanted = None if partitions is None else self.checked_keys(group, partitions)
         arguments.checked_moment("at", at)
         past = self.of(group)
-        rows = {} if past is None else past.rows(group, past.cut(at))
+        rows = {} if past is None else past.rows(group, past.cut(at, group))
         found = {TopicPartition(decode_text(topic), number): value_of(row) for (topic, number), row in rows.items()}
         return found if wanted is None else {key: found[key] for key in wanted if key in found}
 
@@ -343,7 +362,7 @@ class Timeline:
         refused: list[HistoryError] = []
         for past in self.of_all(group):
             try:
-                found += past.changes(group, (past.cut(before, "a"), past.cut(after, "b")))
+                found += past.changes(group, (past.cut(before, group, "a"), past.cut(after, group, "b")))
             except HistoryError as failure:
                 refused.append(failure)
         if refused:

@@ -40,7 +40,7 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
     "log": (
         {
             "ol_checkpoint", "ol_cleaned", "ol_flushed", "ol_index", "ol_leader_epochs", "ol_log", "ol_log_cutoff",
-            "ol_log_internal", "ol_log_walk", "ol_names", "ol_partition_metadata", "ol_producers", "ol_scan",
+            "ol_log_internal", "ol_log_spans", "ol_log_walk", "ol_names", "ol_partition_metadata", "ol_producers", "ol_scan",
             "ol_log_view", "ol_segment", "ol_swap", "ol_transaction_index",
         },
         {"ground", "batches", "files"},

@@ -772,6 +772,7 @@ cdef extern from "ol_snapshot.h" nogil:
     int ol_snapshot_publish(const ol_snapshot *snapshot, ol_partition *partition, const char *temporary, ol_error *error) noexcept
     int ol_snapshot_remove(ol_partition *partition, ol_error *error) noexcept
     int64_t ol_snapshot_file_offset(const ol_partition *partition) noexcept
+    int64_t ol_snapshot_tail_bytes(const ol_partition *partition) noexcept
     int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot, ol_error *error) noexcept
     int ol_snapshot_check(const ol_snapshot *snapshot, ol_partition *partition, int64_t cleaned_to, ol_error *error) noexcept
     int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) noexcept
@@ -847,6 +848,11 @@ cdef extern from "ol_numbers.h" nogil:
 
 cdef extern from "ol_log_cutoff.h" nogil:
     int ol_log_cutoff(ol_log *log, int64_t timestamp_ms, int64_t until, int64_t *offset, ol_error *error) noexcept
+
+
+cdef extern from "ol_log_spans.h" nogil:
+    int ol_log_open_since(ol_log *log, int64_t offset, int64_t *first, ol_error *error) noexcept
+    int ol_log_ended_by(ol_log *log, int64_t offset, int64_t until, int64_t *end, ol_error *error) noexcept
 
 
 cdef extern from "ol_timeline.h" nogil:

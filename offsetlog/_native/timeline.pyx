@@ -33,6 +33,8 @@ from offsetlog._native.csrc cimport (
     ol_key,
     ol_log_cutoff,
     ol_log_end,
+    ol_log_ended_by,
+    ol_log_open_since,
     ol_log_segment_at,
     ol_log_segment_info,
     ol_log_start,
@@ -211,6 +213,32 @@ def cutoff(Partition partition not None, int64_t timestamp_ms):
             until = positions.applied if ol_partition_role(partition.handle) != OL_ROLE_UNLOADED else ol_log_end(log)
             check(ol_log_cutoff(log, timestamp_ms, until, &offset, &error), &error)
         return offset
+    finally:
+        partition.leave()
+
+
+def open_since(Partition partition not None, int64_t offset):
+    """Returns where the oldest transaction began that was open at a log offset; the offset itself when none was."""
+    cdef ol_error error
+    cdef int64_t first = offset
+    partition.enter()
+    try:
+        with nogil:
+            check(ol_log_open_since(ol_partition_log(partition.handle), offset, &first, &error), &error)
+        return first
+    finally:
+        partition.leave()
+
+
+def ended_by(Partition partition not None, int64_t offset, int64_t until):
+    """Returns the log offset behind the end of the last transaction that was open at one; the offset itself when none was."""
+    cdef ol_error error
+    cdef int64_t end = offset
+    partition.enter()
+    try:
+        with nogil:
+            check(ol_log_ended_by(ol_partition_log(partition.handle), offset, until, &end, &error), &error)
+        return end
     finally:
         partition.leave()
 
