@@ -41,6 +41,7 @@ def figures_of(found: dict, name: str) -> list[dict]:
 def test_every_kind_of_workload_runs(smoke):
     kinds = {workload["name"].split("/")[0] for workload in smoke["workloads"]}
     assert kinds == {
+        "clean",
         "commit_one",
         "commit_dict",
         "commit_arrow",

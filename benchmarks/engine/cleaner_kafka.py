@@ -1,0 +1,96 @@
+"""Kafka's own cleaner on the same bytes, with the settings and the Java options that a broker has by default."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import offsetlog
+from benchmarks.engine.cleaner_log import DirtyLog
+
+HARNESS = Path(__file__).resolve().parents[2] / "tests" / "kafka"
+SECONDS = 1800.0
+MIB = 1 << 20
+
+#: Of `kafka-server-start.sh` and `kafka-run-class.sh`; the tests start their brokers with less.
+JAVA_OPTIONS = (
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+
+
+@dataclass(frozen=True)
+class KafkaRates:
+    """What Kafka's cleaner says of one clean, in bytes a second; `digest` is of what it left."""
+
+    bytes_cleaned: float
+    end_to_end: float
+    indexing: float
+    copying: float
+    seconds: float
+    digest: str
+
+
+def find_packages() -> Any | None:
+    """Kafka's packages, None where there is no Java or nothing to fetch them with."""
+    if not HARNESS.is_dir():
+        return None
+    if str(HARNESS) not in sys.path:
+        sys.path.insert(0, str(HARNESS))
+    import kafka_packages
+
+    try:
+        return kafka_packages.find_packages()
+    except kafka_packages.KafkaMissing as missing:
+        print(f"benchmarks: without Kafka: {missing}", file=sys.stderr)
+        return None
+
+
+def clean(packages: Any, log: DirtyLog, directory: Path) -> KafkaRates:
+    """Lets a broker load a copy of the log, and only then clean it; the active segment stays as it is."""
+    import broker as kafka
+    import cleaning
+
+    template = kafka.make_template(packages, 1, directory / "template")
+    log_dir = kafka.install(template, log.path, directory / "log", marker="keep")
+    settings = {
+        **cleaning.IDLE,
+        "log.cleaner.dedupe.buffer.size": str(128 * MIB),
+        "log.index.size.max.bytes": str(10 * MIB),
+        "background.threads": "10",
+    }
+    running = kafka.KafkaBroker(
+        as_served(packages), log_dir, directory / "work", settings=settings, deadline_seconds=SECONDS
+    )
+    with running:
+        running.wait_until_loaded(1)
+        cleaning.let_clean(packages, running)
+        cleaning.wait_until_cleaned(running, [0], SECONDS)
+        (said,) = cleaning.cleans_in(running.log_text())
+    if abs(said.size * MIB - log.closed_bytes) > 0.01 * log.closed_bytes + MIB:
+        raise AssertionError(f"Kafka's cleaner read {said.size} MiB of {log.closed_bytes / MIB:.1f}")
+    with offsetlog.open(log_dir, read_only=True) as store:
+        digest = log.digest_of(store)
+    rates = (rate * MIB for rate in (said.rate, said.index_rate, said.copy_rate))
+    return KafkaRates(said.size * MIB, *rates, said.seconds, digest)
+
+
+def as_served(packages: Any) -> Any:
+    """The packages, run with JAVA_OPTIONS."""
+    import kafka_packages
+
+    class Served(kafka_packages.KafkaPackages):
+        def command(self, main: str, *arguments: str, **options: Any) -> list[str]:
+            java, *words = super().command(main, *arguments, **options)
+            dropped = kafka_packages.JVM_FLAGS
+            kept = [word for word in words if word not in dropped and not word.startswith("-Xmx")]
+            return [java, *JAVA_OPTIONS, "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", *kept]
+
+    return Served(packages.java, packages.home, packages.classes)
