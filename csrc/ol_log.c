@@ -21,6 +21,13 @@ int64_t ol_log_start(const ol_log *log) { return atomic_load_explicit(&log->star
 int64_t ol_log_end(const ol_log *log) { return atomic_load_explicit(&log->end, memory_order_acquire); }
 int64_t ol_log_flushed(const ol_log *log) { return atomic_load_explicit(&log->flushed, memory_order_acquire); }
 bool ol_log_is_writable(const ol_log *log) { return log->writable; }
+
+void ol_log_note_end(ol_log *log, int64_t end) {
+    OL_ASSERT(!log->writable);
+    int64_t known = atomic_load(&log->end);
+    while (end > known && !atomic_compare_exchange_weak(&log->end, &known, end)) continue;
+}
+
 bool ol_log_has_failed(const ol_log *log) { return atomic_load(&log->failed); }
 uint64_t ol_log_cuts(const ol_log *log) { return atomic_load(&log->cuts); }
 

@@ -92,6 +92,7 @@ void ol_log_abandon(ol_log *log);
 int64_t ol_log_start(const ol_log *log);
 int64_t ol_log_end(const ol_log *log);          /* acquire: what is below it can be read */
 int64_t ol_log_flushed(const ol_log *log);
+void ol_log_note_end(ol_log *log, int64_t end); /* of a read-only log: it was read up to there, since somebody else appended to it */
 bool ol_log_is_writable(const ol_log *log);
 bool ol_log_has_failed(const ol_log *log);
 int32_t ol_log_leader_epoch(const ol_log *log); /* newest epoch, -1 none */

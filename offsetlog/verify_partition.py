@@ -23,7 +23,6 @@ from offsetlog.findings import Finding, Place, Report
 from offsetlog.logdir import CLEAN_MARKER, TOPIC
 from offsetlog.reading import (
     SEGMENT,
-    TRIES,
     PartitionFiles,
     PartitionState,
     Tail,
@@ -46,6 +45,9 @@ from offsetlog.verify_sidefiles import (
 from offsetlog.verify_ways import WaysCheck, replay_files
 
 Progress = Callable[[int], None]
+
+#: How often a partition is read that somebody cleans meanwhile.
+CHECK_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,13 +300,19 @@ class PartitionCheck:
         replay = self._replay_again(end)
         if sums == replay.digest(physical=True):
             return
-        if self._has_changed():
-            raise LogChangedError
+        self.refuse_changed(rolled=True)
         self.ways.differ_live("loaded", "replay", partition, replay, end, self._replay_again)
 
-    def _has_changed(self) -> bool:
-        """Tells whether somebody cleaned or cut the log since it was begun to be read."""
-        return self.files.directory is not None and not self.identity.is_of(segments_of(self.files.directory))
+    def refuse_changed(self, *, rolled: bool = False) -> None:
+        """Raises LogChangedError where somebody cleaned or cut the log since it was begun to be read.
+
+        With `rolled` also where new segments were begun: they may have been cleaned as well.
+        """
+        if self.files.directory is None:
+            return
+        now = segments_of(self.files.directory)
+        if not self.identity.is_of(now) or (rolled and len(now) > len(self.files.segments)):
+            raise LogChangedError
 
 
 # ------------------------------------------------------------------------------------------------- while others write
@@ -349,11 +357,14 @@ def check_partition(
         CorruptionError: a single file was given that is no segment at all.
         CapacityError: there is no memory.
     """
-    for left in reversed(range(TRIES)):
+    for left in reversed(range(CHECK_TRIES)):
         kept: list[Finding] = []
         check = PartitionCheck(files, around, fs, kept.append, progress)
         try:
             check.run()
+            # What looks wrong may be of two logs, the one before and the one behind a swap of segments.
+            if left > 0 and any(each.severity == "problem" for each in kept):
+                check.refuse_changed()
         except (MissingFileError, LogChangedError) as failure:
             if files.directory is None or (left == 0 and isinstance(failure, MissingFileError)):
                 raise

@@ -241,4 +241,23 @@ OL_TEST(a_flipped_base_offset_costs_its_own_batch_and_no_other) {
     remove_fixture();
 }
 
+OL_TEST(what_is_appended_between_open_and_load_is_applied_and_said_to_be) {
+    ol_partition_options options = fixture_options(fresh_directory());
+    ol_partition *writer = open_partition(&options, true);
+    commit_one(writer, "g", "t", 1, 1);
+    options.log.writable = options.log.create = false;
+    ol_partition *reader = open_partition(&options, false);
+    commit_one(writer, "g", "t", 2, 2);
+    ol_error error;
+    OL_CHECK_OK(ol_partition_load(reader, &error), &error);
+    OL_CHECK_INT(fetch_one(reader, "g", "t", 2), 2);
+    ol_positions positions;
+    ol_partition_positions(reader, &positions);
+    OL_CHECK_INT(positions.applied, 2);
+    OL_CHECK_INT(positions.written, 2);
+    close_partition(reader);
+    close_partition(writer);
+    remove_fixture();
+}
+
 OL_TEST_MAIN()

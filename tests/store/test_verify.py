@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -317,27 +319,51 @@ def test_a_view_ends_with_its_partition(small):
 # ----------------------------------------------------------------------------------------------------- beside commits
 
 
-def test_no_false_alarm_beside_commits_and_rolls(small):
+def commit_at_random(store: OffsetStore, seed: int, stop: threading.Event) -> None:
+    chosen = random.Random(seed)
+    while not stop.is_set():
+        group = f"g{chosen.randrange(30)}"
+        keys = [TopicPartition("t", chosen.randrange(50)) for _ in range(4)]
+        store.commit(group, {key: chosen.randrange(10**6) for key in keys})
+        if chosen.random() < 0.1:
+            store.delete(group, keys[:1])
+        if chosen.random() < 0.05:
+            with store.transaction(group, producer_id=100 + seed) as transaction:
+                transaction.commit({keys[0]: 5})
+                if chosen.random() < 0.5:
+                    transaction.abort()
+        if chosen.random() < 0.02:
+            store.flush()  # what was rolled is held open until then
+
+
+@contextmanager
+def beside(*work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Runs each in a thread until the end of the block; what they raise is raised."""
     stop = threading.Event()
+    failures: list[BaseException] = []
 
-    small.commit_one("g", "t", 1, 1)
+    def run(each: Callable[[threading.Event], None]) -> None:
+        try:
+            each(stop)
+        except BaseException as failure:
+            failures.append(failure)
 
-    def work(seed: int) -> None:
-        chosen = random.Random(seed)
-        while not stop.is_set():
-            group = f"g{chosen.randrange(30)}"
-            keys = [TopicPartition("t", chosen.randrange(50)) for _ in range(4)]
-            small.commit(group, {key: chosen.randrange(10**6) for key in keys})
-            if chosen.random() < 0.1:
-                small.delete(group, keys[:1])
-            if chosen.random() < 0.05:
-                with small.transaction(group, producer_id=100 + seed) as transaction:
-                    transaction.commit({keys[0]: 5})
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    threads = [threading.Thread(target=run, args=(each,)) for each in work]
     for thread in threads:
         thread.start()
     try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    if failures:
+        raise failures[0]
+
+
+def test_no_false_alarm_beside_commits_and_rolls(small):
+    small.commit_one("g", "t", 1, 1)
+    with beside(*(partial(commit_at_random, small, seed) for seed in range(3))):
         end = turns = 0
         while end < 20_000 or turns < 25:
             turns += 1
@@ -345,10 +371,52 @@ def test_no_false_alarm_beside_commits_and_rolls(small):
             assert found == []
             check_equal(found.ways, LIVE_WAYS)
             end = found.ways[0].end
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
+
+
+def test_no_false_alarm_beside_cleaning(small, path):
+    """Tombstones and markers go at once here, so that a reader of segments of two times would see what was deleted."""
+    small.commit_one("g", "t", 1, 1)
+    cleanings = 0
+
+    def clean(stop: threading.Event) -> None:
+        nonlocal cleanings
+        while not stop.is_set():
+            small.compact(again=True, delete_retention_ms=0)
+            cleanings += 1
+
+    with beside(clean, *(partial(commit_at_random, small, seed) for seed in range(2))):
+        end = 0
+        while end < 5_000 or cleanings < 5:
+            found = small.verify()
+            assert found == []
+            check_equal(found.ways, LIVE_WAYS)
+            end = found.ways[0].end
+    small.close()
+    assert verify(path).sound
+
+
+def test_a_directory_beside_its_writer(path):
+    """Somebody else's files: what is read of two times is read again."""
+    config = StoreConfig(segment_bytes=1 << 20, batch_bytes_max=1 << 13)
+    with offsetlog.open(path, partitions=1, durability="process", config=config) as store:
+        store.commit_one("g", "t", 1, 1)
+        turn = threading.Event()
+
+        def clean(stop: threading.Event) -> None:
+            while not stop.is_set():
+                if turn.wait(0.01):
+                    turn.clear()
+                    stop.wait(random.random() * 0.05)
+                    store.compact(again=True, delete_retention_ms=0)
+
+        compared = 0
+        with beside(clean, partial(commit_at_random, store, 1)):
+            for _ in range(30):
+                turn.set()
+                found = verify(path)
+                assert found.problems == []
+                compared += len({way.digest for way in found.ways}) == 1
+        assert compared > 0
 
 
 def test_keys_are_named_beside_commits(small, path):
@@ -356,22 +424,16 @@ def test_keys_are_named_beside_commits(small, path):
     for number in range(100):
         small.commit_one("others", "t", number, number)
     tamper(path / SEGMENT, offset_bytes(1007), offset_bytes(2007))
-    stop = threading.Event()
 
-    def work() -> None:
+    def work(stop: threading.Event) -> None:
         turn = 0
         while not stop.is_set():
             turn += 1
             small.commit_one("others", "t", turn % 100, turn)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
+    with beside(work):
         for _ in range(10):
             assert places_of(small.verify().findings) == {"group 'the one', topic 't', partition 7"}
-    finally:
-        stop.set()
-        thread.join()
 
 
 # ----------------------------------------------------------------------------------------------------- read-only stores
@@ -387,6 +449,14 @@ def test_a_read_only_store_beside_its_writer(small, path):
         assert found == []
         check_equal(found.ways, LIVE_WAYS)
         assert found.ways[0].end == 100
+
+
+def test_read_only_stores_that_open_beside_commits(small, path):
+    small.commit_one("g", "t", 1, 1)
+    with beside(partial(commit_at_random, small, 1)):
+        for _ in range(20):
+            with offsetlog.open(path, read_only=True) as reader:
+                assert reader.verify() == []
 
 
 def test_a_read_only_store_whose_log_was_cleaned(small, path):
