@@ -13,6 +13,7 @@ typedef struct copier {
     ol_clean_segment *segment;  /* the current one */
     ol_clean_source source;
     ol_cleaned *cleaned;        /* NULL: nothing differs yet */
+    int64_t next_offset;        /* behind the batch before the current one, or the base of the group */
     int64_t unpaced;            /* bytes written that the pace was not told of */
     size_t row_count;           /* waiting in run->rows */
     size_t batch_count;         /* whose rows they are */
@@ -132,7 +133,11 @@ static int finish_batch(copier *copy, const ol_batch *batch, int64_t record_coun
     choice->new_horizon = begins_horizon && batch->magic == 2 && !ol_batch_has_horizon(batch) ? new_horizon(run) : -1;
     int status = ol_clean_batch_apply(batch, record_count, choice, run->decompressor, run->options->compressor, &run->output,
                                       result, error);
-    return status == OL_OK ? put_batch(copy, batch, *result, error) : status;
+    if (status != OL_OK) return status;
+    /* A wrapper says only where it ends: its first message may lie below the segment that a roll began with it. */
+    bool unpacked = *result == OL_CLEAN_REBUILT && batch->magic < 2;
+    if (unpacked && ol_load_i64(run->output.data) < copy->next_offset) *result = OL_CLEAN_NOT_COMPRESSED;
+    return put_batch(copy, batch, *result, error);
 }
 
 /* ------------------------------------------------------------------------------------------------ data */
@@ -183,10 +188,10 @@ static int flush_rows(copier *copy, ol_error *error) {
     return OL_OK;
 }
 
-static inline void add_row(copier *copy, const ol_record *record) {
+static inline void add_row(copier *copy, const ol_record *record, int64_t last_offset) {
     ol_clean_run *run = copy->run;
     ol_clean_row *row = &run->rows[copy->row_count];
-    ol_clean_see(&run->hasher, run->options, record, row, &run->names[copy->row_count]);
+    ol_clean_see(&run->hasher, run->options, record, last_offset, row, &run->names[copy->row_count]);
     ol_clean_mark_row(row, copy->verdict);
     ol_key_map_prefetch(&run->map, row->key);
     copy->row_count++;
@@ -204,7 +209,9 @@ static int add_short(copier *copy, const ol_batch *batch, ol_error *error) {
     size_t before = copy->row_count;
     int status = ol_records_open(&records, batch, NULL, error);
     if (OL_UNLIKELY(status != OL_OK)) return status;
-    while (OL_LIKELY((status = ol_records_next(&records, &record, error)) == OL_OK)) add_row(copy, &record);
+    while (OL_LIKELY((status = ol_records_next(&records, &record, error)) == OL_OK)) {
+        add_row(copy, &record, batch->last_offset);
+    }
     ol_records_close(&records);
     if (OL_UNLIKELY(status != OL_END)) return status;
     run->batches[copy->batch_count] = *batch;
@@ -233,7 +240,7 @@ static int decide_alone(copier *copy, const ol_batch *batch, int64_t *record_cou
     size_t words = 0;
     for (;;) {
         status = ol_records_next(&records, &record, error);
-        if (status == OL_OK) add_row(copy, &record);
+        if (status == OL_OK) add_row(copy, &record, batch->last_offset);
         if (status == OL_OK && copy->row_count < OL_CLEAN_ROWS) continue;
         if (status != OL_OK && status != OL_END) break;
         int room = make_room_for_bits(run, words + OL_CLEAN_ROWS / 64, error);
@@ -383,6 +390,7 @@ static int copy_segment(copier *copy, ol_error *error) {
         status = ol_clean_source_next_piece(&copy->source, &done, error);
         if (status != OL_OK || done) break;
         for (;;) {
+            copy->next_offset = copy->source.next_offset;
             status = ol_clean_source_next_batch(&copy->source, &batch, &done, error);
             if (OL_UNLIKELY(status != OL_OK || done)) break;
             status = add_batch(copy, &batch, error);
@@ -401,13 +409,15 @@ static int copy_segment(copier *copy, ol_error *error) {
 
 /* ------------------------------------------------------------------------------------------------ groups */
 
+/* A pass may end within a batch, or between a value that supersedes and the marker from which on it counts; a run does not. */
 static int raise_floor(ol_clean_run *run, ol_error *error) {
     if (run->floor_raised) return OL_OK;
     const ol_clean_options *options = run->options;
-    int status = options->raise_floor == NULL ? OL_OK : options->raise_floor(options->raise_floor_context, run->pass_end, error);
+    int64_t floor = run->target;
+    int status = options->raise_floor == NULL ? OL_OK : options->raise_floor(options->raise_floor_context, floor, error);
     if (status != OL_OK) return status;
     run->floor_raised = true;
-    if (run->pass_end > run->report->floor) run->report->floor = run->pass_end;
+    if (floor > run->report->floor) run->report->floor = floor;
     return OL_OK;
 }
 

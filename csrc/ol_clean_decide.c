@@ -23,6 +23,9 @@ static outcome decide(const ol_clean_run *run, const ol_clean_row *row, int64_t 
     if ((row->flags & always) || row->offset >= run->pass_end) return STAYS;
     if (row->flags & OL_CLEAN_KEYLESS) return KEYLESS;
     if (row->flags & OL_CLEAN_OF_ABORTED) return ABORTED;
+    const uint32_t erases = OL_CLEAN_POSITION | OL_CLEAN_TOMBSTONE;
+    /* It may have erased a value that is pending at E and stays. */
+    if (OL_UNLIKELY((row->flags & erases) == erases && row->offset >= run->fates.first_uncertain)) return STAYS;
     if (latest > row->offset) return SUPERSEDED;
     if (!(row->flags & OL_CLEAN_TOMBSTONE)) return STAYS;
     /* Only one that the map holds: then nothing of its key below it stays in this pass. */

@@ -32,12 +32,13 @@ typedef struct ol_clean_segment {
 typedef struct ol_clean_run {
     ol_partition *partition;
     ol_log *log;
-    const ol_clean_options *options;
+    ol_clean_options own_options;       /* those of the caller, with `holds` */
+    const ol_clean_options *options;    /* own_options */
+    ol_clean_hold *holds;               /* their ends are lowered as needed */
     const ol_decompressor *decompressor;
     ol_clean_report *report;
 
     /* Found once. */
-    int64_t settled_end;                /* min(flushed, W): markers below it are final */
     int64_t limit;                      /* E before it is rounded down to a segment */
     int64_t target;                     /* E */
     int64_t log_start;
@@ -59,6 +60,8 @@ typedef struct ol_clean_run {
     ol_clean_fates fates;
     int64_t fates_from;                 /* fates of [fates_from, target) are known; -1: of none yet */
     int64_t fates_limit;                /* as far as memory for them reached; else target */
+    int64_t learnt_to;                  /* while they are learnt */
+    int64_t end_max;                    /* the next run has to begin here or below: transactions of this one were not decided */
     bool floor_raised;
 
     /* Of a walk of pass B. */
@@ -124,8 +127,8 @@ bool ol_clean_legacy_may_go(ol_clean_run *run, ol_clean_segment *segment);
 
 /* ------------------------------------------------------------------------------------------------ the passes */
 
-/* Learns the fates of the transactions of [from, target), reading on behind it until they have ended.  A damage in a listed segment quarantines it and sets
- * *again: what was read of it before must be forgotten. */
+/* Learns the fates of the transactions of [from, target).  A damage quarantines its segment and sets *again: what was read of it before must be
+ * forgotten. */
 int ol_clean_learn(ol_clean_run *run, int64_t from, bool *again, ol_error *error) OL_NODISCARD;
 
 /* Pass A: fills the map; sets pass_end. */

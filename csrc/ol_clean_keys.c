@@ -12,13 +12,13 @@ int64_t ol_clean_hold_end(const ol_clean_hold *holds, size_t count, ol_slice gro
     return end;
 }
 
-uint32_t ol_clean_see_holds(const ol_clean_options *options, ol_slice group, int64_t offset) {
+uint32_t ol_clean_see_holds(const ol_clean_options *options, ol_slice group, int64_t last_offset) {
     int64_t end = ol_clean_hold_end(options->holds, options->hold_count, group);
     if (end == INT64_MAX) return 0;
-    return offset >= end ? OL_CLEAN_HELD : OL_CLEAN_WATCHED;
+    return last_offset >= end ? OL_CLEAN_HELD : OL_CLEAN_WATCHED;
 }
 
-uint32_t ol_clean_see_other(const ol_key_hasher *hasher, const ol_clean_options *options, const ol_record *record,
+uint32_t ol_clean_see_other(const ol_key_hasher *hasher, const ol_clean_options *options, const ol_record *record, int64_t last_offset,
                             ol_clean_row *row) {
     ol_key key;
     ol_error ignored;
@@ -29,7 +29,7 @@ uint32_t ol_clean_see_other(const ol_key_hasher *hasher, const ol_clean_options 
     OL_ASSERT(!key.known || (uint16_t)key.type > OL_KEY_OFFSET_COMMIT);
     row->key = ol_key_hash(hasher, record->key.data, record->key.size, 1);
     if (!key.known || options->hold_count == 0) return 0;
-    return ol_clean_see_holds(options, key.group, record->offset);
+    return ol_clean_see_holds(options, key.group, last_offset);
 }
 
 bool ol_clean_is_sound(const ol_record *record) {

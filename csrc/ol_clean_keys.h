@@ -37,11 +37,11 @@ typedef struct ol_clean_name {
 
 /* The end of the holds that match a group, INT64_MAX for none. */
 int64_t ol_clean_hold_end(const ol_clean_hold *holds, size_t count, ol_slice group);
-/* OL_CLEAN_HELD, OL_CLEAN_WATCHED or 0. */
-uint32_t ol_clean_see_holds(const ol_clean_options *options, ol_slice group, int64_t offset);
+/* OL_CLEAN_HELD, OL_CLEAN_WATCHED or 0, for a record in a batch that ends at `last_offset`: a batch counts as a whole. */
+uint32_t ol_clean_see_holds(const ol_clean_options *options, ol_slice group, int64_t last_offset);
 
 /* The rest of what ol_clean_see does, for keys that are not those of an offset record, or cut. */
-uint32_t ol_clean_see_other(const ol_key_hasher *hasher, const ol_clean_options *options, const ol_record *record,
+uint32_t ol_clean_see_other(const ol_key_hasher *hasher, const ol_clean_options *options, const ol_record *record, int64_t last_offset,
                             ol_clean_row *row);
 
 /* Whether apply would take the value of an offset record whose value is not the usual one. */
@@ -49,7 +49,7 @@ bool ol_clean_is_sound(const ol_record *record);
 
 /* Fills row and, for an offset record, name. */
 static inline void ol_clean_see(const ol_key_hasher *hasher, const ol_clean_options *options, const ol_record *record,
-                                ol_clean_row *row, ol_clean_name *name) {
+                                int64_t last_offset, ol_clean_row *row, ol_clean_name *name) {
     const uint8_t *p = record->key.data;
     size_t size = record->key.size;
     row->offset = record->offset;
@@ -63,12 +63,12 @@ static inline void ol_clean_see(const ol_key_hasher *hasher, const ol_clean_opti
                                         ol_load_i32(p + 6 + group + topic)};
                 row->flags |= OL_CLEAN_POSITION;
                 row->key = ol_key_hash(hasher, p + 2, 8 + group + topic, 0);
-                if (OL_UNLIKELY(options->hold_count > 0)) row->flags |= ol_clean_see_holds(options, name->group, record->offset);
+                if (OL_UNLIKELY(options->hold_count > 0)) row->flags |= ol_clean_see_holds(options, name->group, last_offset);
                 return;
             }
         }
     }
-    row->flags |= ol_clean_see_other(hasher, options, record, row);
+    row->flags |= ol_clean_see_other(hasher, options, record, last_offset, row);
 }
 
 /* Whether apply takes the value of an offset record (spec §3.2, §15.1). */

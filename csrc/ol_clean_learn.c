@@ -1,6 +1,7 @@
-/* Which transactions were aborted is learnt from the log itself, by one walk from the first transactional batch of the dirty part on.
+/* Which transactions were aborted is learnt from the log itself, by one walk from the first transactional batch of the dirty part to E.
  *
- * It goes on behind E until the transactions that were open there have ended: those below E all have, or E would be lower. */
+ * What is still open at E is not decided, be its marker above E or not: to whoever asks for the state at E its values are pending.  They stay and supersede nothing
+ * in this run, and the next one begins before them. */
 #include "ol_clean_internal.h"
 
 enum { FATES_MIN = 1024 };
@@ -15,10 +16,20 @@ static size_t fates_budget(const ol_clean_run *run) {
 static bool is_enough(ol_clean_run *run, int64_t from, int64_t next_offset) {
     if (run->fates.count < fates_budget(run)) return false;
     int64_t limit = ol_clean_open_lowest(&run->fates.open, next_offset);
-    if (limit <= from) return false;
+    if (limit <= from || limit <= run->first_dirty) return false;
     run->fates_limit = limit;
     ol_clean_open_clear(&run->fates.open);
     return true;
+}
+
+/* A hold that ends within a transaction ends before it: at the end of the hold its values do not count yet. */
+static void lower_holds(ol_clean_run *run, int64_t next_offset) {
+    for (size_t i = 0; i < run->own_options.hold_count; i++) {
+        ol_clean_hold *hold = &run->holds[i];
+        if (hold->end < run->learnt_to || hold->end >= next_offset) continue;
+        hold->end = ol_clean_open_lowest(&run->fates.open, hold->end);
+    }
+    run->learnt_to = next_offset;
 }
 
 static int learn_segment(ol_clean_run *run, ol_clean_segment *segment, int64_t from, bool *enough, ol_error *error) {
@@ -33,6 +44,7 @@ static int learn_segment(ol_clean_run *run, ol_clean_segment *segment, int64_t f
             status = ol_clean_source_next_batch(&source, &batch, &done, error);
             if (status != OL_OK || done) break;
             if (batch.last_offset < from || !(ol_batch_is_control(&batch) || ol_clean_is_pending(&batch))) continue;
+            if (run->own_options.hold_count > 0) lower_holds(run, batch.base_offset + 1);
             size_t count = run->fates.count;
             status = ol_clean_fates_add(&run->fates, &batch, true, error);
             if (status != OL_OK) {
@@ -46,34 +58,13 @@ static int learn_segment(ol_clean_run *run, ol_clean_segment *segment, int64_t f
     return status;
 }
 
-/* Behind E only ends count.  Bytes that cannot be read there are another run's matter: who is open at them stays uncertain. */
-static int learn_tail(ol_clean_run *run, ol_error *error) {
-    ol_clean_source source;
-    bool done = false;
-    int status = ol_clean_source_open(&source, run, NULL, run->target, error);
-    while (status == OL_OK && run->fates.open.count > 0) {
-        ol_batch batch;
-        status = ol_clean_source_next_piece(&source, &done, error);
-        if (status != OL_OK || done) break;
-        while (run->fates.open.count > 0) {
-            status = ol_clean_source_next_batch(&source, &batch, &done, error);
-            if (status != OL_OK || done) break;
-            if (batch.last_offset >= run->settled_end) goto out;
-            status = ol_clean_fates_add(&run->fates, &batch, false, error);
-            if (status != OL_OK) break;
-        }
-    }
-out:
-    ol_clean_source_close(&source);
-    return ol_clean_is_damage(status) ? OL_OK : status;
-}
-
 int ol_clean_learn(ol_clean_run *run, int64_t from, bool *again, ol_error *error) {
     bool enough = false;
     int status = OL_OK;
     *again = false;
     ol_clean_fates_free(&run->fates);
     run->fates_from = -1;
+    run->learnt_to = from;
     run->fates_limit = run->target;
     for (size_t i = 0; i < run->segment_count && !enough; i++) {
         ol_clean_segment *segment = &run->segments[i];
@@ -92,10 +83,11 @@ int ol_clean_learn(ol_clean_run *run, int64_t from, bool *again, ol_error *error
         if (status != OL_OK) return status;
     }
     if (*again) return OL_OK;
-    if (!enough && run->fates.open.count > 0) status = learn_tail(run, error);
-    if (status == OL_OK) status = ol_clean_fates_seal(&run->fates, error);
+    lower_holds(run, run->target);
+    status = ol_clean_fates_seal(&run->fates, error);
     if (status != OL_OK) return status;
     run->fates_from = from;
+    if (run->fates.first_open < run->end_max) run->end_max = run->fates.first_open;
     if (run->fates.first_uncertain < run->tombstone_block) run->tombstone_block = run->fates.first_uncertain;
     return OL_OK;
 }

@@ -47,10 +47,10 @@ static void flush_rows(scanner *scan) {
     }
 }
 
-static inline void add_record(scanner *scan, const ol_record *record, ol_clean_verdict verdict) {
+static inline void add_record(scanner *scan, const ol_record *record, int64_t last_offset, ol_clean_verdict verdict) {
     ol_clean_run *run = scan->run;
     ol_clean_row *row = &run->rows[scan->count];
-    ol_clean_see(&run->hasher, run->options, record, row, &run->names[scan->count]);
+    ol_clean_see(&run->hasher, run->options, record, last_offset, row, &run->names[scan->count]);
     ol_clean_mark_row(row, verdict);
     const uint32_t never = OL_CLEAN_KEYLESS | OL_CLEAN_UNREADABLE | OL_CLEAN_HELD | OL_CLEAN_OF_ABORTED | OL_CLEAN_OF_UNCERTAIN;
     if (OL_UNLIKELY(row->flags & never)) return;
@@ -74,14 +74,16 @@ static int scan_records(scanner *scan, ol_clean_segment *segment, const ol_batch
     ol_record record;
     int status = ol_records_open(&records, batch, scan->run->decompressor, error);
     if (OL_UNLIKELY(status != OL_OK)) return status;
-    while ((status = ol_records_next(&records, &record, error)) == OL_OK) add_record(scan, &record, verdict);
+    while ((status = ol_records_next(&records, &record, error)) == OL_OK) {
+        add_record(scan, &record, batch->last_offset, verdict);
+    }
     /* Names borrow from memory that ends here. */
     if (OL_UNLIKELY(records.inflated.data != NULL)) flush_rows(scan);
     ol_records_close(&records);
     return status == OL_END ? OL_OK : status;
 }
 
-/* Fates must be known before the first value of a transaction is judged. */
+/* Fates must be known before the first value of a transaction is judged, also where it was left in the clean part: aborted ones of held groups are. */
 static int learn_at(scanner *scan, const ol_batch *batch, ol_error *error) {
     ol_clean_run *run = scan->run;
     if (run->fates_from >= 0 && batch->base_offset >= run->fates_from) return OL_OK;
@@ -99,10 +101,7 @@ static inline bool concerns_clean(scanner *scan, ol_clean_segment *segment, cons
 static int scan_batch(scanner *scan, ol_clean_segment *segment, const ol_batch *batch, ol_error *error) {
     ol_clean_run *run = scan->run;
     if (OL_UNLIKELY(ol_batch_is_control(batch))) return OL_OK;
-    if (OL_UNLIKELY(scan->in_clean)) {
-        return concerns_clean(scan, segment, batch) ? scan_records(scan, segment, batch, error) : OL_OK;
-    }
-    if (OL_UNLIKELY(batch->last_offset < run->first_dirty)) return OL_OK;
+    if (OL_UNLIKELY(scan->in_clean ? !concerns_clean(scan, segment, batch) : batch->last_offset < run->first_dirty)) return OL_OK;
     if (OL_UNLIKELY(batch->base_offset >= run->fates_limit)) {
         flush_rows(scan);
         if (run->fates_limit < run->pass_end) run->pass_end = run->fates_limit;

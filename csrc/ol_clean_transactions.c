@@ -104,7 +104,7 @@ int64_t ol_clean_open_lowest(const ol_clean_open *open, int64_t otherwise) {
 
 void ol_clean_fates_init(ol_clean_fates *fates) {
     memset(fates, 0, sizeof *fates);
-    fates->first_uncertain = INT64_MAX;
+    fates->first_uncertain = fates->first_open = INT64_MAX;
 }
 
 void ol_clean_fates_free(ol_clean_fates *fates) {
@@ -162,6 +162,7 @@ static int compare_ended(const void *a, const void *b) {
 }
 
 int ol_clean_fates_seal(ol_clean_fates *fates, ol_error *error) {
+    fates->first_open = ol_clean_open_lowest(&fates->open, INT64_MAX);
     for (size_t i = 0; i < fates->open.capacity; i++) {
         const ol_clean_open_entry *entry = &fates->open.entries[i];
         int status = entry->used ? add_ended(fates, entry, INT64_MAX, OL_CLEAN_UNCERTAIN, error) : OL_OK;

@@ -55,7 +55,8 @@ typedef struct ol_clean_fates {
     ol_clean_ended *ended;      /* those that were not committed */
     size_t count;
     size_t capacity;
-    int64_t first_uncertain;    /* lowest first offset of these, INT64_MAX none */
+    int64_t first_uncertain;    /* lowest first offset of those that are uncertain, INT64_MAX none */
+    int64_t first_open;         /* and of those that were still open when they were sealed */
     bool sealed;
 } ol_clean_fates;
 

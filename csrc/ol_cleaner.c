@@ -57,9 +57,8 @@ static int find_limit(ol_clean_run *run, ol_error *error) {
     if (status == OL_OK) {
         run->cuts = ol_log_cuts(run->log);
         run->report->log_end = ol_log_end(run->log);
-        run->settled_end = partition->watermark;
         run->limit = ol_log_first_unstable(run->log);
-        if (run->settled_end < run->limit) run->limit = run->settled_end;
+        if (partition->watermark < run->limit) run->limit = partition->watermark;
         if (ol_pending_producer_at(partition->state.pending, 0, &pending) && pending.first_log_offset < run->limit) {
             run->limit = pending.first_log_offset;
         }
@@ -97,7 +96,6 @@ static int run_pass(ol_clean_run *run, ol_error *error) {
     ol_clean_report *report = run->report;
     ol_clean_progress *progress = run->options->progress;
     report->passes++;
-    run->floor_raised = false;
     run->legacy_horizon_known = false;
     if (progress != NULL) {
         progress->passes = report->passes;
@@ -108,7 +106,7 @@ static int run_pass(ol_clean_run *run, ol_error *error) {
     if (status == OL_OK) status = ol_clean_groups(run, error);
     if (status != OL_OK) return status;
     run->first_dirty = run->pass_end;
-    report->end = run->pass_end > report->end ? run->pass_end : report->end;
+    if (run->pass_end > report->end) report->end = run->pass_end;
     return OL_OK;
 }
 
@@ -139,7 +137,6 @@ static int prepare(ol_clean_run *run, ol_error *error) {
     if (status == OL_OK) status = flush_log(run, error);
     if (status != OL_OK) return status;
     int64_t flushed = ol_log_flushed(run->log);
-    if (flushed < run->settled_end) run->settled_end = flushed;
     if (flushed < run->limit) run->limit = flushed;
     status = ol_clean_list_segments(run, true, error);
     if (status != OL_OK) return status;
@@ -157,6 +154,7 @@ static void finish(ol_clean_run *run) {
     ol_clean_report *report = run->report;
     ol_error ignored;
     if (report->end > report->floor) report->floor = report->end;
+    if (report->end > run->end_max) report->end = run->end_max;
     if (ol_clean_list_segments(run, false, &ignored) == OL_OK) {
         count_segments(run, &report->segments_after, &report->bytes_after);
     }
@@ -171,7 +169,17 @@ static void free_run(ol_clean_run *run) {
     free(run->segments);
     free(run->quarantined);
     free(run->producers);
+    free(run->holds);
     free(run);
+}
+
+static int copy_holds(ol_clean_run *run, const ol_clean_options *options, ol_error *error) {
+    if (options->hold_count == 0) return OL_OK;
+    run->holds = malloc(options->hold_count * sizeof *run->holds);
+    if (run->holds == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu holds", options->hold_count);
+    memcpy(run->holds, options->holds, options->hold_count * sizeof *run->holds);
+    run->own_options.holds = run->holds;
+    return OL_OK;
 }
 
 int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options, ol_clean_report *report, ol_error *error) {
@@ -183,14 +191,16 @@ int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options, ol_
     if (run == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a clean");
     run->partition = partition;
     run->log = partition->log;
-    run->options = options;
+    run->own_options = *options;
+    run->options = &run->own_options;
     run->decompressor = partition->options.log.decompressor;
     run->report = report;
     run->fates_from = -1;
-    run->marker_block = run->tombstone_block = INT64_MAX;
+    run->marker_block = run->tombstone_block = run->end_max = INT64_MAX;
     ol_clean_fates_init(&run->fates);
     ol_key_hasher_init(&run->hasher, 0);
-    status = prepare(run, error);
+    status = copy_holds(run, options, error);
+    if (status == OL_OK) status = prepare(run, error);
     if (status == OL_OK) {
         status = run_passes(run, error);
         finish(run);

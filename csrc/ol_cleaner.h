@@ -59,8 +59,8 @@ typedef struct ol_clean_options {
     bool use_table;
     const ol_compressor *compressor;    /* may be NULL */
     ol_clean_progress *progress;        /* may be NULL */
-    /* Called before the first segment is replaced with what was decided by records below `floor`: from then on states below it cannot be told any
-     * more.  Where it must be known after a crash it is written down here.  Anything but OL_OK ends the run with that status. */
+    /* Called before the first segment of a run is replaced: from then on states below `floor`, which is E, cannot be told any more.  Where that must be
+     * known after a crash it is written down here.  Anything but OL_OK ends the run with that status. */
     int (*raise_floor)(void *context, int64_t floor, ol_error *error);
     void *raise_floor_context;
 } ol_clean_options;
@@ -88,11 +88,12 @@ typedef struct ol_clean_counts {
 } ol_clean_counts;
 
 typedef struct ol_clean_report {
-    int64_t end;                        /* the new cleaner checkpoint: all passes below it are complete; first_dirty (or -1) where none is */
-    int64_t floor;                      /* states below it may be gone: `end`, or above it where a run ended in the middle of a pass; -1 none */
+    int64_t end;                        /* the new cleaner checkpoint, from which the next run has to begin: where the last complete pass ended, or before a
+                                         * transaction that was open there; first_dirty (or -1) where no pass is complete */
+    int64_t floor;                      /* states below it may be gone; at or above `end` (see raise_floor); -1 none */
     int64_t target;                     /* E */
     int64_t log_end;                    /* when the run began */
-    bool complete;                      /* E was reached */
+    bool complete;                      /* E was reached; as long as the next run's E is the same, it has nothing to do but what time brings */
     bool stopped;                       /* by the flag */
     bool truncated;                     /* the log was cut meanwhile; what is left to do is another run's */
     int64_t bytes_read;
