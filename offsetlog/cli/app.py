@@ -23,12 +23,16 @@ from offsetlog.cli import (
     compact,
     delete,
     demo,
+    diff,
     dump,
     expire,
     fetch,
     groups,
+    history,
     offsets,
+    restore,
     transactions,
+    undelete,
     verify,
 )
 from offsetlog.cli.output import complain, prepare
@@ -45,6 +49,7 @@ Examples:
   offsetlog verify /var/kafka-logs                       is everything sound?
   offsetlog commit data billing orders:0=42 orders:1=7
   offsetlog fetch data billing
+  offsetlog diff data '2h ago'                           what changed since
   offsetlog demo                                         see it work, in half a minute
 
 \b
@@ -78,9 +83,29 @@ def _guarded(command: Callable[..., int]) -> Callable[..., int]:
     return guarded
 
 
-for module in (offsets, groups, transactions, dump, verify, commit, fetch, delete, expire, abort, compact, demo):
+for module in (
+    offsets,
+    groups,
+    transactions,
+    dump,
+    verify,
+    commit,
+    fetch,
+    delete,
+    history,
+    diff,
+    restore,
+    undelete,
+    expire,
+    abort,
+    compact,
+    demo,
+):
     app.command(
-        module.__name__.rpartition(".")[2], help=module.HELP, short_help=module.HELP.partition("\n")[0].rstrip(".")
+        module.__name__.rpartition(".")[2],
+        help=module.HELP,
+        short_help=module.HELP.partition("\n")[0].rstrip("."),
+        context_settings=getattr(module, "CONTEXT", None),
     )(_guarded(module.command))
 
 

@@ -7,15 +7,13 @@ from typing import Annotated
 
 import typer
 
-import offsetlog
-from offsetlog._native.codec import partition_for
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
 from offsetlog.cli.fetch import is_selected
+from offsetlog.cli.members import count_members
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.positions import parse_selection
 from offsetlog.cli.stores import PartitionCount, open_writable
 from offsetlog.cli.text import name_text
-from offsetlog.reading import find_partitions, group_rows, read_state
 
 HELP = """Delete offsets of a group; without topics the whole group, with its own records.
 
@@ -28,15 +26,6 @@ Examples:
   offsetlog delete data billing orders          every offset of a topic
   offsetlog delete data billing --yes           the whole group, without a question
 """
-
-
-def _members(store: offsetlog.OffsetStore, group: str) -> int:
-    # The store does not know what a group's own records say; the partition's log does.
-    number = partition_for(group.encode(), store.partitions)
-    for files in find_partitions(store.path):
-        if files.number == number:
-            return sum(len(row["members"]) for row in group_rows([read_state(files)]) if row["group"] == group)
-    return 0
 
 
 def _ask(group: str, positions: int, members: int) -> None:
@@ -65,7 +54,7 @@ def command(
         if selection:
             deleted = store.delete(group, chosen)
         else:
-            members = _members(store, group)
+            members = count_members(store, group)
             if not yes and sys.stdin.isatty():
                 _ask(group, len(chosen), members)
             deleted = store.delete(group)

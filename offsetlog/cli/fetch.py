@@ -11,6 +11,7 @@ import offsetlog
 from offsetlog._native.files import format_uuid
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
 from offsetlog.cli.layout import Column
+from offsetlog.cli.moments import parse_moment
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import parse_selection
 from offsetlog.cli.text import name_text, time_text
@@ -20,6 +21,9 @@ HELP = """Print the committed offsets of one group, as the store answers them.
 
 PATH is only read. Without topics all offsets of the group are printed.
 
+--at prints what was committed at a moment: a time as 2026-03-01T02:30 (UTC), how long ago as -2h, or a log offset as
+offset:12345.
+
 \b
 Exit codes: 0 done, 1 something asked for is not committed, or damage was found, 2 could not be read.
 
@@ -28,6 +32,7 @@ Examples:
   offsetlog fetch data billing
   offsetlog fetch data billing orders:0 invoices
   offsetlog fetch data billing orders:0 --format json
+  offsetlog fetch data billing --at -2h
 """
 
 COLUMNS = [
@@ -69,21 +74,27 @@ def command(
     topics: Annotated[
         list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these.", show_default=False)
     ] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="MOMENT", help="What was committed then.", show_default=False)
+    ] = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Prints the offsets; returns the exit code."""
     selection = {parse_selection(text): text for text in topics or []}
+    moment = None if at is None else parse_moment(at)
     with offsetlog.open(path, read_only=True) as store:
-        found = {key: value for key, value in store.fetch(group).items() if is_selected(key, set(selection))}
+        fetched = store.fetch(group, at=moment)
+        found = {key: value for key, value in fetched.items() if is_selected(key, set(selection))}
         problems = store.problems()
     if found or form is Format.JSON:
         Output(form).rows(COLUMNS, _rows(group, found), "", wide=wide)
+    verb = "is" if moment is None else "was"
     missing = [text for each, text in selection.items() if not any(is_selected(key, {each}) for key in found)]
     for text in missing:
-        complain(f"group {name_text(group)}: no offset of {text} is committed")
+        complain(f"group {name_text(group)}: no offset of {text} {verb} committed")
     if not found and not selection:
-        complain(f"no offset of group {name_text(group)} is committed")
+        complain(f"no offset of group {name_text(group)} {verb} committed")
     for problem in problems:
         complain(str(problem))
     return 1 if problems or missing or not found else 0

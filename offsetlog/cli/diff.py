@@ -1,0 +1,61 @@
+"""`offsetlog diff`: what changed between two moments."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import offsetlog
+from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
+from offsetlog.cli.changes import COLUMNS, change_rows
+from offsetlog.cli.moments import MOMENTS, parse_moment
+from offsetlog.cli.output import Format, Output, complain
+from offsetlog.cli.stores import PartitionCount
+from offsetlog.errors import InvalidArgumentError
+
+HELP = f"""Print what changed between two moments, by group, topic and partition.
+
+PATH is only read. Without B it is what changed until now. A position that was only committed again, with the same
+offset, leader epoch and metadata, has not changed.
+
+{MOMENTS} They need --group.
+
+\b
+Exit codes: 0 done, 1 what was committed then was cleaned away, or damage was found, 2 could not be read.
+
+\b
+Examples:
+  offsetlog diff data '2h ago'                           what changed in the last two hours
+  offsetlog diff data 2026-03-01T02:30 2026-03-01T02:45
+  offsetlog diff data -2h now --group billing --format json
+  offsetlog diff data offset:1200 --group billing
+"""
+
+#: So that -2h is a moment, and no option with another one, -h, behind it.
+CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
+
+
+def command(
+    path: StorePath,
+    before: Annotated[str, typer.Argument(metavar="A", help="The first moment.", show_default=False)],
+    after: Annotated[str, typer.Argument(metavar="B", help="The second one.")] = "now",
+    group: Annotated[
+        str | None, typer.Option("--group", help="Only this group; --group=-x for a name that begins with a dash.")
+    ] = None,
+    partitions: PartitionCount = None,
+    wide: Wide = False,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Prints the changes; returns the exit code."""
+    first, second = parse_moment(before), parse_moment(after)
+    for text, moment in ((before, first), (after, second)):
+        if group is None and isinstance(moment, int):
+            raise InvalidArgumentError(f"{text} needs --group, since each log partition has offsets of its own")
+    with offsetlog.open(path, partitions, read_only=True) as store:
+        changes = store.diff(first, second, group)
+        problems = store.problems()
+    Output(form).rows(COLUMNS, change_rows(changes), "nothing changed", wide=wide)
+    for problem in problems:
+        complain(str(problem))
+    return 1 if problems else 0

@@ -1,0 +1,120 @@
+"""`offsetlog history`: what happened to one position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+import offsetlog
+from offsetlog._native.files import format_uuid
+from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
+from offsetlog.cli.layout import Column
+from offsetlog.cli.output import Format, Output, complain, count_text
+from offsetlog.cli.positions import parse_partition
+from offsetlog.cli.stores import PartitionCount
+from offsetlog.cli.text import name_text
+from offsetlog.cli.text import time_text as _time_text
+from offsetlog.errors import InvalidArgumentError
+from offsetlog.types import History, TopicPartition
+
+HELP = """Print every record of one position that the log still holds, oldest first.
+
+PATH is only read. A commit that took no effect is told as well: of a transaction that was aborted or is open, or one
+that something newer came before. A deletion and an expiry leave the same record, a tombstone. What was cleaned away is
+gone; from where on everything is there is said on the standard error.
+
+\b
+Exit codes: 0 done, 1 there is no record of it, or damage was found, 2 could not be read.
+
+\b
+Examples:
+  offsetlog history data billing orders 0
+  offsetlog history data billing orders:0 --format json
+  offsetlog history /var/kafka-logs billing orders 0 --partitions 50
+"""
+
+
+def _effect_text(effective_at: int | None) -> str:
+    return "none" if effective_at is None else str(effective_at)
+
+
+COLUMNS = [
+    Column("log_offset", right=True),
+    Column("timestamp", "time (UTC)", _time_text),
+    Column("kind"),
+    Column("offset", right=True),
+    Column("metadata"),
+    Column("outcome"),
+    Column("effective_at", "effective from", _effect_text, right=True),
+    Column("leader_epoch", "epoch", lambda epoch: "-" if epoch in (None, -1) else str(epoch), right=True, rank=1),
+    Column("commit_timestamp", "committed (UTC)", _time_text, rank=1),
+    Column("producer_id", show=lambda producer: "-" if producer == -1 else str(producer), right=True, rank=2),
+    Column("producer_epoch", show=lambda epoch: "-" if epoch == -1 else str(epoch), right=True, rank=2),
+    Column("marker_offset", right=True, rank=2),
+    Column("expire_timestamp", "expires (UTC)", _time_text, rank=2),
+    Column("topic_id", rank=2),
+    Column("log_partition", right=True, rank=2),
+]
+
+
+def history_rows(history: History) -> Iterator[dict[str, Any]]:
+    """Yields the entries as rows of COLUMNS."""
+    for entry in history:
+        value = entry.value
+        yield {
+            "log_offset": entry.log_offset,
+            "timestamp": entry.timestamp,
+            "kind": entry.kind,
+            "offset": None if value is None else value.offset,
+            "metadata": None if value is None else value.metadata,
+            "leader_epoch": None if value is None else value.leader_epoch,
+            "commit_timestamp": None if value is None else value.commit_timestamp,
+            "expire_timestamp": None if value is None else value.expire_timestamp,
+            "topic_id": None if value is None or value.topic_id is None else format_uuid(value.topic_id.bytes),
+            "outcome": entry.outcome,
+            "effective_at": entry.effective_at,
+            "producer_id": entry.producer_id,
+            "producer_epoch": entry.producer_epoch,
+            "marker_offset": entry.marker_offset,
+            "log_partition": history.log_partition,
+        }
+
+
+def _place(topic: str, partition: int | None) -> TopicPartition:
+    if partition is not None:
+        return TopicPartition(topic, partition)
+    if ":" not in topic:
+        raise InvalidArgumentError("the partition is missing: TOPIC PARTITION, or TOPIC:PARTITION")
+    return parse_partition(topic)
+
+
+def command(
+    path: StorePath,
+    group: GroupName,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    partition: Annotated[
+        int | None, typer.Argument(metavar="PARTITION", min=0, help="Its partition.", show_default=False)
+    ] = None,
+    partitions: PartitionCount = None,
+    wide: Wide = False,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Prints the records; returns the exit code."""
+    key = _place(topic, partition)
+    with offsetlog.open(path, partitions, read_only=True) as store:
+        history = store.history(group, *key)
+        problems = store.problems()
+    if history or form is Format.JSON:
+        Output(form).rows(COLUMNS, history_rows(history), "", wide=wide)
+    if not history:
+        complain(f"the log holds no record of {name_text(key.topic)}:{key.partition} of group {name_text(group)}")
+    if history.complete_from > 0:
+        since = "" if history.complete_since is None else f", {history.complete_since.isoformat(' ', 'milliseconds')}"
+        complain(f"complete from log offset {history.complete_from}{since}; what is older may have been cleaned away")
+    if history.problems:
+        complain(f"{count_text(history.problems, 'batch or record', 'batches and records')} could not be read")
+    for problem in problems:
+        complain(str(problem))
+    return 1 if problems or history.problems or not history else 0

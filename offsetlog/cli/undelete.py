@@ -1,0 +1,149 @@
+"""`offsetlog undelete`: what was deleted, and how it comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+import offsetlog
+from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
+from offsetlog.cli.changes import BY_HAND, confirm, keys_of, selected, show, what_text
+from offsetlog.cli.fetch import is_selected
+from offsetlog.cli.layout import Column
+from offsetlog.cli.moments import MOMENTS, parse_time, past_moment
+from offsetlog.cli.output import Format, Output, complain, count_text
+from offsetlog.cli.positions import parse_selection
+from offsetlog.cli.stores import PartitionCount, open_writable
+from offsetlog.cli.text import name_text, time_text
+from offsetlog.errors import InvalidArgumentError
+from offsetlog.types import Deletion, TopicPartition
+
+HELP = f"""Commit deleted offsets of a group again, or list what was deleted.
+
+They come back with their last values, or with --at with those of a moment; what is committed now stays as it is. An
+offset that expired comes back as well: the log does not tell one from the other. A value that was cleaned away is lost.
+On a terminal it is done only after a question.
+
+Without GROUP, or with --list, PATH is only read and what was deleted is listed, as far as the log still tells it.
+
+{MOMENTS}
+
+\b
+Exit codes: 0 done, 1 something is lost, or refused, 2 could not be read.
+
+\b
+Examples:
+  offsetlog undelete data                              what was deleted, in all groups
+  offsetlog undelete data --list --since -1d
+  offsetlog undelete data billing --dry-run            what would come back
+  offsetlog undelete data billing orders --yes
+  offsetlog undelete data billing --at 2026-03-01T02:30
+"""
+
+COLUMNS = [
+    Column("group"),
+    Column("topic"),
+    Column("partition", right=True),
+    Column("timestamp", "deleted (UTC)", time_text),
+    Column("offset", "last offset", right=True),
+    Column("recoverable"),
+    Column("metadata", rank=1),
+    Column("commit_timestamp", "committed (UTC)", time_text, rank=1),
+    Column("log_partition", rank=2, right=True),
+    Column("log_offset", rank=2, right=True),
+    Column("last_log_offset", rank=2, right=True),
+]
+
+
+def deletion_rows(deletions: Iterable[Deletion]) -> Iterator[dict[str, Any]]:
+    """Yields deletions as rows of COLUMNS."""
+    for each in deletions:
+        last = each.last
+        yield {
+            "group": each.group,
+            "topic": each.topic,
+            "partition": each.partition,
+            "timestamp": each.timestamp,
+            "offset": None if last is None else last.offset,
+            "recoverable": each.recoverable,
+            "metadata": None if last is None else last.metadata,
+            "leader_epoch": None if last is None else last.leader_epoch,
+            "commit_timestamp": None if last is None else last.commit_timestamp,
+            "log_partition": each.log_partition,
+            "log_offset": each.log_offset,
+            "last_log_offset": each.last_log_offset,
+        }
+
+
+def _list(store: offsetlog.OffsetStore, output: Output, listed: list[Deletion], *, wide: bool) -> int:
+    output.rows(COLUMNS, deletion_rows(listed), "nothing is known to have been deleted", wide=wide)
+    problems = store.problems()
+    for problem in problems:
+        complain(str(problem))
+    return 1 if problems else 0
+
+
+def _tell_lost(group: str, lost: list[Deletion]) -> int:
+    for each in lost:
+        complain(f"{name_text(each.topic)}:{each.partition} of group {name_text(group)} is lost: it was cleaned away")
+    return 1 if lost else 0
+
+
+def command(
+    path: StorePath,
+    group: Annotated[str | None, typer.Argument(metavar="GROUP", help="The group.", show_default=False)] = None,
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these.", show_default=False)
+    ] = None,
+    only_list: Annotated[bool, typer.Option("--list", help="List what was deleted.")] = False,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Only what was deleted since.", show_default=False)
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="MOMENT", help="With the values of then.", show_default=False)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would come back.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    partitions: PartitionCount = None,
+    wide: Wide = False,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Brings back, or lists; returns the exit code."""
+    output = Output(form)
+    selection = {parse_selection(text) for text in topics or []}
+    moment = None if at is None else past_moment(at)
+    younger = None if since is None else parse_time(since)
+    if group is None or only_list:
+        if moment is not None:
+            raise InvalidArgumentError("--at says which values come back; what was deleted is listed without it")
+        with offsetlog.open(path, partitions, read_only=True) as store:
+            found = store.deletions(group, younger)
+            listed = [each for each in found if is_selected(TopicPartition(each.topic, each.partition), selection)]
+            return _list(store, output, listed, wide=wide)
+    if dry_run:
+        with offsetlog.open(path, partitions, read_only=True) as store:
+            would = store.undelete(group, at=moment, since=younger, dry_run=True)
+        changes = selected(would.restored, selection)
+        show(output, changes, wide=wide)
+        output.line(f"would {what_text(changes)}" if changes else "nothing would come back")
+        return _tell_lost(group, _named(would.lost, selection))
+    with open_writable(path, partitions, "disk", create=False, maintenance=BY_HAND) as store:
+        would = store.undelete(group, at=moment, since=younger, dry_run=True)
+        changes = selected(would.restored, selection)
+        if changes:
+            confirm(output, store, group, changes, yes=yes, wide=wide)
+            changes = store.undelete(group, keys_of(changes), at=moment, since=younger).restored
+    if output.is_json:
+        show(output, changes, wide=wide)
+    output.line(
+        f"committed {count_text(len(changes), 'offset')} of {name_text(group)} again"
+        if changes
+        else "nothing came back"
+    )
+    return _tell_lost(group, _named(would.lost, selection))
+
+
+def _named(lost: list[Deletion], selection: set[str | TopicPartition]) -> list[Deletion]:
+    return [each for each in lost if is_selected(TopicPartition(each.topic, each.partition), selection)]

@@ -1,0 +1,303 @@
+"""`history`, `diff`, `restore` and `undelete`: what they show, what they write, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+from test_cli_read import DATA, call, on_terminal
+
+import offsetlog
+from offsetlog import MaintenanceConfig, StoreConfig, TopicPartition
+from offsetlog.cli.moments import parse_moment, parse_time
+from offsetlog.errors import InvalidArgumentError
+
+ORDERS = [TopicPartition("orders", number) for number in range(4)]
+
+
+@pytest.fixture
+def data(tmp_path) -> Path:
+    """orders:0 was 42, is 50 and 51 was aborted; orders:1 was 7 and is deleted; orders:2 is 9.  Offsets 0 to 7."""
+    path = tmp_path / "data"
+    with offsetlog.open(path, partitions=2, durability="process") as store:
+        store.commit("billing", {ORDERS[0]: 42, ORDERS[1]: 7})
+        store.commit("billing", {ORDERS[0]: offsetlog.OffsetAndMetadata(50, "a\tж", 3), ORDERS[2]: 9})
+        store.delete("billing", [ORDERS[1]])
+        with store.transaction("billing", 11) as transaction:
+            transaction.commit({ORDERS[0]: 51})
+            transaction.abort()
+        store.commit("audit", {ORDERS[0]: 1})
+    return path
+
+
+def rows(capsys, *arguments: object, code: int = 0) -> list[dict[str, object]]:
+    found, out, _ = call(capsys, *arguments, "--format=json")
+    assert found == code
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def offsets(path: Path, group: str = "billing") -> dict[int, int]:
+    with offsetlog.open(path, read_only=True) as store:
+        return {key.partition: value.offset for key, value in store.fetch(group).items()}
+
+
+# -------------------------------------------------------------------------------------------------------------- moments
+
+
+def test_moments_are_parsed():
+    assert parse_moment("now") is None
+    assert parse_moment("offset:12") == 12
+    assert (
+        parse_moment("2026-03-01T02:30") == parse_moment("2026-03-01 02:30Z") == datetime(2026, 3, 1, 2, 30, tzinfo=UTC)
+    )
+    assert parse_moment("2026-03-01T02:30+01:00") == datetime(2026, 3, 1, 1, 30, tzinfo=UTC)
+    assert parse_time("2026-03-01") == datetime(2026, 3, 1, tzinfo=UTC)
+    for text in ("-2h", "2h ago", " 120m ago ", "- 2h"):
+        ago = datetime.now(UTC) - parse_moment(text)
+        assert timedelta(hours=1, minutes=59) < ago < timedelta(hours=2, minutes=1)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "offset:", "offset:-1", "offset:x", "2h", "-", "-x", "x ago", "12", "2026-13-01"]
+)
+def test_what_is_no_moment_is_refused(text):
+    with pytest.raises(InvalidArgumentError):
+        parse_moment(text)
+
+
+# -------------------------------------------------------------------------------------------------------------- history
+
+
+def test_history_of_a_position(data, capsys):
+    found = rows(capsys, "history", data, "billing", "orders", 0)
+    assert [(row["kind"], row["offset"], row["outcome"], row["effective_at"]) for row in found] == [
+        ("commit", 42, "plain", found[0]["log_offset"]),
+        ("commit", 50, "plain", found[1]["log_offset"]),
+        ("commit", 51, "aborted", None),
+    ]
+    assert (found[1]["metadata"], found[1]["leader_epoch"], found[2]["producer_id"]) == ("a\tж", 3, 11)
+    assert rows(capsys, "history", data, "billing", "orders:0") == found
+    assert [row["kind"] for row in rows(capsys, "history", data, "billing", "orders:1")] == ["commit", "delete"]
+    code, out, err = call(capsys, "history", data, "billing", "orders", 0)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[2].split("\t")[2:6] == ["commit", "50", "a\\tж", "plain"]
+
+
+def test_history_of_nothing(data, capsys):
+    code, out, err = call(capsys, "history", data, "billing", "orders", 9)
+    assert (code, out) == (1, "")
+    assert err == "offsetlog: the log holds no record of orders:9 of group billing\n"
+    assert rows(capsys, "history", data, "nobody", "orders", 0, code=1) == []
+    assert call(capsys, "history", data, "billing", "orders")[0] == 2
+    assert call(capsys, "history", data.parent / "nowhere", "billing", "orders", 0)[0] == 2
+
+
+def test_history_on_a_terminal(data):
+    code, shown = on_terminal("history", data, "billing", "orders", 0, columns=100)
+    assert code == 0
+    assert "effective from" in shown
+    assert "aborted" in shown
+
+
+@pytest.fixture
+def cleaned(tmp_path) -> Path:
+    path = tmp_path / "cleaned"
+    config = StoreConfig(segment_bytes=16 << 10)
+    with offsetlog.open(
+        path, partitions=1, durability="process", config=config, maintenance=MaintenanceConfig(enabled=False)
+    ) as store:
+        store.commit("billing", {ORDERS[1]: 7})
+        store.delete("billing", [ORDERS[1]])
+        for number in range(500):
+            store.commit_one("billing", "orders", 0, number)
+        store.compact()
+        store.commit("billing", {ORDERS[0]: 1000})
+    return path
+
+
+def test_what_was_cleaned_is_said(cleaned, capsys):
+    code, out, err = call(capsys, "history", cleaned, "billing", "orders", 0)
+    assert (code, len(out.splitlines())) == (0, 3)
+    assert "complete from log offset 502, 20" in err
+    for arguments in (
+        ("diff", cleaned, "-1d"),
+        ("restore", cleaned, "billing", "--at", "offset:100", "--yes"),
+        ("fetch", cleaned, "billing", "--at", "-1d"),
+    ):
+        code, out, err = call(capsys, *arguments)
+        assert (code, out) == (1, "")
+        assert "what was committed before log offset 502 of log partition 0 was cleaned since; the oldest time" in err
+    assert rows(capsys, "fetch", cleaned, "billing", "--at", "offset:502")[0]["offset"] == 499
+    code, out, err = call(capsys, "undelete", cleaned, "billing", "--yes")
+    assert (code, out) == (1, "nothing came back\n")
+    assert err == "offsetlog: orders:1 of group billing is lost: it was cleaned away\n"
+    assert [(row["partition"], row["recoverable"]) for row in rows(capsys, "undelete", cleaned)] == [(1, False)]
+
+
+# ---------------------------------------------------------------------------------------------------------- diff, fetch
+
+
+def test_diff_between_moments(data, capsys):
+    found = rows(capsys, "diff", data, "offset:2", "--group", "billing")
+    assert [(row["partition"], row["offset_before"], row["offset_after"], row["step"]) for row in found] == [
+        (0, 42, 50, 8),
+        (1, 7, None, None),
+        (2, None, 9, None),
+    ]
+    assert rows(capsys, "diff", data, "offset:2", "offset:2", "--group=billing") == []
+    assert len(rows(capsys, "diff", data, "-1h")) == 3
+    assert len(rows(capsys, "diff", data, "1h ago", "now")) == 3
+    assert len(rows(capsys, "diff", data, "-1m", "now", "--group", "audit")) == 1
+    assert rows(capsys, "diff", data, "now", "now") == []
+
+
+def test_diff_refuses(data, capsys):
+    code, _, err = call(capsys, "diff", data, "offset:2")
+    assert (code, "needs --group" in err) == (2, True)
+    assert call(capsys, "diff", data, "offset:99", "--group", "billing")[0] == 2
+    assert call(capsys, "diff", data, "never")[0] == 2
+    assert call(capsys, "diff", data, "--grup", "billing", "now")[0] == 2
+
+
+def test_fetch_at_a_moment(data, capsys):
+    found = rows(capsys, "fetch", data, "billing", "--at", "offset:2")
+    assert [(row["partition"], row["offset"]) for row in found] == [(0, 42), (1, 7)]
+    code, out, err = call(capsys, "fetch", data, "billing", "--at", "-1h")
+    assert (code, out) == (1, "")
+    assert err == "offsetlog: no offset of group billing was committed\n"
+
+
+# -------------------------------------------------------------------------------------------------------------- restore
+
+
+def test_restore_and_its_dry_run(data, capsys):
+    before = offsets(data)
+    code, out, err = call(capsys, "restore", data, "billing", "--at", "offset:2", "--dry-run")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == "would commit 2 offsets and delete 1 offset of group billing, as of log offset 2"
+    assert offsets(data) == before
+    done = rows(capsys, "restore", data, "billing", "--at", "offset:2", "--yes")
+    assert [(row["partition"], row["offset_before"], row["offset_after"]) for row in done] == [
+        (0, 50, 42),
+        (1, None, 7),
+        (2, 9, None),
+    ]
+    assert offsets(data) == {0: 42, 1: 7}
+    code, out, _ = call(capsys, "restore", data, "billing", "--at", "offset:2", "--yes")
+    assert (code, out) == (0, "nothing to do: the offsets of group billing are what they were at log offset 2\n")
+    assert rows(capsys, "restore", data, "billing", "--at", "offset:2") == []
+
+
+def test_restore_of_some(data, capsys):
+    assert call(capsys, "restore", data, "billing", "orders:1", "orders:2", "--at", "offset:2", "--yes")[0] == 0
+    assert offsets(data) == {0: 50, 1: 7}
+    assert call(capsys, "restore", data, "billing", "invoices", "--at", "offset:2", "--yes")[1].startswith(
+        "nothing to do"
+    )
+
+
+def test_restore_asks_on_a_terminal(data):
+    code, shown = on_terminal("restore", data, "billing", "--at", "offset:2", answer=b"n\n")
+    assert code == 1
+    assert "Commit 2 offsets and delete 1 offset of group billing?" in shown
+    assert offsets(data) == {0: 50, 2: 9}
+    code, shown = on_terminal("restore", data, "billing", "--at", "offset:2", answer=b"y\n")
+    assert code == 0
+    assert "group billing is as it was at log offset 2 (commit 2 offsets and delete 1 offset: done)" in shown
+    assert offsets(data) == {0: 42, 1: 7}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("restore", "billing"),
+        ("restore", "billing", "--at", "now"),
+        ("restore", "billing", "--at", "offset:99"),
+        ("restore", "billing", ":0", "--at", "offset:0"),
+        ("undelete", "--at", "offset:0"),
+        ("undelete", "billing", "--at", "offset:0", "--since", "-1d"),
+        ("undelete", "--since", "offset:1"),
+    ],
+)
+def test_wrong_usage_changes_nothing(data, capsys, arguments):
+    before = {file: file.read_bytes() for file in data.rglob("*.log")}
+    command, *rest = arguments
+    code, out, err = call(capsys, command, data, *rest)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert {file: file.read_bytes() for file in data.rglob("*.log")} == before
+
+
+def test_restore_names_members(tmp_path, capsys):
+    # A real group with members and offsets, of a broker that was stopped.
+    path = tmp_path / "log"
+    shutil.copytree(DATA / "groups" / "log", path)
+    listed = rows(capsys, "groups", path)
+    with_members = {row["group"] for row in listed if row["members"]}
+    committed = {row["group"]: row for row in rows(capsys, "offsets", path)}
+    group = min(with_members & committed.keys())
+    code, _, err = call(capsys, "restore", path, group, "--at", "offset:0", "--partitions", 8, "--yes")
+    assert code == 0
+    assert "who may go on committing" in err
+    assert rows(capsys, "fetch", path, group, code=1) == []
+
+
+# ------------------------------------------------------------------------------------------------------------- undelete
+
+
+def test_undelete_lists_and_brings_back(data, capsys):
+    listed = rows(capsys, "undelete", data)
+    assert [(row["group"], row["partition"], row["offset"], row["recoverable"]) for row in listed] == [
+        ("billing", 1, 7, True)
+    ]
+    assert rows(capsys, "undelete", data, "billing", "--list") == listed
+    assert rows(capsys, "undelete", data, "audit", "--list") == []
+    assert rows(capsys, "undelete", data, "billing", "orders:0", "--list") == []
+    assert rows(capsys, "undelete", data, "--since", "-1d") == listed
+    assert rows(capsys, "undelete", data, "--since", "2100-01-01") == []
+    code, out, _ = call(capsys, "undelete", data, "billing", "--dry-run")
+    assert (code, out.splitlines()[-1]) == (0, "would commit 1 offset")
+    assert offsets(data) == {0: 50, 2: 9}
+    code, out, err = call(capsys, "undelete", data, "billing", "--yes")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == "committed 1 offset of billing again"
+    assert offsets(data) == {0: 50, 1: 7, 2: 9}
+    assert call(capsys, "undelete", data, "billing") == (0, "nothing came back\n", "")
+    assert rows(capsys, "undelete", data) == []
+
+
+def test_undelete_with_the_values_of_a_moment(data, capsys):
+    call(capsys, "delete", data, "billing", "--yes")
+    done = rows(capsys, "undelete", data, "billing", "orders:0", "--at", "offset:2", "--yes")
+    assert [(row["partition"], row["offset_after"]) for row in done] == [(0, 42)]
+    assert rows(capsys, "undelete", data, "billing", "--yes")[0]["offset_after"] == 7
+    assert offsets(data) == {0: 42, 1: 7, 2: 9}
+
+
+def test_undelete_asks_on_a_terminal(data):
+    code, _ = on_terminal("undelete", data, "billing", answer=b"n\n")
+    assert code == 1
+    assert offsets(data) == {0: 50, 2: 9}
+    code, shown = on_terminal("undelete", data, "billing", answer=b"y\n")
+    assert code == 0
+    assert "Commit 1 offset of group billing?" in shown
+    assert offsets(data) == {0: 50, 1: 7, 2: 9}
+    code, shown = on_terminal("undelete", data)
+    assert "nothing is known to have been deleted" in shown
+
+
+def test_what_a_broker_deleted_comes_back(tmp_path, capsys):
+    path = tmp_path / "log"
+    shutil.copytree(DATA / "groups" / "log", path)
+    listed = rows(capsys, "undelete", path, "--partitions", 8)
+    assert len(listed) > 30
+    for row in listed[::5]:
+        place = f"{row['topic']}:{row['partition']}"
+        done = rows(capsys, "undelete", path, row["group"], place, "--partitions", 8, "--yes")
+        assert [each["offset_after"] for each in done] == [row["offset"]]
