@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 import offsetlog
-from offsetlog import MaintenanceConfig, OffsetStore
+from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition
 from offsetlog._native.encoding import encode_batch, encode_key, encode_value
 from offsetlog.types import CleaningReport, Digest
 
 from . import checks, oracle
-from .cleaning_rules import Contents, check_cleaned, contents_of, superseded_left
+from .cleaning_rules import Contents, Place, check_cleaned, contents_of, last_words, superseded_left
 from .kafka_answers import read_stable_offsets
 from .scenarios import SCENARIOS, Scenario
 
@@ -24,6 +25,8 @@ SEEDS = [int(os.environ["OL_SEED"])] if "OL_SEED" in os.environ else [1, 2]
 DAY_MS = 24 * 3600 * 1000
 MAPS = (4096, 16384, 64 << 20)
 """Room for the keys of one pass: from about a hundred to all there are."""
+
+BY_HAND = MaintenanceConfig(enabled=False)
 
 every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
 
@@ -109,7 +112,7 @@ class Cleaned:
         folders = [each.name for each in path.glob(f"{oracle.TOPIC}-*")]
         self.partitions = 1 + max(int(name.rpartition("-")[2]) for name in folders)
         # Recovers what a broker left when it was killed.
-        with offsetlog.open(path, self.partitions, maintenance=MaintenanceConfig(enabled=False)) as store:
+        with offsetlog.open(path, self.partitions, maintenance=BY_HAND) as store:
             self.digests = digests(store)
             assert store.problems() == []
         self.before = self.contents()
@@ -121,9 +124,7 @@ class Cleaned:
 
     def visit(self, visit: Visit) -> list[CleaningReport]:
         """Opens a store, cleans, and looks after every pass at what it answers."""
-        config = MaintenanceConfig(
-            enabled=False, cleaner_map_bytes=visit.map_bytes, cleaner_bytes_per_second=visit.bytes_per_second
-        )
+        config = replace(BY_HAND, cleaner_map_bytes=visit.map_bytes, cleaner_bytes_per_second=visit.bytes_per_second)
         reports = None
         with offsetlog.open(self.path, self.partitions, maintenance=config) as store:
             assert digests(store) == self.digests
@@ -177,6 +178,118 @@ def test_a_schedule_changes_no_answer(scenario: Scenario, seed: int, tmp_path: P
     assert superseded_left(after, ends) == []
 
 
+# ------------------------------------------------------------------------------------------- more keys than fit the map
+
+
+def write_many_keys(path: Path, seed: int) -> None:
+    """Commits, deletes and transactions over two thousand positions, in small segments of one partition."""
+    draw = random.Random(seed)
+    config = StoreConfig(segment_bytes=32 * 1024)
+    with offsetlog.open(path, 1, durability="process", config=config, maintenance=BY_HAND) as store:
+        for number in range(1500):
+            group = f"group {draw.randrange(5)}"
+            keys = [TopicPartition("topic", draw.randrange(400)) for _ in range(draw.randint(1, 6))]
+            kind = draw.random()
+            if kind < 0.7:
+                store.commit(group, dict.fromkeys(keys, number))
+            elif kind < 0.85:
+                store.delete(group, keys)
+            else:
+                with store.transaction(group, draw.randrange(3)) as transaction:
+                    transaction.commit(dict.fromkeys(keys, number))
+                    if draw.random() < 0.5:
+                        transaction.abort()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_log_with_more_keys_than_fit_the_map(seed: int, tmp_path: Path) -> None:
+    write_many_keys(tmp_path / "log", seed)
+    segments = oracle.read_log(tmp_path / "log")
+    before, committed = contents_of(segments), oracle.offset_rows(oracle.replay(segments))
+    small = replace(BY_HAND, cleaner_map_bytes=MAPS[0])
+    with offsetlog.open(tmp_path / "log", 1, maintenance=small) as store:
+        held = digests(store)
+        for again in (False, True, True):
+            (report,) = store.compact(again=again, delete_retention_ms=0)
+            assert (report.complete, report.quarantined) == (True, 0)
+            assert digests(store) == held
+    segments = oracle.read_log(tmp_path / "log")
+    after, ends = contents_of(segments), {0: report.checkpoint}
+    assert oracle.offset_rows(oracle.replay(segments)) == committed
+    check_cleaned(before, after, ends, tombstones_stay=False)
+    assert superseded_left(after, ends) == []
+    # The third one dropped every tombstone that the second one had found alone.
+    assert [entry.place for entry in after.entries.values() if not entry.is_value] == []
+
+
+# -------------------------------------------------------------------------------------------- what the rules would see
+
+
+def without(log: Contents, place: Place) -> Contents:
+    """The log without one record."""
+    entries = {at: entry for at, entry in log.entries.items() if at != place}
+    return replace(log, entries=entries)
+
+
+@pytest.fixture
+def canary() -> Contents:
+    """A log with transactions, tombstones, and much that is superseded."""
+    (scenario,) = (each for each in SCENARIOS if each.name == "kafka-4.3.0/txn")
+    return contents_of(oracle.read_log(scenario.log))
+
+
+def test_the_rules_see_that_a_needed_record_is_gone(canary: Contents) -> None:
+    words = last_words(canary, canary.ends).values()
+    for entry in words:
+        needed = pytest.raises(AssertionError, match="1 needed records are gone")
+        with needed if entry.is_value else nullcontext():
+            check_cleaned(canary, without(canary, entry.place), canary.ends, tombstones_stay=False)
+        with needed if entry.is_value or entry.batch.delete_horizon is None else nullcontext():
+            check_cleaned(canary, without(canary, entry.place), canary.ends, tombstones_stay=True)
+    assert not all(entry.is_value for entry in words)
+
+
+def test_the_rules_see_what_is_superseded(canary: Contents) -> None:
+    dead = superseded_left(canary, canary.ends)
+    assert dead
+    for place in dead:
+        after = without(canary, place)
+        check_cleaned(canary, after, canary.ends, tombstones_stay=True)
+        assert place not in superseded_left(after, canary.ends)
+        # Above the end of a clean it is not.
+        with pytest.raises(AssertionError, match="needed records are gone"):
+            check_cleaned(canary, after, {**canary.ends, place[0]: place[1]}, tombstones_stay=True)
+
+
+def test_the_rules_see_a_record_that_was_changed(canary: Contents) -> None:
+    place, entry = next(iter(canary.entries.items()))
+    others = [
+        replace(entry, record=replace(entry.record, value=b"other")),
+        replace(entry, record=replace(entry.record, timestamp=entry.record.timestamp + 1)),
+        replace(entry, record=replace(entry.record, key=None)),
+    ]
+    for other in others:
+        changed = replace(canary, entries={**canary.entries, place: other})
+        with pytest.raises(AssertionError, match="1 records"):
+            check_cleaned(canary, changed, canary.ends, tombstones_stay=False)
+
+
+def test_the_rules_see_a_frame_that_was_changed(canary: Contents) -> None:
+    place, batch = next((place, batch) for place, batch in canary.batches.items() if batch.transactional)
+    for other in (
+        replace(batch, producer_id=batch.producer_id + 1),
+        replace(batch, base_sequence=batch.base_sequence + 1),
+        replace(batch, last_offset=batch.last_offset + 1),
+        replace(batch, transactional=False),
+    ):
+        changed = replace(canary, batches={**canary.batches, place: other})
+        with pytest.raises(AssertionError, match="the batch at"):
+            check_cleaned(canary, changed, canary.ends, tombstones_stay=False)
+    shorter = replace(canary, ends={**canary.ends, place[0]: canary.ends[place[0]] - 1})
+    with pytest.raises(AssertionError, match="ends somewhere else"):
+        check_cleaned(canary, shorter, canary.ends, tombstones_stay=False)
+
+
 # ------------------------------------------------------------------------------------------------------ unknown records
 
 #: Versions of keys that no broker has written yet, or never will.
@@ -216,15 +329,16 @@ def write_partition(path: Path, batches: list[list[tuple[bytes | None, bytes | N
     (folder / f"{0:020d}.log").write_bytes(data)
 
 
-def compact_all(path: Path, *, map_bytes: int = 64 << 20, times: int = 2) -> None:
-    """Cleans everything, with no time for tombstones; the digest stays."""
-    config = MaintenanceConfig(enabled=False, cleaner_map_bytes=map_bytes)
+def compact_all(path: Path, *, map_bytes: int = 64 << 20, times: int = 2) -> int:
+    """Cleans everything, with no time for tombstones; the digest stays.  Returns the passes of the last time."""
+    config = replace(BY_HAND, cleaner_map_bytes=map_bytes)
     with offsetlog.open(path, 1, maintenance=config) as store:
         before = digests(store)
         for _ in range(times):
             (report,) = store.compact(again=True, delete_retention_ms=0)
             assert report.cleaned
             assert digests(store) == before
+    return report.passes
 
 
 def left(path: Path) -> list[tuple[int, bytes | None, bytes | None]]:
@@ -243,7 +357,9 @@ def test_records_of_unknown_kinds_survive_byte_for_byte(map_bytes: int, tmp_path
     written = [(draw.choice(keys), draw.choice(values)) for _ in range(6000)]
     write_partition(tmp_path, [written[start : start + 7] for start in range(0, len(written), 7)])
     last = {key: (offset, value) for offset, (key, value) in enumerate(written)}
-    compact_all(tmp_path, map_bytes=map_bytes)
+    passes = compact_all(tmp_path, map_bytes=map_bytes)
+    # Of what is in no table nothing is known but what the map holds.
+    assert (passes > 1) == (map_bytes == MAPS[0])
     live = {key: told for key, told in last.items() if told[1] is not None}
     found = left(tmp_path)
     assert {key: (offset, value) for offset, key, value in found if value is not None} == live
