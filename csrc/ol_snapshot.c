@@ -286,6 +286,21 @@ int ol_snapshot_remove(ol_partition *partition, ol_error *error) {
 
 int64_t ol_snapshot_file_offset(const ol_partition *partition) { return partition->snapshot_file; }
 
+int64_t ol_snapshot_tail_bytes(const ol_partition *partition) {
+    const ol_log *log = partition->log;
+    int64_t from = partition->snapshot_file, bytes = 0;
+    ol_log_segment_info info, next;
+    bool there = ol_log_segment_at(log, 0, &info);
+    for (size_t i = 1; there; i++, info = next) {
+        bool follows = ol_log_segment_at(log, i, &next);
+        int64_t end = follows ? next.base_offset : ol_log_end(log);
+        if (from <= info.base_offset) bytes += info.size;
+        else if (from < end) bytes += (int64_t)((double)info.size * (double)(end - from) / (double)(end - info.base_offset));
+        there = follows;
+    }
+    return bytes;
+}
+
 int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) {
     ol_fs *fs = partition->options.log.fs;
     char path[OL_PATH_MAX];

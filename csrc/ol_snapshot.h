@@ -77,6 +77,9 @@ int ol_snapshot_remove(ol_partition *partition, ol_error *error) OL_NODISCARD;
 /* The offset of the snapshot that the partition was loaded from, or that took its place since; -1 for none. */
 int64_t ol_snapshot_file_offset(const ol_partition *partition);
 
+/* Bytes of log that a load would read now, about: what stands behind that snapshot, or all of it. */
+int64_t ol_snapshot_tail_bytes(const ol_partition *partition);
+
 /* ------------------------------------------------------------------------------------------------ using one */
 
 /* A state from a file.  Arenas larger than OL_SNAPSHOT_COPY_MAX are mapped, the others copied; so many threads help.  OL_NO_SUCH_FILE; OL_CORRUPT or

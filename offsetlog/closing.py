@@ -7,8 +7,10 @@ import threading
 import warnings
 import weakref
 
+from offsetlog import snapshots
 from offsetlog._native.core import StoreCore
 from offsetlog._native.partition import Partition
+from offsetlog._native.snapshot import tail_bytes
 from offsetlog.errors import OffsetLogError
 from offsetlog.logdir import RECOVERY_POINTS, LogDirectory
 from offsetlog.maintenance import Maintenance
@@ -82,6 +84,8 @@ class StoreCloser:
         failures: list[BaseException] = []
         partitions: dict[int, Partition] = {}
         self._stop.set()
+        # First of all: whoever waits for a load keeps a thread busy.
+        self._opener.stop_loading()
         for step in (self._maintenance.end, self._end_keeper, self._opener.end, core.detach_all, self._waiter.end):
             try:
                 partitions.update((id(partition), partition) for partition in step() or ())
@@ -115,6 +119,7 @@ class StoreCloser:
         with self._lock:
             self._closed = True
             self._stop.set()
+            self._opener.stop_loading()
             try:
                 self._maintenance.end()
                 created = self._opener.end()
@@ -144,12 +149,17 @@ class StoreCloser:
         except BaseException as failure:
             failures.append(failure)
 
+    def _write_snapshot(self, partition: Partition) -> None:
+        snapshots.write_last(partition, self._directory.fs)
+
     def _close_one(self, partition: Partition, ends: dict[int, int]) -> bool:
         # Returns whether it was closed cleanly, and its log end in `ends`.
         if self._read_only or partition.read_only:
             partition.abandon()
             return False
-        partition.close()
+        config = self._maintenance.config
+        due = config.enabled and config.snapshots and tail_bytes(partition) >= config.snapshot_tail_bytes
+        partition.close(self._write_snapshot if due else None)
         ends[partition.number] = partition.closed_at
         return True
 
@@ -163,7 +173,7 @@ def _keep_checkpoints(known: weakref.ref[StoreCore], directory: LogDirectory, st
                 return
             flushed = {
                 partition.number: partition.log_facts()["flushed"]
-                for partition in core.attached()
+                for partition in core.attached(wait=False)
                 if not partition.read_only
             }
             directory.write_checkpoint(RECOVERY_POINTS, flushed)

@@ -139,10 +139,10 @@ class Maintenance:
 
     # ------------------------------------------------------------------------------------------------ unasked
 
-    def attach(self, core: StoreCore) -> None:
-        """Takes the partitions of a store, which is held weakly."""
+    def attach(self, core: StoreCore, opened: list[Partition]) -> None:
+        """Takes a store, which is held weakly, and the partitions that are open, loaded or not."""
         self._core = weakref.ref(core)
-        self._cleaner.admit(core.attached())
+        self._cleaner.admit(opened)
 
     def start(self) -> None:
         """Begins to work unasked, where that is wanted."""
@@ -166,7 +166,8 @@ class Maintenance:
         looked = checked = time.monotonic()
         while not self._stop.wait(seconds):
             try:
-                partitions = self._open_core().attached()
+                # Those that are still being loaded are looked after later.
+                partitions = self._open_core().attached(wait=False)
             except ClosedError:
                 return
             # First what makes records dead, then what drops them.

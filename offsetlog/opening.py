@@ -13,7 +13,7 @@ from offsetlog.partitions import PartitionOpener, check_groups
 #: Partitions of a new directory, as Kafka's `offsets.topic.num.partitions`.
 PARTITIONS_DEFAULT = 50
 
-#: How many partitions there are, what opens more of them, and those that are open and loaded.
+#: How many partitions there are, what opens more of them, and those that are open, loaded if that was waited for.
 Opened = tuple[int, PartitionOpener, list[Partition]]
 
 
@@ -23,7 +23,9 @@ def _agreed(asked: int | None, actual: int, path: Path) -> int:
     return actual
 
 
-def open_read_only(directory: LogDirectory, config: StoreConfig, partitions: int | None) -> Opened:
+def open_read_only(
+    directory: LogDirectory, config: StoreConfig, partitions: int | None, *, wait: bool = True
+) -> Opened:
     """Opens what is there for reading; changes nothing, and takes no lock."""
     if not directory.exists():
         raise MissingFileError("there is no such directory", path=directory.path)
@@ -38,7 +40,7 @@ def open_read_only(directory: LogDirectory, config: StoreConfig, partitions: int
     if numbers and numbers[-1] >= count:
         raise PartitionCountError(asked=count, actual=numbers[-1] + 1, path=directory.path)
     opener = PartitionOpener(directory, directory.fs, config, writable=False)
-    return count, opener, opener.open_all(numbers)
+    return count, opener, opener.open_all(numbers, wait=wait)
 
 
 def open_writable(
@@ -47,6 +49,8 @@ def open_writable(
     partitions: int | None,
     topic_id: bytes | None,
     cluster: tuple[str, int] | None,
+    *,
+    wait: bool = True,
 ) -> Opened:
     """Takes the lock and opens what is there for writing; whoever calls lets the lock go after a failure."""
     directory.create()
@@ -68,7 +72,7 @@ def open_writable(
     if cluster is not None:
         directory.join_cluster(*cluster)
     opener = PartitionOpener(directory, directory.fs, config, writable=True, topic_id=known or topic_id)
-    opened = opener.open_all(numbers)
+    opened = opener.open_all(numbers, wait=wait)
     if properties is None:
         if opener.topic_id is None:
             opener.topic_id = random_topic_id()

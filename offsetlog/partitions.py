@@ -6,13 +6,15 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from offsetlog import snapshots
 from offsetlog._native.codec import partition_for
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.files import FileSystem
 from offsetlog._native.partition import Partition
 from offsetlog.config import StoreConfig
 from offsetlog.errors import ClosedError, PartitionCountError
-from offsetlog.logdir import LOG_STARTS, RECOVERY_POINTS, TOPIC, LogDirectory, random_topic_id
+from offsetlog.loading import BackgroundLoads, LoadProgress
+from offsetlog.logdir import CLEANER_POINTS, LOG_STARTS, RECOVERY_POINTS, TOPIC, LogDirectory, random_topic_id
 
 
 class PartitionOpener:
@@ -43,12 +45,14 @@ class PartitionOpener:
         self._lock = threading.Lock()
         self._created: dict[int, Partition] = {}
         self._ended = False
+        self._loads: BackgroundLoads | None = None
+        self._threads = 1
         self._recovery_points = directory.read_checkpoint(RECOVERY_POINTS)
         self._log_starts = directory.read_checkpoint(LOG_STARTS)
+        self._cleaned_to = directory.read_checkpoint(CLEANER_POINTS)
 
-    def open(self, number: int, *, create: bool = False) -> Partition:
-        """Opens and loads one partition."""
-        partition = Partition(
+    def _open_log(self, number: int, *, create: bool = False) -> Partition:
+        return Partition(
             self._directory.partition_path(number),
             number,
             self._fs,
@@ -61,19 +65,65 @@ class PartitionOpener:
             log_start_offset=self._log_starts.get((TOPIC, number), -1),
             topic_id=self.topic_id if create else None,
         )
+
+    def _load(self, partition: Partition) -> None:
+        snapshots.load(
+            partition,
+            self._fs,
+            cleaned_to=self._cleaned_to.get((TOPIC, partition.number), -1),
+            threads=self._threads,
+            keep=not self._writable,
+        )
+
+    def open(self, number: int, *, create: bool = False) -> Partition:
+        """Opens and loads one partition."""
+        partition = self._open_log(number, create=create)
         try:
-            partition.load()
+            self._load(partition)
         except BaseException:
             partition.abandon()
             raise
         return partition
 
-    def open_all(self, numbers: list[int]) -> list[Partition]:
-        """Opens and loads partitions side by side; when one cannot be opened, none stays open and its error is told."""
+    def open_all(self, numbers: list[int], *, wait: bool = True) -> list[Partition]:
+        """Opens partitions and loads them, side by side; when one cannot be opened, none stays open.
+
+        Args:
+            numbers: which.
+            wait: for the loads, too, of which none may fail; else they go on in the background, and `loaded` and `end`
+                give the partitions.
+
+        Returns:
+            The partitions, loaded only with `wait`.
+
+        Raises:
+            StorageError, CorruptionError, CapacityError: of the first that cannot be opened.
+        """
+        cores = os.cpu_count() or 1
+        opened = self._open_logs(numbers, cores)
+        if self.topic_id is None:
+            self.topic_id = next((partition.topic_id for partition in opened if partition.topic_id is not None), None)
+        # A large one alone is checked by all cores; many are loaded side by side.
+        self._threads = max(1, cores // max(1, len(opened)))
+        loads = self._loads = BackgroundLoads(opened, self._load, cores)
+        try:
+            loads.start()
+            if wait:
+                loads.wait()
+                loads.forget()
+        except BaseException:
+            loads.end()
+            self._loads = None
+            for partition in opened:
+                partition.abandon()
+            raise
+        return opened
+
+    def _open_logs(self, numbers: list[int], workers: int) -> list[Partition]:
         if not numbers:
             return []
-        with ThreadPoolExecutor(min(len(numbers), os.cpu_count() or 1), "offsetlog-load") as pool:
-            jobs = [pool.submit(self.open, number) for number in numbers]
+        with ThreadPoolExecutor(min(len(numbers), workers), "offsetlog-open") as pool:
+            jobs = [pool.submit(self._open_log, number) for number in numbers]
         failures = [job.exception() for job in jobs]
         opened = [job.result() for job, failure in zip(jobs, failures, strict=True) if failure is None]
         for failure in failures:
@@ -81,12 +131,39 @@ class PartitionOpener:
                 for partition in opened:
                     partition.abandon()
                 raise failure
-        if self.topic_id is None:
-            self.topic_id = next((partition.topic_id for partition in opened if partition.topic_id is not None), None)
         return opened
+
+    def loading(self, wait: bool = True) -> list[int]:
+        """Returns the partitions that `loaded` gives; with wait=False those that it gives at once."""
+        return [] if self._loads is None else self._loads.numbers(loaded=not wait)
+
+    def loaded(self, number: int) -> Partition | None:
+        """Returns a partition that is loaded in the background, once it is; None for one that is not."""
+        return None if self._loads is None else self._loads.get(number)
+
+    def wait_loaded(self, timeout: float | None = None) -> bool:
+        """Waits for the background; see BackgroundLoads.wait."""
+        return self._loads is None or self._loads.wait(timeout)
+
+    def progress(self) -> LoadProgress:
+        """Returns how far loading is."""
+        return LoadProgress(0, 0, 0, 0, 0, 0.0) if self._loads is None else self._loads.progress()
+
+    def stop_loading(self) -> None:
+        """Begins no more loads; who waits for one is refused."""
+        if self._loads is not None:
+            self._loads.stop()
+
+    def forget(self) -> None:
+        """Lets go what was loaded and is somebody else's by now."""
+        if self._loads is not None:
+            self._loads.forget()
 
     def __call__(self, number: int) -> Partition:
         """Makes the directory of a partition that is first needed now; many may ask at once and get the same one."""
+        found = self.loaded(number)
+        if found is not None:
+            return found
         with self._lock:
             if self._ended:
                 raise ClosedError("the store is closed")
@@ -97,10 +174,11 @@ class PartitionOpener:
             return self._created[number]
 
     def end(self) -> list[Partition]:
-        """Makes no more partitions from now on; returns those that it made."""
+        """Makes and loads no more partitions from now on; returns those that it made, and those it has in hand."""
         with self._lock:
             self._ended = True
-            return list(self._created.values())
+            created = list(self._created.values())
+        return created if self._loads is None else [*created, *self._loads.end()]
 
 
 def check_groups(partitions: list[Partition], count: int) -> None:

@@ -26,13 +26,14 @@ from offsetlog.errors import (
     CorruptionWarning,
     OffsetLogError,
     ReadOnlyError,
-    TransactionError,
 )
+from offsetlog.loading import LoadProgress
 from offsetlog.logdir import LogDirectory
 from offsetlog.maintenance import Maintenance, Progress
 from offsetlog.opening import open_read_only, open_writable
+from offsetlog.snapshots import SnapshotReport, write_all
 from offsetlog.store_past import StorePast
-from offsetlog.transaction import Transaction
+from offsetlog.transaction import Transaction, abort_everywhere, open_transactions
 from offsetlog.types import (
     CleaningReport,
     Digest,
@@ -65,6 +66,7 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
     topic_id: UUID | None = None,
     cluster_id: str | None = None,
     node_id: int = 1,
+    wait: bool = True,
     _fs: FileSystem | None = None,
     _background: bool = True,
 ) -> OffsetStore:
@@ -82,6 +84,9 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         topic_id: the topic's id in the cluster that the directory shall join.
         cluster_id: that cluster's id; `meta.properties` is written where it is missing.
         node_id: the broker's number in that file.
+        wait: until everything is loaded.  With False the logs are opened and loaded in the background: a call about one
+            group waits for its log partition only, which is loaded before the others; see `OffsetStore.progress` and
+            `OffsetStore.wait_loaded`.
 
     Raises:
         LockedError: another process, or this one, has the directory open for writing.
@@ -106,11 +111,13 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         maintenance=arguments.checked_maintenance(maintenance),
         topic_id=arguments.checked_topic_id(topic_id),
         cluster=arguments.checked_cluster(cluster_id, node_id),
+        wait=wait,
         fs=_fs if _fs is not None else FileSystem(),
         background=_background,
     )
     try:
-        store._tell_damage(stacklevel=3)
+        if wait:
+            store._tell_damage(stacklevel=3)
     except CorruptionWarning:  # made an error by a filter
         store.close()
         raise
@@ -145,6 +152,7 @@ class OffsetStore(StorePast):
         maintenance: MaintenanceConfig,
         topic_id: bytes | None,
         cluster: tuple[str, int] | None,
+        wait: bool,
         fs: FileSystem,
         background: bool,
     ) -> None:
@@ -159,9 +167,9 @@ class OffsetStore(StorePast):
         self._refreshing = threading.Lock()
         try:
             if read_only:
-                count, opener, opened = open_read_only(self._directory, config, partitions)
+                count, opener, opened = open_read_only(self._directory, config, partitions, wait=wait)
             else:
-                count, opener, opened = open_writable(self._directory, config, partitions, topic_id, cluster)
+                count, opener, opened = open_writable(self._directory, config, partitions, topic_id, cluster, wait=wait)
             try:
                 core = StoreCore(
                     count,
@@ -172,9 +180,10 @@ class OffsetStore(StorePast):
                     read_only=read_only,
                     background=background,
                 )
-                for partition in opened:
+                for partition in opened if wait else ():
                     core.attach(partition)
             except BaseException:
+                opener.end()
                 for partition in opened:
                     partition.abandon()
                 raise
@@ -182,7 +191,8 @@ class OffsetStore(StorePast):
             self._directory.unlock()
             raise
         self._core = core
-        self._maintenance.attach(core)
+        self._opener = opener
+        self._maintenance.attach(core, opened)
         self._closer = core.closer = StoreCloser(
             self._directory, opener, self._waiter, self._maintenance, read_only=read_only
         )
@@ -199,7 +209,8 @@ class OffsetStore(StorePast):
                 raise
 
     def _damaged(self) -> list[Partition]:
-        return [partition for partition in self._open_core.attached() if partition.progress()["problems"]]
+        known = self._open_core.attached(wait=False)
+        return [partition for partition in known if partition.progress()["problems"]]
 
     def _tell_damage(self, *, stacklevel: int) -> None:
         damaged = self._damaged()
@@ -211,6 +222,25 @@ class OffsetStore(StorePast):
             f"what is missing is not answered for. See store.problems(), or `offsetlog verify {self.path}`"
         )
         warnings.warn(text, CorruptionWarning, stacklevel=stacklevel)
+
+    def progress(self) -> LoadProgress:
+        """Returns how far loading is: partitions ready, bytes read, seconds; also once it is over."""
+        self._open_core  # noqa: B018
+        return self._opener.progress()
+
+    def wait_loaded(self, timeout: float | None = None) -> bool:
+        """Waits until everything is loaded, or for so many seconds; returns whether it is.
+
+        Raises StorageError or CapacityError of the first log partition that could not be loaded, as do calls about its
+        groups, and warns as `offsetlog.open`.
+        """
+        core = self._open_core
+        if not self._opener.wait_loaded(timeout):
+            return False
+        core.attached()
+        self._opener.forget()
+        self._tell_damage(stacklevel=3)
+        return True
 
     # ------------------------------------------------------------------------------------------------ facts
 
@@ -246,7 +276,11 @@ class OffsetStore(StorePast):
         return [problem for partition in self._open_core.attached() for problem in partition.problems()]
 
     def recoveries(self) -> dict[int, dict[str, Any]]:
-        """Returns by partition number what opening found and did: torn tails cut, swaps finished, corruption."""
+        """Returns by partition number what opening found and did: torn tails cut, swaps finished, corruption.
+
+        "snapshot" is the offset of the snapshot that the load went on from, or None; "snapshot_discarded" why one that
+        was there was of no use.
+        """
         return {partition.number: dict(partition.recovery) for partition in self._open_core.attached()}
 
     # ------------------------------------------------------------------------------------------------ committing
@@ -427,11 +461,7 @@ class OffsetStore(StorePast):
 
         One that a crash left open is ended by `abort_transaction`, or by its producer, which goes on with the same id.
         """
-        return [
-            OpenTransaction(known[0], known[1], partition.number, *known[2:])
-            for partition in self._open_core.attached()
-            for known in partition.transactions()
-        ]
+        return open_transactions(self._open_core)
 
     def abort_transaction(self, producer_id: int) -> int:
         """Ends with ABORT what a crash left open of a producer; returns in how many partitions.
@@ -447,24 +477,7 @@ class OffsetStore(StorePast):
         arguments.checked_producer_id(producer_id)
         if self._read_only:
             raise ReadOnlyError("the store is open read-only")
-        waits: list[tuple[int, int]] = []
-        failures: list[OffsetLogError] = []
-        for partition in core.attached():
-            try:
-                if any(known[0] == producer_id for known in partition.transactions()):
-                    waits.append((partition.number, partition.end_transaction(producer_id, -1, False)))
-            except TransactionError:  # its producer has just ended it
-                continue
-            except OffsetLogError as failure:
-                failures.append(failure)
-        core.wait_durable_all(waits, None)
-        if failures:
-            if waits:
-                failures[0].add_note("the transaction was aborted in the other log partitions that have it")
-            raise failures[0]
-        if not waits:
-            raise TransactionError(f"there is no open transaction of producer {producer_id}")
-        return len(waits)
+        return abort_everywhere(core, producer_id)
 
     # ------------------------------------------------------------------------------------------------ reading
 
@@ -637,7 +650,23 @@ class OffsetStore(StorePast):
         with self._refreshing:
             _, _, fresh = open_read_only(self._directory, self._config, core.count)
             core.replace_all(fresh)
+            self._opener.forget()
         self._tell_damage(stacklevel=3)
+
+    def snapshot(self, partitions: Iterable[int] | None = None) -> list[SnapshotReport]:
+        """Writes snapshots of some log partitions or all, from which the next open goes on, while commits do.
+
+        Flushes first.  For as long as it takes it needs the memory of one more log partition.  What is written is a
+        cache: it can be deleted at any time.
+
+        Raises:
+            CorruptionError: a log is damaged; a snapshot would hide it.  The others are written all the same.
+            ReadOnlyError, InvalidArgumentError, StateError, StorageError, CapacityError.
+        """
+        core = self._open_core
+        if self._read_only:
+            raise ReadOnlyError("the store is open read-only")
+        return write_all(core, self._directory, partitions)
 
     def flush(self) -> None:
         """Waits until everything committed before the call is on disk; raises PartitionFailedError, StorageError."""

@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from offsetlog._native.core import StoreCore
-from offsetlog.errors import TransactionError
-from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
+from offsetlog.errors import OffsetLogError, TransactionError
+from offsetlog.types import OffsetAndMetadata, OpenTransaction, Position, TopicPartition
 
 if TYPE_CHECKING:
     from offsetlog._native.partition import Partition
@@ -83,3 +83,34 @@ class Transaction:
         self, kind: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._end(commit=kind is None)
+
+
+def open_transactions(core: StoreCore) -> list[OpenTransaction]:
+    """Returns the transactions that have not ended, by partition and then oldest first."""
+    return [
+        OpenTransaction(known[0], known[1], partition.number, *known[2:])
+        for partition in core.attached()
+        for known in partition.transactions()
+    ]
+
+
+def abort_everywhere(core: StoreCore, producer_id: int) -> int:
+    """Ends with ABORT what is open of a producer; see OffsetStore.abort_transaction."""
+    waits: list[tuple[int, int]] = []
+    failures: list[OffsetLogError] = []
+    for partition in core.attached():
+        try:
+            if any(known[0] == producer_id for known in partition.transactions()):
+                waits.append((partition.number, partition.end_transaction(producer_id, -1, False)))
+        except TransactionError:  # its producer has just ended it
+            continue
+        except OffsetLogError as failure:
+            failures.append(failure)
+    core.wait_durable_all(waits, None)
+    if failures:
+        if waits:
+            failures[0].add_note("the transaction was aborted in the other log partitions that have it")
+        raise failures[0]
+    if not waits:
+        raise TransactionError(f"there is no open transaction of producer {producer_id}")
+    return len(waits)

@@ -27,6 +27,14 @@ cdef class StoreCore:
     cdef int refuse_closed(self) except -1
     cdef ol_partition *open_slot(self, int32_t number) except NULL
     cdef Partition owner(self, int32_t number)
+
+    # What the opener still has in hand is loaded before others, and attached.
+    cdef inline int load_now(self, int32_t number) except -1:
+        partition = self.opener.loaded(number)
+        if partition is not None and self.slots[number] == NULL:
+            self.attach(partition)
+        return 0
+
     cdef int write(self, int32_t number, const ol_item *items, size_t count, int64_t producer_id, int16_t producer_epoch,
                    ol_commit_result *result, ol_error *error) except -1
     cdef int wait(self, int32_t number, int64_t end_offset, uint64_t term, durability_kind durability) except -1

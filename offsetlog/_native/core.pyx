@@ -198,7 +198,8 @@ cdef class StoreCore:
 
     Args:
         count: partitions of the offsets topic.
-        opener: called with a number when a commit needs a partition that has no directory; returns a loaded Partition.
+        opener: called with a number when a commit needs a partition that is not attached; returns a loaded Partition.
+            Its `loading` tells numbers that `loaded` gives, waiting for them; see PartitionOpener.
         waiter: called with a ticket; returns something to await that ends when the ticket is durable or failed.
         durability: "process" or "disk", where a call does not say.
         metadata_units_max: the longest metadata in UTF-16 units.
@@ -301,12 +302,16 @@ cdef class StoreCore:
             raise InvalidArgumentError(f"there are {self.count} partitions, there is no {number}")
         if self.closed:
             self.refuse_closed()
+        if self.slots[number] == NULL:
+            self.load_now(number)
         return self.partitions[number]
 
-    def attached(self):
-        """Returns the partitions that there are, by number."""
+    def attached(self, bint wait=True):
+        """Returns the partitions that there are, by number: once all are loaded, or with wait=False those that are now."""
         if self.closed:
             self.refuse_closed()
+        for number in self.opener.loading(wait):
+            self.load_now(number)
         return [partition for partition in self.partitions if partition is not None]
 
     def detach_all(self):
@@ -593,6 +598,8 @@ cdef class StoreCore:
                 self.refuse_closed()
             if self.read_only:
                 raise ReadOnlyError("the store is open read-only")
+            if self.slots[number] == NULL:
+                self.load_now(number)
             if count == 0 or self.slots[number] == NULL:
                 return 0
             self.write(number, array.items, count, -1, -1, &result, &error)
@@ -627,7 +634,9 @@ cdef class StoreCore:
         if self.slots[number] == NULL:
             if self.closed:
                 self.refuse_closed()
-            return None
+            self.load_now(number)
+            if self.slots[number] == NULL:
+                return None
         status = ol_partition_try_lock_state(self.slots[number], &state, &error)
         if status != OL_OK:
             if status != OL_WOULD_BLOCK:

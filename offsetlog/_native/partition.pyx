@@ -100,9 +100,10 @@ def _forget_after_fork():
     for partition in list(_open_partitions):
         partition.forked = True
         partition.closing = True
-        if partition.handle != NULL:
+        # What another thread was at in the parent is half done here, and stays as it is.
+        if partition.handle != NULL and partition.in_flight == 0:
             ol_partition_abandon(partition.handle)
-            partition.handle = NULL
+        partition.handle = NULL
     _open_partitions.clear()
 
 
@@ -255,8 +256,11 @@ cdef class Partition:
                 interrupt = failure
         return interrupt
 
-    def close(self):
+    def close(self, last=None):
         """Closes cleanly once the calls under way have ended; does nothing the second time.
+
+        Args:
+            last: called with the partition before it is closed, when no call runs any more and none can begin.
 
         Raises:
             OffsetLogError: something could not be written; the partition is closed all the same, but not cleanly.
@@ -267,6 +271,11 @@ cdef class Partition:
         if not self._begin_close():
             return
         interrupt = self._until_idle()
+        if last is not None and interrupt is None:
+            try:
+                last(self)
+            except BaseException as failure:
+                interrupt = failure
         handle = self.handle
         self.handle = NULL
         _open_partitions.discard(self)
@@ -371,6 +380,7 @@ cdef class Partition:
                 "records": progress.records,
                 "problems": progress.problems,
                 "aborted_own": progress.aborted_own,
+                "snapshot_offset": progress.snapshot_offset,
             }
         finally:
             self.leave()

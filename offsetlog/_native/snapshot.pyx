@@ -47,6 +47,7 @@ from offsetlog._native.csrc cimport (
     ol_snapshot_remove,
     ol_snapshot_seal,
     ol_snapshot_section,
+    ol_snapshot_tail_bytes,
     ol_snapshot_tell,
 )
 from offsetlog._native.files cimport FileSystem
@@ -328,6 +329,15 @@ def file_offset(Partition partition not None):
     partition.enter()
     try:
         return ol_snapshot_file_offset(partition.handle)
+    finally:
+        partition.leave()
+
+
+def tail_bytes(Partition partition not None):
+    """Returns how many bytes of log a load would read now, about."""
+    partition.enter()
+    try:
+        return ol_snapshot_tail_bytes(partition.handle)
     finally:
         partition.leave()
 

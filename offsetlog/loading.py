@@ -1,0 +1,173 @@
+"""Loads log partitions in the background, those that somebody waits for before the others."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from offsetlog._native.partition import Partition
+from offsetlog.errors import ClosedError
+
+
+class LoadProgress(NamedTuple):
+    """How far the loading of a store is.
+
+    Attributes:
+        partitions: log partitions that were there when the store was opened.
+        ready: those of them that are loaded, and answer.
+        failed: those that could not be loaded.
+        bytes: read so far, of the logs; what a snapshot stands for is not read.
+        bytes_total: to be read, as far as is known: a partition counts from when its load has begun.
+        seconds: since loading began, or that it took.
+    """
+
+    partitions: int
+    ready: int
+    failed: int
+    bytes: int
+    bytes_total: int
+    seconds: float
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to be loaded."""
+        return self.ready + self.failed == self.partitions
+
+
+class BackgroundLoads:
+    """Partitions whose logs are open, being loaded side by side.  Safe to call from any thread.
+
+    Args:
+        partitions: opened, not loaded.
+        load: loads one of them.
+        workers: how many at a time.
+    """
+
+    def __init__(self, partitions: list[Partition], load: Callable[[Partition], None], workers: int) -> None:
+        self._partitions = {partition.number: partition for partition in partitions}
+        self._load = load
+        self._changed = threading.Condition()
+        self._queue = list(reversed(self._partitions))
+        self._failures: dict[int, BaseException | None] = {}
+        self._count = len(partitions)
+        self._workers = min(workers, len(partitions))
+        self._threads: list[threading.Thread] = []
+        self._ended = False
+        self._begun = time.monotonic()
+        self._final: LoadProgress | None = None
+
+    def start(self) -> None:
+        """Begins to load."""
+        for _ in range(self._workers):
+            thread = threading.Thread(target=self._run, name="offsetlog-load", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._queue:
+                    return
+                number = self._queue.pop()
+            failure: BaseException | None = None
+            try:
+                self._load(self._partitions[number])
+            except BaseException as raised:
+                failure = raised
+            with self._changed:
+                self._failures[number] = failure
+                if len(self._failures) == self._count:
+                    self._final = self._look(time.monotonic())
+                self._changed.notify_all()
+
+    # ------------------------------------------------------------------------------------------------ asking
+
+    def numbers(self, *, loaded: bool = False) -> list[int]:
+        """Returns the partitions that are known here; with `loaded` those that `get` returns at once."""
+        if not loaded or not self._partitions:
+            return list(self._partitions)
+        with self._changed:
+            return [number for number, failure in self._failures.items() if failure is None]
+
+    def get(self, number: int) -> Partition | None:
+        """Returns a partition once it is loaded, which is done before others; None for one that is not known here.
+
+        Raises:
+            ClosedError: loading was ended.
+            OffsetLogError: why it could not be loaded.
+        """
+        with self._changed:
+            partition = self._partitions.get(number)
+            if partition is None:
+                return None
+            if number in self._queue:
+                self._queue.remove(number)
+                self._queue.append(number)
+            while number not in self._failures:
+                if self._ended:
+                    raise ClosedError("the store is closed")
+                self._changed.wait()
+            failure = self._failures[number]
+        if failure is not None:
+            raise failure
+        return partition
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until nothing is left to be loaded, or for so many seconds; returns whether nothing is.
+
+        Raises:
+            OffsetLogError: the first partition that could not be loaded.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while len(self._failures) < self._count:
+                left = None if deadline is None else deadline - time.monotonic()
+                if self._ended:
+                    raise ClosedError("the store is closed")
+                if left is not None and left <= 0:
+                    return False
+                self._changed.wait(left)
+            failures = [failure for _, failure in sorted(self._failures.items()) if failure is not None]
+        if failures:
+            raise failures[0]
+        return True
+
+    def progress(self) -> LoadProgress:
+        """Returns how far it is."""
+        with self._changed:
+            return self._look(time.monotonic()) if self._final is None else self._final
+
+    def _look(self, now: float) -> LoadProgress:
+        failed = sum(failure is not None for failure in self._failures.values())
+        read = total = 0
+        for partition in self._partitions.values():
+            with contextlib.suppress(ClosedError):
+                told = partition.progress()
+                read += told["bytes"]
+                total += max(told["bytes_total"], told["bytes"])
+        return LoadProgress(self._count, len(self._failures) - failed, failed, read, total, now - self._begun)
+
+    # ------------------------------------------------------------------------------------------------ the end
+
+    def forget(self) -> None:
+        """Lets the partitions go, all of which are loaded and somebody else's by now."""
+        with self._changed:
+            if self._final is not None:
+                self._partitions = {}
+
+    def stop(self) -> None:
+        """Begins no more loads; who waits for one is refused."""
+        with self._changed:
+            self._queue.clear()
+            self._ended = True
+            self._changed.notify_all()
+
+    def end(self) -> list[Partition]:
+        """Stops, waits for the loads under way, and returns all partitions, loaded or not."""
+        self.stop()
+        for thread in self._threads:
+            thread.join()
+        return list(self._partitions.values())
