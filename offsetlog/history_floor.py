@@ -46,10 +46,13 @@ class HistoryFloor:
         end: the states at this log offset and above can be told, of every group; 0 where nothing was ever cleaned.
         groups: by group, or "prefix*", a lower offset down to which the states of these groups can be told.  The name
             of a group counts before a prefix, and a longer prefix before a shorter one.
+        foreign: where another cleaner ended, as Kafka's, which lets values of transactions supersede others that were
+            open there: what counts only from their ends on.  0 where there was none.
     """
 
     end: int = 0
     groups: Mapping[str, int] = field(default_factory=dict)
+    foreign: int = 0
 
     def of(self, group: str | None) -> int:
         """Returns the floor of one group, or with None that of all groups together."""
@@ -80,14 +83,14 @@ class HistoryFloor:
             for name, floor in groups.items()
             if floor < highest or any(_matches(other, name) for other in groups if other != name)
         }
-        return HistoryFloor(highest, kept)
+        return HistoryFloor(highest, kept, self.foreign)
 
     def at_least(self, checkpoint: int) -> HistoryFloor:
         """Returns the floors where a cleaner's checkpoint is known besides.
 
         One above ours is of a cleaner that came after us and kept no history of any group.
         """
-        return self if checkpoint <= self.end else HistoryFloor(checkpoint)
+        return self if checkpoint <= self.end else HistoryFloor(checkpoint, foreign=checkpoint)
 
 
 def _is_offset(number: object) -> bool:
@@ -98,9 +101,9 @@ def _parsed(content: bytes) -> HistoryFloor:
     # Of a file that cannot be understood nothing is guessed: any state may be gone.
     try:
         entries: Any = json.loads(content)
-        end, groups = entries["end"], dict(entries["groups"])
-        if entries["format"] == _FORMAT and all(map(_is_offset, [end, *groups.values()])):
-            return HistoryFloor(end, groups)
+        end, groups, foreign = entries["end"], dict(entries["groups"]), entries["foreign"]
+        if entries["format"] == _FORMAT and all(map(_is_offset, [end, *groups.values(), foreign])):
+            return HistoryFloor(end, groups, foreign)
     except (ValueError, KeyError, TypeError):
         pass
     return HistoryFloor(_UNKNOWN)
@@ -128,6 +131,11 @@ def raise_floor(fs: FileSystem, directory: Path, checkpoint: int, end: int, hold
         StorageError: nothing was noted.
     """
     floor = read_floor(fs, directory).at_least(checkpoint).raised(end, holds)
-    content = {"format": _FORMAT, "end": floor.end, "groups": dict(sorted(floor.groups.items()))}
+    content = {
+        "format": _FORMAT,
+        "end": floor.end,
+        "groups": dict(sorted(floor.groups.items())),
+        "foreign": floor.foreign,
+    }
     fs.replace_file(directory / FLOOR_FILE, (json.dumps(content) + "\n").encode())
     return floor

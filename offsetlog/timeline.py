@@ -125,28 +125,30 @@ class PartitionPast:
     # ------------------------------------------------------------------------------------------------ what is gone
 
     def floor(self, group: str | None) -> int:
-        """Returns the first log offset at which the state of a group, or of all, can be told; `end` where none is.
-
-        A transaction counts from its end on: of one that was open where cleaning ended, a record that was cleaned for
-        may not have counted yet.
-        """
-        cleaned = self.cleaned_below(group)
-        return native.ended_by(self.partition, cleaned, self.end)
+        """Returns the first log offset at which the state of a group, or of all, can be told; `end` where none is."""
+        return self._floors(group)[1]
 
     def cleaned_below(self, group: str | None) -> int:
         """Returns the log offset from which on every record of a group, or of all, is there."""
+        return self._floors(group)[0]
+
+    def _floors(self, group: str | None) -> tuple[int, int]:
         path = Path(self.partition.path)
         checkpoint = self.directory.read_checkpoint(CLEANER_POINTS).get((TOPIC, self.partition.number), 0)
         floors = read_floor(self.directory.fs, path).at_least(checkpoint)
+        cleaned, foreign = max(floors.of(group), self.start), floors.foreign
         general = max(floors.end, self.start)
         if general < self.end and native.survey(self.partition, general, self.end).first_missing is not None:
             # Somebody cleaned and noted nothing: a broker that was killed in between, or the one whose log this is a
             # copy of.  No cleaner touches the newest segment, unless the copy has segments of its own.
             newest = native.last_segment_base(self.partition)
-            if newest >= self.end or native.survey(self.partition, newest, self.end).first_missing is not None:
-                return self.end
-            return newest
-        return min(max(floors.of(group), self.start), self.end)
+            touched = newest >= self.end or native.survey(self.partition, newest, self.end).first_missing is not None
+            cleaned = foreign = self.end if touched else newest
+        cleaned, foreign = min(cleaned, self.end), min(foreign, self.end)
+        # A transaction counts from its end on: of one that was open where cleaning ended, a record that was cleaned for
+        # did not count yet.  Our cleaner looks after that (ol_clean_transactions.h), Kafka's does not.
+        settled = native.ended_by(self.partition, foreign, self.end) if foreign > 0 else 0
+        return cleaned, max(cleaned, settled)
 
     def since(self, floor: int) -> datetime | None:
         """Returns the oldest time whose state can be told, None where only the present one can."""

@@ -142,10 +142,8 @@ class Machine:
     # ------------------------------------------------------------------------------------------------ checks
 
     def floor(self, group: str) -> int:
-        # The reports tell where cleaning ended; what is kept of a group lies below it.  A transaction that was open
-        # there counts from its end on.
-        number = self.number(group)
-        return 0 if self.keeps and group == "kept" else self.reference.ended_by(number, self.floors[number])
+        # The reports tell the floor of all; what is kept of a group lies below it.
+        return 0 if self.keeps and group == "kept" else self.floors[self.number(group)]
 
     def check_refusal(self, group: str, cut: int, failure: errors.HistoryError, *, exact: bool = True) -> None:
         assert self.cleaned

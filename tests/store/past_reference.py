@@ -48,22 +48,6 @@ class PastReference:
             offset = batch.last_offset + 1
         return offset
 
-    def ended_by(self, number: int, offset: int) -> int:
-        """Behind the last marker of the transactions that were open at a log offset; the offset where none was."""
-        open_: set[int] = set()
-        end = offset
-        for entry in self.entries[number]:
-            if entry.record is None:
-                continue
-            producer = entry.batch.producer_id
-            if entry.kind == "marker":
-                if producer in open_ and entry.record.offset >= offset:
-                    end = entry.record.offset + 1
-                open_.discard(producer)
-            elif entry.batch.transactional and entry.record.offset < offset:
-                open_.add(producer)
-        return end
-
     def _below(self, number: int, cut: int) -> Iterator[oracle.LogRecord]:
         for entry in self.entries[number]:
             if entry.record is not None and entry.record.offset < cut:

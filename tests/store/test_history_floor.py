@@ -54,7 +54,8 @@ def test_a_floor_of_its_own_below_a_lower_prefix_stays():
 def test_another_cleaner_keeps_no_history():
     floor = HistoryFloor().raised(100, [("g", 50)])
     assert floor.at_least(100) == floor.at_least(-1) == floor
-    assert floor.at_least(101) == HistoryFloor(101)
+    assert floor.at_least(101) == HistoryFloor(101, foreign=101)
+    assert floor.at_least(101).raised(200) == HistoryFloor(200, foreign=101)
 
 
 def test_it_is_noted_in_the_directory(tmp_path):
@@ -62,8 +63,8 @@ def test_it_is_noted_in_the_directory(tmp_path):
     assert read_floor(fs, tmp_path) == HistoryFloor()
     floor = raise_floor(fs, tmp_path, -1, 100, [("g", 50), ("team-*", 60)])
     assert read_floor(fs, tmp_path) == floor == HistoryFloor(100, {"g": 50, "team-*": 60})
-    assert raise_floor(fs, tmp_path, 300, 200, [("g", 50)]) == HistoryFloor(300)
-    assert read_floor(fs, tmp_path) == HistoryFloor(300)
+    assert raise_floor(fs, tmp_path, 300, 200, [("g", 50)]) == HistoryFloor(300, foreign=300)
+    assert read_floor(fs, tmp_path) == HistoryFloor(300, foreign=300)
 
 
 @pytest.mark.parametrize(
@@ -74,12 +75,14 @@ def test_it_is_noted_in_the_directory(tmp_path):
         b"\xff",
         b"[]",
         b"7",
-        b'{"format": 2, "end": 5, "groups": {}}',
-        b'{"format": 1, "end": -1, "groups": {}}',
-        b'{"format": 1, "end": 9223372036854775808, "groups": {}}',
-        b'{"format": 1, "end": 5, "groups": {"g": "x"}}',
-        b'{"format": 1, "end": 5, "groups": 3}',
-        b'{"format": 1, "end": true, "groups": {}}',
+        b'{"format": 2, "end": 5, "groups": {}, "foreign": 0}',
+        b'{"format": 1, "end": -1, "groups": {}, "foreign": 0}',
+        b'{"format": 1, "end": 9223372036854775808, "groups": {}, "foreign": 0}',
+        b'{"format": 1, "end": 5, "groups": {"g": "x"}, "foreign": 0}',
+        b'{"format": 1, "end": 5, "groups": 3, "foreign": 0}',
+        b'{"format": 1, "end": true, "groups": {}, "foreign": 0}',
+        b'{"format": 1, "end": 5, "groups": {}, "foreign": -1}',
+        b'{"format": 1, "end": 5, "groups": {}}',
     ],
 )
 def test_of_a_damaged_file_nothing_is_guessed(tmp_path, content):
