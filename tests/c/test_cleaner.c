@@ -5,6 +5,7 @@
 
 #include "cleaner_fixture.h"
 #include "golden_batches.h"
+#include "ol_past.h"
 
 /* ------------------------------------------------------------------------------------------------ looking */
 
@@ -765,6 +766,40 @@ OL_TEST(the_table_answers_for_keys_that_do_not_fit) {
     close_partition(partition);
     partition = open_partition(&settings, true);
     check_same_digest(before, digest_of(partition));
+    close_partition(partition);
+    remove_fixture();
+}
+
+/* Its cell is that of the present: at the end of the run the transaction was open, and the value before it counted. */
+OL_TEST(the_table_does_not_answer_for_what_is_pending_at_the_end_of_the_run) {
+    ol_partition_options settings = fixture_options(fresh_directory());
+    ol_partition *partition = open_partition(&settings, true);
+    static ol_clean_report report;
+    ol_error error;
+    for (int i = 0; i < 1000; i++) commit_one(partition, "g", "t", i % 999, i);
+    commit_pending(partition, 7, "g", "t", 5, 5000);
+    OL_CHECK_OK(ol_partition_roll(partition, &error), &error);
+    end_transaction(partition, 7, OL_CONTROL_COMMIT);
+    ol_clean_options options;
+    ol_clean_options_init(&options);
+    options.map_bytes = OL_CLEAN_MAP_BYTES_MIN;
+    options.use_table = true;
+    OL_CHECK_OK(ol_cleaner_run(partition, &options, &report, &error), &error);
+    OL_CHECK(report.complete);
+    OL_CHECK_INT(report.floor, 1001);
+    OL_CHECK_INT(report.end, 1000);
+    OL_CHECK_INT(report.records.superseded, 1);
+    OL_CHECK_INT(fetch_one(partition, "g", "t", 5), 5000);
+    ol_past past = {.cut = report.floor};
+    ol_timeline_filter everything = {0};
+    ol_timeline_facts facts;
+    ol_position_value value;
+    OL_CHECK_OK(ol_past_make(partition, &everything, &past, 1, NULL, &facts, &error), &error);
+    const ol_table *table = past.state.table;
+    ol_pair_name name = ol_table_name(table, text("g"), ol_table_group_hash(table, text("g")), text("t"));
+    OL_CHECK(ol_table_get(table, &name, 5, &value));
+    OL_CHECK_INT(value.offset, 5);
+    ol_state_destroy(&past.state);
     close_partition(partition);
     remove_fixture();
 }
