@@ -36,6 +36,11 @@ static int append(copier *copy, const uint8_t *data, size_t size, int64_t base_o
 }
 
 static int append_batch(copier *copy, const ol_batch *batch, ol_error *error) {
+    const ol_clean_sink *sink = copy->run->options->sink;
+    if (OL_UNLIKELY(sink != NULL)) {
+        copy->run->told_bytes += (int64_t)batch->size;
+        return sink->take(sink->context, batch, error);
+    }
     return append(copy, batch->data, batch->size, batch->base_offset, batch->last_offset, batch->max_timestamp, error);
 }
 
@@ -87,7 +92,7 @@ static int append_output(copier *copy, const ol_clean_output *output, ol_error *
 /* Writes a batch as it was decided. */
 static int put_batch(copier *copy, const ol_batch *batch, ol_clean_result result, ol_error *error) {
     bool whole = result == OL_CLEAN_VERBATIM || result == OL_CLEAN_NOT_COMPRESSED;
-    if (copy->cleaned == NULL) {
+    if (copy->cleaned == NULL && copy->run->options->sink == NULL) {
         if (whole) return OL_OK;
         int64_t position = copy->source.piece.position + (batch->data - copy->source.piece.data);
         int status = start_writing(copy, position, error);
@@ -361,6 +366,7 @@ static int add_control(copier *copy, const ol_batch *batch, ol_error *error) {
 static int add_batch(copier *copy, const ol_batch *batch, ol_error *error) {
     ol_clean_run *run = copy->run;
     run->report->batches++;
+    run->taken_bytes += (int64_t)batch->size;
     if (OL_UNLIKELY(ol_batch_is_control(batch))) return add_control(copy, batch, error);
     if (OL_UNLIKELY(ol_clean_is_pending(batch))) {
         int status = ol_clean_open_add(&run->open, batch->producer_id, batch->base_offset, error);
@@ -446,7 +452,7 @@ static int swap_in(copier *copy, ol_error *error) {
 
 int ol_clean_copy_group(ol_clean_run *run, size_t first, size_t count, size_t *bad, ol_error *error) {
     copier copy = {.run = run, .first = first, .count = count};
-    int status = count > 1 ? start_writing(&copy, 0, error) : OL_OK;
+    int status = count > 1 && run->options->sink == NULL ? start_writing(&copy, 0, error) : OL_OK;
     for (size_t i = first; i < first + count && status == OL_OK; i++) {
         *bad = i;
         copy.segment = &run->segments[i];

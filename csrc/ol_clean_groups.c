@@ -74,11 +74,12 @@ int ol_clean_groups(ol_clean_run *run, ol_error *error) {
     ol_clean_open_clear(&run->open);
     for (size_t i = 0; i < run->segment_count && status == OL_OK;) {
         if (run->segments[i].base_offset >= run->pass_end) break;
+        run->report->told_end = run->segments[i].next_base;
         if (run->segments[i].quarantined) {
             i++;
             continue;
         }
-        size_t count = group_size(run, i);
+        size_t count = run->options->sink == NULL ? group_size(run, i) : 1;
         status = clean_group(run, i, &count, &before, error);
         i += count;
     }

@@ -25,6 +25,7 @@ typedef struct ol_clean_segment {
     int64_t next_base;
     int64_t size;
     bool quarantined;
+    bool is_open;                       /* goes on at next_base, where nothing may be cleaned (only with a sink) */
     bool legacy_known;                  /* of magic 0 and 1: whether their tombstones may go, by the file's age */
     bool legacy_may_go;
 } ol_clean_segment;
@@ -75,6 +76,9 @@ typedef struct ol_clean_run {
     int64_t *quarantined;               /* bases */
     size_t quarantined_count;
     size_t quarantined_capacity;
+
+    int64_t told_bytes;                 /* to the sink */
+    int64_t taken_bytes;                /* of the batches from which those were made */
 
     int64_t pace_start_ns;
     int64_t pace_bytes;

@@ -112,7 +112,10 @@ int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *d
     int64_t limit = source->segment != NULL ? source->segment->next_base : INT64_MAX;
     if (OL_UNLIKELY((batch->base_offset < source->next_offset && source->segment != NULL) || batch->last_offset >= limit ||
                     batch->last_offset - piece->segment_base > INT32_MAX)) {
-        return refuse_offsets(source, batch, error);
+        *done = batch->last_offset >= limit && source->segment != NULL && source->segment->is_open;
+        if (!*done) return refuse_offsets(source, batch, error);
+        source->read_to = INT64_MAX;
+        return OL_OK;
     }
     source->next_offset = batch->last_offset + 1;
     source->position += batch->size;
@@ -139,12 +142,18 @@ int ol_clean_list_segments(ol_clean_run *run, bool first, ol_error *error) {
     run->segment_count = 0;
     int64_t limit = first ? run->limit : run->target;
     int64_t target = limit;
+    const ol_clean_sink *sink = run->options->sink;
     bool there = ol_log_segment_at(run->log, 0, &info);
     for (size_t i = 1; there; i++) {
         target = info.base_offset;
         there = ol_log_segment_at(run->log, i, &next);
-        if (!there || info.active || next.base_offset > limit || next.base_offset <= info.base_offset) break;
-        ol_clean_segment segment = {.base_offset = info.base_offset, .next_base = next.base_offset, .size = info.size};
+        if (!there || info.active || next.base_offset > limit || next.base_offset <= info.base_offset) {
+            if (sink == NULL || !sink->takes_active || limit <= target) break;
+            there = false;
+            next.base_offset = limit;
+        }
+        ol_clean_segment segment = {.base_offset = info.base_offset, .next_base = next.base_offset, .size = info.size,
+                                    .is_open = !there};
         int status = add_segment(run, segment, error);
         if (status != OL_OK) return status;
         target = next.base_offset;

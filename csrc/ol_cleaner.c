@@ -31,8 +31,9 @@ static int check_options(const ol_clean_options *options, ol_error *error) {
 
 /* ------------------------------------------------------------------------------------------------ where it ends */
 
-static int check_role(ol_partition *partition, ol_error *error) {
-    if (!ol_log_is_writable(partition->log)) return ol_fail(error, OL_READ_ONLY, "the log is open read-only");
+static int check_role(const ol_clean_run *run, ol_error *error) {
+    const ol_partition *partition = run->partition;
+    if (!ol_log_is_writable(run->log) && run->options->sink == NULL) return ol_fail(error, OL_READ_ONLY, "the log is open read-only");
     switch (ol_partition_role(partition)) {
         case OL_ROLE_ACTIVE:
         case OL_ROLE_FOLLOWER:
@@ -53,7 +54,7 @@ static int find_limit(ol_clean_run *run, ol_error *error) {
     ol_partition *partition = run->partition;
     ol_pending_producer pending;
     pthread_mutex_lock(&partition->writer);
-    int status = check_role(partition, error);
+    int status = check_role(run, error);
     if (status == OL_OK) {
         run->cuts = ol_log_cuts(run->log);
         run->report->log_end = ol_log_end(run->log);
@@ -118,7 +119,7 @@ static int run_passes(ol_clean_run *run, ol_error *error) {
         status = run_pass(run, error);
         if (status != OL_OK) break;
         run->report->complete = run->first_dirty >= run->target;
-        if (run->report->complete) break;
+        if (run->report->complete || options->sink != NULL) break;
         status = ol_clean_list_segments(run, false, error);
     }
     return status;
@@ -134,10 +135,12 @@ static void count_segments(const ol_clean_run *run, int64_t *segments, int64_t *
 static int prepare(ol_clean_run *run, ol_error *error) {
     int64_t checkpoint = run->options->first_dirty;
     int status = find_limit(run, error);
-    if (status == OL_OK) status = flush_log(run, error);
+    if (status == OL_OK && run->options->sink == NULL) {
+        status = flush_log(run, error);
+        int64_t flushed = ol_log_flushed(run->log);
+        if (flushed < run->limit) run->limit = flushed;
+    }
     if (status != OL_OK) return status;
-    int64_t flushed = ol_log_flushed(run->log);
-    if (flushed < run->limit) run->limit = flushed;
     status = ol_clean_list_segments(run, true, error);
     if (status != OL_OK) return status;
     run->report->target = run->target;
@@ -158,6 +161,7 @@ static void finish(ol_clean_run *run) {
     if (ol_clean_list_segments(run, false, &ignored) == OL_OK) {
         count_segments(run, &report->segments_after, &report->bytes_after);
     }
+    if (run->options->sink != NULL) report->bytes_after = report->bytes_before - (run->taken_bytes - run->told_bytes);
 }
 
 static void free_run(ol_clean_run *run) {

@@ -46,6 +46,14 @@ typedef struct ol_clean_progress {
     _Atomic int64_t segments_after;     /* put in place so far */
 } ol_clean_progress;
 
+/* Where the batches of a clean go that changes nothing of the log: what it would leave, in the order of the log, each whole and with a right checksum. */
+typedef struct ol_clean_sink {
+    /* Anything but OL_OK ends the run with that status, which must not be one that says something of bytes (OL_CLOSED will do).  `batch` borrows. */
+    int (*take)(void *context, const ol_batch *batch, ol_error *error);
+    void *context;
+    bool takes_active;                  /* the active segment too, up to where a transaction is open, as if it had just been closed */
+} ol_clean_sink;
+
 typedef struct ol_clean_options {
     int64_t first_dirty;                /* cleaner checkpoint, -1 none: all of the log is dirty */
     int64_t end_max;                    /* nothing at or above it is cleaned; INT64_MAX none */
@@ -59,6 +67,7 @@ typedef struct ol_clean_options {
     bool use_table;
     const ol_compressor *compressor;    /* may be NULL */
     ol_clean_progress *progress;        /* may be NULL */
+    const ol_clean_sink *sink;          /* may be NULL; else nothing is replaced, flushed or written, the log may be read-only, and one pass is run */
     /* Called before the first segment of a run is replaced: from then on states below `floor`, which is E, cannot be told any more.  Where that must be
      * known after a crash it is written down here.  Anything but OL_OK ends the run with that status. */
     int (*raise_floor)(void *context, int64_t floor, ol_error *error);
@@ -92,6 +101,8 @@ typedef struct ol_clean_report {
                                          * transaction that was open there; first_dirty (or -1) where no pass is complete */
     int64_t floor;                      /* states below it may be gone; at or above `end` (see raise_floor); -1 none */
     int64_t target;                     /* E */
+    int64_t told_end;                   /* with a sink: everything below it that stays was told, but for what is in quarantined segments; what stands above is
+                                         * as it is in the log */
     int64_t log_end;                    /* when the run began */
     bool complete;                      /* E was reached; as long as the next run's E is the same, it has nothing to do but what time brings */
     bool stopped;                       /* by the flag */
