@@ -40,16 +40,16 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
     "log": (
         {
             "ol_checkpoint", "ol_cleaned", "ol_flushed", "ol_index", "ol_leader_epochs", "ol_log", "ol_log_cutoff",
-            "ol_log_internal", "ol_log_spans", "ol_log_walk", "ol_names", "ol_partition_metadata", "ol_producers", "ol_scan",
-            "ol_log_view", "ol_segment", "ol_swap", "ol_transaction_index",
+            "ol_log_internal", "ol_log_spans", "ol_log_view", "ol_log_walk", "ol_names", "ol_partition_metadata",
+            "ol_producers", "ol_scan", "ol_segment", "ol_swap", "ol_transaction_index",
         },
         {"ground", "batches", "files"},
     ),
     "memory": (
         {
             "ol_arena", "ol_chunks", "ol_columns", "ol_dictionary", "ol_digest", "ol_expiring", "ol_expiry",
-            "ol_group_records", "ol_numbers", "ol_pending", "ol_retention", "ol_runs", "ol_side", "ol_slots", "ol_sound",
-            "ol_strings", "ol_table", "ol_table_dump", "ol_table_internal", "ol_table_reserved",
+            "ol_group_records", "ol_numbers", "ol_pending", "ol_retention", "ol_runs", "ol_side", "ol_slots",
+            "ol_sound", "ol_strings", "ol_table", "ol_table_dump", "ol_table_internal", "ol_table_reserved",
         },
         {"ground"},
     ),
