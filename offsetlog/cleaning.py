@@ -6,6 +6,7 @@ Kafka's where ours did.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,17 +14,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from offsetlog import policy
+from offsetlog import policy, snapshots
 from offsetlog._native import cleaner
+from offsetlog._native import snapshot as native_snapshot
 from offsetlog._native.cleaner import CleanControl
 from offsetlog._native.partition import Partition
+from offsetlog._native.snapshot import StopFlag
 from offsetlog.config import MaintenanceConfig
-from offsetlog.errors import ClosedError
+from offsetlog.errors import ClosedError, OffsetLogError
 from offsetlog.history_floor import Hold, raise_floor, read_floor
 from offsetlog.logdir import CLEANER_POINTS, TOPIC, LogDirectory
 from offsetlog.policy import LogFacts, Plan, Segment
 from offsetlog.timeline import cutoff_offset
 from offsetlog.types import CleaningReport, QuarantinedSegment
+
+LOGGER = logging.getLogger("offsetlog.maintenance")
 
 #: How often who ends the cleaning says so again, in seconds.
 STOP_SECONDS = 0.1
@@ -48,6 +53,19 @@ def quarantined(described: dict[str, Any]) -> tuple[QuarantinedSegment, ...]:
     )
 
 
+class Control:
+    """Stops what is under way with one log, and tells how far it is."""
+
+    def __init__(self) -> None:
+        self.clean = CleanControl()
+        self.snapshot = StopFlag()
+
+    def stop(self) -> None:
+        """Ends it soon."""
+        self.clean.stop()
+        self.snapshot.set()
+
+
 class LogCleaner:
     """Cleans the logs of one directory.  Safe to call from any thread; one log is cleaned at a time.
 
@@ -68,7 +86,7 @@ class LogCleaner:
         self._rests: dict[int, tuple[float, float]] = {}
         self._turn = threading.Lock()
         self._ended = False
-        self._current: tuple[int, CleanControl] | None = None
+        self._current: tuple[int, Control] | None = None
 
     def _read_checkpoints(self) -> dict[int, int]:
         entries = self._directory.read_checkpoint(CLEANER_POINTS)
@@ -105,6 +123,7 @@ class LogCleaner:
             idle_ms=self._idle_ms(partition.number, found["end"]),
             record_bytes=record_bytes,
             rested_ms=int((time.monotonic() - rested) * 1000) if record_bytes > 0 else -1,
+            snapshot=native_snapshot.file_offset(partition),
         )
 
     def _idle_ms(self, number: int, end: int) -> int:
@@ -142,7 +161,7 @@ class LogCleaner:
             StateError, StorageError, CorruptionError, CapacityError: every segment is as it was, or replaced.
         """
         started = time.monotonic()
-        control = CleanControl()
+        control = Control()
         with self._turn_of(partition.number, control):
             before, segments_before = _extent(partition)
             if plan.action == "roll":
@@ -167,7 +186,7 @@ class LogCleaner:
         )
 
     def _run(
-        self, partition: Partition, control: CleanControl, again: bool, delete_retention_ms: int | None
+        self, partition: Partition, control: Control, again: bool, delete_retention_ms: int | None
     ) -> dict[str, Any]:
         # Closing the segment moved what can be cleaned, and while we waited for our turn it may have been done.
         config, fs, path = self._config, self._directory.fs, Path(partition.path)
@@ -177,6 +196,8 @@ class LogCleaner:
             self._forget(partition.number, measured.first_dirty)
         checkpoint = -1 if facts.checkpoint is None or measured.is_reset else measured.first_dirty
         holds = self._holds(partition)
+        if config.snapshots and policy.loses_snapshot(facts, measured):
+            self._renew_snapshot(partition, checkpoint, control.snapshot)
         # What was held back before is dirty still.
         held = read_floor(fs, path).groups.values()
         noted = False
@@ -188,7 +209,7 @@ class LogCleaner:
 
         described, failure = cleaner.clean(
             partition,
-            control,
+            control.clean,
             now_ms=self.clock(),
             first_dirty=-1 if again else min([checkpoint, *held]),
             end_max=measured.uncleanable,
@@ -206,8 +227,24 @@ class LogCleaner:
             raise failure
         return described
 
+    def _renew_snapshot(self, partition: Partition, checkpoint: int, stop: StopFlag) -> None:
+        try:
+            snapshots.write(partition, self._directory.fs, cleaned_to=checkpoint, stop=stop)
+        except ClosedError:
+            raise
+        except OffsetLogError as failure:
+            # It is a cache: the next open reads the cleaned log, and cleaning may be what makes room for a snapshot.
+            LOGGER.warning("%s: the snapshot is lost by cleaning: no other was written: %s", partition.path, failure)
+
+    def snapshot(self, partition: Partition) -> snapshots.SnapshotReport:
+        """Writes a snapshot of one log; see snapshots.write."""
+        control = Control()
+        with self._turn_of(partition.number, control):
+            checkpoint = self._checkpoints.get(partition.number, -1)
+            return snapshots.write(partition, self._directory.fs, cleaned_to=checkpoint, stop=control.snapshot)
+
     @contextmanager
-    def _turn_of(self, number: int, control: CleanControl) -> Iterator[None]:
+    def _turn_of(self, number: int, control: Control) -> Iterator[None]:
         with self._turn:
             self._current = (number, control)
             try:
@@ -238,7 +275,7 @@ class LogCleaner:
     def progress(self) -> tuple[int, dict[str, int]] | None:
         """Returns which log is being cleaned and how far it is; None where none is."""
         current = self._current
-        return None if current is None else (current[0], current[1].progress())
+        return None if current is None else (current[0], current[1].clean.progress())
 
     def stop(self) -> None:
         """Ends the cleaning under way soon."""

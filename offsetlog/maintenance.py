@@ -20,7 +20,7 @@ from offsetlog._native.core import StoreCore
 from offsetlog._native.partition import Partition
 from offsetlog.cleaning import LogCleaner
 from offsetlog.config import MaintenanceConfig
-from offsetlog.errors import ClosedError, OffsetLogError, ReadOnlyError, StateError
+from offsetlog.errors import ClosedError, OffsetLogError, ReadOnlyError
 from offsetlog.logdir import TOPIC, LogDirectory
 from offsetlog.policy import LogFacts, Plan, StuckTransaction
 from offsetlog.retention import Expirer
@@ -96,6 +96,9 @@ class _Known:
     report: CleaningReport | None = None
     trouble: _Trouble | None = None
     stuck: list[StuckTransaction] = field(default_factory=list)
+    wants_snapshot: bool = False
+    #: Where cleaning began and was to end, when it came to nothing.
+    futile: tuple[int, int] | None = None
     #: (producer id, first offset) of an open transaction -> since when it is known to be open, in ms since 1970.
     opened: dict[tuple[int, int], int] = field(default_factory=dict)
 
@@ -199,12 +202,18 @@ class Maintenance:
             plan = self._trying(partition, known, self._decide)
             if plan is not None:
                 plans[plan] = partition
-        for plan in policy.filthiest_first(plans):
-            partition = plans[plan]
-            known = self._known[partition.number]
+        cleaned = policy.filthiest_first(plans)
+        for plan in cleaned:
             if self._stop.is_set():
                 return
-            self._trying(partition, known, self._clean_unasked)
+            self._trying(plans[plan], self._known[plan.number], self._clean_unasked)
+        # Of what was cleaned the next look knows.
+        for plan, partition in plans.items():
+            known = self._known[plan.number]
+            if self._stop.is_set():
+                return
+            if known.wants_snapshot and plan not in cleaned and not partition.read_only:
+                self._trying(partition, known, self._snapshot)
 
     def _trying(
         self, partition: Partition, known: _Known, work: Callable[[Partition, _Known], Result]
@@ -222,11 +231,14 @@ class Maintenance:
         plan = policy.decide(facts, self.config, self._cleaner.clock())
         if partition.read_only:
             plan = plan._replace(action="none", reason="it is damaged; only who asks for it has it cleaned")
+        if plan.action == "clean" and known.futile == (plan.first_dirty, plan.uncleanable):
+            plan = plan._replace(action="none", reason="what is dirty in it cannot be cleaned yet")
+        known.wants_snapshot = policy.wants_snapshot(facts, self.config)
         self._look_for_stuck(partition, known, facts)
         for stuck in known.stuck:
             self._tell_stuck(stuck)
         self._note_decision(known, plan)
-        if plan.action == "none":
+        if plan.action == "none" and not known.wants_snapshot:
             known.trouble = None
         return plan
 
@@ -237,11 +249,16 @@ class Maintenance:
         self._note_report(known, report)
         for segment in report.quarantine:
             self._tell_damaged(report.partition, segment)
-        if not report.stopped and plan.action != "again" and report.checkpoint <= plan.first_dirty:
-            # It would be decided again and again.
-            raise StateError("nothing of it could be cleaned")
+        # A transaction that ends behind all that can be cleaned, say: it would be decided again and again.
+        is_futile = not report.stopped and plan.action != "again" and report.checkpoint <= plan.first_dirty
+        known.futile = (plan.first_dirty, plan.uncleanable) if is_futile else None
         known.trouble = None
         return report
+
+    def _snapshot(self, partition: Partition, known: _Known) -> None:
+        report = self._cleaner.snapshot(partition)
+        known.trouble = None
+        self._counters["snapshots"] += report.written
 
     def expire(self, partitions: list[Partition]) -> None:
         """Writes tombstones for what has expired, where the clock can be believed."""

@@ -54,6 +54,7 @@ class LogFacts:
         idle_ms: for how long nothing was appended.
         record_bytes: of one record, as the last cleaning left them; 0 unknown.
         rested_ms: since that cleaning; -1 unknown.
+        snapshot: the offset of the snapshot that the next open can go on from, -1 none.
     """
 
     number: int
@@ -67,6 +68,7 @@ class LogFacts:
     idle_ms: int = 0
     record_bytes: float = 0.0
     rested_ms: int = -1
+    snapshot: int = -1
 
     @property
     def active(self) -> Segment:
@@ -286,6 +288,26 @@ def decide_asked(log: LogFacts, config: MaintenanceConfig, now_ms: int, *, roll:
     if roll and not has_dead and log.end > plan.first_dirty:
         return plan._replace(reason="nothing of it was superseded")
     return plan._replace(reason=_why_not(log, plan, config))
+
+
+def loses_snapshot(log: LogFacts, plan: Plan) -> bool:
+    """Tells whether cleaning would make the snapshot useless: what it goes on from would be cleaned."""
+    return 0 <= log.snapshot < plan.uncleanable
+
+
+def wants_snapshot(log: LogFacts, config: MaintenanceConfig) -> bool:
+    """Tells whether so much was written behind the last snapshot that a new one is worth its while."""
+    if not config.snapshots or log.snapshot >= log.end:
+        return False
+    base = _holding(log, max(log.snapshot, log.start))
+    behind = sum(segment.size for segment in log.segments if segment.base_offset >= base)
+    # Of a segment that it ends in the middle of, only what is behind it.
+    segment = next(segment for segment in log.segments if segment.base_offset == base)
+    ends = [following.base_offset for following in log.segments if following.base_offset > base]
+    span = (ends[0] if ends else log.end) - base
+    if span > 0:
+        behind -= segment.size * max(0, log.snapshot - base) // span
+    return behind > config.snapshot_tail_bytes
 
 
 def filthiest_first(plans: Iterable[Plan]) -> list[Plan]:

@@ -234,7 +234,9 @@ def test_an_interrupt_leaves_a_sound_log(tmp_path):
     before = feed(path, 3000)
     command = [sys.executable, "-m", "offsetlog", "compact", str(path), "--rate-limit=50K"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        time.sleep(2)
+        deadline = time.monotonic() + 30
+        while not list(path.rglob("*.cleaned")) and running.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
         running.send_signal(signal.SIGINT)
         _, err = running.communicate(timeout=20)
     assert running.returncode == 130, err

@@ -15,6 +15,7 @@ import pytest
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition, errors
+from offsetlog._native.snapshot import file_offset
 from offsetlog.cleaning import LogCleaner
 from offsetlog.logdir import CLEANER_POINTS, TOPIC, LogDirectory
 
@@ -400,6 +401,58 @@ def test_positions_expire_by_themselves(path):
         assert store.maintenance.status().counters["expiry_checks"] >= 1
 
 
+def snapshot_offset(store: OffsetStore) -> int:
+    (partition,) = store._core.attached()
+    return file_offset(partition)
+
+
+def test_a_snapshot_is_written_where_much_is_behind_the_last_one(path):
+    config = MaintenanceConfig(interval_ms=10, min_cleanable_bytes=1 << 30, snapshot_tail_bytes=20_000)
+    with opened(path, config) as store:
+        feed(store, 50)
+        until(lambda: store.maintenance.status().counters.get("rounds", 0) > 5)
+        assert snapshot_offset(store) == -1
+        feed(store, 500)
+        until(lambda: store.maintenance.status().counters.get("snapshots", 0) >= 1)
+        until(lambda: store.maintenance.status().counters["rounds"] > 100)
+        assert 300 < snapshot_offset(store) <= 550
+        assert store.maintenance.status().counters["snapshots"] <= 3
+
+
+def test_a_snapshot_is_renewed_before_it_is_lost(path):
+    with opened(path, MaintenanceConfig(enabled=False)) as store:
+        feed(store, 500)
+        store.maintenance._cleaner.snapshot(store._core.attached()[0])
+        feed(store, 500)
+        assert snapshot_offset(store) == 500
+        (report,) = store.compact()
+        assert snapshot_offset(store) == report.checkpoint == 1000
+        assert not store.verify()
+
+
+def test_where_no_snapshot_can_be_written_the_log_is_cleaned_all_the_same(path, monkeypatch, caplog):
+    with opened(path, MaintenanceConfig(enabled=False)) as store:
+        feed(store, 500)
+        store.maintenance._cleaner.snapshot(store._core.attached()[0])
+        feed(store, 500)
+
+        def fail(*given, **options):
+            raise errors.DiskFullError("no space left", errno=28)
+
+        monkeypatch.setattr(offsetlog.snapshots, "write", fail)
+        (report,) = store.compact()
+        assert report.records_kept == 4
+    assert "no space left" in caplog.text
+
+
+def test_snapshots_can_be_done_without(path):
+    config = MaintenanceConfig(interval_ms=10, snapshots=False, snapshot_tail_bytes=4096)
+    with opened(path, config) as store:
+        feed(store, 500)
+        until(lambda: store.maintenance.status().counters.get("rounds", 0) > 10)
+        assert snapshot_offset(store) == -1
+
+
 def test_nothing_expires_where_that_is_not_configured(path):
     with opened(path, MaintenanceConfig(interval_ms=10, retention_check_interval_ms=10)) as store:
         store.commit_one("g", "orders", 0, 1)
@@ -597,6 +650,19 @@ def test_a_forgotten_store_ends_although_it_is_maintained(path):
     thread.join(5)
     assert not thread.is_alive()
     opened(path).close()
+
+
+def test_what_cannot_be_cleaned_yet_is_not_tried_again_and_again(path):
+    config = MaintenanceConfig(interval_ms=10, min_cleanable_bytes=0, idle_roll_ms=3_600_000)
+    with opened(path, config, partitions=1) as store:
+        # Larger than a batch, so a transaction, which ends in the segment behind the first.
+        keys = [TopicPartition("orders", number) for number in range(300)]
+        store.commit(GROUP, dict.fromkeys(keys, 1))
+        until(lambda: store.maintenance.status().counters.get("rounds", 0) > 30)
+        status = store.maintenance.status()
+        assert status.counters["cleaned"] == 1
+        assert not status.failures
+        assert "cannot be cleaned yet" in status.plans[0].reason
 
 
 def test_in_a_child_nothing_runs(path):

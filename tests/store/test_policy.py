@@ -255,6 +255,33 @@ def test_what_was_deleted_goes_also_where_nothing_is_committed_any_more(size, en
     assert decide(facts, CONFIG, NOW).action == action
 
 
+@pytest.mark.parametrize(
+    ("snapshot", "wants"),
+    [
+        (-1, True),
+        (0, True),
+        (99, True),
+        (100, True),
+        (149, True),
+        (150, False),
+        (199, False),
+        (200, False),
+        (250, False),
+    ],
+)
+def test_a_snapshot_is_wanted_where_much_is_behind_the_last_one(snapshot, wants):
+    facts = log((0, 1000), (100, 1000), (200, 0), end=200, snapshot=snapshot)
+    facts = dataclasses.replace(facts, segments=tuple(each._replace(size=each.size * MIB) for each in facts.segments))
+    assert policy.wants_snapshot(facts, MaintenanceConfig(snapshot_tail_bytes=500 * MIB)) == wants
+    assert not policy.wants_snapshot(facts, MaintenanceConfig(snapshot_tail_bytes=500 * MIB, snapshots=False))
+
+
+@pytest.mark.parametrize(("snapshot", "loses"), [(-1, False), (0, True), (199, True), (200, False), (250, False)])
+def test_cleaning_takes_a_snapshot_away_that_ends_below_it(snapshot, loses):
+    facts = log((0, 1000), (100, 1000), (200, 1000), end=300, snapshot=snapshot)
+    assert policy.loses_snapshot(facts, measure(facts, CONFIG, NOW)) == loses
+
+
 def test_live_bytes_are_those_of_late_records():
     # 10 bytes a record before, 100 since it was cleaned.
     facts = log((0, 1000), (100, 10_000), end=200, entries=30, checkpoint=100)
