@@ -190,6 +190,22 @@ OL_TEST(a_segment_may_end_up_empty) {
     scene_close(&s);
 }
 
+static bool keep_plain(void *context OL_UNUSED, const model_batch *batch) { return batch->producer_id < 0; }
+
+OL_TEST(an_old_index_of_transactions_does_not_stay_beside_a_segment_without_any) {
+    scene s;
+    ol_error error;
+    scene_open(&s);
+    append_transactional(&s, 7);
+    OL_CHECK_OK(model_append_marker(s.m, s.log, 7, OL_CONTROL_ABORT, &error), &error);
+    fill(&s, 4);
+    OL_CHECK(fixture_exists(s.partition, "00000000000000000000.txnindex"));
+    clean(&s, 0, 3, keep_plain, NULL);
+    OL_CHECK(!fixture_exists(s.partition, "00000000000000000000.txnindex"));
+    reopen(&s, true);
+    scene_close(&s);
+}
+
 OL_TEST(a_segment_whose_last_sources_hold_nothing_any_more_swallows_them) {
     scene s;
     scene_open(&s);
