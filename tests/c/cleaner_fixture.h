@@ -343,6 +343,35 @@ static void print_difference(world *w, const char *which, const ol_state *a, con
     }
 }
 
+static void print_pending(world *w, const char *which, const ol_state *a, const ol_state *b) {
+    ol_pending_producer producer;
+    for (size_t i = 0; ol_pending_producer_at(a->pending, i, &producer); i++) {
+        for (size_t at = 0; at < w->past_count; at++) {
+            ol_batch batch;
+            ol_records records;
+            ol_record record;
+            ol_error error;
+            OL_CHECK_OK(ol_batch_parse(w->past[at].data, w->past[at].size, &batch, &error), &error);
+            if (batch.producer_id != producer.producer_id || ol_batch_is_control(&batch)) continue;
+            OL_CHECK_OK(ol_records_open(&records, &batch, &w->decompressor, &error), &error);
+            while (ol_records_next(&records, &record, &error) == OL_OK) {
+                ol_key key;
+                ol_position_value first, second;
+                if (ol_key_decode(record.key, &key, &error) != OL_OK || key.type > 1) continue;
+                ol_pair_name x = ol_table_name(a->table, key.group, ol_table_group_hash(a->table, key.group), key.topic);
+                ol_pair_name y = ol_table_name(b->table, key.group, ol_table_group_hash(b->table, key.group), key.topic);
+                bool there = ol_pending_get(a->pending, producer.producer_id, &x, key.partition, &first);
+                bool other = ol_pending_get(b->pending, producer.producer_id, &y, key.partition, &second);
+                if (there == other && (!there || first.log_offset == second.log_offset)) continue;
+                fprintf(stderr, "%s, pending of %lld: offset %lld, other %lld\n", which, (long long)producer.producer_id,
+                        there ? (long long)first.log_offset : -1LL, other ? (long long)second.log_offset : -1LL);
+                if (getenv("OL_TRACE") != NULL) trace_position(w, key.group, key.topic, key.partition);
+            }
+            ol_records_close(&records);
+        }
+    }
+}
+
 OL_UNUSED static void check_same_state(world *w, const ol_state *a, const ol_state *b) {
     print_difference(w, "only the first", a, b);
     print_difference(w, "only the second", b, a);
@@ -350,6 +379,10 @@ OL_UNUSED static void check_same_state(world *w, const ol_state *a, const ol_sta
         ol_digest first, second;
         ol_state_digest(a, physical, &first);
         ol_state_digest(b, physical, &second);
+        if (memcmp(&first.pending, &second.pending, sizeof first.pending) != 0) {
+            print_pending(w, "only the first", a, b);
+            print_pending(w, "only the second", b, a);
+        }
         OL_CHECK(memcmp(&first.positions, &second.positions, sizeof first.positions) == 0);
         OL_CHECK(memcmp(&first.group_records, &second.group_records, sizeof first.positions) == 0);
         OL_CHECK(memcmp(&first.pending, &second.pending, sizeof first.positions) == 0);
