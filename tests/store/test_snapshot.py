@@ -1,4 +1,4 @@
-"""Snapshots of a store: what the next open goes on from, every reason not to, and stores that answer while they load."""
+"""Snapshots of a store: what the next open goes on from, and every reason not to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import random
 import shutil
 import threading
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +20,6 @@ from offsetlog._native import snapshot as native
 from offsetlog._native.faultfs import FaultFileSystem
 from offsetlog._native.files import format_offset_checkpoint
 from offsetlog.logdir import CLEANER_POINTS, TOPIC
-from offsetlog.partitions import PartitionOpener
 
 QUIET = MaintenanceConfig(enabled=False)
 SMALL = StoreConfig(segment_bytes=16 * 1024, batch_bytes_max=4096, extend_bytes_min=4096, extend_bytes_max=16 * 1024)
@@ -84,7 +82,8 @@ def filled(path: Path) -> Path:
     with open_store(path) as store:
         fill(store, 1)
         reports = store.snapshot()
-        assert [report.partition for report in reports] == [0, 1] and all(report.written for report in reports)
+        assert [report.partition for report in reports] == [0, 1]
+        assert all(report.written for report in reports)
         fill(store, 2, 40)
     return path
 
@@ -102,7 +101,7 @@ def expected(path: Path):
     return found
 
 
-# --------------------------------------------------------------------------------------------------------------- loading
+# -------------------------------------------------------------------------------------------------------------- loading
 
 
 def test_a_store_goes_on_from_its_snapshots(filled):
@@ -113,7 +112,8 @@ def test_a_store_goes_on_from_its_snapshots(filled):
         assert digests(store) == wanted
         assert store.verify() == []
         progress = store.progress()
-        assert progress.done and progress.ready == 2
+        assert progress.done
+        assert progress.ready == 2
         assert progress.bytes < sum(file.stat().st_size for file in filled.glob(f"{TOPIC}-*/*.log"))
         fill(store, 3)
         for transaction in store.transactions():
@@ -391,7 +391,8 @@ def test_commits_go_on_while_one_is_written(path):
             for thread in threads:
                 thread.join()
         assert not failures
-        assert offsets == sorted(offsets) and offsets[0] < offsets[-1]
+        assert offsets == sorted(offsets)
+        assert offsets[0] < offsets[-1]
         wanted = digests(store)
     assert wanted == expected(path)
     with open_store(path, config=StoreConfig()) as store:
@@ -434,7 +435,8 @@ def test_one_that_cannot_be_written_keeps_nothing_from_being_closed(path, caplog
     blocked.rmdir()
     del store, fs
     with open_store(path, partitions=1) as again:
-        assert (path / f"{TOPIC}-0").is_dir() and again.problems() == []
+        assert (path / f"{TOPIC}-0").is_dir()
+        assert again.problems() == []
 
 
 @pytest.mark.crash
@@ -487,7 +489,8 @@ def test_a_crash_at_every_file_operation_of_a_write(tmp_path):
                 assert discarded(store) == {}
                 assert store.verify() == []
     # The old one, or the new one.
-    assert len(seen) == 2 and None not in seen
+    assert len(seen) == 2
+    assert None not in seen
 
 
 def test_a_full_disk_leaves_the_old_one(path):
@@ -518,178 +521,7 @@ def test_a_full_disk_leaves_the_old_one(path):
         assert digests(store) == wanted
 
 
-# ---------------------------------------------------------------------------------------------- answering while loading
-
-
-@pytest.fixture
-def gate(monkeypatch):
-    """Holds every load until its log partition is let through; tells the order in which they began."""
-
-    class Gate:
-        def __init__(self) -> None:
-            self.open = {number: threading.Event() for number in range(8)}
-            self.begun: list[int] = []
-
-        def all(self) -> None:
-            for event in self.open.values():
-                event.set()
-
-    gate = Gate()
-    load = PartitionOpener._load
-
-    def held(opener, partition):
-        gate.begun.append(partition.number)
-        assert gate.open[partition.number].wait(60)
-        load(opener, partition)
-
-    monkeypatch.setattr(PartitionOpener, "_load", held)
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    yield gate
-    gate.all()
-
-
-def group_of(store: OffsetStore, number: int) -> str:
-    return next(f"g{n}" for n in range(1000) if store._open_core.number_of(f"g{n}") == number)
-
-
-@pytest.fixture
-def eight(path) -> Path:
-    with open_store(path, partitions=8) as store:
-        for number in range(8):
-            store.commit_one(group_of(store, number), "t", 0, number)
-    return path
-
-
-def waiting(target) -> threading.Thread:
-    thread = threading.Thread(target=target, daemon=True)
-    thread.start()
-    time.sleep(0.05)
-    return thread
-
-
-def test_a_group_waits_for_its_own_log_partition(eight, gate):
-    results: dict[str, object] = {}
-    with open_store(eight, partitions=None, wait=False) as store:
-        assert store.progress().ready == 0 and not store.progress().done
-        assert repr(store).endswith("open>")
-        assert not store.wait_loaded(0.01)
-        groups = [group_of(store, number) for number in range(8)]
-        fetch = waiting(lambda: results.update(fetched=store.fetch_one(groups[5], "t", 0)))
-        commit = waiting(lambda: results.update(committed=store.commit_one(groups[6], "t", 1, 7)))
-        assert results == {}
-        gate.open[0].set()
-        gate.open[6].set()
-        commit.join(10)
-        assert "committed" in results and "fetched" not in results
-        gate.open[5].set()
-        fetch.join(10)
-        assert results["fetched"].offset == 5
-        # What was waited for came first, the last one that was asked for first of all.
-        assert gate.begun[:3] == [0, 6, 5]
-        assert store.progress().ready == 3
-        every = waiting(lambda: results.update(groups=store.groups()))
-        assert "groups" not in results
-        gate.all()
-        every.join(10)
-        assert results["groups"] == sorted(groups)
-        assert store.wait_loaded()
-        assert store.progress() == (8, 8, 0, *store.progress()[3:])
-        assert store.delete(groups[1]) == 1
-        assert store.verify() == []
-
-
-def test_whoever_waits_is_told_when_the_store_is_closed(eight, gate):
-    store = open_store(eight, partitions=None, wait=False)
-    group = group_of(store, 4)
-    told: list[BaseException] = []
-
-    def fetch() -> None:
-        try:
-            store.fetch_one(group, "t", 0)
-        except BaseException as failure:
-            told.append(failure)
-
-    thread = waiting(fetch)
-    closing = waiting(store.close)
-    thread.join(10)
-    assert isinstance(told[0], errors.ClosedError)
-    gate.all()
-    closing.join(10)
-    assert store.closed
-    # One was being loaded; the others never were, and all are as they were.
-    assert len(gate.begun) == 1
-    assert (eight / ".kafka_cleanshutdown").exists()
-    with open_store(eight, partitions=None) as again:
-        assert again.fetch_one(group, "t", 0).offset == 4
-
-
-def test_one_that_cannot_be_loaded_says_so(eight, monkeypatch):
-    load = PartitionOpener._load
-
-    def failing(opener, partition):
-        if partition.number == 3:
-            raise errors.CapacityError("no memory")
-        load(opener, partition)
-
-    monkeypatch.setattr(PartitionOpener, "_load", failing)
-    with pytest.raises(errors.CapacityError):
-        open_store(eight, partitions=None)
-    store = open_store(eight, partitions=None, wait=False)
-    with pytest.raises(errors.CapacityError):
-        store.wait_loaded()
-    assert store.progress().failed == 1 and store.progress().ready == 7
-    assert store.fetch_one(group_of(store, 2), "t", 0).offset == 2
-    with pytest.raises(errors.CapacityError):
-        store.fetch_one(group_of(store, 3), "t", 0)
-    with pytest.raises(errors.CapacityError):
-        store.commit_one(group_of(store, 3), "t", 0, 1)
-    with pytest.raises(errors.CapacityError):
-        store.groups()
-    store.close()
-
-
-def test_damage_is_told_when_loading_is_over(eight):
-    [log] = (eight / f"{TOPIC}-2").glob("*.log")
-    content = bytearray(log.read_bytes())
-    content[70] ^= 0xFF
-    log.write_bytes(content)
-    store = open_store(eight, partitions=None, wait=False)
-    with pytest.warns(errors.CorruptionWarning):
-        assert store.wait_loaded()
-    assert len(store.problems()) == 1
-    store.close()
-
-
-def test_a_read_only_store_answers_while_it_loads(eight, gate):
-    with open_store(eight, partitions=None, read_only=True, wait=False) as store:
-        group = group_of(store, 7)
-        gate.open[0].set()
-        gate.open[7].set()
-        assert store.fetch_one(group, "t", 0).offset == 7
-        assert store.fetch(group)
-        gate.all()
-        store.refresh()
-        assert len(store.groups()) == 8
-
-
-def test_a_child_of_a_store_that_loads(eight, gate):
-    store = open_store(eight, partitions=None, wait=False)
-    group = group_of(store, 0)
-    while not gate.begun:
-        time.sleep(0.01)
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            store.fetch_one(group, "t", 0)
-        except errors.ClosedError:
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    gate.all()
-    assert store.fetch_one(group, "t", 0).offset == 0
-    store.close()
+# -------------------------------------------------------------------------------------------------------- living on it
 
 
 def test_a_child_of_a_store_that_runs_on_a_snapshot(filled):
