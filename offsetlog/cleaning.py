@@ -25,6 +25,7 @@ from offsetlog.errors import ClosedError, OffsetLogError
 from offsetlog.history_floor import Hold, raise_floor, read_floor
 from offsetlog.logdir import CLEANER_POINTS, TOPIC, LogDirectory
 from offsetlog.policy import LogFacts, Plan, Segment
+from offsetlog.snapshots import SnapshotReport
 from offsetlog.timeline import cutoff_offset
 from offsetlog.types import CleaningReport, QuarantinedSegment
 
@@ -124,6 +125,7 @@ class LogCleaner:
             record_bytes=record_bytes,
             rested_ms=int((time.monotonic() - rested) * 1000) if record_bytes > 0 else -1,
             snapshot=native_snapshot.file_offset(partition),
+            tail_bytes=native_snapshot.tail_bytes(partition),
         )
 
     def _idle_ms(self, number: int, end: int) -> int:
@@ -236,12 +238,12 @@ class LogCleaner:
             # It is a cache: the next open reads the cleaned log, and cleaning may be what makes room for a snapshot.
             LOGGER.warning("%s: the snapshot is lost by cleaning: no other was written: %s", partition.path, failure)
 
-    def snapshot(self, partition: Partition) -> snapshots.SnapshotReport:
+    def snapshot(self, partition: Partition, *, threads: int = 1) -> SnapshotReport:
         """Writes a snapshot of one log; see snapshots.write."""
         control = Control()
         with self._turn_of(partition.number, control):
-            checkpoint = self._checkpoints.get(partition.number, -1)
-            return snapshots.write(partition, self._directory.fs, cleaned_to=checkpoint, stop=control.snapshot)
+            checkpoint, fs = self._checkpoints.get(partition.number, -1), self._directory.fs
+            return snapshots.write(partition, fs, cleaned_to=checkpoint, threads=threads, stop=control.snapshot)
 
     @contextmanager
     def _turn_of(self, number: int, control: Control) -> Iterator[None]:

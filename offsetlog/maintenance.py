@@ -7,6 +7,7 @@ goes wrong with one log is told, counted and tried again later, and never keeps 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import weakref
@@ -24,6 +25,7 @@ from offsetlog.errors import ClosedError, OffsetLogError, ReadOnlyError
 from offsetlog.logdir import TOPIC, LogDirectory
 from offsetlog.policy import LogFacts, Plan, StuckTransaction
 from offsetlog.retention import Expirer
+from offsetlog.snapshots import SnapshotReport
 from offsetlog.types import CleaningReport, QuarantinedSegment
 
 LOGGER = logging.getLogger("offsetlog.maintenance")
@@ -378,6 +380,25 @@ class Maintenance:
         report = self._cleaner.clean(partition, plan, again=again, delete_retention_ms=delete_retention_ms)
         self._note_report(known, report)
         return report
+
+    def snapshot(self, partitions: Iterable[int] | None = None) -> list[SnapshotReport]:
+        """Writes snapshots now; see OffsetStore.snapshot."""
+        chosen = self._chosen(partitions)
+        if self._read_only:
+            raise ReadOnlyError("the store is open read-only")
+        threads = os.cpu_count() or 1
+        reports: list[SnapshotReport] = []
+        failures: list[OffsetLogError] = []
+        for partition in chosen:
+            try:
+                reports.append(self._cleaner.snapshot(partition, threads=threads))
+            except OffsetLogError as failure:
+                failures.append(failure)
+        self._counters["snapshots"] += sum(report.written for report in reports)
+        if failures:
+            failures[0].add_note(f"of {len(reports)} other log partitions there is a snapshot")
+            raise failures[0]
+        return reports
 
     def _interruptibly(self, work: Callable[[], None], cancelled: threading.Event, progress: Progress | None) -> None:
         # A signal is delivered between two instructions of Python, and a run has none: so it has a thread of its own.

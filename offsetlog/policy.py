@@ -55,6 +55,7 @@ class LogFacts:
         record_bytes: of one record, as the last cleaning left them; 0 unknown.
         rested_ms: since that cleaning; -1 unknown.
         snapshot: the offset of the snapshot that the next open can go on from, -1 none.
+        tail_bytes: what that open would read of the log, about.
     """
 
     number: int
@@ -69,6 +70,7 @@ class LogFacts:
     record_bytes: float = 0.0
     rested_ms: int = -1
     snapshot: int = -1
+    tail_bytes: int = 0
 
     @property
     def active(self) -> Segment:
@@ -297,17 +299,7 @@ def loses_snapshot(log: LogFacts, plan: Plan) -> bool:
 
 def wants_snapshot(log: LogFacts, config: MaintenanceConfig) -> bool:
     """Tells whether so much was written behind the last snapshot that a new one is worth its while."""
-    if not config.snapshots or log.snapshot >= log.end:
-        return False
-    base = _holding(log, max(log.snapshot, log.start))
-    behind = sum(segment.size for segment in log.segments if segment.base_offset >= base)
-    # Of a segment that it ends in the middle of, only what is behind it.
-    segment = next(segment for segment in log.segments if segment.base_offset == base)
-    ends = [following.base_offset for following in log.segments if following.base_offset > base]
-    span = (ends[0] if ends else log.end) - base
-    if span > 0:
-        behind -= segment.size * max(0, log.snapshot - base) // span
-    return behind > config.snapshot_tail_bytes
+    return config.snapshots and log.tail_bytes >= config.snapshot_tail_bytes
 
 
 def filthiest_first(plans: Iterable[Plan]) -> list[Plan]:

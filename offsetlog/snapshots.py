@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from offsetlog._native import snapshot as native
-from offsetlog._native.core import StoreCore
 from offsetlog._native.files import FileSystem
 from offsetlog._native.partition import Partition
 from offsetlog._native.snapshot import OutputFile, Snapshot, StopFlag
@@ -28,7 +25,6 @@ from offsetlog.errors import (
     OffsetLogError,
     StorageError,
 )
-from offsetlog.logdir import CLEANER_POINTS, TOPIC, LogDirectory
 
 LOGGER = logging.getLogger("offsetlog.snapshot")
 
@@ -160,29 +156,6 @@ def write(
         report.seconds,
     )
     return report
-
-
-def write_all(core: StoreCore, directory: LogDirectory, partitions: Iterable[int] | None) -> list[SnapshotReport]:
-    """Writes a snapshot of each of the partitions, one after the other; see OffsetStore.snapshot."""
-    if partitions is None:
-        chosen = core.attached()
-    else:
-        found = (core.partition(number) for number in dict.fromkeys(partitions))
-        chosen = [partition for partition in found if partition is not None]
-    cleaned_to = directory.read_checkpoint(CLEANER_POINTS)
-    threads = os.cpu_count() or 1
-    reports: list[SnapshotReport] = []
-    failures: list[OffsetLogError] = []
-    for partition in chosen:
-        limit = cleaned_to.get((TOPIC, partition.number), -1)
-        try:
-            reports.append(write(partition, directory.fs, cleaned_to=limit, threads=threads))
-        except OffsetLogError as failure:
-            failures.append(failure)
-    if failures:
-        failures[0].add_note(f"of {len(reports)} other log partitions there is a snapshot")
-        raise failures[0]
-    return reports
 
 
 def _make(

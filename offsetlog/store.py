@@ -31,7 +31,7 @@ from offsetlog.loading import LoadProgress
 from offsetlog.logdir import LogDirectory
 from offsetlog.maintenance import Maintenance, Progress
 from offsetlog.opening import open_read_only, open_writable
-from offsetlog.snapshots import SnapshotReport, write_all
+from offsetlog.snapshots import SnapshotReport
 from offsetlog.store_past import StorePast
 from offsetlog.transaction import Transaction, abort_everywhere, open_transactions
 from offsetlog.types import (
@@ -663,10 +663,8 @@ class OffsetStore(StorePast):
             CorruptionError: a log is damaged; a snapshot would hide it.  The others are written all the same.
             ReadOnlyError, InvalidArgumentError, StateError, StorageError, CapacityError.
         """
-        core = self._open_core
-        if self._read_only:
-            raise ReadOnlyError("the store is open read-only")
-        return write_all(core, self._directory, partitions)
+        self._open_core  # noqa: B018  (a closed store is refused before anything else)
+        return self._maintenance.snapshot(arguments.listed_numbers(partitions))
 
     def flush(self) -> None:
         """Waits until everything committed before the call is on disk; raises PartitionFailedError, StorageError."""

@@ -255,25 +255,11 @@ def test_what_was_deleted_goes_also_where_nothing_is_committed_any_more(size, en
     assert decide(facts, CONFIG, NOW).action == action
 
 
-@pytest.mark.parametrize(
-    ("snapshot", "wants"),
-    [
-        (-1, True),
-        (0, True),
-        (99, True),
-        (100, True),
-        (149, True),
-        (150, False),
-        (199, False),
-        (200, False),
-        (250, False),
-    ],
-)
-def test_a_snapshot_is_wanted_where_much_is_behind_the_last_one(snapshot, wants):
-    facts = log((0, 1000), (100, 1000), (200, 0), end=200, snapshot=snapshot)
-    facts = dataclasses.replace(facts, segments=tuple(each._replace(size=each.size * MIB) for each in facts.segments))
-    assert policy.wants_snapshot(facts, MaintenanceConfig(snapshot_tail_bytes=500 * MIB)) == wants
-    assert not policy.wants_snapshot(facts, MaintenanceConfig(snapshot_tail_bytes=500 * MIB, snapshots=False))
+@pytest.mark.parametrize(("tail_bytes", "wants"), [(0, False), (64 * MIB - 1, False), (64 * MIB, True), (2**40, True)])
+def test_a_snapshot_is_wanted_where_much_is_behind_the_last_one(tail_bytes, wants):
+    facts = log((0, 1000), (100, 0), end=100, tail_bytes=tail_bytes)
+    assert policy.wants_snapshot(facts, CONFIG) == wants
+    assert not policy.wants_snapshot(facts, MaintenanceConfig(snapshots=False))
 
 
 @pytest.mark.parametrize(("snapshot", "loses"), [(-1, False), (0, True), (199, True), (200, False), (250, False)])
