@@ -69,7 +69,7 @@ typedef struct finder {
 static int note_tombstone(void *context, const ol_batch *batch OL_UNUSED, const ol_record *record, const ol_key *key,
                           ol_error *error) {
     finder *work = context;
-    if (record->value.data != NULL || record->timestamp < work->since) return OL_OK;
+    if (record->timestamp < work->since) return OL_OK;
     int status = ol_numbers_reserve(work->places, work->places->count + 1, error);
     if (status == OL_OK) ol_numbers_set(work->places, ol_timeline_place(key), 1);
     return status;
@@ -78,8 +78,10 @@ static int note_tombstone(void *context, const ol_batch *batch OL_UNUSED, const 
 int ol_past_find_tombstones(ol_partition *partition, const ol_timeline_filter *filter, int64_t until, int64_t since_ms,
                             ol_numbers *places, ol_timeline_facts *facts, ol_error *error) {
     finder work = {.places = places, .since = since_ms};
+    ol_timeline_filter tombstones = *filter;
+    tombstones.only_tombstones = true;
     ol_timeline_sink sink = {.record = note_tombstone, .context = &work};
-    return ol_timeline_walk(partition, 0, until, filter, &sink, facts, error);
+    return ol_timeline_walk(partition, 0, until, &tombstones, &sink, facts, error);
 }
 
 /* ------------------------------------------------------------------------------------------------ differences */

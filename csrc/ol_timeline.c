@@ -51,7 +51,9 @@ static void note_record(timeline *work, int64_t offset) {
 /* ------------------------------------------------------------------------------------------------ one batch */
 
 /* Nearly every record is of another group: that is told by its first bytes. */
-static bool may_match(const ol_timeline_filter *filter, ol_slice key) {
+static bool may_match(const ol_timeline_filter *filter, const ol_record *record) {
+    ol_slice key = record->key;
+    if (filter->only_tombstones && record->value.data != NULL) return false;
     if (key.size < 4 || key.data[0] != 0 || key.data[1] > OL_KEY_OFFSET_COMMIT) return false;
     if (filter->group.data == NULL) return true;
     int16_t size = ol_load_i16(key.data + 2);
@@ -73,7 +75,7 @@ static int look_over(timeline *work, const ol_batch *batch, const ol_records *re
     int64_t expected = work->expected;
     while ((status = ol_records_next(&walk, &record, error)) == OL_OK) {
         if (batch->magic < 2) note_record(work, record.offset);
-        *matching += may_match(work->filter, record.key);
+        *matching += may_match(work->filter, &record);
     }
     if (status == OL_END) return OL_OK;
     work->expected = expected;
@@ -87,7 +89,7 @@ static int tell_data(timeline *work, const ol_batch *batch, ol_records *records,
     int status;
     while ((status = ol_records_next(records, &record, error)) == OL_OK) {
         if (record.offset >= work->until) return OL_OK;
-        if (record.offset < work->from || !may_match(work->filter, record.key)) continue;
+        if (record.offset < work->from || !may_match(work->filter, &record)) continue;
         if (ol_key_decode(record.key, &key, &refusal) != OL_OK) {
             work->facts->refused++;
             continue;

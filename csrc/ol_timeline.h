@@ -22,6 +22,7 @@ typedef struct ol_timeline_filter {
     ol_slice topic;             /* data NULL: every one, and every partition */
     int32_t partition;
     const ol_numbers *places;   /* NULL, or only where ol_timeline_place is a key of it */
+    bool only_tombstones;
 } ol_timeline_filter;
 
 /* Either may be NULL.  A failure ends the walk with it. */

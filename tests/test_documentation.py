@@ -40,7 +40,13 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     ("page", "least"),
-    [("README.md", 1), ("docs/library.md", 10), ("docs/maintenance.md", 1), ("docs/retention.md", 1)],
+    [
+        ("README.md", 1),
+        ("docs/library.md", 10),
+        ("docs/history.md", 1),
+        ("docs/maintenance.md", 1),
+        ("docs/retention.md", 1),
+    ],
 )
 def test_the_examples_of_a_page_run(page, least):
     assert len(blocks(page)) >= least

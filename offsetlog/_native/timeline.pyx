@@ -483,7 +483,7 @@ def tombstones(Partition partition not None, group, int64_t until, int64_t since
     cdef ol_numbers places
     cdef ol_past past
     cdef ol_error error
-    cdef int status
+    cdef int status = OL_OK
     memset(&filter, 0, sizeof(filter))
     memset(&places, 0, sizeof(places))
     memset(&past, 0, sizeof(past))
@@ -495,8 +495,9 @@ def tombstones(Partition partition not None, group, int64_t until, int64_t since
     try:
         with nogil:
             check(ol_past_find_tombstones(partition.handle, &filter, until, since_ms, &places, &facts, &error), &error)
-            filter.places = &places
-            status = ol_past_make(partition.handle, &filter, &past, 1, &sink, &facts, &error)
+            if places.count > 0:
+                filter.places = &places
+                status = ol_past_make(partition.handle, &filter, &past, 1, &sink, &facts, &error)
         found.check(status, &error)
         rows = [row for row in found.rows if not _is_there(&past.state, row[0], row[1], row[2])]
     finally:

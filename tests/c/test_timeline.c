@@ -305,6 +305,7 @@ OL_TEST(tombstones_are_told_with_what_they_take) {
     ol_numbers places = {0};
     ol_timeline_facts facts;
     ol_error error;
+    ol_timeline_filter all = {.partition = 0};
     int64_t now = fixture_now;
     commit_one(partition, "a", "t", 1, 5);                                  /* 0 */
     commit_one(partition, "a", "t", 2, 6);
@@ -315,9 +316,9 @@ OL_TEST(tombstones_are_told_with_what_they_take) {
     commit_one(partition, "b", "t", 1, 5);                                  /* 5 */
     delete_one(partition, "b", "t", 1);                                     /* 6 takes 5 */
     int64_t end = ol_log_end(ol_partition_log(partition));
-    OL_CHECK_OK(ol_past_find_tombstones(partition, NULL, end, now + 1, &places, &facts, &error), &error);
+    OL_CHECK_OK(ol_past_find_tombstones(partition, &all, end, now + 1, &places, &facts, &error), &error);
     OL_CHECK_INT(places.count, 1);
-    OL_CHECK_OK(ol_past_find_tombstones(partition, NULL, end, INT64_MIN, &places, &facts, &error), &error);
+    OL_CHECK_OK(ol_past_find_tombstones(partition, &all, end, INT64_MIN, &places, &facts, &error), &error);
     OL_CHECK_INT(places.count, 2);
     erasures found = {.count = 0};
     ol_past_tombstones tombstones = {.report = meet_tombstone, .context = &found};
