@@ -31,6 +31,7 @@ from offsetlog.cli import (
     history,
     offsets,
     restore,
+    snapshot,
     transactions,
     undelete,
     verify,
@@ -99,6 +100,7 @@ for module in (
     expire,
     abort,
     compact,
+    snapshot,
     demo,
 ):
     app.command(
