@@ -34,6 +34,8 @@ LOGGER = logging.getLogger("offsetlog.maintenance")
 TELL_AGAIN_SECONDS = 3600.0
 #: The longest time between two tries of what fails, in seconds.
 RETRY_SECONDS_MAX = 3600.0
+#: The longest sleep between two looks at the clock, in milliseconds; a lock cannot be waited for much longer.
+SLEEP_MS_MAX = 86_400_000
 #: Decisions that are kept.
 DECISIONS_KEPT = 256
 #: How often who waits for a cleaning is asked whether to go on, in seconds.
@@ -137,6 +139,7 @@ class Maintenance:
         self._cleaner = LogCleaner(directory, config)
         self._known: dict[int, _Known] = {}
         self._counters: Counter[str] = Counter()
+        self._counting = threading.Lock()
         self._decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
         self._told: dict[object, float] = {}
         self._stop = threading.Event()
@@ -167,7 +170,7 @@ class Maintenance:
 
     def _run(self) -> None:
         config = self.config
-        seconds = min(config.interval_ms, config.retention_check_interval_ms) / 1000
+        seconds = min(config.interval_ms, config.retention_check_interval_ms, SLEEP_MS_MAX) / 1000
         looked = checked = time.monotonic()
         while not self._stop.wait(seconds):
             try:
@@ -193,7 +196,7 @@ class Maintenance:
 
     def look_after(self, partitions: list[Partition]) -> None:
         """Looks at every log once, and does what is decided, the filthiest log first."""
-        self._counters["rounds"] += 1
+        self._count(rounds=1)
         plans: dict[Plan, Partition] = {}
         for partition in partitions:
             known = self._known.setdefault(partition.number, _Known())
@@ -260,17 +263,17 @@ class Maintenance:
     def _snapshot(self, partition: Partition, known: _Known) -> None:
         report = self._cleaner.snapshot(partition)
         known.trouble = None
-        self._counters["snapshots"] += report.written
+        self._count(snapshots=report.written)
 
     def expire(self, partitions: list[Partition]) -> None:
         """Writes tombstones for what has expired, where the clock can be believed."""
-        self._counters["expiry_checks"] += 1
+        self._count(expiry_checks=1)
         try:
             now = self._expirer.now(partitions)
         except ClosedError:
             return
         except Exception as failure:
-            self._counters["expiry_checks_failed"] += 1
+            self._count(expiry_checks_failed=1)
             if self._is_new((type(failure), "expire")):
                 LOGGER.warning("nothing expires: %s", failure)
             return
@@ -283,8 +286,8 @@ class Maintenance:
 
     def _expire_one(self, partition: Partition, now: int) -> None:
         counted = self._expirer.expire_one(partition, now)
-        self._counters["positions_expired"] += counted["positions_expired"]
-        self._counters["groups_removed"] += counted["groups_removed"]
+        self._count(positions_expired=counted["positions_expired"])
+        self._count(groups_removed=counted["groups_removed"])
         if counted["positions_expired"] or counted["groups_removed"]:
             LOGGER.info(
                 "%s: %d positions expired, %d groups are gone",
@@ -394,7 +397,7 @@ class Maintenance:
                 reports.append(self._cleaner.snapshot(partition, threads=threads))
             except OffsetLogError as failure:
                 failures.append(failure)
-        self._counters["snapshots"] += sum(report.written for report in reports)
+        self._count(snapshots=sum(report.written for report in reports))
         if failures:
             failures[0].add_note(f"of {len(reports)} other log partitions there is a snapshot")
             raise failures[0]
@@ -447,9 +450,14 @@ class Maintenance:
         """Returns the last decisions, oldest first; one that only repeats the one before is left out."""
         return list(self._decisions)
 
+    def _count(self, **done: int) -> None:
+        # What works unasked and who asks count at the same time.
+        with self._counting:
+            self._counters.update(done)
+
     def _note_decision(self, known: _Known, plan: Plan) -> None:
         before, known.plan = known.plan, plan
-        self._counters[f"decided_{plan.action}"] += 1
+        self._count(**{f"decided_{plan.action}": 1})
         if plan.action == "none" and before is not None and before[:3] == plan[:3]:
             return
         self._decisions.append(Decision(self._cleaner.clock(), plan))
@@ -467,13 +475,14 @@ class Maintenance:
 
     def _note_report(self, known: _Known, report: CleaningReport) -> None:
         known.report = report
-        counters = self._counters
-        counters["cleaned"] += 1
-        counters["rolled"] += report.rolled
-        counters["stopped"] += report.stopped
-        counters["bytes_freed"] += max(0, report.bytes_before - report.bytes_after)
-        for name in ("bytes_read", "bytes_written", "superseded", "tombstones_dropped", "quarantined"):
-            counters[name] += getattr(report, name)
+        same = ("bytes_read", "bytes_written", "superseded", "tombstones_dropped", "quarantined")
+        self._count(
+            cleaned=1,
+            rolled=report.rolled,
+            stopped=report.stopped,
+            bytes_freed=max(0, report.bytes_before - report.bytes_after),
+            **{name: getattr(report, name) for name in same},
+        )
         LOGGER.info(
             "%s: cleaned%s up to %d in %.3f s: %d bytes, now %d; %d of %d records kept",
             _name(report.partition),
@@ -501,7 +510,7 @@ class Maintenance:
         times = known.trouble.times + 1 if known.trouble is not None else 1
         seconds = min(self.config.interval_ms / 1000 * 2**times, RETRY_SECONDS_MAX)
         known.trouble = _Trouble(failure, times, time.monotonic() + seconds)
-        self._counters["failed"] += 1
+        self._count(failed=1)
         if self._is_new((partition.number, type(failure), str(failure))):
             # What is not one of ours is a fault of ours: with where it came from.
             LOGGER.warning(
@@ -544,7 +553,7 @@ class Maintenance:
 
     def _tell_stuck(self, found: StuckTransaction) -> None:
         if self._is_new((found.partition, found.producer_id, found.start_offset)):
-            self._counters["stuck_told"] += 1
+            self._count(stuck_told=1)
             LOGGER.warning(
                 "%s: the transaction of producer %d (epoch %d) has been open for %d s, since log offset %d; it keeps "
                 "%d bytes from being cleaned. Its groups: %s. abort_transaction(%d) ends it, if its producer is gone",

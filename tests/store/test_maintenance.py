@@ -147,6 +147,14 @@ def test_nothing_runs_unasked_where_that_is_not_wanted(path):
         assert not other.maintenance.status().running
 
 
+def test_intervals_of_any_length(path):
+    config = MaintenanceConfig(interval_ms=2**63 - 1, retention_check_interval_ms=2**63 - 1)
+    with opened(path, config) as store:
+        feed(store, 10)
+        assert store.maintenance.status().running
+    assert not store.maintenance.status().running
+
+
 def test_decisions_are_logged(path, caplog):
     caplog.set_level(logging.INFO, "offsetlog.maintenance")
     with opened(path) as store:
