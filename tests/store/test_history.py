@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import shutil
 import threading
 import time
@@ -22,7 +23,7 @@ from offsetlog.history_floor import FLOOR_FILE
 from offsetlog.logdir import CLEANER_POINTS, LogDirectory
 from offsetlog.timeline import cutoff_offset
 
-from .past_reference import told
+from .past_reference import PastReference, told
 
 KEYS = [TopicPartition("t", number) for number in range(6)]
 SMALL = StoreConfig(segment_bytes=16 << 10)
@@ -635,3 +636,30 @@ def test_the_history_of_real_directories_ends_with_what_the_broker_answered(scen
             assert told(store.fetch(group, at=end)) == told(store.fetch(group, at=datetime.now(UTC))) == positions
         assert asked > 0 or not answers
         assert store.diff(None) == []
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
+def test_moments_of_real_directories_are_those_of_their_records(scenario: Scenario, tmp_path):
+    """Also within a compressed set of messages; what is refused lies behind records that a broker has cleaned away."""
+    log = tmp_path / "log"
+    shutil.copytree(scenario.log, log)
+    count = _partitions_of(log)
+    reference = PastReference(log, count)
+    reference.note()
+    draw = random.Random(scenario.name)
+    refusals = []
+    with offsetlog.open(log, count, read_only=True) as store:
+        groups = draw.sample(store.groups(), min(12, len(store.groups())))
+        for group in groups:
+            number = store._core.number_of(group)
+            there = [entry.record.offset for entry in reference.entries[number] if entry.record is not None]
+            missing = [offset for offset in range(reference.end(number)) if offset not in set(there)]
+            for cut in draw.sample(range(reference.end(number) + 1), min(8, reference.end(number) + 1)):
+                try:
+                    found = store.fetch(group, at=cut)
+                except errors.HistoryError as failure:
+                    refusals.append((cut, failure.floor, missing))
+                    continue
+                assert told(found) == reference.group(group, cut)
+    assert all(missing and missing[0] < cut < floor for cut, floor, missing in refusals)
+    assert refusals or scenario.name != "kafka-4.3.0/compacted"
