@@ -1,7 +1,7 @@
 /* ol_clean_internal: what the files of the cleaner share; nobody else includes it.
  *
  * Files: ol_cleaner (finding E, passes, the report), ol_clean_source (walking segments, quarantine, pace), ol_clean_scan (pass A), ol_clean_learn (fates of
- * transactions), ol_clean_decide (what stays), ol_clean_copy (pass B: one segment after the other), ol_clean_groups (which segments become one),
+ * transactions), ol_clean_decide (what stays), ol_clean_groups (pass B: which segments become one), ol_clean_copy, ol_clean_markers and ol_clean_write (one such group),
  * ol_clean_table (the partition's table as an accelerator), ol_clean_batch, ol_clean_keys, ol_clean_transactions.
  *
  * Besides the codes of ol_status.h, functions of a run return OL_END where the run ends early without a failure: stopped, or truncated.  A *damage* is a status
@@ -15,7 +15,7 @@
 #include "ol_partition_internal.h"
 
 enum {
-    OL_CLEAN_ROWS = 256,                /* decided at a time, so that the misses of the map overlap */
+    OL_CLEAN_ROWS = 128,                /* decided at a time, so that the misses of the map overlap; what they touch fits the nearest cache */
     OL_CLEAN_PIECE_BYTES = 256 << 10,
 };
 
@@ -30,7 +30,8 @@ typedef struct ol_clean_segment {
     bool legacy_may_go;
 } ol_clean_segment;
 
-typedef struct ol_clean_run {
+typedef struct ol_clean_run ol_clean_run;
+struct ol_clean_run {
     ol_partition *partition;
     ol_log *log;
     ol_clean_options own_options;       /* those of the caller, with `holds` */
@@ -85,10 +86,13 @@ typedef struct ol_clean_run {
     bool ended;                         /* OL_END was returned: report->stopped or report->truncated says why */
 
     ol_clean_row rows[OL_CLEAN_ROWS];
-    ol_clean_name names[OL_CLEAN_ROWS]; /* of rows that are positions */
+    ol_clean_name names[OL_CLEAN_ROWS]; /* of rows that are positions; only with ask_table */
     ol_batch batches[OL_CLEAN_ROWS];    /* whose rows these are */
     uint16_t batch_rows[OL_CLEAN_ROWS]; /* how many of each */
-} ol_clean_run;
+};
+
+/* Where the name of a row goes: nobody asks for it but the table. */
+static inline ol_clean_name *ol_clean_name_place(ol_clean_run *run, size_t row) { return &run->names[run->ask_table ? row : 0]; }
 
 /* ------------------------------------------------------------------------------------------------ ol_clean_source.c */
 
@@ -100,18 +104,23 @@ static inline bool ol_clean_is_damage(int status) {
 /* Counts bytes that were moved; waits where there is a limit.  OL_END when the run shall stop. */
 int ol_clean_pace(ol_clean_run *run, int64_t bytes_read, int64_t bytes_written) OL_NODISCARD;
 
-/* A walk over the batches of one segment (and, past the closed ones, of whatever follows): checksum right, offsets ascending. */
+/* A walk over the batches of one segment: checksum right, offsets ascending. */
 typedef struct ol_clean_source {
     ol_clean_run *run;
-    const ol_clean_segment *segment;    /* NULL: on and on through the log */
-    ol_log_reader *reader;
+    const ol_clean_segment *segment;
+    ol_log_reader *reader;              /* of a log that is read-only */
+    ol_file *file;                      /* of one that is ours */
+    uint8_t *buffer;
+    size_t capacity;
+    size_t wanted;                      /* size of the batch that the piece ended in */
     ol_log_piece piece;
     size_t position;                    /* in the piece */
     int64_t next_offset;
     int64_t read_to;                    /* in the file */
+    char path[OL_PATH_MAX];
 } ol_clean_source;
 
-/* Opens at the batch that holds `from`, or the first behind it. */
+/* Opens at or before the batch that holds `from`, or the first behind it. */
 int ol_clean_source_open(ol_clean_source *source, ol_clean_run *run, const ol_clean_segment *segment, int64_t from,
                          ol_error *error) OL_NODISCARD;
 void ol_clean_source_close(ol_clean_source *source);    /* a zeroed one is fine */

@@ -50,7 +50,7 @@ static void flush_rows(scanner *scan) {
 static inline void add_record(scanner *scan, const ol_record *record, int64_t last_offset, ol_clean_verdict verdict) {
     ol_clean_run *run = scan->run;
     ol_clean_row *row = &run->rows[scan->count];
-    ol_clean_see(&run->hasher, run->options, record, last_offset, row, &run->names[scan->count]);
+    ol_clean_see(&run->hasher, run->options, record, last_offset, row, ol_clean_name_place(run, scan->count));
     ol_clean_mark_row(row, verdict);
     const uint32_t never = OL_CLEAN_KEYLESS | OL_CLEAN_UNREADABLE | OL_CLEAN_HELD | OL_CLEAN_OF_ABORTED | OL_CLEAN_OF_UNCERTAIN;
     if (OL_UNLIKELY(row->flags & never)) return;

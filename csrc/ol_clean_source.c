@@ -4,8 +4,13 @@
 #include <time.h>
 
 #include "ol_clean_internal.h"
+#include "ol_pages.h"
+#include "ol_segment.h"
 
-enum { NAP_NS = 20 * 1000 * 1000, BURST_NS = 1000 * 1000 * 1000 };
+enum {
+    NAP_NS = 20 * 1000 * 1000,
+    BURST_NS = 1000 * 1000 * 1000,
+};
 
 /* ------------------------------------------------------------------------------------------------ pace */
 
@@ -56,35 +61,103 @@ static bool was_cut(ol_clean_run *run) {
     return true;
 }
 
+/* A log of ours is read past its mappings: a page that is touched costs more than copying it into a buffer that stays in the cache, and one that the disk does not
+ * give would end the process.  A log that somebody else writes to is read as every reader of it does. */
+static int open_file(ol_clean_source *source, ol_error *error) {
+    ol_clean_run *run = source->run;
+    const ol_log_options *log = &run->partition->options.log;
+    int status = ol_segment_path(source->path, sizeof source->path, log->directory, source->segment->base_offset, ".log", error);
+    if (status == OL_OK) status = log->fs->open(log->fs, source->path, OL_OPEN_READ, &source->file, error);
+    source->piece.path = source->path;
+    return status;
+}
+
 int ol_clean_source_open(ol_clean_source *source, ol_clean_run *run, const ol_clean_segment *segment, int64_t from,
                          ol_error *error) {
-    *source = (ol_clean_source){.run = run, .segment = segment, .next_offset = from};
-    if (segment != NULL) {
-        source->next_offset = segment->base_offset;
-        if (from < segment->base_offset) from = segment->base_offset;
-    }
-    int status = ol_log_reader_open(run->log, from, &source->reader, error);
-    return status == OL_OUT_OF_RANGE && was_cut(run) ? OL_END : status;
+    source->run = run;
+    source->segment = segment;
+    source->reader = NULL;
+    source->file = NULL;
+    source->buffer = NULL;
+    source->capacity = source->position = source->wanted = 0;
+    source->piece = (ol_log_piece){.segment_base = segment->base_offset};
+    source->next_offset = segment->base_offset;
+    source->read_to = 0;
+    if (from < segment->base_offset) from = segment->base_offset;
+    int status = ol_log_is_writable(run->log) ? open_file(source, error) : ol_log_reader_open(run->log, from, &source->reader, error);
+    return status != OL_OK && was_cut(run) ? OL_END : status;
 }
 
 void ol_clean_source_close(ol_clean_source *source) {
     if (source->reader != NULL) ol_log_reader_close(source->reader);
+    if (source->file != NULL) source->run->partition->options.log.fs->close(source->file);
+    ol_pages_free(source->buffer, source->capacity);
     source->reader = NULL;
+    source->file = NULL;
+    source->buffer = NULL;
+}
+
+static int make_room(ol_clean_source *source, size_t size, ol_error *error) {
+    if (size <= source->capacity) return OL_OK;
+    uint8_t *buffer = ol_pages_allocate(size);
+    if (buffer == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to read %zu bytes", size);
+    ol_pages_free(source->buffer, source->capacity);
+    source->buffer = buffer;
+    source->capacity = size;
+    return OL_OK;
+}
+
+static int fail_at(const ol_clean_source *source, int64_t position, const char *reason, int64_t number, ol_error *error) {
+    (void)ol_fail(error, OL_CORRUPT, "%s (%" PRId64 ")", reason, number);
+    error->offset = source->next_offset;
+    return ol_error_at(error, source->path, position);
+}
+
+/* Reads on behind the last whole batch. */
+static int read_piece(ol_clean_source *source, ol_error *error) {
+    int64_t position = source->piece.position + (int64_t)source->position, left = source->segment->size - position;
+    size_t size = source->wanted > OL_CLEAN_PIECE_BYTES ? source->wanted : OL_CLEAN_PIECE_BYTES, got = 0;
+    if ((int64_t)source->wanted > left) return fail_at(source, position, "a batch passes the end of its segment", left, error);
+    int status = make_room(source, size, error);
+    if (status != OL_OK) return status;
+    if ((int64_t)size > left) size = (size_t)left;
+    status = source->run->partition->options.log.fs->read(source->file, position, source->buffer, size, &got, error);
+    if (status == OL_IO) {
+        /* One bad place of a disk is no reason to clean nothing any more. */
+        ol_error_at(error, source->path, position);
+        error->offset = source->next_offset;
+        return OL_CORRUPT;
+    }
+    if (status != OL_OK) return status;
+    if (got < size) return fail_at(source, position + (int64_t)got, "the file is shorter than its segment", source->segment->size, error);
+    source->piece.data = source->buffer;
+    source->piece.size = size;
+    source->piece.position = position;
+    return OL_OK;
 }
 
 int ol_clean_source_next_piece(ol_clean_source *source, bool *done, ol_error *error) {
     const ol_clean_segment *segment = source->segment;
     ol_clean_run *run = source->run;
-    *done = segment != NULL && source->read_to >= segment->size;
+    *done = source->read_to >= segment->size;
     if (*done) return OL_OK;
-    int status = ol_log_reader_next(source->reader, OL_CLEAN_PIECE_BYTES, &source->piece, error);
+    int status = source->file != NULL ? read_piece(source, error)
+                                      : ol_log_reader_next(source->reader, OL_CLEAN_PIECE_BYTES, &source->piece, error);
     if (was_cut(run)) return OL_END;
-    *done = status == OL_END || (status == OL_OK && segment != NULL && source->piece.segment_base != segment->base_offset);
+    *done = status == OL_END || (status == OL_OK && source->piece.segment_base != segment->base_offset);
     if (*done) return OL_OK;
     if (status != OL_OK) return status;
-    source->position = 0;
+    source->position = source->wanted = 0;
     source->read_to = source->piece.position + (int64_t)source->piece.size;
     return ol_clean_pace(run, (int64_t)source->piece.size, 0);
+}
+
+/* The piece ends within a batch: the next one begins with it. */
+static bool ends_piece(ol_clean_source *source, const ol_batch *batch) {
+    if (source->file == NULL || source->read_to >= source->segment->size) return false;
+    source->wanted = batch->size > 0 ? batch->size : OL_BATCH_OVERHEAD;
+    source->read_to = source->piece.position + (int64_t)source->position;
+    return true;
 }
 
 int ol_clean_source_blame(const ol_clean_source *source, const ol_batch *batch, ol_error *error) {
@@ -105,14 +178,16 @@ int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *d
     int status = ol_batch_parse(piece->data + source->position, piece->size - source->position, batch, error);
     if (OL_LIKELY(status == OL_OK)) status = ol_batch_check_crc(batch, error);
     if (OL_UNLIKELY(status != OL_OK)) {
+        *done = status == OL_TORN && ends_piece(source, batch);
+        if (*done) return OL_OK;
         error->offset = source->next_offset;
         return ol_error_at(error, piece->path, piece->position + (int64_t)source->position);
     }
     /* No checksum covers the base offset. */
-    int64_t limit = source->segment != NULL ? source->segment->next_base : INT64_MAX;
-    if (OL_UNLIKELY((batch->base_offset < source->next_offset && source->segment != NULL) || batch->last_offset >= limit ||
+    const ol_clean_segment *segment = source->segment;
+    if (OL_UNLIKELY(batch->base_offset < source->next_offset || batch->last_offset >= segment->next_base ||
                     batch->last_offset - piece->segment_base > INT32_MAX)) {
-        *done = batch->last_offset >= limit && source->segment != NULL && source->segment->is_open;
+        *done = batch->last_offset >= segment->next_base && segment->is_open;
         if (!*done) return refuse_offsets(source, batch, error);
         source->read_to = INT64_MAX;
         return OL_OK;

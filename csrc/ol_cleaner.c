@@ -7,7 +7,7 @@
 
 enum {
     DELETE_RETENTION_MS = 24 * 3600 * 1000,
-    BYTES_PER_KEY = 128,        /* of log, as a first guess of how many keys there are; the map grows */
+    BYTES_PER_KEY = 2048,       /* of log, as a first guess of how many keys there are; the map grows, and a small one stays in the cache */
 };
 
 void ol_clean_options_init(ol_clean_options *options) {

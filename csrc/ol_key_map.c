@@ -8,7 +8,7 @@
 enum {
     SLOTS_MIN = 64,
     SPARE_MAX = 512,            /* entries behind the last slot: its neighbours' overflow */
-    GROWTH = 4,
+    GROWTH = 2,
     HUGE_PAGE_SIZE = 2 << 20,
 };
 
@@ -48,7 +48,7 @@ static bool allocate(ol_key_map *map, uint64_t entries) {
     if (bytes >= HUGE_PAGE_SIZE) (void)madvise(map->entries, bytes, MADV_HUGEPAGE);
     map->capacity = entries;
     map->slots = entries - spare_for(entries);
-    map->count_max = map->slots - map->slots / 10;
+    map->count_max = entries < entries_max(map->bytes_max) ? map->slots / 4 * 3 : map->slots - map->slots / 10;
     map->count = 0;
     return true;
 }
@@ -57,7 +57,7 @@ int ol_key_map_create(ol_key_map *map, size_t bytes_max, uint64_t expected, ol_e
     memset(map, 0, sizeof *map);
     map->bytes_max = bytes_max;
     uint64_t entries = entries_max(bytes_max);
-    if (expected < entries / GROWTH / 2) entries = expected * 2 < SLOTS_MIN ? SLOTS_MIN : expected * 2;
+    if (expected * 2 < entries / GROWTH) entries = expected * 2 < SLOTS_MIN ? SLOTS_MIN : expected * 2;
     if (allocate(map, entries)) return OL_OK;
     return ol_fail(error, OL_NO_MEMORY, "no memory for a map of %llu keys", (unsigned long long)entries);
 }
@@ -92,12 +92,8 @@ static bool grow(ol_key_map *map) {
     uint64_t entries = entries_max(map->bytes_max);
     if (map->capacity >= entries) return false;
     ol_key_map old = *map;
-    /* Old and new are there at once.  The last step starts from a quarter at most. */
-    if (old.capacity * GROWTH * GROWTH <= entries) {
-        entries = old.capacity * GROWTH;
-    } else if (old.capacity * 2 <= entries / GROWTH) {
-        entries /= GROWTH;
-    }
+    /* Old and new are there at once. */
+    if (old.capacity * GROWTH <= entries / GROWTH) entries = old.capacity * GROWTH;
     if (!allocate(map, entries)) {
         *map = old;
         return false;

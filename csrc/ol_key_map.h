@@ -78,12 +78,12 @@ typedef struct ol_key_map {
     uint64_t slots;             /* that a hash can name */
     uint64_t capacity;          /* entries, a few behind the last slot included */
     uint64_t count;
-    uint64_t count_max;         /* nine tenths of the slots */
+    uint64_t count_max;         /* beyond which it grows, or is full: three quarters of the slots, nine tenths once it cannot grow */
     size_t bytes_max;
 } ol_key_map;
 
-/* A map that takes at most `bytes_max` (rounded down to entries), and begins with room for about `expected` keys.  Growing to its full size it takes up to
- * a quarter more for a moment.  OL_NO_MEMORY. */
+/* A map that takes at most `bytes_max` (rounded down to entries), and begins with room for about `expected` keys.  Growing to its full size it takes up
+ * to half as much again for a moment.  OL_NO_MEMORY. */
 int ol_key_map_create(ol_key_map *map, size_t bytes_max, uint64_t expected, ol_error *error) OL_NODISCARD;
 void ol_key_map_free(ol_key_map *map);      /* a zeroed map is fine */
 void ol_key_map_clear(ol_key_map *map);
@@ -96,7 +96,7 @@ static inline uint64_t ol_key_map_slot(const ol_key_map *map, ol_hash128 key) {
 static inline void ol_key_map_prefetch(const ol_key_map *map, ol_hash128 key) {
     const char *entry = (const char *)(map->entries + ol_key_map_slot(map, key));
     __builtin_prefetch(entry);
-    __builtin_prefetch(entry + 2 * sizeof(ol_key_entry) - 1);
+    __builtin_prefetch(entry + sizeof(ol_key_entry) - 1);
 }
 
 /* Raises the key's offset to `offset`, which is not negative.  False, with nothing changed, for a new key when the map is full. */
