@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_clean_copy.h"
+#include "ol_clean_internal.h"
 
 /* ------------------------------------------------------------------------------------------------ data */
 

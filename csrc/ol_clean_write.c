@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "ol_bytes.h"
-#include "ol_clean_copy.h"
+#include "ol_clean_internal.h"
 
 /* ------------------------------------------------------------------------------------------------ writing */
 
