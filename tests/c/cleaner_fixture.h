@@ -10,6 +10,9 @@
 #include "partition_fixture.h"
 #include "stored_codec.h"
 
+/* Not every test uses every part. */
+#pragma GCC diagnostic ignored "-Wunused-function"
+
 enum { BUILT_MAX = 1 << 20, HISTORY_MAX = 60000, OL_CLEAN_RETENTION_MS = 24 * 3600 * 1000 };
 
 /* ------------------------------------------------------------------------------------------------ batches */
