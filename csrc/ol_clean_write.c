@@ -20,7 +20,9 @@ static int append_batch(ol_clean_copier *copy, const ol_batch *batch, ol_error *
         copy->run->told_bytes += (int64_t)batch->size;
         return sink->take(sink->context, batch, error);
     }
-    return append(copy, batch->data, batch->size, batch->base_offset, batch->last_offset, batch->max_timestamp, error);
+    /* An emptied batch keeps its greatest timestamp, but holds no record of that time which an index could lead to. */
+    int64_t max_timestamp = batch->magic == 2 && batch->record_count == 0 ? -1 : batch->max_timestamp;
+    return append(copy, batch->data, batch->size, batch->base_offset, batch->last_offset, max_timestamp, error);
 }
 
 /* Everything of the lone segment before `position`, checked once more. */
