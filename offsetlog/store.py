@@ -163,7 +163,6 @@ class OffsetStore(StorePast):
         self._read_only = read_only
         self._waiter = TicketWaiter()
         self._expirer = _retention.Expirer(_retention.Retention.of(maintenance))
-        self._maintenance = Maintenance(self._directory, maintenance, self._expirer, read_only=read_only)
         self._refreshing = threading.Lock()
         try:
             if read_only:
@@ -171,6 +170,9 @@ class OffsetStore(StorePast):
             else:
                 count, opener, opened = open_writable(self._directory, config, partitions, topic_id, cluster, wait=wait)
             try:
+                # Not before the path is known to be a log directory, and the lock keeps others from cleaning it: the
+                # cleaner's checkpoints are read here.
+                self._maintenance = Maintenance(self._directory, maintenance, self._expirer, read_only=read_only)
                 core = StoreCore(
                     count,
                     opener,

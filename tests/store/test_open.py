@@ -66,6 +66,16 @@ def test_missing_parents_are_made(tmp_path):
         store.commit_one("g", "t", 0, 1)
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_file_is_no_log_directory(tmp_path, read_only, wait):
+    file = tmp_path / "file"
+    file.write_bytes(b"kept")
+    with pytest.raises(errors.InvalidArgumentError, match="this is a file, not a log directory"):
+        offsetlog.open(file, read_only=read_only, wait=wait)
+    assert file.read_bytes() == b"kept"
+
+
 def test_trap_38_another_number_of_partitions_is_refused(path):
     with offsetlog.open(path, partitions=50) as store:
         store.commit_one("g", "t", 0, 1)
