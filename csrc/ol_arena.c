@@ -23,17 +23,7 @@ static size_t round_up(size_t size, size_t step) {
     return (size + step - 1) / step * step;
 }
 
-void ol_arena_adopt(ol_arena *arena, void *base, size_t used, size_t mapped, size_t reserved) {
-    OL_ASSERT(arena->capacity == 0 && used <= mapped && mapped != 0 && mapped <= reserved && reserved >= OL_ARENA_MAPPED_MIN);
-    OL_ASSERT((uintptr_t)base % PAGE_SIZE == 0 && mapped % PAGE_SIZE == 0 && reserved % PAGE_SIZE == 0);
-    *arena = (ol_arena){base, used, reserved, mapped};
-}
-
 static size_t capacity_for(const ol_arena *arena, size_t needed) {
-    if (arena->mapped != 0) {
-        size_t capacity = needed + needed / 8 + MAP_STEP_MIN;
-        return round_up(capacity, capacity >= HUGE_ARENA_SIZE_MIN ? HUGE_PAGE_SIZE : PAGE_SIZE);
-    }
     if (needed <= HEAP_SIZE_MAX) {
         size_t capacity = HEAP_SIZE_FIRST;
         while (capacity < needed) capacity *= 2;
@@ -53,41 +43,56 @@ static uint8_t *grow_on_heap(ol_arena *arena, size_t capacity) {
     return base;
 }
 
-/* Everything moves at once, because mremap takes neither two mappings nor half of one. */
-static uint8_t *copy_mapped(ol_arena *arena, size_t capacity) {
-    uint8_t *base = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) return NULL;
-    if (capacity >= HUGE_ARENA_SIZE_MIN) (void)madvise(base, capacity, MADV_HUGEPAGE);
-    memcpy(base, arena->base, arena->used);
-    munmap(arena->base, arena->capacity);
-    arena->mapped = 0;
-    return base;
+/* Address space of `capacity` bytes at a multiple of the huge page size: only between such addresses can the kernel move whole page tables and huge pages
+ * as they are.  NULL: there is none. */
+static uint8_t *reserve_aligned(size_t capacity) {
+    size_t span = capacity + HUGE_PAGE_SIZE;
+    uint8_t *space = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (space == MAP_FAILED) return NULL;
+    size_t before = (HUGE_PAGE_SIZE - (uintptr_t)space % HUGE_PAGE_SIZE) % HUGE_PAGE_SIZE;
+    if (before != 0) munmap(space, before);
+    if (before != HUGE_PAGE_SIZE) munmap(space + before + capacity, HUGE_PAGE_SIZE - before);
+    return space + before;
 }
 
-static uint8_t *map_first(ol_arena *arena, size_t capacity) {
-    uint8_t *base = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) return NULL;
+static void advise(uint8_t *base, size_t capacity) {
+    /* The whole mapping, every time: parts with other advice would be mappings of their own, which mremap refuses to take
+     * together.  A refusal costs speed only. */
+    if (capacity >= HUGE_ARENA_SIZE_MIN) (void)madvise(base, capacity, MADV_HUGEPAGE);
+}
+
+/* An arena that is large from the start will be filled at once, from a snapshot.  In a smaller one the whole huge pages of what is `needed` are made now; what
+ * is behind them stays in small pages, so that no memory is taken for nothing.  The advice is then the same everywhere again, for mremap; it takes no page away. */
+static void populate_huge(uint8_t *base, size_t needed, size_t capacity) {
+    size_t whole = needed / HUGE_PAGE_SIZE * HUGE_PAGE_SIZE;
+    if (whole == 0 || capacity >= HUGE_ARENA_SIZE_MIN || madvise(base, whole, MADV_HUGEPAGE) != 0) return;
+    (void)madvise(base, whole, MADV_POPULATE_WRITE);
+    (void)madvise(base, capacity, MADV_NOHUGEPAGE);
+}
+
+static uint8_t *map_first(ol_arena *arena, size_t needed, size_t capacity) {
+    uint8_t *space = capacity >= HUGE_PAGE_SIZE ? reserve_aligned(capacity) : NULL;
+    if (capacity >= HUGE_PAGE_SIZE && space == NULL) return NULL;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | (space != NULL ? MAP_FIXED : 0);
+    uint8_t *base = mmap(space, capacity, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (base == MAP_FAILED) {
+        if (space != NULL) munmap(space, capacity);
+        return NULL;
+    }
+    advise(base, capacity);
+    populate_huge(base, needed, capacity);
     if (arena->used != 0) memcpy(base, arena->base, arena->used);
     free(arena->base);
     return base;
 }
 
-/* Moves a mapping to an address that is a multiple of the huge page size: only between such addresses can the kernel move
- * whole page tables and huge pages as they are. */
 static uint8_t *move_aligned(ol_arena *arena, size_t capacity) {
-    size_t span = capacity + HUGE_PAGE_SIZE;
-    uint8_t *space = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (space == MAP_FAILED) return NULL;
-    size_t before = (HUGE_PAGE_SIZE - (uintptr_t)space % HUGE_PAGE_SIZE) % HUGE_PAGE_SIZE;
-    uint8_t *target = space + before;
+    uint8_t *target = reserve_aligned(capacity);
+    if (target == NULL) return NULL;
     uint8_t *base = mremap(arena->base, arena->capacity, capacity, MREMAP_MAYMOVE | MREMAP_FIXED, target);
-    if (base == MAP_FAILED) {
-        munmap(space, span);
-        return NULL;
-    }
-    if (before != 0) munmap(space, before);
-    if (before != HUGE_PAGE_SIZE) munmap(target + capacity, HUGE_PAGE_SIZE - before);
-    return base;
+    if (base != MAP_FAILED) return base;
+    munmap(target, capacity);
+    return NULL;
 }
 
 static uint8_t *grow_mapping(ol_arena *arena, size_t capacity) {
@@ -100,21 +105,17 @@ static uint8_t *grow_mapping(ol_arena *arena, size_t capacity) {
         base = move_aligned(arena, capacity);
         if (base == NULL) return NULL;
     }
-    /* The whole mapping, every time: parts with other advice would be mappings of their own, which mremap refuses to take
-     * together.  A refusal costs speed only. */
-    if (capacity >= HUGE_ARENA_SIZE_MIN) (void)madvise(base, capacity, MADV_HUGEPAGE);
+    advise(base, capacity);
     return base;
 }
 
 static OL_NOINLINE int grow(ol_arena *arena, size_t needed, ol_error *error) {
     size_t capacity = capacity_for(arena, needed);
     uint8_t *base;
-    if (arena->mapped != 0) {
-        base = copy_mapped(arena, capacity);
-    } else if (capacity <= HEAP_SIZE_MAX) {
+    if (capacity <= HEAP_SIZE_MAX) {
         base = grow_on_heap(arena, capacity);
     } else if (arena->capacity <= HEAP_SIZE_MAX) {
-        base = map_first(arena, capacity);
+        base = map_first(arena, needed, capacity);
     } else {
         base = grow_mapping(arena, capacity);
     }
@@ -144,12 +145,11 @@ void ol_arena_free(ol_arena *arena) {
     } else {
         free(arena->base);
     }
-    *arena = (ol_arena){NULL, 0, 0, 0};
+    *arena = (ol_arena){NULL, 0, 0};
 }
 
 uint64_t ol_arena_resident(const ol_arena *arena) {
     if (arena->capacity <= HEAP_SIZE_MAX) return arena->capacity;
-    if (arena->mapped != 0) return round_up(arena->used, PAGE_SIZE);
     size_t resident = round_up(arena->used, arena->capacity >= HUGE_ARENA_SIZE_MIN ? HUGE_PAGE_SIZE : PAGE_SIZE);
     return resident < arena->capacity ? resident : arena->capacity;
 }

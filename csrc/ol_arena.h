@@ -4,10 +4,6 @@
  * grown in place or moved by the kernel without copying (mremap), an eighth at a time; the part that was not used yet is
  * address space, not memory.  Very large ones ask for huge pages and stay aligned to them.
  * Growth moves the arena: a pointer into it is valid until the next call of ol_arena_extend.  No locks.
- *
- * A *mapped* arena begins with a private mapping of a file (ol_snapshot): what is not changed stays the page cache's, a page that is stored to
- * becomes a copy of the process's own.  Behind it lies reserved address space, into which it grows without moving; once that is used up the whole is
- * copied to an ordinary one.
  */
 #ifndef OL_ARENA_H
 #define OL_ARENA_H
@@ -18,21 +14,14 @@
 typedef struct ol_arena {
     uint8_t *base;              /* aligned to 64 bytes */
     size_t used;                /* bytes */
-    size_t capacity;            /* bytes; of a mapped one, what is reserved */
-    size_t mapped;              /* bytes at the start that are a private mapping of a file; 0 in an ordinary one */
+    size_t capacity;            /* bytes */
 } ol_arena;
-
-/* Makes an empty arena of a mapping that the caller made, of `reserved` bytes that can be read and written: the first `mapped` bytes are those of a
- * file, of which `used` count and the rest are zeros; everything behind is zeros.  From now on the mapping is the arena's.  `mapped` and `reserved` are
- * multiples of the page size, and reserved is at least OL_ARENA_MAPPED_MIN. */
-void ol_arena_adopt(ol_arena *arena, void *base, size_t used, size_t mapped, size_t reserved);
-enum { OL_ARENA_MAPPED_MIN = 64 << 10 };
 
 /* Makes room for `size` more bytes, all zero, and counts them as used.  OL_NO_MEMORY: nothing changed. */
 int ol_arena_extend(ol_arena *arena, size_t size, ol_error *error) OL_NODISCARD;
 void ol_arena_free(ol_arena *arena);
 
-/* Bytes of memory (not address space) that the arena holds; of a mapped one all that is used, whether in the page cache or copied from there. */
+/* Bytes of memory (not address space) that the arena holds. */
 uint64_t ol_arena_resident(const ol_arena *arena);
 
 /* For tests: let the n-th next ol_arena_extend of the process (and every one behind it) fail; negative: never. */

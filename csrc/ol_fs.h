@@ -45,10 +45,6 @@ struct ol_fs {
     /* Maps [0, size) of the file, shared.  A writable mapping is MADV_DONTFORK.  *data stays valid until unmap. */
     int (*map)(ol_file *file, size_t size, bool writable, void **data, ol_error *error);
     void (*unmap)(ol_file *file, void *data, size_t size);
-    /* Maps [position, position + size) of the file at `address`, in the place of memory that the caller had mapped there: privately and writable, so
-     * that what is stored stays in memory and never reaches the file.  All three are multiples of the page size, but that the file may end within the last
-     * page.  It outlives the open file, and is unmapped with what it lies in. */
-    int (*map_private)(ol_file *file, int64_t position, size_t size, void *address, ol_error *error);
     /* Faults in [from, to) of a writable mapping for writing, without changing a byte (MADV_POPULATE_WRITE); best effort. */
     void (*populate)(ol_file *file, void *data, size_t from, size_t to);
     /* Tells the port that bytes of a writable mapping have just been stored.  A crash point for the faulting port (which may

@@ -223,11 +223,6 @@ static int fault_map(ol_file *file, size_t size, bool writable, void **data, ol_
 
 static void fault_unmap(ol_file *file, void *data, size_t size) { file->fs->real->unmap(file->real, data, size); }
 
-static int fault_map_private(ol_file *file, int64_t position, size_t size, void *address, ol_error *error) {
-    fault_fs *fs = lock_fs(&file->fs->port);
-    return unlock_fs(fs, fs->stopped ? crashed(error) : fs->real->map_private(file->real, position, size, address, error));
-}
-
 static void fault_populate(ol_file *file, void *data, size_t from, size_t to) {
     file->fs->real->populate(file->real, data, from, to);
 }
@@ -392,7 +387,6 @@ static const ol_fs fault_port = {
     .flush_range = fault_flush_range,
     .map = fault_map,
     .unmap = fault_unmap,
-    .map_private = fault_map_private,
     .populate = fault_populate,
     .stored = fault_stored,
     .rename = fault_rename,

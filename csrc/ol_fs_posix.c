@@ -263,11 +263,6 @@ static void posix_unmap(ol_file *file, void *data, size_t size) {
     if (data != NULL) munmap(data, size);
 }
 
-static int posix_map_private(ol_file *file, int64_t position, size_t size, void *address, ol_error *error) {
-    void *result = mmap(address, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file->descriptor, position);
-    return result == address ? OL_OK : ol_fail_errno(error, errno, "mmap", file->path);
-}
-
 static void posix_populate(ol_file *file, void *data, size_t from, size_t to) {
     (void)file;
     size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
@@ -440,7 +435,6 @@ ol_fs *ol_fs_posix(void) {
         .flush_range = posix_flush_range,
         .map = posix_map,
         .unmap = posix_unmap,
-        .map_private = posix_map_private,
         .populate = posix_populate,
         .stored = NULL,
         .rename = posix_rename,

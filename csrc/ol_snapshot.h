@@ -4,8 +4,7 @@
  * What is in the file.  Sections, each with its size and checksum: facts (what it is a snapshot of), numbers, pending values, group records, and the arenas of
  * the table as they lie in memory; and a directory that says where they lie.  The file is an Arrow IPC file of one row with a column for each of them, written
  * by the floor above; it is read here without Arrow, by its end: the directory is the last column, so that it stands before the end-of-stream mark and the
- * footer, whose length stands at the end of the file.  Large arenas begin at multiples of the page size, and are used through a private mapping of the
- * file; all else is copied.  The file is never changed in place: a new one takes its name, and the old one lives on in the mappings.
+ * footer, whose length stands at the end of the file.  It is read into memory of the process, and never changed in place: a new one takes its name.
  *
  * Taking one.  A second state is made beside the partition's: that of the last snapshot, or none, and the log up to S.  It reads the log as any reader does,
  * so that commits go on; it costs the memory of a second table for that time.  A partition that is about to be closed lends its own state.
@@ -26,19 +25,16 @@
 #define OL_SNAPSHOT_FILE "offsetlog-snapshot.arrow"
 
 enum {
-    OL_SNAPSHOT_VERSION = 1,
+    OL_SNAPSHOT_VERSION = 2,
     OL_SNAPSHOT_OWN_SECTIONS = 4,
     OL_SNAPSHOT_SECTIONS = OL_SNAPSHOT_OWN_SECTIONS + OL_TABLE_SECTIONS,
-    OL_SNAPSHOT_ALIGNMENT = 4096,           /* of sections that are mapped, and of their sizes */
-    OL_SNAPSHOT_COPY_MAX = 32 << 10,        /* sections up to here are copied, and lie where they like */
     OL_SNAPSHOT_BLOCK_SIZE = 4 << 20,       /* of a checksum; a section's is that of the checksums of its blocks */
 };
 
 typedef struct ol_snapshot_section {
     const char *name;
     const uint8_t *data;
-    size_t used;                /* bytes that count */
-    size_t size;                /* bytes in the file: with zeros up to a multiple of the alignment where it is mapped */
+    size_t size;                /* bytes */
     int64_t position;           /* of data[0] in the file: told by who writes it */
     uint32_t crc;
 } ol_snapshot_section;
@@ -47,7 +43,7 @@ typedef struct ol_snapshot_section {
 const char *ol_snapshot_section_name(int index);
 
 /* The directory of sections that were sealed and given their places. */
-enum { OL_SNAPSHOT_DIRECTORY_SIZE = 8 + OL_SNAPSHOT_SECTIONS * 32 + 16 };
+enum { OL_SNAPSHOT_DIRECTORY_SIZE = 8 + OL_SNAPSHOT_SECTIONS * 24 + 16 };
 void ol_snapshot_put_directory(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], uint8_t bytes[OL_SNAPSHOT_DIRECTORY_SIZE]);
 
 /* ------------------------------------------------------------------------------------------------ taking one */
@@ -82,7 +78,7 @@ int64_t ol_snapshot_tail_bytes(const ol_partition *partition);
 
 /* ------------------------------------------------------------------------------------------------ using one */
 
-/* A state from a file.  Arenas larger than OL_SNAPSHOT_COPY_MAX are mapped, the others copied; so many threads help.  OL_NO_SUCH_FILE; OL_CORRUPT or
+/* A state from a file.  So many threads help.  OL_NO_SUCH_FILE; OL_CORRUPT or
  * OL_UNSUPPORTED say why it cannot be used; OL_IO, OL_NO_MEMORY. */
 int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 

@@ -1,6 +1,7 @@
 /* ol_snapshot_internal: what the files of ol_snapshot share.
  *
- * Files: ol_snapshot (its life, and the log it is of), ol_snapshot_bytes (facts, pending values and group records as bytes), ol_snapshot_open (from a file).
+ * Files: ol_snapshot (its life, and the log it is of), ol_snapshot_bytes (facts, pending values and group records as bytes), ol_snapshot_open (from a file),
+ * ol_snapshot_blocks (checksums and reading).
  */
 #ifndef OL_SNAPSHOT_INTERNAL_H
 #define OL_SNAPSHOT_INTERNAL_H
@@ -50,8 +51,13 @@ int ol_snapshot_take_held(ol_slice bytes, ol_reservation **held, size_t *count, 
 int ol_snapshot_take_pending(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) OL_NODISCARD;
 int ol_snapshot_take_group_records(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) OL_NODISCARD;
 
-/* The checksums of sections, from their data. */
+/* The checksums of sections, from their data; ol_snapshot_read fills data[0..size) from their positions in a file first.  At most so many threads.
+ * OL_CORRUPT: the file is cut. */
 int ol_snapshot_checksum(ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads, ol_error *error) OL_NODISCARD;
+int ol_snapshot_read(ol_fs *fs, ol_file *file, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads, ol_error *error) OL_NODISCARD;
+
+/* How many of so many threads are worth their start for sections of that size; at least one, at most OL_PARALLEL_WORKERS_MAX. */
+unsigned ol_snapshot_threads(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads);
 
 /* Whether a batch proves that nothing is missing before or in it, as it was appended where the one before it ended; NULL, or why not. */
 const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset);

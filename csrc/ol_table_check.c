@@ -43,7 +43,10 @@ static bool is_living(const ol_table *table, uint32_t pair) {
     return pair != 0 && pair < ol_table_pair_limit(table) && ol_table_pair(table, pair)->topic != OL_PAIR_FREE;
 }
 
-static void prefetch(const void *base, size_t position) { __builtin_prefetch((const void *)((uintptr_t)base + position)); }
+/* A function that does nothing but fetch ahead is taken for one without effect by the compiler, and its calls are left out, unless it is inline. */
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+ALWAYS_INLINE void prefetch(const void *base, size_t position) { __builtin_prefetch((const void *)((uintptr_t)base + position)); }
 
 /* ------------------------------------------------------------------------------------------------ cells */
 
@@ -109,7 +112,7 @@ static bool are_links_sound(const ol_table *table, uint32_t number, const ol_pai
 }
 
 /* Where the pair's own memory leads to. */
-static void fetch_names(const ol_table *table, uint32_t first, uint32_t end) {
+ALWAYS_INLINE void fetch_names(const ol_table *table, uint32_t first, uint32_t end) {
     for (uint32_t i = first; i < end; i++) {
         const ol_pair *pair = ol_table_pair(table, i);
         prefetch(table->strings.arena.base, (size_t)pair->group * OL_STRING_UNIT_SIZE);

@@ -1,6 +1,6 @@
 """The file of a snapshot: an Arrow IPC file of one row, with a column for each section of the state.
 
-The engine maps it by itself (csrc/ol_snapshot_open.c); anybody else reads it with `pyarrow.ipc.open_file`.
+The engine reads it by itself (csrc/ol_snapshot_open.c); anybody else reads it with `pyarrow.ipc.open_file`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,18 @@ _OFFSETS_SIZE = 16
 
 def write_arrow(snapshot: Snapshot, output: OutputFile, threads: int = 1) -> None:
     """Writes a snapshot as an Arrow IPC file, onto the disk, and closes it; raises StorageError, CapacityError."""
-    # Nothing is copied: the columns are the arenas themselves.  What is to be mapped is moved to the begin of a page by
-    # a column before it; the directory is the last, where the engine finds it by the end of the file.
+    # Nothing is copied: the columns are the arenas themselves.  The directory is the last, where the engine finds it by
+    # the end of the file.
     sections = snapshot.seal(threads)
-    names: list[str] = []
-    for name, _, _, _, aligned in sections:
-        names += [f"before_{name}", name] if aligned else [name]
-    fields = [pa.field(name, pa.large_binary(), nullable=False) for name in [*names, "directory"]]
-    facts = {**snapshot.facts(), "version": native.VERSION, "used": {name: used for name, _, used, _, _ in sections}}
-    schema = pa.schema(fields, {"offsetlog.snapshot": json.dumps(facts)})
+    names = [*(name for name, _, _ in sections), "directory"]
+    facts = {**snapshot.facts(), "version": native.VERSION}
+    schema = pa.schema(
+        [pa.field(name, pa.large_binary(), nullable=False) for name in names], {"offsetlog.snapshot": json.dumps(facts)}
+    )
     position = _body_start(schema)
     columns: list[pa.Array] = []
     positions: list[int] = []
-    for _, address, _, size, aligned in sections:
-        if aligned:
-            padding = -(position + 2 * _OFFSETS_SIZE) % native.ALIGNMENT
-            columns.append(_column(pa.py_buffer(bytes(padding))))
-            position += _OFFSETS_SIZE + padding
+    for _, address, size in sections:
         positions.append(position + _OFFSETS_SIZE)
         columns.append(_column(pa.foreign_buffer(address, size, base=snapshot) if size else pa.py_buffer(b"")))
         # Arrow puts every buffer at a multiple of eight.

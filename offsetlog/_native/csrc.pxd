@@ -736,9 +736,6 @@ cdef extern from "ol_cleaner.h" nogil:
 cdef extern from "ol_snapshot.h" nogil:
     enum:
         OL_SNAPSHOT_SECTIONS
-        OL_SNAPSHOT_OWN_SECTIONS
-        OL_SNAPSHOT_ALIGNMENT
-        OL_SNAPSHOT_COPY_MAX
         OL_SNAPSHOT_DIRECTORY_SIZE
         OL_SNAPSHOT_VERSION
 
@@ -750,7 +747,6 @@ cdef extern from "ol_snapshot.h" nogil:
     ctypedef struct ol_snapshot_section:
         const char *name
         const uint8_t *data
-        size_t used
         size_t size
         int64_t position
         uint32_t crc

@@ -11,11 +11,8 @@ from libc.stdlib cimport calloc, free
 from offsetlog._native.csrc cimport (
     OL_INVALID,
     OL_OPEN_CREATE,
-    OL_SNAPSHOT_ALIGNMENT,
-    OL_SNAPSHOT_COPY_MAX,
     OL_SNAPSHOT_DIRECTORY_SIZE,
     OL_SNAPSHOT_FILE,
-    OL_SNAPSHOT_OWN_SECTIONS,
     OL_SNAPSHOT_SECTIONS,
     OL_SNAPSHOT_VERSION,
     OL_TERM_NOW,
@@ -59,7 +56,6 @@ from offsetlog.errors import ClosedError, InternalError
 #: The name of a snapshot in its partition's directory.
 FILE_NAME = (<bytes>OL_SNAPSHOT_FILE).decode("ascii")
 #: What sections that are mapped are aligned to.
-ALIGNMENT = OL_SNAPSHOT_ALIGNMENT
 VERSION = OL_SNAPSHOT_VERSION
 DIRECTORY_SIZE = OL_SNAPSHOT_DIRECTORY_SIZE
 
@@ -197,7 +193,7 @@ cdef class Snapshot:
             partition.leave()
 
     def seal(self, unsigned threads=1):
-        """Writes down what is to be written; returns (name, address, used, size, whether it is to be aligned) of each section.
+        """Writes down what is to be written; returns (name, address, size) of each section.
 
         The bytes at [address, address + size) live as long as the snapshot.
         """
@@ -214,9 +210,7 @@ cdef class Snapshot:
             (
                 (<bytes>self.sections[index].name).decode("ascii"),
                 <uintptr_t>self.sections[index].data,
-                self.sections[index].used,
                 self.sections[index].size,
-                index >= OL_SNAPSHOT_OWN_SECTIONS and self.sections[index].used > OL_SNAPSHOT_COPY_MAX,
             )
             for index in range(OL_SNAPSHOT_SECTIONS)
         ]

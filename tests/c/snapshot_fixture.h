@@ -112,7 +112,6 @@ typedef struct container {
 enum { CONTAINER_END_SIZE = 8 + 3 + 4 + 6 };
 
 OL_UNUSED static void write_container(const container *file) {
-    /* Never in place: what was mapped from it would change. */
     unlink(file->path);
     int descriptor = open(file->path, O_WRONLY | O_CREAT | O_EXCL, 0666);
     OL_CHECK(descriptor >= 0 && write(descriptor, file->bytes, file->size) == (ssize_t)file->size);
@@ -127,10 +126,7 @@ OL_UNUSED static void store_container(ol_snapshot *snapshot, const char *directo
     file->size = 100;
     for (int i = 0; i < OL_SNAPSHOT_SECTIONS; i++) {
         ol_snapshot_section *section = &file->sections[i];
-        bool mapped = i >= OL_SNAPSHOT_OWN_SECTIONS && section->used > OL_SNAPSHOT_COPY_MAX;
-        OL_CHECK_INT(section->size, mapped ? (section->used + 4095) / 4096 * 4096 : section->used);
         OL_CHECK(strcmp(section->name, ol_snapshot_section_name(i)) == 0);
-        if (mapped) file->size = (file->size + 4095) / 4096 * 4096;
         section->position = (int64_t)file->size;
         file->size += section->size;
     }

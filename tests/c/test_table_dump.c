@@ -1,12 +1,9 @@
 /* A table as bytes and back (ol_table_dump, ol_table_check, ol_slots_check, ol_chunks_check, ol_parallel): what was dumped goes on as if it never was, and
  * no byte of a dump that is another one does harm. */
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "ol_table_dump.h"
 #include "ol_test_table_steps.h"
-
-enum { PAGE = 4096 };
 
 typedef struct dump {
     uint8_t numbers[OL_TABLE_NUMBERS_SIZE];
@@ -38,40 +35,20 @@ static void free_dump(dump *of) {
     for (int i = 0; i < OL_TABLE_SECTIONS; i++) free(of->bytes[i]);
 }
 
-static void fill_from_heap(ol_arena *arena, const uint8_t *bytes, size_t size) {
+static void fill(ol_arena *arena, const uint8_t *bytes, size_t size) {
     ol_error error;
     if (size == 0) return;
     OL_CHECK_OK(ol_arena_extend(arena, size, &error), &error);
     memcpy(arena->base, bytes, size);
 }
 
-/* As a snapshot is mapped: a private mapping of a file, and reserved room behind. */
-static void fill_mapped(ol_arena *arena, const uint8_t *bytes, size_t size, size_t reserve) {
-    if (size == 0) return;
-    size_t mapped = (size + PAGE - 1) / PAGE * PAGE, reserved = mapped + reserve;
-    if (reserved < OL_ARENA_MAPPED_MIN) reserved = OL_ARENA_MAPPED_MIN;
-    int file = memfd_create("section", 0);
-    OL_CHECK(file >= 0 && write(file, bytes, size) == (ssize_t)size && ftruncate(file, (off_t)mapped) == 0);
-    void *base = mmap(NULL, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    OL_CHECK(base != MAP_FAILED);
-    OL_CHECK(mmap(base, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file, 0) == base);
-    close(file);
-    ol_arena_adopt(arena, base, size, mapped, reserved);
-}
-
-static ol_table *restore(const dump *from, bool mapped, size_t reserve, unsigned threads, int *status) {
+static ol_table *restore(const dump *from, unsigned threads, int *status) {
     ol_error error;
     ol_table *table;
     ol_table_section sections[OL_TABLE_SECTIONS];
     OL_CHECK_OK(ol_table_create(&table, &error), &error);
     ol_table_sections(table, sections);
-    for (int i = 0; i < OL_TABLE_SECTIONS; i++) {
-        if (mapped) {
-            fill_mapped(sections[i].arena, from->bytes[i], from->sizes[i], reserve);
-        } else {
-            fill_from_heap(sections[i].arena, from->bytes[i], from->sizes[i]);
-        }
-    }
+    for (int i = 0; i < OL_TABLE_SECTIONS; i++) fill(sections[i].arena, from->bytes[i], from->sizes[i]);
     *status = ol_table_restore(table, from->numbers, from->held, from->held_count, threads, &error);
     if (*status == OL_OK) return table;
     OL_CHECK(*status == OL_CORRUPT);
@@ -79,12 +56,12 @@ static ol_table *restore(const dump *from, bool mapped, size_t reserve, unsigned
     return NULL;
 }
 
-static void replace_by_its_dump(table_model *model, bool mapped, size_t reserve, unsigned threads) {
+static void replace_by_its_dump(table_model *model, unsigned threads) {
     dump whole;
     int status;
     dump_table(model->table, &whole);
     hold_model(model, &whole);
-    ol_table *table = restore(&whole, mapped, reserve, threads, &status);
+    ol_table *table = restore(&whole, threads, &status);
     OL_CHECK_INT(status, OL_OK);
     ol_table_destroy(model->table);
     model->table = table;
@@ -96,7 +73,7 @@ OL_TEST(what_is_restored_goes_on_as_if_it_never_was_dumped) {
     create_model(&model);
     static const unsigned remove_weights[] = {2, 14, 4, 30};
     for (int i = 0; i < 12000; i++) {
-        if (i % 60 == 0) replace_by_its_dump(&model, i % 120 == 0, i % 240 == 0 ? 0 : 1 << 20, 1 + (unsigned)i / 60 % 3);
+        if (i % 60 == 0) replace_by_its_dump(&model, 1 + (unsigned)i / 60 % 3);
         if (ol_test_below(8) == 0) {
             put_run(&model, i % 5000 < 2500 ? MODEL_PARTITIONS : 20);
         } else {
@@ -107,7 +84,7 @@ OL_TEST(what_is_restored_goes_on_as_if_it_never_was_dumped) {
         if (i % 97 == 0) check_reservations(&model);
     }
     empty_model(&model);
-    replace_by_its_dump(&model, true, 0, 1);
+    replace_by_its_dump(&model, 1);
     model_check(&model);
     ol_table_memory memory;
     ol_table_memory_usage(model.table, &memory);
@@ -170,13 +147,13 @@ static void check_same(const ol_table *a, const ol_table *b) {
     OL_CHECK_INT(ol_table_count(a), ol_table_count(b));
 }
 
-OL_TEST(a_large_table_is_the_same_and_grows_beyond_what_was_reserved) {
+OL_TEST(a_large_table_is_the_same_and_grows) {
     ol_table *table = wide_table(9000);
     dump whole;
     int status;
     dump_table(table, &whole);
     for (unsigned threads = 1; threads <= 5; threads += 2) {
-        ol_table *restored = restore(&whole, true, threads == 1 ? 0 : (size_t)threads << 16, threads, &status);
+        ol_table *restored = restore(&whole, threads, &status);
         OL_CHECK_INT(status, OL_OK);
         ol_table_verify(restored);
         check_same(restored, table);
@@ -203,7 +180,7 @@ OL_TEST(an_empty_table_is_dumped_too) {
     OL_CHECK_OK(ol_table_create(&table, &error), &error);
     dump_table(table, &whole);
     ol_table_destroy(table);
-    table = restore(&whole, false, 0, 2, &status);
+    table = restore(&whole, 2, &status);
     OL_CHECK_INT(status, OL_OK);
     put_wide(table, 1, 1, 1);
     ol_table_verify(table);
@@ -282,7 +259,7 @@ static void fuzz(dump *whole, int pairs, int rounds, int *accepted, int *refused
             uint8_t flipped = (uint8_t)(*byte ^ (1u << ol_test_below(8)));
             *byte = ol_test_below(2) ? flipped : likely[ol_test_below(sizeof likely)];
         }
-        ol_table *table = restore(whole, false, 0, 1, &status);
+        ol_table *table = restore(whole, 1, &status);
         if (table != NULL) {
             use_wildly(table, whole, pairs);
             ol_table_destroy(table);
@@ -325,10 +302,10 @@ OL_TEST(sections_of_other_sizes_are_refused) {
         if (size == 0) continue;
         for (size_t cut = 0; cut < size; cut += 1 + cut * 2) {
             whole.sizes[i] = cut;
-            OL_CHECK(restore(&whole, false, 0, 1, &status) == NULL);
+            OL_CHECK(restore(&whole, 1, &status) == NULL);
         }
         whole.sizes[i] = size - 1;
-        OL_CHECK(restore(&whole, false, 0, 1, &status) == NULL);
+        OL_CHECK(restore(&whole, 1, &status) == NULL);
         whole.sizes[i] = size;
     }
     free_dump(&whole);
