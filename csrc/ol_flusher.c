@@ -27,9 +27,17 @@ static ol_partition *take_first(ol_flusher *flusher) {
     return partition;
 }
 
+static void flush(ol_partition *partition, int64_t end, bool unasked) {
+    ol_error ignored;
+    int64_t flushed;
+    int status = OL_OK;
+    if (unasked) status = ol_log_flush_unasked(partition->log, &flushed, &ignored);
+    if (status == OL_OK) status = ol_partition_wait(partition, end, OL_TERM_NOW, OL_WAIT_FLUSHED, -1, &ignored);
+    (void)status;
+}
+
 static void *run(void *argument) {
     ol_flusher *flusher = argument;
-    ol_error ignored;
     pthread_mutex_lock(&flusher->lock);
     while (!flusher->stopping) {
         if (flusher->first == NULL) {
@@ -42,10 +50,11 @@ static void *run(void *argument) {
         int64_t end;
         do {
             end = partition->flush_end;
+            bool unasked = partition->flush_unasked;
+            partition->flush_unasked = false;
             pthread_mutex_unlock(&flusher->lock);
             /* A failure is the partition's: it tells all who wait for it. */
-            int status = ol_partition_wait(partition, end, OL_TERM_NOW, OL_WAIT_FLUSHED, -1, &ignored);
-            (void)status;
+            flush(partition, end, unasked);
             pthread_mutex_lock(&flusher->lock);
         } while (partition->flush_end > end && !flusher->stopping);
         partition->flush_begun = false;
@@ -73,11 +82,8 @@ static void start_thread(ol_flusher *flusher) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-void ol_flusher_begin(ol_flusher *flusher, ol_partition *partition) {
-    int64_t end = ol_log_end(partition->log);
-    if (ol_log_flushed(partition->log) >= end) return;
-    pthread_mutex_lock(&flusher->lock);
-    partition->flush_end = end;
+/* Under lock. */
+static void queue(ol_flusher *flusher, ol_partition *partition) {
     if (!partition->flush_begun) {
         partition->flush_begun = true;
         if (flusher->last != NULL) flusher->last->flush_next = partition;
@@ -86,6 +92,24 @@ void ol_flusher_begin(ol_flusher *flusher, ol_partition *partition) {
         flusher->queued++;
         if (flusher->queued > flusher->idle && flusher->thread_count < OL_FLUSHER_THREADS) start_thread(flusher);
         if (flusher->idle > 0) pthread_cond_signal(&flusher->filled);
+    }
+}
+
+void ol_flusher_begin(ol_flusher *flusher, ol_partition *partition) {
+    int64_t end = ol_log_end(partition->log);
+    if (ol_log_flushed(partition->log) >= end) return;
+    pthread_mutex_lock(&flusher->lock);
+    partition->flush_end = end;
+    queue(flusher, partition);
+    pthread_mutex_unlock(&flusher->lock);
+}
+
+void ol_flusher_begin_unasked(ol_flusher *flusher, ol_partition *partition) {
+    pthread_mutex_lock(&flusher->lock);
+    /* One that is under way is looked at anew when it is over. */
+    if (!partition->flush_begun) {
+        partition->flush_unasked = true;
+        queue(flusher, partition);
     }
     pthread_mutex_unlock(&flusher->lock);
 }

@@ -22,6 +22,9 @@ int ol_flusher_create(ol_flusher **flusher, ol_error *error) OL_NODISCARD;
  * ol_flusher_stop. */
 void ol_flusher_begin(ol_flusher *flusher, ol_partition *partition);
 
+/* The same where nobody will wait (ol_log_flush_unasked). */
+void ol_flusher_begin_unasked(ol_flusher *flusher, ol_partition *partition);
+
 /* Waits for the flushes under way, forgets what was only begun, ends the threads and frees. */
 void ol_flusher_stop(ol_flusher *flusher);
 

@@ -136,6 +136,10 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 /* Makes everything below the end at the time of the call survive a power loss, and what was rolled until then; *flushed is the new bound.  Callers
  * arrange that one call serves all who wait; two calls at once are allowed.  Returns at once when nothing is new. */
 int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
+/* The same where nobody waits for it: what is appended from now on costs no more than before. */
+int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
+/* Whether so much was rolled since the last flush that one should be made unasked: what was rolled keeps its files open until then. */
+bool ol_log_wants_flush(ol_log *log);
 /* Tells that commits will wait for the disk: extensions are written from the first, not only once somebody has flushed. */
 void ol_log_expect_flushes(ol_log *log);
 

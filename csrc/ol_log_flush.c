@@ -155,13 +155,36 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
 
 void ol_log_expect_flushes(ol_log *log) { atomic_store(&log->flush_demanded, true); }
 
+size_t ol_log_count_unflushed(ol_log *log) {
+    size_t count = 0;
+    pthread_mutex_lock(&log->list_lock);
+    /* A flush covers all of them, so they lie side by side below the active one. */
+    for (size_t i = log->segment_count; i > 0; i--) {
+        const ol_segment *segment = log->segments[i - 1];
+        if (segment == log->active) continue;
+        if (!segment->flush_needed) break;
+        count++;
+    }
+    pthread_mutex_unlock(&log->list_lock);
+    return count;
+}
+
+bool ol_log_wants_flush(ol_log *log) {
+    if (!atomic_load_explicit(&log->roll_unflushed, memory_order_relaxed) || ol_log_has_failed(log)) return false;
+    return ol_log_count_unflushed(log) >= OL_UNFLUSHED_WANTED;
+}
+
 int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) {
+    if (is_flush_due(log, ol_log_end(log)) && log->writable) ol_log_expect_flushes(log);
+    return ol_log_flush_unasked(log, flushed, error);
+}
+
+int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) {
     int64_t end = ol_log_end(log);
     int status = OL_OK;
     if (is_flush_due(log, end)) {
         status = ol_log_check_writable(log, error);
         if (status == OL_OK) {
-            atomic_store(&log->flush_demanded, true);
             pthread_mutex_lock(&log->flush_lock);
             /* Another call may have covered our end while we waited. */
             if (is_flush_due(log, end)) {

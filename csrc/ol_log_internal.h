@@ -128,6 +128,10 @@ int ol_log_store_epochs(ol_log *log, ol_error *error) OL_NODISCARD;
 size_t ol_log_expire_producers(ol_log *log);
 int ol_log_store_snapshot(ol_log *log, int64_t offset, bool flush, ol_error *error) OL_NODISCARD;
 
+/* Segments that were rolled and not flushed, with their files open: from so many on the background flushes them, and the roll after so many does,
+ * whatever it costs, since a process has a few thousand descriptors at most. */
+enum { OL_UNFLUSHED_WANTED = 4, OL_UNFLUSHED_MAX = 32 };
+
 /* ol_log_roll.c */
 int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
 /* Makes the active file reach `needed` bytes at least. */
@@ -148,6 +152,8 @@ int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int
 
 /* ol_log_flush.c; the caller holds flush_lock */
 int ol_log_flush_locked(ol_log *log, ol_error *error) OL_NODISCARD;
+/* Segments that were rolled and not flushed since.  Takes list_lock; needs no flush_lock. */
+size_t ol_log_count_unflushed(ol_log *log);
 int ol_log_store_bound(ol_log *log, const ol_flushed_bound *bound, bool lower, ol_error *error) OL_NODISCARD;
 /* Makes the sidecar on disk name the segment at `base_offset` or a later one, so that what lies before may be replaced. */
 int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;

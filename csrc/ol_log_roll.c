@@ -1,10 +1,10 @@
 /* Extension ahead of need, spare segments, and the step to the next segment.
  *
- * A roll does not flush: the old segment is flushed by the next ol_log_flush.  Until then a power loss may take the end of the old
- * segment's file (its size was never flushed) and leave the new segment whole.  Since gaps in offsets are legal, the loss would look
- * like a cleaned log.  Therefore a roll first creates an empty file whose *name* says how large the old segment was and which segment
- * follows; names reach the disk in order, so where the new segment is, the note is.  The flush that covers the old segment removes the
- * note. */
+ * A roll does not flush, unless the flush of too many before it is due as well: the old segment is flushed by the next ol_log_flush.
+ * Until then a power loss may take the end of the old segment's file (its size was never flushed) and leave the new segment whole.
+ * Since gaps in offsets are legal, the loss would look like a cleaned log.  Therefore a roll first creates an empty file whose *name*
+ * says how large the old segment was and which segment follows; names reach the disk in order, so where the new segment is, the note
+ * is.  The flush that covers the old segment removes the note. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -256,6 +256,13 @@ static int trim_active(ol_log *log, ol_error *error) {
     return status;
 }
 
+/* The writer waits for the disk where the background did not keep up, or where there is none. */
+static int flush_rolled(ol_log *log, ol_error *error) {
+    int64_t flushed = 0;
+    if (ol_log_count_unflushed(log) < OL_UNFLUSHED_MAX) return OL_OK;
+    return ol_log_flush_unasked(log, &flushed, error);
+}
+
 int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) {
     ol_segment *old = log->active;
     ol_segment *next = NULL;
@@ -263,8 +270,10 @@ int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) {
     if (base_offset == old->base_offset) {
         return ol_fail(error, OL_TOO_LARGE, "the batch does not fit an empty segment");
     }
+    int status = flush_rolled(log, error);
+    if (status != OL_OK) return status;
     pthread_mutex_lock(&log->extend_lock);
-    int status = trim_active(log, error);
+    status = trim_active(log, error);
     if (status == OL_OK && log->snapshot_offset < base_offset) status = ol_log_store_snapshot(log, base_offset, false, error);
     if (status == OL_OK) {
         status = leave_note(log, base_offset, error);

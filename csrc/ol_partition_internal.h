@@ -72,6 +72,7 @@ struct ol_partition {
     /* The flusher's, changed under its lock. */
     ol_partition *flush_next;
     int64_t flush_end;
+    bool flush_unasked;             /* nobody waits for it */
     _Atomic bool flush_begun;       /* queued, or a thread is at it */
 
     _Atomic uint64_t term;          /* changed under writer and wait_lock: counts the times that leadership ended or the log was cut */

@@ -13,6 +13,7 @@ struct ol_preparer {
     size_t count;
     size_t capacity;
     ol_partition *current;          /* under list_lock: its log is prepared this moment, without the lock */
+    ol_flusher *flusher;            /* may be NULL */
     pthread_cond_t left;            /* with list_lock: `current` is another one */
     pthread_mutex_t wake_lock;      /* innermost; held for moments only, so that a kick never waits for a file */
     pthread_cond_t wake;
@@ -30,7 +31,9 @@ static bool prepare_all(ol_preparer *preparer) {
         preparer->current = partition;
         /* A log may wait for the disk, and whoever adds another partition must not. */
         pthread_mutex_unlock(&preparer->list_lock);
-        worked |= ol_log_prepare(ol_partition_log(partition));
+        ol_log *log = ol_partition_log(partition);
+        worked |= ol_log_prepare(log);
+        if (preparer->flusher != NULL && ol_log_wants_flush(log)) ol_flusher_begin_unasked(preparer->flusher, partition);
         pthread_mutex_lock(&preparer->list_lock);
         preparer->current = NULL;
         pthread_cond_broadcast(&preparer->left);
@@ -89,9 +92,10 @@ static void free_preparer(ol_preparer *preparer) {
     free(preparer);
 }
 
-int ol_preparer_start(ol_preparer **started, ol_error *error) {
+int ol_preparer_start(ol_preparer **started, ol_flusher *flusher, ol_error *error) {
     ol_preparer *preparer = calloc(1, sizeof *preparer);
     if (preparer == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for the background thread");
+    preparer->flusher = flusher;
     pthread_mutex_init(&preparer->list_lock, NULL);
     pthread_mutex_init(&preparer->wake_lock, NULL);
     pthread_cond_init(&preparer->left, NULL);

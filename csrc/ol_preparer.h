@@ -9,13 +9,15 @@
 #ifndef OL_PREPARER_H
 #define OL_PREPARER_H
 
+#include "ol_flusher.h"
 #include "ol_partition.h"
 
 enum { OL_PREPARER_POLL_MS = 2, OL_PREPARER_IDLE_POLLS = 64 };
 
 typedef struct ol_preparer ol_preparer;
 
-int ol_preparer_start(ol_preparer **preparer, ol_error *error) OL_NODISCARD;
+/* `flusher` (may be NULL) flushes the logs that want it (ol_log_wants_flush); it ends after the preparer. */
+int ol_preparer_start(ol_preparer **preparer, ol_flusher *flusher, ol_error *error) OL_NODISCARD;
 
 /* The partition must be removed before it is closed. */
 int ol_preparer_add(ol_preparer *preparer, ol_partition *partition, ol_error *error) OL_NODISCARD;

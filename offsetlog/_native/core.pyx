@@ -230,7 +230,7 @@ cdef class StoreCore:
         self.metadata_units_max = metadata_units_max
         self.read_only = read_only
         if background and not read_only:
-            check(ol_preparer_start(&self.preparer, &error), &error)
+            check(ol_preparer_start(&self.preparer, self.flushes.threads, &error), &error)
         self.closed = False
         _cores.add(self)
 

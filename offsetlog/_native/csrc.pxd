@@ -1155,7 +1155,7 @@ cdef extern from "ol_preparer.h" nogil:
     ctypedef struct ol_preparer:
         pass
 
-    int ol_preparer_start(ol_preparer **preparer, ol_error *error) noexcept
+    int ol_preparer_start(ol_preparer **preparer, ol_flusher *flusher, ol_error *error) noexcept
     int ol_preparer_add(ol_preparer *preparer, ol_partition *partition, ol_error *error) noexcept
     void ol_preparer_remove(ol_preparer *preparer, ol_partition *partition) noexcept
     void ol_preparer_kick(ol_preparer *preparer) noexcept

@@ -347,4 +347,68 @@ OL_TEST(room_that_was_not_found_is_given_back) {
     OL_CHECK(refused > 3);
 }
 
+static int open_files(void) {
+    int count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    OL_CHECK(directory != NULL);
+    while (readdir(directory) != NULL) count++;
+    closedir(directory);
+    return count;
+}
+
+OL_TEST(segments_that_nobody_flushes_do_not_keep_their_files_open) {
+    place p;
+    place_make(&p);
+    ol_log *log = fixture_open(&p.options, NULL);
+    append_many(log, 1, 100);
+    int before = open_files();
+    int64_t end = 1;
+    for (int i = 0; i < 10 * OL_UNFLUSHED_MAX; i++) {
+        roll(log, end);
+        append_many(log, 1, 100);
+        end++;
+        OL_CHECK(ol_log_count_unflushed(log) <= OL_UNFLUSHED_MAX);
+        OL_CHECK(open_files() - before <= 4 * OL_UNFLUSHED_MAX + 2);
+    }
+    OL_CHECK(ol_log_flushed(log) > 0);
+    /* Nobody waits for the disk, so extensions are not flushed ahead. */
+    OL_CHECK(!atomic_load(&log->flush_demanded));
+    OL_CHECK(ol_log_wants_flush(log));
+    OL_CHECK_INT(flush(log), end);
+    OL_CHECK(!ol_log_wants_flush(log));
+    OL_CHECK(open_files() - before <= 2);
+    fixture_close(log);
+    log = fixture_open(&p.options, NULL);
+    OL_CHECK_INT(ol_log_end(log), end);
+    fixture_close(log);
+    fixture_remove(p.root);
+}
+
+OL_TEST(a_roll_whose_flush_fails_fails_the_log) {
+    place p;
+    ol_error error;
+    ol_fs *fs = NULL;
+    place_make(&p);
+    OL_CHECK_OK(ol_fs_fault_create(p.root, &fs, &error), &error);
+    p.options.fs = fs;
+    ol_log *log = fixture_open(&p.options, NULL);
+    append_many(log, 1, 100);
+    for (int i = 1; i <= OL_UNFLUSHED_MAX; i++) {
+        roll(log, i);
+        append_many(log, 1, 100);
+    }
+    OL_CHECK_INT(ol_log_flushed(log), 0);
+    ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + 1, EIO);
+    OL_CHECK_INT(ol_log_roll(log, OL_UNFLUSHED_MAX + 1, &error), OL_IO);
+    ol_fs_fault_fail_at(fs, 0, 0);
+    OL_CHECK(ol_log_has_failed(log));
+    OL_CHECK_INT(ol_log_end(log), OL_UNFLUSHED_MAX + 1);
+    ol_log_abandon(log);
+    log = fixture_open(&p.options, NULL);
+    OL_CHECK_INT(ol_log_end(log), OL_UNFLUSHED_MAX + 1);
+    fixture_close(log);
+    ol_fs_fault_free(fs);
+    fixture_remove(p.root);
+}
+
 OL_TEST_MAIN()

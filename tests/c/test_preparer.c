@@ -14,7 +14,7 @@ OL_TEST(it_starts_and_stops_with_nothing_to_do) {
     ol_preparer *preparer;
     ol_error error;
     for (int i = 0; i < 20; i++) {
-        OL_CHECK(ol_preparer_start(&preparer, &error) == OL_OK);
+        OL_CHECK(ol_preparer_start(&preparer, NULL, &error) == OL_OK);
         ol_preparer_kick(preparer);
         ol_preparer_stop(preparer);
     }
@@ -47,7 +47,7 @@ OL_TEST(it_prepares_what_commits_use_up) {
     ol_commit_result result;
     ol_error error;
     ol_partition *partition = open_partition(ol_fs_posix(), directory, "__consumer_offsets-0");
-    OL_CHECK(ol_preparer_start(&preparer, &error) == OL_OK);
+    OL_CHECK(ol_preparer_start(&preparer, NULL, &error) == OL_OK);
     OL_CHECK(ol_preparer_add(preparer, partition, &error) == OL_OK);
     int waited = 0;
     for (int32_t i = 0; i < 20000; i++) {
@@ -77,7 +77,7 @@ static double cpu_seconds(void) {
 OL_TEST(it_sleeps_when_nothing_is_to_be_done) {
     ol_preparer *preparer;
     ol_error error;
-    OL_CHECK(ol_preparer_start(&preparer, &error) == OL_OK);
+    OL_CHECK(ol_preparer_start(&preparer, NULL, &error) == OL_OK);
     usleep((OL_PREPARER_IDLE_POLLS + 20) * OL_PREPARER_POLL_MS * 1000);
     double before = cpu_seconds();
     usleep(200000);
@@ -130,7 +130,7 @@ OL_TEST(other_partitions_come_and_go_while_one_waits_for_the_disk) {
     ol_item item = item_of(0);
     OL_CHECK(ol_partition_commit(slow, &item, 1, -1, -1, &result, &error) == OL_OK);
     OL_CHECK(ol_log_flush(ol_partition_log(slow), &flushed, &error) == OL_OK);
-    OL_CHECK(ol_preparer_start(&preparer, &error) == OL_OK);
+    OL_CHECK(ol_preparer_start(&preparer, NULL, &error) == OL_OK);
     OL_CHECK(ol_preparer_add(preparer, slow, &error) == OL_OK);
     while (!atomic_load(&flushing)) {
         OL_CHECK(ol_partition_commit(slow, &item, 1, -1, -1, &result, &error) == OL_OK);
@@ -150,6 +150,35 @@ OL_TEST(other_partitions_come_and_go_while_one_waits_for_the_disk) {
     OL_CHECK(ol_partition_close(slow, &error) == OL_OK);
     OL_CHECK(ol_partition_close(other, &error) == OL_OK);
     sem_destroy(&released);
+    ol_test_directory_remove(directory);
+}
+
+OL_TEST(what_is_rolled_is_flushed_though_nobody_waits) {
+    char directory[256];
+    ol_test_directory_make(directory);
+    ol_preparer *preparer;
+    ol_flusher *flusher;
+    ol_commit_result result;
+    ol_error error;
+    ol_partition *partition = open_partition(ol_fs_posix(), directory, "__consumer_offsets-0");
+    ol_log *log = ol_partition_log(partition);
+    OL_CHECK(ol_flusher_create(&flusher, &error) == OL_OK);
+    OL_CHECK(ol_preparer_start(&preparer, flusher, &error) == OL_OK);
+    OL_CHECK(ol_preparer_add(preparer, partition, &error) == OL_OK);
+    ol_item item = item_of(0);
+    for (int round = 0; round < 3; round++) {
+        int64_t before = ol_log_flushed(log);
+        while (!ol_log_wants_flush(log) && ol_log_flushed(log) == before) {
+            OL_CHECK(ol_partition_commit(partition, &item, 1, -1, -1, &result, &error) == OL_OK);
+            OL_CHECK(ol_partition_roll(partition, &error) == OL_OK);
+        }
+        ol_preparer_kick(preparer);
+        for (int waited = 0; ol_log_flushed(log) == before && waited < 5000; waited++) usleep(1000);
+        OL_CHECK(ol_log_flushed(log) > before);
+    }
+    ol_preparer_stop(preparer);
+    ol_flusher_stop(flusher);
+    OL_CHECK(ol_partition_close(partition, &error) == OL_OK);
     ol_test_directory_remove(directory);
 }
 

@@ -542,7 +542,8 @@ def test_the_past_stays_the_same_while_the_store_runs_and_is_cleaned(path):
         except BaseException as failure:
             failures.append(failure)
 
-    with opened(path, maintenance=eager) as store:
+    # Hundreds of segments, not thousands: the verification at the end keeps a file open for each.
+    with opened(path, maintenance=eager, config=StoreConfig(segment_bytes=1 << 20)) as store:
         fill(store, 200)
         threads = [threading.Thread(target=go_on, args=(store, group)) for group in ("g", "h")]
         for thread in threads:
