@@ -19,6 +19,9 @@ typedef struct bad_place {
                                    about its base offset, which no CRC covers */
     bool whole;                 /* its CRC is right: it only starts too low */
     bool zeros;                 /* nothing but zeros from there to the end of the file */
+    bool searched;              /* the next two are known, as of one moment: somebody may append while we look */
+    int64_t noted_behind;       /* the greatest `ol.flushed` behind it, or -1 */
+    int64_t end_behind;         /* where the last right batch behind it ends; `offset` where there is none */
     ol_error error;
 } bad_place;
 
@@ -109,19 +112,22 @@ static int describe_bad(ol_scan *scan, const ol_found_segment *segment, int64_t 
     return ol_error_at(&bad->error, segment->path, bad->position);
 }
 
-/* Checks one segment, from bad->end on.  OL_OK: whole (zeros behind its last batch included, which bad->zeros then tells).  OL_CORRUPT:
+/* Checks one segment, from bad->position and bad->end on.  OL_OK: whole (zeros behind its last batch included, which bad->zeros then tells).  OL_CORRUPT:
  * `bad` says where and why. */
 static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
     ol_scan scan;
-    int status = ol_scan_open(&scan, opening->log->fs, segment->path, 0, -1, &bad->error);
+    int status = ol_scan_open(&scan, opening->log->fs, segment->path, bad->position, -1, &bad->error);
     if (status != OL_OK) return status;
     segment->file_size = scan.limit;
-    segment->checked = true;
-    segment->first_timestamp = -1;
-    segment->max_timestamp = -1;
-    segment->max_timestamp_offset = segment->base_offset;
-    if (bad->end < segment->base_offset) bad->end = segment->base_offset;
-    bad->before = bad->end;
+    bad->whole = bad->zeros = bad->searched = false;
+    if (bad->position == 0) {
+        segment->checked = true;
+        segment->first_timestamp = -1;
+        segment->max_timestamp = -1;
+        segment->max_timestamp_offset = segment->base_offset;
+        if (bad->end < segment->base_offset) bad->end = segment->base_offset;
+        bad->before = bad->end;
+    }
     ol_batch batch;
     int64_t bad_base = -1;
     while ((status = ol_scan_next(&scan, &batch, &bad->error)) == OL_OK) {
@@ -218,15 +224,36 @@ static int search_segment(const ol_opening *opening, const ol_found_segment *seg
 }
 
 /* Looks through everything behind the bad place: the greatest `ol.flushed`, and where the last right batch ends. */
-static int search_behind(const ol_opening *opening, const bad_place *bad, int64_t *noted, int64_t *end, ol_error *error) {
+static int search_behind(const ol_opening *opening, bad_place *bad, ol_error *error) {
+    if (bad->searched) return OL_OK;
     behind found = {.offset_min = bad->offset, .noted = -1, .end = bad->offset, .budget = OL_SCAN_BUDGET};
     int status = OL_OK;
     for (size_t i = bad->index; i < opening->found_count && status == OL_OK; i++) {
         bool first = i == bad->index;
         status = search_segment(opening, &opening->found[i], first ? bad->position : 0, first && !bad->whole, &found, error);
     }
-    *noted = was_being_cut(opening, bad->offset) ? -1 : found.noted;
-    *end = found.end;
+    bad->noted_behind = was_being_cut(opening, bad->offset) ? -1 : found.noted;
+    bad->end_behind = found.end;
+    bad->searched = status == OL_OK;
+    return status;
+}
+
+/* The last segment of a log that somebody may append to while we read it.  What stands behind a place was written later than what stands in it, so
+ * that a place found bad is read once more when something was seen behind: only what is bad still was not merely being filled. */
+static int check_growing_segment(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
+    int64_t tried = -1;
+    int status = check_segment(opening, segment, bad);
+    while (status == OL_CORRUPT && !bad->zeros && bad->position != tried) {
+        ol_error error;
+        int searched = search_behind(opening, bad, &error);
+        if (searched != OL_OK) {
+            bad->error = error;
+            return searched;
+        }
+        if (bad->end_behind <= bad->offset) break;
+        tried = bad->position;
+        status = check_segment(opening, segment, bad);
+    }
     return status;
 }
 
@@ -311,13 +338,11 @@ static bool is_all_flushed(const ol_opening *opening) { return opening->options-
 
 /* The end of a segment is missing by the note of its roll.  Below the flushed bound the note is an old one: a flush covered the segment
  * and the note's removal was lost, or somebody else compacted the segment since; then the gap is as legal as any other. */
-static int hole_is_real(const ol_opening *opening, const bad_place *bad, bool *real, ol_error *error) {
-    int64_t noted = -1;
-    int64_t end;
+static int hole_is_real(const ol_opening *opening, bad_place *bad, bool *real, ol_error *error) {
     int64_t bound = sidecar_bound(opening);
     if (opening->options->recovery_point > bound) bound = opening->options->recovery_point;
-    int status = search_behind(opening, bad, &noted, &end, error);
-    *real = bound <= bad->offset && noted <= bad->offset;
+    int status = search_behind(opening, bad, error);
+    *real = bound <= bad->offset && bad->noted_behind <= bad->offset;
     return status;
 }
 
@@ -328,7 +353,7 @@ static bool is_below(const bad_place *bad, int64_t bound) {
 }
 
 /* The first bad batch was found: torn or corrupt? */
-static int judge(ol_opening *opening, const bad_place *bad, ol_error *error) {
+static int judge(ol_opening *opening, bad_place *bad, ol_error *error) {
     ol_log_recovery *report = opening->report;
     ol_found_segment *segment = &opening->found[bad->index];
     int64_t bound = opening->options->recovery_point;
@@ -338,8 +363,10 @@ static int judge(ol_opening *opening, const bad_place *bad, ol_error *error) {
     if (sidecar > bound) bound = sidecar;
     bool last = bad->index + 1 == opening->found_count;
     if (!(last && bad->zeros)) {
-        int status = search_behind(opening, bad, &noted, &end, error);
+        int status = search_behind(opening, bad, error);
         if (status != OL_OK) return status;
+        noted = bad->noted_behind;
+        end = bad->end_behind;
     }
     if (!opening->options->replicated && noted > bound) bound = noted;
     if (is_all_flushed(opening) && !(last && bad->zeros)) bound = INT64_MAX;
@@ -409,7 +436,8 @@ static int check_all(ol_opening *opening, ol_error *error) {
                              (long long)next_offset);
             (void)ol_error_at(&bad.error, segment->path, 0);
         } else {
-            status = check_segment(opening, segment, &bad);
+            bool growing = last && !opening->options->writable;
+            status = growing ? check_growing_segment(opening, segment, &bad) : check_segment(opening, segment, &bad);
             next_offset = bad.end;
             before = bad.before;
             if (status != OL_OK && status != OL_CORRUPT) {

@@ -2,8 +2,8 @@
 #include "ol_flushed.h"
 #include "recovery_fixture.h"
 
-/* Ten batches, flushed and then killed; damage at batch `damaged`; what the next open says. */
-static ol_log *open_damaged(place *p, int damaged, bool keep_sidecar, bool replicated, ol_log_recovery *recovery) {
+/* Ten batches, the first five flushed, which the sixth notes; then killed. */
+static void leave_ten_batches(place *p) {
     place_make(p);
     ol_log *log = fixture_open(&p->options, NULL);
     append_many(log, 5, 100);
@@ -15,6 +15,11 @@ static ol_log *open_damaged(place *p, int damaged, bool keep_sidecar, bool repli
     OL_CHECK_INT(ol_log_take_flushed_note(log), -1);
     append_many(log, 4, 100);
     ol_log_abandon(log);
+}
+
+/* The same with damage at batch `damaged`; what the next open says. */
+static ol_log *open_damaged(place *p, int damaged, bool keep_sidecar, bool replicated, ol_log_recovery *recovery) {
+    leave_ten_batches(p);
     fixture_batch plain = fixture_plain(100, 0);
     flip_byte(p->path, FIRST_LOG, damaged * (int64_t)fixture_batch_size(&plain) + 80);
     char sidecar[OL_PATH_MAX];
@@ -475,6 +480,71 @@ OL_TEST(a_flush_that_ends_between_batches_while_more_are_written_is_no_rot) {
     OL_CHECK_INT(ol_log_end(log), 12);
     fixture_close(log);
     fixture_remove(p.root);
+}
+
+/* What a writer has stored of the first segment by the time that it is opened for the `filled_at`th time. */
+static struct {
+    const uint8_t *bytes;
+    size_t size;
+    int filled_at;
+    int opened;
+} filling;
+
+static int filling_open(ol_fs *fs OL_UNUSED, const char *path, ol_open_mode mode, ol_file **file, ol_error *error) {
+    bool is_first = strstr(path, FIRST_LOG) != NULL;
+    if (is_first && ++filling.opened == filling.filled_at) fixture_write(path, filling.bytes, filling.size);
+    return ol_fs_posix()->open(ol_fs_posix(), path, mode, file, error);
+}
+
+/* Opens, to read, a log whose fourth batch and all behind it a writer stores meanwhile, the one at `flipped` wrongly; returns how often the segment
+ * was opened. */
+static int open_while_filled(int filled_at, int flipped, int64_t *end, ol_log_recovery *recovery) {
+    place p;
+    leave_ten_batches(&p);
+    char path[OL_PATH_MAX];
+    fixture_join(path, p.path, OL_FLUSHED_FILE);
+    OL_CHECK(unlink(path) == 0);
+    fixture_join(path, p.path, FIRST_LOG);
+    fixture_batch plain = fixture_plain(100, 0);
+    size_t each = fixture_batch_size(&plain);
+    uint8_t *bytes = fixture_read(path, &filling.size);
+    if (flipped >= 0) bytes[(size_t)flipped * each + 80] ^= 0x40;
+    fixture_write(path, bytes, 3 * each + 70);
+    filling.bytes = bytes;
+    filling.filled_at = filled_at;
+    filling.opened = 0;
+    ol_fs fs = *ol_fs_posix();
+    fs.open = filling_open;
+    p.options.fs = &fs;
+    p.options.writable = false;
+    ol_log *log = fixture_open(&p.options, recovery);
+    *end = ol_log_end(log);
+    fixture_close(log);
+    free(bytes);
+    fixture_remove(p.root);
+    return filling.opened;
+}
+
+OL_TEST(a_place_that_is_filled_while_it_is_read_is_not_corrupt) {
+    ol_log_recovery recovery;
+    int64_t end;
+    int opened = open_while_filled(INT32_MAX, -1, &end, &recovery);
+    OL_CHECK(opened > 2);
+    OL_CHECK_INT(end, 3);
+    OL_CHECK(!recovery.corrupt);
+    int whole = 0;
+    for (int filled_at = 1; filled_at <= opened; filled_at++) {
+        (void)open_while_filled(filled_at, -1, &end, &recovery);
+        OL_CHECK(!recovery.corrupt);
+        OL_CHECK(end == 3 || end == 10);
+        whole += end == 10;
+        /* What is wrong still when what follows it is there is wrong. */
+        (void)open_while_filled(filled_at, 4, &end, &recovery);
+        OL_CHECK(recovery.corrupt ? end == 10 : end == 3);
+    }
+    OL_CHECK(whole >= 3);
+    (void)open_while_filled(1, 4, &end, &recovery);
+    OL_CHECK(recovery.corrupt);
 }
 
 OL_TEST_MAIN()
