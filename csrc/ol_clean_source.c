@@ -139,7 +139,8 @@ static int read_piece(ol_clean_source *source, ol_error *error) {
 int ol_clean_source_next_piece(ol_clean_source *source, bool *done, ol_error *error) {
     const ol_clean_segment *segment = source->segment;
     ol_clean_run *run = source->run;
-    *done = source->read_to >= segment->size;
+    /* One that somebody else appends to may have grown since its size was told. */
+    *done = source->read_to >= (segment->is_open && source->file == NULL ? INT64_MAX : segment->size);
     if (*done) return OL_OK;
     int status = source->file != NULL ? read_piece(source, error)
                                       : ol_log_reader_next(source->reader, OL_CLEAN_PIECE_BYTES, &source->piece, error);

@@ -44,6 +44,8 @@ void ol_snapshot_tell(const ol_snapshot *snapshot, ol_snapshot_facts *facts) {
     };
 }
 
+const ol_state *ol_snapshot_state(const ol_snapshot *snapshot) { return &snapshot->state; }
+
 void ol_snapshot_digest(const ol_snapshot *snapshot, bool physical, ol_digest *digest) {
     ol_state_digest(&snapshot->state, physical, digest);
 }

@@ -102,7 +102,8 @@ typedef struct ol_snapshot_facts {
 } ol_snapshot_facts;
 void ol_snapshot_tell(const ol_snapshot *snapshot, ol_snapshot_facts *facts);
 
-/* Of its state: for proofs. */
+/* Its state, and the digest of it: for proofs. */
+const ol_state *ol_snapshot_state(const ol_snapshot *snapshot);
 void ol_snapshot_digest(const ol_snapshot *snapshot, bool physical, ol_digest *digest);
 
 void ol_snapshot_destroy(ol_snapshot *snapshot);        /* NULL is fine */

@@ -179,7 +179,7 @@ def _read_state(files: PartitionFiles, progress: Progress | None) -> PartitionSt
 def _read_segment(state: PartitionState, segment: Path, *, is_last: bool) -> None:
     replay = state.replay
     position: int | None = 0
-    tried = -1
+    tried = followed = -1
     while position is not None:
         found = replay.apply(segment, position=position)
         state.refused += found["refused"]
@@ -193,8 +193,11 @@ def _read_segment(state: PartitionState, segment: Path, *, is_last: bool) -> Non
             position = tried = stopped
             continue
         position = replay.skip(segment, stopped)
-        if position is None and is_last:
-            zeros = replay.used(segment, stopped) == stopped
+        zeros = position is None and replay.used(segment, stopped) == stopped
+        if not zeros and stopped != followed:
+            # What is there, or follows, may have come since; and a place is filled before what follows it.
+            position = followed = stopped
+        elif position is None and is_last:
             state.tail = Tail(segment, stopped, found["size"] - stopped, zeros, damage, replay.next_offset)
         else:
             state.damages.append(damage)
@@ -414,7 +417,7 @@ def dump_batches(
                 raise
             continue
         place = {"log_partition": files.number, "segment": segment.name}
-        tried = -1
+        tried = followed = -1
         with reader:
             while True:
                 try:
@@ -431,7 +434,11 @@ def dump_batches(
                         reader.read_again(position)
                         continue
                     if reader.skip():
-                        report(damage)
+                        if position == followed:
+                            report(damage)
+                        else:
+                            followed = position
+                            reader.read_again(position)
                         continue
                     if index < len(files.segments) - 1:
                         report(damage)

@@ -562,8 +562,8 @@ class OffsetStore(StorePast):
     def verify(self) -> StoreVerification:
         """Reads every log again and compares; returns a list of what is wrong, empty when all is sound.
 
-        Checked: each batch and record, each group's place, and that a replay gives the state in memory, as of one log
-        offset a partition, while commits go on.  The list's `ways` tells what was compared, with the digests.
+        Checked: each batch and record, each group's place, and that every way to the state leads to the one in memory,
+        as of one log offset a partition, while commits go on; its `findings` and `ways` tell more (docs/verify.md).
         """
         from offsetlog.verify_store import verify_store
 

@@ -20,6 +20,7 @@ from offsetlog.errors import CorruptionError
 from offsetlog.findings import Finding, Place, Report
 from offsetlog.logdir import (
     CLEAN_MARKER,
+    CLEANER_POINTS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     PROPERTIES,
@@ -33,7 +34,6 @@ from offsetlog.types import Digest, Way
 from offsetlog.verify_partition import Around, PartitionCheck, Progress, check_partition, check_places
 from offsetlog.verify_sidefiles import read_optional
 
-CLEANER_POINTS = "cleaner-offset-checkpoint"
 CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS)
 _SUM_MASK = (1 << 128) - 1
 
@@ -116,7 +116,10 @@ class _DirectoryCheck:
         """Returns what the directory says about a partition."""
         if number is None:
             return Around(self.is_clean)
-        return Around(self.is_clean, self.checkpoints[RECOVERY_POINTS].get((TOPIC, number), -1))
+        recovery_point, cleaned_to = (
+            self.checkpoints[name].get((TOPIC, number), -1) for name in (RECOVERY_POINTS, CLEANER_POINTS)
+        )
+        return Around(self.is_clean, recovery_point, cleaned_to)
 
     def check_checkpoints(self, checks: list[PartitionCheck]) -> None:
         """Compares the checkpoints with where the logs end."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from offsetlog._native import snapshot
 from offsetlog._native.codec import partition_for
 from offsetlog._native.compare import cut
 from offsetlog._native.decompress import Decompressor
@@ -42,7 +43,7 @@ from offsetlog.verify_sidefiles import (
     read_topic_id,
     snapshot_offsets,
 )
-from offsetlog.verify_ways import WaysCheck, replay_files
+from offsetlog.verify_ways import WaysCheck, replay_cleaned_log, replay_files
 
 Progress = Callable[[int], None]
 
@@ -56,6 +57,7 @@ class Around:
 
     is_clean: bool = False
     recovery_point: int = -1
+    cleaned_to: int = -1
 
 
 class PartitionCheck:
@@ -71,6 +73,7 @@ class PartitionCheck:
         self.report = report
         self.told: set[tuple[str, int | None]] = set()
         self.tried: tuple[Path, int] | None = None
+        self.followed: tuple[Path, int] | None = None
         self.topic_id: bytes | None = None
         self.progress = progress
         self.replay = Replay(fs)
@@ -95,7 +98,7 @@ class PartitionCheck:
         """Reads and checks everything."""
         for index, path in enumerate(self.files.segments):
             self._read_segment(path, is_last=index == len(self.files.segments) - 1)
-            self.progress(path.stat().st_size if path.exists() else 0)
+            self.progress(self.segments[-1].size)
         self._check_bounds()
         if self.tail is not None:
             self._tell_tail(self.tail)
@@ -109,6 +112,14 @@ class PartitionCheck:
         self.topic_id = read_topic_id(self.place, self.fs, self.files.directory)
         if self.files.segments:
             self._check_ways(self.files.directory)
+
+    def run_unchanged(self) -> bool:
+        """The same; returns whether the ways could be compared, because nobody cleaned the log meanwhile."""
+        try:
+            self.run()
+        except LogChangedError:
+            return False
+        return True
 
     def _is_rebuilt(self, next_offset: int) -> bool:
         return not self.around.is_clean and next_offset > self.around.recovery_point
@@ -163,8 +174,12 @@ class PartitionCheck:
             self.tried = (path, position)
             return position
         behind = self.replay.skip(path, position)
+        zeros = behind is None and self.replay.used(path, position) == position
+        if not zeros and self.followed != (path, position):
+            # What is there, or follows, may have come since; and a place is filled before what follows it.
+            self.followed = (path, position)
+            return position
         if behind is None and is_last:
-            zeros = self.replay.used(path, position) == position
             self.tail = Tail(path, position, size - position, zeros, damage, self.replay.next_offset)
         else:
             self._problem("batch", damage, path)
@@ -251,22 +266,28 @@ class PartitionCheck:
     # ------------------------------------------------------------------------------------------------ ways to the state
 
     def _check_ways(self, directory: Path) -> None:
-        # The engine opens the directory itself, as a read-only store does, and must come to the same state.
         self.ways.went("replay", self.replay.digest(physical=True), self.end)
+        # The engine opens the directory itself, as a read-only store does, and must come to the same state.
         try:
-            partition = self._load(directory)
+            partition = self._open(directory)
         except CorruptionError as failure:
             self.ways.left_out("loaded", failure.message)
             if failure.path not in {path for path, _ in self.told}:
                 self._problem("partition", failure, directory)
             return
         try:
-            self._compare_loaded(directory, partition)
+            partition.load()
+            corruption = partition.recovery["corruption"]
+            if corruption is not None and (corruption.path, corruption.position) not in self.told:
+                self._problem("batch", corruption, directory)
+            self._compare("loaded", partition)
+            self._check_cleaned(directory, partition)
         finally:
             partition.abandon()
+        self._check_snapshot(directory)
 
-    def _load(self, directory: Path) -> Partition:
-        partition = Partition(
+    def _open(self, directory: Path) -> Partition:
+        return Partition(
             directory,
             self.files.number or 0,
             self.fs,
@@ -276,42 +297,83 @@ class PartitionCheck:
             clean=self.around.is_clean,
             recovery_point=self.around.recovery_point,
         )
-        try:
-            partition.load()
-            corruption = partition.recovery["corruption"]
-            if corruption is not None and (corruption.path, corruption.position) not in self.told:
-                self._problem("batch", corruption, directory)
-        except BaseException:
-            partition.abandon()
-            raise
-        return partition
 
     def _replay_again(self, end: int, _: LogView | None = None) -> Replay:
         replay = Replay(self.fs)
         replay_files(replay, segments_of(self.files.directory or Path()), until=end)
         return replay
 
-    def _compare_loaded(self, directory: Path, partition: Partition) -> None:
+    def _compare(self, way: str, partition: Partition) -> None:
         sums, end, _ = cut(partition)
-        self.ways.went("loaded", sums, end)
+        self.ways.went(way, sums, end)
         if sums == self.replay.digest(physical=True):
             return
         # Of a log that grew meanwhile the files are replayed up to where loading came.
         replay = self._replay_again(end)
         if sums == replay.digest(physical=True):
             return
-        self.refuse_changed(rolled=True)
-        self.ways.differ_live("loaded", "replay", partition, replay, end, self._replay_again)
+        self.refuse_changed()
+        self.ways.differ_live(way, "replay", partition, replay, end, self._replay_again)
 
-    def refuse_changed(self, *, rolled: bool = False) -> None:
-        """Raises LogChangedError where somebody cleaned or cut the log since it was begun to be read.
+    def _check_cleaned(self, directory: Path, partition: Partition) -> None:
+        sums, end, _ = cut(partition)
+        cleaned = Replay(self.fs)
+        reason = replay_cleaned_log(partition, cleaned, segments_of(directory), end)
+        if reason:
+            self.ways.left_out("cleaned", reason)
+            return
+        self.ways.went("cleaned", cleaned.digest(physical=True), end)
+        if cleaned.digest(physical=True) == sums:
+            return
+        self.refuse_changed()
+        replay = self.replay if self.replay.next_offset == end else self._replay_again(end)
+        self.ways.differ_replayed("cleaned", "replay", cleaned, replay)
 
-        With `rolled` also where new segments were begun: they may have been cleaned as well.
+    def _check_snapshot(self, directory: Path) -> None:
+        path = directory / snapshot.FILE_NAME
+        partition = self._open(directory)
+        try:
+            reason = self._load_snapshot(path, partition)
+            if reason is None:
+                self._compare("snapshot", partition)
+            else:
+                self.ways.left_out("snapshot", reason)
+        finally:
+            partition.abandon()
+
+    def _load_snapshot(self, path: Path, partition: Partition) -> str | None:
+        """Loads the partition from its snapshot; returns why it cannot, which is told where there is one."""
+        try:
+            found = snapshot.open_file(self.fs, path)
+            reason = found.check(partition, self.around.cleaned_to) or found.load(partition)
+        except MissingFileError:
+            return "there is none"
+        except CorruptionError as failure:
+            reason = failure.message
+        if reason is not None:
+            self.place.note("snapshot", f"it would be discarded: {reason}", path)
+        return reason
+
+    def as_of_two_times(self, finding: Finding) -> Finding:
+        """Returns a finding of a log that changed meanwhile: a problem stays one where its file was not replaced."""
+        # That two ways differ is told only where the log was found unchanged behind both.
+        if finding.severity != "problem" or finding.kind == "digest" or self.identity.has_still(Path(finding.path)):
+            return finding
+        return replace(finding, severity="note", reason=f"{finding.reason} (the log was cleaned while it was read)")
+
+    def is_changed(self, *, rolled: bool = False) -> bool:
+        """Tells whether somebody cleaned or cut the log since it was begun to be read.
+
+        With `rolled` also whether new segments were begun: they may have been cleaned as well.
         """
         if self.files.directory is None:
-            return
+            return False
         now = segments_of(self.files.directory)
-        if not self.identity.is_of(now) or (rolled and len(now) > len(self.files.segments)):
+        return not self.identity.is_of(now) or (rolled and len(now) > len(self.files.segments))
+
+    def refuse_changed(self) -> None:
+        """Raises LogChangedError where the log was cleaned or cut, or may have been."""
+        if self.is_changed(rolled=True):
             raise LogChangedError
 
 
@@ -327,14 +389,16 @@ class FilesIdentity:
 
     def __init__(self, segments: tuple[Path, ...]) -> None:
         self._known = [self._of(path) for path in segments]
+        self._directory = segments[0].parent if segments else None
 
     @staticmethod
-    def _of(path: Path) -> tuple[str, int, int]:
+    def _of(path: Path) -> tuple[str, int, int, int]:
         try:
             told = path.stat()
         except OSError:
-            return path.name, -1, -1
-        return path.name, told.st_ino, told.st_size
+            return path.name, -1, -1, -1
+        # A number may be given again to the file that takes its place; what was renamed has another time of change.
+        return path.name, told.st_ino, told.st_size, told.st_ctime_ns
 
     def is_of(self, segments: tuple[Path, ...]) -> bool:
         """Tells whether these are the same files still."""
@@ -346,11 +410,24 @@ class FilesIdentity:
         # Of the one that was the last, bytes behind the whole batches may come and go.
         return not now or now[-1][:2] == self._known[-1][:2]
 
+    def has_still(self, path: Path) -> bool:
+        """Tells whether the segment that a file belongs to is the same still; False for what belongs to none."""
+        known = {name: (number, each) for number, (name, *each) in enumerate(self._known)}
+        name = f"{path.name.split('.')[0]}.log"
+        if self._directory is None or path.parent != self._directory or name not in known:
+            return False
+        number, then = known[name]
+        now = list(self._of(self._directory / name)[1:])
+        is_last = number == len(self._known) - 1
+        return now[0] == then[0] and (is_last or now == then)
+
 
 def check_partition(
     files: PartitionFiles, around: Around, fs: FileSystem, report: Report, progress: Progress
 ) -> PartitionCheck:
     """Checks one partition, and once more where a running broker's cleaner took segments away under the reader.
+
+    Where it never rests, what concerns a file that was replaced meanwhile is told as a note at last.
 
     Raises:
         MissingFileError, StorageError: files go faster than they can be read.
@@ -360,20 +437,22 @@ def check_partition(
     for left in reversed(range(CHECK_TRIES)):
         kept: list[Finding] = []
         check = PartitionCheck(files, around, fs, kept.append, progress)
+        is_whole = is_two = False
         try:
-            check.run()
+            is_whole = check.run_unchanged()
             # What looks wrong may be of two logs, the one before and the one behind a swap of segments.
-            if left > 0 and any(each.severity == "problem" for each in kept):
-                check.refuse_changed()
-        except (MissingFileError, LogChangedError) as failure:
-            if files.directory is None or (left == 0 and isinstance(failure, MissingFileError)):
+            is_two = any(each.severity == "problem" for each in kept) and check.is_changed(rolled=left > 0)
+        except MissingFileError:
+            if files.directory is None or left == 0:
                 raise
-            directory = files.directory
-            if left > 0:
-                files = PartitionFiles(files.number, directory, segments_of(directory))
-                continue
+        if files.directory is not None and left > 0 and (is_two or not is_whole):
+            files = PartitionFiles(files.number, files.directory, segments_of(files.directory))
+            continue
+        if is_two:
+            kept[:] = [check.as_of_two_times(each) for each in kept]
+        if not is_whole:
             reason = "the log was cleaned while it was read, so the ways to its state could not be compared"
-            check.place.note("digest", reason, directory)
+            check.place.note("digest", reason, files.directory or files.segments[0])
         for finding in kept:
             report(finding)
         check.report = report

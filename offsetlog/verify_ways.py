@@ -6,21 +6,28 @@ behind it all end in one apply, so that they must lead to one state (docs/digest
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from offsetlog._native.compare import LiveComparison, compare
+from offsetlog._native.cleaner import replay_cleaned
+from offsetlog._native.compare import LiveComparison, compare, compare_snapshot
 from offsetlog._native.files import format_uuid
 from offsetlog._native.log_view import LogView
 from offsetlog._native.partition import Partition
 from offsetlog._native.replay import Replay
+from offsetlog._native.snapshot import Snapshot
 from offsetlog.errors import CorruptionError
 from offsetlog.findings import KeyDifference, Place
 from offsetlog.types import Digest, Way
 
 #: How many of the keys that differ are named.
 KEYS_NAMED = 20
+
+#: Memory for the keys of a cleaning: more than enough for what is there, and some for what was deleted.
+CLEANER_MAP_BYTES = 64 << 20
+BYTES_PER_KEY = 48
 
 #: A way, as a problem tells of it.
 WAYS = {
@@ -59,6 +66,36 @@ def replay_files(
                 failures.append(step["damage"])
                 position = replay.skip(path, step["position"])
     return failures
+
+
+def replay_cleaned_log(partition: Partition, replay: Replay, paths: Iterable[str | Path], end: int) -> str:
+    """Replays what the cleaner would leave of a log, if it ran now, and the rest of the log up to `end`.
+
+    Args:
+        partition: loaded, open for writing or not; nothing of it is changed.
+        replay: an empty one.
+        paths: the files of the log, or those of the replay's view.
+        end: a log offset up to which the partition has applied its log.
+
+    Returns:
+        Why that could not be done; "" when it was.
+
+    Raises:
+        StateError, StorageError, CapacityError, MissingFileError.
+    """
+    found = replay_cleaned(
+        partition,
+        replay,
+        now_ms=time.time_ns() // 1_000_000,
+        end_max=end,
+        map_bytes=CLEANER_MAP_BYTES + BYTES_PER_KEY * partition.count(),
+    )
+    if found["quarantined"]:
+        return f"the cleaner leaves damaged segments alone: {found['quarantine'][0][1].message}"
+    if found["truncated"]:
+        return "the log was cut meanwhile"
+    replay_files(replay, paths, since=found["told_end"], until=end)
+    return ""
 
 
 class WaysCheck:
@@ -113,9 +150,10 @@ class WaysCheck:
                     view.close()
         self.differ(left, right, found.rows(KEYS_NAMED), found.count, at_least=found.left_out > 0)
 
-    def differ_replayed(self, left: str, right: str, one: Replay, other: Replay) -> None:
+    def differ_replayed(self, left: str, right: str, one: Replay | Snapshot, other: Replay) -> None:
         """The same for two states that stay as they are."""
-        rows, left_out = compare(one, other, limit=KEYS_NAMED)
+        found = compare_snapshot if isinstance(one, Snapshot) else compare
+        rows, left_out = found(one, other, limit=KEYS_NAMED)  # type: ignore[arg-type]
         self.differ(left, right, rows, len(rows) + left_out)
 
 

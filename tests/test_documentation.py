@@ -46,6 +46,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("docs/history.md", 1),
         ("docs/maintenance.md", 1),
         ("docs/retention.md", 1),
+        ("docs/verify.md", 1),
     ],
 )
 def test_the_examples_of_a_page_run(page, least):

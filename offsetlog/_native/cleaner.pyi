@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any, Self, final
 
 from offsetlog._native.partition import Partition
+from offsetlog._native.replay import Replay
 from offsetlog.errors import OffsetLogError
 
 @final
@@ -28,5 +29,14 @@ def clean(
     bytes_per_second: int = 0,
     raise_floor: Callable[[int], object] | None = None,
 ) -> tuple[dict[str, Any], OffsetLogError | None]: ...
+def replay_cleaned(
+    partition: Partition,
+    into: Replay,
+    *,
+    now_ms: int,
+    end_max: int = ...,
+    delete_retention_ms: int = 86_400_000,
+    map_bytes: int = ...,
+) -> dict[str, Any]: ...
 def roll(partition: Partition) -> None: ...
 def log_facts(partition: Partition, ages: bool = False) -> dict[str, Any]: ...

@@ -10,19 +10,25 @@ from offsetlog._native.buffers cimport NAME_GROUP, take_name
 from offsetlog._native.compress import deflate
 from offsetlog._native.csrc cimport (
     OL_CLEAN_QUARANTINE_KEPT,
+    OL_CLOSED,
+    OL_CORRUPT,
     OL_IO,
     OL_NO_MEMORY,
     OL_OK,
     OL_UNSUPPORTED,
     atomic_flag_value,
+    ol_batch,
+    ol_batch_check_crc,
     ol_clean_hold,
     ol_clean_options,
     ol_clean_options_init,
     ol_clean_progress,
     ol_clean_report,
+    ol_clean_sink,
     ol_cleaner_run,
     ol_codec,
     ol_compressor,
+    ol_decompressor,
     ol_error,
     ol_fail,
     ol_group_records_count,
@@ -41,14 +47,17 @@ from offsetlog._native.csrc cimport (
     ol_partition_transaction_at,
     ol_partition_unlock_state,
     ol_positions,
+    ol_refusal,
     ol_slice,
     ol_state,
+    ol_state_apply_batch,
     ol_table_count,
 )
 from offsetlog._native.partition cimport Partition
-from offsetlog._native.status cimport check, keep_interrupt
+from offsetlog._native.replay cimport Replay
+from offsetlog._native.status cimport check, keep_interrupt, raise_interrupt
 
-from offsetlog.errors import OffsetOutOfRangeError, from_status
+from offsetlog.errors import InternalError, OffsetOutOfRangeError, from_status
 
 
 # ---------------------------------------------------------------------------------------------------- ports
@@ -161,6 +170,7 @@ cdef dict _described(const ol_clean_report *report):
         "end": report.end,
         "floor": report.floor,
         "target": report.target,
+        "told_end": report.told_end,
         "log_end": report.log_end,
         "complete": bool(report.complete),
         "stopped": bool(report.stopped),
@@ -278,6 +288,103 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
     finally:
         free(report)
         free(<void *>options.holds)
+
+
+# ---------------------------------------------------------------------------------------------------- as if it had run
+
+
+cdef struct replaying:
+    ol_state *state
+    const ol_decompressor *decompressor
+    int64_t next_offset
+    int failed
+    ol_error error
+
+
+cdef void _pass_over(void *context, const ol_batch *batch, const ol_error *error) noexcept nogil:
+    # A record that cannot be decoded is kept as it is; whoever replays the log itself tells of it.
+    pass
+
+
+cdef int _replay(void *context, const ol_batch *batch, ol_error *error) noexcept nogil:
+    # What the cleaner tells is ours: what is wrong with it is no damage of the log, so that it is told apart.
+    cdef replaying *work = <replaying *>context
+    cdef ol_refusal refusal
+    refusal.report = _pass_over
+    refusal.context = NULL
+    cdef int status = ol_batch_check_crc(batch, &work.error)
+    if status == OL_OK and batch.base_offset < work.next_offset:
+        status = ol_fail(&work.error, OL_CORRUPT, "it goes back to offset %lld", <long long>batch.base_offset)
+    if status == OL_OK:
+        status = ol_state_apply_batch(work.state, batch, work.decompressor, &refusal, &work.error)
+    if status == OL_OK:
+        work.next_offset = batch.last_offset + 1
+        return OL_OK
+    work.failed = status
+    return ol_fail(error, OL_CLOSED, "what the cleaner leaves cannot be replayed")
+
+
+def replay_cleaned(Partition partition not None, Replay into not None, *, int64_t now_ms, int64_t end_max=INT64_MAX,
+                   int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20):
+    """Applies to an empty replay what a cleaning would leave of a log, the active segment included; changes nothing.
+
+    Args:
+        partition: loaded; also of a read-only log.
+        into: gets what stands below the report's `told_end`; what stands above is as it is in the log.
+        now_ms: the time, in milliseconds since 1970.
+        end_max: nothing at or above this log offset is told.
+        delete_retention_ms, map_bytes: as `clean`.  One pass is made, which ends where the keys do not fit.
+
+    Returns:
+        The report as a dictionary.
+
+    Raises:
+        InternalError: what the cleaner would leave cannot be replayed.
+        StateError, StorageError, CapacityError.
+    """
+    cdef ol_clean_options options
+    cdef ol_clean_sink sink
+    cdef ol_clean_report *report
+    cdef ol_error error
+    cdef replaying work
+    cdef Compressor compressor = Compressor()
+    cdef int status
+    work.state = &into.state
+    work.decompressor = &into.decompressor.port
+    work.next_offset = 0
+    work.failed = OL_OK
+    sink.take = _replay
+    sink.context = &work
+    sink.takes_active = True
+    ol_clean_options_init(&options)
+    options.end_max = end_max
+    options.now_ms = now_ms
+    options.delete_retention_ms = delete_retention_ms
+    options.map_bytes = map_bytes
+    options.use_table = True
+    options.compressor = &compressor.port
+    options.sink = &sink
+    report = <ol_clean_report *>calloc(1, sizeof(ol_clean_report))
+    if report == NULL:
+        raise MemoryError()
+    try:
+        partition.enter()
+        try:
+            with nogil:
+                status = ol_cleaner_run(partition.handle, &options, report, &error)
+        finally:
+            partition.leave()
+        raise_interrupt()
+        if work.failed in (OL_NO_MEMORY, OL_IO):
+            check(work.failed, &work.error)
+        if work.failed != OL_OK:
+            reason = (<bytes>work.error.reason).decode("utf-8", "replace")
+            raise InternalError(f"what the cleaner would leave cannot be replayed: {reason}")
+        check(status, &error)
+        into.next_offset = work.next_offset
+        return _described(report)
+    finally:
+        free(report)
 
 
 def roll(Partition partition not None):

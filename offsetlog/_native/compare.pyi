@@ -3,10 +3,12 @@ from typing import Any, final
 from offsetlog._native.log_view import LogView
 from offsetlog._native.partition import Partition
 from offsetlog._native.replay import Replay
+from offsetlog._native.snapshot import Snapshot
 
 def compare(
     left: Replay, right: Replay, *, physical: bool = True, limit: int = 20
 ) -> tuple[list[tuple[Any, ...]], int]: ...
+def compare_snapshot(left: Snapshot, right: Replay, *, limit: int = 20) -> tuple[list[tuple[Any, ...]], int]: ...
 def cut(partition: Partition, *, physical: bool = True) -> tuple[tuple[int, int, int], int, LogView | None]: ...
 
 @final

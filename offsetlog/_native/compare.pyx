@@ -28,12 +28,14 @@ from offsetlog._native.csrc cimport (
     ol_partition_compare,
     ol_partition_cut,
     ol_partition_read_differences,
+    ol_snapshot_state,
     ol_state_compare,
     ol_state_settle_differences,
 )
 from offsetlog._native.log_view cimport own_view
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.replay cimport Replay
+from offsetlog._native.snapshot cimport Snapshot
 from offsetlog._native.status cimport check
 
 
@@ -94,6 +96,21 @@ def compare(Replay left not None, Replay right not None, *, bint physical=True, 
     try:
         with nogil:
             check(ol_state_compare(&left.state, &right.state, physical, &found, &error), &error)
+        return _rows(&found, limit), found.left_out
+    finally:
+        ol_differences_free(&found)
+
+
+def compare_snapshot(Snapshot left not None, Replay right not None, *, size_t limit=20):
+    """The same of a snapshot's state and a replay, log offsets included."""
+    cdef ol_differences found
+    cdef ol_error error
+    left.need()
+    memset(&found, 0, sizeof(found))
+    found.limit = limit
+    try:
+        with nogil:
+            check(ol_state_compare(ol_snapshot_state(left.handle), &right.state, True, &found, &error), &error)
         return _rows(&found, limit), found.left_out
     finally:
         ol_differences_free(&found)

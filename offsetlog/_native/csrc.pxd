@@ -676,6 +676,11 @@ cdef extern from "ol_cleaner.h" nogil:
         int64_t passes
         int64_t segments_after
 
+    ctypedef struct ol_clean_sink:
+        int (*take)(void *context, const ol_batch *batch, ol_error *error) noexcept nogil
+        void *context
+        bint takes_active
+
     ctypedef struct ol_clean_options:
         int64_t first_dirty
         int64_t end_max
@@ -689,6 +694,7 @@ cdef extern from "ol_cleaner.h" nogil:
         bint use_table
         const ol_compressor *compressor
         ol_clean_progress *progress
+        const ol_clean_sink *sink
         int (*raise_floor)(void *context, int64_t floor, ol_error *error) noexcept nogil
         void *raise_floor_context
 
@@ -708,6 +714,7 @@ cdef extern from "ol_cleaner.h" nogil:
         int64_t end
         int64_t floor
         int64_t target
+        int64_t told_end
         int64_t log_end
         bint complete
         bint stopped
@@ -773,6 +780,7 @@ cdef extern from "ol_snapshot.h" nogil:
     int ol_snapshot_check(const ol_snapshot *snapshot, ol_partition *partition, int64_t cleaned_to, ol_error *error) noexcept
     int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) noexcept
     void ol_snapshot_tell(const ol_snapshot *snapshot, ol_snapshot_facts *facts) noexcept
+    const ol_state *ol_snapshot_state(const ol_snapshot *snapshot) noexcept
     void ol_snapshot_digest(const ol_snapshot *snapshot, bint physical, ol_digest *digest) noexcept
     void ol_snapshot_destroy(ol_snapshot *snapshot) noexcept
 

@@ -67,8 +67,6 @@ cdef object _whole(ol_hash128 value):
 cdef class StopFlag:
     """Ends a snapshot in the making; any thread may set it."""
 
-    cdef atomic_flag_value asked
-
     def set(self):
         """Asks whoever makes a snapshot to end soon."""
         self.asked = True
@@ -84,10 +82,6 @@ cdef class Snapshot:
     Made by `begin` (a second state, that `advance` brings up to an offset), by `borrow` (the partition's own, at the end of its
     life) or by `open_file`.  `seal` gives what is to be written; `load` uses it up.
     """
-
-    cdef ol_snapshot *handle
-    cdef ol_snapshot_section *sections
-    cdef Partition lender
 
     def __cinit__(self):
         self.handle = NULL

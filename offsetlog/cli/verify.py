@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 HELP = """Check everything in a log, and print what is wrong, each with file and position.
 
 Checked are batches and records, indexes, producer snapshots, leader epochs, checkpoints, the place of each group. The
-state is built in every way there is, and all have to lead to the same digest; keys that differ are named. PATH is only
-read. What a crash leaves, such as an unfinished tail, is a note and not a problem; so is an open transaction.
+state is built in every way there is: a plain replay, loading as an open does, a replay of what the cleaner would leave,
+the snapshot with the log behind it. All have to lead to the same digest; keys that differ are named. PATH is only read;
+somebody may write to it meanwhile. What a crash leaves, such as an unfinished tail, is a note and not a problem; so is
+an open transaction, or a snapshot that an open would discard.
 
 \b
 Exit codes: 0 sound, 1 problems found, 2 could not be read.

@@ -24,7 +24,7 @@ from offsetlog.verify import Verification, verify
 from offsetlog.verify_sidefiles import parse_epochs
 
 SCENARIOS = sorted(path.parent for path in DATA.parent.glob("*/*/log"))
-WAYS = {"replay", "loaded"}
+WAYS = {"replay", "loaded", "cleaned", "snapshot"}
 COMPACTED = DATA.parent / "kafka-old" / "upgraded-compacted" / "log"
 
 
@@ -44,6 +44,9 @@ def test_what_a_broker_wrote_is_sound(scenario, capsys):
     kinds = {row["kind"] for row in rows[:-1]} - {"open transaction"}
     assert kinds == ({"unfinished tail"} if scenario.name == "torn" else set())
     assert all(row["severity"] == "note" for row in rows[:-1])
+    numbers = {row["log_partition"] for row in rows[-1]["ways"]}
+    compared = [row["way"] for row in rows[-1]["ways"] if row["digest"] is not None]
+    assert compared == ["replay", "loaded", "cleaned"] * len(numbers)
 
 
 def test_open_transactions_are_named(capsys):
@@ -257,12 +260,15 @@ def test_the_ways_to_the_state_are_told(log, capsys):
     _, out, _ = call(capsys, "verify", log, "--format=json")
     summary = json.loads(out.splitlines()[-1])
     found = verify(log)
-    assert [row["digest"] for row in summary["ways"]] == [str(way.digest) for way in found.ways if way.digest]
+    assert [row["digest"] for row in summary["ways"] if row["digest"]] == [
+        str(way.digest) for way in found.ways if way.digest
+    ]
     assert {row["way"] for row in summary["ways"]} == WAYS
     assert {row["log_partition"] for row in summary["ways"]} == set(range(8))
-    assert all(row["note"] == "" and row["end"] > 0 for row in summary["ways"])
+    assert all((row["digest"] is None) == (row["way"] == "snapshot") == (row["end"] < 0) for row in summary["ways"])
+    assert {row["note"] for row in summary["ways"] if row["way"] == "snapshot"} == {"there is none"}
     _, out, _ = call(capsys, "verify", log)
-    assert "ways compared                replay = loaded in 8 partitions" in out.splitlines()
+    assert "ways compared                replay = loaded = cleaned in 8 partitions" in out.splitlines()
     _, out, _ = call(capsys, "verify", log, "--ways")
     table = out[out.index("log_partition\t") :].splitlines()
     assert table[1].split("\t")[:3] == ["0", "replay", str(found.ways[0].end)]
