@@ -145,6 +145,10 @@ int ol_records_next(ol_records *records, ol_record *record, ol_error *error) OL_
 
 void ol_records_close(ol_records *records);
 
+/* The record of a batch that is what nearly every commit is: magic 2, not compressed, one record at its base offset, no headers.  False for any other, and
+ * for one that breaks a rule: the walk says which. */
+bool ol_records_sole(const ol_batch *batch, ol_record *record);
+
 /* One header of a record: *cursor starts at record->headers.data, *limit is its end.  OL_END behind the last. */
 int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice *key, ol_slice *value, ol_error *error)
     OL_NODISCARD;

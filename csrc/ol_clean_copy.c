@@ -71,13 +71,17 @@ static int add_short(ol_clean_copier *copy, const ol_batch *batch, ol_error *err
     ol_records records;
     ol_record record;
     size_t before = copy->row_count;
-    int status = ol_records_open(&records, batch, NULL, error);
-    if (OL_UNLIKELY(status != OL_OK)) return status;
-    while (OL_LIKELY((status = ol_records_next(&records, &record, error)) == OL_OK)) {
+    if (OL_LIKELY(ol_records_sole(batch, &record))) {
         add_row(copy, &record, batch->last_offset);
+    } else {
+        int status = ol_records_open(&records, batch, NULL, error);
+        if (OL_UNLIKELY(status != OL_OK)) return status;
+        while (OL_LIKELY((status = ol_records_next(&records, &record, error)) == OL_OK)) {
+            add_row(copy, &record, batch->last_offset);
+        }
+        ol_records_close(&records);
+        if (OL_UNLIKELY(status != OL_END)) return status;
     }
-    ol_records_close(&records);
-    if (OL_UNLIKELY(status != OL_END)) return status;
     run->batches[copy->batch_count] = *batch;
     run->batch_rows[copy->batch_count++] = (uint16_t)(copy->row_count - before);
     return OL_OK;
@@ -150,13 +154,33 @@ static int add_alone(ol_clean_copier *copy, const ol_batch *batch, ol_error *err
 
 /* ------------------------------------------------------------------------------------------------ segments */
 
+/* Whether pass A, which checked all of it, has decided already: one plain record that a later one supersedes. */
+static inline bool is_gone(const ol_clean_run *run, const ol_batch *batch) {
+    return batch->record_count == 1 && batch->magic == 2 && batch->attributes == 0 && batch->producer_id < 0 &&
+           batch->last_offset == batch->base_offset && ol_clean_superseded_is_gone(&run->superseded, batch->base_offset);
+}
+
+/* As if its record had been decided and dropped. */
+static int drop_batch(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) {
+    ol_clean_run *run = copy->run;
+    run->report->records.read++;
+    run->report->records.superseded++;
+    if (OL_LIKELY(copy->cleaned != NULL || run->options->sink != NULL)) return OL_OK;
+    /* What waits stands before the first difference. */
+    int status = ol_clean_flush_rows(copy, error);
+    return status == OL_OK ? ol_clean_put_batch(copy, batch, OL_CLEAN_DROPPED, error) : status;
+}
+
 static int add_batch(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) {
     ol_clean_run *run = copy->run;
     run->report->batches++;
     run->taken_bytes += (int64_t)batch->size;
+    if (is_gone(run, batch)) return drop_batch(copy, batch, error);
+    int status = ol_clean_source_check(&copy->source, batch, error);
+    if (OL_UNLIKELY(status != OL_OK)) return status;
     if (OL_UNLIKELY(ol_batch_is_control(batch))) return ol_clean_add_control(copy, batch, error);
     if (OL_UNLIKELY(ol_clean_is_pending(batch))) {
-        int status = ol_clean_open_add(&run->open, batch->producer_id, batch->base_offset, error);
+        status = ol_clean_open_add(&run->open, batch->producer_id, batch->base_offset, error);
         if (status != OL_OK) return status;
     }
     if (OL_UNLIKELY(ol_batch_codec(batch) != OL_CODEC_NONE || batch->record_count > OL_CLEAN_ROWS)) {
@@ -184,7 +208,7 @@ static int copy_segment(ol_clean_copier *copy, ol_error *error) {
         if (status != OL_OK || done) break;
         for (;;) {
             copy->next_offset = copy->source.next_offset;
-            status = ol_clean_source_next_batch(&copy->source, &batch, &done, error);
+            status = ol_clean_source_next_unchecked(&copy->source, &batch, &done, error);
             if (OL_UNLIKELY(status != OL_OK || done)) break;
             status = add_batch(copy, &batch, error);
             if (OL_UNLIKELY(status != OL_OK)) {

@@ -2,7 +2,8 @@
  *
  * Files: ol_cleaner (finding E, passes, the report), ol_clean_source (walking segments, quarantine, pace), ol_clean_scan (pass A), ol_clean_learn (fates of
  * transactions), ol_clean_decide (what stays), ol_clean_groups (pass B: which segments become one), ol_clean_copy, ol_clean_markers and ol_clean_write (one such group),
- * ol_clean_table (the partition's table as an accelerator), ol_clean_batch, ol_clean_keys, ol_clean_transactions.
+ * ol_clean_table (the partition's table as an accelerator), ol_clean_superseded (what pass A tells pass B), ol_clean_batch, ol_clean_keys,
+ * ol_clean_transactions.
  *
  * Besides the codes of ol_status.h, functions of a run return OL_END where the run ends early without a failure: stopped, or truncated.  A *damage* is a status
  * that says something of the bytes that were read: it quarantines a segment and is not returned from a run. */
@@ -12,6 +13,7 @@
 #include "ol_clean_keys.h"
 #include "ol_clean_transactions.h"
 #include "ol_cleaned.h"
+#include "ol_clean_superseded.h"
 #include "ol_partition_internal.h"
 
 enum {
@@ -58,6 +60,7 @@ struct ol_clean_run {
     bool legacy_horizon_known;
     int64_t legacy_horizon_ms;          /* tombstones of magic 0 and 1 in files that are not younger may go; INT64_MIN none */
     ol_key_map map;
+    ol_clean_superseded superseded;
     bool ask_table;                     /* the keys did not fit: the table answers first */
     ol_clean_fates fates;
     int64_t fates_from;                 /* fates of [fates_from, target) are known; -1: of none yet */
@@ -126,8 +129,11 @@ int ol_clean_source_open(ol_clean_source *source, ol_clean_run *run, const ol_cl
 void ol_clean_source_close(ol_clean_source *source);    /* a zeroed one is fine */
 /* OL_OK with the next piece; *done at the end.  A damage's error says where. */
 int ol_clean_source_next_piece(ol_clean_source *source, bool *done, ol_error *error) OL_NODISCARD;
-/* OL_OK with the next batch of the piece; *done behind the last one.  A damage's error says where. */
+/* OL_OK with the next batch of the piece; *done behind the last one.  A damage's error says where.  ol_clean_source_next_unchecked leaves out the checksum,
+ * which ol_clean_source_check does then, of a batch that is needed. */
 int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) OL_NODISCARD;
+int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) OL_NODISCARD;
+int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, ol_error *error) OL_NODISCARD;
 /* Says in an error of a record of this batch where it stands; returns its status. */
 int ol_clean_source_blame(const ol_clean_source *source, const ol_batch *batch, ol_error *error);
 

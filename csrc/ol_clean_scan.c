@@ -16,30 +16,53 @@ typedef struct scanner {
 
 /* ------------------------------------------------------------------------------------------------ rows */
 
-static void put_row(scanner *scan, const ol_clean_row *row) {
+/* Of a part that is clean already: one that finds no room is not dropped, or supersedes nothing yet; another pass comes. */
+static void put_clean_rows(scanner *scan, size_t count) {
     ol_clean_run *run = scan->run;
-    if (OL_UNLIKELY(scan->in_clean)) {
-        /* One that finds no room is not dropped, or supersedes nothing yet: another pass comes. */
-        if (run->map.count < scan->clean_max) (void)!ol_key_map_put(&run->map, row->key, row->offset);
-        return;
+    int64_t ignored;
+    for (size_t i = 0; i < count && run->map.count < scan->clean_max; i++) {
+        (void)!ol_key_map_put(&run->map, run->rows[i].key, run->rows[i].offset, &ignored);
     }
-    if (OL_LIKELY(ol_key_map_put(&run->map, row->key, row->offset))) return;
-    scan->full = true;
-    if (row->offset < run->pass_end) run->pass_end = row->offset;
+}
+
+static void put_rows(scanner *scan, size_t count) {
+    ol_clean_run *run = scan->run;
+    int64_t previous[OL_CLEAN_ROWS];
+    for (size_t i = 0; i < count; i++) {
+        const ol_clean_row *row = &run->rows[i];
+        if (OL_LIKELY(ol_key_map_put(&run->map, row->key, row->offset, &previous[i]))) continue;
+        scan->full = true;
+        if (row->offset < run->pass_end) run->pass_end = row->offset;
+        count = i;
+    }
+    /* By themselves, so that their misses overlap. */
+    for (size_t i = 0; i < count; i++) {
+        const ol_clean_row *row = &run->rows[i];
+        ol_clean_superseded_put(&run->superseded, row->offset, row->flags == OL_CLEAN_POSITION, previous[i]);
+    }
+}
+
+/* Only those that the table says nothing of. */
+static size_t ask_table(ol_clean_run *run, size_t count) {
+    int64_t answers[OL_CLEAN_ROWS];
+    size_t left = 0;
+    ol_clean_ask_table(run, count, answers);
+    for (size_t i = 0; i < count; i++) {
+        if (answers[i] < 0) run->rows[left++] = run->rows[i];
+    }
+    return left;
 }
 
 static void flush_rows(scanner *scan) {
     ol_clean_run *run = scan->run;
     size_t count = scan->count;
     scan->count = 0;
-    if (OL_UNLIKELY(run->ask_table) && count > 0) {
-        int64_t answers[OL_CLEAN_ROWS];
-        ol_clean_ask_table(run, count, answers);
-        for (size_t i = 0; i < count && !scan->full; i++) {
-            if (answers[i] < 0) put_row(scan, &run->rows[i]);
-        }
+    if (OL_UNLIKELY(scan->full)) return;
+    if (OL_UNLIKELY(run->ask_table) && count > 0) count = ask_table(run, count);
+    if (OL_UNLIKELY(scan->in_clean)) {
+        put_clean_rows(scan, count);
     } else {
-        for (size_t i = 0; i < count && !scan->full; i++) put_row(scan, &run->rows[i]);
+        put_rows(scan, count);
     }
     if (OL_UNLIKELY(scan->full) && !run->ask_table && run->options->use_table && ol_clean_can_ask_table(run)) {
         run->ask_table = true;
@@ -72,6 +95,10 @@ static int scan_records(scanner *scan, ol_clean_segment *segment, const ol_batch
     ol_clean_verdict verdict = ol_clean_judge_batch(scan->run, segment, batch);
     ol_records records;
     ol_record record;
+    if (OL_LIKELY(ol_records_sole(batch, &record))) {
+        add_record(scan, &record, batch->last_offset, verdict);
+        return OL_OK;
+    }
     int status = ol_records_open(&records, batch, scan->run->decompressor, error);
     if (OL_UNLIKELY(status != OL_OK)) return status;
     while ((status = ol_records_next(&records, &record, error)) == OL_OK) {
@@ -175,6 +202,7 @@ int ol_clean_scan(ol_clean_run *run, ol_error *error) {
     for (;;) {
         bool again = false;
         ol_key_map_clear(&run->map);
+        ol_clean_superseded_start(&run->superseded, run->first_dirty, run->target, run->options->map_bytes / 8);
         run->pass_end = run->target;
         if (run->fates_from < 0) run->fates_limit = run->target;
         int status = scan_once(run, &again, error);

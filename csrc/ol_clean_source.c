@@ -172,30 +172,50 @@ static OL_NOINLINE int refuse_offsets(const ol_clean_source *source, const ol_ba
     return ol_clean_source_blame(source, batch, error);
 }
 
-int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) {
+static OL_NOINLINE int refuse_batch(const ol_clean_source *source, const ol_batch *batch, ol_error *error) {
+    error->offset = source->next_offset;
+    return ol_error_at(error, source->piece.path, source->piece.position + (batch->data - source->piece.data));
+}
+
+int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) {
     const ol_log_piece *piece = &source->piece;
     *done = source->position >= piece->size;
     if (*done) return OL_OK;
     int status = ol_batch_parse(piece->data + source->position, piece->size - source->position, batch, error);
-    if (OL_LIKELY(status == OL_OK)) status = ol_batch_check_crc(batch, error);
     if (OL_UNLIKELY(status != OL_OK)) {
         *done = status == OL_TORN && ends_piece(source, batch);
         if (*done) return OL_OK;
-        error->offset = source->next_offset;
-        return ol_error_at(error, piece->path, piece->position + (int64_t)source->position);
+        batch->data = piece->data + source->position;
+        return refuse_batch(source, batch, error);
     }
     /* No checksum covers the base offset. */
     const ol_clean_segment *segment = source->segment;
     if (OL_UNLIKELY(batch->base_offset < source->next_offset || batch->last_offset >= segment->next_base ||
                     batch->last_offset - piece->segment_base > INT32_MAX)) {
-        *done = batch->last_offset >= segment->next_base && segment->is_open;
-        if (!*done) return refuse_offsets(source, batch, error);
+        status = ol_clean_source_check(source, batch, error);
+        *done = status == OL_OK && batch->last_offset >= segment->next_base && segment->is_open;
+        if (!*done) return status != OL_OK ? status : refuse_offsets(source, batch, error);
         source->read_to = INT64_MAX;
         return OL_OK;
     }
     source->next_offset = batch->last_offset + 1;
     source->position += batch->size;
     return OL_OK;
+}
+
+int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, ol_error *error) {
+    int status = ol_batch_check_crc(batch, error);
+    return OL_LIKELY(status == OL_OK) ? OL_OK : refuse_batch(source, batch, error);
+}
+
+int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) {
+    int64_t next_offset = source->next_offset;
+    int status = ol_clean_source_next_unchecked(source, batch, done, error);
+    if (OL_UNLIKELY(status != OL_OK || *done)) return status;
+    status = ol_batch_check_crc(batch, error);
+    if (OL_LIKELY(status == OL_OK)) return OL_OK;
+    source->next_offset = next_offset;
+    return refuse_batch(source, batch, error);
 }
 
 /* ------------------------------------------------------------------------------------------------ segments */

@@ -166,6 +166,7 @@ static void finish(ol_clean_run *run) {
 
 static void free_run(ol_clean_run *run) {
     ol_key_map_free(&run->map);
+    ol_clean_superseded_free(&run->superseded);
     ol_clean_fates_free(&run->fates);
     ol_clean_open_free(&run->open);
     ol_clean_output_free(&run->output);

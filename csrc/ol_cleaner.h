@@ -61,7 +61,7 @@ typedef struct ol_clean_options {
     size_t hold_count;
     int64_t now_ms;
     int64_t delete_retention_ms;        /* how long tombstones and markers stay after the run that first found them alone */
-    size_t map_bytes;                   /* for the keys of one pass; at least OL_CLEAN_MAP_BYTES_MIN */
+    size_t map_bytes;                   /* for the keys of one pass, at least OL_CLEAN_MAP_BYTES_MIN; up to an eighth of it beside them */
     int64_t bytes_per_second;           /* read and written together; 0 no limit */
     const _Atomic bool *stop;           /* may be NULL; looked at once per piece of at most 1 MiB, and while throttled */
     bool use_table;

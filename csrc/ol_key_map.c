@@ -92,6 +92,7 @@ static bool grow(ol_key_map *map) {
     uint64_t entries = entries_max(map->bytes_max);
     if (map->capacity >= entries) return false;
     ol_key_map old = *map;
+    int64_t ignored;
     /* Old and new are there at once. */
     if (old.capacity * GROWTH <= entries / GROWTH) entries = old.capacity * GROWTH;
     if (!allocate(map, entries)) {
@@ -102,22 +103,24 @@ static bool grow(ol_key_map *map) {
         const ol_key_entry *entry = &old.entries[i];
         if (entry->next_offset == 0) continue;
         /* In the order of their hashes, so that each one goes to the end of what is there. */
-        bool put = ol_key_map_put(map, (ol_hash128){entry->low, entry->high}, entry->next_offset - 1);
+        bool put = ol_key_map_put(map, (ol_hash128){entry->low, entry->high}, entry->next_offset - 1, &ignored);
         OL_ASSERT(put);
     }
     ol_pages_free(old.entries, old.capacity * sizeof(ol_key_entry));
     return true;
 }
 
-bool ol_key_map_put(ol_key_map *map, ol_hash128 key, int64_t offset) {
+bool ol_key_map_put(ol_key_map *map, ol_hash128 key, int64_t offset, int64_t *previous) {
     OL_ASSERT(offset >= 0 && offset < INT64_MAX);
     ol_key_entry *place = find_place(map, key);
+    *previous = place->next_offset - 1;
     if (place->next_offset != 0 && place->low == key.low) {
         if (place->next_offset <= offset) place->next_offset = offset + 1;
         return true;
     }
+    *previous = -1;
     if (OL_UNLIKELY(map->count >= map->count_max) || !open_place(map, place)) {
-        return grow(map) && ol_key_map_put(map, key, offset);
+        return grow(map) && ol_key_map_put(map, key, offset, previous);
     }
     *place = (ol_key_entry){key.low, key.high, offset + 1};
     map->count++;

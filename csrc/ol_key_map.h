@@ -99,8 +99,9 @@ static inline void ol_key_map_prefetch(const ol_key_map *map, ol_hash128 key) {
     __builtin_prefetch(entry + sizeof(ol_key_entry) - 1);
 }
 
-/* Raises the key's offset to `offset`, which is not negative.  False, with nothing changed, for a new key when the map is full. */
-bool ol_key_map_put(ol_key_map *map, ol_hash128 key, int64_t offset) OL_NODISCARD;
+/* Raises the key's offset to `offset`, which is not negative; *previous is what it was, or -1.  False, with nothing changed, for a new key when the map is
+ * full. */
+bool ol_key_map_put(ol_key_map *map, ol_hash128 key, int64_t offset, int64_t *previous) OL_NODISCARD;
 
 /* The key's offset, or -1. */
 static inline int64_t ol_key_map_get(const ol_key_map *map, ol_hash128 key) {

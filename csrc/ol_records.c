@@ -181,6 +181,28 @@ int ol_records_next(ol_records *records, ol_record *record, ol_error *error) {
     return OL_OK;
 }
 
+bool ol_records_sole(const ol_batch *batch, ol_record *record) {
+    if (batch->magic != 2 || batch->record_count != 1 || ol_batch_codec(batch) != OL_CODEC_NONE) return false;
+    const uint8_t *p = batch->data + OL_BATCH_AT_RECORDS, *end = batch->data + batch->size;
+    int32_t length, header_count;
+    p = read_size(p, end, &length);
+    /* Attributes, the two deltas, of one byte each, and at least as many for the key. */
+    if (p == NULL || length != end - p || length < 4 || p[1] >= 0x80 || p[2] != 0) return false;
+    record->attributes = (int8_t)p[0];
+    record->timestamp = batch->attributes & OL_ATTRIBUTE_LOG_APPEND_TIME
+                            ? batch->max_timestamp
+                            : (int64_t)((uint64_t)batch->base_timestamp + (uint64_t)ol_unzigzag64(p[1]));
+    p = read_slice(p + 3, end, &record->key);
+    if (p != NULL) p = read_slice(p, end, &record->value);
+    if (p != NULL) p = read_varint(p, end, &header_count);
+    if (p != end || header_count != 0) return false;
+    record->header_count = 0;
+    record->headers = ol_slice_of(p, 0);
+    record->magic = 2;
+    record->offset = batch->base_offset;
+    return true;
+}
+
 int ol_control_decode(const ol_record *record, ol_control *type, int32_t *coordinator_epoch, ol_error *error) {
     if (record->key.data == NULL || record->key.size < 4) return ol_fail(error, OL_CORRUPT, "the key of a control record is cut");
     if (ol_load_i16(record->key.data) < 0) return ol_fail(error, OL_CORRUPT, "the version of a control record's key is negative");

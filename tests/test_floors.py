@@ -55,7 +55,8 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
     ),
     "engine": (
         {
-            "ol_clean_batch", "ol_clean_internal", "ol_clean_keys", "ol_clean_transactions",
+            "ol_clean_batch", "ol_clean_internal", "ol_clean_keys", "ol_clean_superseded",
+            "ol_clean_transactions",
             "ol_cleaner", "ol_commit_internal", "ol_expire", "ol_expire_internal", "ol_flusher",
             "ol_group_mark", "ol_group_view", "ol_inflight", "ol_key_map", "ol_load_window", "ol_own_transactions",
             "ol_partition", "ol_partition_internal", "ol_past", "ol_preparer", "ol_snapshot", "ol_snapshot_internal",

@@ -584,4 +584,44 @@ OL_TEST(random_batches_come_back_as_they_were) {
     }
 }
 
+/* Whatever stands there: one that is taken for a sole record is what the walk finds, and all of it. */
+static bool check_sole(const uint8_t *bytes, size_t size) {
+    ol_batch batch;
+    ol_error error;
+    ol_record record;
+    walk seen;
+    if (ol_batch_parse(bytes, size, &batch, &error) != OL_OK || !ol_records_sole(&batch, &record)) return false;
+    OL_CHECK_INT(walk_batch(&batch, NULL, &seen), OL_END);
+    OL_CHECK_INT(seen.count, 1);
+    const ol_record *walked = &seen.records[0];
+    OL_CHECK(record.key.data == walked->key.data && record.key.size == walked->key.size);
+    OL_CHECK(record.value.data == walked->value.data && record.value.size == walked->value.size);
+    OL_CHECK(record.headers.data == walked->headers.data && record.headers.size == walked->headers.size);
+    OL_CHECK(record.offset == walked->offset && record.timestamp == walked->timestamp && record.header_count == walked->header_count);
+    OL_CHECK(record.attributes == walked->attributes && record.magic == walked->magic);
+    return true;
+}
+
+OL_TEST(a_sole_record_is_what_the_walk_finds) {
+    int taken = 0;
+    for (size_t i = 0; i < COUNT_OF(golden); i++) {
+        size_t size;
+        uint8_t *bytes = ol_test_unhex(golden[i], &size);
+        uint8_t *exact = malloc(size);
+        memcpy(exact, bytes, size);
+        ol_batch batch = parse(exact, size);
+        OL_CHECK_INT(check_sole(exact, size), batch.record_count == 1 && !ol_batch_has_horizon(&batch));
+        for (size_t at = OL_BATCH_AT_ATTRIBUTES; at < size; at++) {
+            for (unsigned value = 0; value < 256; value++) {
+                exact[at] = (uint8_t)value;
+                taken += check_sole(exact, size);
+            }
+            exact[at] = bytes[at];
+        }
+        free(exact);
+        free(bytes);
+    }
+    OL_CHECK(taken > 10000);
+}
+
 OL_TEST_MAIN()

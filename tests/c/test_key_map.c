@@ -14,6 +14,7 @@ OL_TEST(what_is_put_is_found) {
     static int64_t offsets[KEYS];
     ol_key_map map;
     ol_error error;
+    int64_t previous;
     OL_CHECK_OK(ol_key_map_create(&map, 1 << 20, 10, &error), &error);
     for (size_t i = 0; i < KEYS; i++) {
         keys[i] = random_key();
@@ -22,7 +23,8 @@ OL_TEST(what_is_put_is_found) {
     for (int i = 0; i < 5 * KEYS; i++) {
         size_t at = ol_test_below(KEYS);
         int64_t offset = (int64_t)ol_test_below(1 << 30);
-        OL_CHECK(ol_key_map_put(&map, keys[at], offset));
+        OL_CHECK(ol_key_map_put(&map, keys[at], offset, &previous));
+        OL_CHECK_INT(previous, offsets[at]);
         if (offset > offsets[at]) offsets[at] = offset;
     }
     uint64_t count = 0;
@@ -42,9 +44,13 @@ OL_TEST(what_is_put_is_found) {
 OL_TEST(hashes_that_agree_in_one_half_are_different_keys) {
     ol_key_map map;
     ol_error error;
+    int64_t previous;
     OL_CHECK_OK(ol_key_map_create(&map, 1 << 16, 0, &error), &error);
-    for (uint64_t i = 0; i < 20; i++) OL_CHECK(ol_key_map_put(&map, (ol_hash128){7, i}, (int64_t)i));
-    OL_CHECK(ol_key_map_put(&map, (ol_hash128){8, 0}, 100));
+    for (uint64_t i = 0; i < 20; i++) {
+        OL_CHECK(ol_key_map_put(&map, (ol_hash128){7, i}, (int64_t)i, &previous));
+        OL_CHECK_INT(previous, -1);
+    }
+    OL_CHECK(ol_key_map_put(&map, (ol_hash128){8, 0}, 100, &previous));
     for (uint64_t i = 0; i < 20; i++) OL_CHECK_INT(ol_key_map_get(&map, (ol_hash128){7, i}), i);
     OL_CHECK_INT(ol_key_map_get(&map, (ol_hash128){7, 20}), -1);
     OL_CHECK_INT(ol_key_map_get(&map, (ol_hash128){8, 0}), 100);
@@ -55,12 +61,13 @@ OL_TEST(hashes_that_agree_in_one_half_are_different_keys) {
 OL_TEST(hashes_at_either_end_have_a_place) {
     ol_key_map map;
     ol_error error;
+    int64_t previous;
     OL_CHECK_OK(ol_key_map_create(&map, 64 * sizeof(ol_key_entry), 0, &error), &error);
-    OL_CHECK(ol_key_map_put(&map, (ol_hash128){0, 0}, 0));
+    OL_CHECK(ol_key_map_put(&map, (ol_hash128){0, 0}, 0, &previous));
     OL_CHECK_INT(ol_key_map_get(&map, (ol_hash128){0, 0}), 0);
     /* All at the last slot: what does not fit behind it is refused, nothing is written past the end. */
     uint64_t put = 0;
-    while (ol_key_map_put(&map, (ol_hash128){UINT64_MAX, put}, (int64_t)put)) put++;
+    while (ol_key_map_put(&map, (ol_hash128){UINT64_MAX, put}, (int64_t)put, &previous)) put++;
     OL_CHECK(put > 0 && put < 64);
     for (uint64_t i = 0; i < put; i++) OL_CHECK_INT(ol_key_map_get(&map, (ol_hash128){UINT64_MAX, i}), i);
     OL_CHECK_INT(ol_key_map_get(&map, (ol_hash128){UINT64_MAX, put}), -1);
@@ -70,15 +77,18 @@ OL_TEST(hashes_at_either_end_have_a_place) {
 OL_TEST(a_full_map_refuses_new_keys_and_takes_known_ones) {
     ol_key_map map;
     ol_error error;
+    int64_t previous;
     OL_CHECK_OK(ol_key_map_create(&map, 4096, 1, &error), &error);
     ol_hash128 keys[200];
     size_t put = 0;
-    for (keys[0] = random_key(); ol_key_map_put(&map, keys[put], (int64_t)put); keys[put] = random_key()) put++;
+    for (keys[0] = random_key(); ol_key_map_put(&map, keys[put], (int64_t)put, &previous); keys[put] = random_key()) put++;
     OL_CHECK(put >= 100 && put <= 4096 / sizeof(ol_key_entry));
     OL_CHECK(map.capacity * sizeof(ol_key_entry) <= 4096);
     for (size_t i = 0; i < put; i++) {
-        OL_CHECK(ol_key_map_put(&map, keys[i], (int64_t)i + 1000));
-        OL_CHECK(ol_key_map_put(&map, keys[i], 3));
+        OL_CHECK(ol_key_map_put(&map, keys[i], (int64_t)i + 1000, &previous));
+        OL_CHECK_INT(previous, i);
+        OL_CHECK(ol_key_map_put(&map, keys[i], 3, &previous));
+        OL_CHECK_INT(previous, i + 1000);
         OL_CHECK_INT(ol_key_map_get(&map, keys[i]), i + 1000);
     }
     OL_CHECK_INT(ol_key_map_get(&map, keys[put]), -1);
