@@ -1,0 +1,127 @@
+"""A restart from a snapshot, in a process of its own: until the first fetch is answered, and until all is there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from pytest_benchmark.stats import Stats
+
+import offsetlog
+from benchmarks.engine.cleaner_log import BY_HAND
+from benchmarks.keys import KeySpace, Shuffled
+from benchmarks.machine import touch_free_memory
+from benchmarks.results import Figure, Goal
+from benchmarks.workload import REGISTRY, Run, Workload
+
+FIRST, COMPLETE, LONG = "first fetch", "complete", "complete, 10 x the log"
+
+#: Twice what the table and the pages of the tail take.
+WARMED_BYTES = 1536 << 20
+
+
+@dataclass(frozen=True)
+class _Written:
+    path: Path
+    digest: str
+    log_bytes: int
+    snapshot_bytes: int
+
+
+def _write(run: Run, keys: KeySpace, partitions: int, times: int) -> _Written:
+    """A directory: every key so many times, a snapshot, and a tail of single commits."""
+    path = run.new_directory()
+    expected = np.zeros(keys.count, np.int64)
+    tail = run.size(100_000, 100)
+    with offsetlog.open(path, partitions, "process", maintenance=BY_HAND) as store:
+        for number in range(times):
+            expected = np.random.default_rng(run.seed + number).integers(1, 1 << 40, keys.count)
+            for indices in keys.chunks():
+                store.commit_arrow(keys.columns(indices, expected[indices], dictionary=True))
+        reports = store.snapshot()
+        indices = Shuffled(keys.count, run.seed).take(tail)
+        for offset, (group, topic, partition) in enumerate(keys.rows(indices), 1):
+            store.commit_one(group, topic, partition, offset)
+            expected[indices[offset - 1]] = offset
+        found = keys.offsets_of(store.to_arrow())
+        if (found != expected).any():
+            raise AssertionError(f"{run.report.name}: what was written is not what is there")
+        digest = str(store.digest())
+    size = sum(segment.stat().st_size for segment in path.glob("*/*.log"))
+    return _Written(path, digest, size, sum(report.size for report in reports))
+
+
+def _restart(run: Run, written: _Written, keys: KeySpace, first: Stats | None, complete: Stats | None) -> None:
+    """One restart; with None it only warms up."""
+    touch_free_memory(run.size(WARMED_BYTES, 1 << 20))
+    ((group, topic, partition),) = keys.rows(np.array([keys.count // 2]))
+    words = [
+        sys.executable,
+        "-m",
+        "benchmarks.engine.restarting_process",
+        str(written.path),
+        group,
+        topic,
+        str(partition),
+    ]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(done.stdout)
+    if found["digest"] != written.digest or found["discarded"]:
+        raise AssertionError(f"{run.report.name}: a restart found something else, or took no snapshot: {found}")
+    if first is not None and complete is not None:
+        first.update(found["first"])
+        complete.update(found["complete"])
+
+
+def _figure(name: str, stats: Stats, digest: str, note: str = "") -> Figure:
+    return Figure(
+        name, "ms", stats.median * 1e3, stats.max * 1e3, stats.min * 1e3, stats.rounds, digest=digest, note=note
+    )
+
+
+def _measure(run: Run, partitions: int, shape: tuple[int, int, int]) -> None:
+    keys = KeySpace(*shape)
+    short, long = (_write(run, keys, partitions, times) for times in (1, 10))
+    run.condition(
+        f"{keys} in {partitions} log partition(s), a tail of {run.size(100_000, 100):,} single commits, shuffled"
+    )
+    run.condition(
+        f"logs of {short.log_bytes / 1e9:.2f} and {long.log_bytes / 1e9:.2f} GB, "
+        f"snapshots of {short.snapshot_bytes / 1e6:.0f} MB; in the page cache"
+    )
+    run.condition("a process of its own each time; from the call of open(wait=False), imports not counted")
+    first, complete, ignored, longer = Stats(), Stats(), Stats(), Stats()
+    _restart(run, short, keys, None, None)
+    _restart(run, long, keys, None, None)
+    for _ in range(run.rounds):
+        _restart(run, short, keys, first, complete)
+        _restart(run, long, keys, ignored, longer)
+    run.report.figures += [
+        _figure(FIRST, first, short.digest),
+        _figure(COMPLETE, complete, short.digest),
+        _figure(LONG, longer, long.digest, f"{long.log_bytes / short.log_bytes:.1f} x the bytes"),
+    ]
+    run.report.goal_size(FIRST, 300)
+    run.report.goal_size(COMPLETE, 1000)
+    run.report.goals.append(Goal(f"{LONG}: <= 1.2 x", 1.2, run.report.ratio(LONG, COMPLETE), at_most=True))
+
+
+def _register(name: str, log_partitions: int, shape: tuple[int, int, int]) -> None:
+    def restart(run: Run) -> None:
+        small = (run.size(shape[0], 10), run.size(shape[1], 2), run.size(shape[2], min(shape[2], 3)))
+        _measure(run, run.size(log_partitions, min(log_partitions, 3)), small)
+
+    restart.__doc__ = (
+        f"A restart with 10^7 entries in {log_partitions} log partition(s), {shape[2]} partition(s) a topic."
+    )
+    goals = "the first fetch in < 0.3 s, complete in < 1 s, <= 1.2 x with 10 x the log"
+    REGISTRY.append(Workload(f"restart/{name}", restart, goals, smoke=name == "50"))
+
+
+for _partitions in (1, 50):
+    _register(f"{_partitions}", _partitions, (1000, 100, 100))
+    _register(f"{_partitions}/one-partition-topics", _partitions, (10_000, 1000, 1))

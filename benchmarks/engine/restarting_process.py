@@ -1,0 +1,28 @@
+"""The process whose start is measured: opens a directory, fetches one position, and waits for the rest."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import offsetlog
+from benchmarks.engine.cleaner_log import BY_HAND
+
+
+def main() -> None:
+    path, group, topic, partition = sys.argv[1:]
+    started = time.perf_counter()
+    with offsetlog.open(path, durability="process", maintenance=BY_HAND, wait=False) as store:
+        found = store.fetch_one(group, topic, int(partition))
+        first = time.perf_counter() - started
+        store.wait_loaded()
+        complete = time.perf_counter() - started
+        if found is None:
+            raise AssertionError("the position is not there")
+        discarded = [each["snapshot_discarded"] for each in store.recoveries().values() if each["snapshot"] is None]
+        print(json.dumps({"first": first, "complete": complete, "digest": str(store.digest()), "discarded": discarded}))
+
+
+if __name__ == "__main__":
+    main()
