@@ -106,6 +106,14 @@ class History:
             state.apply(atom, place)
         return state
 
+    def last_values(self) -> dict[Key, Value]:
+        """The value that each position had last, be it there or not."""
+        state, last = State(), dict[Key, Value]()
+        for place, atom in enumerate(self.atoms[: self.done]):
+            state.apply(atom, place)
+            last.update(state.contents())
+        return last
+
     def settle(
         self,
         contents: Mapping[Key, Value],

@@ -13,7 +13,7 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -103,6 +103,16 @@ class StoreBesideModel(RuleBasedStateMachine):
     def new_root(self) -> FaultFileSystem:
         self.roots += 1
         self.root.mkdir()
+        return FaultFileSystem(self.root)
+
+    def moved(self, materialize: Callable[[Path], None]) -> FaultFileSystem:
+        """A file system of what is left of this one."""
+        target = self.scratch / "target"
+        target.mkdir()
+        materialize(target)
+        shutil.rmtree(self.root)
+        self.roots += 1
+        target.rename(self.root)
         return FaultFileSystem(self.root)
 
     @property
@@ -321,16 +331,11 @@ class StoreBesideModel(RuleBasedStateMachine):
             abandon(self.store)
         draw = random.Random(self.fs.operations * 1000 + self.steps)
         power_lost = draw.random() < 0.7
-        target = self.scratch / "target"
-        target.mkdir()
         if power_lost:
-            self.fs.materialize(target, draw.getrandbits(60))
+            bits = draw.getrandbits(60)
+            self.fs = self.moved(lambda target: self.fs.materialize(target, bits))
         else:
-            self.fs.materialize_all(target)
-        shutil.rmtree(self.root)
-        self.roots += 1
-        target.rename(self.root)
-        self.fs = FaultFileSystem(self.root)
+            self.fs = self.moved(self.fs.materialize_all)
         least = [history.durable if power_lost else history.done for history in self.reference.histories]
         self.store = offsetlog.open(self.path, PARTITIONS, "process", config=CONFIG, _fs=self.fs, _background=False)
         found = contents(self.store)
