@@ -1,4 +1,4 @@
-"""The store beside plain dicts, cleaned, expired and snapshotted at any moment, with the machine stopping in the middle.
+"""The store beside plain dicts, cleaned, expired and snapshotted at any moment, and the machine stops in the middle.
 
 What holds after every step is what holds without: the live digest is that of a replay of the files, which may go on
 from a snapshot; the contents are the model's, and what the independent reader of tests/conformance finds in what is
