@@ -136,10 +136,18 @@ static bool hash_names(worker *work, uint32_t first, uint32_t end, uint64_t *has
         uint64_t hash = ol_hash64(topic.data, topic.size, hash_group(work, pair->group));
         hashes[i - first] = hash;
         if (table->pair_slots.pieces.used == 0) return false;
-        const ol_slots_piece *piece = ol_slots_piece_of(&table->pair_slots, hash);
-        __builtin_prefetch(ol_slots_line_at(&table->pair_slots, piece, ol_slots_home(piece, hash)));
+        if (table->pair_slots.depth != 0) prefetch(table->pair_slots.directory.base, (hash >> (64 - table->pair_slots.depth)) * sizeof(uint32_t));
     }
     return true;
+}
+
+/* Where a hash leads to, one step for all of a batch before the next one. */
+ALWAYS_INLINE void fetch_lines(const ol_slots *slots, const uint64_t *hashes, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) __builtin_prefetch(ol_slots_piece_of(slots, hashes[i]));
+    for (uint32_t i = 0; i < count; i++) {
+        const ol_slots_piece *piece = ol_slots_piece_of(slots, hashes[i]);
+        __builtin_prefetch(ol_slots_line_at(slots, piece, ol_slots_home(piece, hashes[i])));
+    }
 }
 
 static const char *check_pair(worker *work, uint32_t number, uint64_t hash) {
@@ -159,15 +167,31 @@ static const char *check_pair(worker *work, uint32_t number, uint64_t hash) {
     return check_chunks(work, number, pair) ? NULL : "the positions of a topic are not sound";
 }
 
+/* Hashes of [first, end), and everything on its way that a check of them touches. */
+static void prepare_pairs(worker *work, uint32_t first, uint32_t end, uint64_t hashes[BATCH_PAIRS]) {
+    const ol_slots *slots = &work->table->pair_slots;
+    fetch_names(work->table, first, end);
+    memset(hashes, 0, BATCH_PAIRS * sizeof *hashes);
+    if (!hash_names(work, first, end, hashes)) {
+        work->wrong = "the name of a topic or group is not sound";
+    } else if (slots->pieces.used != 0) {
+        fetch_lines(slots, hashes, end - first);
+    }
+}
+
+/* The next batch is prepared before one is checked, so that memory has the time of a whole batch. */
 static void check_pairs(worker *work, uint32_t first, uint32_t end) {
-    uint64_t hashes[BATCH_PAIRS];
-    for (uint32_t at = first; at < end && work->wrong == NULL; at += BATCH_PAIRS) {
-        uint32_t stop = end - at < BATCH_PAIRS ? end : at + BATCH_PAIRS;
-        fetch_names(work->table, at, stop);
-        if (!hash_names(work, at, stop, hashes)) work->wrong = "the name of a topic or group is not sound";
-        for (uint32_t i = at; i < stop && work->wrong == NULL; i++) {
-            if (ol_table_pair(work->table, i)->topic != OL_PAIR_FREE) work->wrong = check_pair(work, i, hashes[i - at]);
+    uint64_t hashes[2][BATCH_PAIRS];
+    uint32_t stop = end - first < BATCH_PAIRS ? end : first + BATCH_PAIRS;
+    prepare_pairs(work, first, stop, hashes[0]);
+    for (unsigned turn = 0; first < end && work->wrong == NULL; turn ^= 1) {
+        uint32_t next_stop = end - stop < BATCH_PAIRS ? end : stop + BATCH_PAIRS;
+        prepare_pairs(work, stop, next_stop, hashes[turn ^ 1]);
+        for (uint32_t i = first; i < stop && work->wrong == NULL; i++) {
+            if (ol_table_pair(work->table, i)->topic != OL_PAIR_FREE) work->wrong = check_pair(work, i, hashes[turn][i - first]);
         }
+        first = stop;
+        stop = next_stop;
     }
 }
 
