@@ -154,28 +154,26 @@ static int add_alone(ol_clean_copier *copy, const ol_batch *batch, ol_error *err
 
 /* ------------------------------------------------------------------------------------------------ segments */
 
-/* Whether pass A, which checked all of it, has decided already: one plain record that a later one supersedes. */
-static inline bool is_gone(const ol_clean_run *run, const ol_batch *batch) {
-    return batch->record_count == 1 && batch->magic == 2 && batch->attributes == 0 && batch->producer_id < 0 &&
-           batch->last_offset == batch->base_offset && ol_clean_superseded_is_gone(&run->superseded, batch->base_offset);
-}
-
-/* As if its record had been decided and dropped. */
-static int drop_batch(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) {
+/* As if the records of batches that pass A has decided had been decided here, and dropped. */
+static int drop_gone(ol_clean_copier *copy, ol_error *error) {
     ol_clean_run *run = copy->run;
-    run->report->records.read++;
-    run->report->records.superseded++;
+    int64_t bytes, position = copy->source.piece.position + (int64_t)copy->source.position;
+    int64_t count = ol_clean_source_skip_gone(&copy->source, &bytes);
+    if (count == 0) return OL_OK;
+    run->report->batches += count;
+    run->report->records.read += count;
+    run->report->records.superseded += count;
+    run->taken_bytes += bytes;
     if (OL_LIKELY(copy->cleaned != NULL || run->options->sink != NULL)) return OL_OK;
-    /* What waits stands before the first difference. */
+    /* The first difference; what waits stands before it. */
     int status = ol_clean_flush_rows(copy, error);
-    return status == OL_OK ? ol_clean_put_batch(copy, batch, OL_CLEAN_DROPPED, error) : status;
+    return status == OL_OK && copy->cleaned == NULL ? ol_clean_start_writing(copy, position, error) : status;
 }
 
 static int add_batch(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) {
     ol_clean_run *run = copy->run;
     run->report->batches++;
     run->taken_bytes += (int64_t)batch->size;
-    if (is_gone(run, batch)) return drop_batch(copy, batch, error);
     int status = ol_clean_source_check(&copy->source, batch, error);
     if (OL_UNLIKELY(status != OL_OK)) return status;
     if (OL_UNLIKELY(ol_batch_is_control(batch))) return ol_clean_add_control(copy, batch, error);
@@ -207,6 +205,8 @@ static int copy_segment(ol_clean_copier *copy, ol_error *error) {
         status = ol_clean_source_next_piece(&copy->source, &done, error);
         if (status != OL_OK || done) break;
         for (;;) {
+            status = drop_gone(copy, error);
+            if (OL_UNLIKELY(status != OL_OK)) break;
             copy->next_offset = copy->source.next_offset;
             status = ol_clean_source_next_unchecked(&copy->source, &batch, &done, error);
             if (OL_UNLIKELY(status != OL_OK || done)) break;

@@ -133,6 +133,8 @@ int ol_clean_source_next_piece(ol_clean_source *source, bool *done, ol_error *er
  * which ol_clean_source_check does then, of a batch that is needed. */
 int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) OL_NODISCARD;
 int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) OL_NODISCARD;
+/* Goes behind the next batches that pass A has decided; returns how many, *bytes of them.  They were checked in that pass, and are not again. */
+int64_t ol_clean_source_skip_gone(ol_clean_source *source, int64_t *bytes);
 int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, ol_error *error) OL_NODISCARD;
 /* Says in an error of a record of this batch where it stands; returns its status. */
 int ol_clean_source_blame(const ol_clean_source *source, const ol_batch *batch, ol_error *error);

@@ -208,6 +208,36 @@ int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, 
     return OL_LIKELY(status == OL_OK) ? OL_OK : refuse_batch(source, batch, error);
 }
 
+/* The size of a batch of one plain record, or 0 for any other. */
+static inline size_t plain_size(const uint8_t *data, size_t left) {
+    if (left < OL_BATCH_OVERHEAD || data[OL_BATCH_AT_MAGIC] != 2 || ol_load_i32(data + OL_BATCH_AT_RECORD_COUNT) != 1) return 0;
+    if (ol_load_u16(data + OL_BATCH_AT_ATTRIBUTES) != 0 || ol_load_i64(data + OL_BATCH_AT_PRODUCER_ID) >= 0) return 0;
+    uint32_t length = ol_load_u32(data + OL_BATCH_AT_LENGTH);
+    if (length < OL_BATCH_OVERHEAD - OL_BATCH_LOG_OVERHEAD || length > left - OL_BATCH_LOG_OVERHEAD) return 0;
+    return ol_load_u32(data + OL_BATCH_AT_LAST_OFFSET_DELTA) == 0 ? (size_t)length + OL_BATCH_LOG_OVERHEAD : 0;
+}
+
+int64_t ol_clean_source_skip_gone(ol_clean_source *source, int64_t *bytes) {
+    const ol_clean_superseded *superseded = &source->run->superseded;
+    const ol_log_piece *piece = &source->piece;
+    size_t position = source->position;
+    int64_t next_offset = source->next_offset, count = 0;
+    while (position < piece->size) {
+        const uint8_t *data = piece->data + position;
+        size_t size = plain_size(data, piece->size - position);
+        if (size == 0) break;
+        int64_t offset = ol_load_i64(data + OL_BATCH_AT_BASE_OFFSET);
+        if (offset < next_offset || offset >= source->segment->next_base || !ol_clean_superseded_is_gone(superseded, offset)) break;
+        next_offset = offset + 1;
+        position += size;
+        count++;
+    }
+    *bytes = (int64_t)(position - source->position);
+    source->position = position;
+    source->next_offset = next_offset;
+    return count;
+}
+
 int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) {
     int64_t next_offset = source->next_offset;
     int status = ol_clean_source_next_unchecked(source, batch, done, error);
