@@ -1,8 +1,9 @@
 /* The partition's table as an accelerator: where a position has a cell, the cell says which record is its last one.
  *
  * The table goes on changing.  A cell below pass_end names a committed record that nothing takes back, so what lies before it is superseded, unless it was committed
- * by a marker above E, so that it is still pending there.  Everything else is left to the map, also what the table could have said when pass A asked: then a
- * superseded record stays until the next run, and a tombstone that the map does not hold does not go. */
+ * by a marker above E, so that it is still pending there, or the group's history is held, where it may not supersede anything.  Everything else is left to the map,
+ * also what the table could have said when pass A asked: then a superseded record stays until the next run, and a tombstone that the map does not hold does not
+ * go. */
 #include "ol_clean_internal.h"
 
 enum { HOLD_KEYS = 128 };       /* looked up under one hold of the table lock, which commits wait for */
@@ -42,7 +43,7 @@ static void ask_some(const ol_table *table, ol_clean_run *run, size_t from, size
     for (size_t i = 0; i < count; i++) {
         const ol_clean_row *row = &run->rows[from + i];
         ol_position_value value;
-        if (!(row->flags & OL_CLEAN_POSITION)) continue;
+        if (!(row->flags & OL_CLEAN_POSITION) || (row->flags & OL_CLEAN_WATCHED)) continue;
         if (!ol_table_get(table, &names[i], run->names[from + i].partition, &value)) continue;
         if (value.log_offset >= row->offset && value.log_offset < limit) answers[from + i] = value.log_offset;
     }
