@@ -238,7 +238,8 @@ class MaintainedStoreBesideModel(StoreBesideModel):
         found = self.values_of(told)
         # What is left of a cleaned log may be less, and never another value.
         assert found.items() <= last.items()
-        assert all(Key(*lost[:3]) not in there and self.cleaned for lost in told.lost)
+        # A value that was only pending when it was deleted was never there.
+        assert all(Key(*lost[:3]) not in there and (self.cleaned or Key(*lost[:3]) not in last) for lost in told.lost)
         if not self.cleaned:
             assert found == last
         atoms: list[Atom] = [Put(found)] if found else []
