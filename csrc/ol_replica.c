@@ -292,8 +292,15 @@ static int truncate_locked(ol_partition *partition, int64_t offset, ol_error *er
         partition->watermark = offset > start ? (offset < partition->watermark ? offset : partition->watermark) : start;
     }
     status = ol_log_truncate(partition->log, offset, error);
-    if (status != OL_OK) ol_partition_fail(partition);      /* what is left of the log, only opening it anew tells */
-    return status;
+    if (status != OL_OK) {
+        ol_partition_fail(partition);       /* what is left of the log, only opening it anew tells */
+        return status;
+    }
+    /* Where W lay inside a batch, nothing of it was applied, and all of it went. */
+    int64_t end = ol_log_end(partition->log);
+    if (partition->applied > end) partition->applied = end;
+    if (partition->watermark > end) partition->watermark = end;
+    return OL_OK;
 }
 
 int ol_partition_truncate(ol_partition *partition, int64_t offset, ol_error *error) {

@@ -50,6 +50,7 @@ def test_every_kind_of_workload_runs(smoke):
         "fetch_one",
         "fetch_arrow",
         "memory",
+        "restart",
     }
     assert not smoke["failures"]
 

@@ -181,6 +181,26 @@ OL_TEST(a_new_leader_is_active_only_when_its_log_end_at_election_is_below_w) {
     remove_fixture();
 }
 
+OL_TEST(what_is_written_where_a_batch_around_w_was_cut_is_applied) {
+    ol_partition *partition = open_leader(fresh_directory(), 5);
+    for (int i = 0; i < 10; i++) commit_one(partition, "g", "t", 0, i);
+    ol_item items[] = {position_item("g", "t", 1, 1), position_item("g", "t", 2, 2), position_item("g", "t", 3, 3)};
+    ol_commit_result result;
+    ol_error error;
+    OL_CHECK_OK(ol_partition_commit(partition, items, 3, -1, -1, &result, &error), &error);
+    advance(partition, 11);
+    OL_CHECK_OK(ol_partition_become_follower(partition, 6, &error), &error);
+    OL_CHECK_OK(ol_partition_truncate(partition, 11, &error), &error);
+    OL_CHECK_INT(ol_log_end(ol_partition_log(partition)), 10);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 7, &error), &error);
+    commit_one(partition, "g", "t", 0, 77);
+    advance(partition, 11);
+    OL_CHECK_INT(fetch_one(partition, "g", "t", 0), 77);
+    OL_CHECK_INT(fetch_one(partition, "g", "t", 1), -1);
+    close_partition(partition);
+    remove_fixture();
+}
+
 OL_TEST(truncation_below_the_state_drops_it_and_the_epochs_tell_where) {
     ol_partition *partition = open_leader(fresh_directory(), 5);
     for (int i = 0; i < 10; i++) commit_one(partition, "g", "t", 0, i);
