@@ -219,6 +219,7 @@ static int copy_segment(ol_clean_copier *copy, ol_error *error) {
         if (status == OL_OK) status = ol_clean_flush_rows(copy, error);      /* they borrow from the piece */
         if (status == OL_OK) status = tell_pace(copy, copy->run->report->records.read - records);
     }
+    if (status == OL_OK) status = ol_clean_source_check_tally(&copy->source, error);
     copy->row_count = copy->batch_count = 0;
     ol_clean_source_close(&copy->source);
     return status;

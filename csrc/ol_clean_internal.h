@@ -21,6 +21,12 @@ enum {
     OL_CLEAN_PIECE_BYTES = 256 << 10,
 };
 
+/* What a walk met, by which another one of the same bytes is known: the length of a batch that changed meanwhile leads past others, to the beginning of one. */
+typedef struct ol_clean_tally {
+    int64_t batches;
+    uint64_t base_offsets;              /* their sum */
+} ol_clean_tally;
+
 /* A closed segment below E. */
 typedef struct ol_clean_segment {
     int64_t base_offset;
@@ -28,6 +34,8 @@ typedef struct ol_clean_segment {
     int64_t size;
     bool quarantined;
     bool is_open;                       /* goes on at next_base, where nothing may be cleaned (only with a sink) */
+    bool is_tallied;                    /* pass A walked all of it */
+    ol_clean_tally tally;
     bool legacy_known;                  /* of magic 0 and 1: whether their tombstones may go, by the file's age */
     bool legacy_may_go;
 } ol_clean_segment;
@@ -119,6 +127,7 @@ typedef struct ol_clean_source {
     ol_log_piece piece;
     size_t position;                    /* in the piece */
     int64_t next_offset;
+    ol_clean_tally tally;
     int64_t read_to;                    /* in the file */
     char path[OL_PATH_MAX];
 } ol_clean_source;
@@ -136,6 +145,8 @@ int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, boo
 /* Goes behind the next batches that pass A has decided; returns how many, *bytes of them.  They were checked in that pass, and are not again. */
 int64_t ol_clean_source_skip_gone(ol_clean_source *source, int64_t *bytes);
 int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, ol_error *error) OL_NODISCARD;
+/* At the end of a segment of which pass B believed pass A: OL_CORRUPT where the batches are not the same. */
+int ol_clean_source_check_tally(const ol_clean_source *source, ol_error *error) OL_NODISCARD;
 /* Says in an error of a record of this batch where it stands; returns its status. */
 int ol_clean_source_blame(const ol_clean_source *source, const ol_batch *batch, ol_error *error);
 

@@ -161,6 +161,8 @@ static int scan_segment(scanner *scan, ol_clean_segment *segment, int64_t from, 
         }
         if (status == OL_OK) flush_rows(scan);
     }
+    segment->is_tallied = status == OL_OK && done && from <= segment->base_offset;
+    segment->tally = source.tally;
     scan->count = 0;
     ol_clean_source_close(&source);
     return status;

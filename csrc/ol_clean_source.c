@@ -82,6 +82,7 @@ int ol_clean_source_open(ol_clean_source *source, ol_clean_run *run, const ol_cl
     source->capacity = source->position = source->wanted = 0;
     source->piece = (ol_log_piece){.segment_base = segment->base_offset};
     source->next_offset = segment->base_offset;
+    source->tally = (ol_clean_tally){0};
     source->read_to = 0;
     if (from < segment->base_offset) from = segment->base_offset;
     int status = ol_log_is_writable(run->log) ? open_file(source, error) : ol_log_reader_open(run->log, from, &source->reader, error);
@@ -200,6 +201,8 @@ int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, boo
     }
     source->next_offset = batch->last_offset + 1;
     source->position += batch->size;
+    source->tally.batches++;
+    source->tally.base_offsets += (uint64_t)batch->base_offset;
     return OL_OK;
 }
 
@@ -222,6 +225,8 @@ int64_t ol_clean_source_skip_gone(ol_clean_source *source, int64_t *bytes) {
     const ol_log_piece *piece = &source->piece;
     size_t position = source->position;
     int64_t next_offset = source->next_offset, count = 0;
+    *bytes = 0;
+    if (!source->segment->is_tallied) return 0;
     while (position < piece->size) {
         const uint8_t *data = piece->data + position;
         size_t size = plain_size(data, piece->size - position);
@@ -229,13 +234,22 @@ int64_t ol_clean_source_skip_gone(ol_clean_source *source, int64_t *bytes) {
         int64_t offset = ol_load_i64(data + OL_BATCH_AT_BASE_OFFSET);
         if (offset < next_offset || offset >= source->segment->next_base || !ol_clean_superseded_is_gone(superseded, offset)) break;
         next_offset = offset + 1;
+        source->tally.base_offsets += (uint64_t)offset;
         position += size;
         count++;
     }
     *bytes = (int64_t)(position - source->position);
     source->position = position;
     source->next_offset = next_offset;
+    source->tally.batches += count;
     return count;
+}
+
+int ol_clean_source_check_tally(const ol_clean_source *source, ol_error *error) {
+    const ol_clean_segment *segment = source->segment;
+    const ol_clean_tally *then = &segment->tally, *now = &source->tally;
+    if (!segment->is_tallied || (then->batches == now->batches && then->base_offsets == now->base_offsets)) return OL_OK;
+    return fail_at(source, 0, "the segment held other batches when its keys were read", then->batches, error);
 }
 
 int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) {
