@@ -70,11 +70,20 @@ static int find_limit(ol_clean_run *run, ol_error *error) {
     return status;
 }
 
-/* Segments are replaced only when all that was rolled is on disk. */
+/* Segments are replaced only when all that was rolled is on disk.  No commit waits for this flush, so it is not asked for: commits are to cost no more
+ * after a clean than before it. */
 static int flush_log(ol_clean_run *run, ol_error *error) {
+    ol_partition *partition = run->partition;
     int64_t flushed = 0;
-    int status = ol_partition_wait(run->partition, run->report->log_end, OL_TERM_NOW, OL_WAIT_FLUSHED, -1, error);
-    if (status == OL_OK) status = ol_log_flush(run->log, &flushed, error);
+    int status = ol_log_flush_unasked(run->log, &flushed, error);
+    if (ol_log_has_failed(run->log)) {
+        partition->role = OL_ROLE_FAILED;
+        ol_partition_wake(partition, false);
+    } else if (status != OL_OK) {
+        return status;
+    }
+    /* It is flushed, unless the partition failed, or was cut since its end was looked at. */
+    status = ol_partition_wait(partition, run->report->log_end, OL_TERM_NOW, OL_WAIT_FLUSHED, -1, error);
     if (status == OL_NOT_COORDINATOR) {
         run->report->truncated = true;
         run->ended = true;
