@@ -15,11 +15,7 @@ from offsetlog.cli.layout import Column
 from offsetlog.cli.members import count_members
 from offsetlog.cli.output import Output, complain, count_text
 from offsetlog.cli.text import name_text, time_text
-from offsetlog.config import MaintenanceConfig
 from offsetlog.types import Change, OffsetAndMetadata, TopicPartition
-
-#: Nothing is cleaned while somebody looks back.
-BY_HAND = MaintenanceConfig(enabled=False)
 
 
 def _epoch_text(epoch: int | None) -> str:

@@ -9,7 +9,7 @@ import typer
 
 import offsetlog
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
-from offsetlog.cli.changes import BY_HAND, confirm, keys_of, selected, show, what_text
+from offsetlog.cli.changes import confirm, keys_of, selected, show, what_text
 from offsetlog.cli.moments import MOMENTS, moment_text, past_moment
 from offsetlog.cli.output import Format, Output
 from offsetlog.cli.positions import parse_selection
@@ -67,7 +67,7 @@ def command(
         show(output, changes, wide=wide)
         output.line(_line(group, changes, moment, done=False))
         return 0
-    with open_writable(path, partitions, "disk", create=False, maintenance=BY_HAND) as store:
+    with open_writable(path, partitions, "disk", create=False) as store:
         changes = selected(store.restore(group, moment, dry_run=True), selection)
         if changes:
             confirm(output, store, group, changes, yes=yes, wide=wide)

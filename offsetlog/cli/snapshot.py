@@ -12,7 +12,6 @@ from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
 from offsetlog.cli.stores import PartitionCount, open_writable
-from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import OffsetLogError
 from offsetlog.logdir import TOPIC
 
@@ -92,8 +91,7 @@ def command(
 ) -> int:
     """Writes snapshots; returns the exit code."""
     output = Output(form)
-    quiet = MaintenanceConfig(enabled=False)
-    with open_writable(path, partitions, "disk", create=False, maintenance=quiet) as store:
+    with open_writable(path, partitions, "disk", create=False) as store:
         run = Snapshots(store, partition)
         written = output.rows(COLUMNS, run.rows(), "there is no log partition yet", wide=wide)
     if not output.is_json:

@@ -15,6 +15,10 @@ from offsetlog.errors import MissingFileError, PartitionCountError
 from offsetlog.logdir import LogDirectory
 from offsetlog.opening import PARTITIONS_DEFAULT
 
+#: A command does what it was told to, and nothing beside: while a question waits for its answer nothing is cleaned,
+#: least of all by settings that are not those of the log's owner.
+BY_HAND = MaintenanceConfig(enabled=False)
+
 PartitionCount = Annotated[
     int | None,
     typer.Option(
@@ -31,7 +35,7 @@ def open_writable(
     durability: Literal["process", "disk"],
     *,
     create: bool,
-    maintenance: MaintenanceConfig | None = None,
+    maintenance: MaintenanceConfig = BY_HAND,
 ) -> offsetlog.OffsetStore:
     """Opens the store in a directory for writing.
 
@@ -41,7 +45,7 @@ def open_writable(
         durability: of what is written.
         create: whether a log directory may be made: where nothing is, or an empty directory, always; in one that holds
             something else only with `partitions`.
-        maintenance: what the store does by itself meanwhile; None for the defaults.
+        maintenance: what the store does by itself meanwhile, by default nothing.
 
     Raises:
         InvalidArgumentError: it is a part of a log directory.

@@ -9,7 +9,7 @@ import typer
 
 import offsetlog
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
-from offsetlog.cli.changes import BY_HAND, confirm, keys_of, selected, show, what_text
+from offsetlog.cli.changes import confirm, keys_of, selected, show, what_text
 from offsetlog.cli.fetch import is_selected
 from offsetlog.cli.layout import Column
 from offsetlog.cli.moments import MOMENTS, parse_time, past_moment
@@ -129,7 +129,7 @@ def command(
         show(output, changes, wide=wide)
         output.line(f"would {what_text(changes)}" if changes else "nothing would come back")
         return _tell_lost(group, _named(would.lost, selection))
-    with open_writable(path, partitions, "disk", create=False, maintenance=BY_HAND) as store:
+    with open_writable(path, partitions, "disk", create=False) as store:
         would = store.undelete(group, at=moment, since=younger, dry_run=True)
         changes = selected(would.restored, selection)
         if changes:

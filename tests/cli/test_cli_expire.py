@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ pytest.importorskip("typer")
 from test_cli_read import DATA, call, on_terminal
 
 import offsetlog
-from offsetlog import OffsetAndMetadata, TopicPartition
+from offsetlog import MaintenanceConfig, OffsetAndMetadata, StoreConfig, TopicPartition
 from offsetlog._native.encoding import encode_batch, encode_key, encode_value
 from offsetlog.cli.expire import parse_retention
 from offsetlog.errors import InvalidArgumentError
@@ -92,6 +93,43 @@ def test_a_terminal_asks(data):
     assert (code, shown.strip()) == (0, "nothing has expired")
     assert on_terminal("expire", data, "--retention=1d", "--yes")[0] == 0
     assert groups(data) == []
+
+
+COMMANDS = [
+    ["expire", "--retention=7d"],
+    ["delete", "old"],
+    ["commit", "old", "t:0=8"],
+    ["undelete", "old"],
+    ["restore", "old", "--at=2001-01-01"],
+]
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
+def test_nothing_is_cleaned_unasked(tmp_path, monkeypatch, capsys, arguments):
+    path = tmp_path / "data"
+    by_hand = MaintenanceConfig(enabled=False)
+    with offsetlog.open(path, 1, "process", config=StoreConfig(segment_bytes=16 << 10), maintenance=by_hand) as store:
+        for number in range(500):
+            store.commit_one("busy", "t", 0, number)
+        store.commit("old", {TopicPartition("t", 0): OffsetAndMetadata(7, commit_timestamp=NOW - 9 * DAY)})
+
+    def impatient(config: MaintenanceConfig | None) -> MaintenanceConfig:
+        return replace(config or MaintenanceConfig(), interval_ms=10, min_cleanable_bytes=0, idle_roll_ms=10)
+
+    def refused(*_: object, **__: object) -> bool:
+        time.sleep(0.3)
+        return False
+
+    monkeypatch.setattr("offsetlog.arguments.checked_maintenance", impatient)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", refused)
+    if arguments[0] in ("commit", "undelete"):
+        close = offsetlog.OffsetStore.close
+        monkeypatch.setattr(offsetlog.OffsetStore, "close", lambda store: (time.sleep(0.3), close(store)))
+    before = {file.name: file.read_bytes() for file in path.rglob("*.log")}
+    call(capsys, arguments[0], path, *arguments[1:])
+    after = {file.name: file.read_bytes() for file in path.rglob("*.log")}
+    assert all(after[name].startswith(content) for name, content in before.items())
 
 
 def test_a_directory_of_kafka_s_is_only_read_to_tell(capsys):
