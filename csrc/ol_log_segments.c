@@ -151,7 +151,10 @@ int ol_log_collect_aborted(ol_log *log, int64_t from, int64_t up_to,
     aborted_list list = {0};
     int status;
     do {
-        status = gather_all(log, from, up_to, &list, error);
+        /* What a failed truncation left in the list stays replaced. */
+        status = atomic_load(&log->half_cut)
+                     ? ol_fail(error, OL_FAILED, "a truncation failed; what is left is known when the log is opened anew")
+                     : gather_all(log, from, up_to, &list, error);
     } while (status == OL_WOULD_BLOCK);
     for (size_t i = 0; i < list.count && status == OL_OK; i++) status = visit(context, &list.entries[i]);
     free(list.entries);

@@ -393,6 +393,34 @@ OL_TEST(aborted_transactions_are_told_from_closed_and_active_segments) {
     scene_close(&s);
 }
 
+static int failing_truncate(ol_file *file OL_UNUSED, int64_t size OL_UNUSED, ol_error *error) {
+    return ol_fail_errno(error, EIO, "ftruncate", "");
+}
+
+OL_TEST(a_truncation_that_failed_ends_the_search_for_aborted_transactions) {
+    scene s;
+    ol_error error;
+    aborted_seen seen = {0};
+    ol_fs fs = *ol_fs_posix();
+    scene_open(&s);
+    fixture_close(s.log);
+    s.options.fs = &fs;
+    s.log = fixture_open(&s.options, NULL);
+    append_transactional(&s, 10);
+    OL_CHECK_OK(model_append_marker(s.m, s.log, 10, OL_CONTROL_ABORT, &error), &error);
+    fill(&s, 3);
+    fs.truncate = failing_truncate;
+    OL_CHECK_INT(ol_log_truncate(s.log, 1, &error), OL_IO);
+    alarm(60);
+    OL_CHECK_INT(ol_log_collect_aborted(s.log, 0, INT64_MAX, see_aborted, &seen, &error), OL_FAILED);
+    alarm(0);
+    OL_CHECK_INT(seen.count, 0);
+    OL_CHECK_INT(ol_log_close(s.log, &error), OL_FAILED);
+    fs.truncate = ol_fs_posix()->truncate;
+    s.log = fixture_open(&s.options, NULL);
+    scene_close(&s);
+}
+
 OL_TEST(what_the_files_of_a_segment_say) {
     scene s;
     ol_error error;
