@@ -151,7 +151,7 @@ bool ol_log_prepare(ol_log *log);
  * Nothing happens when the active segment is empty.  Fails as a reservation does. */
 int ol_log_roll_active(ol_log *log, ol_error *error) OL_NODISCARD;
 
-/* How often batches were taken off the log's end since it was opened: what was read of it before may not be what it holds now. */
+/* Changes before and after batches are taken off the log's end: what was read of it before may not be what it holds now. */
 uint64_t ol_log_cuts(const ol_log *log);
 
 /* [writer] The flushed bound to be written into the next batch's `ol.flushed` header, or -1 when a batch that carries it was published
@@ -186,7 +186,7 @@ int ol_log_producers_copy(const ol_log *log, ol_log_producer_state **states, siz
 
 /* The aborted transactions that overlap [from, up_to), whichever segment their ABORT marker is in, the active one included; ascending by marker within
  * a segment and from segment to segment.  Calls `visit` without a lock and stops with its status if it is not OL_OK.  OL_CORRUPT for a .txnindex
- * that does not parse, error->path names it. */
+ * that does not parse, error->path names it; OL_FAILED after a truncation that failed. */
 int ol_log_collect_aborted(ol_log *log, int64_t from, int64_t up_to,
                            int (*visit)(void *context, const ol_aborted_transaction *transaction), void *context,
                            ol_error *error) OL_NODISCARD;

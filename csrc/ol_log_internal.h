@@ -105,7 +105,7 @@ struct ol_log {
     atomic_bool names_changed;          /* the directory has names that no flush of it covers */
     atomic_bool flush_demanded;         /* somebody waits for the disk: extensions are flushed ahead */
     atomic_bool roll_unflushed;         /* a segment was rolled that no flush has covered, be all its bytes on disk */
-    _Atomic uint64_t cuts;              /* truncations that came to their end */
+    _Atomic uint64_t cuts;              /* truncations that began, and those that came to their end */
 
     /* swap_lock */
     bool leftovers;                     /* .cleaned or .swap files may lie about that could not be removed */

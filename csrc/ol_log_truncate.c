@@ -277,6 +277,8 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     pthread_mutex_lock(&log->extend_lock);
     status = find_cut(log, offset, &cut, error);
     if (status == OL_OK) {
+        /* Whoever finds a file shorter than it was shall know why, also while it is being cut; who begins meanwhile is told by the end. */
+        atomic_fetch_add(&log->cuts, 1);
         status = truncate_to(log, &cut, error);
         /* Half of it may be done: only opening the log anew tells what is left.  Segments stay detached, since a file may be shorter than
          * its object says; readers are refused by the flag, not led to them again and again. */
