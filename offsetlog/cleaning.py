@@ -85,6 +85,8 @@ class LogCleaner:
         self._ends: dict[int, tuple[int, float]] = {}
         #: number -> (bytes of a record, when it was cleaned), of the last cleaning.
         self._rests: dict[int, tuple[float, float]] = {}
+        #: number -> what is not held back any more, and yet stayed: from where up to where.
+        self._stays: dict[int, tuple[int, int]] = {}
         self._turn = threading.Lock()
         self._ended = False
         self._current: tuple[int, Control] | None = None
@@ -112,6 +114,7 @@ class LogCleaner:
         found = cleaner.log_facts(partition, ages)
         *closed, active = (Segment(*segment) for segment in found["segments"])
         record_bytes, rested = self._rests.get(partition.number, (0.0, 0.0))
+        held, freed = self._held(partition)
         return LogFacts(
             number=partition.number,
             segments=(*(segment._replace(active=False) for segment in closed), active._replace(active=True)),
@@ -121,6 +124,8 @@ class LogCleaner:
             checkpoint=self._checkpoints.get(partition.number),
             entries=found["entries"],
             limit=self._history_end(partition, config.min_history_ms),
+            held=held,
+            freed=freed,
             idle_ms=self._idle_ms(partition.number, found["end"]),
             record_bytes=record_bytes,
             rested_ms=int((time.monotonic() - rested) * 1000) if record_bytes > 0 else -1,
@@ -144,6 +149,15 @@ class LogCleaner:
     def _holds(self, partition: Partition) -> list[Hold]:
         longer = policy.longer_histories(self._config)
         return [(pattern, self._history_end(partition, history_ms)) for pattern, history_ms in longer.items()]
+
+    def _held(self, partition: Partition) -> tuple[int, int]:
+        # Another cleaner that came later did not look at what lies below the checkpoint that it found.
+        floors = read_floor(self._directory.fs, Path(partition.path))
+        found = floors.lifted(self._holds(partition)) if floors.groups else None
+        if found is None:
+            return policy.NO_LIMIT, 0
+        stays = self._stays.get(partition.number)
+        return (found[0], found[0]) if stays is not None and stays[0] == found[0] and stays[1] >= found[1] else found
 
     # ------------------------------------------------------------------------------------------------ cleaning
 
@@ -195,8 +209,8 @@ class LogCleaner:
         facts = self.look(partition)
         measured = policy.measure(facts, config, self.clock())
         if measured.is_reset:
-            self._forget(partition.number, measured.first_dirty)
-        checkpoint = -1 if facts.checkpoint is None or measured.is_reset else measured.first_dirty
+            self._forget(partition.number, facts.start)
+        checkpoint = -1 if facts.checkpoint is None or measured.is_reset else facts.checkpoint
         holds = self._holds(partition)
         if config.snapshots and policy.loses_snapshot(facts, measured):
             self._renew_snapshot(partition, checkpoint, control.snapshot)
@@ -221,9 +235,14 @@ class LogCleaner:
             bytes_per_second=config.cleaner_bytes_per_second,
             raise_floor=note_floor,
         )
-        if holds and not noted and described["end"] > checkpoint:
-            # Nothing was replaced, but the checkpoint alone would not say what is dirty still.
+        if (holds or held) and not noted and described["end"] > min([checkpoint, *held]):
+            # Nothing was replaced, but the checkpoint alone would not say what is dirty still, or is not any more.
             note_floor(described["end"])
+        if not described["stopped"]:
+            self._stays.pop(partition.number, None)
+            held_end = self._held(partition)
+            if held_end[1] > held_end[0] == facts.held:
+                self._stays[partition.number] = held_end
         self._remember(partition.number, described["end"])
         if failure is not None:
             raise failure

@@ -85,6 +85,24 @@ class HistoryFloor:
         }
         return HistoryFloor(highest, kept, self.foreign)
 
+    def lifted(self, holds: Iterable[Hold]) -> tuple[int, int] | None:
+        """Returns what was held back of any group below `end`, and need not be by these holds: from where up to where.
+
+        Where all of it is held back still, both are where it begins; None where nothing is.
+        """
+        held = list(holds)
+        found = []
+        for name, floor in self.groups.items():
+            if floor < self.end:
+                limit = min([self.end, *(offset for pattern, offset in held if _matches(pattern, name))])
+                found.append((floor, max(floor, limit)))
+        if not found:
+            return None
+        lifted = [each for each in found if each[1] > each[0]]
+        if not lifted:
+            return min(found)
+        return min(floor for floor, _ in lifted), max(limit for _, limit in lifted)
+
     def at_least(self, checkpoint: int) -> HistoryFloor:
         """Returns the floors where a cleaner's checkpoint is known besides.
 

@@ -51,6 +51,9 @@ class LogFacts:
         checkpoint: the first offset that was not cleaned yet, None where it was never cleaned.
         entries: committed positions and records of groups.
         limit: nothing at or above this offset is cleaned, since its history is kept.
+        held: from here on records of groups whose history is kept were held back by the cleanings so far, though they
+            lie below the checkpoint.
+        freed: up to here they need not be held back any more; at or below `held` where they all do.
         idle_ms: for how long nothing was appended.
         record_bytes: of one record, as the last cleaning left them; 0 unknown.
         rested_ms: since that cleaning; -1 unknown.
@@ -66,6 +69,8 @@ class LogFacts:
     checkpoint: int | None = None
     entries: int = 0
     limit: int = NO_LIMIT
+    held: int = NO_LIMIT
+    freed: int = 0
     idle_ms: int = 0
     record_bytes: float = 0.0
     rested_ms: int = -1
@@ -91,11 +96,12 @@ class Plan(NamedTuple):
         action: "none"; "clean"; "roll": close the active segment, then clean; or "again": clean, and what was cleaned
             before, too.
         reason: one sentence.
-        first_dirty: the first offset that was not cleaned yet.
+        first_dirty: the first offset that was not cleaned yet, or that was held back then and is not any more.
         is_reset: whether the checkpoint lay outside of the log, so that it counts as never cleaned.
         uncleanable: the base offset of the first segment that is not cleaned.
-        clean_bytes: of segments that begin below `first_dirty`.
-        cleanable_bytes: from the segment that holds `first_dirty` up to `uncleanable`.
+        clean_bytes: of segments that begin below the checkpoint, without what is not held back any more.
+        cleanable_bytes: from the segment that holds the checkpoint up to `uncleanable`, and what is not held back any
+            more.
         size: bytes of the log.
         segments: files of the log.
         live_bytes: an estimate of what is left when all of it is cleaned.
@@ -130,6 +136,18 @@ def first_dirty(log: LogFacts) -> tuple[int, bool]:
     if log.start <= log.checkpoint <= log.end:
         return log.checkpoint, False
     return log.start, True
+
+
+def _freed_bytes(log: LogFacts, below: int, end: int) -> int:
+    # Of segments that begin below an offset, what may go by now of what was held back: by log offsets, since a whole
+    # segment for each step of the clock would be cleaned again and again.
+    freed = 0
+    ends = (*(segment.base_offset for segment in log.segments[1:]), log.end)
+    for segment, segment_end in zip(log.segments, ends, strict=True):
+        low, high = max(log.held, segment.base_offset), min(log.freed, segment_end, end)
+        if segment.base_offset < below and low < high:
+            freed += -(-segment.size * (high - low) // (segment_end - segment.base_offset))
+    return freed
 
 
 def _first_young(log: LogFacts, dirty: int, now_ms: int, lag_ms: int) -> int:
@@ -170,17 +188,18 @@ def measure(log: LogFacts, config: MaintenanceConfig, now_ms: int, *, rolled: bo
         now_ms: the time, in milliseconds since 1970.
         rolled: as if the active segment had been closed at its end.
     """
-    dirty, is_reset = first_dirty(log)
+    checkpoint, is_reset = first_dirty(log)
+    dirty = min(checkpoint, log.held) if log.freed > log.held else checkpoint
     closed_end = log.end if rolled else log.active.base_offset
-    limit = min(log.stable, log.limit, _first_young(log, dirty, now_ms, config.min_compaction_lag_ms))
+    limit = min(log.stable, log.limit, _first_young(log, checkpoint, now_ms, config.min_compaction_lag_ms))
     # What nothing can take back any more reaches the end of a segment, or the segment is left out.
     uncleanable = closed_end if limit >= closed_end else _holding(log, max(limit, dirty))
-    clean = sum(segment.size for segment in log.segments if segment.base_offset < dirty)
-    from_base = _holding(log, dirty)
+    clean = sum(segment.size for segment in log.segments if segment.base_offset < checkpoint)
+    from_base = _holding(log, checkpoint) if checkpoint < uncleanable else uncleanable
     cleanable = sum(segment.size for segment in log.segments if from_base <= segment.base_offset < uncleanable)
-    if dirty >= uncleanable:
-        cleanable = 0
-    live, segments = live_bytes(log, dirty), len(log.segments)
+    freed = _freed_bytes(log, from_base, uncleanable)
+    clean, cleanable = clean - freed, cleanable + freed
+    live, segments = live_bytes(log, checkpoint), len(log.segments)
     return Plan(log.number, "none", "", dirty, is_reset, uncleanable, clean, cleanable, log.size, segments, live)
 
 
@@ -192,7 +211,7 @@ def _is_old(segment: Segment, config: MaintenanceConfig, now_ms: int) -> bool:
 
 
 def _exceeds_lag(log: LogFacts, plan: Plan, config: MaintenanceConfig, now_ms: int) -> bool:
-    base = _holding(log, plan.first_dirty)
+    base = _holding(log, first_dirty(log)[0])
     return any(
         _is_old(segment, config, now_ms) for segment in log.segments if base <= segment.base_offset < plan.uncleanable
     )
@@ -233,6 +252,8 @@ def _why_again(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str | No
 
 def _why_not(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str:
     dirty = log.end > plan.first_dirty
+    if not dirty and log.held < log.end:
+        return f"history of some groups is kept from {log.held} on"
     if not dirty:
         return "nothing was written since it was cleaned"
     if log.stable < log.end and plan.uncleanable <= _holding(log, log.stable):
