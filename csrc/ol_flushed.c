@@ -102,7 +102,7 @@ int ol_flushed_open(ol_flushed *flushed, ol_fs *fs, const char *path, ol_error *
 
 void ol_flushed_close(ol_flushed *flushed) {
     if (flushed->file == NULL) return;
-    flushed->fs->unmap(flushed->file, flushed->data, OL_FLUSHED_FILE_SIZE);
+    flushed->fs->unmap(flushed->fs, flushed->data, OL_FLUSHED_FILE_SIZE);
     flushed->fs->close(flushed->file);
     flushed->file = NULL;
 }

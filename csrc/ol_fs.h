@@ -42,9 +42,10 @@ struct ol_fs {
     /* The same for what was stored in [from, to) through `data`, a writable mapping from the file's start (msync).  Pages elsewhere that are dirty
      * stay so, and writable: a store to one that was flushed has to fault first, which is expensive while flushes run. */
     int (*flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);
-    /* Maps [0, size) of the file, shared.  A writable mapping is MADV_DONTFORK.  *data stays valid until unmap. */
+    /* Maps [0, size) of the file, shared.  A writable mapping is MADV_DONTFORK.  *data stays valid until unmap, also
+     * once the file is closed. */
     int (*map)(ol_file *file, size_t size, bool writable, void **data, ol_error *error);
-    void (*unmap)(ol_file *file, void *data, size_t size);
+    void (*unmap)(ol_fs *fs, void *data, size_t size);
     /* Faults in [from, to) of a writable mapping for writing, without changing a byte (MADV_POPULATE_WRITE); best effort. */
     void (*populate)(ol_file *file, void *data, size_t from, size_t to);
     /* Tells the port that bytes of a writable mapping have just been stored.  A crash point for the faulting port (which may

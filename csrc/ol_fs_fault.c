@@ -221,7 +221,10 @@ static int fault_map(ol_file *file, size_t size, bool writable, void **data, ol_
     return unlock_fs(fs, fs->stopped ? crashed(error) : fs->real->map(file->real, size, writable, data, error));
 }
 
-static void fault_unmap(ol_file *file, void *data, size_t size) { file->fs->real->unmap(file->real, data, size); }
+static void fault_unmap(ol_fs *port, void *data, size_t size) {
+    ol_fs *real = ((fault_fs *)port)->real;
+    real->unmap(real, data, size);
+}
 
 static void fault_populate(ol_file *file, void *data, size_t from, size_t to) {
     file->fs->real->populate(file->real, data, from, to);

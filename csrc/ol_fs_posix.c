@@ -258,8 +258,8 @@ static int posix_map(ol_file *file, size_t size, bool writable, void **data, ol_
     return OL_OK;
 }
 
-static void posix_unmap(ol_file *file, void *data, size_t size) {
-    (void)file;
+static void posix_unmap(ol_fs *fs, void *data, size_t size) {
+    (void)fs;
     if (data != NULL) munmap(data, size);
 }
 

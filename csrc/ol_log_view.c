@@ -7,7 +7,7 @@
 
 struct ol_log_view {
     ol_log *log;
-    ol_segment **segments;      /* each is used, so that its file stays open */
+    ol_segment **segments;      /* each is used, so that it stays mapped */
     size_t count;
     uint64_t cuts;
 };
@@ -78,8 +78,33 @@ bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *
     segment->base_offset = found->base_offset;
     segment->size = atomic_load_explicit(&found->size, memory_order_acquire);
     segment->path = found->path;
-    segment->file = found->file;
     return true;
+}
+
+/* Whether the files of a segment that was swapped in may have no names of their own yet: until then those are of the ones that it replaced. */
+static bool is_held(ol_log *log, const ol_segment *segment) {
+    pthread_mutex_lock(&log->list_lock);
+    bool held = segment->held;
+    pthread_mutex_unlock(&log->list_lock);
+    return held;
+}
+
+int ol_log_view_scan(const ol_log_view *view, size_t index, int64_t position, ol_scan *scan, ol_error *error) {
+    OL_ASSERT(index < view->count);
+    const ol_segment *segment = view->segments[index];
+    int64_t size = atomic_load_explicit(&segment->size, memory_order_acquire);
+    if (!is_held(view->log, segment)) {
+        int status = ol_scan_open(scan, view->log->fs, segment->path, position, size, error);
+        /* It is ours if it was in the log behind the opening.  One that is cut out of the log may have lost its name before. */
+        if (status == OL_OK && !atomic_load(&segment->detached)) {
+            scan->limit = size;
+            return OL_OK;
+        }
+        if (status == OL_OK) ol_scan_close(scan);
+        if (status != OL_OK && status != OL_NO_SUCH_FILE) return status;
+    }
+    ol_scan_open_bytes(scan, segment->data, position, size);
+    return OL_OK;
 }
 
 bool ol_log_view_is_current(const ol_log_view *view) {

@@ -21,13 +21,12 @@ int ol_scan_open(ol_scan *scan, ol_fs *fs, const char *path, int64_t position, i
     return OL_OK;
 }
 
-void ol_scan_open_file(ol_scan *scan, ol_fs *fs, ol_file *file, int64_t position, int64_t limit) {
-    *scan = (ol_scan){.fs = fs, .file = file, .is_borrowed = true, .position = position, .limit = limit, .budget = OL_SCAN_BUDGET,
-                      .claimed_end = -1};
+void ol_scan_open_bytes(ol_scan *scan, const uint8_t *bytes, int64_t position, int64_t limit) {
+    *scan = (ol_scan){.bytes = bytes, .position = position, .limit = limit, .budget = OL_SCAN_BUDGET, .claimed_end = -1};
 }
 
 void ol_scan_close(ol_scan *scan) {
-    if (!scan->is_borrowed) scan->fs->close(scan->file);
+    if (scan->file != NULL) scan->fs->close(scan->file);
     free(scan->buffer);
     scan->buffer = NULL;
 }
@@ -36,6 +35,11 @@ void ol_scan_close(ol_scan *scan) {
 static int fetch(ol_scan *scan, int64_t position, size_t size, const uint8_t **data, size_t *got, ol_error *error) {
     int64_t remaining = scan->limit - position;
     if (remaining < 0) remaining = 0;
+    if (scan->file == NULL) {
+        *data = remaining > 0 ? scan->bytes + position : scan->bytes;
+        *got = (size_t)remaining;
+        return OL_OK;
+    }
     if ((int64_t)size > remaining) size = (size_t)remaining;
     int64_t buffered_end = scan->buffer_position + (int64_t)scan->buffer_size;
     if (position >= scan->buffer_position && position + (int64_t)size <= buffered_end) {

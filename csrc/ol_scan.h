@@ -1,4 +1,4 @@
-/* ol_scan: walks the batches of one .log file from a position on, through a buffer of its own (pread, no mapping).
+/* ol_scan: walks the batches of one .log file from a position on, through a buffer of its own (pread, no mapping), or of bytes in memory.
  *
  * What recovery, rebuilding of indexes and replay of producer state read the log with: it works the same on files that somebody
  * else may shorten meanwhile.  Bytes are hostile: a batch is only returned when all of its bytes are there and its sizes hold. */
@@ -13,7 +13,7 @@
 typedef struct ol_scan {
     ol_fs *fs;
     ol_file *file;
-    bool is_borrowed;           /* the file is somebody else's to close */
+    const uint8_t *bytes;       /* somebody else's, and no file */
     int64_t position;           /* of the next batch */
     int64_t limit;              /* bytes of the file that count */
     uint8_t *buffer;
@@ -31,8 +31,8 @@ typedef struct ol_scan {
 int ol_scan_open(ol_scan *scan, ol_fs *fs, const char *path, int64_t position, int64_t limit, ol_error *error) OL_NODISCARD;
 void ol_scan_close(ol_scan *scan);
 
-/* The same for a file that is open, and stays so at least as long as the scan; `limit` bytes of it count, which it has. */
-void ol_scan_open_file(ol_scan *scan, ol_fs *fs, ol_file *file, int64_t position, int64_t limit);
+/* The same for `limit` bytes in memory, which stay there at least as long as the scan. */
+void ol_scan_open_bytes(ol_scan *scan, const uint8_t *bytes, int64_t position, int64_t limit);
 
 /* The batch at scan->position, which then moves behind it; *batch borrows until the next call.  OL_END exactly at the limit;
  * OL_TORN, OL_CORRUPT, OL_UNSUPPORTED as ol_batch_parse, scan->position stays; OL_IO, OL_NO_MEMORY.  The CRC is not checked. */

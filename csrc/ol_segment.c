@@ -43,7 +43,7 @@ int ol_segment_create(ol_fs *fs, const char *directory, const char *path, int64_
 }
 
 static void close_file(ol_segment *segment) {
-    if (segment->data != NULL) segment->fs->unmap(segment->file, segment->data, segment->mapped_size);
+    if (segment->data != NULL) segment->fs->unmap(segment->fs, segment->data, segment->mapped_size);
     if (segment->file != NULL) segment->fs->close(segment->file);
     segment->data = NULL;
     segment->file = NULL;
@@ -88,6 +88,9 @@ int ol_segment_use(ol_segment *segment, ol_error *error) {
                 close_file(segment);
             }
         }
+        /* What is mapped stays readable without it, and a process has a few thousand descriptors at most. */
+        if (segment->file != NULL) segment->fs->close(segment->file);
+        segment->file = NULL;
     }
     if (status == OL_OK) {
         segment->users++;

@@ -1,8 +1,9 @@
 /* ol_segment: one .log file of a partition with its indexes, shared by the list of segments, readers and the flush.
  *
- * A segment object lives as long as somebody references it; its file is open and mapped as long as somebody uses it (a
+ * A segment object lives as long as somebody references it; its file is mapped as long as somebody uses it (a
  * reader, the flush, or the log itself while it is the active one).  What is mapped stays readable when the file is removed, and
- * a file that somebody uses is never shortened below what a user may read (ol_log_truncate replaces it instead).
+ * a file that somebody uses is never shortened below what a user may read (ol_log_truncate replaces it instead).  Only that of a segment
+ * which is, or was, written to is open meanwhile: those who read many segments take no descriptor for each.
  *
  * `size` is the true size: whole batches.  Behind it the active file is extended with zeros up to `extended`, and the pages up to
  * `populated` were touched, so that storing there needs no system call.
@@ -34,7 +35,7 @@ typedef struct ol_segment {
     pthread_mutex_t lock;
     uint32_t references;
     uint32_t users;
-    ol_file *file;
+    ol_file *file;                      /* NULL where it is only read */
     uint8_t *data;                      /* NULL for an empty file that is not written to */
     size_t mapped_size;
 
@@ -64,7 +65,7 @@ int ol_segment_create(ol_fs *fs, const char *directory, const char *path, int64_
 void ol_segment_reference(ol_segment *segment);
 void ol_segment_release(ol_segment *segment);
 
-/* Opens and maps the file for reading unless it already is open; each use ends with ol_segment_unuse.  OL_WOULD_BLOCK: the segment
+/* Maps the file for reading unless it already is mapped; each use ends with ol_segment_unuse.  OL_WOULD_BLOCK: the segment
  * is no longer in the log, look for its successor. */
 int ol_segment_use(ol_segment *segment, ol_error *error) OL_NODISCARD;
 void ol_segment_unuse(ol_segment *segment);

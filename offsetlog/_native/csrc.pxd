@@ -785,6 +785,19 @@ cdef extern from "ol_snapshot.h" nogil:
     void ol_snapshot_destroy(ol_snapshot *snapshot) noexcept
 
 
+cdef extern from "ol_scan.h" nogil:
+    ctypedef struct ol_scan:
+        int64_t position
+        int64_t limit
+
+    int ol_scan_open(ol_scan *scan, ol_fs *fs, const char *path, int64_t position, int64_t limit, ol_error *error) noexcept
+    void ol_scan_close(ol_scan *scan) noexcept
+    int ol_scan_next(ol_scan *scan, ol_batch *batch, ol_error *error) noexcept
+    int ol_scan_resync(ol_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch,
+                       ol_error *error) noexcept
+    int ol_scan_used(ol_scan *scan, int64_t position, int64_t *used, ol_error *error) noexcept
+
+
 cdef extern from "ol_log_view.h" nogil:
     ctypedef struct ol_log_view:
         pass
@@ -793,9 +806,9 @@ cdef extern from "ol_log_view.h" nogil:
         int64_t base_offset
         int64_t size
         const char *path
-        ol_file *file
 
     bint ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *segment) noexcept
+    int ol_log_view_scan(const ol_log_view *view, size_t index, int64_t position, ol_scan *scan, ol_error *error) noexcept
     bint ol_log_view_is_current(const ol_log_view *view) noexcept
     void ol_log_view_close(ol_log_view *view) noexcept
 
@@ -913,20 +926,6 @@ cdef extern from "ol_group_mark.h" nogil:
     ol_group_mark ol_group_mark_of(const ol_state *state, ol_slice group) noexcept
     int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group, const ol_group_mark *seen, const ol_item *items,
                                       size_t count, ol_commit_result *result, ol_error *error) noexcept
-
-
-cdef extern from "ol_scan.h" nogil:
-    ctypedef struct ol_scan:
-        int64_t position
-        int64_t limit
-
-    int ol_scan_open(ol_scan *scan, ol_fs *fs, const char *path, int64_t position, int64_t limit, ol_error *error) noexcept
-    void ol_scan_close(ol_scan *scan) noexcept
-    void ol_scan_open_file(ol_scan *scan, ol_fs *fs, ol_file *file, int64_t position, int64_t limit) noexcept
-    int ol_scan_next(ol_scan *scan, ol_batch *batch, ol_error *error) noexcept
-    int ol_scan_resync(ol_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch,
-                       ol_error *error) noexcept
-    int ol_scan_used(ol_scan *scan, int64_t position, int64_t *used, ol_error *error) noexcept
 
 
 cdef extern from "ol_index.h" nogil:

@@ -71,11 +71,12 @@ cdef class LogView:
     def __exit__(self, *_):
         self.close()
 
-    cdef int find(self, bytes path, ol_log_view_segment *segment) except -1:
+    cdef Py_ssize_t find(self, bytes path) except -1:
+        cdef ol_log_view_segment segment
         cdef size_t index = 0
-        while self.view != NULL and ol_log_view_at(self.view, index, segment):
+        while self.view != NULL and ol_log_view_at(self.view, index, &segment):
             if <bytes>segment.path == path:
-                return 0
+                return <Py_ssize_t>index
             index += 1
         raise MissingFileError("there was no such segment", path=os.fsdecode(path))
 
@@ -109,5 +110,4 @@ cdef LogView own_view(Partition partition, ol_log_view *view):
     owner = LogView.__new__(LogView)
     owner.view = view
     owner.owner = partition
-    owner.fs = partition.fs
     return owner

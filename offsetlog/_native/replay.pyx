@@ -32,7 +32,7 @@ from offsetlog._native.csrc cimport (
     ol_group_record,
     ol_group_records_next,
     ol_hash128,
-    ol_log_view_segment,
+    ol_log_view_scan,
     ol_pending_next_value,
     ol_pending_producer,
     ol_pending_producer_at,
@@ -52,7 +52,6 @@ from offsetlog._native.csrc cimport (
     ol_scan_close,
     ol_scan_next,
     ol_scan_open,
-    ol_scan_open_file,
     ol_scan_used,
     ol_slice,
     ol_slice_of,
@@ -209,13 +208,11 @@ cdef class Replay:
 
     cdef int open_scan(self, ol_scan *scan, path, int64_t position) except -1:
         cdef ol_error error
-        cdef ol_log_view_segment segment
         self.path = os.fsencode(path)
         if self.view is None:
             return check(ol_scan_open(scan, self.fs.fs, self.path, position, -1, &error), &error)
-        self.view.find(self.path, &segment)
-        ol_scan_open_file(scan, self.view.fs.fs, segment.file, position, segment.size)
-        return 0
+        cdef size_t index = <size_t>self.view.find(self.path)
+        return check(ol_log_view_scan(self.view.view, index, position, scan, &error), &error)
 
     cdef int add_row(self, const ol_batch *batch, int64_t position, ol_error *error) noexcept nogil:
         cdef batch_row *moved

@@ -180,10 +180,10 @@ OL_TEST(mapping_is_shared_with_reads_and_not_with_children) {
     OL_CHECK_OK(fs->flush(file, &error), &error);
     OL_CHECK_OK(fs->flush_range(file, data, 4090, 4103, &error), &error);
     OL_CHECK_OK(fs->flush_range(file, data, 0, 1 << 16, &error), &error);
-    fs->unmap(file, data, 1 << 16);
+    fs->unmap(fs, data, 1 << 16);
     OL_CHECK_OK(fs->map(file, 1 << 16, false, &data, &error), &error);
     OL_CHECK(memcmp((uint8_t *)data + 4090, "across a page", 13) == 0);
-    fs->unmap(file, data, 1 << 16);
+    fs->unmap(fs, data, 1 << 16);
     fs->close(file);
     end();
 }

@@ -162,7 +162,7 @@ OL_TEST(a_flush_of_a_range_leaves_the_other_pages_to_luck) {
     OL_CHECK_INT(fs->flush_range(file, data, 0, PAGE, &error), OL_IO);
     OL_CHECK_OK(fs->flush_range(file, data, 0, PAGE, &error), &error);
     check_states("a", "mm,xm");
-    fs->unmap(file, data, 5 * PAGE);
+    fs->unmap(fs, data, 5 * PAGE);
     fs->close(file);
     end();
 }
@@ -204,7 +204,7 @@ OL_TEST(mapped_stores_count_and_are_found) {
     OL_CHECK_INT(fs->stored(file, 0, 2 * PAGE, &error), OL_CRASHED);
     OL_CHECK_INT(fs->flush(file, &error), OL_CRASHED);
     check_states("a", "00,0m,m0,mm");
-    fs->unmap(file, data, 2 * PAGE);
+    fs->unmap(fs, data, 2 * PAGE);
     fs->close(file);
     end();
 }

@@ -35,7 +35,7 @@ static uint8_t *read_view(const ol_log_view *view, size_t *size) {
         ol_scan scan;
         ol_batch batch;
         int status;
-        ol_scan_open_file(&scan, ol_fs_posix(), segment.file, 0, segment.size);
+        OL_CHECK_OK(ol_log_view_scan(view, i, 0, &scan, &error), &error);
         while ((status = ol_scan_next(&scan, &batch, &error)) == OL_OK) {
             OL_CHECK_OK(ol_batch_check_crc(&batch, &error), &error);
             bytes = realloc(bytes, *size + batch.size);
@@ -156,6 +156,79 @@ OL_TEST(a_read_only_log_cannot_be_held) {
     end(log, path, m);
 }
 
+/* ------------------------------------------------------------------------------------------------ descriptors */
+
+static int descriptors(void) { return fixture_count("/proc/self/fd", ""); }
+
+OL_TEST(a_view_of_many_segments_takes_no_descriptors) {
+    char path[OL_PATH_MAX];
+    ol_log *log = open_log(path);
+    model *m = new_model(), *before = new_model();
+    ol_error error;
+    while (fixture_count(path, "0") < 4 * 60) {
+        fill(m, log, 10);
+        flush(log);
+    }
+    for (size_t i = 0; i < m->count; i++) model_add(before, m->batches[i].bytes, m->batches[i].size);
+    int open = descriptors();
+    ol_log_view *view = open_view(log);
+    OL_CHECK_INT(descriptors(), open);
+    check_view(view, m);
+    OL_CHECK_OK(model_clean(m, log, 0, 40, keep_none, NULL, &error), &error);
+    OL_CHECK_OK(ol_log_truncate(log, m->batches[m->count - 30].base, &error), &error);
+    OL_CHECK(descriptors() <= open + 1);        /* the active segment is another one, and was written to */
+    check_view(view, before);
+    ol_log_view_close(view);
+    free_model(before);
+    end(log, path, m);
+}
+
+static struct {
+    ol_log *log;
+    model *m;
+    int views;
+} naming;
+
+static int viewing_rename(ol_fs *fs, const char *source, const char *target, ol_error *error) {
+    if (naming.log != NULL && strstr(source, ".log.swap") != NULL) {
+        ol_log_view *view = open_view(naming.log);
+        size_t size = 0;
+        int64_t end = 0;
+        uint8_t *bytes = read_view(view, &size);
+        OL_CHECK_INT(model_match(naming.m, bytes, size, true, &end), (int64_t)naming.m->count);
+        free(bytes);
+        OL_CHECK(ol_log_view_is_current(view));
+        ol_log_view_close(view);
+        naming.views++;
+    }
+    return ol_fs_posix()->rename(fs, source, target, error);
+}
+
+static bool keep_tenth(void *context OL_UNUSED, const model_batch *batch) { return batch->base % 10 == 0; }
+
+OL_TEST(a_view_does_not_take_the_old_file_for_the_new_one_that_has_no_name_yet) {
+    char path[OL_PATH_MAX];
+    ol_fs fs = *ol_fs_posix();
+    fs.rename = viewing_rename;
+    fixture_directory(path);
+    ol_log_options options = fixture_options(path);
+    options.config.segment_bytes = 8 << 10;
+    options.fs = &fs;
+    ol_log *log = fixture_open(&options, NULL);
+    model *m = new_model();
+    ol_error error;
+    fill(m, log, 60);
+    flush(log);
+    naming.log = log;
+    naming.m = m;
+    OL_CHECK_OK(model_clean(m, log, 0, 1, keep_tenth, NULL, &error), &error);
+    OL_CHECK_INT(naming.views, 1);
+    naming.log = NULL;
+    end(log, path, m);
+}
+
+/* ------------------------------------------------------------------------------------------------ threads */
+
 typedef struct looking {
     ol_log *log;
     _Atomic bool stop;
@@ -174,7 +247,7 @@ static void *look_on(void *argument) {
             ol_scan scan;
             ol_batch batch;
             int status;
-            ol_scan_open_file(&scan, ol_fs_posix(), segment.file, 0, segment.size);
+            OL_CHECK_OK(ol_log_view_scan(view, i, 0, &scan, &error), &error);
             while ((status = ol_scan_next(&scan, &batch, &error)) == OL_OK) {
                 if (batch.base_offset % 10 != 0) continue;
                 OL_CHECK_INT(batch.base_offset, kept_next);
@@ -188,8 +261,6 @@ static void *look_on(void *argument) {
     }
     return NULL;
 }
-
-static bool keep_tenth(void *context OL_UNUSED, const model_batch *batch) { return batch->base % 10 == 0; }
 
 OL_TEST(views_beside_swaps_are_whole) {
     char path[OL_PATH_MAX];

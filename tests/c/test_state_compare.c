@@ -270,7 +270,7 @@ static ol_state replay(const ol_log_view *view, int64_t until, int64_t skipped) 
     for (size_t i = 0; ol_log_view_at(view, i, &segment); i++) {
         ol_scan scan;
         ol_batch batch;
-        ol_scan_open_file(&scan, ol_fs_posix(), segment.file, 0, segment.size);
+        OL_CHECK_OK(ol_log_view_scan(view, i, 0, &scan, &error), &error);
         int status;
         while ((status = ol_scan_next(&scan, &batch, &error)) == OL_OK && batch.base_offset < until) {
             if (batch.base_offset != skipped) OL_CHECK_OK(ol_state_apply_batch(&state, &batch, NULL, NULL, &error), &error);
