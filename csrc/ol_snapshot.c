@@ -17,7 +17,6 @@ int ol_snapshot_create(ol_snapshot **snapshot, ol_error *error) {
         return status;
     }
     created->max_timestamp = -1;
-    created->witness.segment_base = -1;
     *snapshot = created;
     return OL_OK;
 }
@@ -68,9 +67,19 @@ static int take_epochs(ol_snapshot *snapshot, const ol_log *log, ol_error *error
     return OL_OK;
 }
 
+/* A directory is called after the topic and the number of the log partition; -1 for one that is not. */
+static int32_t partition_number(const ol_partition *partition) {
+    const char *dash = strrchr(partition->options.log.directory, '-');
+    if (dash == NULL || dash[1] < '0' || dash[1] > '9') return -1;
+    char *end;
+    long number = strtol(dash + 1, &end, 10);
+    return *end == 0 && number >= 0 && number < INT32_MAX ? (int32_t)number : -1;
+}
+
 static void start_facts(ol_snapshot *snapshot, ol_partition *partition) {
     snapshot->log_start = ol_log_start(partition->log);
     snapshot->has_topic_id = ol_log_topic_id(partition->log, snapshot->topic_id);
+    snapshot->number = partition_number(partition);
     snapshot->term = partition->term;
 }
 
@@ -127,16 +136,6 @@ static void note_refusal(void *context, const ol_batch *batch, const ol_error *e
     run->refused = true;
 }
 
-/* The batch that was given last becomes the one by which the log is known again. */
-static void note_witness(replay *run, const ol_batch *batch) {
-    run->snapshot->witness = (ol_snapshot_witness){
-        .segment_base = run->walk.piece.segment_base,
-        .position = run->walk.piece.position + (int64_t)run->walk.last_position,
-        .base_offset = batch->base_offset,
-        .crc = batch->crc,
-    };
-}
-
 static int replay_batch(replay *run, const ol_batch *batch, ol_error *error) {
     ol_snapshot *snapshot = run->snapshot;
     const char *gap = snapshot->from_file ? ol_snapshot_gap(batch, snapshot->offset) : NULL;
@@ -152,7 +151,7 @@ static int replay_batch(replay *run, const ol_batch *batch, ol_error *error) {
     }
     if (status != OL_OK) return status;
     snapshot->offset = batch->last_offset + 1;
-    note_witness(run, batch);
+    ol_snapshot_note_witness(snapshot, batch);
     return OL_OK;
 }
 
@@ -212,22 +211,6 @@ int ol_snapshot_advance(ol_snapshot *snapshot, ol_partition *partition, int64_t 
 
 /* ------------------------------------------------------------------------------------------------ the partition's own state */
 
-/* The batch that ends at the log end. */
-static int find_witness(ol_snapshot *snapshot, ol_log *log, ol_error *error) {
-    if (snapshot->offset == 0) return OL_OK;
-    ol_log_walk walk;
-    ol_batch batch;
-    int status = ol_log_walk_open(&walk, log, snapshot->offset - 1, snapshot->offset, false, error);
-    if (status != OL_OK) return status;
-    while ((status = ol_log_walk_next(&walk, &batch, error)) == OL_OK) {
-        if (batch.last_offset != snapshot->offset - 1) continue;
-        snapshot->witness = (ol_snapshot_witness){walk.piece.segment_base, walk.piece.position + (int64_t)walk.last_position,
-                                                  batch.base_offset, batch.crc};
-    }
-    ol_log_walk_close(&walk);
-    return status == OL_END ? OL_OK : status;
-}
-
 int ol_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) {
     ol_positions positions;
     ol_partition_positions(partition, &positions);
@@ -241,10 +224,9 @@ int ol_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot, ol_error
     created->state = partition->state;
     created->own = partition->own;
     created->offset = positions.written;
-    created->witness.segment_base = -1;
     created->max_timestamp = partition->newest_loaded > partition->last_timestamp ? partition->newest_loaded : partition->last_timestamp;
     start_facts(created, partition);
-    int status = find_witness(created, partition->log, error);
+    int status = ol_snapshot_find_witnesses(created, partition->log, error);
     if (status == OL_OK) status = take_epochs(created, partition->log, error);
     if (status != OL_OK) {
         ol_snapshot_destroy(created);
@@ -329,26 +311,6 @@ static bool are_epochs_equal(const ol_snapshot *snapshot, const ol_log *log, boo
     return equal;
 }
 
-/* Whether another batch stands where the last one below S stood.  A segment that is gone, or was cleaned so that something else begins there, says
- * nothing; neither does one that cannot be read, which the load will see. */
-static bool is_witness_replaced(const ol_snapshot *snapshot, ol_log *log) {
-    const ol_snapshot_witness *witness = &snapshot->witness;
-    if (witness->segment_base < 0 || witness->base_offset < 0) return false;
-    ol_log_walk walk;
-    ol_batch batch;
-    ol_error ignored;
-    if (ol_log_walk_open(&walk, log, witness->base_offset, snapshot->offset, false, &ignored) != OL_OK) return false;
-    bool replaced = false;
-    while (ol_log_walk_next(&walk, &batch, &ignored) == OL_OK) {
-        bool same_place = walk.piece.segment_base == witness->segment_base &&
-                          walk.piece.position + (int64_t)walk.last_position == witness->position;
-        if (same_place && batch.base_offset == witness->base_offset) replaced = batch.crc != witness->crc;
-        if (batch.base_offset >= witness->base_offset) break;
-    }
-    ol_log_walk_close(&walk);
-    return replaced;
-}
-
 int ol_snapshot_check(const ol_snapshot *snapshot, ol_partition *partition, int64_t cleaned_to, ol_error *error) {
     ol_log *log = partition->log;
     uint8_t topic_id[OL_TOPIC_ID_SIZE] = {0};
@@ -357,6 +319,10 @@ int ol_snapshot_check(const ol_snapshot *snapshot, ol_partition *partition, int6
     if (partition->problem_count > 0) return ol_fail(error, OL_INVALID, "the log is damaged");
     if (has_topic_id != snapshot->has_topic_id || (has_topic_id && memcmp(topic_id, snapshot->topic_id, OL_TOPIC_ID_SIZE) != 0)) {
         return ol_fail(error, OL_INVALID, "it is of another topic id");
+    }
+    int32_t number = partition_number(partition);
+    if (number >= 0 && snapshot->number >= 0 && number != snapshot->number) {
+        return ol_fail(error, OL_INVALID, "it is of log partition %d", (int)snapshot->number);
     }
     if (ol_log_start(log) != snapshot->log_start) {
         return ol_fail(error, OL_INVALID, "the log started at %lld, and starts at %lld now", (long long)snapshot->log_start,
@@ -372,8 +338,5 @@ int ol_snapshot_check(const ol_snapshot *snapshot, ol_partition *partition, int6
         if (no_memory) return ol_fail(error, OL_NO_MEMORY, "no memory for leader epochs");
         return ol_fail(error, OL_INVALID, "the leader epochs below offset %lld are others now", offset);
     }
-    if (is_witness_replaced(snapshot, log)) {
-        return ol_fail(error, OL_INVALID, "another batch stands at offset %lld", (long long)snapshot->witness.base_offset);
-    }
-    return OL_OK;
+    return ol_snapshot_prove(snapshot, partition, cleaned_to, error);
 }

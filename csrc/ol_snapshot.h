@@ -25,7 +25,7 @@
 #define OL_SNAPSHOT_FILE "offsetlog-snapshot.arrow"
 
 enum {
-    OL_SNAPSHOT_VERSION = 2,
+    OL_SNAPSHOT_VERSION = 3,
     OL_SNAPSHOT_OWN_SECTIONS = 4,
     OL_SNAPSHOT_SECTIONS = OL_SNAPSHOT_OWN_SECTIONS + OL_TABLE_SECTIONS,
     OL_SNAPSHOT_BLOCK_SIZE = 4 << 20,       /* of a checksum; a section's is that of the checksums of its blocks */
@@ -82,8 +82,10 @@ int64_t ol_snapshot_tail_bytes(const ol_partition *partition);
  * OL_UNSUPPORTED say why it cannot be used; OL_IO, OL_NO_MEMORY. */
 int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* Whether it is of this partition's log as it is now, which is sound: topic id, leader epochs, log start, the last batch below S; and that S is not below `cleaned_to`, the offset up to
- * which somebody cleaned the log (-1: unknown).  OL_INVALID with the reason.  What stands at and above S is for the load to see. */
+/* Whether it is of this partition's log as it is now, which is sound: number of the log partition, topic id, leader epochs, log start; that S is not below
+ * `cleaned_to`, the offset up to which somebody cleaned the log (-1: unknown); and that the last batches below S stand in the log as they were
+ * appended.  Those below `cleaned_to` may be as a cleaner leaves them; where the last one is, the newest positions have to stand in the log.
+ * OL_INVALID with the reason.  What stands at and above S is for the load to see. */
 int ol_snapshot_check(const ol_snapshot *snapshot, ol_partition *partition, int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
 /* ol_partition_load, from a checked snapshot's state on; the snapshot is used up in any case.  The first thing at or above S that is no proof against something

@@ -7,7 +7,8 @@
 #define FACTS_MAGIC UINT64_C(0x4f4c534e41503031)        /* "OLSNAP01" */
 
 enum {
-    FACTS_FIXED_SIZE = 8 + 4 + 8 + 8 + 8 + 8 + 4 + 8 + 1 + 16 + 8 + 8 + 8 + 4 + 4 + 4,
+    FACTS_FIXED_SIZE = 8 + 4 + 8 + 8 + 8 + 8 + 4 + 8 + 1 + 16 + 4 + 4 + 4 + 4,
+    WITNESS_SIZE = 8 * 3 + 4 * 3 + 2 + 1,
     EPOCH_SIZE = 12,
     OWN_SIZE = 8,
     PENDING_SIZE = 8 + 4 * 4 + 8 * 4 + 4 + 1,
@@ -38,9 +39,21 @@ static int make_blob(ol_snapshot *snapshot, int blob, size_t size, ol_error *err
     return OL_OK;
 }
 
+static uint8_t *put_witness(uint8_t *p, const ol_snapshot_witness *witness) {
+    p = put_i64(p, witness->base_offset);
+    p = put_i64(p, witness->last_offset);
+    p = put_i64(p, witness->producer_id);
+    p = put_u32(p, (uint32_t)witness->leader_epoch);
+    p = put_u32(p, (uint32_t)witness->record_count);
+    p = put_u32(p, witness->crc);
+    ol_store_i16(p, witness->producer_epoch);
+    return put_u8(p + 2, (uint8_t)witness->magic);
+}
+
 static int put_facts(ol_snapshot *snapshot, ol_error *error) {
     if (snapshot->own.count > OL_SNAPSHOT_OWN_MAX) return ol_fail(error, OL_LIMIT, "%zu transactions of ours are open", snapshot->own.count);
-    size_t size = FACTS_FIXED_SIZE + snapshot->epoch_count * EPOCH_SIZE + snapshot->own.count * OWN_SIZE;
+    size_t witness_count = ol_snapshot_witness_count(snapshot);
+    size_t size = FACTS_FIXED_SIZE + witness_count * WITNESS_SIZE + snapshot->epoch_count * EPOCH_SIZE + snapshot->own.count * OWN_SIZE;
     int status = make_blob(snapshot, OL_SNAPSHOT_FACTS, size, error);
     if (status != OL_OK) return status;
     uint8_t *p = snapshot->blobs[OL_SNAPSHOT_FACTS];
@@ -55,12 +68,11 @@ static int put_facts(ol_snapshot *snapshot, ol_error *error) {
     p = put_u8(p, snapshot->has_topic_id);
     memcpy(p, snapshot->topic_id, OL_TOPIC_ID_SIZE);
     p += OL_TOPIC_ID_SIZE;
-    p = put_i64(p, snapshot->witness.segment_base);
-    p = put_i64(p, snapshot->witness.position);
-    p = put_i64(p, snapshot->witness.base_offset);
-    p = put_u32(p, snapshot->witness.crc);
+    p = put_u32(p, (uint32_t)snapshot->number);
+    p = put_u32(p, (uint32_t)witness_count);
     p = put_u32(p, (uint32_t)snapshot->epoch_count);
     p = put_u32(p, (uint32_t)snapshot->own.count);
+    for (size_t i = 0; i < witness_count; i++) p = put_witness(p, ol_snapshot_witness_at(snapshot, i));
     for (size_t i = 0; i < snapshot->epoch_count; i++) {
         p = put_u32(p, (uint32_t)snapshot->epochs[i].epoch);
         p = put_i64(p, snapshot->epochs[i].start_offset);
@@ -154,6 +166,27 @@ static int take_lists(ol_snapshot *snapshot, const uint8_t *p, uint32_t epoch_co
     return status;
 }
 
+/* False: they are not in their order, or not below the offset. */
+static bool take_witnesses(ol_snapshot *snapshot, const uint8_t **p, uint32_t count) {
+    int64_t next_offset = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        ol_snapshot_witness *witness = &snapshot->witnesses[i];
+        witness->base_offset = take_i64(p);
+        witness->last_offset = take_i64(p);
+        witness->producer_id = take_i64(p);
+        witness->leader_epoch = (int32_t)take_u32(p);
+        witness->record_count = (int32_t)take_u32(p);
+        witness->crc = take_u32(p);
+        witness->producer_epoch = ol_load_i16(*p);
+        witness->magic = (int8_t)(*p)[2];
+        *p += 3;
+        if (witness->base_offset < next_offset || witness->last_offset < witness->base_offset || witness->last_offset >= snapshot->offset) return false;
+        next_offset = witness->last_offset + 1;
+    }
+    snapshot->batches_seen = count;
+    return true;
+}
+
 int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) {
     const uint8_t *p = bytes.data;
     if (bytes.size < FACTS_FIXED_SIZE || take_u64(&p) != FACTS_MAGIC) return ol_fail(error, OL_CORRUPT, "the facts are not those of a snapshot");
@@ -168,16 +201,15 @@ int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *erro
     snapshot->has_topic_id = *p++ != 0;
     memcpy(snapshot->topic_id, p, OL_TOPIC_ID_SIZE);
     p += OL_TOPIC_ID_SIZE;
-    snapshot->witness.segment_base = take_i64(&p);
-    snapshot->witness.position = take_i64(&p);
-    snapshot->witness.base_offset = take_i64(&p);
-    snapshot->witness.crc = take_u32(&p);
+    snapshot->number = (int32_t)take_u32(&p);
+    uint32_t witness_count = take_u32(&p);
     uint32_t epoch_count = take_u32(&p), own_count = take_u32(&p);
-    if (bytes.size - FACTS_FIXED_SIZE != (uint64_t)epoch_count * EPOCH_SIZE + (uint64_t)own_count * OWN_SIZE) {
+    if (bytes.size - FACTS_FIXED_SIZE != (uint64_t)witness_count * WITNESS_SIZE + (uint64_t)epoch_count * EPOCH_SIZE + (uint64_t)own_count * OWN_SIZE) {
         return ol_fail(error, OL_CORRUPT, "the facts have an odd size");
     }
     if (snapshot->offset < 0 || snapshot->log_start < 0 || snapshot->log_start > snapshot->offset || snapshot->state.value_version_max < -1 ||
-        snapshot->state.value_version_max > OL_OFFSET_VALUE_VERSION_MAX || own_count > OL_SNAPSHOT_OWN_MAX) {
+        snapshot->state.value_version_max > OL_OFFSET_VALUE_VERSION_MAX || own_count > OL_SNAPSHOT_OWN_MAX ||
+        witness_count > OL_SNAPSHOT_WITNESSES || !take_witnesses(snapshot, &p, witness_count)) {
         return ol_fail(error, OL_CORRUPT, "the facts cannot be");
     }
     return take_lists(snapshot, p, epoch_count, own_count, error);

@@ -1,6 +1,6 @@
 /* ol_snapshot_internal: what the files of ol_snapshot share.
  *
- * Files: ol_snapshot (its life, and the log it is of), ol_snapshot_bytes (facts, pending values and group records as bytes), ol_snapshot_open (from a file),
+ * Files: ol_snapshot (its life, and the log it is of), ol_snapshot_witness (the proof that it is of that log), ol_snapshot_bytes (facts, pending values and group records as bytes), ol_snapshot_open (from a file),
  * ol_snapshot_blocks (checksums and reading).
  */
 #ifndef OL_SNAPSHOT_INTERNAL_H
@@ -9,13 +9,19 @@
 #include "ol_partition_internal.h"
 #include "ol_snapshot.h"
 
-/* The last batch below S, by which a log is known again. */
+/* One of the last batches below S, by which a log is known again (ol_snapshot_witness.c). */
 typedef struct ol_snapshot_witness {
-    int64_t segment_base;       /* -1: there is none */
-    int64_t position;
     int64_t base_offset;
+    int64_t last_offset;
+    int64_t producer_id;
+    int32_t leader_epoch;
+    int32_t record_count;
     uint32_t crc;
+    int16_t producer_epoch;
+    int8_t magic;
 } ol_snapshot_witness;
+
+enum { OL_SNAPSHOT_WITNESSES = 8 };
 
 struct ol_snapshot {
     ol_state state;
@@ -24,10 +30,12 @@ struct ol_snapshot {
     int64_t offset;
     int64_t log_start;
     int64_t max_timestamp;
+    int32_t number;             /* of the log partition, as its directory says; -1 not told */
     bool has_topic_id;
     uint8_t topic_id[OL_TOPIC_ID_SIZE];
     ol_own_transactions own;
-    ol_snapshot_witness witness;
+    ol_snapshot_witness witnesses[OL_SNAPSHOT_WITNESSES];   /* a ring */
+    uint64_t batches_seen;      /* that went through it */
     ol_leader_epoch *epochs;    /* that begin below `offset` */
     size_t epoch_count;
     uint64_t term;              /* of the partition, when it was begun */
@@ -41,6 +49,19 @@ enum { OL_SNAPSHOT_OWN_MAX = 4096 };   /* open transactions of ours: there are n
 enum { OL_SNAPSHOT_FACTS, OL_SNAPSHOT_NUMBERS, OL_SNAPSHOT_PENDING, OL_SNAPSHOT_GROUP_RECORDS };
 
 int ol_snapshot_create(ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
+
+/* A batch that was applied becomes the last witness. */
+void ol_snapshot_note_witness(ol_snapshot *snapshot, const ol_batch *batch);
+
+/* The witnesses in their order. */
+size_t ol_snapshot_witness_count(const ol_snapshot *snapshot);
+const ol_snapshot_witness *ol_snapshot_witness_at(const ol_snapshot *snapshot, size_t index);
+
+/* Takes them from the log, for a state that was not replayed from it just now. */
+int ol_snapshot_find_witnesses(ol_snapshot *snapshot, ol_log *log, ol_error *error) OL_NODISCARD;
+
+/* Whether the log is the one that the snapshot is of; below `cleaned_to` what cleaning changes may have changed.  OL_INVALID with the reason. */
+int ol_snapshot_prove(const ol_snapshot *snapshot, ol_partition *partition, int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
 /* Fills the blobs. */
 int ol_snapshot_put_blobs(ol_snapshot *snapshot, ol_error *error) OL_NODISCARD;

@@ -560,3 +560,50 @@ def test_a_table_grows_beyond_what_its_snapshot_reserved(path):
         assert store.verify() == []
         wanted = digests(store)
     assert expected(path) == wanted
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_store_that_is_cleaned_goes_on_from_its_snapshots(path, tmp_path, seed):
+    draw = random.Random(seed)
+    config = MaintenanceConfig(enabled=False, snapshots=True)
+    opened = used = 0
+    for life in range(8):
+        with open_store(path, partitions=1, maintenance=config) as store:
+            store.digest()  # loaded
+            assert discarded(store) == {}
+            opened += life > 0
+            used += life > 0 and store.recoveries()[0]["snapshot"] is not None
+            if life == 0:
+                fill(store, seed)
+            for step in range(draw.randrange(1, 6)):
+                what = draw.randrange(5)
+                if what < 3:
+                    fill(store, 100 * seed + 10 * life + step, draw.randrange(1, 60))
+                elif what == 3:
+                    store.snapshot()
+                else:
+                    store.compact(again=draw.random() < 0.5, delete_retention_ms=draw.choice([None, 0]))
+            if draw.random() < 0.3:
+                # What cleans up to the end, and of a group that was deleted last leaves tombstones, or nothing.
+                store.delete(f"group-{draw.randrange(20)}")
+                store.snapshot()
+                store.compact(again=True, delete_retention_ms=0)
+            elif life == 0:
+                store.snapshot()
+            expected = digests(store)
+        shutil.copytree(path, copy := tmp_path / f"copy-{life}")
+        (copy / f"{TOPIC}-0" / NAME).unlink()
+        with open_store(copy, partitions=1) as store:
+            assert digests(store) == expected
+    assert used == opened == 7
+
+
+def test_a_snapshot_of_another_log_partition_is_of_no_use(path, caplog):
+    with open_store(path) as store:
+        fill(store, 3)
+        store.snapshot()
+        expected = digests(store)
+    shutil.copyfile(path / f"{TOPIC}-0" / NAME, path / f"{TOPIC}-1" / NAME)
+    with caplog.at_level(logging.WARNING, "offsetlog.snapshot"), open_store(path) as store:
+        assert digests(store) == expected
+    assert "it is of log partition 0" in caplog.text
