@@ -21,6 +21,7 @@ typedef struct loader {
     int64_t segment_limit;          /* base of the segment behind it; INT64_MAX for the last */
     bool ended;                     /* read-only: an unfinished batch was met; whatever stands behind it does not count */
     bool from_snapshot;             /* what was not read is in the state already; a gap would mean that it is another log's */
+    bool is_tail_proved;            /* the batch that the limit lies in begins where the one before it ended */
     bool has_writer;                /* the last pass holds the writer lock */
     ol_state_loader apply;
 } loader;
@@ -140,13 +141,9 @@ static void note_discarded(ol_partition *partition, const ol_error *why) {
 }
 
 /* The snapshot is not of this log as it is now: its state goes, and the log is read from its start. */
-static int begin_anew(loader *load, const ol_batch *batch, const char *gap, ol_error *error) {
+static int begin_anew(loader *load, const ol_error *why, ol_error *error) {
     ol_partition *partition = load->partition;
     ol_state fresh;
-    ol_error why;
-    (void)ol_fail(&why, OL_INVALID, "%s", gap);
-    ol_error_at(&why, load->piece.path, load->piece.position + (batch->data - load->piece.data));
-    why.offset = batch->base_offset;
     int status = ol_state_create(&fresh, error);
     if (status != OL_OK) return status;
     if (!load->has_writer) pthread_mutex_lock(&partition->writer);
@@ -156,13 +153,22 @@ static int begin_anew(loader *load, const ol_batch *batch, const char *gap, ol_e
     partition->own.count = 0;
     pthread_mutex_unlock(&partition->table);
     if (!load->has_writer) pthread_mutex_unlock(&partition->writer);
-    note_discarded(partition, &why);
+    note_discarded(partition, why);
     load->from_snapshot = false;
     start_at(load, ol_log_start(partition->log));
     ol_log_reader_close(load->reader);
     load->reader = NULL;
     load->piece.size = 0;
     return ol_log_reader_open(partition->log, load->next_offset, &load->reader, error);
+}
+
+/* At a batch that is no proof that nothing is missing before it. */
+static int leave_snapshot(loader *load, const ol_batch *batch, const char *gap, ol_error *error) {
+    ol_error why;
+    (void)ol_fail(&why, OL_INVALID, "%s", gap);
+    ol_error_at(&why, load->piece.path, load->piece.position + (batch->data - load->piece.data));
+    why.offset = batch->base_offset;
+    return begin_anew(load, &why, error);
 }
 
 /* Walks the current piece; *stopped when the limit was reached. */
@@ -182,11 +188,13 @@ static int load_piece(loader *load, bool *stopped, ol_error *error) {
         }
         if (batch.last_offset >= load->limit) {
             *stopped = true;
+            /* Passes that follow meet what stands behind it. */
+            if (batch.base_offset == load->next_offset) load->is_tail_proved = true;
             return OL_OK;
         }
         if (batch.last_offset >= load->next_offset) {
             const char *gap = load->from_snapshot ? ol_snapshot_gap(&batch, load->next_offset) : NULL;
-            if (OL_UNLIKELY(gap != NULL)) return begin_anew(load, &batch, gap, error);
+            if (OL_UNLIKELY(gap != NULL)) return leave_snapshot(load, &batch, gap, error);
             status = load_batch(load, &batch, error);
             if (OL_UNLIKELY(status != OL_OK)) return status;
         }
@@ -289,16 +297,33 @@ static int close_own(ol_partition *partition, ol_error *error) {
     return OL_OK;
 }
 
+/* The last pass is over.  Batches prove that nothing is missing before them; that nothing is missing behind the last one, only the end tells: a cleaner may
+ * have taken all that stood there, tombstones of what the snapshot has among it. */
+static int check_tail(loader *load, ol_error *error) {
+    const ol_partition *partition = load->partition;
+    if (!load->from_snapshot || load->ended || load->is_tail_proved) return OL_OK;
+    int64_t end = ol_log_end(partition->log);
+    if (load->limit < end) end = load->limit;
+    if (load->next_offset >= end) return OL_OK;
+    ol_error why;
+    (void)ol_fail(&why, OL_INVALID, "nothing stands in the log from offset %lld to %lld", (long long)load->next_offset, (long long)end);
+    why.offset = load->next_offset;
+    int status = begin_anew(load, &why, error);
+    return status != OL_OK ? status : load_to_end(load, error);
+}
+
 /* Replicated: W may have moved meanwhile, and what lies between counts as applied once the load is over.  The reader stands behind the limit that it
  * was given, so that another one reads on. */
 static int finish_replicated(loader *load, ol_error *error) {
     ol_partition *partition = load->partition;
     if (partition->watermark > load->limit) {
         load->limit = partition->watermark;
+        load->is_tail_proved = false;
         ol_log_reader_close(load->reader);
         load->reader = NULL;
         int status = ol_log_reader_open(partition->log, load->next_offset, &load->reader, error);
         if (status == OL_OK) status = load_to_end(load, error);
+        if (status == OL_OK) status = check_tail(load, error);
         if (status != OL_OK) return status;
     }
     keep_time(load);
@@ -336,6 +361,7 @@ static int run(loader *load, ol_error *error) {
     pthread_mutex_lock(&partition->writer);
     load->has_writer = true;
     status = load_to_end(load, error);
+    if (status == OL_OK) status = check_tail(load, error);
     if (status == OL_OK) status = finish(load, error);
     if (status == OL_OK) partition->load_runs = false;
     pthread_mutex_unlock(&partition->writer);

@@ -89,7 +89,7 @@ int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot 
 int ol_snapshot_check(const ol_snapshot *snapshot, ol_partition *partition, int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
 /* ol_partition_load, from a checked snapshot's state on; the snapshot is used up in any case.  The first thing at or above S that is no proof against something
- * missing (a gap, a batch that was cleaned) drops the state, and everything is loaded from the log: see ol_partition_snapshot_discarded. */
+ * missing (a gap, a batch that was cleaned, no batch up to the log end) drops the state, and everything is loaded from the log: see ol_partition_snapshot_discarded. */
 int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) OL_NODISCARD;
 
 /* ------------------------------------------------------------------------------------------------ facts */

@@ -185,6 +185,60 @@ OL_TEST(a_tail_with_something_missing_discards_the_snapshot) {
     check_tail_is_refused(0, 0, OL_ATTRIBUTE_DELETE_HORIZON, "was cleaned");
 }
 
+static void empty_segment(const ol_partition_options *options, int64_t base_offset) {
+    char path[OL_PATH_MAX];
+    snprintf(path, sizeof path, "%s/%020lld.log", options->log.directory, (long long)base_offset);
+    OL_CHECK(truncate(path, 0) == 0);
+    snprintf(path, sizeof path, "%s/%020lld.index", options->log.directory, (long long)base_offset);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/%020lld.timeindex", options->log.directory, (long long)base_offset);
+    unlink(path);
+}
+
+/* What was written behind the snapshot deleted what is in it, and was cleaned away to the last batch, so that no batch shows the gap. */
+static void check_tail_that_is_gone(bool replicated) {
+    ol_partition_options options = snapshot_options(fresh_directory());
+    options.leader_epoch = 3;
+    ol_partition *partition = open_partition(&options, true);
+    container file;
+    ol_error error;
+    commit_one(partition, "g", "t", 5, 5);
+    OL_CHECK_OK(ol_partition_roll(partition, &error), &error);
+    commit_one(partition, "other", "t", 5, 1);
+    OL_CHECK_OK(ol_partition_roll(partition, &error), &error);
+    ol_snapshot *snapshot = take_snapshot(partition, NULL);
+    store_container(snapshot, options.log.directory, &file);
+    ol_snapshot_destroy(snapshot);
+    delete_one(partition, "g", "t", 5);
+    OL_CHECK_OK(ol_partition_roll(partition, &error), &error);
+    flush_all(partition);
+    close_partition(partition);
+    empty_segment(&options, 0);
+    empty_segment(&options, 2);
+    ol_digest right = loaded_digest(&options);
+    options.replicated = replicated;
+    partition = open_partition(&options, false);
+    OL_CHECK_INT(ol_log_end(ol_partition_log(partition)), 3);
+    if (replicated) OL_CHECK_OK(ol_partition_advance(partition, 3, &error), &error);
+    snapshot = reopen_container(&file);
+    OL_CHECK_OK(ol_snapshot_check(snapshot, partition, -1, &error), &error);
+    OL_CHECK_OK(ol_partition_load_from(partition, snapshot, &error), &error);
+    OL_CHECK(ol_partition_snapshot_discarded(partition, &error) && strstr(error.reason, "from offset 2 to 3") != NULL);
+    OL_CHECK_INT(loaded_from(partition), -1);
+    if (replicated) OL_CHECK_OK(ol_partition_become_leader(partition, 9, &error), &error);
+    OL_CHECK_INT(fetch_one(partition, "g", "t", 5), -1);
+    OL_CHECK_INT(fetch_one(partition, "other", "t", 5), 1);
+    check_same_digest(digest_of(partition), right);
+    free_container(&file);
+    ol_partition_abandon(partition);
+    remove_fixture();
+}
+
+OL_TEST(a_tail_that_was_cleaned_away_discards_the_snapshot) {
+    check_tail_that_is_gone(false);
+    check_tail_that_is_gone(true);
+}
+
 static void check_refused(const container *file, const ol_partition_options *options, int64_t cleaned_to, const char *reason) {
     ol_snapshot *snapshot = reopen_container(file);
     ol_partition *partition = open_partition(options, false);
