@@ -26,7 +26,12 @@ def _agreed(asked: int | None, actual: int, path: Path) -> int:
 def open_read_only(
     directory: LogDirectory, config: StoreConfig, partitions: int | None, *, wait: bool = True
 ) -> Opened:
-    """Opens what is there for reading; changes nothing, and takes no lock."""
+    """Opens what is there for reading; changes nothing, and takes no lock.
+
+    Raises:
+        PartitionCountError: the number is another, or cannot be told from what is there: whoever looked for a group in
+            the wrong partition would be answered that there is nothing.
+    """
     if not directory.exists():
         raise MissingFileError("there is no such directory", path=directory.path)
     numbers = directory.partition_numbers()
@@ -40,7 +45,59 @@ def open_read_only(
     if numbers and numbers[-1] >= count:
         raise PartitionCountError(asked=count, actual=numbers[-1] + 1, path=directory.path)
     opener = PartitionOpener(directory, directory.fs, config, writable=False)
-    return count, opener, opener.open_all(numbers, wait=wait)
+    if properties is not None:
+        return count, opener, opener.open_all(numbers, wait=wait)
+    if not wait:
+        _look_at_groups(directory, config, count, numbers, guessed=partitions is None)
+    opened = opener.open_all(numbers, wait=wait)
+    try:
+        if wait:
+            _check_count(directory, opened, count, guessed=partitions is None)
+    except BaseException:
+        for partition in opened:
+            partition.abandon()
+        raise
+    return count, opener, opened
+
+
+def _check_count(directory: LogDirectory, opened: list[Partition], count: int, *, guessed: bool) -> None:
+    # A broker's directory does not say how many partitions there are, and need not have all of them.
+    try:
+        check_groups(opened, count)
+    except PartitionCountError as failure:
+        if not guessed:
+            raise
+        raise _cannot_tell(directory, failure.message) from None
+    if not guessed:
+        return
+    if len(opened) < count:
+        raise _cannot_tell(directory, f"of {count} that there are at least, {len(opened)} are here")
+    # The first few of fifty, say: with few groups, or one partition, any number may fit.
+    if count < PARTITIONS_DEFAULT and any(partition.groups() for partition in opened):
+        try:
+            check_groups(opened, PARTITIONS_DEFAULT)
+        except PartitionCountError:
+            return
+        raise _cannot_tell(directory, f"its groups fit {count} and {PARTITIONS_DEFAULT}")
+
+
+def _cannot_tell(directory: LogDirectory, why: str) -> PartitionCountError:
+    return PartitionCountError(
+        f"how many partitions the offsets topic has cannot be told from this directory: {why}. The number has to be "
+        "given: partitions= in a call, --partitions on the command line",
+        path=directory.path,
+    )
+
+
+def _look_at_groups(
+    directory: LogDirectory, config: StoreConfig, count: int, numbers: list[int], *, guessed: bool
+) -> None:
+    looked_at = PartitionOpener(directory, directory.fs, config, writable=False).open_all(numbers)
+    try:
+        _check_count(directory, looked_at, count, guessed=guessed)
+    finally:
+        for partition in looked_at:
+            partition.abandon()
 
 
 def open_writable(
@@ -91,10 +148,5 @@ def _take_over(directory: LogDirectory, config: StoreConfig, partitions: int | N
         )
     if numbers[-1] >= partitions:
         raise PartitionCountError(asked=partitions, actual=numbers[-1] + 1, path=directory.path)
-    looked_at = PartitionOpener(directory, directory.fs, config, writable=False).open_all(numbers)
-    try:
-        check_groups(looked_at, partitions)
-    finally:
-        for partition in looked_at:
-            partition.abandon()
+    _look_at_groups(directory, config, partitions, numbers, guessed=False)
     return partitions

@@ -80,10 +80,16 @@ def parse_retention(texts: list[str]) -> tuple[int | None, dict[str, int | None]
 
 
 def _tell(
-    output: Output, path: Path, within_ms: int, default: int | None, groups: dict[str, int | None], wide: bool
+    output: Output,
+    path: Path,
+    partitions: int | None,
+    within_ms: int,
+    default: int | None,
+    groups: dict[str, int | None],
+    wide: bool,
 ) -> int:
     LogDirectory(path, FileSystem()).check_is_none_of_its_parts()
-    with offsetlog.open(path, read_only=True) as store:
+    with offsetlog.open(path, partitions, read_only=True) as store:
         table = store.expiring(timedelta(milliseconds=within_ms), retention_ms=default, retention=groups)
         nothing = "nothing expires in this time" if within_ms else "nothing has expired"
         output.rows(COLUMNS, (row._asdict() for row in listed(table)), nothing, wide=wide)
@@ -135,7 +141,8 @@ def command(
     output = Output(form)
     default, groups = parse_retention(retention or [])
     if dry_run or within is not None:
-        return _tell(output, path, parse_duration(within) if within is not None else 0, default, groups, wide)
+        within_ms = parse_duration(within) if within is not None else 0
+        return _tell(output, path, partitions, within_ms, default, groups, wide)
     with open_writable(path, partitions, "disk", create=False) as store:
         if not yes and sys.stdin.isatty() and not _is_wanted(store, default, groups):
             raise typer.Abort

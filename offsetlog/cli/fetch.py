@@ -14,6 +14,7 @@ from offsetlog.cli.layout import Column
 from offsetlog.cli.moments import parse_moment
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import parse_selection
+from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text, time_text
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
@@ -77,13 +78,14 @@ def command(
     at: Annotated[
         str | None, typer.Option("--at", metavar="MOMENT", help="What was committed then.", show_default=False)
     ] = None,
+    partitions: PartitionCount = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Prints the offsets; returns the exit code."""
     selection = {parse_selection(text): text for text in topics or []}
     moment = None if at is None else parse_moment(at)
-    with offsetlog.open(path, read_only=True) as store:
+    with offsetlog.open(path, partitions, read_only=True) as store:
         fetched = store.fetch(group, at=moment)
         found = {key: value for key, value in fetched.items() if is_selected(key, set(selection))}
         problems = store.problems()

@@ -15,8 +15,9 @@ from test_cli_read import DATA, call, on_terminal
 
 import offsetlog
 from offsetlog import MaintenanceConfig, StoreConfig, TopicPartition
+from offsetlog._native.codec import partition_for
 from offsetlog.cli.moments import parse_moment, parse_time
-from offsetlog.errors import InvalidArgumentError
+from offsetlog.errors import InvalidArgumentError, PartitionCountError
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
 
@@ -301,3 +302,59 @@ def test_what_a_broker_deleted_comes_back(tmp_path, capsys):
         place = f"{row['topic']}:{row['partition']}"
         done = rows(capsys, "undelete", path, row["group"], place, "--partitions", 8, "--yes")
         assert [each["offset_after"] for each in done] == [row["offset"]]
+
+
+# --------------------------------------------------------------------------------------- a part of a broker's directory
+
+
+@pytest.fixture
+def part(tmp_path) -> Path:
+    path = tmp_path / "part"
+    shutil.copytree(DATA / "txn" / "log", path)
+    for number in (6, 7):
+        shutil.rmtree(path / f"__consumer_offsets-{number}")
+    return path
+
+
+LOOKING_BACK = [
+    ["fetch", "c08-audit1"],
+    ["history", "c08-audit1", "txn-topic:0"],
+    ["diff", "2001-01-01"],
+    ["undelete"],
+    ["undelete", "c08-audit1", "--dry-run"],
+    ["restore", "c08-audit1", "--at=2001-01-01", "--dry-run"],
+    ["compact", "--dry-run"],
+    ["expire", "--retention=1d", "--dry-run"],
+]
+
+
+@pytest.mark.parametrize("arguments", LOOKING_BACK, ids="-".join)
+def test_where_the_number_of_partitions_cannot_be_told_nothing_is_said(part, capsys, arguments):
+    code, out, err = call(capsys, arguments[0], part, *arguments[1:])
+    assert (code, out) == (2, "")
+    assert "cannot be told from this directory" in err
+    assert "--partitions" in err
+    code, out, err = call(capsys, arguments[0], part, *arguments[1:], "--partitions=7")
+    assert (code, out) == (2, "")
+    assert "with partitions=7 the group" in err
+    code, _, err = call(capsys, arguments[0], part, *arguments[1:], "--partitions=8")
+    assert "partitions" not in err
+    assert code in (0, 1)
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_number_is_guessed_only_where_it_can_be(part, tmp_path, wait):
+    with pytest.raises(PartitionCountError, match="cannot be told"):
+        offsetlog.open(part, read_only=True, wait=wait)
+    with pytest.raises(PartitionCountError, match="the group"):
+        offsetlog.open(part, 9, read_only=True, wait=wait)
+    with offsetlog.open(DATA / "txn" / "log", read_only=True, wait=wait) as store:
+        assert store.partitions == 8
+    # One of fifty: every group fits one partition.
+    path = tmp_path / "one"
+    with offsetlog.open(path, 50, "process") as store:
+        first = next(name for name in map(str, range(999)) if partition_for(name.encode(), 50) == 0)
+        store.commit_one(first, "t", 0, 1)
+    (path / "offsetlog.properties").unlink(missing_ok=True)
+    with pytest.raises(PartitionCountError, match="fit 1 and 50"):
+        offsetlog.open(path, read_only=True, wait=wait)
