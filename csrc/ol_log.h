@@ -130,7 +130,8 @@ int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCAR
 
 /* [writer] Removes everything at and above `offset` (spec §12, design §5: the sidecar is lowered and synced first).
  * Whole batches go, so the new end may lie below `offset`.  The owner has lowered the recovery point of its checkpoint, durably, before:
- * one that says more than is left makes a torn tail look like corruption. */
+ * one that says more than is left makes a torn tail look like corruption.  Fails with OL_IO, and the log as it was, where files of a swap that was
+ * given up cannot be removed. */
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
 /* Makes everything below the end at the time of the call survive a power loss, and what was rolled until then; *flushed is the new bound.  Callers

@@ -172,6 +172,8 @@ int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count
 void ol_log_remove_aside(ol_log *log, int64_t base_offset);
 /* Removes what could not be removed earlier.  Takes swap_lock. */
 int ol_log_clear_leftovers(ol_log *log, ol_error *error) OL_NODISCARD;
+/* The same for one who holds swap_lock. */
+int ol_log_clear_leftovers_locked(ol_log *log, ol_error *error) OL_NODISCARD;
 
 /* ol_recovery.c: one .log file of the directory while the log is opened. */
 typedef struct ol_found_segment {

@@ -175,7 +175,7 @@ static int announce(swap *s, ol_error *error) {
 }
 
 /* The `.swap` files go before the `.cleaned` ones that condemn them; under swap_lock.  If one cannot be removed the rest stays, and nothing is
- * cleaned until it could be. */
+ * cleaned or cut until it could be: a rename may have taken place that was said to have failed. */
 static void undo(ol_log *log, const int64_t *bases, size_t count) {
     static const char *const endings[] = {".swap", ".cleaned"};
     ol_error ignored;
@@ -358,10 +358,15 @@ static int clear_leftovers(ol_log *log, ol_error *error) {
     return status;
 }
 
-int ol_log_clear_leftovers(ol_log *log, ol_error *error) {
-    pthread_mutex_lock(&log->swap_lock);
+int ol_log_clear_leftovers_locked(ol_log *log, ol_error *error) {
     int status = log->leftovers ? clear_leftovers(log, error) : OL_OK;
     if (status == OL_OK) log->leftovers = false;
+    return status;
+}
+
+int ol_log_clear_leftovers(ol_log *log, ol_error *error) {
+    pthread_mutex_lock(&log->swap_lock);
+    int status = ol_log_clear_leftovers_locked(log, error);
     pthread_mutex_unlock(&log->swap_lock);
     return status;
 }

@@ -275,7 +275,9 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     pthread_mutex_lock(&log->swap_lock);
     pthread_mutex_lock(&log->flush_lock);
     pthread_mutex_lock(&log->extend_lock);
-    status = find_cut(log, offset, &cut, error);
+    /* A swap that was given up may be finished by whoever opens the directory: over what is cut here, unless its files are gone before. */
+    status = ol_log_clear_leftovers_locked(log, error);
+    if (status == OL_OK) status = find_cut(log, offset, &cut, error);
     if (status == OL_OK) {
         /* Whoever finds a file shorter than it was shall know why, also while it is being cut; who begins meanwhile is told by the end. */
         atomic_fetch_add(&log->cuts, 1);

@@ -508,6 +508,50 @@ OL_TEST(what_a_failed_swap_leaves_is_removed_before_the_next_one) {
     }
 }
 
+static bool is_swap_file(const char *path) { return strstr(path, ".swap") != NULL || strstr(path, ".cleaned") != NULL; }
+
+/* The last rename of a swap takes place, and fails. */
+static int lying_rename(ol_fs *fs, const char *source, const char *target, ol_error *error) {
+    int status = ol_fs_posix()->rename(fs, source, target, error);
+    if (status != OL_OK || !removals_fail || strstr(source, ".log.cleaned") == NULL) return status;
+    return ol_fail_errno(error, EIO, "rename", source);
+}
+
+static int keeping_remove(ol_fs *fs, const char *path, ol_error *error) {
+    if (removals_fail && is_swap_file(path)) return ol_fail_errno(error, EIO, "unlink", path);
+    return ol_fs_posix()->remove(fs, path, error);
+}
+
+OL_TEST(a_swap_that_was_given_up_is_not_finished_over_what_was_cut) {
+    for (int cleared = 0; cleared < 2; cleared++) {
+        scene s;
+        ol_error error;
+        ol_fs fs = *ol_fs_posix();
+        fs.rename = lying_rename;
+        fs.remove = keeping_remove;
+        scene_open(&s);
+        fixture_close(s.log);
+        s.options.fs = &fs;
+        s.log = fixture_open(&s.options, NULL);
+        fill(&s, 6);
+        removals_fail = true;
+        OL_CHECK_INT(model_clean(s.m, s.log, 0, 1, keep_every_third, NULL, &error), OL_IO);
+        OL_CHECK(fixture_exists(s.partition, "00000000000000000000.log.swap"));
+        OL_CHECK_INT(ol_log_truncate(s.log, 4, &error), OL_IO);
+        OL_CHECK(!ol_log_has_failed(s.log) && is_swap_file(error.path));
+        model_check(s.m, s.log);
+        removals_fail = false;
+        if (cleared) {
+            OL_CHECK_OK(ol_log_truncate(s.log, 4, &error), &error);
+            model_cut(s.m, 4);
+            check_no_leftovers(s.partition);
+            model_check(s.m, s.log);
+            reopen(&s, false);
+        }
+        scene_close(&s);
+    }
+}
+
 OL_TEST(a_note_of_a_roll_that_stayed_does_not_outlive_its_segment) {
     scene s;
     ol_fs fs = *ol_fs_posix();
