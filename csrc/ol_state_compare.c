@@ -301,47 +301,16 @@ static int compare_live_groups(live_comparison *work, const ol_state *live, ol_t
     return status;
 }
 
-/* What is pending, and group records. */
-static int compare_live_rest(live_comparison *work, const ol_state *live, key_walk *walk, bool *more, ol_error *error) {
-    ol_difference at;
-    ol_compared side;
+/* Group records.  A record keeps its number as long as it is there, so that none is passed over when others come and go between two holds. */
+static int compare_live_records(live_comparison *work, const ol_state *live, size_t *records, bool *more, ol_error *error) {
+    ol_group_record record;
     int status = OL_OK;
     for (int i = 0; i < LOCKED_KEYS && status == OL_OK; i++) {
-        *more = next_key(live, walk, &at, &side);
+        *more = ol_group_records_next(live->group_records, records, &record);
         if (!*more) break;
+        ol_difference at = {.kind = OL_DIGEST_GROUP_RECORD, .producer_id = -1, .group = record.group, .key = record.key};
+        ol_compared side = of_record(&record);
         status = consider_live(work, &at, &side, error);
-    }
-    return status;
-}
-
-int ol_partition_compare(ol_partition *live, const ol_state *replayed, int64_t cut, bool physical, ol_differences *found,
-                         ol_error *error) {
-    live_comparison work = {.live = live, .replayed = replayed, .cut = cut, .physical = physical, .found = found};
-    key_walk replayed_walk = {.has_positions = true}, rest_walk = {0};
-    ol_table_cursor groups = {0};
-    int status = OL_OK;
-    for (int step = 0; step < 3; step++) {
-        for (bool more = true; more && status == OL_OK;) {
-            const ol_state *state;
-            status = ol_partition_lock_state(live, &state, error);
-            if (status != OL_OK) break;
-            /* A string may have gone, and another one lie in its place. */
-            work.live_names.is_filled = work.replayed_names.is_filled = false;
-            if (step == 0) status = compare_replayed(&work, state, &replayed_walk, &more, error);
-            if (step == 1) status = compare_live_groups(&work, state, &groups, &more, error);
-            if (step == 2) status = compare_live_rest(&work, state, &rest_walk, &more, error);
-            ol_partition_unlock_state(live);
-        }
-    }
-    return status;
-}
-
-static int read_sides(const ol_state *state, int which, ol_differences *differences, ol_error *error) {
-    int status = OL_OK;
-    for (size_t i = 0; i < differences->count && status == OL_OK; i++) {
-        ol_difference *item = &differences->items[i];
-        name_cache cache = {0};
-        status = own_side(item, which, look_up(state, item, &cache), error);
     }
     return status;
 }
@@ -365,6 +334,57 @@ static int64_t unlock_writer(ol_partition *live) {
     ol_partition_positions(live, &positions);
     pthread_mutex_unlock(&live->writer);
     return positions.applied;
+}
+
+/* What is pending is walked by places that move when a transaction begins or ends: commits wait for the whole walk, as for a digest. */
+static int compare_live_pending(live_comparison *work, ol_error *error) {
+    const ol_state *live;
+    ol_pending_cursor cursor = {0};
+    ol_table_row row;
+    int64_t producer_id;
+    int status = lock_writer(work->live, &live, NULL, error);
+    if (status != OL_OK) return status;
+    while (status == OL_OK && ol_pending_next(live->pending, &cursor, &producer_id, &row)) {
+        ol_difference at;
+        ol_compared side;
+        set_position(&at, OL_DIGEST_PENDING, producer_id, &row, &side);
+        status = consider_live(work, &at, &side, error);
+    }
+    (void)unlock_writer(work->live);
+    return status;
+}
+
+int ol_partition_compare(ol_partition *live, const ol_state *replayed, int64_t cut, bool physical, ol_differences *found,
+                         ol_error *error) {
+    live_comparison work = {.live = live, .replayed = replayed, .cut = cut, .physical = physical, .found = found};
+    key_walk replayed_walk = {.has_positions = true};
+    ol_table_cursor groups = {0};
+    size_t records = 0;
+    int status = compare_live_pending(&work, error);
+    for (int step = 0; step < 3; step++) {
+        for (bool more = true; more && status == OL_OK;) {
+            const ol_state *state;
+            status = ol_partition_lock_state(live, &state, error);
+            if (status != OL_OK) break;
+            /* A string may have gone, and another one lie in its place. */
+            work.live_names.is_filled = work.replayed_names.is_filled = false;
+            if (step == 0) status = compare_replayed(&work, state, &replayed_walk, &more, error);
+            if (step == 1) status = compare_live_groups(&work, state, &groups, &more, error);
+            if (step == 2) status = compare_live_records(&work, state, &records, &more, error);
+            ol_partition_unlock_state(live);
+        }
+    }
+    return status;
+}
+
+static int read_sides(const ol_state *state, int which, ol_differences *differences, ol_error *error) {
+    int status = OL_OK;
+    for (size_t i = 0; i < differences->count && status == OL_OK; i++) {
+        ol_difference *item = &differences->items[i];
+        name_cache cache = {0};
+        status = own_side(item, which, look_up(state, item, &cache), error);
+    }
+    return status;
 }
 
 int ol_partition_cut(ol_partition *live, bool physical, ol_digest *digest, int64_t *applied, ol_log_view **view, ol_error *error) {

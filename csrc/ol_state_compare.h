@@ -5,7 +5,8 @@
  *
  * Two states of the caller's are compared at once.  A live partition is compared with a replay of its log while commits go on, in steps:
  *
- *   1. ol_partition_compare finds keys that may differ.  The table is locked for some hundred keys at a time.
+ *   1. ol_partition_compare finds keys that may differ.  The table is locked for some hundred keys at a time; commits wait while
+ *      what is pending is walked.
  *   2. ol_partition_read_differences reads what all of them are now, under one lock, and tells up to where the log was applied.
  *   3. The caller replays the log up to there; ol_state_settle_differences drops the keys that are the same in that state.
  *

@@ -415,4 +415,41 @@ OL_TEST(cuts_beside_commits_are_exact) {
     remove_fixture();
 }
 
+enum { ENDING_PRODUCERS = 1500, PENDING_PRODUCERS = 4000 };
+
+static void *end_all(void *argument) {
+    traffic *to = argument;
+    for (int i = 0; i < ENDING_PRODUCERS; i++) {
+        end_transaction(to->partition, 1000 + i, OL_CONTROL_ABORT);
+        usleep(20);
+    }
+    to->stop = true;
+    return NULL;
+}
+
+OL_TEST(what_is_pending_is_named_while_other_transactions_end) {
+    traffic to = {.partition = small_partition()};
+    for (int i = 0; i < ENDING_PRODUCERS; i++) commit_pending(to.partition, 1000 + i, "ends", "t", i % 100, i);
+    for (int i = 0; i < PENDING_PRODUCERS; i++) commit_pending(to.partition, 9000 + i, "stays", "t", i % 100, i);
+    live_cut cut = take_cut(to.partition);
+    ol_log_view_close(cut.view);
+    ol_state nothing;
+    ol_error error;
+    pthread_t thread;
+    OL_CHECK_OK(ol_state_create(&nothing, &error), &error);
+    OL_CHECK(pthread_create(&thread, NULL, end_all, &to) == 0);
+    while (!to.stop) {
+        ol_differences found = {.limit = ENDING_PRODUCERS + PENDING_PRODUCERS};
+        OL_CHECK_OK(ol_partition_compare(to.partition, &nothing, cut.applied, true, &found, &error), &error);
+        int stays = 0;
+        for (size_t i = 0; i < found.count; i++) stays += ol_slice_equal(found.items[i].group, text("stays"));
+        OL_CHECK_INT(stays, PENDING_PRODUCERS);
+        ol_differences_free(&found);
+    }
+    pthread_join(thread, NULL);
+    ol_state_destroy(&nothing);
+    close_partition(to.partition);
+    remove_fixture();
+}
+
 OL_TEST_MAIN()
