@@ -188,8 +188,10 @@ def write_last(partition: Partition, fs: FileSystem, *, threads: int = 1) -> Sna
         snapshot = native.borrow(partition)
         made = snapshot.facts()
         size = _store(snapshot, partition, fs, threads)
-    except OffsetLogError as failure:
-        LOGGER.warning("%s: no snapshot was written: %s", partition.path, failure)
+    except Exception as failure:
+        # Arrow may be missing or fail, memory may run out: a store is closed all the same.
+        reason = str(failure) if isinstance(failure, OffsetLogError) else repr(failure)
+        LOGGER.warning("%s: no snapshot was written: %s", partition.path, reason)
         return None
     seconds = time.monotonic() - begun
     return SnapshotReport(partition.number, made["offset"], True, None, made["positions"], size, seconds)

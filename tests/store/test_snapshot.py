@@ -19,7 +19,7 @@ from offsetlog import snapshots as snapshots_module
 from offsetlog._native import snapshot as native
 from offsetlog._native.faultfs import FaultFileSystem
 from offsetlog._native.files import format_offset_checkpoint
-from offsetlog.logdir import CLEANER_POINTS, TOPIC
+from offsetlog.logdir import CLEAN_MARKER, CLEANER_POINTS, TOPIC
 
 QUIET = MaintenanceConfig(enabled=False)
 SMALL = StoreConfig(segment_bytes=16 * 1024, batch_bytes_max=4096, extend_bytes_min=4096, extend_bytes_max=16 * 1024)
@@ -607,3 +607,17 @@ def test_a_snapshot_of_another_log_partition_is_of_no_use(path, caplog):
     with caplog.at_level(logging.WARNING, "offsetlog.snapshot"), open_store(path) as store:
         assert digests(store) == expected
     assert "it is of log partition 0" in caplog.text
+
+
+@pytest.mark.parametrize("failure", [ImportError("the interpreter ends"), MemoryError(), RuntimeError("of Arrow")])
+def test_nothing_about_a_snapshot_keeps_a_store_from_being_closed(path, monkeypatch, caplog, failure):
+    def fail(*_):
+        raise failure
+
+    monkeypatch.setattr("offsetlog.snapshots._store", fail)
+    store = offsetlog.open(path, 1, "process", maintenance=MaintenanceConfig(snapshot_tail_bytes=4096))
+    for number in range(100):
+        store.commit_one("g", "t", 0, number)
+    store.close()
+    assert type(failure).__name__ in caplog.text
+    assert (path / CLEAN_MARKER).exists()
