@@ -17,13 +17,13 @@ from typing import Any
 from offsetlog import policy, snapshots
 from offsetlog._native import cleaner
 from offsetlog._native import snapshot as native_snapshot
-from offsetlog._native.cleaner import CleanControl
 from offsetlog._native.partition import Partition
 from offsetlog._native.snapshot import StopFlag
 from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import ClosedError, OffsetLogError
 from offsetlog.history_floor import Hold, raise_floor, read_floor
 from offsetlog.logdir import CLEANER_POINTS, TOPIC, LogDirectory
+from offsetlog.long_calls import Control
 from offsetlog.policy import LogFacts, Plan, Segment
 from offsetlog.snapshots import SnapshotReport
 from offsetlog.timeline import cutoff_offset
@@ -52,19 +52,6 @@ def quarantined(described: dict[str, Any]) -> tuple[QuarantinedSegment, ...]:
         )
         for base, failure in described["quarantine"]
     )
-
-
-class Control:
-    """Stops what is under way with one log, and tells how far it is."""
-
-    def __init__(self) -> None:
-        self.clean = CleanControl()
-        self.snapshot = StopFlag()
-
-    def stop(self) -> None:
-        """Ends it soon."""
-        self.clean.stop()
-        self.snapshot.set()
 
 
 class LogCleaner:
@@ -162,7 +149,13 @@ class LogCleaner:
     # ------------------------------------------------------------------------------------------------ cleaning
 
     def clean(
-        self, partition: Partition, plan: Plan, *, again: bool = False, delete_retention_ms: int | None = None
+        self,
+        partition: Partition,
+        plan: Plan,
+        *,
+        again: bool = False,
+        delete_retention_ms: int | None = None,
+        control: Control | None = None,
     ) -> CleaningReport:
         """Does what a plan says to one log, and writes the checkpoint.
 
@@ -171,13 +164,14 @@ class LogCleaner:
             plan: whose action is not "none".
             again: whatever the plan says, also what was cleaned before is taken for dirty.
             delete_retention_ms: overrides the setting.
+            control: of whoever asked for it, who may stop it; also while somebody else's turn is waited for.
 
         Raises:
-            ClosedError: the store is being closed.
+            ClosedError: the store is being closed, or it was stopped before it began.
             StateError, StorageError, CorruptionError, CapacityError: every segment is as it was, or replaced.
         """
         started = time.monotonic()
-        control = Control()
+        control = control if control is not None else Control()
         with self._turn_of(partition.number, control):
             before, segments_before = _extent(partition)
             if plan.action == "roll":
@@ -213,7 +207,7 @@ class LogCleaner:
         checkpoint = -1 if facts.checkpoint is None or measured.is_reset else facts.checkpoint
         holds = self._holds(partition)
         if config.snapshots and policy.loses_snapshot(facts, measured):
-            self._renew_snapshot(partition, checkpoint, control.snapshot)
+            self._renew_snapshot(partition, checkpoint, control.flag)
         # What was held back before is dirty still.
         held = read_floor(fs, path).groups.values()
         noted = False
@@ -257,24 +251,28 @@ class LogCleaner:
             # It is a cache: the next open reads the cleaned log, and cleaning may be what makes room for a snapshot.
             LOGGER.warning("%s: the snapshot is lost by cleaning: no other was written: %s", partition.path, failure)
 
-    def snapshot(self, partition: Partition, *, threads: int = 1) -> SnapshotReport:
-        """Writes a snapshot of one log; see snapshots.write."""
-        control = Control()
+    def snapshot(self, partition: Partition, *, threads: int = 1, control: Control | None = None) -> SnapshotReport:
+        """Writes a snapshot of one log; see snapshots.write, and `clean` about the control."""
+        control = control if control is not None else Control()
         with self._turn_of(partition.number, control):
             checkpoint, fs = self._checkpoints.get(partition.number, -1), self._directory.fs
-            return snapshots.write(partition, fs, cleaned_to=checkpoint, threads=threads, stop=control.snapshot)
+            return snapshots.write(partition, fs, cleaned_to=checkpoint, threads=threads, stop=control.flag)
 
     @contextmanager
     def _turn_of(self, number: int, control: Control) -> Iterator[None]:
-        with self._turn:
+        while not self._turn.acquire(timeout=STOP_SECONDS):
+            control.check()
+        try:
+            control.renew()
             self._current = (number, control)
-            try:
-                # Behind `_current`, so that `end` either stops this run or keeps it from beginning.
-                if self._ended:
-                    raise ClosedError("the store is closed")
-                yield
-            finally:
-                self._current = None
+            # Behind `_current`, so that `end` either stops this run or keeps it from beginning.
+            if self._ended:
+                raise ClosedError("the store is closed")
+            control.check()
+            yield
+        finally:
+            self._current = None
+            self._turn.release()
 
     def _note_rest(self, number: int, described: dict[str, Any], again: bool) -> None:
         before, after, kept = described["bytes_before"], described["bytes_after"], described["records_kept"]
@@ -293,22 +291,20 @@ class LogCleaner:
             self._directory.write_checkpoint(CLEANER_POINTS, {number: end})
             self._checkpoints[number] = end
 
-    def progress(self) -> tuple[int, dict[str, int]] | None:
-        """Returns which log is being cleaned and how far it is; None where none is."""
+    def progress(self, control: Control | None = None) -> tuple[int, dict[str, int]] | None:
+        """Returns which log is being cleaned and how far it is; None where none is, or not for this control."""
         current = self._current
-        return None if current is None else (current[0], current[1].clean.progress())
-
-    def stop(self) -> None:
-        """Ends the cleaning under way soon."""
-        current = self._current
-        if current is not None:
-            current[1].stop()
+        if current is None or control not in (None, current[1]):
+            return None
+        return current[0], current[1].clean.progress()
 
     def end(self) -> None:
         """Ends the cleaning under way and waits for its end; no other begins."""
         self._ended = True
         while not self._turn.acquire(timeout=STOP_SECONDS):
-            self.stop()
+            current = self._current
+            if current is not None:
+                current[1].stop()
         self._turn.release()
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -55,6 +58,10 @@ class StoreCloser:
         self._stop = threading.Event()
         self._keeper: threading.Thread | None = None
 
+    def watch(self, core: StoreCore) -> None:
+        """Has the store closed when the program ends, at the latest."""
+        _open_stores[core] = self
+
     def keep_checkpoints(self, core: StoreCore) -> None:
         """Begins to write the recovery points every minute, until the end."""
         keeper = threading.Thread(
@@ -106,7 +113,9 @@ class StoreCloser:
 
     def forgotten(self, core: StoreCore) -> None:
         """Closes what nobody can reach any more, with a warning, as a file does."""
-        if self._closed or os.getpid() != self._pid:
+        # While the interpreter is torn down the threads that may be at work in the store are gone, with all they held:
+        # nothing may wait for them.  Only a store that was opened even behind `_close_all` is found then.
+        if self._closed or os.getpid() != self._pid or sys.is_finalizing():
             return
         path = self._directory.path
         try:
@@ -182,3 +191,19 @@ def _keep_checkpoints(known: weakref.ref[StoreCore], directory: LogDirectory, st
             pass
         finally:
             core = None
+
+
+#: Those that may have to be closed when the program ends.
+_open_stores: weakref.WeakKeyDictionary[StoreCore, StoreCloser] = weakref.WeakKeyDictionary()
+
+
+def _close_all() -> None:
+    # Each, whatever becomes of the others.
+    with contextlib.ExitStack() as steps:
+        for core, closer in list(_open_stores.items()):
+            steps.callback(closer.forgotten, core)
+
+
+# Before the interpreter is torn down, when daemon threads still run, and behind the end of all other threads, which may
+# commit up to then.
+atexit.register(_close_all)

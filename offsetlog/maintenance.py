@@ -23,6 +23,7 @@ from offsetlog.cleaning import LogCleaner
 from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import ClosedError, OffsetLogError, ReadOnlyError
 from offsetlog.logdir import TOPIC, LogDirectory
+from offsetlog.long_calls import Control, LongCalls
 from offsetlog.policy import LogFacts, Plan, StuckTransaction
 from offsetlog.retention import Expirer
 from offsetlog.snapshots import SnapshotReport
@@ -38,8 +39,6 @@ RETRY_SECONDS_MAX = 3600.0
 SLEEP_MS_MAX = 86_400_000
 #: Decisions that are kept.
 DECISIONS_KEPT = 256
-#: How often who waits for a cleaning is asked whether to go on, in seconds.
-LOOK_SECONDS = 0.1
 
 Result = TypeVar("Result")
 
@@ -137,6 +136,8 @@ class Maintenance:
         self._core: weakref.ref[StoreCore] | None = None
         self._read_only = read_only
         self._cleaner = LogCleaner(directory, config)
+        #: What was asked for and takes long, so that an interrupt or the end of the store stops it.
+        self.calls = LongCalls()
         self._known: dict[int, _Known] = {}
         self._counters: Counter[str] = Counter()
         self._counting = threading.Lock()
@@ -162,6 +163,7 @@ class Maintenance:
     def end(self) -> None:
         """Stops what is under way, soon, and waits for its end; does nothing the second time."""
         self._stop.set()
+        self.calls.end()
         self._cleaner.end()
         self._expirer.end()
         # The thread itself may have held the last reference to the store for a moment.
@@ -344,19 +346,23 @@ class Maintenance:
             raise ReadOnlyError("the store is open read-only")
         reports: list[CleaningReport] = []
         failures: list[Exception] = []
-        cancelled = threading.Event()
 
-        def work() -> None:
+        def work(control: Control) -> None:
             for partition in chosen:
-                if cancelled.is_set() or self._stop.is_set():
+                if control.stopped:
                     return
                 try:
                     plan = self._asked(partition, roll, ratio, again)
-                    reports.append(self._compact_one(partition, plan, again, delete_retention_ms))
+                    reports.append(self._compact_one(partition, plan, again, delete_retention_ms, control))
                 except OffsetLogError as failure:
                     failures.append(failure)
 
-        self._interruptibly(work, cancelled, progress)
+        def look(control: Control) -> None:
+            current = self._cleaner.progress(control)
+            if progress is not None and current is not None:
+                progress(current[0], current[1]["bytes_read"], current[1]["bytes_total"])
+
+        self.calls.run(work, look)
         if failures:
             done = sum(report.cleaned for report in reports)
             failures[0].add_note(f"{done} other log partitions were cleaned")
@@ -366,7 +372,7 @@ class Maintenance:
         return reports
 
     def _compact_one(
-        self, partition: Partition, plan: Plan, again: bool, delete_retention_ms: int | None
+        self, partition: Partition, plan: Plan, again: bool, delete_retention_ms: int | None, control: Control
     ) -> CleaningReport:
         known = self._known.setdefault(partition.number, _Known())
         self._note_decision(known, plan)
@@ -380,7 +386,9 @@ class Maintenance:
                 segments_before=plan.segments,
                 segments_after=plan.segments,
             )
-        report = self._cleaner.clean(partition, plan, again=again, delete_retention_ms=delete_retention_ms)
+        report = self._cleaner.clean(
+            partition, plan, again=again, delete_retention_ms=delete_retention_ms, control=control
+        )
         self._note_report(known, report)
         return report
 
@@ -392,42 +400,24 @@ class Maintenance:
         threads = os.cpu_count() or 1
         reports: list[SnapshotReport] = []
         failures: list[OffsetLogError] = []
-        for partition in chosen:
-            try:
-                reports.append(self._cleaner.snapshot(partition, threads=threads))
-            except OffsetLogError as failure:
-                failures.append(failure)
+
+        def work(control: Control) -> None:
+            for partition in chosen:
+                if control.stopped:
+                    return
+                try:
+                    reports.append(self._cleaner.snapshot(partition, threads=threads, control=control))
+                except OffsetLogError as failure:
+                    failures.append(failure)
+
+        self.calls.run(work)
         self._count(snapshots=sum(report.written for report in reports))
         if failures:
             failures[0].add_note(f"of {len(reports)} other log partitions there is a snapshot")
             raise failures[0]
+        if self._stop.is_set():
+            raise ClosedError("the store was closed before there was a snapshot of everything")
         return reports
-
-    def _interruptibly(self, work: Callable[[], None], cancelled: threading.Event, progress: Progress | None) -> None:
-        # A signal is delivered between two instructions of Python, and a run has none: so it has a thread of its own.
-        raised: list[BaseException] = []
-
-        def guarded() -> None:
-            try:
-                work()
-            except BaseException as failure:
-                raised.append(failure)
-
-        worker = threading.Thread(target=guarded, name="offsetlog-compact", daemon=True)
-        worker.start()
-        try:
-            while worker.is_alive():
-                worker.join(LOOK_SECONDS)
-                current = self._cleaner.progress()
-                if progress is not None and current is not None:
-                    progress(current[0], current[1]["bytes_read"], current[1]["bytes_total"])
-        except BaseException:
-            cancelled.set()
-            self._cleaner.stop()
-            worker.join()
-            raise
-        if raised:
-            raise raised[0]
 
     # ------------------------------------------------------------------------------------------------ what is known
 

@@ -21,12 +21,7 @@ from offsetlog._native.partition import Partition
 from offsetlog._native.tickets import Ticket
 from offsetlog.closing import StoreCloser
 from offsetlog.config import MaintenanceConfig, StoreConfig
-from offsetlog.errors import (
-    ClosedError,
-    CorruptionWarning,
-    OffsetLogError,
-    ReadOnlyError,
-)
+from offsetlog.errors import ClosedError, CorruptionWarning, OffsetLogError, ReadOnlyError
 from offsetlog.loading import LoadProgress
 from offsetlog.logdir import LogDirectory
 from offsetlog.maintenance import Maintenance, Progress
@@ -198,6 +193,7 @@ class OffsetStore(StorePast):
         self._closer = core.closer = StoreCloser(
             self._directory, opener, self._waiter, self._maintenance, read_only=read_only
         )
+        self._closer.watch(core)
         # The hot methods are bound to the instance: a Python frame between would cost more than the commit.
         vars(self).update(
             commit=core.commit, commit_async=core.commit_async, commit_one=core.commit_one, fetch_one=core.fetch_one
@@ -567,7 +563,8 @@ class OffsetStore(StorePast):
         """
         from offsetlog.verify_store import verify_store
 
-        return verify_store(self._open_core.attached(), self._fs, self._config, self._open_core.count)
+        given = self._open_core.attached(), self._fs, self._config, self._open_core.count
+        return self._maintenance.calls.run(lambda control: verify_store(*given, control))
 
     def memory(self) -> dict[str, int]:
         """Returns the bytes of memory by component, over all partitions, and their `total`.

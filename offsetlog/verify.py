@@ -29,6 +29,7 @@ from offsetlog.logdir import (
     Checkpoint,
     LogDirectory,
 )
+from offsetlog.long_calls import Control
 from offsetlog.reading import find_partitions
 from offsetlog.types import Digest, Way
 from offsetlog.verify_partition import Around, PartitionCheck, Progress, check_partition, check_places
@@ -183,7 +184,11 @@ class _DirectoryCheck:
 
 
 def verify(
-    path: Path, partitions: int | None = None, report: Report | None = None, progress: Progress | None = None
+    path: Path,
+    partitions: int | None = None,
+    report: Report | None = None,
+    progress: Progress | None = None,
+    control: Control | None = None,
 ) -> Verification:
     """Verifies a log directory, a partition directory or a segment file; changes nothing, takes no lock.
 
@@ -192,11 +197,13 @@ def verify(
         partitions: how many partitions the offsets topic has, where the directory does not say it.
         report: called with each finding as it is made.
         progress: called with the bytes read since the last call.
+        control: stops it soon.
 
     Returns:
         Everything that was found.
 
     Raises:
+        ClosedError: it was stopped.
         MissingFileError: there is nothing, or nothing of the offsets topic.
         InvalidArgumentError, StorageError, CapacityError: it cannot be read.
         CorruptionError: a single file was given that is no segment at all.
@@ -215,10 +222,11 @@ def verify(
     directory = _DirectoryCheck(above, fs, add if is_log_directory else lambda _: None)
     numbers = [each.number for each in files if each.number is not None]
     count = directory.partition_count(partitions, numbers) if is_log_directory else partitions
+    control = control if control is not None else Control()
     checks = []
     for each in files:
         around = Around() if each.directory is None else directory.around(each.number)
-        check = check_partition(each, around, fs, add, progress or (lambda _: None))
+        check = check_partition(each, around, fs, add, progress or (lambda _: None), control)
         checks.append(check)
         found.add(check.replay)
         found.ways += check.ways.ways

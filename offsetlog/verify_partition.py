@@ -22,6 +22,7 @@ from offsetlog.config import StoreConfig
 from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
 from offsetlog.findings import Finding, Place, Report
 from offsetlog.logdir import CLEAN_MARKER, TOPIC
+from offsetlog.long_calls import Control
 from offsetlog.reading import (
     SEGMENT,
     PartitionFiles,
@@ -64,7 +65,13 @@ class PartitionCheck:
     """The verification of one partition's files."""
 
     def __init__(
-        self, files: PartitionFiles, around: Around, fs: FileSystem, report: Report, progress: Progress
+        self,
+        files: PartitionFiles,
+        around: Around,
+        fs: FileSystem,
+        report: Report,
+        progress: Progress,
+        control: Control,
     ) -> None:
         self.files = files
         self.around = around
@@ -76,7 +83,8 @@ class PartitionCheck:
         self.followed: tuple[Path, int] | None = None
         self.topic_id: bytes | None = None
         self.progress = progress
-        self.replay = Replay(fs)
+        self.control = control
+        self.replay = Replay(fs, stop=control.flag)
         self.segments: list[Segment] = []
         self.snapshots = {} if files.directory is None else snapshot_offsets(fs, files.directory)
         self.producers: dict[int, list[tuple[int, int, int, int, int]]] = {}
@@ -97,6 +105,7 @@ class PartitionCheck:
     def run(self) -> None:
         """Reads and checks everything."""
         for index, path in enumerate(self.files.segments):
+            self.control.check()
             self._read_segment(path, is_last=index == len(self.files.segments) - 1)
             self.progress(self.segments[-1].size)
         self._check_bounds()
@@ -299,7 +308,7 @@ class PartitionCheck:
         )
 
     def _replay_again(self, end: int, _: LogView | None = None) -> Replay:
-        replay = Replay(self.fs)
+        replay = Replay(self.fs, stop=self.control.flag)
         replay_files(replay, segments_of(self.files.directory or Path()), until=end)
         return replay
 
@@ -317,8 +326,8 @@ class PartitionCheck:
 
     def _check_cleaned(self, directory: Path, partition: Partition) -> None:
         sums, end, _ = cut(partition)
-        cleaned = Replay(self.fs)
-        reason = replay_cleaned_log(partition, cleaned, segments_of(directory), end)
+        cleaned = Replay(self.fs, stop=self.control.flag)
+        reason = replay_cleaned_log(partition, cleaned, segments_of(directory), end, self.control)
         if reason:
             self.ways.left_out("cleaned", reason)
             return
@@ -423,20 +432,21 @@ class FilesIdentity:
 
 
 def check_partition(
-    files: PartitionFiles, around: Around, fs: FileSystem, report: Report, progress: Progress
+    files: PartitionFiles, around: Around, fs: FileSystem, report: Report, progress: Progress, control: Control
 ) -> PartitionCheck:
     """Checks one partition, and once more where a running broker's cleaner took segments away under the reader.
 
     Where it never rests, what concerns a file that was replaced meanwhile is told as a note at last.
 
     Raises:
+        ClosedError: the control was stopped.
         MissingFileError, StorageError: files go faster than they can be read.
         CorruptionError: a single file was given that is no segment at all.
         CapacityError: there is no memory.
     """
     for left in reversed(range(CHECK_TRIES)):
         kept: list[Finding] = []
-        check = PartitionCheck(files, around, fs, kept.append, progress)
+        check = PartitionCheck(files, around, fs, kept.append, progress, control)
         is_whole = is_two = False
         try:
             is_whole = check.run_unchanged()

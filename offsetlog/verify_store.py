@@ -19,6 +19,7 @@ from offsetlog.config import StoreConfig
 from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
 from offsetlog.findings import Finding, Place, Report
 from offsetlog.logdir import CLEANER_POINTS, TOPIC, LogDirectory
+from offsetlog.long_calls import Control
 from offsetlog.reading import segments_of
 from offsetlog.types import Way
 from offsetlog.verify_partition import CHECK_TRIES, LogChangedError, check_places
@@ -52,21 +53,23 @@ class StoreVerification(list[OffsetLogError]):
         )
 
 
-def verify_store(partitions: list[Partition], fs: FileSystem, config: StoreConfig, count: int) -> StoreVerification:
+def verify_store(
+    partitions: list[Partition], fs: FileSystem, config: StoreConfig, count: int, control: Control
+) -> StoreVerification:
     """Verifies the open partitions of a store that has `count` of them; commits and cleaning go on.
 
     Each is compared by a replay of its log, by one of what the cleaner would leave of it, and by the snapshot with the
     log behind it, as of one log offset (docs/verify.md).  Nothing is written.  It takes up to three times the memory of
-    the state of the largest partition.
+    the state of the largest partition.  The control stops it soon.
 
     Raises:
         StateError: a partition has failed, or is loading.
         StorageError, CapacityError: it could not be read.
-        ClosedError: the store was closed meanwhile.
+        ClosedError: the store was closed meanwhile, or it was stopped.
     """
     found = StoreVerification()
     for partition in partitions:
-        check = _OpenPartitionCheck(partition, fs, config, found.add)
+        check = _OpenPartitionCheck(partition, fs, config, found.add, control)
         check.run()
         if check.replay is not None:
             check_places(check.place, check.replay, partition.number, count, check.directory)
@@ -77,10 +80,13 @@ def verify_store(partitions: list[Partition], fs: FileSystem, config: StoreConfi
 class _OpenPartitionCheck:
     """The verification of one open partition."""
 
-    def __init__(self, partition: Partition, fs: FileSystem, config: StoreConfig, report: Report) -> None:
+    def __init__(
+        self, partition: Partition, fs: FileSystem, config: StoreConfig, report: Report, control: Control
+    ) -> None:
         self.partition = partition
         self.fs = fs
         self.config = config
+        self.control = control
         self.directory = Path(partition.path)
         self.place = Place(report, partition.number)
         self.ways = WaysCheck(self.place, self.directory)
@@ -89,6 +95,7 @@ class _OpenPartitionCheck:
     def run(self) -> None:
         """Compares the state in memory with what the log leads to."""
         for left in reversed(range(CHECK_TRIES)):
+            self.control.check()
             sums, end, view = cut(self.partition)
             self.ways.went("live", sums, end)
             if view is None:
@@ -102,7 +109,7 @@ class _OpenPartitionCheck:
                     self.ways.ways.clear()
 
     def _new_replay(self, view: LogView | None) -> Replay:
-        return Replay(self.fs, Decompressor(self.config.decompressed_bytes_max), view)
+        return Replay(self.fs, Decompressor(self.config.decompressed_bytes_max), view, self.control.flag)
 
     def _replay_to(self, end: int, view: LogView | None) -> Replay:
         replay = self._new_replay(view)
@@ -121,6 +128,7 @@ class _OpenPartitionCheck:
         # These two read the log as it is by now: once something was cleaned it may not lead to this cut any more.
         cleaned = self._replay_cleaned(end, view)
         snapshot = self._advance_snapshot(end)
+        self.control.check()
         if not view.is_current:
             if not is_last:
                 raise LogChangedError
@@ -140,7 +148,7 @@ class _OpenPartitionCheck:
         """Returns what a cleaning now would lead to, or why there is no telling."""
         replay = self._new_replay(view)
         try:
-            return replay_cleaned_log(self.partition, replay, view.segments(), end) or replay
+            return replay_cleaned_log(self.partition, replay, view.segments(), end, self.control) or replay
         except MissingFileError:  # replaced while it was read, which the view tells
             if view.is_current:
                 raise
@@ -153,7 +161,7 @@ class _OpenPartitionCheck:
             cleaned_to = directory.read_checkpoint(CLEANER_POINTS).get((TOPIC, self.partition.number), -1)
             found = open_file(self.fs, self.directory / FILE_NAME)
             reason = found.check(self.partition, cleaned_to)
-            if reason is None and not found.advance(self.partition, end):
+            if reason is None and not found.advance(self.partition, end, self.control.flag):
                 reason = "the log was cleaned meanwhile"
         except MissingFileError:
             return "there is none"

@@ -20,6 +20,7 @@ from offsetlog._native.replay import Replay
 from offsetlog._native.snapshot import Snapshot
 from offsetlog.errors import CorruptionError
 from offsetlog.findings import KeyDifference, Place
+from offsetlog.long_calls import Control
 from offsetlog.types import Digest, Way
 
 #: How many of the keys that differ are named.
@@ -68,7 +69,9 @@ def replay_files(
     return failures
 
 
-def replay_cleaned_log(partition: Partition, replay: Replay, paths: Iterable[str | Path], end: int) -> str:
+def replay_cleaned_log(
+    partition: Partition, replay: Replay, paths: Iterable[str | Path], end: int, control: Control
+) -> str:
     """Replays what the cleaner would leave of a log, if it ran now, and the rest of the log up to `end`.
 
     Args:
@@ -76,20 +79,25 @@ def replay_cleaned_log(partition: Partition, replay: Replay, paths: Iterable[str
         replay: an empty one.
         paths: the files of the log, or those of the replay's view.
         end: a log offset up to which the partition has applied its log.
+        control: stops it soon, where the replay has its flag, too.
 
     Returns:
         Why that could not be done; "" when it was.
 
     Raises:
+        ClosedError: it was stopped.
         StateError, StorageError, CapacityError, MissingFileError.
     """
+    control.renew()
     found = replay_cleaned(
         partition,
         replay,
         now_ms=time.time_ns() // 1_000_000,
         end_max=end,
         map_bytes=CLEANER_MAP_BYTES + BYTES_PER_KEY * partition.count(),
+        control=control.clean,
     )
+    control.check()
     if found["quarantined"]:
         return f"the cleaner leaves damaged segments alone: {found['quarantine'][0][1].message}"
     if found["truncated"]:

@@ -325,7 +325,7 @@ cdef int _replay(void *context, const ol_batch *batch, ol_error *error) noexcept
 
 
 def replay_cleaned(Partition partition not None, Replay into not None, *, int64_t now_ms, int64_t end_max=INT64_MAX,
-                   int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20):
+                   int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20, CleanControl control=None):
     """Applies to an empty replay what a cleaning would leave of a log, the active segment included; changes nothing.
 
     Args:
@@ -334,6 +334,7 @@ def replay_cleaned(Partition partition not None, Replay into not None, *, int64_
         now_ms: the time, in milliseconds since 1970.
         end_max: nothing at or above this log offset is told.
         delete_retention_ms, map_bytes: as `clean`.  One pass is made, which ends where the keys do not fit.
+        control: ends it soon; `stopped` is true in the report then, and the replay is of no use.
 
     Returns:
         The report as a dictionary.
@@ -364,6 +365,9 @@ def replay_cleaned(Partition partition not None, Replay into not None, *, int64_
     options.use_table = True
     options.compressor = &compressor.port
     options.sink = &sink
+    if control is not None:
+        options.stop = &control._stop
+        options.progress = &control._progress
     report = <ol_clean_report *>calloc(1, sizeof(ol_clean_report))
     if report == NULL:
         raise MemoryError()

@@ -1,10 +1,19 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t
 
-from offsetlog._native.csrc cimport ol_batch, ol_error, ol_producers, ol_producers_change, ol_scan, ol_state
+from offsetlog._native.csrc cimport (
+    atomic_flag_value,
+    ol_batch,
+    ol_error,
+    ol_producers,
+    ol_producers_change,
+    ol_scan,
+    ol_state,
+)
 from offsetlog._native.decompress cimport Decompressor
 from offsetlog._native.files cimport FileSystem
 from offsetlog._native.log_view cimport LogView
+from offsetlog._native.snapshot cimport StopFlag
 
 # `BATCH_FIELDS` says the same in words.
 cdef struct batch_row:
@@ -22,6 +31,8 @@ cdef class Replay:
     cdef FileSystem fs
     cdef Decompressor decompressor
     cdef LogView view
+    cdef StopFlag stop_flag
+    cdef const atomic_flag_value *stop_asked
     cdef readonly int64_t next_offset
     cdef readonly int64_t batches
     cdef readonly int64_t records

@@ -7,6 +7,7 @@ from typing_extensions import disjoint_base
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.files import FileSystem
 from offsetlog._native.log_view import LogView
+from offsetlog._native.snapshot import StopFlag
 
 BATCH_FIELDS: list[tuple[str, str]]
 
@@ -24,6 +25,7 @@ class Replay:
         file_system: FileSystem | None = ...,
         decompressor: Decompressor | None = ...,
         view: LogView | None = ...,
+        stop: StopFlag | None = ...,
     ) -> None: ...
     def apply(
         self,

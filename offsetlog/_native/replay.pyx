@@ -15,6 +15,7 @@ from libc.string cimport memset
 
 from offsetlog._native.buffers cimport text_of
 from offsetlog._native.csrc cimport (
+    OL_CLOSED,
     OL_CORRUPT,
     OL_END,
     OL_LIMIT,
@@ -184,10 +185,12 @@ cdef class Replay:
         memset(&self.producers, 0, sizeof(self.producers))
         self.rows = NULL
 
-    def __init__(self, FileSystem file_system=None, Decompressor decompressor=None, LogView view=None):
+    def __init__(self, FileSystem file_system=None, Decompressor decompressor=None, LogView view=None,
+                 StopFlag stop=None):
         """Begins with an empty state; CapacityError where there is no memory for it.
 
         Of a view (`log_view`) the paths are its segments', whatever lies there by now; the view stays open meanwhile.
+        Once `stop` is set, what is applied ends soon with ClosedError, and the replay is of no use any more.
         """
         cdef ol_error error
         if self.state.table != NULL:
@@ -195,6 +198,8 @@ cdef class Replay:
         self.fs = file_system if file_system is not None else FileSystem()
         self.decompressor = decompressor if decompressor is not None else Decompressor()
         self.view = view
+        self.stop_flag = stop
+        self.stop_asked = &stop.asked if stop is not None else NULL
         self.next_offset = 0
         self.refused = []
         check(ol_state_create(&self.state, &error), &error)
@@ -281,6 +286,8 @@ cdef class Replay:
             if batch.base_offset >= stop or batch.base_offset >= until:
                 scan.position = self.position
                 return OL_OK if batch.base_offset >= stop else OL_END
+            if self.stop_asked != NULL and self.stop_asked[0]:
+                return ol_fail(error, OL_CLOSED, "it was stopped")
             if batch.last_offset < self.since:
                 continue
             status = self.apply_batch(&batch, change, error)
@@ -338,6 +345,7 @@ cdef class Replay:
 
         Raises:
             StorageError: the file cannot be read.
+            ClosedError: it was stopped.
             CapacityError: there is no memory.
         """
         cdef ol_scan scan

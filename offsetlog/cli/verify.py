@@ -138,13 +138,14 @@ def command(
 ) -> int:
     """Verifies; returns the exit code."""
     # Only this command needs arrays.
+    from offsetlog.long_calls import Control, interruptibly
     from offsetlog.verify import verify
 
     output = Output(form)
     kept: list[Finding] = []
     with progress("verifying", whole_size(find_partitions(path))) as advance:
         # Lines between the frames of a bar would tear it; without one they come as they are found.
-        found = verify(path, partitions, kept.append, advance)
+        found = interruptibly(lambda control: verify(path, partitions, kept.append, advance, control), Control())
     for finding in kept:
         print_finding(output, finding)
     if ways and not output.is_json:
