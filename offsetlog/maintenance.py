@@ -14,7 +14,7 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from offsetlog import policy
 from offsetlog._native.core import StoreCore
@@ -68,8 +68,10 @@ class MaintenanceStatus(NamedTuple):
         counters: how often what was done.
         plans: by log partition, what was decided last.
         reports: by log partition, the last cleaning.
-        failures: by log partition, what goes wrong; it is tried again.
+        failures: by log partition, what went wrong last and has not been done since; it is tried again.
         stuck: open transactions that are older than they should be.
+        expiry_refused: why nothing expires at all, as the ClockError of a clock that cannot be right; None where the
+            last check was made.
     """
 
     running: bool
@@ -80,14 +82,20 @@ class MaintenanceStatus(NamedTuple):
     reports: dict[int, CleaningReport]
     failures: dict[int, Exception]
     stuck: list[StuckTransaction]
+    expiry_refused: Exception | None = None
+
+
+#: What is done to a log: what fails of it keeps nothing else from being done.
+Work = Literal["look", "clean", "snapshot", "expire"]
 
 
 @dataclass(slots=True)
 class _Trouble:
-    """What fails, how often in a row, and when it is tried again."""
+    """What fails, how often in a row, since when, and when it is tried again."""
 
     failure: Exception
     times: int
+    failed_at: float
     retry_at: float
 
 
@@ -97,13 +105,23 @@ class _Known:
 
     plan: Plan | None = None
     report: CleaningReport | None = None
-    trouble: _Trouble | None = None
+    troubles: dict[Work, _Trouble] = field(default_factory=dict)
     stuck: list[StuckTransaction] = field(default_factory=list)
     wants_snapshot: bool = False
     #: Where cleaning began and was to end, when it came to nothing.
     futile: tuple[int, int] | None = None
     #: (producer id, first offset) of an open transaction -> since when it is known to be open, in ms since 1970.
     opened: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def waits(self, work: Work) -> bool:
+        """Whether it failed, and it is too early to try it again."""
+        trouble = self.troubles.get(work)
+        return trouble is not None and time.monotonic() < trouble.retry_at
+
+    def last_failure(self) -> Exception | None:
+        """Returns what went wrong last."""
+        troubles = list(self.troubles.values())
+        return max(troubles, key=lambda each: each.failed_at).failure if troubles else None
 
 
 _IN_WORDS: dict[policy.Action, str] = {
@@ -145,6 +163,7 @@ class Maintenance:
         self._told: dict[object, float] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._expiry_refused: Exception | None = None
 
     # ------------------------------------------------------------------------------------------------ unasked
 
@@ -175,20 +194,28 @@ class Maintenance:
         seconds = min(config.interval_ms, config.retention_check_interval_ms, SLEEP_MS_MAX) / 1000
         looked = checked = time.monotonic()
         while not self._stop.wait(seconds):
+            now = time.monotonic()
+            checks = config.expires and now >= checked + config.retention_check_interval_ms / 1000
+            looks = now >= looked + config.interval_ms / 1000
+            checked, looked = now if checks else checked, now if looks else looked
             try:
-                # Those that are still being loaded are looked after later.
-                partitions = self._open_core().attached(wait=False)
+                self._round(checks=checks, looks=looks)
             except ClosedError:
                 return
-            # First what makes records dead, then what drops them.
-            if config.expires and time.monotonic() >= checked + config.retention_check_interval_ms / 1000:
-                checked = time.monotonic()
-                self.expire(partitions)
-            if time.monotonic() >= looked + config.interval_ms / 1000:
-                looked = time.monotonic()
-                self.look_after(partitions)
-            # Not while it sleeps.
-            del partitions
+            except Exception as failure:
+                # Whatever it is, the next round may do without: a thread that ended would not be missed for long.
+                self._count(failed=1)
+                if self._is_new((type(failure), str(failure))):
+                    LOGGER.warning("maintenance failed, and goes on: %r", failure, exc_info=failure)
+
+    def _round(self, *, checks: bool, looks: bool) -> None:
+        # Those that are still being loaded are looked after later.
+        partitions = self._open_core().attached(wait=False)
+        # First what makes records dead, then what drops them.
+        if checks:
+            self.expire(partitions)
+        if looks:
+            self.look_after(partitions)
 
     def _open_core(self) -> StoreCore:
         core = None if self._core is None else self._core()
@@ -204,34 +231,37 @@ class Maintenance:
             known = self._known.setdefault(partition.number, _Known())
             if self._stop.is_set():
                 return
-            if known.trouble is not None and time.monotonic() < known.trouble.retry_at:
+            if known.waits("look"):
                 continue
-            plan = self._trying(partition, known, self._decide)
+            plan = self._trying("look", partition, known, self._decide)
             if plan is not None:
                 plans[plan] = partition
         cleaned = policy.filthiest_first(plans)
         for plan in cleaned:
             if self._stop.is_set():
                 return
-            self._trying(plans[plan], self._known[plan.number], self._clean_unasked)
+            self._trying("clean", plans[plan], self._known[plan.number], self._clean_unasked)
         # Of what was cleaned the next look knows.
         for plan, partition in plans.items():
             known = self._known[plan.number]
             if self._stop.is_set():
                 return
-            if known.wants_snapshot and plan not in cleaned and not partition.read_only:
-                self._trying(partition, known, self._snapshot)
+            wanted = known.wants_snapshot and plan not in cleaned and not partition.read_only
+            if wanted and not known.waits("snapshot"):
+                self._trying("snapshot", partition, known, self._snapshot)
 
     def _trying(
-        self, partition: Partition, known: _Known, work: Callable[[Partition, _Known], Result]
+        self, kind: Work, partition: Partition, known: _Known, work: Callable[[Partition, _Known], Result]
     ) -> Result | None:
         try:
-            return work(partition, known)
+            result = work(partition, known)
         except ClosedError:
             return None
         except Exception as failure:
-            self._note_trouble(partition, known, failure)
+            self._note_trouble(kind, partition, known, failure)
             return None
+        known.troubles.pop(kind, None)
+        return result
 
     def _decide(self, partition: Partition, known: _Known) -> Plan:
         facts = self._cleaner.look(partition)
@@ -244,9 +274,13 @@ class Maintenance:
         self._look_for_stuck(partition, known, facts)
         for stuck in known.stuck:
             self._tell_stuck(stuck)
+        if plan.action == "none":
+            known.troubles.pop("clean", None)
+        elif known.waits("clean"):
+            plan = plan._replace(action="none", reason="cleaning it failed; it is tried again later")
         self._note_decision(known, plan)
-        if plan.action == "none" and not known.wants_snapshot:
-            known.trouble = None
+        if not known.wants_snapshot:
+            known.troubles.pop("snapshot", None)
         return plan
 
     def _clean_unasked(self, partition: Partition, known: _Known) -> CleaningReport:
@@ -259,12 +293,10 @@ class Maintenance:
         # A transaction that ends behind all that can be cleaned, say: it would be decided again and again.
         is_futile = not report.stopped and plan.action != "again" and report.checkpoint <= plan.first_dirty
         known.futile = (plan.first_dirty, plan.uncleanable) if is_futile else None
-        known.trouble = None
         return report
 
     def _snapshot(self, partition: Partition, known: _Known) -> None:
         report = self._cleaner.snapshot(partition)
-        known.trouble = None
         self._count(snapshots=report.written)
 
     def expire(self, partitions: list[Partition]) -> None:
@@ -276,15 +308,17 @@ class Maintenance:
             return
         except Exception as failure:
             self._count(expiry_checks_failed=1)
+            self._expiry_refused = failure
             if self._is_new((type(failure), "expire")):
                 LOGGER.warning("nothing expires: %s", failure)
             return
+        self._expiry_refused = None
         for partition in partitions:
             if self._stop.is_set():
                 return
-            if not partition.read_only:
-                known = self._known.setdefault(partition.number, _Known())
-                self._trying(partition, known, lambda each, _: self._expire_one(each, now))
+            known = self._known.setdefault(partition.number, _Known())
+            if not partition.read_only and not known.waits("expire"):
+                self._trying("expire", partition, known, lambda each, _: self._expire_one(each, now))
 
     def _expire_one(self, partition: Partition, now: int) -> None:
         counted = self._expirer.expire_one(partition, now)
@@ -432,8 +466,9 @@ class Maintenance:
             counters=dict(self._counters),
             plans={number: log.plan for number, log in known.items() if log.plan is not None},
             reports={number: log.report for number, log in known.items() if log.report is not None},
-            failures={number: log.trouble.failure for number, log in known.items() if log.trouble is not None},
+            failures={number: each for number, log in known.items() if (each := log.last_failure()) is not None},
             stuck=[transaction for log in known.values() for transaction in log.stuck],
+            expiry_refused=self._expiry_refused,
         )
 
     def decisions(self) -> list[Decision]:
@@ -496,10 +531,11 @@ class Maintenance:
                 segment.log_offset,
             )
 
-    def _note_trouble(self, partition: Partition, known: _Known, failure: Exception) -> None:
-        times = known.trouble.times + 1 if known.trouble is not None else 1
+    def _note_trouble(self, kind: Work, partition: Partition, known: _Known, failure: Exception) -> None:
+        before, now = known.troubles.get(kind), time.monotonic()
+        times = before.times + 1 if before is not None else 1
         seconds = min(self.config.interval_ms / 1000 * 2**times, RETRY_SECONDS_MAX)
-        known.trouble = _Trouble(failure, times, time.monotonic() + seconds)
+        known.troubles[kind] = _Trouble(failure, times, now, now + seconds)
         self._count(failed=1)
         if self._is_new((partition.number, type(failure), str(failure))):
             # What is not one of ours is a fault of ours: with where it came from.
