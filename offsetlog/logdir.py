@@ -32,6 +32,8 @@ from offsetlog.errors import (
 
 TOPIC = "__consumer_offsets"
 LOCK = ".lock"
+#: What a program that finds it held can do.
+LOCKED_ADVICE = "; read_only=True opens the directory for reading all the same"
 CLEAN_MARKER = ".kafka_cleanshutdown"
 PROPERTIES = "offsetlog.properties"
 META_PROPERTIES = "meta.properties"
@@ -212,8 +214,7 @@ class LogDirectory:
         try:
             self._lock = self.fs.lock(self.path / LOCK)
         except LockedError as failure:
-            text = f"{failure.message}; read_only=True opens the directory for reading all the same"
-            raise LockedError(text, errno=failure.errno, path=failure.path) from None
+            raise LockedError(f"{failure.message}{LOCKED_ADVICE}", errno=failure.errno, path=failure.path) from None
 
     def unlock(self) -> None:
         """Lets the lock go; does nothing where it is not held."""

@@ -7,6 +7,7 @@ failure is one line on the standard error, never a traceback.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import re
 import sys
@@ -193,10 +194,19 @@ def _call(arguments: list[str]) -> int:
     return result if isinstance(result, int) else OK
 
 
+class _Told(logging.Handler):
+    """Tells what the library notes, in the way of the commands."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(record.getMessage())
+
+
 def run(arguments: list[str]) -> int:
     """Runs one command and returns its exit code; whatever happens becomes a line and a code."""
     prepare(sys.stdout)
     prepare(sys.stderr)
+    told, library = _Told(logging.WARNING), logging.getLogger("offsetlog")
+    library.addHandler(told)
     try:
         return _call(arguments)
     except KeyboardInterrupt:
@@ -217,3 +227,5 @@ def run(arguments: list[str]) -> int:
             return PROBLEMS
         complain(_message_of(failure))
         return exit_code_of(failure)
+    finally:
+        library.removeHandler(told)

@@ -34,6 +34,10 @@ def _since_text(offset: int | None) -> str:
     return "the whole log" if offset is None else str(offset)
 
 
+def _size_text(size: int) -> str:
+    return bytes_text(size) if size else "nothing new to write"
+
+
 def _seconds_text(seconds: float) -> str:
     return f"{seconds:.2f} s"
 
@@ -42,7 +46,7 @@ COLUMNS = [
     Column("log_partition", right=True),
     Column("offset", "log offset", right=True),
     Column("positions", right=True),
-    Column("size", show=bytes_text, right=True),
+    Column("size", show=_size_text, right=True),
     Column("since", "read from", _since_text, right=True, rank=1),
     Column("written", rank=1),
     Column("seconds", "took", _seconds_text, right=True, rank=2),

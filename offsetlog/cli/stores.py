@@ -11,8 +11,8 @@ import offsetlog
 from offsetlog._native.files import FileSystem
 from offsetlog.cli.output import complain, count_text
 from offsetlog.config import MaintenanceConfig
-from offsetlog.errors import MissingFileError, PartitionCountError
-from offsetlog.logdir import LogDirectory
+from offsetlog.errors import LockedError, MissingFileError, PartitionCountError
+from offsetlog.logdir import LOCKED_ADVICE, LogDirectory
 from offsetlog.opening import PARTITIONS_DEFAULT
 
 #: A command does what it was told to, and nothing beside: while a question waits for its answer nothing is cleaned,
@@ -66,6 +66,10 @@ def open_writable(
         )
     try:
         store = offsetlog.open(path, partitions, durability, maintenance=maintenance)
+    except LockedError as failure:
+        reason = failure.message.removesuffix(LOCKED_ADVICE)
+        advice = "end that first; the commands that only read do not need the lock"
+        raise LockedError(f"{reason}; {advice}", errno=failure.errno, path=failure.path) from None
     except PartitionCountError as failure:
         if failure.asked is not None or failure.actual is not None:
             raise

@@ -81,3 +81,28 @@ def test_a_damaged_log_gets_none(data, capsys):
     assert len(out.splitlines()) == 1
     assert victim.parent.name in err
     assert len(list(data.rglob(FILE_NAME))) == 1
+
+
+def test_nothing_new_is_told_in_words(data, capsys):
+    call(capsys, "snapshot", data)
+    out = call(capsys, "snapshot", data)[1]
+    assert "nothing new to write" in out
+    assert "0 bytes" not in out
+
+
+def test_a_snapshot_that_is_discarded_is_told_as_all_else(data, capsys):
+    call(capsys, "snapshot", data)
+    for file in data.rglob(FILE_NAME):
+        file.write_bytes(b"of no use")
+    code, _, err = call(capsys, "history", data, "billing", "orders", "0")
+    assert code == 0
+    assert "the snapshot was discarded" in err
+    assert all(line.startswith("offsetlog: ") for line in err.splitlines())
+
+
+def test_a_lock_that_is_held_is_told_in_words_of_the_command_line(data, capsys):
+    with offsetlog.open(data):
+        code, _, err = call(capsys, "snapshot", data)
+    assert code == 2
+    assert "the commands that only read do not need the lock" in err
+    assert "read_only" not in err
