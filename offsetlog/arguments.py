@@ -104,6 +104,31 @@ def listed_numbers(numbers: Iterable[int] | None) -> list[int] | None:
     return listed
 
 
+def checked_ratio(ratio: float) -> float:
+    """Returns a part of a whole, from 0 to 1."""
+    if isinstance(ratio, bool) or not isinstance(ratio, int | float):
+        raise ArgumentTypeError(f"ratio must be a number, not {_kind(ratio)}")
+    if not 0 <= ratio <= 1:
+        raise ConfigError(f"ratio must be from 0 to 1, not {ratio!r}")
+    return ratio
+
+
+def checked_retention_time(delete_retention_ms: int | None) -> int | None:
+    """Returns how long tombstones stay, None for what the settings say."""
+    return (
+        None
+        if delete_retention_ms is None
+        else checked_number("delete_retention_ms", delete_retention_ms, 0, 2**63 - 1)
+    )
+
+
+def checked_progress(progress: Any) -> Any:
+    """Returns what is called with how far something is, None for nothing."""
+    if progress is not None and not callable(progress):
+        raise ArgumentTypeError(f"progress must be callable or None, not {_kind(progress)}")
+    return progress
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -24,6 +24,8 @@ _DOMAINS: dict[str, tuple[int, int]] = {
     "extend_bytes_max": (4096, 2**31 - 1),
 }
 
+#: The longest name of a group, in bytes of UTF-8: what a record of the log can hold.
+GROUP_BYTES_MAX = 32767
 #: The longest time that a setting can say: what Kafka's own settings hold.
 _MS_MAX = 2**63 - 1
 
@@ -114,6 +116,18 @@ def _own_times(name: str, times: Any, *, never: bool) -> dict[str, int | None]:
     return dict(times)
 
 
+def _check_group(name: str) -> None:
+    # The same as the C side says when it takes the name; there it would be told only when a log is cleaned.
+    try:
+        encoded = name.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"min_history: a group's name cannot be {name!r}: it is no text") from None
+    if len(encoded) > GROUP_BYTES_MAX:
+        raise ConfigError(
+            f"min_history: the name of a group has {len(encoded)} bytes, at most {GROUP_BYTES_MAX} are possible"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceConfig:
     """What an open store does by itself to stay small and to open fast; Kafka's name beside ours where Kafka has it.
@@ -196,6 +210,8 @@ class MaintenanceConfig:
             )
         # Who changes a mapping after handing it in changes nothing.
         object.__setattr__(self, "min_history", _own_times("min_history", self.min_history, never=False))
+        for pattern in self.min_history:
+            _check_group(pattern.removesuffix("*"))
         object.__setattr__(self, "retention", _own_times("retention", self.retention, never=True))
 
     @property

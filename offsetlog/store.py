@@ -620,10 +620,10 @@ class OffsetStore(StorePast):
         return self._maintenance.compact(
             arguments.listed_numbers(partitions),
             roll=roll,
-            ratio=ratio,
+            ratio=arguments.checked_ratio(ratio),
             again=again,
-            delete_retention_ms=delete_retention_ms,
-            progress=progress,
+            delete_retention_ms=arguments.checked_retention_time(delete_retention_ms),
+            progress=arguments.checked_progress(progress),
         )
 
     # ------------------------------------------------------------------------------------------------ the end

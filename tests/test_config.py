@@ -97,3 +97,10 @@ def test_a_mapping_is_kept_as_it_was_given():
 def test_lags_must_fit_each_other():
     with pytest.raises(ConfigError, match="max_compaction_lag_ms"):
         MaintenanceConfig(min_compaction_lag_ms=2, max_compaction_lag_ms=1)
+
+
+@pytest.mark.parametrize("name", ["a" * 32768, "a" * 32768 + "*", "\ud800", "b\udfff*"])
+def test_a_history_of_what_can_be_no_group_is_refused(name):
+    with pytest.raises(ConfigError, match="min_history"):
+        MaintenanceConfig(min_history={name: 1})
+    MaintenanceConfig(min_history={"a" * 32767: 1, "a" * 32767 + "*": 1, "": 1, "*": 1})

@@ -40,6 +40,9 @@ Examples:
   offsetlog expire data --retention 7d --yes                    without a question
 """
 
+#: As long as the calendar: what is later has no date.
+WITHIN_MS_MAX = parse_duration("400000w")
+
 COLUMNS = [
     Column("group"),
     Column("topic"),
@@ -142,6 +145,8 @@ def command(
     default, groups = parse_retention(retention or [])
     if dry_run or within is not None:
         within_ms = parse_duration(within) if within is not None else 0
+        if within_ms > WITHIN_MS_MAX:
+            raise InvalidArgumentError(f"--within {within} is too long: it ends after every time that a calendar has")
         return _tell(output, path, partitions, within_ms, default, groups, wide)
     with open_writable(path, partitions, "disk", create=False) as store:
         if not yes and sys.stdin.isatty() and not _is_wanted(store, default, groups):

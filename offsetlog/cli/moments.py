@@ -17,6 +17,13 @@ _AGO = re.compile(r"-\s*(?P<before>\S.*)|(?P<after>.*\S)\s+ago")
 _OFFSET = re.compile(r"offset:(\d{1,19})")
 
 
+def _ago(text: str) -> datetime:
+    try:
+        return datetime.now(UTC) - timedelta(milliseconds=parse_duration(text))
+    except OverflowError:
+        raise InvalidArgumentError(f"{text!r} ago is before every time that a calendar has") from None
+
+
 def parse_moment(text: str) -> datetime | int | None:
     """Returns a time with its zone or a log offset; None for "now".
 
@@ -29,7 +36,7 @@ def parse_moment(text: str) -> datetime | int | None:
     if found := _OFFSET.fullmatch(plain):
         return int(found[1])
     if found := _AGO.fullmatch(plain):
-        return datetime.now(UTC) - timedelta(milliseconds=parse_duration(found["before"] or found["after"]))
+        return _ago(found["before"] or found["after"])
     return parse_time(plain)
 
 
@@ -37,7 +44,7 @@ def parse_time(text: str) -> datetime:
     """Returns a time with its zone, which is UTC where none is told, or how long ago; raises InvalidArgumentError."""
     plain = text.strip()
     if found := _AGO.fullmatch(plain):
-        return datetime.now(UTC) - timedelta(milliseconds=parse_duration(found["before"] or found["after"]))
+        return _ago(found["before"] or found["after"])
     try:
         moment = datetime.fromisoformat(plain)
     except ValueError:

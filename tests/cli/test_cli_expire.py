@@ -183,3 +183,11 @@ def test_a_log_from_the_future_needs_a_word(tmp_path, capsys):
     assert "the newest record is of" in err
     assert call(capsys, "expire", tmp_path / "data", "--retention=7d", "--trust-clock")[0] == 0
     assert groups(tmp_path / "data") == []
+
+
+@pytest.mark.parametrize("within", ["999999999999d", "9" * 400 + "d"])
+def test_a_time_beyond_the_calendar_is_refused(data, capsys, within):
+    code, out, err = call(capsys, "expire", data, "--retention=7d", "--within", within)
+    assert (code, out) == (2, "")
+    assert "calendar" in err or "no time" in err
+    assert call(capsys, "expire", data, "--retention=7d", "--within=10000w")[0] == 0

@@ -358,3 +358,10 @@ def test_a_number_is_guessed_only_where_it_can_be(part, tmp_path, wait):
     (path / "offsetlog.properties").unlink(missing_ok=True)
     with pytest.raises(PartitionCountError, match="fit 1 and 50"):
         offsetlog.open(path, read_only=True, wait=wait)
+
+
+@pytest.mark.parametrize("moment", ["99999999999d ago", "999999d ago", "9" * 400 + "d ago"])
+def test_a_moment_before_the_calendar_is_refused(data, capsys, moment):
+    code, out, err = call(capsys, "diff", data, moment)
+    assert (code, out) == (2, "")
+    assert "calendar" in err or "no time" in err
