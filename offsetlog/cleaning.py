@@ -214,7 +214,7 @@ class LogCleaner:
 
         def note_floor(floor: int) -> None:
             nonlocal noted
-            raise_floor(fs, path, checkpoint, floor, holds)
+            raise_floor(fs, path, checkpoint, floor, holds, log_end=facts.end)
             noted = True
 
         described, failure = cleaner.clean(

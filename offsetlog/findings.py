@@ -80,8 +80,9 @@ class Finding:
             writer at work leaves, and the next writable open puts right; or a transaction that is open.
         kind: what it concerns: "batch", "record", "segment", "unfinished tail", "offset index", "time index",
             "transaction index", "producer snapshot", "leader epochs", "checkpoint", "properties", "topic id",
-            "wrong partition", "open transaction", "partitions", "partition" (the engine refuses to open it), "snapshot"
-            (it would be discarded), "digest" (two ways lead to different states).
+            "history" (how far back it can be told), "wrong partition", "open transaction", "partitions", "partition"
+            (the engine refuses to open it), "snapshot" (it would be discarded), "digest" (two ways lead to different
+            states).
         reason: one sentence.
         log_partition: of the offsets topic; None for what concerns the directory.
         path: the file or directory.

@@ -85,6 +85,11 @@ class HistoryFloor:
         }
         return HistoryFloor(highest, kept, self.foreign)
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the file could not be understood."""
+        return self.end == _UNKNOWN
+
     def lifted(self, holds: Iterable[Hold]) -> tuple[int, int] | None:
         """Returns what was held back of any group below `end`, and need not be by these holds: from where up to where.
 
@@ -135,7 +140,15 @@ def read_floor(fs: FileSystem, directory: Path) -> HistoryFloor:
         return HistoryFloor()
 
 
-def raise_floor(fs: FileSystem, directory: Path, checkpoint: int, end: int, holds: Iterable[Hold] = ()) -> HistoryFloor:
+def raise_floor(
+    fs: FileSystem,
+    directory: Path,
+    checkpoint: int,
+    end: int,
+    holds: Iterable[Hold] = (),
+    *,
+    log_end: int | None = None,
+) -> HistoryFloor:
     """Notes, durably, that a pass is about to clean a partition; nothing may be replaced before it returns.
 
     Args:
@@ -144,11 +157,16 @@ def raise_floor(fs: FileSystem, directory: Path, checkpoint: int, end: int, hold
         checkpoint: the cleaner's checkpoint before the pass, -1 or 0 for none.
         end: as for `HistoryFloor.raised`; may be higher than what the pass will come to.
         holds: as for `HistoryFloor.raised`.
+        log_end: where the log ends now.  Whatever a file said that cannot be understood lies below: what is committed
+            from now on can be told again.
 
     Raises:
         StorageError: nothing was noted.
     """
-    floor = read_floor(fs, directory).at_least(checkpoint).raised(end, holds)
+    known = read_floor(fs, directory)
+    if known.is_unknown and log_end is not None:
+        known = HistoryFloor(log_end, foreign=log_end)
+    floor = known.at_least(checkpoint).raised(end, holds)
     content = {
         "format": _FORMAT,
         "end": floor.end,

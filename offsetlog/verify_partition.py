@@ -38,6 +38,7 @@ from offsetlog.verify_sidefiles import (
     EPOCHS,
     Segment,
     check_epochs,
+    check_floor,
     check_indexes,
     check_snapshot,
     read_optional,
@@ -118,6 +119,7 @@ class PartitionCheck:
             check_indexes(self.place, self.fs, segment)
         self._check_snapshots()
         self._check_epochs(self.files.directory)
+        check_floor(self.place, self.fs, self.files.directory)
         self.topic_id = read_topic_id(self.place, self.fs, self.files.directory)
         if self.files.segments:
             self._check_ways(self.files.directory)

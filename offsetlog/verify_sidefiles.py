@@ -14,6 +14,7 @@ from offsetlog._native.files import FileSystem, parse_uuid
 from offsetlog._native.replay import BATCH_FIELDS, check_index, parse_producer_snapshot, parse_transaction_index
 from offsetlog.errors import CorruptionError, MissingFileError
 from offsetlog.findings import Place
+from offsetlog.history_floor import FLOOR_FILE, read_floor
 
 #: A batch that was read.
 BATCHES = np.dtype(BATCH_FIELDS)
@@ -252,6 +253,17 @@ def _check_epochs_of(batches: np.ndarray[Any, np.dtype[np.void]], epochs: list[t
             f"the batch at offset {batch['base_offset']} is of epoch {batch['leader_epoch']}, "
             f"by the checkpoint it would be of {told[wrong[0]]}",
             log_offset=int(batch["base_offset"]),
+        )
+
+
+def check_floor(place: Place, fs: FileSystem, directory: Path) -> None:
+    """Checks that the file can be understood that says how far back the past can be told."""
+    if read_floor(fs, directory).is_unknown:
+        place.problem(
+            "history",
+            "the file cannot be understood: of the past nothing is told until the log is cleaned again, and then only "
+            "what was committed since",
+            directory / FLOOR_FILE,
         )
 
 

@@ -9,7 +9,10 @@ import pytest
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig
-from offsetlog.history_floor import HistoryFloor, read_floor
+from offsetlog.errors import HistoryError, InvalidArgumentError
+from offsetlog.findings import Finding
+from offsetlog.history_floor import FLOOR_FILE, HistoryFloor, read_floor
+from offsetlog.verify import verify
 
 HOUR = 3_600_000
 SMALL = StoreConfig(segment_bytes=16 << 10)
@@ -149,3 +152,49 @@ def test_a_global_history_that_was_set_later_is_kept(path):
 )
 def test_what_is_not_held_back_any_more(groups, holds, lifted):
     assert HistoryFloor(100, groups).lifted(holds) == lifted
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"delete_retention_ms": -1},
+        {"delete_retention_ms": "1"},
+        {"delete_retention_ms": 2**63},
+        {"ratio": 2},
+        {"ratio": -0.1},
+        {"ratio": float("nan")},
+        {"ratio": "x"},
+        {"ratio": True},
+        {"progress": 5},
+    ],
+    ids=str,
+)
+def test_what_compact_is_asked_is_checked_before_anything_is_done(path, wrong):
+    with opened(path) as store:
+        feed(store, times=10)
+        segments = sorted(path.rglob("*.log"))
+        with pytest.raises(InvalidArgumentError):
+            store.compact(**wrong)
+        assert sorted(path.rglob("*.log")) == segments
+
+
+def test_a_damaged_file_does_not_take_the_past_for_good(path):
+    with opened(path, 0) as store:
+        feed(store)
+        store.compact()
+        file = path / "__consumer_offsets-0" / FLOOR_FILE
+        file.write_bytes(b"{")
+        found: list[Finding] = []
+        verify(path, report=found.append)
+        assert [(finding.kind, finding.path) for finding in found if finding.severity == "problem"] == [
+            ("history", str(file))
+        ]
+        feed(store)
+        end = store._open_core.attached()[0].log_facts()["end"]
+        with pytest.raises(HistoryError):
+            store.fetch("audit", at=end - 1)
+        store.compact()
+        assert read_floor(store._fs, file.parent).end < 10_000
+        feed(store, times=4)
+        assert store.fetch("audit", at=end + 2)
+        assert not store.verify()
