@@ -10,12 +10,13 @@ import typer
 import offsetlog
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
 from offsetlog.cli.changes import confirm, keys_of, selected, show, what_text
+from offsetlog.cli.fetch import is_selected
 from offsetlog.cli.moments import MOMENTS, moment_text, past_moment
-from offsetlog.cli.output import Format, Output
+from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import parse_selection
 from offsetlog.cli.stores import PartitionCount, open_writable
 from offsetlog.cli.text import name_text
-from offsetlog.types import Change
+from offsetlog.types import Change, TopicPartition
 
 HELP = f"""Make the committed offsets of a group again what they were at a moment.
 
@@ -26,7 +27,8 @@ they commit next comes on top.
 {MOMENTS}
 
 \b
-Exit codes: 0 done, or nothing to do; 1 what was committed then was cleaned away, or refused; 2 could not be read.
+Exit codes: 0 done, or nothing to do; 1 what was committed then was cleaned away, refused, or there is
+no such group or topic; 2 could not be read.
 
 \b
 Examples:
@@ -42,6 +44,23 @@ def _line(group: str, changes: list[Change], moment: datetime | int, *, done: bo
     if not done:
         return f"would {what_text(changes)} of group {name_text(group)}, as of {moment_text(moment)}"
     return f"group {name_text(group)} is as it was at {moment_text(moment)} ({what_text(changes)}: done)"
+
+
+def _unknown(
+    store: offsetlog.OffsetStore, group: str, moment: datetime | int, selection: set[str | TopicPartition]
+) -> int:
+    # Nothing to do is no answer to a name that was mistyped.
+    known = {*store.fetch(group), *store.fetch(group, at=moment)}
+    if not known:
+        complain(f"group {name_text(group)} has no committed offset, neither now nor at {moment_text(moment)}")
+        return 1
+    unknown = [each for each in selection if not any(is_selected(key, {each}) for key in known)]
+    for each in unknown:
+        what = name_text(each) if isinstance(each, str) else f"{name_text(each.topic)}:{each.partition}"
+        complain(
+            f"group {name_text(group)} has no committed offset of {what}, neither now nor at {moment_text(moment)}"
+        )
+    return 1 if unknown else 0
 
 
 def command(
@@ -64,11 +83,17 @@ def command(
     if dry_run:
         with offsetlog.open(path, partitions, read_only=True) as store:
             changes = selected(store.restore(group, moment, dry_run=True), selection)
+            unknown = _unknown(store, group, moment, selection)
+        if unknown:
+            return unknown
         show(output, changes, wide=wide)
         output.line(_line(group, changes, moment, done=False))
         return 0
     with open_writable(path, partitions, "disk", create=False) as store:
         changes = selected(store.restore(group, moment, dry_run=True), selection)
+        unknown = _unknown(store, group, moment, selection)
+        if unknown:
+            return unknown
         if changes:
             confirm(output, store, group, changes, yes=yes, wide=wide)
             changes = store.restore(group, moment, keys_of(changes))

@@ -198,7 +198,8 @@ def test_restore_and_its_dry_run(data, capsys):
 def test_restore_of_some(data, capsys):
     assert call(capsys, "restore", data, "billing", "orders:1", "orders:2", "--at", "offset:2", "--yes")[0] == 0
     assert offsets(data) == {0: 50, 1: 7}
-    assert call(capsys, "restore", data, "billing", "invoices", "--at", "offset:2", "--yes")[1].startswith(
+    assert call(capsys, "restore", data, "billing", "invoices", "--at", "offset:2", "--yes")[:2] == (1, "")
+    assert call(capsys, "restore", data, "billing", "orders:1", "--at", "offset:2", "--yes")[1].startswith(
         "nothing to do"
     )
 
@@ -365,3 +366,14 @@ def test_a_moment_before_the_calendar_is_refused(data, capsys, moment):
     code, out, err = call(capsys, "diff", data, moment)
     assert (code, out) == (2, "")
     assert "calendar" in err or "no time" in err
+
+
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
+@pytest.mark.parametrize("names", ["typo", "billing typo", "billing orders:99", "billing orders typo"])
+def test_restore_of_what_there_never_was(data, capsys, names, dry_run):
+    before = offsets(data)
+    code, out, err = call(capsys, "restore", data, *names.split(), "--at=2100-01-01", *dry_run)
+    assert (code, out) == (1, "")
+    assert "no committed offset" in err
+    assert offsets(data) == before
+    assert call(capsys, "restore", data, "billing", "--at=2100-01-01", *dry_run)[0] == 0
