@@ -8,10 +8,12 @@ import time
 
 import offsetlog
 from benchmarks.engine.cleaner_log import BY_HAND
+from benchmarks.machine import touch_free_memory
 
 
 def main() -> None:
-    path, group, topic, partition = sys.argv[1:]
+    path, group, topic, partition, warmed_bytes = sys.argv[1:]
+    touch_free_memory(int(warmed_bytes))
     started = time.perf_counter()
     with offsetlog.open(path, durability="process", maintenance=BY_HAND, wait=False) as store:
         found = store.fetch_one(group, topic, int(partition))
