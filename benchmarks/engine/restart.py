@@ -93,7 +93,7 @@ def _measure(run: Run, partitions: int, shape: tuple[int, int, int]) -> None:
         f"snapshots of {short.snapshot_bytes / 1e6:.0f} MB; in the page cache"
     )
     run.condition(
-        "a process of its own each time; from the call of open(wait=False), imports not counted, free memory touched before"
+        "a process of its own each time; free memory touched, then timed from the call of open(wait=False)"
     )
     first, complete, ignored, longer = Stats(), Stats(), Stats(), Stats()
     _restart(run, short, keys, None, None)
