@@ -146,6 +146,17 @@ class LogCleaner:
         stays = self._stays.get(partition.number)
         return (found[0], found[0]) if stays is not None and stays[0] == found[0] and stays[1] >= found[1] else found
 
+    def unheld(self, partition: Partition) -> list[str]:
+        """Returns the groups whose past was kept by earlier cleanings, and of which the settings say nothing.
+
+        Raises StateError, StorageError.
+        """
+        floors = read_floor(self._directory.fs, Path(partition.path))
+        if not floors.groups:
+            return []
+        limit = self._history_end(partition, self._config.min_history_ms)
+        return floors.unheld(self._config.min_history, limit)
+
     # ------------------------------------------------------------------------------------------------ cleaning
 
     def clean(

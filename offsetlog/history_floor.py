@@ -108,6 +108,17 @@ class HistoryFloor:
             return min(found)
         return min(floor for floor, _ in lifted), max(limit for _, limit in lifted)
 
+    def unheld(self, patterns: Iterable[str], limit: int) -> list[str]:
+        """Returns the groups, and prefixes, of which a pass would let go what was held back until now.
+
+        Args:
+            patterns: groups, or "prefix*", about which there is a word: not these.
+            limit: what all groups keep from here on does not go either.
+        """
+        known = list(patterns)
+        lower = [name for name, floor in self.groups.items() if floor < min(self.end, limit)]
+        return sorted(name for name in lower if not any(_matches(pattern, name) for pattern in known))
+
     def at_least(self, checkpoint: int) -> HistoryFloor:
         """Returns the floors where a cleaner's checkpoint is known besides.
 

@@ -345,6 +345,17 @@ class Maintenance:
         """
         return [self._asked(partition, roll, ratio, again) for partition in self._chosen(partitions)]
 
+    def unheld(self, partitions: Iterable[int] | None = None) -> list[str]:
+        """Returns the groups, or prefixes, whose past earlier cleanings kept, and a cleaning by our settings will not.
+
+        Those that `min_history` names are not among them, whatever time it says.
+
+        Raises:
+            InvalidArgumentError: there is no such log partition.
+            StateError, StorageError.
+        """
+        return sorted({name for partition in self._chosen(partitions) for name in self._cleaner.unheld(partition)})
+
     def _chosen(self, numbers: Iterable[int] | None) -> list[Partition]:
         core = self._open_core()
         if numbers is None:

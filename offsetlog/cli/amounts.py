@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 from offsetlog.errors import InvalidArgumentError
+
+Time = TypeVar("Time")
 
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -25,6 +29,33 @@ def parse_duration(text: str) -> int:
     if match is None:
         raise InvalidArgumentError(f"{text!r} is no time; one is written 500ms, 90s, 15m, 24h or 7d")
     return round(float(match[1]) * _MS[match[2].lower()])
+
+
+def parse_times(texts: list[str], what: str, parse: Callable[[str], Time]) -> tuple[Time | None, dict[str, Time]]:
+    """Returns the time for all groups, None where none is given, and those by group, of arguments as 7d, g=7d, g-*=7d.
+
+    Args:
+        texts: as they are typed, each `[GROUP=]TIME`.
+        what: they are, in the plural.
+        parse: makes a value of a time.
+
+    Raises:
+        InvalidArgumentError: one is none, or two are about the same.
+    """
+    everybodys: list[Time] = []
+    groups: dict[str, Time] = {}
+    for text in texts:
+        group, equals, time = text.rpartition("=")
+        value = parse(time)
+        if not equals:
+            everybodys.append(value)
+        elif group in groups:
+            raise InvalidArgumentError(f"two {what} for {group!r}")
+        else:
+            groups[group] = value
+    if len(everybodys) > 1:
+        raise InvalidArgumentError(f"two {what} for all groups")
+    return everybodys[0] if everybodys else None, groups
 
 
 def parse_size(text: str) -> int:

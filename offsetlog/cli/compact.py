@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import offsetlog
-from offsetlog.cli.amounts import parse_duration, parse_size
+from offsetlog.cli.amounts import parse_duration, parse_size, parse_times
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
@@ -30,17 +30,25 @@ It may be a broker's directory, while the broker is stopped: PATH's lock is take
 stay as they are; deletions stay for --delete-retention after they were first found alone. A damaged segment is left as
 it is, and told. It can be interrupted at any time, and goes on where it was.
 
+What was kept of the past of some groups by somebody who cleaned with a longer history goes, with a warning, unless
+--min-history names these groups, too, or all groups with a time as long; GROUP=0 lets it go without one.
+
 \b
 Examples:
   offsetlog compact data
   offsetlog compact data --dry-run                            what would be done; takes no lock
   offsetlog compact /var/kafka-logs --partitions 50           a broker's, that is stopped
   offsetlog compact data --min-history 7d --rate-limit 50M
+  offsetlog compact data --min-history 7d --min-history billing=90d --min-history 'audit-*=365d'
   offsetlog compact data --ratio 0.5                          only logs of which half was written since
 
 \b
 Exit codes: 0 done, 1 something is damaged or failed, 2 could not be done.
 """
+
+
+#: Of more groups a warning gives only the number.
+NAMED_MAX = 5
 
 
 def _ratio_text(ratio: float) -> str:
@@ -196,10 +204,21 @@ def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTran
         )
 
 
+def _warn_of_losses(store: offsetlog.OffsetStore, plans: list[Plan], goes: str) -> None:
+    groups = store.maintenance.unheld([plan.number for plan in plans if plan.action != "none"])
+    if groups:
+        named = ", ".join(groups[:NAMED_MAX]) + (f" and {len(groups) - NAMED_MAX} more" * (len(groups) > NAMED_MAX))
+        complain(
+            f"the past of {named} was kept by an earlier cleaning, and {goes} by this one: to keep it, "
+            f"add --min-history '{groups[0]}=TIME'"
+        )
+
+
 def _dry_run(path: Path, partitions: int | None, numbers: list[int] | None, settings: MaintenanceConfig, ratio: float,
              again: bool, output: Output, wide: bool) -> int:  # fmt: skip
     with offsetlog.open(path, partitions, read_only=True, maintenance=settings) as store:
         plans = store.maintenance.plans(numbers, ratio=ratio, again=again)
+        _warn_of_losses(store, plans, "would go")
         output.rows(PLAN_COLUMNS, map(_plan_row, plans), "there is no log partition yet", wide=wide)
     return 0
 
@@ -223,8 +242,15 @@ def command(
         str, typer.Option("--delete-retention", metavar="TIME", help="How long deletions stay: 90s, 15m, 24h, 7d.")
     ] = "24h",
     min_history: Annotated[
-        str, typer.Option("--min-history", metavar="TIME", help="Leave what is younger, to be able to ask for it.")
-    ] = "0",
+        list[str] | None,
+        typer.Option(
+            "--min-history",
+            metavar="[GROUP=]TIME",
+            help="Leave what is younger, to be able to ask for it: of all groups, of one, or of 'PREFIX*'; the longest "
+            "counts. Can be given several times.",
+            show_default=False,
+        ),
+    ] = None,
     rate_limit: Annotated[
         str, typer.Option("--rate-limit", metavar="SIZE", help="Bytes a second, read and written; 0 for no limit.")
     ] = "0",
@@ -238,10 +264,12 @@ def command(
 ) -> int:
     """Compacts; returns the exit code."""
     output = Output(form)
+    history_ms, histories = parse_times(min_history or [], "minimum histories", parse_duration)
     settings = MaintenanceConfig(
         enabled=False,
         delete_retention_ms=parse_duration(delete_retention),
-        min_history_ms=parse_duration(min_history),
+        min_history_ms=history_ms if history_ms is not None else 0,
+        min_history=histories,
         cleaner_bytes_per_second=parse_size(rate_limit),
         cleaner_map_bytes=parse_size(memory),
     )
@@ -249,6 +277,7 @@ def command(
         return _dry_run(path, partitions, partition, settings, ratio, again, output, wide)
     with open_writable(path, partitions, "disk", create=False, maintenance=settings) as store:
         run = Compaction(store, partition, ratio=ratio, again=again)
+        _warn_of_losses(store, run.plans, "goes")
         output.rows(COLUMNS, run.rows(), "there is no log partition yet", wide=wide)
         summary, stuck = run.summary(), run.stuck()
     print_summary(output, summary, stuck)

@@ -11,7 +11,7 @@ import typer
 
 import offsetlog
 from offsetlog._native.files import FileSystem
-from offsetlog.cli.amounts import duration_text, parse_duration
+from offsetlog.cli.amounts import duration_text, parse_duration, parse_times
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain, count_text
@@ -64,22 +64,12 @@ def parse_retention(texts: list[str]) -> tuple[int | None, dict[str, int | None]
     Raises:
         InvalidArgumentError: one is none, or two are about the same.
     """
-    defaults: list[int | None] = []
-    groups: dict[str, int | None] = {}
-    for text in texts:
-        group, equals, time = text.rpartition("=")
-        value = None if time.strip() == "never" else parse_duration(time)
-        if not equals:
-            defaults.append(value)
-        elif group in groups:
-            raise InvalidArgumentError(f"two retentions for {group!r}")
-        else:
-            groups[group] = value
-    if len(defaults) > 1:
-        raise InvalidArgumentError("two retentions for all groups")
-    if all(value is None for value in (*defaults, *groups.values())):
+    default, groups = parse_times(
+        texts, "retentions", lambda time: None if time.strip() == "never" else parse_duration(time)
+    )
+    if all(value is None for value in (default, *groups.values())):
         raise InvalidArgumentError("nothing expires without a retention: give one, as --retention 7d")
-    return defaults[0] if defaults else None, groups
+    return default, groups
 
 
 def _tell(

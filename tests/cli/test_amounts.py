@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsetlog.cli.amounts import duration_text, parse_duration, parse_size
+from offsetlog.cli.amounts import duration_text, parse_duration, parse_size, parse_times
 from offsetlog.errors import InvalidArgumentError
 
 
@@ -29,6 +29,17 @@ def test_times(text, ms):
 def test_what_is_no_time(text):
     with pytest.raises(InvalidArgumentError, match="is no time"):
         parse_duration(text)
+
+
+def test_times_by_group():
+    assert parse_times([], "times", parse_duration) == (None, {})
+    assert parse_times(["g=0", "1d", "a=b=1h", "p-*=1s"], "times", parse_duration) == (
+        86_400_000,
+        {"g": 0, "a=b": 3_600_000, "p-*": 1000},
+    )
+    for twice in (["1d", "1d"], ["g=1d", "g=2d"]):
+        with pytest.raises(InvalidArgumentError, match="two times for"):
+            parse_times(twice, "times", parse_duration)
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,10 @@ def test_only_logs_that_are_dirty_enough(data, capsys):
     [
         ["--delete-retention=many"],
         ["--min-history=7"],
+        ["--min-history=never"],
+        ["--min-history=billing=7"],
+        ["--min-history=1d", "--min-history=2d"],
+        ["--min-history=billing=1d", "--min-history=billing=2d"],
         ["--rate-limit=fast"],
         ["--memory=1"],
         ["--ratio=1.5"],
@@ -166,6 +170,60 @@ def test_deletions_go_after_their_time(data, capsys):
     assert rows_of(call(capsys, "compact", data, "--delete-retention=0", "--format=json")[1])[1]["records_kept"] == 6
     rows, _ = rows_of(call(capsys, "compact", data, "--delete-retention=0", "--again", "--format=json")[1])
     assert sum(row["tombstones_dropped"] for row in rows) == 1
+
+
+# ------------------------------------------------------------------------------------------------------ a past is kept
+
+
+def kept(capsys, path: Path, *arguments: object) -> tuple[int, str]:
+    """Compacts; returns how many records stay of 500 of each of two groups, and what was told."""
+    code, out, err = call(capsys, "compact", path, *arguments, "--format=json")
+    assert code == 0
+    return rows_of(out)[1]["records_kept"], err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "records"),
+    [
+        (["--min-history=1h"], 0),
+        (["--min-history=billing=1h"], 503),
+        (["--min-history=bill*=1h", "--min-history=0"], 503),
+        (["--min-history=billing=1h", "--min-history=aud*=1h"], 1000),
+        (["--min-history=billing=1h", "--min-history=other=1h", "--min-history=audit=0"], 503),
+    ],
+    ids=str,
+)
+def test_the_past_is_kept_by_group(data, capsys, arguments, records):
+    before = digest(data)
+    dry = call(capsys, "compact", data, *arguments, "--dry-run")
+    assert (dry[0], dry[2]) == (0, "")
+    assert kept(capsys, data, *arguments) == (records, "")
+    assert digest(data) == before
+    assert call(capsys, "verify", data)[0] == 0
+
+
+def test_whoever_lets_the_past_of_groups_go_is_told(data, capsys):
+    asked = ["--min-history=billing=1h", "--min-history=aud*=2h"]
+    assert kept(capsys, data, *asked) == (1000, "")
+    for known in (asked, ["--min-history=*=1h"], ["--min-history=1h"], ["--min-history=billing=0", *asked[1:]]):
+        assert call(capsys, "compact", data, "--dry-run", *known)[2] == ""
+    for arguments, named in (
+        ([], "aud*, billing"),
+        (["--min-history=billing=1h"], "aud*"),
+        (["--min-history=audit=1h"], "aud*, billing"),
+    ):
+        code, _, err = call(capsys, "compact", data, "--dry-run", *arguments)
+        assert (code, err.count("\n")) == (0, 1)
+        assert err.startswith(f"offsetlog: the past of {named} was kept by an earlier cleaning, and would go by this")
+    stayed, err = kept(capsys, data, asked[1])
+    assert err == (
+        "offsetlog: the past of billing was kept by an earlier cleaning, and goes by this one: to keep it, add "
+        "--min-history 'billing=TIME'\n"
+    )
+    assert stayed == 503
+    records, err = kept(capsys, data)
+    assert (records, err.startswith("offsetlog: the past of aud* was")) == (6, True)
+    assert kept(capsys, data) == (0, "")
 
 
 # ------------------------------------------------------------------------------------------------- a broker's directory

@@ -155,6 +155,23 @@ def test_what_is_not_held_back_any_more(groups, holds, lifted):
 
 
 @pytest.mark.parametrize(
+    ("patterns", "limit", "named"),
+    [
+        ([], 1000, ["a", "team-*"]),
+        (["a"], 1000, ["team-*"]),
+        (["team-b"], 1000, ["a", "team-*"]),
+        (["team-*", "a"], 1000, []),
+        (["t*"], 1000, ["a"]),
+        (["*"], 1000, []),
+        ([], 40, ["a"]),
+        ([], 10, []),
+    ],
+)
+def test_whose_past_is_let_go(patterns, limit, named):
+    assert HistoryFloor(100, {"a": 10, "team-*": 50, "team-x": 100}).unheld(patterns, limit) == named
+
+
+@pytest.mark.parametrize(
     "wrong",
     [
         {"delete_retention_ms": -1},
