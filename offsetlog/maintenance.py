@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeVar
 
@@ -21,11 +21,11 @@ from offsetlog._native.core import StoreCore
 from offsetlog._native.partition import Partition
 from offsetlog.cleaning import LogCleaner
 from offsetlog.config import MaintenanceConfig
-from offsetlog.errors import ClosedError, OffsetLogError, ReadOnlyError
+from offsetlog.errors import ClockError, ClosedError, OffsetLogError, ReadOnlyError
 from offsetlog.logdir import TOPIC, LogDirectory
 from offsetlog.long_calls import Control, LongCalls
 from offsetlog.policy import LogFacts, Plan, StuckTransaction
-from offsetlog.retention import Expirer
+from offsetlog.retention import Expirer, checked_retention
 from offsetlog.snapshots import SnapshotReport
 from offsetlog.types import CleaningReport, QuarantinedSegment
 
@@ -344,6 +344,21 @@ class Maintenance:
             StateError, StorageError.
         """
         return [self._asked(partition, roll, ratio, again) for partition in self._chosen(partitions)]
+
+    def clock_refusal(
+        self, retention_ms: int | None = None, retention: Mapping[str, int | None] | None = None
+    ) -> ClockError | None:
+        """Returns why `OffsetStore.expire` with the same arguments would refuse the clock, None where it would not.
+
+        Raises:
+            ConfigError, GroupError: a retention is none.
+            StateError, StorageError.
+        """
+        try:
+            self._expirer.now(self._open_core().attached(), retention=checked_retention(retention_ms, retention))
+        except ClockError as failure:
+            return failure
+        return None
 
     def unheld(self, partitions: Iterable[int] | None = None) -> list[str]:
         """Returns the groups, or prefixes, whose past earlier cleanings kept, and a cleaning by our settings will not.

@@ -80,16 +80,25 @@ def _tell(
     default: int | None,
     groups: dict[str, int | None],
     wide: bool,
+    trust_clock: bool,
 ) -> int:
     LogDirectory(path, FileSystem()).check_is_none_of_its_parts()
     with offsetlog.open(path, partitions, read_only=True) as store:
         table = store.expiring(timedelta(milliseconds=within_ms), retention_ms=default, retention=groups)
         nothing = "nothing expires in this time" if within_ms else "nothing has expired"
         output.rows(COLUMNS, (row._asdict() for row in listed(table)), nothing, wide=wide)
+        if not trust_clock:
+            _warn_of_clock(store, default, groups)
         problems = store.problems()
     for problem in problems:
         complain(str(problem))
     return 1 if problems else 0
+
+
+def _warn_of_clock(store: offsetlog.OffsetStore, default: int | None, groups: dict[str, int | None]) -> None:
+    refusal = store.maintenance.clock_refusal(default, groups)
+    if refusal is not None:
+        complain(f"without --trust-clock nothing would be deleted: {refusal}")
 
 
 def _what(report: ExpiryReport) -> str:
@@ -99,10 +108,14 @@ def _what(report: ExpiryReport) -> str:
     return text
 
 
-def _is_wanted(store: offsetlog.OffsetStore, default: int | None, groups: dict[str, int | None]) -> bool:
+def _is_wanted(
+    store: offsetlog.OffsetStore, default: int | None, groups: dict[str, int | None], trust_clock: bool
+) -> bool:
     report = store.expire(retention_ms=default, retention=groups, dry_run=True)
     if not report.positions_expired and not report.groups_removed:
         return True
+    if not trust_clock:
+        _warn_of_clock(store, default, groups)
     return typer.confirm(f"Delete {_what(report)}?", err=True)
 
 
@@ -137,9 +150,9 @@ def command(
         within_ms = parse_duration(within) if within is not None else 0
         if within_ms > WITHIN_MS_MAX:
             raise InvalidArgumentError(f"--within {within} is too long: it ends after every time that a calendar has")
-        return _tell(output, path, partitions, within_ms, default, groups, wide)
+        return _tell(output, path, partitions, within_ms, default, groups, wide, trust_clock)
     with open_writable(path, partitions, "disk", create=False) as store:
-        if not yes and sys.stdin.isatty() and not _is_wanted(store, default, groups):
+        if not yes and sys.stdin.isatty() and not _is_wanted(store, default, groups, trust_clock):
             raise typer.Abort
         try:
             report = store.expire(retention_ms=default, retention=groups, trust_clock=trust_clock)

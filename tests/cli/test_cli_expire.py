@@ -181,6 +181,16 @@ def test_a_log_from_the_future_needs_a_word(tmp_path, capsys):
     code, out, err = call(capsys, "expire", tmp_path / "data", "--retention=7d", "--partitions=1")
     assert (code, out) == (1, "")
     assert "the newest record is of" in err
+    for told in (["--dry-run"], ["--within=1h"]):
+        code, out, err = call(capsys, "expire", tmp_path / "data", "--retention=7d", *told)
+        assert (code, err.count("\n")) == (0, 1)
+        assert err.startswith("offsetlog: without --trust-clock nothing would be deleted: the clock says ")
+        assert "g\tt\t0" in out
+        assert call(capsys, "expire", tmp_path / "data", "--retention=7d", "--trust-clock", *told)[::2] == (0, "")
+    code, shown = on_terminal("expire", tmp_path / "data", "--retention=7d", answer=b"n\n")
+    assert shown.index("without --trust-clock nothing would be deleted") < shown.index("Delete 1 expired offset")
+    code, shown = on_terminal("expire", tmp_path / "data", "--retention=7d", "--trust-clock", answer=b"n\n")
+    assert "without" not in shown
     assert call(capsys, "expire", tmp_path / "data", "--retention=7d", "--trust-clock")[0] == 0
     assert groups(tmp_path / "data") == []
 
