@@ -928,6 +928,16 @@ cdef extern from "ol_group_mark.h" nogil:
                                       size_t count, ol_commit_result *result, ol_error *error) noexcept
 
 
+cdef extern from "ol_group_copy.h" nogil:
+    ctypedef struct ol_group_copy:
+        ol_group_mark mark
+        size_t count
+
+    int ol_group_copy_take(ol_group_copy *copy, ol_partition *partition, ol_slice group, ol_error *error) noexcept
+    ol_table_row ol_group_copy_row(const ol_group_copy *copy, size_t index) noexcept
+    void ol_group_copy_free(ol_group_copy *copy) noexcept
+
+
 cdef extern from "ol_index.h" nogil:
     ctypedef enum ol_index_kind:
         OL_INDEX_OFFSET

@@ -10,6 +10,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
+from posix.unistd cimport usleep
 
 from offsetlog._native.buffers cimport NAME_GROUP, NAME_TOPIC, item_array, reserve_items, take_name
 from offsetlog._native.csrc cimport (
@@ -27,8 +28,11 @@ from offsetlog._native.csrc cimport (
     ol_control,
     ol_error,
     ol_fail,
+    ol_group_copy,
+    ol_group_copy_free,
+    ol_group_copy_row,
+    ol_group_copy_take,
     ol_group_mark,
-    ol_group_mark_of,
     ol_item,
     ol_key,
     ol_log_cutoff,
@@ -70,7 +74,6 @@ from offsetlog._native.csrc cimport (
     ol_table_group_hash,
     ol_table_name,
     ol_table_next,
-    ol_table_next_of_group,
     ol_table_row,
     ol_timeline_facts,
     ol_timeline_filter,
@@ -128,6 +131,20 @@ cdef tuple _value_of(const ol_position_value *value):
         _topic_id_of(value.topic_id),
         value.log_offset,
     )
+
+
+cdef enum:
+    ROWS_AT_A_TIME = 4096
+    PAUSE_US = 100
+
+
+cdef inline int _let_others_run(size_t index) except -1:
+    # A loop that makes objects keeps every other thread from Python for as long as it goes on: the interpreter takes no turns in it.
+    if index % ROWS_AT_A_TIME == ROWS_AT_A_TIME - 1:
+        # Letting go and taking back at once would only wake who waits, too late: it takes a moment to begin.
+        with nogil:
+            usleep(PAUSE_US)
+    return 0
 
 
 @cython.final
@@ -421,9 +438,12 @@ cdef class Pasts:
         cdef ol_table_cursor cursor
         cdef ol_table_row row
         cdef dict found = {}
+        cdef size_t index = 0
         memset(&cursor, 0, sizeof(cursor))
         while ol_table_next(self.pasts[0].state.table, &cursor, &row):
             found[_bytes_of(row.topic), row.partition] = _value_of(&row.value)
+            index += 1
+            _let_others_run(index)
         return found
 
     def changes(self):
@@ -521,36 +541,29 @@ cdef class GroupNow:
     cdef readonly dict rows
 
     def __init__(self, Partition partition not None, group):
-        cdef const ol_state *state = NULL
         cdef ol_slice name
-        cdef ol_table_cursor cursor
+        cdef ol_group_copy copy
         cdef ol_table_row row
         cdef ol_error error
-        # While the table's lock is held only bytes and ints are made: anything else could start a garbage collection.
-        cdef list flat = []
+        cdef size_t index
+        cdef dict found = {}
         take_name(group, NAME_GROUP, &name)
-        memset(&cursor, 0, sizeof(cursor))
-        partition.enter()
+        memset(&copy, 0, sizeof(copy))
         try:
-            with nogil:
-                check(ol_partition_lock_state(partition.handle, &state, &error), &error)
+            partition.enter()
             try:
-                self.mark = ol_group_mark_of(state, name)
-                while ol_table_next_of_group(state.table, name, ol_table_group_hash(state.table, name), &cursor, &row):
-                    flat.append(_bytes_of(row.topic))
-                    flat.append(row.partition)
-                    flat.append(row.value.offset)
-                    flat.append(row.value.leader_epoch)
-                    flat.append(_bytes_of(row.value.metadata))
-                    flat.append(row.value.commit_timestamp)
-                    flat.append(row.value.expire_timestamp)
-                    flat.append(_topic_id_of(row.value.topic_id))
-                    flat.append(row.value.log_offset)
+                with nogil:
+                    check(ol_group_copy_take(&copy, partition.handle, name, &error), &error)
             finally:
-                ol_partition_unlock_state(partition.handle)
+                partition.leave()
+            self.mark = copy.mark
+            for index in range(copy.count):
+                row = ol_group_copy_row(&copy, index)
+                found[_bytes_of(row.topic), row.partition] = _value_of(&row.value)
+                _let_others_run(index)
         finally:
-            partition.leave()
-        self.rows = {(flat[at], flat[at + 1]): tuple(flat[at + 2 : at + 9]) for at in range(0, len(flat), 9)}
+            ol_group_copy_free(&copy)
+        self.rows = found
 
     def commit(self, Partition partition not None, group, list changes not None):
         """Writes values and tombstones in one batch if the group is still as it was seen.

@@ -1,5 +1,5 @@
 /* What the log says about positions: states of the past against the live one of that moment, record by record. */
-#include "ol_group_mark.h"
+#include "ol_group_copy.h"
 #include "ol_log_walk.h"
 #include "ol_past.h"
 #include "partition_fixture.h"
@@ -381,6 +381,73 @@ OL_TEST(a_commit_is_refused_once_the_group_has_changed) {
     OL_CHECK_INT(commit_unchanged(partition, "none", mark, 1), OL_OK);
     OL_CHECK_INT(commit_unchanged(partition, "none", mark, 2), OL_CONDITION);
     OL_CHECK_INT(fetch_one(partition, "none", "t", 1), 1);
+    close_partition(partition);
+    remove_fixture();
+}
+
+OL_TEST(a_copy_of_a_group_outlives_what_it_was_copied_from) {
+    enum { POSITIONS = 3000 };
+    ol_partition_options options = fixture_options(fresh_directory());
+    ol_partition *partition = open_partition(&options, true);
+    for (int32_t i = 0; i < POSITIONS; i++) commit_one(partition, "a", topics[i % 2], i, i);
+    commit_one(partition, "b", "t", 1, 5);
+    ol_group_copy copy;
+    ol_error error;
+    memset(&copy, 0, sizeof copy);
+    OL_CHECK_OK(ol_group_copy_take(&copy, partition, text("a"), &error), &error);
+    ol_group_mark mark = mark_of(partition, "a");
+    OL_CHECK(copy.mark.positions == mark.positions && copy.mark.sum.low == mark.sum.low && copy.mark.sum.high == mark.sum.high);
+    for (int32_t i = 0; i < POSITIONS; i++) commit_one(partition, "a", topics[i % 2], i, 7);
+    close_partition(partition);
+    bool seen[POSITIONS] = {false};
+    OL_CHECK_INT(copy.count, POSITIONS);
+    for (size_t i = 0; i < copy.count; i++) {
+        ol_table_row row = ol_group_copy_row(&copy, i);
+        OL_CHECK(row.partition >= 0 && row.partition < POSITIONS && !seen[row.partition]);
+        seen[row.partition] = true;
+        OL_CHECK_INT(row.value.offset, row.partition);
+        OL_CHECK_INT(row.value.log_offset, row.partition);
+        const char *topic = topics[row.partition % 2];
+        OL_CHECK(row.topic.size == strlen(topic) && memcmp(row.topic.data, topic, row.topic.size) == 0);
+    }
+    ol_group_copy_free(&copy);
+    remove_fixture();
+}
+
+/* Every other position with metadata and a topic id, while memory runs out at each step. */
+OL_TEST(a_copy_of_a_group_is_whole_or_refused) {
+    static const uint8_t id[OL_TOPIC_ID_SIZE] = {1, 2, 3};
+    ol_partition_options options = fixture_options(fresh_directory());
+    options.write_value_v4 = true;
+    ol_partition *partition = open_partition(&options, true);
+    ol_item items[4];
+    ol_commit_result result;
+    ol_error error;
+    for (int32_t i = 0; i < 4; i++) {
+        items[i] = position_item("a", "t", i, i);
+        if (i % 2 == 1) {
+            items[i].metadata = text("some metadata");
+            items[i].topic_id = id;
+        }
+    }
+    OL_CHECK_OK(ol_partition_commit(partition, items, 4, -1, -1, &result, &error), &error);
+    int status = OL_NO_MEMORY;
+    for (int64_t calls = 0; status != OL_OK; calls++) {
+        ol_group_copy copy;
+        memset(&copy, 0, sizeof copy);
+        ol_arena_fail_after(calls);
+        status = ol_group_copy_take(&copy, partition, text("a"), &error);
+        ol_arena_fail_after(-1);
+        OL_CHECK(status == OL_OK ? calls > 4 : status == OL_NO_MEMORY);
+        for (size_t i = 0; status == OL_OK && i < 4; i++) {
+            ol_table_row row = ol_group_copy_row(&copy, i);
+            OL_CHECK_INT(row.value.metadata.size, row.partition % 2 == 1 ? 13 : 0);
+            OL_CHECK(row.partition % 2 == 1 ? memcmp(row.value.topic_id, id, sizeof id) == 0 : row.value.topic_id == NULL);
+            if (row.partition % 2 == 1) OL_CHECK(memcmp(row.value.metadata.data, "some metadata", 13) == 0);
+        }
+        ol_group_copy_free(&copy);
+    }
+    OL_CHECK_INT(fetch_one(partition, "a", "t", 1), 1);      /* no lock was kept */
     close_partition(partition);
     remove_fixture();
 }

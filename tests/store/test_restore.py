@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -165,6 +166,33 @@ def test_a_large_group_is_restored_at_once(path):
             store.restore("g", 0)
         assert offsets(store.fetch("g")) == {number: number for number in range(2000)}
         assert len(store.restore("g", 0, list(many)[:50])) == 50
+
+
+def test_others_run_while_a_large_group_is_read(path):
+    with opened(path) as store:
+        store.commit("g", {TopicPartition("t", number): number for number in range(200_000)})
+        partition = store._core.attached()[0]
+        past = native.Pasts(partition, "g", [end_of(store)])
+        turns = []
+        ended = threading.Event()
+
+        def run() -> None:
+            while not ended.is_set():
+                turns.append(1)
+                time.sleep(0)
+
+        thread = threading.Thread(target=run)
+        try:
+            thread.start()
+            for read in (past.rows, lambda: native.GroupNow(partition, "g").rows):
+                turns_before = len(turns)
+                rows = read()
+                assert len(turns) - turns_before >= 5
+                assert len(rows) == 200_000
+                assert rows[b"t", 77][0] == 77
+        finally:
+            ended.set()
+            thread.join()
 
 
 def test_who_commits_meanwhile_is_not_overwritten_unseen(single, monkeypatch):
