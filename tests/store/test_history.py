@@ -21,6 +21,7 @@ from offsetlog._native.codec import partition_for
 from offsetlog._native.files import FileSystem
 from offsetlog.history_floor import FLOOR_FILE
 from offsetlog.logdir import CLEANER_POINTS, LogDirectory
+from offsetlog.partitions import PartitionOpener
 from offsetlog.timeline import cutoff_offset
 
 from .past_reference import PastReference, told
@@ -603,8 +604,12 @@ def test_the_cutoff_of_an_open_partition_and_of_a_directory(single, path):
 
 def _partitions_of(log: Path) -> int:
     # The number that puts every group where it is.
-    with offsetlog.open(log, 1000, read_only=True) as store:
-        found = {partition.number: partition.groups() for partition in store._core.attached()}
+    directory = LogDirectory(log, FileSystem())
+    opener = PartitionOpener(directory, directory.fs, StoreConfig(), writable=False)
+    opened = opener.open_all(directory.partition_numbers())
+    found = {partition.number: partition.groups() for partition in opened}
+    for partition in opened:
+        partition.abandon()
     fitting = (
         count
         for count in range(max(found) + 1, 1000)
