@@ -144,12 +144,12 @@ static int scan_batch(scanner *scan, ol_clean_segment *segment, const ol_batch *
 
 static int scan_segment(scanner *scan, ol_clean_segment *segment, int64_t from, ol_error *error) {
     ol_clean_source source;
-    bool done = false;
+    bool done = false, whole = false;       /* a piece is done; all of the segment is */
     int status = ol_clean_source_open(&source, scan->run, segment, from, error);
     while (status == OL_OK && !has_ended(scan)) {
         ol_batch batch;
-        status = ol_clean_source_next_piece(&source, &done, error);
-        if (status != OL_OK || done) break;
+        status = ol_clean_source_next_piece(&source, &whole, error);
+        if (status != OL_OK || whole) break;
         while (!has_ended(scan)) {
             status = ol_clean_source_next_batch(&source, &batch, &done, error);
             if (status != OL_OK || done) break;
@@ -161,7 +161,7 @@ static int scan_segment(scanner *scan, ol_clean_segment *segment, int64_t from, 
         }
         if (status == OL_OK) flush_rows(scan);
     }
-    segment->is_tallied = status == OL_OK && done && from <= segment->base_offset;
+    segment->is_tallied = status == OL_OK && whole && from <= segment->base_offset;
     segment->tally = source.tally;
     scan->count = 0;
     ol_clean_source_close(&source);

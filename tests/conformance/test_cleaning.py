@@ -337,6 +337,7 @@ def compact_all(path: Path, *, map_bytes: int = 64 << 20, times: int = 2) -> int
         for _ in range(times):
             (report,) = store.compact(again=True, delete_retention_ms=0)
             assert report.cleaned
+            assert report.quarantined == 0
             assert digests(store) == before
     return report.passes
 
