@@ -223,7 +223,7 @@ class OffsetStore(StorePast):
 
     def progress(self) -> LoadProgress:
         """Returns how far loading is: partitions ready, bytes read, seconds; also once it is over."""
-        self._open_core  # noqa: B018
+        _ = self._open_core  # a closed store is refused
         return self._opener.progress()
 
     def wait_loaded(self, timeout: float | None = None) -> bool:
@@ -616,7 +616,7 @@ class OffsetStore(StorePast):
             ReadOnlyError, ClosedError.
             StateError, StorageError, CapacityError: one log failed; the others were cleaned.
         """
-        self._open_core  # noqa: B018  (a closed store is refused before anything else)
+        _ = self._open_core  # a closed store is refused before anything else
         return self._maintenance.compact(
             arguments.listed_numbers(partitions),
             roll=roll,
@@ -662,7 +662,7 @@ class OffsetStore(StorePast):
             CorruptionError: a log is damaged; a snapshot would hide it.  The others are written all the same.
             ReadOnlyError, InvalidArgumentError, StateError, StorageError, CapacityError.
         """
-        self._open_core  # noqa: B018  (a closed store is refused before anything else)
+        _ = self._open_core  # a closed store is refused before anything else
         return self._maintenance.snapshot(arguments.listed_numbers(partitions))
 
     def flush(self) -> None:
@@ -682,7 +682,7 @@ class OffsetStore(StorePast):
             self._closer.close(core)
 
     def __enter__(self) -> Self:
-        self._open_core  # noqa: B018  (a closed store is refused here, not at the first commit)
+        _ = self._open_core  # a closed store is refused here, not at the first commit
         return self
 
     def __exit__(

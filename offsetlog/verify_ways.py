@@ -160,8 +160,10 @@ class WaysCheck:
 
     def differ_replayed(self, left: str, right: str, one: Replay | Snapshot, other: Replay) -> None:
         """The same for two states that stay as they are."""
-        found = compare_snapshot if isinstance(one, Snapshot) else compare
-        rows, left_out = found(one, other, limit=KEYS_NAMED)  # type: ignore[arg-type]
+        if isinstance(one, Snapshot):
+            rows, left_out = compare_snapshot(one, other, limit=KEYS_NAMED)
+        else:
+            rows, left_out = compare(one, other, limit=KEYS_NAMED)
         self.differ(left, right, rows, len(rows) + left_out)
 
 

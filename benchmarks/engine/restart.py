@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -54,8 +54,16 @@ def _write(run: Run, keys: KeySpace, partitions: int, times: int) -> _Written:
     return _Written(path, digest, size, sum(report.size for report in reports))
 
 
-def _restart(run: Run, written: _Written, keys: KeySpace, first: Stats | None, complete: Stats | None) -> None:
-    """One restart; with None it only warms up."""
+@dataclass
+class _Times:
+    """Seconds of restarts; `user` is time of the processor outside the system, which gives out pages."""
+
+    first: Stats = field(default_factory=Stats)
+    complete: Stats = field(default_factory=Stats)
+    user: Stats = field(default_factory=Stats)
+
+
+def _restart(run: Run, written: _Written, keys: KeySpace, times: _Times) -> None:
     ((group, topic, partition),) = keys.rows(np.array([keys.count // 2]))
     words = [
         sys.executable,
@@ -71,15 +79,19 @@ def _restart(run: Run, written: _Written, keys: KeySpace, first: Stats | None, c
     found = json.loads(done.stdout)
     if found["digest"] != written.digest or found["discarded"]:
         raise AssertionError(f"{run.report.name}: a restart found something else, or took no snapshot: {found}")
-    if first is not None and complete is not None:
-        first.update(found["first"])
-        complete.update(found["complete"])
+    times.first.update(found["first"])
+    times.complete.update(found["complete"])
+    times.user.update(found["user"])
 
 
 def _figure(name: str, stats: Stats, digest: str, note: str = "") -> Figure:
     return Figure(
         name, "ms", stats.median * 1e3, stats.max * 1e3, stats.min * 1e3, stats.rounds, digest=digest, note=note
     )
+
+
+def _user(times: _Times) -> str:
+    return f"user time {times.user.median * 1e3:.0f} ms"
 
 
 def _measure(run: Run, partitions: int, shape: tuple[int, int, int]) -> None:
@@ -92,19 +104,18 @@ def _measure(run: Run, partitions: int, shape: tuple[int, int, int]) -> None:
         f"logs of {short.log_bytes / 1e9:.2f} and {long.log_bytes / 1e9:.2f} GB, "
         f"snapshots of {short.snapshot_bytes / 1e6:.0f} MB; in the page cache"
     )
-    run.condition(
-        "a process of its own each time; free memory touched, then timed from the call of open(wait=False)"
-    )
-    first, complete, ignored, longer = Stats(), Stats(), Stats(), Stats()
-    _restart(run, short, keys, None, None)
-    _restart(run, long, keys, None, None)
+    run.condition("a process of its own each time; free memory touched, then timed from the call of open(wait=False)")
+    _restart(run, short, keys, _Times())  # warms up
+    _restart(run, long, keys, _Times())
+    once, longer = _Times(), _Times()
     for _ in range(run.rounds):
-        _restart(run, short, keys, first, complete)
-        _restart(run, long, keys, ignored, longer)
+        _restart(run, short, keys, once)
+        _restart(run, long, keys, longer)
+    times = long.log_bytes / short.log_bytes
     run.report.figures += [
-        _figure(FIRST, first, short.digest),
-        _figure(COMPLETE, complete, short.digest),
-        _figure(LONG, longer, long.digest, f"{long.log_bytes / short.log_bytes:.1f} x the bytes"),
+        _figure(FIRST, once.first, short.digest),
+        _figure(COMPLETE, once.complete, short.digest, _user(once)),
+        _figure(LONG, longer.complete, long.digest, f"{_user(longer)}, {times:.1f} x the bytes"),
     ]
     run.report.goal_size(FIRST, 300)
     run.report.goal_size(COMPLETE, 1000)

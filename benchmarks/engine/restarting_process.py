@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 
@@ -14,16 +15,17 @@ from benchmarks.machine import touch_free_memory
 def main() -> None:
     path, group, topic, partition, warmed_bytes = sys.argv[1:]
     touch_free_memory(int(warmed_bytes))
-    started = time.perf_counter()
+    started, user = time.perf_counter(), os.times().user
     with offsetlog.open(path, durability="process", maintenance=BY_HAND, wait=False) as store:
         found = store.fetch_one(group, topic, int(partition))
         first = time.perf_counter() - started
         store.wait_loaded()
-        complete = time.perf_counter() - started
+        complete, user = time.perf_counter() - started, os.times().user - user
         if found is None:
             raise AssertionError("the position is not there")
         discarded = [each["snapshot_discarded"] for each in store.recoveries().values() if each["snapshot"] is None]
-        print(json.dumps({"first": first, "complete": complete, "digest": str(store.digest()), "discarded": discarded}))
+        found_out = {"first": first, "complete": complete, "user": user}
+        print(json.dumps({**found_out, "digest": str(store.digest()), "discarded": discarded}))
 
 
 if __name__ == "__main__":

@@ -218,6 +218,18 @@ cdef ol_clean_hold *_take_holds(list holds) except? NULL:
     return taken
 
 
+cdef int _run(Partition partition, const ol_clean_options *options, ol_clean_report *report, ol_error *error) except -1000:
+    # A status of the engine, without the GIL, while the partition cannot be closed.
+    cdef int status
+    partition.enter()
+    try:
+        with nogil:
+            status = ol_cleaner_run(partition.handle, options, report, error)
+    finally:
+        partition.leave()
+    return status
+
+
 def clean(Partition partition not None, CleanControl control not None, *, int64_t now_ms, int64_t first_dirty=-1,
           int64_t end_max=INT64_MAX, list holds=None, int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20,
           int64_t bytes_per_second=0, raise_floor=None):
@@ -272,12 +284,7 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
         raise MemoryError()
     try:
         failure = None
-        partition.enter()
-        try:
-            with nogil:
-                status = ol_cleaner_run(partition.handle, &options, report, &error)
-        finally:
-            partition.leave()
+        status = _run(partition, &options, report, &error)
         try:
             if floor_port.failure is not None:
                 raise floor_port.failure
@@ -372,12 +379,7 @@ def replay_cleaned(Partition partition not None, Replay into not None, *, int64_
     if report == NULL:
         raise MemoryError()
     try:
-        partition.enter()
-        try:
-            with nogil:
-                status = ol_cleaner_run(partition.handle, &options, report, &error)
-        finally:
-            partition.leave()
+        status = _run(partition, &options, report, &error)
         raise_interrupt()
         if work.failed in (OL_NO_MEMORY, OL_IO):
             check(work.failed, &work.error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
@@ -104,13 +104,21 @@ def _report_row(report: CleaningReport) -> dict[str, Any]:
     return {"log_partition": report.partition, **fields, "seconds": round(report.seconds, 3), "damaged": damaged}
 
 
+class _Asked(TypedDict):
+    """What is asked of the plan and of the cleaning alike."""
+
+    roll: bool
+    ratio: float
+    again: bool
+
+
 class Compaction:
     """One run of the command over the log partitions of a store; what it found and did."""
 
     def __init__(self, store: offsetlog.OffsetStore, numbers: list[int] | None, *, ratio: float, again: bool) -> None:
         self.store = store
-        self.asked = {"roll": True, "ratio": ratio, "again": again}
-        self.plans = store.maintenance.plans(numbers, **self.asked)  # type: ignore[arg-type]
+        self.asked = _Asked(roll=True, ratio=ratio, again=again)
+        self.plans = store.maintenance.plans(numbers, **self.asked)
         self.reports: list[CleaningReport] = []
         self.failed = 0
 
@@ -126,7 +134,7 @@ class Compaction:
 
     def _one(self, plan: Plan, meter: Meter) -> CleaningReport | None:
         try:
-            (report,) = self.store.compact([plan.number], **self.asked, progress=meter)  # type: ignore[arg-type]
+            (report,) = self.store.compact([plan.number], **self.asked, progress=meter)
         except OffsetLogError as failure:
             self.failed += 1
             complain(f"{TOPIC}-{plan.number}: {failure}")

@@ -62,23 +62,29 @@ OL_TEST(a_snapshot_of_another_log_is_refused) {
     remove_fixture();
 }
 
-/* The log is made anew with other records, up to behind S or not as far. */
-static void check_replaced(int records, const char *reason) {
-    ol_partition_options options = snapshot_options(fresh_directory());
-    options.leader_epoch = 3;
-    ol_partition *partition = open_partition(&options, true);
-    container file;
+/* A snapshot of thirty commits, kept aside; and an empty log under the same epoch in the place of theirs. */
+static ol_partition *begin_anew(ol_partition_options *options, container *file) {
+    *options = snapshot_options(fresh_directory());
+    options->leader_epoch = 3;
+    ol_partition *partition = open_partition(options, true);
     for (int i = 0; i < 30; i++) commit_one(partition, "g", "t", i, i);
     ol_snapshot *snapshot = take_snapshot(partition, NULL);
-    store_container(snapshot, "/tmp", &file);
-    snprintf(file.path, sizeof file.path, "/tmp/%s.%d", OL_SNAPSHOT_FILE, (int)getpid());
-    write_container(&file);
+    store_container(snapshot, "/tmp", file);
+    snprintf(file->path, sizeof file->path, "/tmp/%s.%d", OL_SNAPSHOT_FILE, (int)getpid());
+    write_container(file);
     ol_snapshot_destroy(snapshot);
     unlink("/tmp/" OL_SNAPSHOT_FILE ".tmp");
     ol_partition_abandon(partition);
-    options = snapshot_options(fresh_directory());
-    options.leader_epoch = 3;
-    partition = open_partition(&options, true);
+    *options = snapshot_options(fresh_directory());
+    options->leader_epoch = 3;
+    return open_partition(options, true);
+}
+
+/* The log is made anew with other records, up to behind S or not as far. */
+static void check_replaced(int records, const char *reason) {
+    ol_partition_options options;
+    container file;
+    ol_partition *partition = begin_anew(&options, &file);
     for (int i = 0; i < records; i++) commit_one(partition, "g", "t", i, i + (records > 40));
     close_partition(partition);
     check_refused(&file, &options, -1, reason);
@@ -89,21 +95,9 @@ static void check_replaced(int records, const char *reason) {
 
 /* A log that grew elsewhere under the same epochs, with batches of other sizes: nothing of it stands where something of the snapshot's stood. */
 static void check_foreign(const char *group, int records) {
-    ol_partition_options options = snapshot_options(fresh_directory());
-    options.leader_epoch = 3;
-    ol_partition *partition = open_partition(&options, true);
+    ol_partition_options options;
     container file;
-    for (int i = 0; i < 30; i++) commit_one(partition, "g", "t", i, i);
-    ol_snapshot *snapshot = take_snapshot(partition, NULL);
-    store_container(snapshot, "/tmp", &file);
-    snprintf(file.path, sizeof file.path, "/tmp/%s.%d", OL_SNAPSHOT_FILE, (int)getpid());
-    write_container(&file);
-    ol_snapshot_destroy(snapshot);
-    unlink("/tmp/" OL_SNAPSHOT_FILE ".tmp");
-    ol_partition_abandon(partition);
-    options = snapshot_options(fresh_directory());
-    options.leader_epoch = 3;
-    partition = open_partition(&options, true);
+    ol_partition *partition = begin_anew(&options, &file);
     for (int i = 0; i < records; i++) commit_one(partition, group, "t", i, 1000 + i);
     close_partition(partition);
     check_refused(&file, &options, -1, "another batch stands at");
