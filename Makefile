@@ -53,8 +53,10 @@ $(VENV)/.made: requirements-dev.lock
 
 # By path: the hook that setuptools installs otherwise is asked after every folder of sys.path, so that a directory "offsetlog" in
 # the working directory would be taken for the package, and type checkers do not see it at all.
+# PySpark finds the data source by the name of a top-level package, which lies deeper here.
 $(VENV)/.installed: $(VENV)/.made pyproject.toml Makefile
 	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
+	@echo $(CURDIR)/offsetlog/spark/discovery > $$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark_offsetlog.pth
 	@touch $@
 
 test-c:

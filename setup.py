@@ -22,7 +22,7 @@ import sysconfig
 from pathlib import Path
 
 from Cython.Build import cythonize
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build import build as _build
 from setuptools.command.build_ext import build_ext as _build_ext
 
@@ -150,6 +150,15 @@ class build_ext(_build_ext):  # noqa: N801
             os.replace(in_place + ".partial", in_place)
 
 
+def packages() -> dict[str, object]:
+    """The packages, and where PySpark's name for the data source lies: it looks for a top-level `pyspark_offsetlog`."""
+    found = find_packages(include=["offsetlog*"])
+    return {
+        "packages": [*found, "pyspark_offsetlog"],
+        "package_dir": {"pyspark_offsetlog": "offsetlog/spark/discovery/pyspark_offsetlog"},
+    }
+
+
 def extensions() -> list[Extension]:
     """One extension for every .pyx of offsetlog/_native, translated to C where that is out of date."""
     found = [
@@ -169,4 +178,4 @@ BUILD.mkdir(parents=True, exist_ok=True)
 with open(BUILD / ".lock", "w") as lock:
     # Two builds of one tree (two terminals) take turns.
     fcntl.flock(lock, fcntl.LOCK_EX)
-    setup(ext_modules=extensions(), cmdclass={"build": build, "build_ext": build_ext})
+    setup(ext_modules=extensions(), cmdclass={"build": build, "build_ext": build_ext}, **packages())

@@ -1,25 +1,32 @@
-"""offsetlog keeps the committed positions of consumer groups, in Kafka's own files."""
+"""offsetlog keeps the committed positions of consumer groups, in Kafka's own files.
 
-from offsetlog import errors
-from offsetlog._native.tickets import Ticket
-from offsetlog.config import MaintenanceConfig, StoreConfig
-from offsetlog.store import OffsetStore, open  # noqa: A004  (offsetlog.open, like gzip.open)
-from offsetlog.transaction import Transaction
-from offsetlog.types import (
-    Change,
-    CleaningReport,
-    Deletion,
-    Digest,
-    Expiring,
-    ExpiryReport,
-    History,
-    HistoryEntry,
-    OffsetAndMetadata,
-    OpenTransaction,
-    Position,
-    TopicPartition,
-    Undeletion,
-)
+Names are imported when they are asked for: what reads logs on Spark's executors needs no store, and does not load one.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offsetlog import errors
+    from offsetlog._native.tickets import Ticket
+    from offsetlog.config import MaintenanceConfig, StoreConfig
+    from offsetlog.store import OffsetStore, open  # noqa: A004  (offsetlog.open, like gzip.open)
+    from offsetlog.transaction import Transaction
+    from offsetlog.types import (
+        Change,
+        CleaningReport,
+        Deletion,
+        Digest,
+        Expiring,
+        ExpiryReport,
+        History,
+        HistoryEntry,
+        OffsetAndMetadata,
+        OpenTransaction,
+        Position,
+        TopicPartition,
+        Undeletion,
+    )
 
 __version__ = "0.1.0"
 
@@ -46,3 +53,26 @@ __all__ = [
     "errors",
     "open",
 ]
+
+_MODULES = {
+    "Ticket": "offsetlog._native.tickets",
+    "MaintenanceConfig": "offsetlog.config",
+    "StoreConfig": "offsetlog.config",
+    "OffsetStore": "offsetlog.store",
+    "open": "offsetlog.store",
+    "Transaction": "offsetlog.transaction",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("offsetlog.errors")
+    if name.startswith("_") or name not in __all__:
+        raise AttributeError(f"module 'offsetlog' has no attribute {name!r}")
+    value = getattr(import_module(_MODULES.get(name, "offsetlog.types")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

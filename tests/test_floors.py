@@ -78,6 +78,7 @@ PACKAGE: list[tuple[str, list[str]]] = [
     ("native", ["offsetlog._native.*"]),
     ("command line", ["offsetlog.__main__", "offsetlog.cli", "offsetlog.cli.*"]),
     ("web", ["offsetlog.web", "offsetlog.web.*"]),
+    ("spark executors", ["offsetlog.spark.scan", "offsetlog.spark.scan.*", "offsetlog.spark.sink.staging"]),
     ("spark", ["offsetlog.spark", "offsetlog.spark.*"]),
     ("server", ["offsetlog.server", "offsetlog.server.*"]),
     ("cluster", ["offsetlog.cluster", "offsetlog.cluster.*"]),
@@ -85,23 +86,27 @@ PACKAGE: list[tuple[str, list[str]]] = [
     ("protocol", ["offsetlog.protocol", "offsetlog.protocol.*"]),
     ("history", ["offsetlog.history", "offsetlog.history.*"]),
     ("manager", ["offsetlog.manager", "offsetlog.manager.*"]),
+    ("listing", ["offsetlog.listing"]),
     ("store", ["offsetlog", "offsetlog.*"]),
 ]
-STORE_AND_BELOW = {"values", "crossing", "native", "store"}
+STORE_AND_BELOW = {"values", "crossing", "native", "listing", "store"}
 BELOW: dict[str, set[str]] = {
     "values": set(),
     "crossing": {"values"},
     "native": {"values", "crossing"},
-    "store": {"values", "crossing", "native"},
+    "listing": {"values", "crossing", "native"},
+    "store": {"values", "crossing", "native", "listing"},
     "manager": STORE_AND_BELOW,
     "coordinator": {*STORE_AND_BELOW, "manager"},
     "protocol": {"values", "crossing", "native"},
     "history": {*STORE_AND_BELOW, "manager"},
     "server": {*STORE_AND_BELOW, "manager", "coordinator", "protocol"},
     "cluster": {*STORE_AND_BELOW, "manager", "coordinator", "protocol"},
-    "command line": {*STORE_AND_BELOW, "manager", "coordinator", "protocol", "history", "server", "cluster", "web"},
+    "command line": {*STORE_AND_BELOW, "manager", "coordinator", "protocol", "history", "server", "cluster", "web", "spark"},
     "web": {*STORE_AND_BELOW, "manager", "coordinator", "history"},
-    "spark": {*STORE_AND_BELOW, "history"},
+    # What executors import needs neither a store nor a server.
+    "spark executors": {"values", "crossing", "native", "listing"},
+    "spark": {*STORE_AND_BELOW, "history", "spark executors"},
 }
 
 SAYS_NOTHING = {"util", "utils", "helper", "helpers", "common", "misc"}

@@ -15,7 +15,7 @@ FORBIDDEN = {".c", ".h", ".pyx", ".pxd", ".o", ".a"}
 def problems_of(names: list[str]) -> list[str]:
     paths = [PurePosixPath(name) for name in names]
     problems = [f"{path} does not belong into a wheel" for path in paths if path.suffix in FORBIDDEN]
-    problems += [f"{path} is outside the package" for path in paths if not path.parts[0].startswith("offsetlog")]
+    problems += [f"{path} is outside the package" for path in paths if not path.parts[0].startswith(("offsetlog", "pyspark_offsetlog"))]
     extensions = [path for path in paths if path.suffix == ".so"]
     if not extensions:
         problems.append("there is no extension")

@@ -1,0 +1,1 @@
+"""Jobs over logs on Spark; each a function on DataFrames, and a command (`offsetlog spark JOB`)."""
