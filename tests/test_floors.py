@@ -76,7 +76,14 @@ PACKAGE: list[tuple[str, list[str]]] = [
         ["offsetlog._native", *(f"offsetlog._native.{name}" for name in ("csrc", "status", "buffers"))],
     ),
     ("native", ["offsetlog._native.*"]),
-    ("command line", ["offsetlog.__main__", "offsetlog.cli", "offsetlog.cli.*"]),
+    (
+        "command line",
+        [
+            "offsetlog.__main__", "offsetlog.cli", "offsetlog.cli.*",
+            "offsetlog.spark.__main__", "offsetlog.spark.jobs.command", "offsetlog.spark.jobs.commands",
+            "offsetlog.spark.jobs.commands.*",
+        ],
+    ),
     ("web", ["offsetlog.web", "offsetlog.web.*"]),
     ("spark executors", ["offsetlog.spark.scan", "offsetlog.spark.scan.*", "offsetlog.spark.sink.staging"]),
     ("spark", ["offsetlog.spark", "offsetlog.spark.*"]),

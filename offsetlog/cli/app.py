@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -38,6 +39,7 @@ from offsetlog.cli import (
     verify,
 )
 from offsetlog.cli.output import complain, prepare
+from offsetlog.spark.jobs import command as spark
 
 OK, PROBLEMS, FAILED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
@@ -85,31 +87,46 @@ def _guarded(command: Callable[..., int]) -> Callable[..., int]:
     return guarded
 
 
-for module in (
-    offsets,
-    groups,
-    transactions,
-    dump,
-    verify,
-    commit,
-    fetch,
-    delete,
-    history,
-    diff,
-    restore,
-    undelete,
-    expire,
-    abort,
-    compact,
-    snapshot,
-    demo,
-):
-    app.command(
-        module.__name__.rpartition(".")[2],
-        help=module.HELP,
-        short_help=module.HELP.partition("\n")[0].rstrip("."),
-        context_settings=getattr(module, "CONTEXT", None),
-    )(_guarded(module.command))
+def _add(target: typer.Typer, modules: tuple[ModuleType, ...]) -> None:
+    for module in modules:
+        target.command(
+            module.__name__.rpartition(".")[2].replace("_", "-"),
+            help=module.HELP,
+            short_help=module.HELP.partition("\n")[0].rstrip("."),
+            context_settings=getattr(module, "CONTEXT", None),
+        )(_guarded(module.command))
+
+
+_add(
+    app,
+    (
+        offsets,
+        groups,
+        transactions,
+        dump,
+        verify,
+        commit,
+        fetch,
+        delete,
+        history,
+        diff,
+        restore,
+        undelete,
+        expire,
+        abort,
+        compact,
+        snapshot,
+        demo,
+    ),
+)
+spark_app = typer.Typer(
+    help=spark.DESCRIPTION,
+    short_help="Run a job over a whole directory on Spark",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+_add(spark_app, spark.COMMANDS)
+app.add_typer(spark_app, name="spark")
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,17 @@
+"""The commands `offsetlog spark <job>`: which there are.
+
+Each stands in a module of `offsetlog.spark.jobs.commands`, which loads neither PySpark nor its job before it is run.
+"""
+
+from __future__ import annotations
+
+from offsetlog.spark.jobs.commands import audit
+
+DESCRIPTION = """Questions to whole log directories, answered on Spark; needs the extra offsetlog[spark] and Java 17.
+
+Every job runs in this process on all cores, or with --master on a cluster. The same commands run through
+spark-submit: give it the file offsetlog/spark/__main__.py, then JOB and its arguments.
+"""
+
+#: In the order in which they are listed.
+COMMANDS = (audit,)

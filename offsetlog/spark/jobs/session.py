@@ -1,0 +1,102 @@
+"""A SparkSession for a job, and the views of a directory in it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from offsetlog.errors import ConfigError
+
+#: What the JVM says on its way up is for nobody; failures come as exceptions.
+QUIET = Path(__file__).with_name("log4j2.properties")
+
+
+def is_submitted() -> bool:
+    """Tells whether spark-submit started this program: then master and settings are its own."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def session_for(
+    job: str,
+    *,
+    master: str | None = None,
+    driver_memory: str | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Returns the SparkSession that runs, or makes one; it reads the format "offsetlog".
+
+    Args:
+        job: the name of the application.
+        master: as Spark takes it; None for `local[*]`, or for what spark-submit was given.
+        driver_memory: of the JVM, as "1g".
+        settings: more of Spark's, which win.
+
+    A local session listens on the loopback address only, shows no progress and no web pages, and its workers run this
+    interpreter.
+
+    Raises:
+        ConfigError: Spark does not start.
+    """
+    builder = SparkSession.builder.appName(f"offsetlog {job}")
+    submitted = is_submitted()
+    if not submitted:
+        master = master or "local[*]"
+        builder = builder.master(master)
+    elif master is not None:
+        raise ConfigError("spark-submit decides the master; give it --master before the program")
+    given = {"spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false"}
+    if master is not None and master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        given |= {
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
+            # Of two cores 200 tasks are only overhead; large shuffles raise it by --conf.
+            "spark.sql.shuffle.partitions": str(max(4, 2 * (os.cpu_count() or 1))),
+        }
+    if driver_memory is not None:
+        given["spark.driver.memory"] = driver_memory
+    for name, value in {**given, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    try:
+        spark = builder.getOrCreate()
+    except Exception as failure:
+        raise ConfigError(f"Spark does not start: {str(failure).strip().partition(chr(10))[0]}") from failure
+    spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
+    return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Makes `spark.read.format("offsetlog")` work, where the package that PySpark looks for is not on its path."""
+    source = import_module("offsetlog.spark.source").OffsetlogDataSource
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as failure:
+        # PySpark 4.0 refuses a name that it found by itself; later ones replace it.
+        if failure.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+
+
+def read_view(spark: SparkSession, path: str | os.PathLike[str], view: str, **options: object) -> DataFrame:
+    """Returns a view of a log directory.
+
+    Args:
+        spark: the session.
+        path: the directory, as executors reach it.
+        view: "commits", "history", "offsets", "groups", "records" or "batches".
+        options: of the source; None leaves one out.
+    """
+    reader = spark.read.format("offsetlog").option("view", view)
+    for name, value in options.items():
+        if value is not None:
+            reader = reader.option(name, str(value))
+    return reader.load(os.fspath(path))
