@@ -7,11 +7,11 @@ file operation goes through the file port, so that a test can stop the machine a
 from __future__ import annotations
 
 import os
-import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from offsetlog import listing
 from offsetlog._native.files import (
     FileLock,
     FileSystem,
@@ -30,12 +30,12 @@ from offsetlog.errors import (
     UnsupportedVersionError,
 )
 
-TOPIC = "__consumer_offsets"
+TOPIC = listing.TOPIC
 LOCK = ".lock"
 #: What a program that finds it held can do.
 LOCKED_ADVICE = "; read_only=True opens the directory for reading all the same"
 CLEAN_MARKER = ".kafka_cleanshutdown"
-PROPERTIES = "offsetlog.properties"
+PROPERTIES = listing.PROPERTIES
 META_PROPERTIES = "meta.properties"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
@@ -44,8 +44,6 @@ CLEANER_POINTS = "cleaner-offset-checkpoint"
 
 FORMAT = 1
 PARTITIONS_MAX = 100_000
-
-_SEGMENT = re.compile(r"\d{20}\.log")
 
 Checkpoint = dict[tuple[str, int], int]
 
@@ -122,7 +120,7 @@ class LogDirectory:
         # "data-1" reads like a partition of a topic "data" and may be anybody's log directory; only segments tell.
         parsed = parse_directory_name(Path(os.path.realpath(self.path)).name)
         is_partition = parsed is not None and parsed[0] == TOPIC
-        if is_partition or (self.exists() and any(_SEGMENT.fullmatch(name) for name in self.fs.list(self.path))):
+        if is_partition or (self.exists() and any(listing.SEGMENT.fullmatch(name) for name in self.fs.list(self.path))):
             raise InvalidArgumentError(
                 "this is a partition directory; the log directory is the one that holds it", path=self.path
             )

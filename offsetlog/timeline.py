@@ -25,8 +25,8 @@ from offsetlog._native.partition import Partition
 from offsetlog.config import StoreConfig
 from offsetlog.errors import HistoryError, InvalidArgumentError, MissingFileError, OffsetOutOfRangeError
 from offsetlog.history_floor import read_floor
+from offsetlog.listing import decode_text
 from offsetlog.logdir import CLEANER_POINTS, TOPIC, LogDirectory
-from offsetlog.reading import decode_text
 from offsetlog.types import (
     Change,
     Deletion,

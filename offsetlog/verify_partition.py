@@ -21,18 +21,10 @@ from offsetlog._native.replay import Replay
 from offsetlog.config import StoreConfig
 from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
 from offsetlog.findings import Finding, Place, Report
+from offsetlog.listing import SEGMENT, decode_text, transaction_rows
 from offsetlog.logdir import CLEAN_MARKER, TOPIC
 from offsetlog.long_calls import Control
-from offsetlog.reading import (
-    SEGMENT,
-    PartitionFiles,
-    PartitionState,
-    Tail,
-    age_text,
-    decode_text,
-    segments_of,
-    transaction_rows,
-)
+from offsetlog.reading import PartitionFiles, PartitionState, Tail, age_text, segments_of
 from offsetlog.verify_sidefiles import (
     BATCHES,
     EPOCHS,

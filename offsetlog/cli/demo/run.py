@@ -23,7 +23,8 @@ from offsetlog.cli import offsets as offsets_command
 from offsetlog.cli.arguments import OutputFormat
 from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
 from offsetlog.errors import StorageError
-from offsetlog.reading import PartitionState, find_partitions, group_rows, offset_rows, read_state
+from offsetlog.listing import group_rows, offset_rows
+from offsetlog.reading import PartitionState, find_partitions, read_state
 
 HELP = """See it work on real input, in a temporary directory, in half a minute.
 

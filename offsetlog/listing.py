@@ -1,0 +1,221 @@
+"""What the replayed records of a log say, as rows: committed positions, groups, open transactions.
+
+Stands below the store, since processes that only read logs (Spark's executors) make the same rows.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from offsetlog._native.files import format_uuid
+from offsetlog._native.records import decode_key, decode_value
+from offsetlog._native.replay import Replay
+from offsetlog.errors import CorruptionError
+
+#: The topic whose partitions hold the committed positions.
+TOPIC = "__consumer_offsets"
+#: The name of a log directory's own file, which one that has no partition yet has as well.
+PROPERTIES = "offsetlog.properties"
+#: The name of a segment, with its base offset; `.log.deleted` and the like are none.
+SEGMENT = re.compile(r"(\d{20})\.log")
+#: How often a partition is read anew whose files were removed while it was read.
+TRIES = 3
+
+Row = dict[str, Any]
+
+
+class Replayed(Protocol):
+    """One partition of a log, replayed."""
+
+    @property
+    def number(self) -> int | None:
+        """Of the partition, None for files that lie in no directory of one."""
+
+    @property
+    def place(self) -> str:
+        """The directory, or the file, that was read."""
+
+    @property
+    def replay(self) -> Replay:
+        """The state that the records lead to."""
+
+    @property
+    def refused(self) -> list[CorruptionError]:
+        """Records that a broker would not load; what is refused while rows are made is added."""
+
+
+# -------------------------------------------------------------------------------------------------------------- offsets
+
+
+def decode_text(name: bytes) -> str:
+    """Returns bytes of a log as Kafka shows them: UTF-8, what is malformed as U+FFFD."""
+    try:
+        return name.decode("utf-8")
+    except UnicodeDecodeError:
+        # Java makes one U+FFFD of a surrogate in three bytes, Python three (spec §4).
+        return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]", b"\xef\xbf\xbd", name).decode("utf-8", "replace")
+
+
+def offset_rows(states: Sequence[Replayed], group: str | None = None) -> Iterator[Row]:
+    """Yields the committed positions of all partitions by group, topic and partition.
+
+    Fields: group, topic, partition, offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id,
+    log_partition, log_offset; -1 and None stand for what a record does not carry.
+    """
+    names: dict[str, list[tuple[Replayed, bytes]]] = {}
+    for state in states:
+        for name in state.replay.groups():
+            text = decode_text(name)
+            if group is None or text == group:
+                names.setdefault(text, []).append((state, name))
+    for text in sorted(names):
+        rows = [_offset_row(text, state, each) for state, name in names[text] for each in state.replay.positions(name)]
+        if len(names[text]) > 1:
+            rows.sort(key=lambda row: (row["topic"], row["partition"]))
+        yield from rows
+
+
+def _offset_row(group: str, state: Replayed, position: tuple[Any, ...]) -> Row:
+    topic, partition, offset, leader_epoch, metadata, committed, expires, topic_id, log_offset = position
+    return {
+        "group": group,
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "leader_epoch": leader_epoch,
+        "metadata": metadata,
+        "commit_timestamp": committed,
+        "expire_timestamp": expires,
+        "topic_id": None if topic_id is None else format_uuid(topic_id),
+        "log_partition": state.number,
+        "log_offset": log_offset,
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------- groups
+
+GROUP_TYPES = {3: "consumer", 11: "share", 17: "streams"}
+MEMBER_TYPES = {5: "consumer", 10: "share", 19: "streams"}
+CLASSIC_TYPE = 2
+
+
+def group_rows(states: Sequence[Replayed]) -> list[Row]:
+    """Returns what the log tells of every group that has a record of its own, a committed position or a pending one.
+
+    Fields: group, type, state ("Stable" with members, else "Empty"), protocol_type, protocol, generation (of a modern
+    group its epoch), members (member_id, group_instance_id, client_id, client_host), simple, log_partition.
+    """
+    found: dict[str, Row] = {}
+    for state in states:
+        for row in _groups_of(state):
+            found.setdefault(row["group"], row)
+    return [found[name] for name in sorted(found)]
+
+
+def _groups_of(state: Replayed) -> list[Row]:
+    rows: dict[str, Row] = {}
+    # In log order, so that of two records that cannot both be true the later one counts.
+    for key, value, _ in sorted(state.replay.group_records(), key=lambda record: record[2]):
+        try:
+            _add_group_record(rows, state, key, value)
+        except CorruptionError as failure:
+            failure.path = failure.path or state.place
+            state.refused.append(failure)
+    for name in {*state.replay.groups(), *state.replay.pending_groups()}:
+        text = decode_text(name)
+        if text not in rows:
+            rows[text] = _new_row(text, state, "classic", simple=True)
+    for row in rows.values():
+        row["members"].sort(key=lambda member: member["member_id"])
+        row["state"] = "Stable" if row["members"] else "Empty"
+    return list(rows.values())
+
+
+def _new_row(name: str, state: Replayed, kind: str, *, simple: bool) -> Row:
+    return {
+        "group": name,
+        "type": kind,
+        "state": "Empty",
+        "protocol_type": "" if kind == "classic" else kind,
+        "protocol": None,
+        "generation": -1,
+        "members": [],
+        "simple": simple,
+        "log_partition": state.number,
+    }
+
+
+def _add_group_record(rows: dict[str, Row], state: Replayed, key: bytes, value: bytes) -> None:
+    decoded = decode_key(key)
+    if decoded is None:
+        return
+    number, fields = int(decoded["type"]), decoded["data"]
+    if number not in (CLASSIC_TYPE, *GROUP_TYPES, *MEMBER_TYPES):
+        return
+    told = decode_value(number, value)["data"]
+    name = fields["group"] if number == CLASSIC_TYPE else fields["groupId"]
+    if number == CLASSIC_TYPE:
+        rows[name] = _classic_row(name, state, told)
+        return
+    kind = GROUP_TYPES.get(number) or MEMBER_TYPES[number]
+    if name not in rows or rows[name]["type"] != kind:
+        rows[name] = _new_row(name, state, kind, simple=False)
+    if number in GROUP_TYPES:
+        rows[name]["generation"] = told["epoch"]
+    else:
+        rows[name]["members"].append(
+            {
+                "member_id": fields["memberId"],
+                "group_instance_id": told.get("instanceId"),
+                "client_id": told["clientId"],
+                "client_host": told["clientHost"],
+            }
+        )
+
+
+def _classic_row(name: str, state: Replayed, told: Row) -> Row:
+    row = _new_row(name, state, "classic", simple=not told["members"] and told["protocolType"] == "")
+    row["protocol_type"], row["protocol"], row["generation"] = (
+        told["protocolType"],
+        told["protocol"],
+        told["generation"],
+    )
+    row["members"] = [
+        {
+            "member_id": each["memberId"],
+            "group_instance_id": each.get("groupInstanceId"),
+            "client_id": each["clientId"],
+            "client_host": each["clientHost"],
+        }
+        for each in told["members"]
+    ]
+    return row
+
+
+# --------------------------------------------------------------------------------------------------------- transactions
+
+
+def transaction_rows(states: Sequence[Replayed]) -> list[Row]:
+    """Returns the transactions that are open, by partition of the log and first offset.
+
+    Fields: producer_id, producer_epoch, log_partition, first_offset, begun (ms, -1 where nothing is pending),
+    age_seconds (None there), pending (offsets), groups.
+    """
+    now = time.time()
+    return [
+        {
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+            "log_partition": state.number,
+            "first_offset": first_offset,
+            "begun": begun,
+            "age_seconds": None if begun < 0 else round(now - begun / 1000, 1),
+            "pending": pending,
+            "groups": [decode_text(name) for name in groups],
+        }
+        for state in states
+        for producer_id, epoch, first_offset, begun, pending, groups in state.replay.transactions()
+    ]
