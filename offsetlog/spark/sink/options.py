@@ -1,0 +1,173 @@
+"""The options and the columns of a write, checked before a task starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, cast
+from urllib.parse import unquote, urlparse
+
+from pyspark.sql.types import (
+    ByteType,
+    CharType,
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+)
+
+from offsetlog.errors import ConfigError, InvalidArgumentError
+from offsetlog.spark.sink.staging import OPTIONAL, QUERY_ID, REQUIRED, StagingPlace
+
+STAGING_NAME = ".offsetlog-staging"
+
+#: As they are written; Spark hands them on in small letters.
+OPTIONS = (
+    "path",
+    "mode",
+    "queryId",
+    "epoch",
+    "partitions",
+    "durability",
+    "lockTimeoutSeconds",
+    "stagingLocation",
+    "report",
+)
+#: What Spark itself may put among the options of a stream.
+_SPARKS_OWN = {"checkpointlocation", "queryname"}
+
+_TEXT = (StringType, CharType, VarcharType)
+_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+_TYPES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
+    "group": (_TEXT, "a string"),
+    "topic": (_TEXT, "a string"),
+    "partition": (_INTEGERS, "an integer"),
+    "offset": (_INTEGERS, "an integer"),
+    "leader_epoch": (_INTEGERS, "an integer"),
+    "metadata": (_TEXT, "a string"),
+    "commit_timestamp": ((*_INTEGERS, TimestampType, TimestampNTZType), "an integer of milliseconds, or a timestamp"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What a write was asked for.
+
+    Attributes:
+        path: the store's directory, on the driver.
+        mode: whether a refused row fails the whole write, or leaves its group out.
+        query_id: the name that a query's epochs are remembered under; None: a stream's own id, or nothing remembered.
+        epoch: of a batch write that may be tried again; None for a plain one, and for streams.
+        partitions: log partitions of a store that is not there yet.
+        durability: what the commits survive.
+        lock_timeout_seconds: how long the driver waits for a store that somebody else has open.
+        staging_location: a directory or URI that driver and executors share.
+        report: the directory for reports of what was refused; None: the store's.
+    """
+
+    path: str
+    mode: Literal["failfast", "permissive"]
+    query_id: str | None
+    epoch: int | None
+    partitions: int | None
+    durability: Literal["disk", "process"]
+    lock_timeout_seconds: float
+    staging_location: str
+    report: str | None
+
+    def place(self, job: str | None) -> StagingPlace:
+        """Returns where tasks stage; `job` names a batch write that has no other name, None for a stream."""
+        if job is None:
+            return StagingPlace(self.staging_location, self.query_id, None)
+        return StagingPlace(self.staging_location, self.query_id or job, self.epoch or 0)
+
+
+def checked_options(options: Mapping[str, str], *, stream: bool, overwrite: bool) -> SinkOptions:
+    """Returns the options of a write; raises ConfigError that names the one which is wrong."""
+    if overwrite:
+        raise ConfigError(
+            "a store is only added to: take mode('append'), or outputMode('append') in a stream (another output mode: "
+            "foreachBatch with offsetlog.spark.sink.writer.commit_batch)"
+        )
+    given = {name.lower(): value for name, value in options.items()}
+    known = {name.lower() for name in OPTIONS}
+    for name in given:
+        if name not in known and not (stream and name in _SPARKS_OWN):
+            raise ConfigError(f"there is no option {name!r} of a write; known are {', '.join(OPTIONS)}")
+    path = _local_path(given.get("path"))
+    query_id = given.get("queryid")
+    if query_id is not None and (not QUERY_ID.fullmatch(query_id) or query_id.strip(".") == ""):
+        raise ConfigError(f"queryId {query_id!r} is not 1 to 200 of the characters A-Z a-z 0-9 . _ -")
+    epoch = _number(given, "epoch", 0, 2**62)
+    if stream and epoch is not None:
+        raise ConfigError("epoch is for batch writes; a stream counts its own")
+    if not stream and (query_id is None) != (epoch is None):
+        raise ConfigError("queryId and epoch belong together in a batch write: which query, and which of its epochs")
+    return SinkOptions(
+        path=path,
+        mode=cast("Literal['failfast', 'permissive']", _choice(given, "mode", ("failfast", "permissive"))),
+        query_id=query_id,
+        epoch=epoch,
+        partitions=_number(given, "partitions", 1, 100_000),
+        durability=cast("Literal['disk', 'process']", _choice(given, "durability", ("disk", "process"))),
+        lock_timeout_seconds=_seconds(given),
+        staging_location=given.get("staginglocation") or f"{path}/{STAGING_NAME}",
+        report=given.get("report"),
+    )
+
+
+def _local_path(path: str | None) -> str:
+    if not path:
+        raise ConfigError("where the store is: give a path, as in save(path) or option('path', ...)")
+    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path):
+        return path.rstrip("/") or "/"
+    parts = urlparse(path)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        raise ConfigError(f"path {path!r}: a store is opened by the driver, in a directory of its own machine")
+    return unquote(parts.path).rstrip("/") or "/"
+
+
+def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    value = given.get(name, choices[0])
+    if value not in choices:
+        raise ConfigError(f"{name} is {' or '.join(choices)}, not {value!r}")
+    return value
+
+
+def _number(given: Mapping[str, str], name: str, least: int, most: int) -> int | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if not re.fullmatch(r"-?[0-9]{1,20}", value) or not least <= int(value) <= most:
+        raise ConfigError(f"{name} is a number from {least} to {most}, not {value!r}")
+    return int(value)
+
+
+def _seconds(given: Mapping[str, str]) -> float:
+    value = given.get("locktimeoutseconds", "60")
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value):
+        raise ConfigError(f"lockTimeoutSeconds is a number of seconds, not {value!r}")
+    return float(value)
+
+
+def check_schema(schema: StructType) -> None:
+    """Refuses a DataFrame of other columns; raises InvalidArgumentError that names the column, and the known ones."""
+    known = f"known are {', '.join(REQUIRED)} (required), {', '.join(OPTIONAL)}"
+    names = schema.fieldNames()
+    for field in schema.fields:
+        if field.name not in _TYPES:
+            raise InvalidArgumentError(f"there is no column {field.name!r} of a commit; {known}")
+        if names.count(field.name) > 1:
+            raise InvalidArgumentError(f"column {field.name!r} is there {names.count(field.name)} times")
+        types, meant = _TYPES[field.name]
+        if not isinstance(field.dataType, types):
+            raise InvalidArgumentError(f"column {field.name!r} is {field.dataType.simpleString()}, not {meant}")
+    for name in REQUIRED:
+        if name not in names:
+            raise InvalidArgumentError(f"column {name!r} is missing; {known}")

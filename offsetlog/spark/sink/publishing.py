@@ -1,0 +1,248 @@
+"""Publishing on the driver: what the tasks staged becomes commits, once, and each group of it as a whole.
+
+All rows of one log partition, and the position that says the epoch is in it, are one transaction of the store.  While
+the files are read, piece by piece, a transaction is open in every log partition that has rows; then they end, one after
+the other.  A crash before that leaves nothing but open transactions, which the next publisher aborts; a crash between
+two of them leaves log partitions that have the epoch and others that have not, and the next try writes the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs as arrow_fs
+
+from offsetlog._native.core import StoreCore
+from offsetlog.errors import CorruptionError, LockedError, MissingFileError, OffsetLogError, TransactionError
+from offsetlog.spark.sink import epochs
+from offsetlog.spark.sink.epochs import FINISHED, Epoch, MarkerGroups
+from offsetlog.spark.sink.options import SinkOptions
+from offsetlog.spark.sink.report import Refusals, read_refusals, refusal_error
+from offsetlog.spark.sink.staging import StagedFile, StagedMessage, checksum_of, file_system_of, read_staged
+from offsetlog.store import OffsetStore
+from offsetlog.store import open as open_store
+from offsetlog.types import OffsetAndMetadata, TopicPartition
+
+_log = logging.getLogger("offsetlog.spark.sink")
+
+_WAIT_SECONDS_MAX = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a commit of the sink did.
+
+    Attributes:
+        rows: rows that were written; 0 where the epoch was published before.
+        refused_rows: rows that were refused.
+        refused_groups: groups that were left out for them.
+        skipped: whether the whole epoch was published before.
+        report: where the report is, None where nothing was refused.
+    """
+
+    rows: int
+    refused_rows: int = 0
+    refused_groups: int = 0
+    skipped: bool = False
+    report: Path | None = None
+
+
+def reached(step: str) -> None:
+    """Called between any two steps of a publication; a test stops it here."""
+
+
+def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, epoch: Epoch | None) -> Published:
+    """Commits what the tasks of one write staged.
+
+    Args:
+        options: of the write.
+        messages: of its tasks.
+        name: of the job or query with its epoch, for the report.
+        epoch: what the store remembers it by, None for a plain write.
+
+    Raises:
+        InvalidArgumentError: rows were refused and the mode is failfast; nothing was committed.
+        LockedError: somebody else has had the store open for as long as the write may wait.
+        CorruptionError, MissingFileError: a staged file is not what its task wrote; nothing was committed.
+        StateError: the query's name is another stream's.
+        StorageError, CapacityError: some log partitions may have the write and others not; each group is whole.  Tried
+            again, an epoch goes on with the others.
+    """
+    messages = sorted(messages, key=lambda message: message.task)
+    if all(message.folder is None for message in messages):
+        return Published(0)
+    file_system, _ = file_system_of(options.staging_location)
+    _check_files(file_system, messages)
+    failure = refusal_error(messages) if options.mode == "failfast" else None
+    if failure is not None:
+        if options.report is not None:
+            told = read_refusals(file_system, messages).write(Path(options.report), name, options.mode, rows=0)
+            failure.add_note(f"the report: {told}")
+        raise failure
+    refusals = read_refusals(file_system, messages)
+    with wait_for_store(options) as store:
+        core = store._open_core
+        if epoch is not None and epochs.is_finished(core, epoch):
+            _log.info("%s is published already", name)
+            return Published(0, skipped=True)
+        reached("opened")
+        abort_left_open(store)
+        publication = _Publication(core, epochs.producer_of(epoch.query if epoch is not None else name), epoch)
+        try:
+            for message in messages:
+                if message.rows is not None:
+                    publication.write(read_staged(file_system, message.rows), refusals)
+            report = _report(options, refusals, name, publication.rows)
+            publication.end(options)
+        except BaseException as stopped:
+            publication.abort(stopped)
+            raise
+        if epoch is not None:
+            core.commit(FINISHED, {epoch.key: epoch.position()}, durability=options.durability)
+            reached("finished")
+    return Published(publication.rows, refusals.rows, len(refusals.groups), report=report)
+
+
+def wait_for_store(options: SinkOptions) -> OffsetStore:
+    """Opens the store of a write, waiting while another process has it; raises LockedError when that takes too long."""
+    end = time.monotonic() + options.lock_timeout_seconds
+    pause = 0.05
+    while True:
+        try:
+            return open_store(options.path, options.partitions, options.durability)
+        except LockedError as failure:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise LockedError(
+                    f"another process has the store open, and has had for {options.lock_timeout_seconds:g} s "
+                    "(lockTimeoutSeconds); nothing was committed",
+                    path=options.path,
+                ) from failure
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _WAIT_SECONDS_MAX)
+
+
+def abort_left_open(store: OffsetStore) -> None:
+    """Aborts what crashed publications left open; whoever has the store is the only publisher there can be."""
+    left = {found.producer_id for found in store.transactions() if epochs.is_ours(found.producer_id)}
+    for producer_id in sorted(left):
+        store.abort_transaction(producer_id)
+        reached("aborted")
+
+
+def _check_files(file_system: arrow_fs.FileSystem, messages: Iterable[StagedMessage]) -> None:
+    for message in messages:
+        for staged in (message.rows, message.refused):
+            if staged is not None:
+                _check_file(file_system, staged)
+
+
+def _check_file(file_system: arrow_fs.FileSystem, staged: StagedFile) -> None:
+    try:
+        found = checksum_of(file_system, staged.path)
+    except FileNotFoundError as failure:
+        raise MissingFileError(
+            "a staged file is not there: driver and executors must share the staging (option stagingLocation)",
+            path=staged.path,
+        ) from failure
+    if found != (staged.size, staged.checksum):
+        raise CorruptionError("a staged file is not what its task wrote; nothing was committed", path=staged.path)
+
+
+def _report(options: SinkOptions, refusals: Refusals, name: str, rows: int) -> Path | None:
+    # Before the transactions end: behind that a crash would take it away, since the epoch is not tried again.
+    if not refusals.rows:
+        return None
+    report = refusals.write(Path(options.report or options.path), name, options.mode, rows=rows)
+    refusals.tell(report)
+    return report
+
+
+class _Publication:
+    """The transactions of one publication, one in each log partition that has rows and lacks the epoch."""
+
+    def __init__(self, core: StoreCore, producer_id: int, epoch: Epoch | None) -> None:
+        self.rows = 0
+        self._core = core
+        self._producer_id = producer_id
+        self._epoch = epoch
+        self._markers = MarkerGroups(core)
+        self._open: list[int] = []
+        self._ended: list[tuple[int, int]] = []
+        self._done: dict[int, bool] = {}
+
+    def write(self, batches: Iterable[pa.RecordBatch], refusals: Refusals) -> None:
+        """Writes rows into the transactions; groups of which a row was refused are left out."""
+        for batch in batches:
+            for group, positions in _by_group(batch).items():
+                refused = refusals.groups.get(group)
+                if refused is not None:
+                    refused.left_out_rows += len(positions)
+                    continue
+                self._write_group(group, positions)
+            reached("written")
+
+    def _write_group(self, group: str, rows: list[tuple[TopicPartition, OffsetAndMetadata]]) -> None:
+        number = self._core.number_of(group)
+        done = self._done.get(number)
+        if done is None:
+            done = self._done[number] = self._is_done(number)
+        if done:
+            return
+        # Of rows with the same key the last one wins, here as in the log.
+        self._core.commit_transactional(group, dict(rows), self._producer_id, 0)
+        self.rows += len(rows)
+
+    def _is_done(self, number: int) -> bool:
+        if self._epoch is not None and epochs.published_in(self._core, self._markers, self._epoch, [number]):
+            return True
+        self._core.ready(number).check_producer(self._producer_id, 0)
+        self._open.append(number)
+        return False
+
+    def end(self, options: SinkOptions) -> None:
+        """Commits the transactions, in each the position that says so, and waits for the disk."""
+        for number in sorted(self._open):
+            if self._epoch is not None:
+                marker = {self._epoch.key: self._epoch.position()}
+                self._core.commit_transactional(self._markers.name(number), marker, self._producer_id, 0)
+            reached("marked")
+            end_offset = self._core.ready(number).end_transaction(self._producer_id, 0, True)
+            self._open.remove(number)
+            self._ended.append((number, end_offset))
+            reached("ended")
+        self._core.wait_durable_all(self._ended, options.durability)
+        reached("durable")
+
+    def abort(self, stopped: BaseException) -> None:
+        """Aborts what is open, as well as that can be; what ended stays, and is told."""
+        for number in self._open:
+            try:
+                self._core.ready(number).end_transaction(self._producer_id, 0, False)
+            except TransactionError:  # nothing was written to it
+                continue
+            except OffsetLogError as failure:  # the next publication aborts it
+                _log.warning("a transaction is left open in log partition %d: %s", number, failure)
+        if self._ended:
+            again = "try it again" if self._epoch is not None else "each group of it is whole"
+            stopped.add_note(f"{len(self._ended)} log partitions have this write, {len(self._open)} have not: {again}")
+
+
+def _by_group(batch: pa.RecordBatch) -> dict[str, list[tuple[TopicPartition, OffsetAndMetadata]]]:
+    found: dict[str, list[tuple[TopicPartition, OffsetAndMetadata]]] = {}
+    groups, topics, partitions, *values_of = (column.to_pylist() for column in batch.columns)
+    keys = map(TopicPartition, topics, partitions)
+    # offset, leader_epoch, metadata, commit_timestamp; the value wants the metadata second
+    offsets, leader_epochs, metadata, timestamps = values_of
+    values = map(OffsetAndMetadata, offsets, metadata, leader_epochs, timestamps)
+    for group, key, value in zip(groups, keys, values, strict=True):
+        known = found.get(group)
+        if known is None:
+            known = found[group] = []
+        known.append((key, value))
+    return found

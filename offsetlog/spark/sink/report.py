@@ -1,0 +1,153 @@
+"""What a write refused: read from what its tasks staged, told in an error, a warning and a file."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from pyarrow import fs as arrow_fs
+
+from offsetlog.errors import InvalidArgumentError
+from offsetlog.spark.sink.staging import RefusedRow, StagedMessage, read_staged, refused_row
+from offsetlog.types import TopicPartition
+
+_log = logging.getLogger("offsetlog.spark.sink")
+
+_TOLD_MAX = 5
+
+
+@dataclass(slots=True)
+class RefusedGroup:
+    """A group that is left out.
+
+    Attributes:
+        refused_rows: rows that cannot be committed.
+        left_out_rows: sound ones, which are left out with them.
+        first: the first refused row.
+    """
+
+    refused_rows: int
+    left_out_rows: int
+    first: RefusedRow
+
+
+@dataclass(slots=True)
+class Refusals:
+    """All that one write refused; as much memory as there are groups with a refused row.
+
+    Attributes:
+        groups: by name.
+        without_group: rows that have no group which could be left out.
+        first_without_group: the first of them.
+        reasons: how many rows for each reason.
+    """
+
+    groups: dict[str, RefusedGroup] = field(default_factory=dict)
+    without_group: int = 0
+    first_without_group: RefusedRow | None = None
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def rows(self) -> int:
+        """How many rows were refused."""
+        return self.reasons.total()
+
+    @property
+    def left_out_rows(self) -> int:
+        """How many sound rows are left out with them."""
+        return sum(group.left_out_rows for group in self.groups.values())
+
+    def add(self, row: RefusedRow, *, has_group: bool) -> None:
+        """Counts one row."""
+        self.reasons[row.reason] += 1
+        if not has_group or row.group is None:
+            self.without_group += 1
+            self.first_without_group = self.first_without_group or row
+            return
+        known = self.groups.get(row.group)
+        if known is None:
+            self.groups[row.group] = RefusedGroup(1, 0, row)
+        else:
+            known.refused_rows += 1
+
+    def write(self, directory: Path, name: str, mode: str, *, rows: int) -> Path:
+        """Writes the report as JSON and returns its path; an earlier one of the same epoch is replaced."""
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"offsetlog-refused-{name}.json"
+        content = {
+            "write": name,
+            "mode": mode,
+            "committed_rows": rows if mode == "permissive" else 0,
+            "refused_rows": self.rows,
+            "left_out_rows": self.left_out_rows,
+            "reasons": dict(self.reasons.most_common()),
+            "groups": [
+                {
+                    "group": name,
+                    "refused_rows": group.refused_rows,
+                    "left_out_rows": group.left_out_rows,
+                    "first": asdict(group.first),
+                }
+                for name, group in sorted(self.groups.items())
+            ],
+            "rows_without_group": self.without_group,
+            "first_without_group": asdict(self.first_without_group) if self.first_without_group is not None else None,
+        }
+        partial = path.with_name(f".{path.name}.partial")
+        partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        os.replace(partial, path)
+        return path
+
+    def tell(self, path: Path) -> None:
+        """Warns of what is left out."""
+        names = [repr(name) for name in sorted(self.groups)[:_TOLD_MAX]]
+        more = len(self.groups) - len(names)
+        _log.warning(
+            "%d rows were refused: %d groups are left out (%s%s), with %d sound rows; %d rows have no group; see %s",
+            self.rows,
+            len(self.groups),
+            ", ".join(names) or "none",
+            f" and {more} more" if more else "",
+            self.left_out_rows,
+            self.without_group,
+            path,
+        )
+
+
+def read_refusals(file_system: arrow_fs.FileSystem, messages: Sequence[StagedMessage]) -> Refusals:
+    """Returns what the tasks refused, in the order of the DataFrame's partitions."""
+    found = Refusals()
+    for message in messages:
+        if message.refused is None:
+            continue
+        for batch in read_staged(file_system, message.refused):
+            has_group = batch.column(5).to_pylist()
+            for row in range(batch.num_rows):
+                found.add(refused_row(batch, row), has_group=has_group[row])
+    return found
+
+
+def refusal_error(messages: Sequence[StagedMessage]) -> InvalidArgumentError | None:
+    """Returns the error that fails a write of mode=failfast, None where no row was refused."""
+    first: RefusedRow | None = None
+    rows = 0
+    for message in messages:
+        if message.refused is not None:
+            rows += message.refused.rows
+            first = first or message.first_refused
+    if first is None:
+        return None
+    are = "1 row is" if rows == 1 else f"{rows} rows are"
+    key: object = None
+    if first.topic is not None and first.partition is not None:
+        key = TopicPartition(first.topic, first.partition)
+    return InvalidArgumentError(
+        f"{are} refused, and nothing was committed; the first: {first.key()}: {first.reason} (mode=permissive leaves "
+        "the groups of such rows out)",
+        item=key,
+    )

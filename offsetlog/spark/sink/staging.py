@@ -1,0 +1,431 @@
+"""What a task of the sink does: it checks its rows and stages them in a file of its own attempt, and writes no more.
+
+A task that is tried again, or runs twice, stages another file.  Only the files that are named in the messages of the
+tasks that Spark took are published, so that what the others left is never read.  A file is an Arrow IPC stream, written
+under a name that ends in `.partial` and renamed when it is whole; its checksum (xxh3_128) travels in the message.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+from pyarrow import fs as arrow_fs
+from pyspark import TaskContext
+from pyspark.sql import Row
+from pyspark.sql.datasource import WriterCommitMessage
+
+from offsetlog.errors import ConfigError, InvalidArgumentError
+
+#: Groups whose names begin so hold what the sink knows about its queries; nobody else writes to them.
+RESERVED_PREFIX = "__offsetlog_spark"
+#: The name of a query: a directory, and a topic.
+QUERY_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+#: Rows of one staged batch, which the driver holds at a time.
+ROWS_MAX = 65_536
+
+#: The columns as they are staged.  -1 and "" stand for nulls of the optional ones.
+SCHEMA = pa.schema(
+    [
+        ("group", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("leader_epoch", pa.int32()),
+        ("metadata", pa.string()),
+        ("commit_timestamp", pa.int64()),
+    ]
+)
+#: Rows that were refused; a key that is no text, or none at all, as well as it can be told.
+REFUSED_SCHEMA = pa.schema(
+    [
+        ("group", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int64()),
+        ("offset", pa.int64()),
+        ("reason", pa.string()),
+        ("has_group", pa.bool_()),
+    ]
+)
+
+REQUIRED = ("group", "topic", "partition", "offset")
+OPTIONAL = ("leader_epoch", "metadata", "commit_timestamp")
+
+_STRING_SIZE_MAX = 32_767
+_INT32_MAX = 2**31 - 1
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A file that one task wrote: its path in the file system of the staging, rows, bytes and xxh3_128."""
+
+    path: str
+    rows: int
+    size: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """A row that cannot be committed, and why."""
+
+    group: str | None
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    reason: str
+
+    def key(self) -> str:
+        """Returns the row's key for a message."""
+        return f"group {self.group!r}, topic {self.topic!r}, partition {self.partition}"
+
+
+@dataclass(slots=True)
+class StagedMessage(WriterCommitMessage):
+    """What a task tells the driver.
+
+    Attributes:
+        task: number of the partition of the DataFrame.
+        query: Spark's id of the stream, which its checkpoint keeps; None in a batch write.
+        folder: the directory of this epoch, None where nothing was staged.
+        rows: the sound rows, None for none.
+        refused: the refused rows, None for none.
+        first_refused: the first of them.
+    """
+
+    task: int
+    query: str | None
+    folder: str | None
+    rows: StagedFile | None
+    refused: StagedFile | None
+    first_refused: RefusedRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class StagingPlace:
+    """Where a write stages.
+
+    Attributes:
+        location: a directory, or a URI that pyarrow has a file system for.
+        query: the name given to the query, or of the job; None: Spark's id of the stream.
+        epoch: of a batch write; None: the stream's number of the batch, which a task knows.
+    """
+
+    location: str
+    query: str | None
+    epoch: int | None
+
+    def open(self) -> tuple[arrow_fs.FileSystem, str]:
+        """Returns the file system and the location's path in it; raises ConfigError."""
+        return file_system_of(self.location)
+
+    def folder(self, query: str, epoch: int) -> str:
+        """Returns the directory of an epoch, as a path in the file system."""
+        return f"{self.open()[1]}/{query}/{epoch}"
+
+
+def file_system_of(location: str) -> tuple[arrow_fs.FileSystem, str]:
+    """Returns the file system of a directory or URI, and the path in it; raises ConfigError."""
+    if "://" not in location and not location.startswith("file:"):
+        return arrow_fs.LocalFileSystem(), location.rstrip("/")
+    try:
+        found, path = arrow_fs.FileSystem.from_uri(location)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as failure:
+        raise ConfigError(f"stagingLocation {location!r} is of no file system known here: {failure}") from failure
+    return found, path.rstrip("/")
+
+
+# ------------------------------------------------------------------------------------------------------------- staging
+
+
+class _HashedFile:
+    """A file being written, with the checksum of what went into it."""
+
+    def __init__(self, file_system: arrow_fs.FileSystem, path: str, schema: pa.Schema) -> None:
+        self.path = path
+        self.rows = 0
+        self._file_system = file_system
+        self._hash = xxhash.xxh3_128()
+        self._size = 0
+        self._stream = file_system.open_output_stream(f"{path}.partial")
+        self._closed = False
+        self._writer = pa.ipc.new_stream(pa.PythonFile(self, mode="w"), schema)
+
+    # What pyarrow asks of a Python file.
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self._hash.update(view)
+        self._size += view.nbytes
+        self._stream.write(view)
+        return int(view.nbytes)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        self._closed = True
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Appends rows."""
+        self._writer.write_batch(batch)
+        self.rows += batch.num_rows
+
+    def finish(self) -> StagedFile:
+        """Gives the file its name."""
+        self._writer.close()
+        self._stream.close()
+        self._file_system.move(f"{self.path}.partial", self.path)
+        return StagedFile(self.path, self.rows, self._size, self._hash.hexdigest())
+
+    def abandon(self) -> None:
+        """Deletes what was written."""
+        try:
+            self._stream.close()
+            self._file_system.delete_file(f"{self.path}.partial")
+        except OSError:  # a later commit of the query deletes the directory
+            return
+
+
+def stage(
+    place: StagingPlace, rows: Iterable[pa.RecordBatch] | Iterable[Row], metadata_units_max: int
+) -> StagedMessage:
+    """Checks and stages the rows of one task.
+
+    Args:
+        place: where to.
+        rows: record batches, or rows where this Spark gives no batches.
+        metadata_units_max: the longest metadata, in UTF-16 units.
+
+    Returns:
+        The message for the driver.
+
+    Raises:
+        ConfigError: the query has no name.
+        InvalidArgumentError: a column cannot be read as what it is meant for.
+        OSError: the staging cannot be written.
+    """
+    context = TaskContext.get()
+    task = context.partitionId() if context is not None else 0
+    attempt = context.taskAttemptId() if context is not None else 0
+    spark_query, query, epoch = _identity(place, context)
+    file_system, root = place.open()
+    folder = f"{root}/{query}/{epoch}"
+    name = f"{folder}/{task:05d}-{attempt}-{uuid.uuid4().hex}"
+    sound: _HashedFile | None = None
+    refused: _HashedFile | None = None
+    first: RefusedRow | None = None
+    try:
+        for batch in _batches(rows):
+            good, bad = check(batch, metadata_units_max)
+            if good.num_rows:
+                if sound is None:
+                    sound = _new_file(file_system, folder, f"{name}.arrow", SCHEMA)
+                sound.add(good)
+            if bad.num_rows:
+                if refused is None:
+                    refused = _new_file(file_system, folder, f"{name}.refused.arrow", REFUSED_SCHEMA)
+                    first = refused_row(bad, 0)
+                refused.add(bad)
+        staged = sound.finish() if sound is not None else None
+        staged_refused = refused.finish() if refused is not None else None
+    except BaseException:
+        for file in (sound, refused):
+            if file is not None:
+                file.abandon()
+        raise
+    used = folder if staged is not None or staged_refused is not None else None
+    return StagedMessage(task, spark_query, used, staged, staged_refused, first)
+
+
+def _identity(place: StagingPlace, context: TaskContext | None) -> tuple[str | None, str, int]:
+    # A task is told neither the query nor the epoch by the interface for writers; Spark sets both for its own use.
+    spark_query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
+    if place.epoch is not None and place.query is not None:
+        return None, place.query, place.epoch
+    query = place.query if place.query is not None else spark_query
+    number = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
+    if query is None or number is None:
+        raise ConfigError("Spark does not tell which query and epoch this is; give the option queryId")
+    return spark_query, query, int(number)
+
+
+def _new_file(file_system: arrow_fs.FileSystem, folder: str, path: str, schema: pa.Schema) -> _HashedFile:
+    file_system.create_dir(folder, recursive=True)
+    return _HashedFile(file_system, path, schema)
+
+
+def _batches(rows: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    waiting: list[dict[str, Any]] = []
+    for row in rows:
+        if isinstance(row, pa.RecordBatch):
+            for start in range(0, row.num_rows, ROWS_MAX):
+                yield row.slice(start, ROWS_MAX)
+            continue
+        waiting.append(row.asDict())
+        if len(waiting) == ROWS_MAX // 8:
+            yield pa.RecordBatch.from_pylist(waiting)
+            waiting = []
+    if waiting:
+        yield pa.RecordBatch.from_pylist(waiting)
+
+
+# ------------------------------------------------------------------------------------------------------------ checking
+
+
+def check(batch: pa.RecordBatch, metadata_units_max: int) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Returns the sound rows (SCHEMA) and the refused ones (REFUSED_SCHEMA), each in the order of the batch.
+
+    Raises InvalidArgumentError where a column is of a type that cannot be read.
+    """
+    group, group_bad = _text(batch, "group")
+    topic, topic_bad = _text(batch, "topic")
+    metadata, metadata_bad = _text(batch, "metadata")
+    partition = _integers(batch, "partition", None)
+    offset = _integers(batch, "offset", None)
+    leader_epoch = _integers(batch, "leader_epoch", -1)
+    commit_timestamp = _integers(batch, "commit_timestamp", -1)
+    metadata = pc.fill_null(metadata, "")
+    flaws = [
+        (pc.is_null(group), "the group is null"),
+        (group_bad, "the group is not UTF-8"),
+        (pc.greater(pc.binary_length(group), _STRING_SIZE_MAX), "the group has more than 32767 bytes of UTF-8"),
+        (pc.starts_with(group, RESERVED_PREFIX), f"groups that begin with {RESERVED_PREFIX} are reserved for the sink"),
+    ]
+    lost = _any_of(flaws)  # where the row has no group that others could share
+    flaws += [
+        (pc.is_null(topic), "the topic is null"),
+        (topic_bad, "the topic is not UTF-8"),
+        (pc.equal(pc.binary_length(topic), 0), "the topic must not be empty"),
+        (pc.greater(pc.binary_length(topic), _STRING_SIZE_MAX), "the topic has more than 32767 bytes of UTF-8"),
+        (pc.is_null(partition), "the partition is null"),
+        (pc.less(partition, 0), "the partition is negative"),
+        (pc.greater(partition, _INT32_MAX), "the partition is above 2147483647"),
+        (pc.is_null(offset), "the offset is null"),
+        (pc.less(offset, 0), "the offset is negative"),
+        (pc.less(leader_epoch, -1), "the leader epoch is below -1"),
+        (pc.greater(leader_epoch, _INT32_MAX), "the leader epoch is above 2147483647"),
+        (pc.less(commit_timestamp, -1), "the commit timestamp is below -1"),
+        (metadata_bad, "the metadata is not UTF-8"),
+        (pc.greater(pc.binary_length(metadata), _STRING_SIZE_MAX), "the metadata has more than 32767 bytes of UTF-8"),
+        (_too_long(metadata, metadata_units_max), f"the metadata has more than {metadata_units_max} UTF-16 units"),
+    ]
+    columns = [group, topic, partition, offset, leader_epoch, metadata, commit_timestamp]
+    reason = _first_reason(flaws, batch.num_rows)
+    if reason is None:
+        return _sound(columns), _no_refused()
+    refused = pa.RecordBatch.from_arrays(
+        [group, topic, partition, offset, reason, pc.invert(lost)], schema=REFUSED_SCHEMA
+    ).filter(pc.is_valid(reason))
+    is_sound = pc.is_null(reason)
+    return _sound([column.filter(is_sound) for column in columns]), refused
+
+
+def refused_row(batch: pa.RecordBatch, row: int) -> RefusedRow:
+    """Returns one row of a batch of REFUSED_SCHEMA."""
+    group, topic, partition, offset, reason = (batch.column(number)[row].as_py() for number in range(5))
+    return RefusedRow(group, topic, partition, offset, reason)
+
+
+def _sound(columns: list[pa.Array]) -> pa.RecordBatch:
+    cast = [column.cast(field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(cast, schema=SCHEMA)
+
+
+def _no_refused() -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in REFUSED_SCHEMA], schema=REFUSED_SCHEMA)
+
+
+def _any_of(flaws: list[tuple[pa.Array, str]]) -> pa.Array:
+    found = pc.fill_null(flaws[0][0], False)
+    for mask, _ in flaws[1:]:
+        found = pc.or_(found, pc.fill_null(mask, False))
+    return found
+
+
+def _first_reason(flaws: list[tuple[pa.Array, str]], rows: int) -> pa.Array | None:
+    # None where every row is sound, which is the rule.
+    reason: pa.Array | None = None
+    for mask, text in flaws:
+        if not pc.any(mask, min_count=0).as_py():
+            continue
+        if reason is None:
+            reason = pa.nulls(rows, pa.string())
+        is_first = pc.and_(pc.fill_null(mask, False), pc.is_null(reason))
+        reason = pc.if_else(is_first, text, reason)
+    return reason
+
+
+def _integers(batch: pa.RecordBatch, name: str, default: int | None) -> pa.Array:
+    # int64, nulls filled where there is a default; timestamps become milliseconds.
+    if name not in batch.schema.names:
+        return pa.repeat(pa.scalar(default, pa.int64()), batch.num_rows)
+    column = batch.column(name)
+    try:
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
+        column = column.cast(pa.int64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
+        raise InvalidArgumentError(f"column {name!r} cannot be read as integers: {failure}") from failure
+    return column if default is None else pc.fill_null(column, default)
+
+
+def _text(batch: pa.RecordBatch, name: str) -> tuple[pa.Array, pa.Array]:
+    # The column as strings, and which of them are not UTF-8: Spark does not look, and Arrow only when asked to.
+    if name not in batch.schema.names:
+        return pa.nulls(batch.num_rows, pa.string()), pa.repeat(False, batch.num_rows)
+    column = batch.column(name)
+    if column.type not in (pa.string(), pa.large_string()):
+        raise InvalidArgumentError(f"column {name!r} is {column.type}, not a string")
+    try:
+        column.validate(full=True)
+        return column.cast(pa.string()), pa.repeat(False, batch.num_rows)
+    except pa.ArrowInvalid:
+        raw = [value.as_py() for value in column.view(pa.binary() if column.type == pa.string() else pa.large_binary())]
+    texts = [None if value is None else value.decode("utf-8", "replace") for value in raw]
+    bad = [text is not None and text.encode() != value for value, text in zip(raw, texts, strict=True)]
+    return pa.array(texts, pa.string()), pa.array(bad, pa.bool_())
+
+
+def _too_long(metadata: pa.Array, units_max: int) -> pa.Array:
+    # There are never more units than bytes, so that few texts are looked at.
+    suspects = pc.greater(pc.binary_length(metadata), units_max)
+    if not pc.any(suspects, min_count=0).as_py():
+        return suspects
+    units = [len(text.encode("utf-16-le")) // 2 for text in metadata.to_pylist()]
+    return pa.array([count > units_max for count in units], pa.bool_())
+
+
+# ------------------------------------------------------------------------------------------------------ reading it back
+
+
+def checksum_of(file_system: arrow_fs.FileSystem, path: str) -> tuple[int, str]:
+    """Returns the size and xxh3_128 of a staged file."""
+    hashed = xxhash.xxh3_128()
+    size = 0
+    with file_system.open_input_stream(path) as stream:
+        while data := stream.read(_COPY_BYTES):
+            hashed.update(data)
+            size += len(data)
+    return size, hashed.hexdigest()
+
+
+def read_staged(file_system: arrow_fs.FileSystem, staged: StagedFile) -> Iterator[pa.RecordBatch]:
+    """Yields the batches of a staged file, one at a time."""
+    with file_system.open_input_stream(staged.path) as stream, pa.ipc.open_stream(stream) as reader:
+        yield from reader

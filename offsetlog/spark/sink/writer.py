@@ -1,0 +1,188 @@
+"""The writers that Spark asks a data source for: tasks stage, the driver publishes.
+
+Executors unpickle a writer to call `write`; the store is loaded only where `commit` runs.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyspark.sql.datasource as spark_sources
+from pyarrow import fs as arrow_fs
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+
+from offsetlog.config import StoreConfig
+from offsetlog.errors import ConfigError, InternalError
+from offsetlog.spark.sink.options import STAGING_NAME, SinkOptions, check_schema, checked_options
+from offsetlog.spark.sink.staging import StagedMessage, StagingPlace, file_system_of, stage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from offsetlog.spark.sink.publishing import Published
+
+    StreamWriterBase = DataSourceStreamWriter
+else:
+    # Spark 4.0 gives the writers of streams rows, later ones record batches.
+    StreamWriterBase = getattr(spark_sources, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
+
+_METADATA_UNITS_MAX = StoreConfig().metadata_max_units
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    """Returns the writer of `df.write.format("offsetlog")`.
+
+    Raises:
+        ConfigError: an option is wrong, or the store is to be overwritten.
+        InvalidArgumentError: a column is missing, not known, or of another type.
+    """
+    chosen = checked_options(options, stream=False, overwrite=overwrite)
+    check_schema(schema)
+    return BatchWriter(chosen)
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+    """Returns the writer of `df.writeStream.format("offsetlog")`; raises as `batch_writer`."""
+    chosen = checked_options(options, stream=True, overwrite=overwrite)
+    check_schema(schema)
+    return StreamWriter(chosen)
+
+
+def commit_batch(df: DataFrame, batch_id: int, path: str, query_id: str, **options: str) -> None:
+    """Commits the DataFrame that `foreachBatch` gives, once for each batch id of a query.
+
+    Args:
+        df: columns as of any write.
+        batch_id: as `foreachBatch` says.
+        path: the store's directory.
+        query_id: what the store remembers the query by; of one checkpoint only.
+        options: the other options of a write.
+    """
+    given = {**options, "queryId": query_id, "epoch": str(batch_id)}
+    df.write.format("offsetlog").mode("append").options(**given).save(path)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Stages in the tasks of one job, and publishes once."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._job = f"job-{uuid.uuid4().hex}"
+
+    @property
+    def _name(self) -> str:
+        return self._options.query_id or self._job
+
+    @property
+    def _place(self) -> StagingPlace:
+        return self._options.place(self._job)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
+        """Stages the rows of one task; see `staging.stage`."""
+        return stage(self._place, iterator, _METADATA_UNITS_MAX)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publishes what the tasks staged; see `publishing.publish`."""
+        self.publish(messages)
+
+    def publish(self, messages: Sequence[WriterCommitMessage | None]) -> Published:
+        """The same, and returns what was done."""
+        from offsetlog.spark.sink.epochs import Epoch
+        from offsetlog.spark.sink.publishing import publish
+
+        number = self._options.epoch
+        epoch = Epoch(self._options.query_id, number, None) if self._options.query_id and number is not None else None
+        name = f"{self._name}-{number}" if epoch is not None else self._name
+        done = publish(self._options, staged_messages(messages), name, epoch)
+        remove_staged(self._options, self._name, number or 0)
+        return done
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Removes what was staged."""
+        remove_staged(self._options, self._name, self._options.epoch or 0)
+
+
+class StreamWriter(StreamWriterBase):
+    """Stages in the tasks of each epoch of a stream, and publishes each epoch once."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> StagedMessage:
+        """Stages the rows of one task; see `staging.stage`."""
+        return stage(self._options.place(None), iterator, _METADATA_UNITS_MAX)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Publishes an epoch, unless it is published already; see `publishing.publish`."""
+        self.publish(messages, batchId)
+
+    def publish(self, messages: Sequence[WriterCommitMessage | None], number: int) -> Published:
+        """The same, and returns what was done."""
+        from offsetlog.spark.sink.epochs import Epoch
+        from offsetlog.spark.sink.publishing import Published, publish
+
+        staged = staged_messages(messages)
+        query = self._query(staged)
+        if query is None:  # no task ran
+            return Published(0)
+        spark_query = next((message.query for message in staged if message.query is not None), None)
+        done = publish(self._options, staged, f"{query}-{number}", Epoch(query, number, spark_query))
+        remove_staged(self._options, query, number)
+        return done
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Removes what was staged; where no task got so far as to tell the query, its next commit does."""
+        query = self._query([message for message in messages if isinstance(message, StagedMessage)])
+        if query is not None:
+            remove_staged(self._options, query, batchId)
+
+    def _query(self, messages: Sequence[StagedMessage]) -> str | None:
+        if self._options.query_id is not None:
+            return self._options.query_id
+        known = {message.query for message in messages}
+        if not known:
+            return None
+        query = known.pop()
+        if query is None or known:
+            raise ConfigError("Spark does not tell which query this is; give the option queryId")
+        return query
+
+
+def staged_messages(messages: Sequence[WriterCommitMessage | None]) -> list[StagedMessage]:
+    """Returns the messages of a write all of whose tasks succeeded."""
+    staged = [message for message in messages if isinstance(message, StagedMessage)]
+    if len(staged) != len(messages):
+        raise InternalError(f"{len(messages) - len(staged)} of {len(messages)} tasks told nothing of what they staged")
+    return staged
+
+
+def remove_staged(options: SinkOptions, query: str, number: int) -> None:
+    """Deletes what an epoch staged, and what earlier ones of the same query left; a failure is no failure of the write.
+
+    Directories that are empty then go, too: a broker takes no directory among its logs that is none.
+    """
+    file_system, root = file_system_of(options.staging_location)
+    folder = f"{root}/{query}"
+    try:
+        if file_system.get_file_info(folder).type != arrow_fs.FileType.Directory:
+            return
+        left = 0
+        for found in file_system.get_file_info(arrow_fs.FileSelector(folder)):
+            if found.base_name.isdigit() and int(found.base_name) <= number:
+                file_system.delete_dir(found.path)
+            else:
+                left += 1
+        if left:
+            return
+        file_system.delete_dir(folder)
+        if options.staging_location == f"{options.path}/{STAGING_NAME}" and not file_system.get_file_info(
+            arrow_fs.FileSelector(root)
+        ):
+            file_system.delete_dir(root)
+    except OSError:
+        # The next commit of the query deletes it, or somebody by hand: what is there is never read again.
+        return

@@ -1,0 +1,84 @@
+"""A data source that has nothing but the sink, rows for it, and what a store holds afterwards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceWriter
+from pyspark.sql.types import StructType
+
+import offsetlog
+from offsetlog.spark.sink import writer
+from offsetlog.spark.sink.options import checked_options
+from offsetlog.spark.sink.staging import RESERVED_PREFIX, SCHEMA, StagedMessage, StagingPlace, stage
+
+Row = tuple[str, str, int, int]
+
+COLUMNS = "group string, topic string, partition int, offset long"
+
+
+class SinkSource(DataSource):
+    """The sink under the name of the whole data source."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "offsetlog"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return writer.batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> writer.StreamWriter:  # noqa: N802 (Spark's name)
+        return writer.stream_writer(self.options, schema, overwrite)
+
+
+def batch_of(rows: list[Row], **columns: list[object]) -> pa.RecordBatch:
+    """A record batch of rows (group, topic, partition, offset), with further columns."""
+    arrays = [
+        pa.array(list(column), SCHEMA.field(number).type) for number, column in enumerate(zip(*rows, strict=True))
+    ]
+    names = SCHEMA.names[:4]
+    for name, values in columns.items():
+        arrays.append(pa.array(values))
+        names = [*names, name]
+    return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def stage_tasks(path: Path, query: str, epoch: int, tasks: list[list[Row]]) -> list[StagedMessage]:
+    """What the tasks of one epoch stage and tell, without a Spark."""
+    place = StagingPlace(f"{path}/.offsetlog-staging", query, epoch)
+    messages = []
+    for number, rows in enumerate(tasks):
+        message = stage(place, [batch_of(rows)] if rows else [], 4096)
+        message.task = number
+        messages.append(message)
+    return messages
+
+
+def epoch_writer(path: Path, query: str, epoch: int, **options: str) -> writer.BatchWriter:
+    """The writer of one epoch of a batch query."""
+    given = {"path": str(path), "queryId": query, "epoch": str(epoch), "partitions": "4", **options}
+    return writer.BatchWriter(checked_options(given, stream=False, overwrite=False))
+
+
+def positions(path: Path) -> dict[tuple[str, str, int], int]:
+    """What is committed, without what the sink keeps for itself."""
+    with offsetlog.open(path, read_only=True) as store:
+        return {
+            (row["group"], row["topic"], row["partition"]): row["offset"]
+            for row in store.to_arrow().to_pylist()
+            if not row["group"].startswith(RESERVED_PREFIX)
+        }
+
+
+def commits_of(path: Path, keys: Iterable[tuple[str, str, int]]) -> Counter[Row]:
+    """How often each offset of some positions took effect, as the log tells."""
+    found: Counter[Row] = Counter()
+    with offsetlog.open(path, read_only=True) as store:
+        for key in keys:
+            for entry in store.history(*key):
+                if entry.effective_at is not None and entry.value is not None:
+                    found[*key, entry.value.offset] += 1
+    return found

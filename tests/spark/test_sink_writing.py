@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession, functions
+
+import offsetlog
+from offsetlog.spark.sink import epochs
+from offsetlog.spark.sink.staging import RESERVED_PREFIX
+from offsetlog.spark.sink.writer import commit_batch
+from tests.spark.sinks import COLUMNS, SinkSource, commits_of, positions
+
+SCHEMA = f"{COLUMNS}, leader_epoch int, metadata string, commit_timestamp timestamp"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(spark):
+    spark.dataSource.register(SinkSource)
+
+
+def rows_of(spark: SparkSession, count: int, first: int = 0):
+    """Rows of 50 groups, 10 positions each, and offsets that tell which row it was."""
+    return spark.range(first, first + count, numPartitions=3).select(
+        functions.concat(functions.lit("g"), (functions.col("id") % 50).cast("string")).alias("group"),
+        functions.lit("orders").alias("topic"),
+        (functions.col("id") / 50 % 10).cast("int").alias("partition"),
+        functions.col("id").alias("offset"),
+    )
+
+
+def expected(count: int) -> dict[tuple[str, str, int], int]:
+    return {(f"g{row % 50}", "orders", row // 50 % 10): row for row in range(count)}
+
+
+def test_a_data_frame_is_committed(spark, tmp_path):
+    rows_of(spark, 500).write.format("offsetlog").mode("append").option("partitions", 4).save(str(tmp_path))
+    assert positions(tmp_path) == expected(500)
+    with offsetlog.open(tmp_path) as store:
+        assert store.partitions == 4
+        assert store.transactions() == []
+        assert store.verify() == []
+    assert not (tmp_path / ".offsetlog-staging").exists()
+    assert not list(tmp_path.glob("offsetlog-refused-*"))
+
+
+def test_every_column_is_committed(spark, tmp_path):
+    rows = [("g", "t", 1, 5, 3, "by hand", None), ("h", "t", 0, 6, None, None, None)]
+    frame = spark.createDataFrame(rows, SCHEMA).withColumn(
+        "commit_timestamp", functions.timestamp_millis(functions.lit(1_700_000_000_123))
+    )
+    frame.select("offset", *[name for name in frame.columns if name != "offset"]).write.format("offsetlog").mode(
+        "append"
+    ).save(str(tmp_path))
+    with offsetlog.open(tmp_path, read_only=True) as store:
+        value = store.fetch_one("g", "t", 1)
+        assert (value.offset, value.leader_epoch, value.metadata) == (5, 3, "by hand")
+        assert value.commit_timestamp == 1_700_000_000_123
+        assert store.fetch_one("h", "t", 0)[:3] == (6, "", -1)
+
+
+def test_a_write_of_an_epoch_is_idempotent(spark, tmp_path):
+    for _ in range(2):
+        commit_batch(rows_of(spark, 500), 7, str(tmp_path), "nightly", partitions="4", durability="process")
+    assert positions(tmp_path) == expected(500)
+    assert set(commits_of(tmp_path, list(expected(500))[:40]).values()) == {1}
+    with offsetlog.open(tmp_path, read_only=True) as store:
+        assert store.fetch_one(epochs.FINISHED, "nightly", 0).offset == 8
+
+
+def test_refused_rows_fail_the_write(spark, tmp_path):
+    bad = rows_of(spark, 500).withColumn(
+        "offset", functions.when(functions.col("offset") % 100 == 7, None).otherwise(functions.col("offset"))
+    )
+    with pytest.raises(PySparkException, match=r"InvalidArgumentError: 5 rows are refused.*the offset is null"):
+        bad.write.format("offsetlog").mode("append").save(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_refused_groups_are_left_out_and_reported(spark, tmp_path):
+    bad = rows_of(spark, 500).withColumn(
+        "topic", functions.when(functions.col("offset") == 7, "").otherwise(functions.col("topic"))
+    )
+    writing = bad.write.format("offsetlog").mode("append").option("mode", "permissive")
+    writing.option("report", str(tmp_path / "reports")).save(str(tmp_path / "store"))
+    assert positions(tmp_path / "store") == {key: offset for key, offset in expected(500).items() if key[0] != "g7"}
+    [report] = (tmp_path / "reports").iterdir()
+    told = json.loads(report.read_text())
+    assert (told["committed_rows"], told["refused_rows"], told["left_out_rows"]) == (490, 1, 9)
+    assert told["reasons"] == {"the topic must not be empty": 1}
+    assert [group["group"] for group in told["groups"]] == ["g7"]
+
+
+@pytest.mark.parametrize(
+    ("options", "mode", "told"),
+    [
+        ({}, "overwrite", "ConfigError.*only added to"),
+        ({"colour": "red"}, "append", "ConfigError.*there is no option 'colour'"),
+        ({"durability": "none"}, "append", "ConfigError.*durability is disk or process"),
+    ],
+)
+def test_a_wrong_write_is_refused(spark, tmp_path, options, mode, told):
+    with pytest.raises(PySparkException, match=told):
+        rows_of(spark, 5).write.format("offsetlog").mode(mode).options(**options).save(str(tmp_path))
+
+
+def test_a_wrong_column_is_refused(spark, tmp_path):
+    wrong = rows_of(spark, 5).withColumn("lag", functions.lit(1)).write.format("offsetlog").mode("append")
+    with pytest.raises(
+        PySparkException, match=r"InvalidArgumentError: there is no column 'lag' of a commit; known are"
+    ):
+        wrong.save(str(tmp_path))
+
+
+def test_a_store_that_is_open_is_told(spark, tmp_path):
+    writing = rows_of(spark, 5).write.format("offsetlog").mode("append").option("lockTimeoutSeconds", "0.2")
+    with (
+        offsetlog.open(tmp_path),
+        pytest.raises(PySparkException, match="LockedError: another process has the store open"),
+    ):
+        writing.save(str(tmp_path))
+
+
+def test_a_staging_elsewhere_is_used_and_emptied(spark, tmp_path):
+    staging = tmp_path / "staging"
+    writing = rows_of(spark, 500).write.format("offsetlog").mode("append")
+    writing.option("stagingLocation", staging.as_uri()).save(str(tmp_path / "store"))
+    assert positions(tmp_path / "store") == expected(500)
+    assert list(staging.iterdir()) == []
+
+
+def stream(spark: SparkSession, source: Path, store: Path, checkpoint: Path, **options: str) -> str:
+    """Runs a stream over the files of a directory, one at a time, to their end; returns Spark's id of it."""
+    rows = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", "1").json(str(source))
+    writing = rows.writeStream.format("offsetlog").option("checkpointLocation", str(checkpoint)).options(**options)
+    query = writing.option("partitions", "4").trigger(availableNow=True).start(str(store))
+    assert query.awaitTermination(120)
+    return str(query.id)
+
+
+def write_source(directory: Path, name: int, rows: list[tuple[str, str, int, int]]) -> None:
+    directory.mkdir(exist_ok=True)
+    names = ("group", "topic", "partition", "offset")
+    lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
+    (directory / f"{name:04d}.json").write_text("\n".join(lines) + "\n")
+
+
+def test_a_stream_is_committed_epoch_by_epoch(spark, tmp_path):
+    source, store, checkpoint = tmp_path / "source", tmp_path / "store", tmp_path / "checkpoint"
+    for number in range(2):
+        write_source(source, number, [(f"g{group}", "t", 0, 100 * number + group) for group in range(5)])
+    query = stream(spark, source, store, checkpoint)
+    write_source(source, 2, [("g0", "t", 0, 1_000)])
+    assert stream(spark, source, store, checkpoint) == query
+    assert positions(store)["g0", "t", 0] == 1_000
+    assert set(commits_of(store, [(f"g{group}", "t", 0) for group in range(5)]).values()) == {1}
+    with offsetlog.open(store, read_only=True) as opened:
+        assert opened.fetch_one(epochs.FINISHED, query, 0).offset == 3
+        assert {
+            key.topic for group in opened.groups() if group.startswith(RESERVED_PREFIX) for key in opened.fetch(group)
+        } == {query}
+    # A checkpoint that has lost its last entry does the epoch again, and nothing is committed for it.
+    (checkpoint / "commits" / "2").unlink()
+    (checkpoint / "commits" / ".2.crc").unlink(missing_ok=True)
+    stream(spark, source, store, checkpoint)
+    assert commits_of(store, [("g0", "t", 0)])["g0", "t", 0, 1_000] == 1
+    assert not (store / ".offsetlog-staging").exists()
+
+
+def test_a_stream_that_overwrites_is_refused(spark, tmp_path):
+    write_source(tmp_path / "source", 0, [("g", "t", 0, 1)])
+    rows = spark.readStream.schema(COLUMNS).json(str(tmp_path / "source")).groupBy("group", "topic", "partition")
+    writing = rows.agg(functions.max("offset").alias("offset")).writeStream.format("offsetlog").outputMode("complete")
+    query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    with pytest.raises(PySparkException, match="only added to"):
+        query.start(str(tmp_path / "store")).awaitTermination(120)
+
+
+def test_types_of_batches_are_those_that_are_staged(spark):
+    assert spark.createDataFrame([], SCHEMA).toArrow().schema.field("commit_timestamp").type == pa.timestamp(
+        "us", "UTC"
+    )
