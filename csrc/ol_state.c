@@ -147,7 +147,7 @@ void ol_state_end_transaction(ol_state *state, int64_t producer_id, ol_control t
     if (type == OL_CONTROL_ABORT) ol_pending_abort(state->pending, producer_id);
 }
 
-static int apply_control(ol_state *state, const ol_batch *batch, ol_records *records, ol_error *error) {
+static int apply_control(ol_state *state, const ol_batch *batch, const ol_state_share *share, ol_records *records, ol_error *error) {
     ol_record record;
     int status = ol_records_next(records, &record, error);
     while (status == OL_OK) {
@@ -155,19 +155,29 @@ static int apply_control(ol_state *state, const ol_batch *batch, ol_records *rec
         int32_t coordinator_epoch;
         status = ol_control_decode(&record, &type, &coordinator_epoch, error);
         if (status != OL_OK) return status;
-        ol_state_end_transaction(state, batch->producer_id, type);
+        if (share == NULL || record.offset < share->until) ol_state_end_transaction(state, batch->producer_id, type);
         status = ol_records_next(records, &record, error);
     }
     return status == OL_END ? OL_OK : status;
 }
 
-static int apply_data(ol_state *state, const ol_batch *batch, ol_records *records, const ol_refusal *refused,
-                      ol_error *error) {
+static bool is_shared(const ol_state_share *share, const ol_record *record) {
+    ol_key key;
+    ol_error damage;
+    if (share == NULL) return true;
+    if (record->offset >= share->until) return false;
+    if (ol_key_decode(record->key, &key, &damage) != OL_OK) return share->bucket.number == 0;
+    return ol_bucket_has(&share->bucket, &key);
+}
+
+static int apply_data(ol_state *state, const ol_batch *batch, const ol_state_share *share, ol_records *records,
+                      const ol_refusal *refused, ol_error *error) {
     ol_change changes[2];
     const ol_change *previous = NULL;
     ol_record record;
     int status;
     for (unsigned turn = 0; (status = ol_records_next(records, &record, error)) == OL_OK;) {
+        if (!is_shared(share, &record)) continue;
         ol_change *change = &changes[turn];
         status = ol_change_decode(state, batch, &record, previous, change, error);
         if (status != OL_OK) {
@@ -193,6 +203,11 @@ int ol_records_check(const ol_records *records, ol_error *error) {
 
 int ol_state_apply_batch(ol_state *state, const ol_batch *batch, const ol_decompressor *decompressor, const ol_refusal *refused,
                          ol_error *error) {
+    return ol_state_apply_share(state, batch, NULL, decompressor, refused, error);
+}
+
+int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_share *share, const ol_decompressor *decompressor,
+                         const ol_refusal *refused, ol_error *error) {
     ol_records records;
     int status = ol_records_open(&records, batch, decompressor, error);
     if (status != OL_OK) return status;
@@ -203,9 +218,9 @@ int ol_state_apply_batch(ol_state *state, const ol_batch *batch, const ol_decomp
         return status;
     }
     if (ol_batch_is_control(batch)) {
-        status = apply_control(state, batch, &records, error);
+        status = apply_control(state, batch, share, &records, error);
     } else {
-        status = apply_data(state, batch, &records, refused, error);
+        status = apply_data(state, batch, share, &records, refused, error);
     }
     ol_records_close(&records);
     return status;

@@ -9,6 +9,7 @@
 #define OL_STATE_H
 
 #include "ol_batch.h"
+#include "ol_bucket.h"
 #include "ol_group_records.h"
 #include "ol_offsets.h"
 #include "ol_pending.h"
@@ -78,6 +79,15 @@ typedef struct ol_refusal {
 } ol_refusal;
 int ol_state_apply_batch(ol_state *state, const ol_batch *batch, const ol_decompressor *decompressor, const ol_refusal *refused,
                          ol_error *error) OL_NODISCARD;
+
+/* The same, but only for the records of a bucket below a log offset; ends of transactions count for every bucket.  Keys that cannot be decoded are
+ * told by bucket 0 alone. */
+typedef struct ol_state_share {
+    ol_bucket bucket;
+    int64_t until;
+} ol_state_share;
+int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_share *share, const ol_decompressor *decompressor,
+                         const ol_refusal *refused, ol_error *error) OL_NODISCARD;
 
 /* Failures of reading or applying a batch that are no damage: a decompressor was interrupted, or there is no memory.  Passing the batch over
  * would leave another state than its log has. */

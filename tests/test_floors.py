@@ -55,11 +55,12 @@ ENGINE: dict[str, tuple[set[str], set[str]]] = {
     ),
     "engine": (
         {
-            "ol_clean_batch", "ol_clean_internal", "ol_clean_keys", "ol_clean_superseded",
+            "ol_bucket", "ol_clean_batch", "ol_clean_internal", "ol_clean_keys", "ol_clean_superseded",
             "ol_clean_transactions",
             "ol_cleaner", "ol_commit_internal", "ol_expire", "ol_expire_internal", "ol_flusher",
             "ol_group_copy", "ol_group_mark", "ol_group_view", "ol_inflight", "ol_key_map", "ol_load_window",
-            "ol_own_transactions", "ol_partition", "ol_partition_internal", "ol_past", "ol_preparer", "ol_snapshot",
+            "ol_offset_rows", "ol_outcomes", "ol_own_transactions", "ol_partition", "ol_partition_internal", "ol_past", "ol_preparer",
+            "ol_record_scan", "ol_rows", "ol_snapshot",
             "ol_snapshot_internal",
             "ol_state", "ol_state_compare", "ol_state_loader", "ol_timeline", "ol_tombstones",
         },
@@ -109,7 +110,9 @@ BELOW: dict[str, set[str]] = {
     "history": {*STORE_AND_BELOW, "manager"},
     "server": {*STORE_AND_BELOW, "manager", "coordinator", "protocol"},
     "cluster": {*STORE_AND_BELOW, "manager", "coordinator", "protocol"},
-    "command line": {*STORE_AND_BELOW, "manager", "coordinator", "protocol", "history", "server", "cluster", "web", "spark"},
+    "command line": {
+        *STORE_AND_BELOW, "manager", "coordinator", "protocol", "history", "server", "cluster", "web", "spark",
+    },
     "web": {*STORE_AND_BELOW, "manager", "coordinator", "history"},
     # What executors import needs neither a store nor a server.
     "spark executors": {"values", "crossing", "native", "listing"},

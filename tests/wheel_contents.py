@@ -1,6 +1,7 @@
 """Checks what is in a wheel: python tests/wheel_contents.py WHEEL.
 
-It must hold the extensions, a stub beside each of them, `py.typed` and the licence; no sources of extensions.
+It must hold the extensions, a stub beside each of them, `py.typed` and the licence; no sources of extensions.  Beside the package stands the name that PySpark
+looks for.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ import sys
 import zipfile
 from pathlib import PurePosixPath
 
+PACKAGES = ("offsetlog", "pyspark_offsetlog")
 FORBIDDEN = {".c", ".h", ".pyx", ".pxd", ".o", ".a"}
 
 
 def problems_of(names: list[str]) -> list[str]:
     paths = [PurePosixPath(name) for name in names]
     problems = [f"{path} does not belong into a wheel" for path in paths if path.suffix in FORBIDDEN]
-    problems += [f"{path} is outside the package" for path in paths if not path.parts[0].startswith(("offsetlog", "pyspark_offsetlog"))]
+    problems += [f"{path} is outside the package" for path in paths if not path.parts[0].startswith(PACKAGES)]
     extensions = [path for path in paths if path.suffix == ".so"]
     if not extensions:
         problems.append("there is no extension")

@@ -492,6 +492,12 @@ cdef extern from "ol_group_records.h" nogil:
     uint64_t ol_group_records_memory_usage(const ol_group_records *records) noexcept
 
 
+cdef extern from "ol_bucket.h" nogil:
+    ctypedef struct ol_bucket:
+        uint32_t number
+        uint32_t count
+        c_bool by_group
+
 cdef extern from "ol_state.h" nogil:
     ctypedef struct ol_state:
         ol_table *table
@@ -513,6 +519,11 @@ cdef extern from "ol_state.h" nogil:
     void ol_state_destroy(ol_state *state) noexcept
     int ol_state_apply_batch(ol_state *state, const ol_batch *batch, const ol_decompressor *decompressor,
                              const ol_refusal *refused, ol_error *error) noexcept
+    ctypedef struct ol_state_share:
+        ol_bucket bucket
+        int64_t until
+    int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_share *share,
+                             const ol_decompressor *decompressor, const ol_refusal *refused, ol_error *error) noexcept
     void ol_state_digest(const ol_state *state, bint physical, ol_digest *digest) noexcept
 
 
@@ -797,6 +808,110 @@ cdef extern from "ol_scan.h" nogil:
                        ol_error *error) noexcept
     int ol_scan_used(ol_scan *scan, int64_t position, int64_t *used, ol_error *error) noexcept
 
+
+cdef extern from "ol_rows.h" nogil:
+    ctypedef enum ol_column:
+        OL_COLUMN_GROUP
+        OL_COLUMN_TOPIC
+        OL_COLUMN_PARTITION
+        OL_COLUMN_OFFSET
+        OL_COLUMN_LEADER_EPOCH
+        OL_COLUMN_METADATA
+        OL_COLUMN_COMMIT_TIMESTAMP
+        OL_COLUMN_EXPIRE_TIMESTAMP
+        OL_COLUMN_TOPIC_ID
+        OL_COLUMN_KIND
+        OL_COLUMN_TIMESTAMP
+        OL_COLUMN_OUTCOME
+        OL_COLUMN_MARKER_OFFSET
+        OL_COLUMN_PRODUCER_ID
+        OL_COLUMN_PRODUCER_EPOCH
+        OL_COLUMN_LOG_PARTITION
+        OL_COLUMN_LOG_OFFSET
+        OL_COLUMN_KEY
+        OL_COLUMN_VALUE
+        OL_COLUMN_VALUE_VERSION
+        OL_COLUMN_HEADER_KEYS
+        OL_COLUMN_CONTROL_TYPE
+        OL_COLUMN_SEGMENT
+        OL_COLUMN_POSITION
+        OL_COLUMN_BASE_OFFSET
+        OL_COLUMN_LAST_OFFSET
+        OL_COLUMN_BATCH_SIZE
+        OL_COLUMN_MAGIC
+        OL_COLUMN_CODEC
+        OL_COLUMN_TIMESTAMP_TYPE
+        OL_COLUMN_TRANSACTIONAL
+        OL_COLUMN_CONTROL
+        OL_COLUMN_BASE_SEQUENCE
+        OL_COLUMN_BATCH_LEADER_EPOCH
+        OL_COLUMN_DELETE_HORIZON
+        OL_COLUMN_BASE_TIMESTAMP
+        OL_COLUMN_MAX_TIMESTAMP
+        OL_COLUMN_CRC
+        OL_COLUMN_CRC_OK
+        OL_COLUMN_COUNT
+    ctypedef enum ol_column_kind:
+        OL_COLUMN_BOOLEAN
+        OL_COLUMN_INT32
+        OL_COLUMN_INT64
+        OL_COLUMN_STRING
+        OL_COLUMN_STRINGS
+    ol_column_kind ol_column_kind_of(ol_column column) noexcept
+    ctypedef struct ol_row_array:
+        c_bool wanted
+        ol_column_kind kind
+        uint8_t *data
+        int32_t *ends
+        int32_t *list_ends
+        uint8_t *valid
+        c_bool has_nulls
+    ctypedef struct ol_rows:
+        size_t capacity
+        size_t count
+        ol_row_array *arrays
+    int ol_rows_create(ol_rows *rows, const ol_column *columns, size_t count, size_t capacity, ol_error *error) noexcept
+    void ol_rows_free(ol_rows *rows) noexcept
+    void ol_rows_clear(ol_rows *rows) noexcept
+
+cdef extern from "ol_offset_rows.h" nogil:
+    int ol_rows_put_table(ol_rows *rows, int32_t log_partition, const ol_table *table, ol_table_cursor *cursor,
+                          ol_error *error) noexcept
+
+cdef extern from "ol_outcomes.h" nogil:
+    ctypedef struct ol_outcomes:
+        size_t count
+    void ol_outcomes_free(ol_outcomes *outcomes) noexcept
+    int ol_outcomes_note(ol_outcomes *outcomes, const ol_batch *batch, const ol_decompressor *decompressor, c_bool is_asked,
+                         ol_error *error) noexcept
+    size_t ol_outcomes_open(const ol_outcomes *outcomes) noexcept
+    void ol_outcomes_sort(ol_outcomes *outcomes) noexcept
+
+cdef extern from "ol_record_scan.h" nogil:
+    ctypedef enum ol_record_view:
+        OL_VIEW_COMMITS
+        OL_VIEW_RECORDS
+        OL_VIEW_BATCHES
+    ctypedef struct ol_record_scan:
+        ol_scan *scan
+        const ol_decompressor *decompressor
+        const ol_outcomes *outcomes
+        const char *const *kinds
+        size_t kind_count
+        ol_slice segment
+        int64_t first
+        int64_t until
+        int64_t next_offset
+        int32_t log_partition
+        ol_record_view view
+        ol_slice group
+        ol_slice topic
+        int32_t partition
+        ol_bucket bucket
+        c_bool wants_outcomes
+        int64_t position
+    int ol_record_scan_fill(ol_record_scan *work, ol_rows *rows, c_bool *refused, ol_error *error) noexcept
+    void ol_record_scan_close(ol_record_scan *work) noexcept
 
 cdef extern from "ol_log_view.h" nogil:
     ctypedef struct ol_log_view:

@@ -9,6 +9,7 @@ from offsetlog._native.csrc cimport (
     ol_producers_change,
     ol_scan,
     ol_state,
+    ol_state_share,
 )
 from offsetlog._native.decompress cimport Decompressor
 from offsetlog._native.files cimport FileSystem
@@ -40,6 +41,7 @@ cdef class Replay:
     cdef bytes path
     cdef int64_t position
     cdef int64_t since
+    cdef ol_state_share share
     cdef batch_row *rows
     cdef size_t row_count
     cdef size_t row_capacity

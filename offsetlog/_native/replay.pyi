@@ -26,6 +26,10 @@ class Replay:
         decompressor: Decompressor | None = ...,
         view: LogView | None = ...,
         stop: StopFlag | None = ...,
+        *,
+        bucket: int = ...,
+        buckets: int = ...,
+        by_group: bool = ...,
     ) -> None: ...
     def apply(
         self,

@@ -9,7 +9,7 @@ import os
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
@@ -57,7 +57,7 @@ from offsetlog._native.csrc cimport (
     ol_slice,
     ol_slice_of,
     ol_state,
-    ol_state_apply_batch,
+    ol_state_apply_share,
     ol_state_create,
     ol_state_destroy,
     ol_state_digest,
@@ -80,7 +80,7 @@ from offsetlog._native.log_view cimport LogView
 from offsetlog._native.resync cimport resync
 from offsetlog._native.status cimport check, keep_interrupt, raise_interrupt
 
-from offsetlog.errors import InternalError, from_status
+from offsetlog.errors import InternalError, InvalidArgumentError, from_status
 
 #: What `Replay.apply` tells of a batch: names and NumPy's codes of the fields, which follow each other without gaps.
 BATCH_FIELDS = [
@@ -177,6 +177,11 @@ def check_index(bytes content not None, *, bint time, int64_t base_offset, int64
     )
 
 
+cdef bint is_behind(const ol_batch *batch, int64_t next_offset, int64_t until) noexcept nogil:
+    # The header of a wrapper of magic 0 or 1 names its last message only: the first may lie below.
+    return batch.base_offset >= until and (batch.record_count >= 0 or next_offset >= until)
+
+
 cdef class Replay:
     """The state of one partition, from its .log files in their order.  One thread at a time."""
 
@@ -186,8 +191,11 @@ cdef class Replay:
         self.rows = NULL
 
     def __init__(self, FileSystem file_system=None, Decompressor decompressor=None, LogView view=None,
-                 StopFlag stop=None):
+                 StopFlag stop=None, *, uint32_t bucket=0, uint32_t buckets=1, bint by_group=False):
         """Begins with an empty state; CapacityError where there is no memory for it.
+
+        Of `buckets` shares of the positions (`by_group`: of the groups, with all their records) only one is taken, so that
+        several can be made beside each other; records of other kinds are in the first.
 
         Of a view (`log_view`) the paths are its segments', whatever lies there by now; the view stays open meanwhile.
         Once `stop` is set, what is applied ends soon with ClosedError, and the replay is of no use any more.
@@ -202,6 +210,9 @@ cdef class Replay:
         self.stop_asked = &stop.asked if stop is not None else NULL
         self.next_offset = 0
         self.refused = []
+        if bucket >= buckets:
+            raise InvalidArgumentError(f"there is no bucket {bucket} of {buckets}")
+        self.share.bucket.number, self.share.bucket.count, self.share.bucket.by_group = bucket, buckets, by_group
         check(ol_state_create(&self.state, &error), &error)
 
     def __dealloc__(self):
@@ -247,7 +258,7 @@ cdef class Replay:
             return status
         refusal.report = _refused
         refusal.context = <void *>self
-        status = ol_state_apply_batch(&self.state, batch, &self.decompressor.port, &refusal, error)
+        status = ol_state_apply_share(&self.state, batch, &self.share, &self.decompressor.port, &refusal, error)
         if status == OL_OK:
             status = ol_producers_apply(&self.producers, batch, change, error)
         return status
@@ -283,7 +294,7 @@ cdef class Replay:
             status = ol_scan_next(scan, &batch, error)
             if status != OL_OK:
                 return status
-            if batch.base_offset >= stop or batch.base_offset >= until:
+            if batch.base_offset >= stop or is_behind(&batch, self.next_offset, until):
                 scan.position = self.position
                 return OL_OK if batch.base_offset >= stop else OL_END
             if self.stop_asked != NULL and self.stop_asked[0]:
@@ -335,7 +346,7 @@ cdef class Replay:
             snapshots: log offsets at which the producers' state is wanted.
             batches: whether to tell every batch that was applied, as the bytes of an array of BATCH_FIELDS.
             since: batches that end below this log offset are passed over.
-            until: the log offset at and behind which nothing is applied any more.
+            until: the log offset at and behind which nothing is applied any more; it may lie within a batch.
 
         Returns:
             A dict with `size`, the bytes of the file; `position`, where the walk stopped; `damage`, an exception that was
@@ -353,7 +364,7 @@ cdef class Replay:
         cdef list stops = sorted(snapshots)
         self.refused = []
         self.row_count = 0
-        self.since = since
+        self.since, self.share.until = since, until
         self.open_scan(&scan, path, position)
         try:
             self.go_on(&scan, stops, until, batches, found)

@@ -1,4 +1,4 @@
-"""PySpark looks for top-level packages `pyspark_*` and takes their `DefaultSource`: `spark.read.format("offsetlog")`."""
+"""PySpark takes `DefaultSource` of every top-level package `pyspark_*`: `spark.read.format("offsetlog")`."""
 
 from offsetlog.spark.source import OffsetlogDataSource as DefaultSource
 

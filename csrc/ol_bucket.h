@@ -1,0 +1,30 @@
+/* ol_bucket: an even share of the positions, or of the groups, of a partition, so that several workers can each read all of it and keep their part.
+ *
+ * The hash is the same in every process of one version of the library, and for both key types (spec §3.1): it never gets into a file.
+ */
+#ifndef OL_BUCKET_H
+#define OL_BUCKET_H
+
+#include "ol_hash.h"
+#include "ol_offsets.h"
+
+typedef struct ol_bucket {
+    uint32_t number;
+    uint32_t count;             /* 0 or 1: everything */
+    bool by_group;              /* all of a group in one bucket, its other records too */
+} ol_bucket;
+
+/* Keys of other kinds than positions, and unknown ones, are in bucket 0 unless their group decides. */
+static inline bool ol_bucket_has(const ol_bucket *bucket, const ol_key *key) {
+    if (bucket->count <= 1) return true;
+    if (!key->known) return bucket->number == 0;
+    uint64_t hash = ol_hash64(key->group.data, key->group.size, 0);
+    if (!bucket->by_group) {
+        if (key->type > OL_KEY_OFFSET_COMMIT) return bucket->number == 0;
+        hash = ol_hash64_mix(hash, ol_hash64(key->topic.data, key->topic.size, 1));
+        hash = ol_hash64_mix(hash, (uint64_t)(uint32_t)key->partition + 1);
+    }
+    return (uint32_t)(((hash >> 32) * bucket->count) >> 32) == bucket->number;
+}
+
+#endif

@@ -1,0 +1,289 @@
+#include "ol_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ol_bytes.h"
+#include "ol_hash.h"
+
+enum { STRING_BYTES_AHEAD = 32, UTF8_BYTES_MAX = 4, REPLACEMENT = 0xfffd };
+
+ol_column_kind ol_column_kind_of(ol_column column) {
+    switch (column) {
+        case OL_COLUMN_TRANSACTIONAL:
+        case OL_COLUMN_CONTROL:
+        case OL_COLUMN_CRC_OK:
+            return OL_COLUMN_BOOLEAN;
+        case OL_COLUMN_PARTITION:
+        case OL_COLUMN_LEADER_EPOCH:
+        case OL_COLUMN_PRODUCER_EPOCH:
+        case OL_COLUMN_LOG_PARTITION:
+        case OL_COLUMN_VALUE_VERSION:
+        case OL_COLUMN_BATCH_SIZE:
+        case OL_COLUMN_MAGIC:
+        case OL_COLUMN_BASE_SEQUENCE:
+        case OL_COLUMN_BATCH_LEADER_EPOCH:
+        case OL_COLUMN_RECORD_COUNT:
+            return OL_COLUMN_INT32;
+        case OL_COLUMN_GROUP:
+        case OL_COLUMN_TOPIC:
+        case OL_COLUMN_METADATA:
+        case OL_COLUMN_TOPIC_ID:
+        case OL_COLUMN_KIND:
+        case OL_COLUMN_OUTCOME:
+        case OL_COLUMN_KEY:
+        case OL_COLUMN_VALUE:
+        case OL_COLUMN_CONTROL_TYPE:
+        case OL_COLUMN_SEGMENT:
+        case OL_COLUMN_CODEC:
+        case OL_COLUMN_TIMESTAMP_TYPE:
+            return OL_COLUMN_STRING;
+        case OL_COLUMN_HEADER_KEYS:
+            return OL_COLUMN_STRINGS;
+        default:
+            return OL_COLUMN_INT64;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ memory */
+
+static size_t data_size(ol_column_kind kind, size_t capacity) {
+    switch (kind) {
+        case OL_COLUMN_BOOLEAN:
+            return (capacity + 7) / 8;
+        case OL_COLUMN_INT32:
+            return 4 * capacity;
+        case OL_COLUMN_INT64:
+            return 8 * capacity;
+        default:
+            return STRING_BYTES_AHEAD * capacity;
+    }
+}
+
+static bool allocate(ol_row_array *array, size_t capacity) {
+    array->data_capacity = data_size(array->kind, capacity);
+    array->data = malloc(array->data_capacity);
+    array->valid = calloc((capacity + 7) / 8, 1);
+    bool done = array->data != NULL && array->valid != NULL;
+    if (array->kind == OL_COLUMN_STRING || array->kind == OL_COLUMN_STRINGS) {
+        array->ends = calloc(capacity + 1, sizeof *array->ends);
+        done = done && array->ends != NULL;
+    }
+    if (array->kind == OL_COLUMN_STRINGS) {
+        array->list_capacity = capacity;
+        array->list_ends = calloc(capacity + 1, sizeof *array->list_ends);
+        done = done && array->list_ends != NULL;
+    }
+    return done;
+}
+
+int ol_rows_create(ol_rows *rows, const ol_column *columns, size_t count, size_t capacity, ol_error *error) {
+    *rows = (ol_rows){.capacity = capacity};
+    OL_ASSERT(capacity > 0);
+    for (size_t i = 0; i < count; i++) {
+        ol_row_array *array = &rows->arrays[columns[i]];
+        if (array->wanted) continue;
+        array->wanted = true;
+        array->kind = ol_column_kind_of(columns[i]);
+        if (allocate(array, capacity)) continue;
+        ol_rows_free(rows);
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu rows", capacity);
+    }
+    return OL_OK;
+}
+
+void ol_rows_free(ol_rows *rows) {
+    for (size_t i = 0; i < OL_COLUMN_COUNT; i++) {
+        free(rows->arrays[i].data);
+        free(rows->arrays[i].ends);
+        free(rows->arrays[i].list_ends);
+        free(rows->arrays[i].valid);
+    }
+    memset(rows, 0, sizeof *rows);
+}
+
+void ol_rows_clear(ol_rows *rows) {
+    for (size_t i = 0; i < OL_COLUMN_COUNT; i++) {
+        ol_row_array *array = &rows->arrays[i];
+        if (!array->wanted) continue;
+        array->has_nulls = false;
+        memset(array->valid, 0, (rows->capacity + 7) / 8);
+    }
+    rows->count = 0;
+}
+
+/* ------------------------------------------------------------------------------------------------ values */
+
+void ol_rows_drop(ol_rows *rows) {
+    size_t row = rows->count;
+    for (size_t i = 0; i < OL_COLUMN_COUNT; i++) {
+        if (rows->arrays[i].wanted) rows->arrays[i].valid[row >> 3] &= (uint8_t)~(1u << (row & 7));
+    }
+}
+
+static void set_valid(ol_row_array *array, size_t row) { array->valid[row >> 3] |= (uint8_t)(1u << (row & 7)); }
+
+void ol_rows_put_boolean(ol_rows *rows, ol_column column, bool value) {
+    ol_row_array *array = &rows->arrays[column];
+    if (!array->wanted) return;
+    uint8_t bit = (uint8_t)(1u << (rows->count & 7));
+    uint8_t *byte = &array->data[rows->count >> 3];
+    *byte = (uint8_t)(value ? *byte | bit : *byte & ~bit);
+    set_valid(array, rows->count);
+}
+
+void ol_rows_put_null(ol_rows *rows, ol_column column) {
+    ol_row_array *array = &rows->arrays[column];
+    if (!array->wanted) return;
+    size_t row = rows->count;
+    array->has_nulls = true;
+    array->valid[row >> 3] &= (uint8_t)~(1u << (row & 7));
+    if (array->kind == OL_COLUMN_INT64) ((int64_t *)(void *)array->data)[row] = 0;
+    if (array->kind == OL_COLUMN_INT32) ((int32_t *)(void *)array->data)[row] = 0;
+    if (array->kind == OL_COLUMN_BOOLEAN) array->data[row >> 3] &= (uint8_t)~(1u << (row & 7));
+    if (array->kind == OL_COLUMN_STRING) array->ends[row + 1] = array->ends[row];
+    if (array->kind == OL_COLUMN_STRINGS) array->list_ends[row + 1] = array->list_ends[row];
+}
+
+/* Makes room for `size` more bytes behind `used`. */
+static int reserve_bytes(ol_row_array *array, size_t used, size_t size, ol_error *error) {
+    if (size > OL_ROWS_BYTES_MAX - used) return ol_fail(error, OL_LIMIT, "a column of one block has no room for %zu bytes more", size);
+    if (used + size <= array->data_capacity) return OL_OK;
+    size_t capacity = used + size > 2 * array->data_capacity ? used + size : 2 * array->data_capacity;
+    uint8_t *moved = realloc(array->data, capacity);
+    if (moved == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu bytes of strings", capacity);
+    array->data = moved;
+    array->data_capacity = capacity;
+    return OL_OK;
+}
+
+static bool is_ascii(ol_slice value) {
+    uint64_t seen = 0;
+    size_t at = 0;
+    for (; at + 8 <= value.size; at += 8) {
+        uint64_t word;
+        memcpy(&word, value.data + at, 8);
+        seen |= word;
+    }
+    for (; at < value.size; at++) seen |= (uint64_t)value.data[at] << 56 | value.data[at];
+    return (seen & 0x8080808080808080u) == 0;
+}
+
+static bool is_utf8(ol_slice value) {
+    bool valid = true;
+    if (!is_ascii(value)) ol_utf16_units(value, &valid);
+    return valid;
+}
+
+static uint8_t *put_character(uint8_t *p, uint32_t character) {
+    if (character < 0x80) {
+        *p++ = (uint8_t)character;
+    } else if (character < 0x800) {
+        *p++ = (uint8_t)(0xc0 | character >> 6);
+        *p++ = (uint8_t)(0x80 | (character & 0x3f));
+    } else if (character < 0x10000) {
+        *p++ = (uint8_t)(0xe0 | character >> 12);
+        *p++ = (uint8_t)(0x80 | (character >> 6 & 0x3f));
+        *p++ = (uint8_t)(0x80 | (character & 0x3f));
+    } else {
+        *p++ = (uint8_t)(0xf0 | character >> 18);
+        *p++ = (uint8_t)(0x80 | (character >> 12 & 0x3f));
+        *p++ = (uint8_t)(0x80 | (character >> 6 & 0x3f));
+        *p++ = (uint8_t)(0x80 | (character & 0x3f));
+    }
+    return p;
+}
+
+/* Appends bytes behind *used, which moves: as they are, or as Java reads them. */
+static int append(ol_row_array *array, size_t *used, ol_slice value, bool as_is, ol_error *error) {
+    /* A malformed byte becomes three. */
+    int status = reserve_bytes(array, *used, as_is ? value.size : UTF8_BYTES_MAX * value.size, error);
+    if (status != OL_OK) return status;
+    uint8_t *p = array->data + *used;
+    if (as_is) {
+        if (value.size > 0) memcpy(p, value.data, value.size);
+        *used += value.size;
+        return OL_OK;
+    }
+    for (size_t at = 0; at < value.size;) {
+        uint32_t character = REPLACEMENT;
+        at += ol_java_character(value.data + at, value.size - at, &character);
+        p = put_character(p, character);
+    }
+    *used = (size_t)(p - array->data);
+    return OL_OK;
+}
+
+static int put(ol_rows *rows, ol_column column, ol_slice value, bool as_is, ol_error *error) {
+    ol_row_array *array = &rows->arrays[column];
+    size_t row = rows->count;
+    size_t used = (size_t)array->ends[row];
+    int status = append(array, &used, value, as_is, error);
+    if (status != OL_OK) return status;
+    array->ends[row + 1] = (int32_t)used;
+    set_valid(array, row);
+    return OL_OK;
+}
+
+/* Most rows have the name of the row before them: what was found to be right is not looked at again. */
+static bool is_checked(const ol_rows *rows, ol_column column, ol_slice value) {
+    size_t row = rows->count;
+    if (row == 0 || (column != OL_COLUMN_GROUP && column != OL_COLUMN_TOPIC)) return false;
+    const ol_row_array *array = &rows->arrays[column];
+    int32_t start = array->ends[row - 1];
+    return ol_slice_equal(value, ol_slice_of(array->data + start, (size_t)(array->ends[row] - start)));
+}
+
+int ol_rows_put_string(ol_rows *rows, ol_column column, ol_slice value, ol_error *error) {
+    if (!rows->arrays[column].wanted) return OL_OK;
+    /* Bytes that are the same as text which stands there already are right. */
+    return put(rows, column, value, is_checked(rows, column, value) || is_utf8(value), error);
+}
+
+int ol_rows_put_bytes(ol_rows *rows, ol_column column, ol_slice value, ol_error *error) {
+    if (!rows->arrays[column].wanted) return OL_OK;
+    if (value.data != NULL) return put(rows, column, value, true, error);
+    ol_rows_put_null(rows, column);
+    return OL_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ lists */
+
+static int grow_list(ol_row_array *array, size_t count, ol_error *error) {
+    if (count <= array->list_capacity) return OL_OK;
+    if (count > OL_ROWS_BYTES_MAX) return ol_fail(error, OL_LIMIT, "a list of one block has no room for %zu strings", count);
+    size_t capacity = 2 * count;
+    int32_t *moved = realloc(array->ends, (capacity + 1) * sizeof *moved);
+    if (moved == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a list of %zu strings", capacity);
+    array->ends = moved;
+    array->list_capacity = capacity;
+    return OL_OK;
+}
+
+int ol_rows_add_string(ol_rows *rows, ol_column column, ol_slice value, ol_error *error) {
+    ol_row_array *array = &rows->arrays[column];
+    if (!array->wanted) return OL_OK;
+    size_t row = rows->count;
+    bool is_first = (array->valid[row >> 3] >> (row & 7) & 1) == 0;
+    /* The validity bit of a row that is being filled says that its list was begun. */
+    if (is_first) array->list_ends[row + 1] = array->list_ends[row];
+    size_t number = (size_t)array->list_ends[row + 1];
+    int status = grow_list(array, number + 1, error);
+    if (status != OL_OK) return status;
+    size_t used = (size_t)array->ends[number];
+    status = append(array, &used, value, is_utf8(value), error);
+    if (status != OL_OK) return status;
+    array->ends[number + 1] = (int32_t)used;
+    array->list_ends[row + 1] = (int32_t)(number + 1);
+    set_valid(array, row);
+    return OL_OK;
+}
+
+void ol_rows_end_list(ol_rows *rows, ol_column column) {
+    ol_row_array *array = &rows->arrays[column];
+    if (!array->wanted) return;
+    size_t row = rows->count;
+    bool is_empty = (array->valid[row >> 3] >> (row & 7) & 1) == 0;
+    if (is_empty) array->list_ends[row + 1] = array->list_ends[row];
+    set_valid(array, row);
+}

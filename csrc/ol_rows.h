@@ -1,0 +1,130 @@
+/* ol_rows: records of a log as columns, laid out as Arrow lays them out, one block of rows at a time.
+ *
+ * A block has the columns that were asked for and no others: what nobody asked for is neither copied nor decoded.  Strings are UTF-8 whatever the log
+ * holds: malformed bytes become U+FFFD as Java decodes them (spec §4).
+ *
+ * Memory belongs to the block until ol_rows_free; ol_rows_clear keeps it for the next rows.  No locks: one thread fills a block, any number
+ * read it afterwards.
+ */
+#ifndef OL_ROWS_H
+#define OL_ROWS_H
+
+#include "ol_base.h"
+#include "ol_status.h"
+
+/* Every column that a view can have (Python names them by view). */
+typedef enum ol_column {
+    OL_COLUMN_GROUP,
+    OL_COLUMN_TOPIC,
+    OL_COLUMN_PARTITION,
+    OL_COLUMN_OFFSET,
+    OL_COLUMN_LEADER_EPOCH,
+    OL_COLUMN_METADATA,
+    OL_COLUMN_COMMIT_TIMESTAMP,
+    OL_COLUMN_EXPIRE_TIMESTAMP,
+    OL_COLUMN_TOPIC_ID,
+    OL_COLUMN_KIND,
+    OL_COLUMN_TIMESTAMP,
+    OL_COLUMN_OUTCOME,
+    OL_COLUMN_MARKER_OFFSET,
+    OL_COLUMN_PRODUCER_ID,
+    OL_COLUMN_PRODUCER_EPOCH,
+    OL_COLUMN_LOG_PARTITION,
+    OL_COLUMN_LOG_OFFSET,
+    OL_COLUMN_KEY,
+    OL_COLUMN_VALUE,
+    OL_COLUMN_VALUE_VERSION,
+    OL_COLUMN_HEADER_KEYS,
+    OL_COLUMN_CONTROL_TYPE,
+    OL_COLUMN_SEGMENT,
+    OL_COLUMN_POSITION,
+    OL_COLUMN_BASE_OFFSET,
+    OL_COLUMN_LAST_OFFSET,
+    OL_COLUMN_BATCH_SIZE,
+    OL_COLUMN_MAGIC,
+    OL_COLUMN_CODEC,
+    OL_COLUMN_TIMESTAMP_TYPE,
+    OL_COLUMN_TRANSACTIONAL,
+    OL_COLUMN_CONTROL,
+    OL_COLUMN_BASE_SEQUENCE,
+    OL_COLUMN_BATCH_LEADER_EPOCH,
+    OL_COLUMN_DELETE_HORIZON,
+    OL_COLUMN_RECORD_COUNT,
+    OL_COLUMN_BASE_TIMESTAMP,
+    OL_COLUMN_MAX_TIMESTAMP,
+    OL_COLUMN_CRC,
+    OL_COLUMN_CRC_OK,
+    OL_COLUMN_COUNT,
+} ol_column;
+
+typedef enum ol_column_kind {
+    OL_COLUMN_BOOLEAN,          /* a bitmap */
+    OL_COLUMN_INT32,
+    OL_COLUMN_INT64,
+    OL_COLUMN_STRING,           /* ends and bytes; also for plain bytes */
+    OL_COLUMN_STRINGS,          /* a list of strings */
+} ol_column_kind;
+
+ol_column_kind ol_column_kind_of(ol_column column);
+
+/* The bytes of all strings of one column of one block: end positions have 32 bits. */
+#define OL_ROWS_BYTES_MAX ((size_t)1 << 30)
+
+typedef struct ol_row_array {
+    bool wanted;
+    ol_column_kind kind;
+    uint8_t *data;              /* fixed widths: `capacity` of them; strings: their bytes */
+    size_t data_capacity;       /* strings: bytes */
+    int32_t *ends;              /* strings: capacity + 1, the first is 0; a list: of its strings, list_capacity + 1 */
+    int32_t *list_ends;         /* a list: capacity + 1, the first is 0 */
+    size_t list_capacity;
+    uint8_t *valid;             /* a bitmap of capacity bits, lowest first; what it says counts only where there are nulls */
+    bool has_nulls;             /* perhaps: a row with one may have been dropped */
+} ol_row_array;
+
+typedef struct ol_rows {
+    size_t capacity;
+    size_t count;
+    ol_row_array arrays[OL_COLUMN_COUNT];
+} ol_rows;
+
+/* Room for `capacity` rows of these columns.  After a failure there is nothing to free. */
+int ol_rows_create(ol_rows *rows, const ol_column *columns, size_t count, size_t capacity, ol_error *error) OL_NODISCARD;
+void ol_rows_free(ol_rows *rows);       /* zeroed memory is fine */
+void ol_rows_clear(ol_rows *rows);
+
+/* A row is filled column by column, every wanted column once, and counts when ol_rows_end was called; one that cannot be filled is dropped.  Of a
+ * column that is not wanted nothing happens.  There is room for one more row: the caller looks. */
+void ol_rows_put_boolean(ol_rows *rows, ol_column column, bool value);
+void ol_rows_put_null(ol_rows *rows, ol_column column);
+/* OL_NO_MEMORY, or OL_LIMIT where the column's bytes would exceed OL_ROWS_BYTES_MAX. */
+int ol_rows_put_string(ol_rows *rows, ol_column column, ol_slice value, ol_error *error) OL_NODISCARD;
+int ol_rows_put_bytes(ol_rows *rows, ol_column column, ol_slice value, ol_error *error) OL_NODISCARD;     /* as they are; data NULL: null */
+/* Adds one string to the list of this row; then ol_rows_end_list ends the list. */
+int ol_rows_add_string(ol_rows *rows, ol_column column, ol_slice value, ol_error *error) OL_NODISCARD;
+void ol_rows_end_list(ol_rows *rows, ol_column column);
+
+static inline void ol_rows_put_int64(ol_rows *rows, ol_column column, int64_t value) {
+    ol_row_array *array = &rows->arrays[column];
+    if (!array->wanted) return;
+    OL_ASSERT(array->kind == OL_COLUMN_INT64);
+    ((int64_t *)(void *)array->data)[rows->count] = value;
+    array->valid[rows->count >> 3] |= (uint8_t)(1u << (rows->count & 7));
+}
+
+static inline void ol_rows_put_int32(ol_rows *rows, ol_column column, int32_t value) {
+    ol_row_array *array = &rows->arrays[column];
+    if (!array->wanted) return;
+    OL_ASSERT(array->kind == OL_COLUMN_INT32);
+    ((int32_t *)(void *)array->data)[rows->count] = value;
+    array->valid[rows->count >> 3] |= (uint8_t)(1u << (rows->count & 7));
+}
+
+void ol_rows_drop(ol_rows *rows);
+
+static inline void ol_rows_end(ol_rows *rows) {
+    OL_ASSERT(rows->count < rows->capacity);
+    rows->count++;
+}
+
+#endif

@@ -1,0 +1,115 @@
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from types import TracebackType
+from typing import Any, NamedTuple, Self, final
+
+from offsetlog._native.decompress import Decompressor
+from offsetlog._native.files import FileSystem
+from offsetlog._native.replay import Replay
+from offsetlog.errors import OffsetLogError
+
+VIEWS: dict[str, tuple[str, ...]]
+
+# Schemas and batches are pyarrow's, which has no types.
+
+class Skim(NamedTuple):
+    position: int
+    next_offset: int
+    first_offset: int
+    batches: int
+    max_timestamp: int
+    marks: list[tuple[int, int]]
+    damage: OffsetLogError | None
+
+def view_schema(view: str) -> Any: ...
+def skim(
+    path: str | bytes | PathLike[str],
+    *,
+    file_system: FileSystem | None = ...,
+    position: int = ...,
+    limit: int = ...,
+    until: int = ...,
+    until_timestamp: int = ...,
+    every: int = ...,
+    check_crc: bool = ...,
+) -> Skim: ...
+def batch_at(
+    path: str | bytes | PathLike[str], position: int, *, file_system: FileSystem | None = ...
+) -> tuple[int, int, int] | None: ...
+def next_batch(
+    path: str | bytes | PathLike[str],
+    position: int,
+    offset_min: int,
+    *,
+    limit: int = ...,
+    file_system: FileSystem | None = ...,
+) -> int | None: ...
+def used_until(
+    path: str | bytes | PathLike[str], position: int, *, file_system: FileSystem | None = ...
+) -> int: ...
+@final
+class Outcomes:
+    @property
+    def markers(self) -> int: ...
+    @property
+    def open(self) -> int: ...
+
+def outcomes_of(
+    segments: Iterable[tuple[str | bytes | PathLike[str], int, int]],
+    *,
+    first: int = ...,
+    until: int = ...,
+    file_system: FileSystem | None = ...,
+    decompressor: Decompressor | None = ...,
+) -> Outcomes: ...
+@final
+class RowBlock: ...
+
+@final
+class RowBlocks:
+    def __init__(self, view: str, columns: Sequence[str] | None) -> None: ...
+
+@final
+class SegmentScan:
+    needs_outcomes: bool
+    outcomes: Outcomes | None
+    def __init__(
+        self,
+        path: str | bytes | PathLike[str],
+        view: str,
+        columns: Sequence[str] | None = ...,
+        *,
+        log_partition: int = ...,
+        file_system: FileSystem | None = ...,
+        decompressor: Decompressor | None = ...,
+        position: int = ...,
+        limit: int = ...,
+        first: int = ...,
+        until: int = ...,
+        group: str | None = ...,
+        topic: str | None = ...,
+        partition: int = ...,
+        bucket: int = ...,
+        buckets: int = ...,
+        by_group: bool = ...,
+        next_offset: int = ...,
+        outcomes: Outcomes | None = ...,
+    ) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def limit(self) -> int: ...
+    @property
+    def next_offset(self) -> int: ...
+    def read(self, rows: int = ...) -> Any | None: ...
+    def skip(self) -> bool: ...
+
+@final
+class PositionScan:
+    def __init__(self, replay: Replay, columns: Sequence[str] | None = ..., *, log_partition: int = ...) -> None: ...
+    def read(self, rows: int = ...) -> Any | None: ...

@@ -1,0 +1,791 @@
+"""The records of .log files as Arrow columns, and what a walk over headers tells: what Spark's executors read with.
+
+No table, no lock and no log object: only the bytes of files, in their order, through the file port.
+"""
+
+import json
+import os
+
+cimport cython
+from cpython.ref cimport Py_REFCNT
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
+from libc.string cimport memset
+
+from offsetlog._native.csrc cimport (
+    OL_COLUMN_BOOLEAN,
+    OL_COLUMN_COUNT,
+    OL_COLUMN_INT32,
+    OL_COLUMN_INT64,
+    OL_COLUMN_KEY,
+    OL_COLUMN_STRINGS,
+    OL_COLUMN_VALUE,
+    OL_CORRUPT,
+    OL_END,
+    OL_LIMIT,
+    OL_OK,
+    OL_TORN,
+    OL_UNSUPPORTED,
+    OL_VIEW_BATCHES,
+    OL_VIEW_COMMITS,
+    OL_VIEW_RECORDS,
+    OL_WOULD_BLOCK,
+    c_bool,
+    ol_batch,
+    ol_batch_check_crc,
+    ol_column_kind_of,
+    ol_column,
+    ol_error,
+    ol_error_at,
+    ol_outcomes,
+    ol_outcomes_free,
+    ol_outcomes_note,
+    ol_outcomes_open,
+    ol_outcomes_sort,
+    ol_record_scan,
+    ol_record_scan_close,
+    ol_record_scan_fill,
+    ol_row_array,
+    ol_rows,
+    ol_rows_clear,
+    ol_rows_create,
+    ol_rows_free,
+    ol_rows_put_table,
+    ol_scan,
+    ol_scan_close,
+    ol_scan_next,
+    ol_scan_open,
+    ol_scan_used,
+    ol_slice,
+    ol_slice_of,
+    ol_table_cursor,
+)
+from offsetlog._native.decompress cimport Decompressor
+from offsetlog._native.files cimport FileSystem
+from offsetlog._native.replay cimport Replay
+from offsetlog._native.resync cimport resync
+from offsetlog._native.status cimport check, raise_interrupt
+
+from collections import namedtuple
+
+from offsetlog._native.records import KINDS as _KINDS
+from offsetlog._native.records import decode_key, decode_value
+from offsetlog.errors import (
+    ClosedError,
+    CorruptionError,
+    InternalError,
+    InvalidArgumentError,
+    UnsupportedVersionError,
+    from_status,
+)
+
+cdef int64_t NEVER = 0x7FFFFFFFFFFFFFFF
+
+# ------------------------------------------------------------------------------------------------------------- the views
+
+
+cdef extern from *:
+    """
+    #include "ol_rows.h"
+    /* Names of the columns of the C floor, in the order of ol_column. */
+    static const char *const column_names[OL_COLUMN_COUNT] = {
+        "group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp", "topic_id",
+        "kind", "timestamp", "outcome", "marker_offset", "producer_id", "producer_epoch", "log_partition", "log_offset", "key",
+        "value", "value_version", "header_keys", "control_type", "segment", "position", "base_offset", "last_offset",
+        "batch_size", "magic", "codec", "timestamp_type", "transactional", "control", "base_sequence", "batch_leader_epoch",
+        "delete_horizon", "record_count", "base_timestamp", "max_timestamp", "crc", "crc_ok",
+    };
+    """
+    const char *const *column_names
+
+_POSITION = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp",
+             "topic_id")
+_BATCH = ("segment", "position", "base_offset", "last_offset", "batch_size", "magic", "codec", "timestamp_type",
+          "transactional", "producer_id", "producer_epoch", "base_sequence", "batch_leader_epoch", "delete_horizon")
+
+#: View -> its columns, in their order.
+VIEWS = {
+    "commits": (*_POSITION, "kind", "timestamp", "outcome", "marker_offset", "producer_id", "producer_epoch", "log_partition",
+                "log_offset"),
+    "records": ("log_partition", "log_offset", "timestamp", "kind", "key", "value", *_POSITION, "value_version", "fields",
+                "header_keys", "control", "outcome", "marker_offset", *_BATCH),
+    "batches": ("log_partition", "segment", "position", "size", "base_offset", "last_offset", "record_count", "magic",
+                "codec", "timestamp_type", "transactional", "control", "delete_horizon", "base_timestamp", "max_timestamp",
+                "leader_epoch", "producer_id", "producer_epoch", "base_sequence", "crc", "crc_ok"),
+    "offsets": (*_POSITION, "log_partition", "log_offset"),
+}
+_NUMBERS = {"commits": OL_VIEW_COMMITS, "records": OL_VIEW_RECORDS, "batches": OL_VIEW_BATCHES}
+# What a column of a view is called on the C floor, where that is not its own name.
+_OTHER_NAMES = {
+    ("records", "control"): "control_type",
+    ("batches", "size"): "batch_size",
+    ("batches", "leader_epoch"): "batch_leader_epoch",
+}
+cdef dict _COLUMNS = {column_names[index].decode("ascii"): index for index in range(OL_COLUMN_COUNT)}
+
+
+cdef int column_of(str view, str name) except -1:
+    return _COLUMNS[_OTHER_NAMES.get((view, name), name)]
+
+
+cdef object type_of(object pyarrow, str view, str name):
+    if name == "fields":
+        return pyarrow.string()
+    if name in ("key", "value"):
+        return pyarrow.binary()
+    kind = ol_column_kind_of(<ol_column>column_of(view, name))
+    if kind == OL_COLUMN_BOOLEAN:
+        return pyarrow.bool_()
+    if kind == OL_COLUMN_INT32:
+        return pyarrow.int32()
+    if kind == OL_COLUMN_INT64:
+        return pyarrow.int64()
+    if kind == OL_COLUMN_STRINGS:
+        return pyarrow.list_(pyarrow.field("element", pyarrow.string()))
+    return pyarrow.string()
+
+
+def view_schema(view):
+    """Returns the pyarrow.Schema of a view of VIEWS; InvalidArgumentError for another name."""
+    import pyarrow
+
+    if view not in VIEWS:
+        raise InvalidArgumentError(f"there is no view {view!r}; there are {', '.join(sorted(VIEWS))}")
+    return pyarrow.schema([(name, type_of(pyarrow, view, name)) for name in VIEWS[view]])
+
+
+# --------------------------------------------------------------------------------------------------------------- headers
+
+
+Skim = namedtuple("Skim", ["position", "next_offset", "first_offset", "batches", "max_timestamp", "marks", "damage"])
+
+
+cdef object _failure(ol_error *error, bytes path, int64_t position):
+    ol_error_at(error, path, position)
+    return from_status(
+        error.status,
+        (<bytes>error.reason).decode("utf-8", "replace"),
+        path=os.fsdecode(path),
+        position=position,
+        offset=None if error.offset < 0 else error.offset,
+    )
+
+
+cdef bint is_damage(int status) noexcept nogil:
+    return status in (OL_CORRUPT, OL_TORN, OL_UNSUPPORTED, OL_LIMIT)
+
+
+cdef int open_scan(ol_scan *scan, FileSystem fs, bytes path, int64_t position, int64_t limit) except -1:
+    cdef const char *text = path
+    cdef ol_error error
+    with nogil:
+        check(ol_scan_open(scan, fs.fs, text, position, limit, &error), &error)
+    return 0
+
+
+def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit=-1, int64_t until=NEVER,
+         int64_t until_timestamp=NEVER, int64_t every=0, bint check_crc=False):
+    """Walks the headers of a .log file from `position`, where a batch begins.
+
+    Args:
+        path: the file.
+        file_system: where it is; the local one by default.
+        position: byte position of a batch.
+        limit: byte position where the walk ends; -1: the end of the file.
+        until: it ends before a batch that begins at or behind this log offset,
+        until_timestamp: or before the first batch with a greater timestamp, ms since 1970.
+        every: marks are wanted about every so many bytes; 0: none.
+        check_crc: whether the bytes are checked, too.
+
+    Returns:
+        Skim: `position` behind the last batch that was walked, `next_offset` there (-1: there was none), `first_offset`,
+        `batches`, `max_timestamp` of them (-1), `marks`: (position, log offset at or above which all of it lies) of batches,
+        and `damage`: the error that ended the walk.
+
+    Raises:
+        StorageError: the file cannot be read.
+    """
+    cdef FileSystem fs = file_system if file_system is not None else FileSystem()
+    cdef bytes name = os.fsencode(path)
+    cdef ol_scan scan
+    cdef ol_batch batch
+    cdef ol_error error
+    cdef int64_t at = position, next_offset = -1, first_offset = -1, newest = -1, next_mark = position
+    cdef int64_t batches = 0
+    cdef int64_t begins = 0
+    cdef int status
+    cdef list marks = []
+    damage = None
+    open_scan(&scan, fs, name, position, limit)
+    try:
+        while True:
+            with nogil:
+                while True:
+                    at = scan.position
+                    status = ol_scan_next(&scan, &batch, &error)
+                    if status == OL_OK and check_crc:
+                        status = ol_batch_check_crc(&batch, &error)
+                    if status != OL_OK:
+                        break
+                    if batch.base_offset >= until or batch.max_timestamp > until_timestamp:
+                        status = OL_END
+                        break
+                    batches += 1
+                    # The header of a wrapper of magic 0 or 1 names its last message only.
+                    begins = batch.base_offset if batch.record_count >= 0 else max(next_offset, 0)
+                    next_offset = batch.last_offset + 1
+                    if first_offset < 0:
+                        first_offset = batch.base_offset
+                    if batch.max_timestamp > newest:
+                        newest = batch.max_timestamp
+                    if every > 0 and at >= next_mark:
+                        break
+            raise_interrupt()
+            if status == OL_OK:
+                marks.append((at, begins))
+                next_mark = at + every
+                continue
+            if is_damage(status):
+                damage = _failure(&error, name, at)
+            else:
+                check(status, &error)
+            break
+    finally:
+        ol_scan_close(&scan)
+    return Skim(at, next_offset, first_offset, batches, newest, marks, damage)
+
+
+def batch_at(path, int64_t position, *, FileSystem file_system=None):
+    """Returns (base offset, last offset, size) of the whole batch at a position, its CRC checked.
+
+    None where there is none, and for a compressed message set of magic 0 or 1, of which the first offset is not known.
+    """
+    cdef FileSystem fs = file_system if file_system is not None else FileSystem()
+    cdef ol_scan scan
+    cdef ol_batch batch
+    cdef ol_error error
+    cdef int status
+    open_scan(&scan, fs, os.fsencode(path), position, -1)
+    try:
+        with nogil:
+            status = ol_scan_next(&scan, &batch, &error)
+            if status == OL_OK:
+                status = ol_batch_check_crc(&batch, &error)
+        if status == OL_END or is_damage(status):
+            return None
+        check(status, &error)
+        if batch.record_count < 0:
+            return None
+        return batch.base_offset, batch.last_offset, batch.size
+    finally:
+        ol_scan_close(&scan)
+
+
+def next_batch(path, int64_t position, int64_t offset_min, *, int64_t limit=-1, FileSystem file_system=None):
+    """Returns the position of the next whole batch behind the bad one at `position` that begins at or above a log offset.
+
+    None where there is none below `limit`.  The rule is that of a load (csrc/ol_scan.h).
+    """
+    cdef FileSystem fs = file_system if file_system is not None else FileSystem()
+    cdef ol_scan scan
+    cdef ol_error error
+    cdef int status
+    open_scan(&scan, fs, os.fsencode(path), position, limit)
+    try:
+        with nogil:
+            status = check(resync(&scan, position, offset_min, &error), &error)
+        return scan.position if status == OL_OK else None
+    finally:
+        ol_scan_close(&scan)
+
+
+def used_until(path, int64_t position, *, FileSystem file_system=None):
+    """Returns the position behind the last byte from `position` on that is not zero; `position` when all are."""
+    cdef FileSystem fs = file_system if file_system is not None else FileSystem()
+    cdef ol_scan scan
+    cdef ol_error error
+    cdef int64_t used = 0
+    open_scan(&scan, fs, os.fsencode(path), position, -1)
+    try:
+        with nogil:
+            check(ol_scan_used(&scan, position, &used, &error), &error)
+        return used
+    finally:
+        ol_scan_close(&scan)
+
+
+# -------------------------------------------------------------------------------------------------------------- outcomes
+
+
+@cython.final
+cdef class Outcomes:
+    """How the transactions ended that had records in a range of log offsets; from `outcomes_of`."""
+
+    cdef ol_outcomes outcomes
+
+    def __cinit__(self):
+        memset(&self.outcomes, 0, sizeof(self.outcomes))
+
+    def __dealloc__(self):
+        ol_outcomes_free(&self.outcomes)
+
+    @property
+    def markers(self):
+        """How many ends of transactions it knows."""
+        return self.outcomes.count
+
+    @property
+    def open(self):
+        """How many of the transactions that were asked for have not ended."""
+        return ol_outcomes_open(&self.outcomes)
+
+    cdef int walk(self, ol_scan *scan, Decompressor decompressor, int64_t first, int64_t until, ol_error *error) noexcept nogil:
+        # OL_END at the end of the file, OL_OK once everything that was asked for has ended; damage where scan.position stays.
+        cdef ol_batch batch
+        cdef int64_t at
+        cdef int status
+        while True:
+            at = scan.position
+            status = ol_scan_next(scan, &batch, error)
+            if status != OL_OK:
+                return status
+            if batch.base_offset >= until and ol_outcomes_open(&self.outcomes) == 0:
+                return OL_OK
+            if batch.last_offset < first:
+                continue
+            status = ol_outcomes_note(&self.outcomes, &batch, &decompressor.port, batch.base_offset < until, error)
+            if status != OL_OK:
+                scan.position = at
+                return status
+
+
+def outcomes_of(segments, *, int64_t first=0, int64_t until=NEVER, FileSystem file_system=None, Decompressor decompressor=None):
+    """Finds how the transactions ended that have records in [first, until).
+
+    Args:
+        segments: (path, position, limit) in their order; limit -1 is the end of the file.  Walked from `first` to `until`,
+            and on until all those transactions have ended or the files do.  Bytes that cannot be read are passed over, as by a load.
+        first: log offset.
+        until: log offset.
+        file_system: where the files are.
+        decompressor: for compressed markers.
+
+    Raises:
+        StorageError: a file cannot be read.
+    """
+    cdef FileSystem fs = file_system if file_system is not None else FileSystem()
+    cdef Decompressor inflate = decompressor if decompressor is not None else Decompressor()
+    cdef Outcomes found = Outcomes.__new__(Outcomes)
+    cdef ol_scan scan
+    cdef ol_error error
+    cdef int status = OL_END
+    for path, position, limit in segments:
+        open_scan(&scan, fs, os.fsencode(path), position, limit)
+        try:
+            while True:
+                with nogil:
+                    status = found.walk(&scan, inflate, first, until, &error)
+                raise_interrupt()
+                if not is_damage(status):
+                    break
+                with nogil:
+                    status = resync(&scan, scan.position, 0, &error)
+                if check(status, &error) == OL_END:
+                    break
+            check(status, &error)
+        finally:
+            ol_scan_close(&scan)
+        if status == OL_OK:
+            break
+    ol_outcomes_sort(&found.outcomes)
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------------- columns
+
+
+@cython.final
+cdef class RowBlock:
+    """A block of rows that Arrow arrays borrow from for as long as they live."""
+
+    cdef ol_rows rows
+
+    def __cinit__(self):
+        memset(&self.rows, 0, sizeof(self.rows))
+
+    def __dealloc__(self):
+        ol_rows_free(&self.rows)
+
+
+cdef object _buffer(object pyarrow, const void *data, size_t size, RowBlock block):
+    return pyarrow.foreign_buffer(<uintptr_t>data, size, block) if size > 0 else pyarrow.py_buffer(b"")
+
+
+cdef object _strings(object pyarrow, object kind, const ol_row_array *array, size_t count, object valid, RowBlock block):
+    ends = _buffer(pyarrow, array.ends, (count + 1) * sizeof(int32_t), block)
+    data = _buffer(pyarrow, array.data, <size_t>array.ends[count], block)
+    return pyarrow.Array.from_buffers(kind, count, [valid, ends, data])
+
+
+cdef object array_of(object pyarrow, object kind, ol_column column, RowBlock block):
+    cdef const ol_row_array *array = &block.rows.arrays[<int>column]
+    cdef size_t count = block.rows.count
+    valid = _buffer(pyarrow, array.valid, (count + 7) // 8, block) if array.has_nulls else None
+    if array.kind == OL_COLUMN_BOOLEAN:
+        return pyarrow.Array.from_buffers(kind, count, [valid, _buffer(pyarrow, array.data, (count + 7) // 8, block)])
+    if array.kind == OL_COLUMN_INT32:
+        return pyarrow.Array.from_buffers(kind, count, [valid, _buffer(pyarrow, array.data, 4 * count, block)])
+    if array.kind == OL_COLUMN_INT64:
+        return pyarrow.Array.from_buffers(kind, count, [valid, _buffer(pyarrow, array.data, 8 * count, block)])
+    if array.kind == OL_COLUMN_STRINGS:
+        ends = _buffer(pyarrow, array.list_ends, (count + 1) * sizeof(int32_t), block)
+        child = _strings(pyarrow, pyarrow.string(), array, <size_t>array.list_ends[count], None, block)
+        return pyarrow.Array.from_buffers(kind, count, [valid, ends], children=[child])
+    return _strings(pyarrow, kind, array, count, valid, block)
+
+
+cdef object _slot(const ol_row_array *array, size_t row):
+    # The bytes of one row of a column of strings, None where it is null.
+    if not (array.valid[row >> 3] >> (row & 7)) & 1:
+        return None
+    return (<const char *>array.data)[array.ends[row] : array.ends[row + 1]]
+
+
+cdef object _fields(bytes key, value):
+    # The decoded key and value of a record of a group, None for what is none.
+    try:
+        told = decode_key(key)
+        if told is None or int(told["type"]) <= 1:
+            return None
+    except CorruptionError as failure:
+        return json.dumps({"key": {"error": failure.message}})
+    found = {"key": told["data"], "value": None}
+    if value is not None:
+        try:
+            found["value"] = decode_value(int(told["type"]), value)["data"]
+        except (CorruptionError, UnsupportedVersionError) as failure:
+            found["value"] = {"error": failure.message}
+    return json.dumps(found, ensure_ascii=False)
+
+
+cdef list _all_fields(RowBlock block):
+    cdef const ol_row_array *keys = &block.rows.arrays[<int>OL_COLUMN_KEY]
+    cdef const ol_row_array *values = &block.rows.arrays[<int>OL_COLUMN_VALUE]
+    cdef size_t row
+    cdef int32_t start
+    cdef list found = []
+    for row in range(block.rows.count):
+        start = keys.ends[row]
+        # Markers and offset commits are nearly all there is; both begin with a number below 2.
+        if keys.ends[row + 1] - start < 2 or (keys.data[start] == 0 and keys.data[start + 1] < 2):
+            found.append(None)
+        else:
+            found.append(_fields(_slot(keys, row), _slot(values, row)))
+    return found
+
+
+@cython.final
+cdef class RowBlocks:
+    """Makes blocks of the columns of a view, and Arrow batches of them."""
+
+    cdef str view
+    cdef tuple columns
+    cdef object schema
+    cdef list pool
+
+    def __init__(self, view, columns):
+        import pyarrow
+
+        self.view, self.columns = view, tuple(VIEWS[view] if columns is None else columns)
+        for name in self.columns:
+            if name not in VIEWS[view]:
+                raise InvalidArgumentError(f"the view {view} has no column {name!r}; it has {', '.join(VIEWS[view])}")
+        self.schema = pyarrow.schema([(name, type_of(pyarrow, view, name)) for name in self.columns])
+        self.pool = []
+
+    cdef RowBlock take(self, size_t rows):
+        # One that no array borrows from any more is filled again: fresh memory costs more than what is written to it.
+        cdef RowBlock block
+        cdef ol_column wanted[<int>OL_COLUMN_COUNT]
+        cdef size_t count = 0
+        cdef ol_error error
+        for each in self.pool:
+            block = <RowBlock>each
+            # The list's, the loop's and ours.
+            if Py_REFCNT(each) == 3 and block.rows.capacity == rows:
+                ol_rows_clear(&block.rows)
+                return block
+        block = RowBlock.__new__(RowBlock)
+        for name in self.columns:
+            if name != "fields":
+                wanted[count] = <ol_column>column_of(self.view, name)
+                count += 1
+        if "fields" in self.columns:
+            # A column more than once is one.
+            for each in (OL_COLUMN_KEY, OL_COLUMN_VALUE):
+                if count < <size_t>OL_COLUMN_COUNT:
+                    wanted[count] = each
+                    count += 1
+        check(ol_rows_create(&block.rows, wanted, count, rows, &error), &error)
+        if len(self.pool) < 4:
+            self.pool.append(block)
+        return block
+
+    cdef object batch_of(self, RowBlock block):
+        import pyarrow
+
+        arrays = []
+        for field in self.schema:
+            if field.name == "fields":
+                arrays.append(pyarrow.array(_all_fields(block), pyarrow.string()))
+            else:
+                arrays.append(array_of(pyarrow, field.type, <ol_column>column_of(self.view, field.name), block))
+        if not arrays:
+            # Rows without columns are counted, and nothing else.
+            return pyarrow.RecordBatch.from_struct_array(pyarrow.array([{}] * block.rows.count, pyarrow.struct([])))
+        return pyarrow.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+cdef list _KIND_TEXTS = [_KINDS[number].encode("ascii") if number in _KINDS else None for number in range(max(_KINDS) + 1)]
+cdef const char *kind_texts[64]
+for _index in range(64):
+    kind_texts[_index] = NULL
+for _index in range(len(_KIND_TEXTS)):
+    if _KIND_TEXTS[_index] is not None:
+        kind_texts[_index] = <bytes>_KIND_TEXTS[_index]
+
+
+@cython.final
+cdef class SegmentScan:
+    """The batches of one .log file as Arrow columns, with plain reads: the file may be shortened or removed meanwhile.
+
+    One thread at a time; `close`, or a with statement, ends it.
+    """
+
+    cdef ol_scan scan
+    cdef ol_record_scan work
+    cdef FileSystem fs
+    cdef Decompressor decompressor
+    cdef Outcomes known
+    cdef bytes path
+    cdef bytes segment
+    cdef bytes group
+    cdef bytes topic
+    cdef RowBlocks blocks
+    cdef bint is_open
+    cdef object failure             # what the next read raises
+    cdef bint refused_record
+    cdef readonly bint needs_outcomes
+
+    def __cinit__(self):
+        memset(&self.work, 0, sizeof(self.work))
+        self.is_open = False
+
+    def __init__(self, path, view, columns=None, *, int log_partition=-1, FileSystem file_system=None,
+                 Decompressor decompressor=None, int64_t position=0, int64_t limit=-1, int64_t first=0,
+                 int64_t until=NEVER, group=None, topic=None, int partition=-1, int bucket=0, int buckets=1,
+                 bint by_group=False, int64_t next_offset=0, Outcomes outcomes=None):
+        """Opens the file.
+
+        Args:
+            path: the .log file.
+            view: "commits", "records" or "batches".
+            columns: names of VIEWS[view] that are wanted; all by default.
+            log_partition: what the column of this name says.
+            file_system: where the file is.
+            decompressor: for compressed batches.
+            position: where a batch begins.
+            limit: byte position where to end; -1: the end of the file as it is now.
+            first: records below this log offset are left out,
+            until: and those from this one on.
+            group: only records of this group,
+            topic: commits of this topic,
+            partition: and of this partition of it.
+            bucket: of `buckets` shares of the positions (`by_group`: of the groups) only this one.
+            buckets: how many.
+            by_group: whether all of a group is in one share.
+            next_offset: a batch that begins below is damage: where the batch before `position` ended.
+            outcomes: how transactions ended; see `needs_outcomes`.
+
+        Raises:
+            MissingFileError, StorageError: the file cannot be opened.
+            InvalidArgumentError: there is no such view, column or bucket.
+        """
+        if self.is_open:
+            raise InternalError("a scan is opened once")
+        if view not in _NUMBERS:
+            raise InvalidArgumentError(f"there is no view {view!r}; there are {', '.join(sorted(_NUMBERS))}")
+        if not 0 <= bucket < buckets:
+            raise InvalidArgumentError(f"there is no bucket {bucket} of {buckets}")
+        self.blocks = RowBlocks(view, columns)
+        self.fs = file_system if file_system is not None else FileSystem()
+        self.decompressor = decompressor if decompressor is not None else Decompressor()
+        self.path = os.fsencode(path)
+        self.segment = self.path.rpartition(b"/")[2]
+        self.group = None if group is None else group.encode("utf-8", "surrogatepass")
+        self.topic = None if topic is None else topic.encode("utf-8", "surrogatepass")
+        self.known = outcomes
+        open_scan(&self.scan, self.fs, self.path, position, limit)
+        self.is_open = True
+        self.work.scan = &self.scan
+        self.work.decompressor = &self.decompressor.port
+        self.work.outcomes = NULL if outcomes is None else &outcomes.outcomes
+        self.work.kinds = kind_texts
+        self.work.kind_count = 64
+        self.work.segment = ol_slice_of(<const char *>self.segment, <size_t>len(self.segment))
+        self.work.first, self.work.until, self.work.next_offset = first, until, next_offset
+        self.work.log_partition = log_partition
+        self.work.view = _NUMBERS[view]
+        if self.group is not None:
+            self.work.group = ol_slice_of(<const char *>self.group, <size_t>len(self.group))
+        if self.topic is not None:
+            self.work.topic = ol_slice_of(<const char *>self.topic, <size_t>len(self.topic))
+        self.work.partition = partition
+        self.work.bucket.number, self.work.bucket.count, self.work.bucket.by_group = bucket, buckets, by_group
+        self.work.wants_outcomes = "outcome" in self.blocks.columns or "marker_offset" in self.blocks.columns
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def __dealloc__(self):
+        if self.is_open:
+            ol_record_scan_close(&self.work)
+            ol_scan_close(&self.scan)
+
+    def close(self):
+        """Closes the file; does nothing the second time.  Batches that were read stay."""
+        if self.is_open:
+            self.is_open = False
+            ol_record_scan_close(&self.work)
+            ol_scan_close(&self.scan)
+
+    @property
+    def position(self):
+        """The byte position of the next batch."""
+        return self.scan.position
+
+    @property
+    def limit(self):
+        """The byte position where it ends."""
+        return self.scan.limit
+
+    @property
+    def next_offset(self):
+        """The log offset behind the last batch that was read."""
+        return self.work.next_offset
+
+    @property
+    def outcomes(self):
+        """How transactions ended, as far as somebody said so."""
+        return self.known
+
+    @outcomes.setter
+    def outcomes(self, Outcomes found not None):
+        self.known = found
+        self.work.outcomes = &found.outcomes
+        self.needs_outcomes = False
+
+    def read(self, size_t rows=65536):
+        """Returns the next pyarrow.RecordBatch of up to `rows` rows, None when there are no more.
+
+        Where it stops early with `needs_outcomes` set, the next batch belongs to a transaction and a column asks how it
+        ended: set `outcomes` and read on.  What it returns then may have no rows.
+
+        Raises:
+            CorruptionError: a batch is damaged (TornTailError, UnsupportedVersionError, LimitError likewise), with path and
+                position; or, with an `offset`, one record of it could not be decoded.  Rows before it are returned first.
+                `skip` goes on behind it.
+            StorageError: the file cannot be read.
+            ClosedError: it is closed.
+        """
+        cdef RowBlock block
+        cdef c_bool refused = False
+        cdef ol_error error
+        cdef int status
+        if not self.is_open:
+            raise ClosedError("the scan is closed")
+        self.raise_failure()
+        if self.needs_outcomes:
+            raise InvalidArgumentError("the scan waits for the outcomes of transactions")
+        if rows == 0:
+            raise InvalidArgumentError("at least one row must be asked for")
+        block = self.blocks.take(rows)
+        with nogil:
+            status = ol_record_scan_fill(&self.work, &block.rows, &refused, &error)
+        raise_interrupt()
+        if status == OL_WOULD_BLOCK:
+            self.needs_outcomes = True
+        elif is_damage(status):
+            self.failure = _failure(&error, self.path, error.position if refused else self.scan.position)
+            self.refused_record = refused
+        else:
+            check(status, &error)
+        if block.rows.count > 0 or self.needs_outcomes:
+            return self.blocks.batch_of(block)
+        self.raise_failure()
+        return None
+
+    cdef int raise_failure(self) except -1:
+        if self.failure is None:
+            return 0
+        raise self.failure
+
+    def skip(self):
+        """Goes on behind what `read` failed at: a record that could not be decoded, or a batch that is damaged.
+
+        Returns whether there is anything: False where no whole batch follows below the limit.
+        """
+        cdef ol_error error
+        cdef int status
+        if not self.is_open:
+            raise ClosedError("the scan is closed")
+        if self.failure is None:
+            raise InvalidArgumentError("there is nothing to go behind")
+        self.failure = None
+        if self.refused_record:
+            return True
+        with nogil:
+            status = check(resync(&self.scan, self.scan.position, self.work.next_offset, &error), &error)
+        if status == OL_END:
+            self.scan.position = self.scan.limit
+        return status == OL_OK
+
+
+@cython.final
+cdef class PositionScan:
+    """The committed positions that a replay led to, as Arrow columns of the view "offsets".  One thread at a time."""
+
+    cdef Replay replay
+    cdef RowBlocks blocks
+    cdef ol_table_cursor cursor
+    cdef int32_t log_partition
+
+    def __cinit__(self):
+        memset(&self.cursor, 0, sizeof(self.cursor))
+
+    def __init__(self, Replay replay not None, columns=None, *, int32_t log_partition=-1):
+        """Begins at the first position, in no particular order.
+
+        Args:
+            replay: is not to be changed any more.
+            columns: names of VIEWS["offsets"] that are wanted; all by default.
+            log_partition: what the column of this name says.
+
+        Raises:
+            InvalidArgumentError: there is no such column.
+        """
+        self.replay, self.blocks, self.log_partition = replay, RowBlocks("offsets", columns), log_partition
+
+    def read(self, size_t rows=65536):
+        """Returns the next pyarrow.RecordBatch of up to `rows` rows, None when there are no more; CapacityError without memory."""
+        cdef RowBlock block
+        cdef ol_error error
+        if rows == 0:
+            raise InvalidArgumentError("at least one row must be asked for")
+        block = self.blocks.take(rows)
+        with nogil:
+            check(ol_rows_put_table(&block.rows, self.log_partition, self.replay.state.table, &self.cursor, &error), &error)
+        return self.blocks.batch_of(block) if block.rows.count > 0 else None
