@@ -86,7 +86,13 @@ PACKAGE: list[tuple[str, list[str]]] = [
         ],
     ),
     ("web", ["offsetlog.web", "offsetlog.web.*"]),
-    ("spark executors", ["offsetlog.spark.scan", "offsetlog.spark.scan.*", "offsetlog.spark.sink.staging"]),
+    (
+        "spark executors",
+        [
+            "offsetlog.spark.scan", "offsetlog.spark.scan.*", "offsetlog.spark.sink.staging",
+            "offsetlog.spark.jobs.tasks", "offsetlog.spark.jobs.tasks.*",
+        ],
+    ),
     ("spark", ["offsetlog.spark", "offsetlog.spark.*"]),
     ("server", ["offsetlog.server", "offsetlog.server.*"]),
     ("cluster", ["offsetlog.cluster", "offsetlog.cluster.*"]),

@@ -1,0 +1,51 @@
+"""Functions of ours on columns, in Arrow where PySpark has it (4.1), row by row before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as fn
+
+from offsetlog.spark.jobs.tasks import hashing, surveying, targets
+
+
+def target_of(group: Column, count: int) -> Column:
+    """Returns the partition of a group among `count`; null for null."""
+    arrow_udf: Any = getattr(fn, "arrow_udf", None)
+    function = arrow_udf(targets.partitions_of, "int") if arrow_udf else fn.udf(targets.partition_of, "int")
+    found: Column = function(group, fn.lit(count))
+    return found
+
+
+def _hashing(function: Any) -> Any:
+    arrow_udf: Any = getattr(fn, "arrow_udf", None)
+    if arrow_udf:
+        return arrow_udf(function, hashing.SPARK_LIMBS)
+    return fn.udf(hashing.by_row(function), hashing.SPARK_LIMBS)
+
+
+def position_hash(*, pending: bool, physical: bool) -> Column:
+    """Returns the hash of a row of the view "offsets", or with `pending` of "commits", as a struct of LIMBS."""
+    names = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp")
+    none = fn.lit(-1).cast("bigint")
+    found: Column = _hashing(hashing.position_hashes)(
+        *[fn.col(name) for name in (*names, "expire_timestamp", "topic_id")],
+        fn.col("producer_id") if pending else none,
+        fn.col("log_offset") if physical else none,
+    )
+    return found
+
+
+def group_record_hash(*, physical: bool) -> Column:
+    """Returns the hash of a row of the view "records" that is a group's, as a struct of LIMBS."""
+    none = fn.lit(-1).cast("bigint")
+    found: Column = _hashing(hashing.group_record_hashes)(
+        fn.col("key"), fn.col("value"), fn.col("timestamp"), fn.col("log_offset") if physical else none
+    )
+    return found
+
+
+def survey_of(folder: str, number: Column, until: Column) -> Column:
+    """Returns the engine's survey of a log partition as JSON; see `surveying`."""
+    return fn.udf(surveying.survey_json, "string")(fn.lit(folder), number, until)

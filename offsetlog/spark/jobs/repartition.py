@@ -1,0 +1,443 @@
+"""Rewrites a log directory to another number of partitions of the offsets topic, which Kafka itself cannot do.
+
+Every record goes to the partition of its group, in the order of its old partition; where several old ones meet in a
+new one they are merged by time, so that what was committed at a moment stays what it was.  docs/spark.md says what is
+kept and what cannot be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as fn
+
+from offsetlog._native.codec import partition_for
+from offsetlog._native.files import FileSystem, parse_uuid
+from offsetlog.config import StoreConfig
+from offsetlog.errors import (
+    ConfigError,
+    CorruptionError,
+    InvalidArgumentError,
+    PartitionCountError,
+    TransactionError,
+    UnsupportedVersionError,
+)
+from offsetlog.history_floor import read_floor
+from offsetlog.logdir import (
+    CLEANER_POINTS,
+    META_PROPERTIES,
+    PARTITIONS_MAX,
+    TOPIC,
+    LogDirectory,
+    Properties,
+    random_topic_id,
+)
+from offsetlog.spark.jobs import state
+from offsetlog.spark.jobs.columns import survey_of, target_of
+from offsetlog.spark.jobs.session import read_view
+from offsetlog.spark.jobs.tasks.partition_writing import (
+    ENDED,
+    FORMAT,
+    MARKER,
+    OPEN,
+    PLAIN,
+    REPORT,
+    SCHEMA,
+    PartitionFiles,
+    Settings,
+    close_partition,
+)
+from offsetlog.spark.jobs.tasks.surveying import Survey
+from offsetlog.types import Digest
+
+Keep = Literal["history", "state"]
+
+#: The headers that are ours: the first goes with its record, the second speaks of places in the old log.
+OWN_HEADER = "ol.transaction"
+_FLUSHED_HEADER = "ol.flushed"
+
+#: Marks a directory that is being built, so that one that was left over is known for what it is.
+BUILDING = "repartition.building"
+
+#: What is needed of the view "records".
+RECORD_COLUMNS = (
+    *("log_partition", "log_offset", "timestamp", "kind", "key", "value", "group", "header_keys", "control", "outcome"),
+    *("marker_offset", "base_offset", "timestamp_type", "transactional", "producer_id", "producer_epoch"),
+    *("base_sequence", "batch_leader_epoch", "delete_horizon"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Repartition:
+    """What a repartition did.
+
+    Attributes:
+        target: the new directory.
+        before: the number of partition directories that were read.
+        after: that of the new ones.
+        records: that were written, the markers of transactions included.
+        batches: that they stand in.
+        markers: of transactions, each once in every new partition that has records of the transaction.
+        renamed: transactions that got another producer id, since they would have met another of the same producer.
+        digest: of the state, equal before and after.
+    """
+
+    target: str
+    before: int
+    after: int
+    records: int
+    batches: int
+    markers: int
+    renamed: int
+    digest: Digest
+
+
+# ------------------------------------------------------------------------------------------- the rows, and their order
+
+
+def _ordered(records: DataFrame) -> DataFrame:
+    # The latest time up to here: sorted by it, each prefix of the merged log that ends at a moment consists of the
+    # prefixes of the old ones that end there.  The frame is of values, so that a batch stays together.
+    before = Window.partitionBy("log_partition").orderBy("base_offset").rangeBetween(Window.unboundedPreceding, 0)
+    return records.withColumn("order_time", fn.max("timestamp").over(before))
+
+
+def _shaped(rows: DataFrame) -> DataFrame:
+    """Returns rows of the view "records" with a target and an order as what the writer takes."""
+    standing = (
+        fn.when(fn.col("control").isNotNull(), MARKER)
+        .when(~fn.col("transactional"), PLAIN)
+        .when(fn.col("marker_offset").isNotNull(), ENDED)
+        .otherwise(OPEN)
+    )
+    shaped = {
+        "own": fn.array_contains(fn.coalesce("header_keys", fn.array().cast("array<string>")), OWN_HEADER),
+        "standing": standing,
+        "log_append_time": fn.col("timestamp_type") == "LogAppendTime",
+        "leader_epoch": fn.col("batch_leader_epoch"),
+        "delete_horizon": fn.coalesce("delete_horizon", fn.lit(-1)),
+    }
+    columns = []
+    for each in SCHEMA:
+        column = shaped.get(each.name, fn.col(each.name))
+        kind = {"int32": "int", "int64": "bigint", "binary": "binary"}[str(each.type)]
+        columns.append(column.cast(kind).alias(each.name))
+    return rows.select(*columns, "order_time")
+
+
+def history_rows(records: DataFrame, partitions: int) -> DataFrame:
+    """Returns every record of the view "records" with its new partition, and each marker once for every partition.
+
+    A record whose key names no group, of a kind that is not known, goes to its old partition's number modulo the new
+    count.
+    """
+    ordered = _ordered(records.select(*RECORD_COLUMNS))
+    elsewhere = fn.col("log_partition") % partitions
+    data = ordered.where("kind <> 'control'").withColumn(
+        "target", fn.coalesce(target_of(fn.col("group"), partitions), elsewhere)
+    )
+    ended = (
+        data.where("transactional and marker_offset is not null")
+        .select("log_partition", fn.col("marker_offset").alias("log_offset"), "target")
+        .distinct()
+    )
+    markers = ordered.where("control is not null").join(ended, ["log_partition", "log_offset"])
+    return _shaped(data.unionByName(markers.select(*data.columns)))
+
+
+def state_rows(records: DataFrame, offsets: DataFrame, commits: DataFrame, partitions: int) -> DataFrame:
+    """Returns only the records that count now: committed positions, pending ones, groups, and what is not known.
+
+    A committed position stands outside of transactions then.  Args are the views of these names.
+    """
+    place = ["log_partition", "log_offset"]
+    committed = offsets.select(*place).withColumn("counts", fn.lit("committed"))
+    held = state.pending(commits).select(*place).withColumn("counts", fn.lit("held"))
+    groups = state.group_records(records.select("group", "kind", "key", "value", *place)).select(*place)
+    unknown = records.where("kind in ('unknown', 'undecodable')").select(*place)
+    other = groups.unionByName(unknown).withColumn("counts", fn.lit("other"))
+    counting = committed.unionByName(held).unionByName(other)
+    live = _ordered(records.select(*RECORD_COLUMNS)).where("kind <> 'control'").join(counting, place)
+    plain = fn.col("counts") != "held"
+    values: dict[str, Any] = {"transactional": False, "producer_id": -1, "producer_epoch": -1, "base_sequence": 0}
+    for name, value in values.items():
+        live = live.withColumn(name, fn.when(plain, fn.lit(value)).otherwise(fn.col(name)))
+    target = fn.coalesce(target_of(fn.col("group"), partitions), fn.col("log_partition") % partitions)
+    return _shaped(live.withColumn("target", target))
+
+
+def sorted_rows(rows: DataFrame, partitions: int) -> DataFrame:
+    """Returns rows where each new partition's are in one task and in order."""
+    by_id = getattr(rows, "repartitionById", None)
+    spread = by_id(partitions, fn.col("target")) if by_id else rows.repartition(partitions, "target")
+    ordered: DataFrame = spread.sortWithinPartitions("target", "order_time", "log_partition", "log_offset")
+    return ordered.drop("order_time")
+
+
+# ------------------------------------------------------------------------------------------------ what cannot be
+
+
+def survey(spark: SparkSession, path: str, ends: Mapping[int, int | None]) -> list[Survey]:
+    """Returns the engine's word on log partitions, each replayed by one task.
+
+    Args:
+        spark: the session.
+        path: the directory, on a file system that driver and executors share.
+        ends: the partitions, each with a log offset to stop at, or None.
+    """
+    rows = [(number, end) for number, end in sorted(ends.items())]
+    if not rows:
+        return []
+    tasks = spark.createDataFrame(rows, "number int, until bigint").repartition(min(len(rows), 1000))
+    found = tasks.select(survey_of(path, fn.col("number"), fn.col("until")).alias("survey")).collect()
+    return sorted((Survey.from_json(row.survey) for row in found), key=lambda each: each.number)
+
+
+def check_surveys(surveys: Iterable[Survey], partitions: int) -> dict[int, list[int]]:
+    """Returns the open transactions' producer ids with the old partitions that they are open in.
+
+    Raises:
+        CorruptionError: a log is damaged: nothing is to be lost, so that it is to be repaired, or given up, before.
+        TransactionError: two transactions of one producer that are not the same are open in what would be one
+            partition.
+    """
+    holders: dict[int, list[int]] = {}
+    epochs: dict[tuple[int, int], tuple[int, int]] = {}
+    for each in surveys:
+        if each.damages:
+            raise CorruptionError(f"log partition {each.number} is damaged, nothing was written: {each.damages[0]}")
+        for producer_id, epoch, groups in each.open:
+            holders.setdefault(producer_id, []).append(each.number)
+            for target in {partition_for(group, partitions) for group in groups}:
+                other, other_epoch = epochs.setdefault((target, producer_id), (each.number, epoch))
+                if other_epoch != epoch:
+                    raise TransactionError(
+                        f"producer {producer_id} has open transactions of epoch {other_epoch} in log partition {other} "
+                        f"and of epoch {epoch} in log partition {each.number}, which would become one in partition "
+                        f"{target}: end the older one first (offsetlog abort)"
+                    )
+    return holders
+
+
+def check_records(records: DataFrame) -> None:
+    """Refuses what a rewrite would lose or mix.
+
+    Raises:
+        PartitionCountError: a group has records in two log partitions, of which only one can be right.
+        UnsupportedVersionError: a record has a header that is neither ours nor any broker's, whose value is not told.
+    """
+    known = fn.array(fn.lit(OWN_HEADER), fn.lit(_FLUSHED_HEADER))
+    foreign = fn.size(fn.array_except(fn.coalesce("header_keys", known), known)) > 0
+    found = (
+        records.select("group", "log_partition", "log_offset", foreign.alias("foreign"))
+        .groupBy("group")
+        .agg(
+            fn.min("log_partition").alias("first"),
+            fn.max("log_partition").alias("last"),
+            fn.min(fn.when(fn.col("foreign"), fn.struct("log_partition", "log_offset"))).alias("foreign"),
+        )
+        .where("foreign is not null or (group is not null and first <> last)")
+        .limit(1)
+        .collect()
+    )
+    for row in found:
+        if row.foreign is not None:
+            raise UnsupportedVersionError(
+                f"a record of log partition {row.foreign.log_partition} has a header that would be lost",
+                log_offset=row.foreign.log_offset,
+            )
+        raise PartitionCountError(
+            f"the group {row.group!r} has records in log partitions {row['first']} and {row['last']}, of which only "
+            "one is its own: the number of partitions was changed while the log was written"
+        )
+
+
+def floors_of(directory: LogDirectory, surveys: Iterable[Survey]) -> dict[int, int]:
+    """Returns for each log partition the log offset below which records were cleaned away; 0 where none were."""
+    checkpoints = directory.read_checkpoint(CLEANER_POINTS)
+    floors = {}
+    for each in surveys:
+        noted = read_floor(directory.fs, directory.partition_path(each.number))
+        known = max(noted.end, checkpoints.get((TOPIC, each.number), 0), each.last_segment)
+        floors[each.number] = min(known, each.end) if each.gaps else 0
+    return floors
+
+
+# ------------------------------------------------------------------------------------------------ the job
+
+
+def local_path(path: str | os.PathLike[str], what: str) -> Path:
+    """Returns a path of the file system that driver and executors share.
+
+    Raises:
+        InvalidArgumentError: it is the address of something else.
+    """
+    text = os.fspath(path)
+    text = text.removeprefix("file://") if text.startswith("file:///") else text
+    if "://" in text:
+        raise InvalidArgumentError(f"the {what} must be a directory that driver and executors share, not {text}")
+    return Path(text).absolute()
+
+
+def run(
+    spark: SparkSession,
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    partitions: int,
+    *,
+    keep: Keep = "history",
+    segment_bytes: int | None = None,
+) -> Repartition:
+    """Rewrites the directory `source` to `target` with another number of partitions; `source` is only read.
+
+    `target` is complete when the call returns, and absent when it fails.  A writer at work in `source` is no harm, but
+    what it writes later is not in `target`.
+
+    Args:
+        spark: the session.
+        source: a log directory, ours or a broker's, on a file system that driver and executors share.
+        target: the new directory, on such a file system; nothing may be there.
+        partitions: how many it gets.
+        keep: "history" keeps every record; "state" only those that count now, as after a cleaning of everything.
+        segment_bytes: a new segment is rolled before it grows over this; 100 MiB by default.
+
+    Raises:
+        ConfigError: there is something at `target`.
+        CorruptionError: the source is damaged; or the state of what was written is another.
+        TransactionError, PartitionCountError, UnsupportedVersionError: as `check_surveys` and `check_records`.
+        InvalidArgumentError, MissingFileError, StorageError.
+    """
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise InvalidArgumentError(f"partitions={partitions} cannot be")
+    old = LogDirectory(local_path(source, "source"), FileSystem())
+    new = local_path(target, "target")
+    segment_bytes = segment_bytes or StoreConfig().segment_bytes
+    building = _begin(new)
+    try:
+        found = survey(spark, str(old.path), dict.fromkeys(old.partition_numbers()))
+        held_open = check_surveys(found, partitions)
+        topic_id = _topic_id_of(old)
+        settings = Settings(
+            str(building), segment_bytes, topic_id.hex(), floors_of(old, found), held_open, keep == "state"
+        )
+        ends = {str(each.number): each.end for each in found}
+        _write(spark, old, ends, partitions, settings)
+        told = json.loads((building / REPORT).read_text())
+        digest = _proved(found, told, building)
+        _complete(old, LogDirectory(building, FileSystem()), told, partitions, topic_id, segment_bytes)
+        _publish(building, new)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+    sums = {name: sum(each[name] for each in told) for name in ("records", "batches", "markers", "renamed")}
+    return Repartition(str(new), len(found), partitions, **sums, digest=digest)
+
+
+def _begin(target: Path) -> Path:
+    if target.exists():
+        raise ConfigError("there is something already", path=target)
+    building = target.with_name(f"{target.name}.partial")
+    if building.exists():
+        if not (building / BUILDING).exists():
+            raise ConfigError("there is something already, which no repartition left", path=building)
+        shutil.rmtree(building)
+    building.mkdir(parents=True)
+    (building / BUILDING).touch()
+    return building
+
+
+def _topic_id_of(directory: LogDirectory) -> bytes:
+    properties = directory.read_properties()
+    if properties is not None and properties.topic_id is not None:
+        return properties.topic_id
+    for number in directory.partition_numbers():
+        metadata = directory.partition_path(number) / "partition.metadata"
+        if directory.fs.exists(metadata):
+            entries = dict(line.split(": ", 1) for line in metadata.read_text().splitlines() if ": " in line)
+            if "topic_id" in entries:
+                return parse_uuid(entries["topic_id"])
+    return random_topic_id()
+
+
+def _write(
+    spark: SparkSession, directory: LogDirectory, ends: Mapping[str, int], partitions: int, settings: Settings
+) -> None:
+    def view(name: str) -> DataFrame:
+        return read_view(spark, directory.path, name, partitions=",".join(ends), endingOffset=json.dumps(ends))
+
+    if not any(ends.values()):
+        (Path(settings.folder) / REPORT).write_text("[]")
+        return
+    records = view("records")
+    check_records(records)
+    if settings.cleaned:
+        at = json.dumps(ends)
+        offsets = read_view(spark, directory.path, "offsets", partitions=",".join(ends), at=at)
+        rows = state_rows(records, offsets, view("commits"), partitions)
+    else:
+        rows = history_rows(records, partitions)
+    spark.dataSource.register(PartitionFiles)
+    writer = sorted_rows(rows, partitions).write.format(FORMAT).mode("append")
+    writer.option("settings", settings.to_json()).save()
+
+
+def _digest(sums: Iterable[tuple[str, str, str]]) -> Digest:
+    positions, group_records, pending = 0, 0, 0
+    for first, second, third in sums:
+        positions += int(first, 16)
+        group_records += int(second, 16)
+        pending += int(third, 16)
+    modulus = 1 << 128
+    return Digest(positions % modulus, group_records % modulus, pending % modulus)
+
+
+def _proved(surveys: Iterable[Survey], told: Iterable[Mapping[str, Any]], building: Path) -> Digest:
+    before = _digest(each.digest for each in surveys)
+    after = _digest((each["positions"], each["group_records"], each["pending"]) for each in told)
+    if before != after:
+        raise CorruptionError(
+            f"the state of what was written is another ({after}) than that of what was read ({before}); nothing is "
+            "left of it",
+            path=building,
+        )
+    return before
+
+
+def _complete(
+    old: LogDirectory,
+    building: LogDirectory,
+    told: list[dict[str, Any]],
+    partitions: int,
+    topic_id: bytes,
+    segment_bytes: int,
+) -> None:
+    ends = {each["number"]: each["end"] for each in told}
+    for number in range(partitions):
+        if number not in ends:
+            ends[number] = close_partition(building.partition_path(number), number, segment_bytes, topic_id=topic_id)
+        building.fs.flush_directory(building.partition_path(number))
+    building.write_properties(Properties(partitions, topic_id))
+    cluster = old.path / META_PROPERTIES
+    if old.fs.exists(cluster):
+        # So that it can take the place of the old directory in its cluster.
+        building.fs.replace_file(building.path / META_PROPERTIES, old.fs.read_file(cluster))
+    floors = {each["number"]: each["floor"] for each in told if each["floor"] > 0}
+    if floors:
+        building.write_checkpoint(CLEANER_POINTS, floors)
+    building.finish(ends, sound=True)
+
+
+def _publish(building: Path, target: Path) -> None:
+    fs = FileSystem()
+    for name in (BUILDING, REPORT):
+        (building / name).unlink()
+    fs.flush_directory(building)
+    building.rename(target)
+    fs.flush_directory(target.parent)

@@ -1,0 +1,31 @@
+"""Which partition a group's records go to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from offsetlog._native.codec import partition_for
+
+
+def partitions_of(groups: Any, counts: Any) -> Any:
+    """Returns the partition of each group (spec §4) as an int column; null for a group that is null.
+
+    Args:
+        groups: an Arrow column of names.
+        counts: one of the number of partitions, the same in every row.
+    """
+    if len(groups) == 0:
+        return pa.array([], pa.int32())
+    count = counts[0].as_py()
+    encoded = groups.dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    numbers = [partition_for(name, count) for name in encoded.dictionary.to_pylist()]
+    return pa.array(numbers, pa.int32()).take(encoded.indices)
+
+
+def partition_of(group: str | None, count: int) -> int | None:
+    """The same of one group, for a function of one row."""
+    return None if group is None else partition_for(group, count)
