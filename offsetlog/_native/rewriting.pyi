@@ -1,7 +1,10 @@
 from typing import Any
 
+from typing_extensions import disjoint_base
+
 # The arrays are pyarrow's and numpy's.
 
+@disjoint_base
 class RowEncoder:
     def __init__(self, keys: Any, values: Any, timestamps: Any, own: Any) -> None: ...
     def batch(

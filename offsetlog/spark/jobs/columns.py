@@ -10,10 +10,14 @@ from pyspark.sql import functions as fn
 from offsetlog.spark.jobs.tasks import hashing, surveying, targets
 
 
+def _by_row(function: Any, kind: str) -> Any:
+    return fn.udf(function, kind, useArrow=False)
+
+
 def target_of(group: Column, count: int) -> Column:
     """Returns the partition of a group among `count`; null for null."""
     arrow_udf: Any = getattr(fn, "arrow_udf", None)
-    function = arrow_udf(targets.partitions_of, "int") if arrow_udf else fn.udf(targets.partition_of, "int")
+    function = arrow_udf(targets.partitions_of, "int") if arrow_udf else _by_row(targets.partition_of, "int")
     found: Column = function(group, fn.lit(count))
     return found
 
@@ -22,7 +26,7 @@ def _hashing(function: Any) -> Any:
     arrow_udf: Any = getattr(fn, "arrow_udf", None)
     if arrow_udf:
         return arrow_udf(function, hashing.SPARK_LIMBS)
-    return fn.udf(hashing.by_row(function), hashing.SPARK_LIMBS)
+    return _by_row(hashing.by_row(function), hashing.SPARK_LIMBS)
 
 
 def position_hash(*, pending: bool, physical: bool) -> Column:
@@ -48,4 +52,4 @@ def group_record_hash(*, physical: bool) -> Column:
 
 def survey_of(folder: str, number: Column, until: Column) -> Column:
     """Returns the engine's survey of a log partition as JSON; see `surveying`."""
-    return fn.udf(surveying.survey_json, "string")(fn.lit(folder), number, until)
+    return _by_row(surveying.survey_json, "string")(fn.lit(folder), number, until)

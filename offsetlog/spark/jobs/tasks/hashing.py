@@ -87,18 +87,18 @@ def _flat(column: Any) -> Any:
 
 
 def position_hashes(
-    group: Any,
-    topic: Any,
-    partition: Any,
-    offset: Any,
-    leader_epoch: Any,
-    metadata: Any,
-    commit_timestamp: Any,
-    expire_timestamp: Any,
-    topic_id: Any,
-    producer_id: Any,
-    log_offset: Any,
-) -> Any:
+    group: pa.Array,
+    topic: pa.Array,
+    partition: pa.Array,
+    offset: pa.Array,
+    leader_epoch: pa.Array,
+    metadata: pa.Array,
+    commit_timestamp: pa.Array,
+    expire_timestamp: pa.Array,
+    topic_id: pa.Array,
+    producer_id: pa.Array,
+    log_offset: pa.Array,
+) -> pa.Array:
     """Returns the hash of each committed or pending position, as a struct of LIMBS.
 
     Args are Arrow arrays, named as the columns of the view "offsets".  A producer id is not negative for a pending
@@ -134,7 +134,7 @@ def position_hashes(
     return _limbs(_hashes(_joined(parts)))
 
 
-def group_record_hashes(key: Any, value: Any, timestamp: Any, log_offset: Any) -> Any:
+def group_record_hashes(key: pa.Array, value: pa.Array, timestamp: pa.Array, log_offset: pa.Array) -> pa.Array:
     """Returns the hash of each group record, as a struct of LIMBS; the physical kind where log offsets are >= 0."""
     count = len(key)
     if count == 0:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from offsetlog._native.codec import partition_for
 
 
-def partitions_of(groups: Any, counts: Any) -> Any:
+def partitions_of(groups: pa.Array, counts: pa.Array) -> pa.Array:
     """Returns the partition of each group (spec §4) as an int column; null for a group that is null.
 
     Args:
