@@ -52,4 +52,5 @@ def group_record_hash(*, physical: bool) -> Column:
 
 def survey_of(folder: str, number: Column, until: Column) -> Column:
     """Returns the engine's survey of a log partition as JSON; see `surveying`."""
-    return _by_row(surveying.survey_json, "string")(fn.lit(folder), number, until)
+    found: Column = _by_row(surveying.survey_json, "string")(fn.lit(folder), number, until)
+    return found
