@@ -8,42 +8,56 @@
 
 enum { STRING_BYTES_AHEAD = 32, UTF8_BYTES_MAX = 4, REPLACEMENT = 0xfffd };
 
-ol_column_kind ol_column_kind_of(ol_column column) {
-    switch (column) {
-        case OL_COLUMN_TRANSACTIONAL:
-        case OL_COLUMN_CONTROL:
-        case OL_COLUMN_CRC_OK:
-            return OL_COLUMN_BOOLEAN;
-        case OL_COLUMN_PARTITION:
-        case OL_COLUMN_LEADER_EPOCH:
-        case OL_COLUMN_PRODUCER_EPOCH:
-        case OL_COLUMN_LOG_PARTITION:
-        case OL_COLUMN_VALUE_VERSION:
-        case OL_COLUMN_BATCH_SIZE:
-        case OL_COLUMN_MAGIC:
-        case OL_COLUMN_BASE_SEQUENCE:
-        case OL_COLUMN_BATCH_LEADER_EPOCH:
-        case OL_COLUMN_RECORD_COUNT:
-            return OL_COLUMN_INT32;
-        case OL_COLUMN_GROUP:
-        case OL_COLUMN_TOPIC:
-        case OL_COLUMN_METADATA:
-        case OL_COLUMN_TOPIC_ID:
-        case OL_COLUMN_KIND:
-        case OL_COLUMN_OUTCOME:
-        case OL_COLUMN_KEY:
-        case OL_COLUMN_VALUE:
-        case OL_COLUMN_CONTROL_TYPE:
-        case OL_COLUMN_SEGMENT:
-        case OL_COLUMN_CODEC:
-        case OL_COLUMN_TIMESTAMP_TYPE:
-            return OL_COLUMN_STRING;
-        case OL_COLUMN_HEADER_KEYS:
-            return OL_COLUMN_STRINGS;
-        default:
-            return OL_COLUMN_INT64;
-    }
-}
+/* What every column is called, and holds. */
+static const struct {
+    const char *name;
+    ol_column_kind kind;
+} columns_known[OL_COLUMN_COUNT] = {
+    [OL_COLUMN_GROUP] = {"group", OL_COLUMN_STRING},
+    [OL_COLUMN_TOPIC] = {"topic", OL_COLUMN_STRING},
+    [OL_COLUMN_PARTITION] = {"partition", OL_COLUMN_INT32},
+    [OL_COLUMN_OFFSET] = {"offset", OL_COLUMN_INT64},
+    [OL_COLUMN_LEADER_EPOCH] = {"leader_epoch", OL_COLUMN_INT32},
+    [OL_COLUMN_METADATA] = {"metadata", OL_COLUMN_STRING},
+    [OL_COLUMN_COMMIT_TIMESTAMP] = {"commit_timestamp", OL_COLUMN_INT64},
+    [OL_COLUMN_EXPIRE_TIMESTAMP] = {"expire_timestamp", OL_COLUMN_INT64},
+    [OL_COLUMN_TOPIC_ID] = {"topic_id", OL_COLUMN_STRING},
+    [OL_COLUMN_KIND] = {"kind", OL_COLUMN_STRING},
+    [OL_COLUMN_TIMESTAMP] = {"timestamp", OL_COLUMN_INT64},
+    [OL_COLUMN_OUTCOME] = {"outcome", OL_COLUMN_STRING},
+    [OL_COLUMN_MARKER_OFFSET] = {"marker_offset", OL_COLUMN_INT64},
+    [OL_COLUMN_PRODUCER_ID] = {"producer_id", OL_COLUMN_INT64},
+    [OL_COLUMN_PRODUCER_EPOCH] = {"producer_epoch", OL_COLUMN_INT32},
+    [OL_COLUMN_LOG_PARTITION] = {"log_partition", OL_COLUMN_INT32},
+    [OL_COLUMN_LOG_OFFSET] = {"log_offset", OL_COLUMN_INT64},
+    [OL_COLUMN_KEY] = {"key", OL_COLUMN_STRING},
+    [OL_COLUMN_VALUE] = {"value", OL_COLUMN_STRING},
+    [OL_COLUMN_VALUE_VERSION] = {"value_version", OL_COLUMN_INT32},
+    [OL_COLUMN_HEADER_KEYS] = {"header_keys", OL_COLUMN_STRINGS},
+    [OL_COLUMN_CONTROL_TYPE] = {"control_type", OL_COLUMN_STRING},
+    [OL_COLUMN_SEGMENT] = {"segment", OL_COLUMN_STRING},
+    [OL_COLUMN_POSITION] = {"position", OL_COLUMN_INT64},
+    [OL_COLUMN_BASE_OFFSET] = {"base_offset", OL_COLUMN_INT64},
+    [OL_COLUMN_LAST_OFFSET] = {"last_offset", OL_COLUMN_INT64},
+    [OL_COLUMN_BATCH_SIZE] = {"batch_size", OL_COLUMN_INT32},
+    [OL_COLUMN_MAGIC] = {"magic", OL_COLUMN_INT32},
+    [OL_COLUMN_CODEC] = {"codec", OL_COLUMN_STRING},
+    [OL_COLUMN_TIMESTAMP_TYPE] = {"timestamp_type", OL_COLUMN_STRING},
+    [OL_COLUMN_TRANSACTIONAL] = {"transactional", OL_COLUMN_BOOLEAN},
+    [OL_COLUMN_CONTROL] = {"control", OL_COLUMN_BOOLEAN},
+    [OL_COLUMN_BASE_SEQUENCE] = {"base_sequence", OL_COLUMN_INT32},
+    [OL_COLUMN_BATCH_LEADER_EPOCH] = {"batch_leader_epoch", OL_COLUMN_INT32},
+    [OL_COLUMN_DELETE_HORIZON] = {"delete_horizon", OL_COLUMN_INT64},
+    [OL_COLUMN_RECORD_COUNT] = {"record_count", OL_COLUMN_INT32},
+    [OL_COLUMN_BASE_TIMESTAMP] = {"base_timestamp", OL_COLUMN_INT64},
+    [OL_COLUMN_MAX_TIMESTAMP] = {"max_timestamp", OL_COLUMN_INT64},
+    [OL_COLUMN_CRC] = {"crc", OL_COLUMN_INT64},
+    [OL_COLUMN_CRC_OK] = {"crc_ok", OL_COLUMN_BOOLEAN},
+};
+
+const char *ol_column_name(ol_column column) { return columns_known[column].name; }
+
+ol_column_kind ol_column_kind_of(ol_column column) { return columns_known[column].kind; }
 
 /* ------------------------------------------------------------------------------------------------ memory */
 

@@ -12,7 +12,7 @@
 #include "ol_base.h"
 #include "ol_status.h"
 
-/* Every column that a view can have (Python names them by view). */
+/* Every column that a view can have. */
 typedef enum ol_column {
     OL_COLUMN_GROUP,
     OL_COLUMN_TOPIC,
@@ -65,6 +65,7 @@ typedef enum ol_column_kind {
     OL_COLUMN_STRINGS,          /* a list of strings */
 } ol_column_kind;
 
+const char *ol_column_name(ol_column column);
 ol_column_kind ol_column_kind_of(ol_column column);
 
 /* The bytes of all strings of one column of one block: end positions have 32 bits. */

@@ -857,6 +857,7 @@ cdef extern from "ol_rows.h" nogil:
         OL_COLUMN_INT64
         OL_COLUMN_STRING
         OL_COLUMN_STRINGS
+    const char *ol_column_name(ol_column column) noexcept
     ol_column_kind ol_column_kind_of(ol_column column) noexcept
     ctypedef struct ol_row_array:
         c_bool wanted

@@ -34,6 +34,7 @@ from offsetlog._native.csrc cimport (
     ol_batch,
     ol_batch_check_crc,
     ol_column_kind_of,
+    ol_column_name,
     ol_column,
     ol_error,
     ol_error_at,
@@ -84,20 +85,6 @@ cdef int64_t NEVER = 0x7FFFFFFFFFFFFFFF
 # ------------------------------------------------------------------------------------------------------------- the views
 
 
-cdef extern from *:
-    """
-    #include "ol_rows.h"
-    /* Names of the columns of the C floor, in the order of ol_column. */
-    static const char *const column_names[OL_COLUMN_COUNT] = {
-        "group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp", "topic_id",
-        "kind", "timestamp", "outcome", "marker_offset", "producer_id", "producer_epoch", "log_partition", "log_offset", "key",
-        "value", "value_version", "header_keys", "control_type", "segment", "position", "base_offset", "last_offset",
-        "batch_size", "magic", "codec", "timestamp_type", "transactional", "control", "base_sequence", "batch_leader_epoch",
-        "delete_horizon", "record_count", "base_timestamp", "max_timestamp", "crc", "crc_ok",
-    };
-    """
-    const char *const *column_names
-
 _POSITION = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp",
              "topic_id")
 _BATCH = ("segment", "position", "base_offset", "last_offset", "batch_size", "magic", "codec", "timestamp_type",
@@ -121,7 +108,7 @@ _OTHER_NAMES = {
     ("batches", "size"): "batch_size",
     ("batches", "leader_epoch"): "batch_leader_epoch",
 }
-cdef dict _COLUMNS = {column_names[index].decode("ascii"): index for index in range(OL_COLUMN_COUNT)}
+cdef dict _COLUMNS = {ol_column_name(<ol_column>index).decode("ascii"): index for index in range(OL_COLUMN_COUNT)}
 
 
 cdef int column_of(str view, str name) except -1:
