@@ -1,5 +1,31 @@
 """offsetlog on Spark, through PySpark: `spark.read.format("offsetlog")`, streams, a sink, a listener and jobs.
 
-Needs the extra `offsetlog[spark]`.  What executors import (`offsetlog.spark.scan`, the staging of the sink) loads no
-store.
+Needs the extra `offsetlog[spark]`.  Names are imported when they are asked for: what executors import
+(`offsetlog.spark.scan`, the staging of the sink) loads no store.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offsetlog.spark.sink.writer import commit_batch
+    from offsetlog.spark.source import OffsetlogDataSource
+
+__all__ = ["OffsetlogDataSource", "commit_batch"]
+
+_MODULES = {
+    "OffsetlogDataSource": "offsetlog.spark.source",
+    "commit_batch": "offsetlog.spark.sink.writer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'offsetlog.spark' has no attribute {name!r}")
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

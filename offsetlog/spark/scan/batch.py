@@ -1,0 +1,67 @@
+"""The batch reader: plans on the driver, and yields Arrow batches of exactly the asked columns in the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from offsetlog.errors import OffsetLogError
+from offsetlog.spark.scan.files import Files, resolve
+from offsetlog.spark.scan.options import ReadOptions
+from offsetlog.spark.scan.plan import BUCKETED, Split, open_source, plan, problem_of
+from offsetlog.spark.scan.runs import Found, RunReader
+from offsetlog.spark.scan.states import BucketReader
+from offsetlog.spark.scan.views import PROBLEM, asked_schema, problem_batch, shaped
+
+
+class BatchReader(DataSourceReader):
+    """Reads one view of a log.  Goes to executors as it is."""
+
+    def __init__(self, read: ReadOptions, schema: Any, files: Files | None = None) -> None:
+        """Takes the options, the columns as a pyarrow.Schema, and a file system in place of that of the path."""
+        self._read = read
+        self._schema = schema
+        self._files = files
+
+    def partitions(self) -> list[InputPartition]:
+        """Returns the splits; raises as `open_source` and `plan`."""
+        # An empty list would be one partition of no kind to Spark.
+        found = plan(open_source(self._read, self._files), self._read)
+        return [*found] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yields the batches of a split.
+
+        Raises:
+            CorruptionError: bytes are not what was written; with mode=permissive a row tells it.
+            MissingFileError, StorageError: files went while they were read, or cannot be read; likewise.
+            HistoryError: the log cannot tell the state that `at` names any more; likewise.
+        """
+        if isinstance(partition, Split):
+            yield from read_split(self._files or resolve(self._read.path)[0], partition, self._read, self._schema)
+
+
+def read_split(files: Files, split: Split, read: ReadOptions, schema: Any) -> Iterator[Any]:
+    """Yields the batches of a split, with exactly the columns of a pyarrow.Schema; raises as `BatchReader.read`."""
+    columns = [name for name in schema.names if name != PROBLEM]
+    found: Iterator[Found]
+    if read.view in BUCKETED:
+        found = BucketReader(files, split, read, columns).found()
+    else:
+        found = RunReader(files, split, read, read.view, columns).found()
+    for each in found:
+        if isinstance(each, OffsetLogError):
+            yield problem_batch(schema, split.number, problem_of(each))
+        else:
+            yield shaped(each, schema)
+
+
+def make_reader(read: ReadOptions, asked: Any) -> BatchReader:
+    """Returns the reader for options and the pyspark StructType that Spark wants; raises ConfigError."""
+    # A reader that only has pushFilters fails where Spark's setting is off, and Spark 4.0 has no filters at all.
+    kind = import_module("offsetlog.spark.scan.pushdown").FilteringReader if read.pushdown else BatchReader
+    made: BatchReader = kind(read, asked_schema(read, asked))
+    return made

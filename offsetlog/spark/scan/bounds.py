@@ -1,0 +1,209 @@
+"""Places in a log that somebody else may be writing to: where its whole batches end, where an offset or a time stands.
+
+Indexes only make the way shorter.  An entry is believed where a whole batch stands at its place that begins at or below
+its offset; where none does, the segment is walked from its start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from offsetlog._native.scan import SegmentScan, batch_at, next_batch, skim, used_until
+from offsetlog.errors import CorruptionError, OffsetOutOfRangeError, TornTailError
+from offsetlog.spark.scan.files import Files, PartitionListing, Segment
+from offsetlog.spark.scan.options import OFFSET_MAX
+
+Entries = npt.NDArray[np.int64]
+
+#: How many entries of an index are tried before the segment is walked from its start.
+_ENTRY_TRIES = 4
+_NO_ENTRIES: Entries = np.empty((0, 2), np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """Where a partition ends for a reader: what is written behind is as if it were not there.
+
+    Attributes:
+        offset: the first log offset that is not read.
+        base_offset: of the segment in which that is.
+        position: how far that segment is read.
+        is_cut: whether a moment was asked for, and not all that is there.
+    """
+
+    offset: int
+    base_offset: int
+    position: int
+    is_cut: bool = False
+
+    def limit_of(self, segment: Segment) -> int:
+        """Returns how far a segment is read; -1 stands for its end."""
+        return self.position if segment.base_offset == self.base_offset else -1
+
+
+# ------------------------------------------------------------------------------------------------------------- indexes
+
+
+def _growing(entries: Entries) -> Entries:
+    """The entries up to the first that does not grow: zeros behind the last, or damage."""
+    if len(entries) < 2:
+        return entries
+    fits = (np.diff(entries, axis=0) > 0).all(axis=1)
+    return entries if fits.all() else entries[: int(np.argmin(fits)) + 1]
+
+
+def index_entries(files: Files, segment: Segment) -> Entries:
+    """Returns (log offset, file position) of the entries of a segment's index; none where it is missing or damaged."""
+    content = files.read_aid(segment.index_path) if segment.index_path != segment.path else b""
+    raw = np.frombuffer(content, ">u4", len(content) // 8 * 2).reshape(-1, 2).astype(np.int64)
+    found = _growing(raw + np.array([segment.base_offset, 0]))
+    found = found[(found[:, 1] > 0) & (found[:, 1] < segment.size)]
+    return found if len(found) == 0 or found[0, 0] >= segment.base_offset else _NO_ENTRIES
+
+
+def _time_entries(files: Files, segment: Segment) -> Entries:
+    """Returns (timestamp, log offset) of the entries of a segment's time index."""
+    content = files.read_aid(segment.time_index_path) if segment.time_index_path != segment.path else b""
+    raw = np.frombuffer(content, np.dtype([("time", ">i8"), ("offset", ">u4")]), len(content) // 12)
+    entries = np.stack([raw["time"].astype(np.int64), raw["offset"].astype(np.int64) + segment.base_offset], axis=1)
+    return _growing(entries)
+
+
+def seek(files: Files, segment: Segment, offset: int) -> int:
+    """Returns the position of a batch at or before the one that holds a log offset, from the index; 0 at worst."""
+    entries = index_entries(files, segment)
+    entries = entries[entries[:, 0] <= offset]
+    for named, position in entries[-_ENTRY_TRIES:][::-1].tolist():
+        found = batch_at(segment.path, position, file_system=files.native)
+        if found is not None and segment.base_offset <= found[0] <= named:
+            return int(position)
+    return 0
+
+
+# --------------------------------------------------------------------------------------------------------------- places
+
+
+def end_of(files: Files, segment: Segment) -> tuple[int, int]:
+    """Returns where the whole batches of the last segment end now, as file position and log offset.
+
+    A batch that is not all there yet, or space allocated ahead, is not part of the log.  What is damaged otherwise is:
+    whoever reads it is told.
+
+    Raises:
+        StorageError: the file cannot be read.
+    """
+    position, offset = seek(files, segment, OFFSET_MAX), segment.base_offset
+    tried = -1
+    while True:
+        found = skim(segment.path, position=position, check_crc=True, file_system=files.native)
+        position, offset = found.position, max(found.next_offset, offset)
+        if found.damage is None:
+            return position, offset
+        if position != tried:
+            # A writer at work may have filled the place since it was read.
+            tried = position
+            continue
+        follows = next_batch(segment.path, position, offset, file_system=files.native)
+        if follows is not None:
+            position = follows
+            continue
+        used = used_until(segment.path, position, file_system=files.native)
+        if isinstance(found.damage, TornTailError) or used == position:
+            return position, offset
+        return max(used, position), offset
+
+
+def horizon_now(files: Files, listing: PartitionListing) -> Horizon:
+    """Returns where a partition ends now."""
+    if not listing.segments:
+        return Horizon(0, 0, 0)
+    last = listing.segments[-1]
+    position, offset = end_of(files, last)
+    return Horizon(offset, last.base_offset, position)
+
+
+def horizon_at_offset(files: Files, listing: PartitionListing, now: Horizon, offset: int) -> Horizon:
+    """Returns the place of a log offset.
+
+    Raises:
+        OffsetOutOfRangeError: the log ends below.
+    """
+    if offset > now.offset:
+        raise OffsetOutOfRangeError(
+            f"at: log partition {listing.number} ends at {now.offset}; there is no state at {offset} yet",
+            path=listing.place,
+            log_offset=offset,
+        )
+    if offset == now.offset:
+        return Horizon(offset, now.base_offset, now.position, is_cut=True)
+    holding = [segment for segment in listing.segments if segment.base_offset <= offset]
+    if not holding:
+        return Horizon(offset, 0, 0, is_cut=True)
+    position = _walk(files, holding[-1], seek(files, holding[-1], offset), now.limit_of(holding[-1]), until=offset)[0]
+    return Horizon(offset, holding[-1].base_offset, position, is_cut=True)
+
+
+def horizon_at_time(files: Files, listing: PartitionListing, now: Horizon, timestamp: int) -> Horizon:
+    """Returns where the longest run of whole batches from the start ends that are not younger than a time (ms)."""
+    offset = listing.segments[0].base_offset if listing.segments else 0
+    for segment in listing.segments:
+        limit = now.limit_of(segment)
+        size = segment.size if limit < 0 else limit
+        start = _old_enough(files, segment, timestamp)
+        position, behind = _walk(files, segment, start, limit, until_timestamp=timestamp)
+        if behind >= 0:
+            offset = behind
+        if position < size:
+            return Horizon(offset, segment.base_offset, position, is_cut=True)
+    return Horizon(now.offset, now.base_offset, now.position, is_cut=True)
+
+
+def _old_enough(files: Files, segment: Segment, timestamp: int) -> int:
+    """A position before which every batch is old enough, as the time index has it; walking on from there is cheap."""
+    entries = _time_entries(files, segment)
+    entries = entries[entries[:, 0] <= timestamp]
+    return seek(files, segment, int(entries[-1, 1])) if len(entries) else 0
+
+
+def _walk(
+    files: Files,
+    segment: Segment,
+    position: int,
+    limit: int,
+    *,
+    until: int = OFFSET_MAX,
+    until_timestamp: int = OFFSET_MAX,
+) -> tuple[int, int]:
+    """Walks headers over damage, which does not count; returns where it ended, and the log offset there (-1: none)."""
+    offset = -1
+    fs = files.native
+    while True:
+        found = skim(
+            segment.path,
+            position=position,
+            limit=limit,
+            file_system=fs,
+            until=until,
+            until_timestamp=until_timestamp,
+        )
+        position, offset = found.position, max(found.next_offset, offset)
+        size = segment.size if limit < 0 else limit
+        # A header may be too young because its bytes are wrong.
+        if position >= size or (found.damage is None and _is_whole(files, segment, position)):
+            return position, offset
+        follows = next_batch(segment.path, position, max(offset, 0), limit=limit, file_system=fs)
+        if follows is None:
+            return size, offset
+        position = follows
+
+
+def _is_whole(files: Files, segment: Segment, position: int) -> bool:
+    with SegmentScan(segment.path, "batches", ["crc_ok"], file_system=files.native, position=position) as scan:
+        try:
+            batch = scan.read(1)
+        except CorruptionError:
+            return False
+        return batch is not None and batch.num_rows > 0 and bool(batch.column(0)[0].as_py())

@@ -1,0 +1,301 @@
+"""Files that executors share, local or behind a URI, and the segments of the log among them.
+
+Local files are read without pyarrow, by the engine itself; what stands behind `s3://`, `hdfs://` and the like, through
+the file system that pyarrow has for it.  Nothing is ever written.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pyarrow.fs
+
+from offsetlog._native.arrow_files import ArrowFileSystem
+from offsetlog._native.files import FileSystem, parse_directory_name
+from offsetlog.errors import ConfigError, InvalidArgumentError, MissingFileError, StorageError
+from offsetlog.listing import PROPERTIES, SEGMENT, TOPIC
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or directory, as it is now.
+
+    Attributes:
+        path: on its file system.
+        is_file: whether it is one.
+        size: bytes.
+        identity: what changes when another file takes its place: inode (0 where there is none), modification in ns.
+    """
+
+    path: str
+    is_file: bool
+    size: int
+    identity: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One .log file as it was listed.
+
+    Attributes:
+        base_offset: as its name says; 0 for a file that is named otherwise.
+        path: on its file system.
+        size: bytes.
+        identity: as of an `Entry`.
+    """
+
+    base_offset: int
+    path: str
+    size: int
+    identity: tuple[int, int]
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def index_path(self) -> str:
+        """Where its offset index is, if it has one."""
+        return self.path.removesuffix(".log") + ".index"
+
+    @property
+    def time_index_path(self) -> str:
+        """Where its time index is, if it has one."""
+        return self.path.removesuffix(".log") + ".timeindex"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionListing:
+    """The segments of one partition by base offset.
+
+    Attributes:
+        number: of the partition; -1 for files that lie in no directory of one.
+        directory: that directory, None for a single segment file.
+        segments: the .log files.
+    """
+
+    number: int
+    directory: str | None
+    segments: tuple[Segment, ...]
+
+    @property
+    def place(self) -> str:
+        """The directory, or the file."""
+        return self.directory or self.segments[0].path
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+
+def _failed(failure: OSError, path: str) -> NoReturn:
+    if isinstance(failure, FileNotFoundError):
+        raise MissingFileError("there is no such file or directory", errno=errno.ENOENT, path=path) from failure
+    raise StorageError(f"it cannot be read: {failure}", errno=failure.errno, path=path) from failure
+
+
+class Files:
+    """A file system that is only read.  Goes to executors as it is; safe from any thread.
+
+    Attributes:
+        arrow: pyarrow's file system, None for local files.
+    """
+
+    def __init__(self, arrow: Any | None = None) -> None:
+        self.arrow = arrow
+        self._native: FileSystem | None = None
+
+    def __getstate__(self) -> Any:
+        return self.arrow
+
+    def __setstate__(self, arrow: Any) -> None:
+        self.arrow = arrow
+        self._native = None
+
+    @property
+    def native(self) -> FileSystem:
+        """What the engine reads through."""
+        if self._native is None:
+            self._native = FileSystem() if self.arrow is None else ArrowFileSystem(self.arrow)
+        return self._native
+
+    def entry(self, path: str) -> Entry:
+        """Tells what is at a path.
+
+        Raises:
+            MissingFileError: nothing.
+            StorageError: it cannot be told.
+        """
+        try:
+            if self.arrow is None:
+                return _local_entry(path, os.stat(path))
+            info = self.arrow.get_file_info(path)
+        except OSError as failure:
+            _failed(failure, path)
+        if info.type == pyarrow.fs.FileType.NotFound:
+            raise MissingFileError("there is no such file or directory", errno=errno.ENOENT, path=path)
+        return _arrow_entry(info)
+
+    def list(self, path: str) -> list[Entry]:
+        """Returns what is in a directory, by name; raises as `entry`."""
+        try:
+            if self.arrow is not None:
+                infos = self.arrow.get_file_info(pyarrow.fs.FileSelector(path))
+                return sorted((_arrow_entry(info) for info in infos), key=lambda entry: entry.path)
+            found = []
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    try:
+                        found.append(_local_entry(os.path.join(path, entry.name), entry.stat()))
+                    except FileNotFoundError:
+                        continue  # it has gone since, as files of a log at work do
+            return sorted(found, key=lambda entry: entry.path)
+        except OSError as failure:
+            _failed(failure, path)
+
+    def read_aid(self, path: str) -> bytes:
+        """Returns the bytes of a file that only makes reading faster (an index); none where it cannot be read."""
+        try:
+            if self.arrow is None:
+                with open(path, "rb") as file:
+                    return file.read()
+            with self.arrow.open_input_file(path) as file:
+                content: bytes = file.read()
+                return content
+        except OSError:
+            return b""
+
+
+def _local_entry(path: str, found: os.stat_result) -> Entry:
+    return Entry(path, stat.S_ISREG(found.st_mode), found.st_size, (found.st_ino, found.st_mtime_ns))
+
+
+def _arrow_entry(info: Any) -> Entry:
+    return Entry(info.path, info.type == pyarrow.fs.FileType.File, max(info.size or 0, 0), (0, info.mtime_ns or 0))
+
+
+def resolve(path: str) -> tuple[Files, str]:
+    """Returns the file system of a path or URI, and the path on it.
+
+    Raises:
+        ConfigError: pyarrow knows no file system of that scheme, or the URI is none.
+        StorageError: it cannot be reached.
+    """
+    if not _URI.match(path):
+        return Files(), os.path.abspath(path)
+    try:
+        arrow, found = pyarrow.fs.FileSystem.from_uri(path)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
+        raise ConfigError(f"path={path!r}: {failure}") from None
+    except OSError as failure:
+        _failed(failure, path)
+    if isinstance(arrow, pyarrow.fs.LocalFileSystem):
+        return Files(), os.path.abspath(found)
+    return Files(arrow), found.rstrip("/")
+
+
+# ------------------------------------------------------------------------------------------------------- a log's files
+
+
+def list_segments(files: Files, directory: str) -> tuple[Segment, ...]:
+    """Returns the .log files of a partition directory by base offset; `.log.deleted` and the like are none.
+
+    While a cleaner swaps segments, the old ones have gone before the new one has its name: the list is taken when it
+    is the same twice and no `.swap` is there, or after a second.
+    """
+    entries = files.list(directory)
+    for _ in range(50):
+        again = files.list(directory)
+        before, entries = [entry.path for entry in entries], again
+        if before == [entry.path for entry in again] and not any(path.endswith(".swap") for path in before):
+            break
+        time.sleep(0.02)
+    return _segments_among(entries)
+
+
+def list_again(files: Files, listing: PartitionListing) -> PartitionListing:
+    """Returns a partition as it is now; raises as `Files.entry`."""
+    if listing.directory is None:
+        return PartitionListing(listing.number, None, (_segment(files.entry(listing.place)),))
+    return PartitionListing(listing.number, listing.directory, list_segments(files, listing.directory))
+
+
+def _segments_among(entries: list[Entry]) -> tuple[Segment, ...]:
+    return tuple(_segment(entry) for entry in entries if entry.is_file and SEGMENT.fullmatch(_name(entry.path)))
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _segment(entry: Entry) -> Segment:
+    found = SEGMENT.fullmatch(_name(entry.path))
+    return Segment(int(found[1]) if found else 0, entry.path, entry.size, entry.identity)
+
+
+def _number(directory: str) -> int:
+    parsed = parse_directory_name(_name(directory))
+    return -1 if parsed is None else parsed[1]
+
+
+def list_partitions(files: Files, path: str) -> list[PartitionListing]:
+    """Returns the partitions that a path stands for, by number.
+
+    Args:
+        files: where it is.
+        path: a log directory, a partition directory or a segment file.
+
+    Raises:
+        MissingFileError: there is nothing, or nothing of the offsets topic.
+        InvalidArgumentError: it is a partition of another topic.
+        StorageError: it cannot be read.
+    """
+    top = files.entry(path)
+    if top.is_file:
+        return [PartitionListing(_number(str(PurePosixPath(path).parent)), None, (_segment(top),))]
+    entries = files.list(path)
+    parsed = parse_directory_name(_name(path))
+    segments = _segments_among(entries)
+    if segments or (parsed is not None and parsed[0] == TOPIC):
+        if parsed is not None and parsed[0] != TOPIC and parsed[2] == 0:
+            raise InvalidArgumentError(f"this is a partition of the topic {parsed[0]!r}, not of {TOPIC}", path=path)
+        return [PartitionListing(_number(path), path, list_segments(files, path))]
+    found = []
+    for entry in entries:
+        parsed = parse_directory_name(_name(entry.path))
+        if entry.is_file or parsed is None or parsed[0] != TOPIC or parsed[2] != 0:
+            continue
+        try:
+            found.append(PartitionListing(parsed[1], entry.path, list_segments(files, entry.path)))
+        except MissingFileError:
+            continue  # it has gone since it was listed
+    if not found and not any(_name(entry.path) == PROPERTIES for entry in entries):
+        raise MissingFileError(f"there is no partition of {TOPIC} in it", path=path)
+    return sorted(found, key=lambda listing: listing.number)
+
+
+def choose(listings: list[PartitionListing], partitions: frozenset[int] | None, path: str) -> list[PartitionListing]:
+    """Returns those of the partitions that are asked for.
+
+    Raises:
+        MissingFileError: none of those that are asked for is there.
+    """
+    if partitions is None:
+        return listings
+    chosen = [listing for listing in listings if listing.number in partitions]
+    if listings and not chosen:
+        named = ", ".join(str(number) for number in sorted(partitions)[:10])
+        raise MissingFileError(f"there is no log partition {named} in it", path=path)
+    return chosen

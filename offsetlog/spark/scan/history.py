@@ -1,0 +1,76 @@
+"""When each record of a position took effect, for columns of records instead of one position at a time (spec §6.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+#: What `effective_offsets` looks at.
+NEEDED = ("group", "topic", "partition", "log_offset", "kind", "outcome", "marker_offset")
+
+_NEVER = np.iinfo(np.int64).max
+
+
+def effective_offsets(table: Any) -> Any:
+    """Returns the column effective_at: the log offset from which on a record was the position, null for never.
+
+    A record counts from its own offset on, one of a transaction from its COMMIT on, unless by then something counted
+    that stands behind it.
+
+    Args:
+        table: pyarrow.Table with the columns NEEDED, every record of each key in it, in log order.
+    """
+    count = table.num_rows
+    if count == 0:
+        return pa.array([], pa.int64())
+    offsets = _integers(table.column("log_offset"))
+    markers = _integers(table.column("marker_offset"))
+    at_once = _equals(table, "kind", "delete") | _equals(table, "outcome", "plain")
+    committed = _equals(table, "outcome", "committed") & ~at_once
+    candidates = np.where(at_once, offsets, np.where(committed, markers, _NEVER))
+    superseded = _least_behind(_key_numbers(table), candidates)
+    effective = np.where(committed & (superseded <= markers), _NEVER, candidates)
+    return pa.array(effective, pa.int64(), mask=effective == _NEVER)
+
+
+def _integers(column: Any) -> npt.NDArray[np.int64]:
+    filled = pc.fill_null(column, -1)
+    return np.asarray(filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled, dtype=np.int64)
+
+
+def _equals(table: Any, name: str, text: str) -> npt.NDArray[np.bool_]:
+    told = pc.fill_null(pc.equal(table.column(name), text), False)
+    return np.asarray(told, dtype=np.bool_)
+
+
+def _key_numbers(table: Any) -> npt.NDArray[np.int64]:
+    """A number for each key, the same for the same group, topic and partition."""
+    numbers = np.zeros(table.num_rows, np.int64)
+    for name in ("group", "topic", "partition"):
+        codes = table.column(name).combine_chunks().dictionary_encode()
+        indices = np.asarray(pc.fill_null(codes.indices, -1), dtype=np.int64) + 1
+        # Made dense after each step, so that the product of two numbers of values never overflows.
+        numbers = np.unique(numbers * (len(codes.dictionary) + 1) + indices, return_inverse=True)[1].reshape(-1)
+    return numbers
+
+
+def _least_behind(keys: npt.NDArray[np.int64], values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """For each row, the least value of the rows behind it that have its key."""
+    count = len(keys)
+    order = np.argsort(keys, kind="stable")
+    grouped = keys[order]
+    known, ranks = np.unique(np.append(values, _NEVER), return_inverse=True)
+    ranks = ranks.reshape(-1)[:count][order]
+    # Going backwards each key lies below the one before, so that a running minimum begins anew with it.
+    fall = (int(grouped[-1]) - grouped) * (len(known) + 1)
+    running = np.minimum.accumulate((ranks - fall)[::-1])[::-1] + fall
+    behind = np.full(count, len(known) - 1, np.int64)
+    same = grouped[1:] == grouped[:-1]
+    behind[:-1][same] = running[1:][same]
+    least = np.empty(count, np.int64)
+    least[order] = known[behind]
+    return least

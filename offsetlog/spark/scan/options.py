@@ -1,0 +1,308 @@
+"""The options of a reader as typed values; what cannot be meant is refused by name before a file is opened."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from offsetlog.errors import ConfigError
+
+VIEWS = ("commits", "history", "offsets", "groups", "records", "batches")
+#: Views of single records, which a range of log offsets makes sense for.
+RANGED = frozenset({"commits", "history", "records", "batches"})
+#: Views of keys, which can be asked for by group, topic and partition.
+KEYED = frozenset({"commits", "history", "offsets", "records"})
+
+SPLIT_BYTES = 64 * 2**20
+OFFSET_MAX = 2**63 - 1
+PARTITION_MAX = 2**31 - 1
+
+BATCH_NAMES = (
+    "path", "view", "at", "partitions", "startingOffset", "endingOffset", "columns", "group", "topic", "partition",
+    "splitBytes", "buckets", "mode", "pushdown",
+)  # fmt: skip
+STREAM_NAMES = (
+    "path", "view", "partitions", "columns", "group", "topic", "partition", "splitBytes", "mode",
+    "startingOffsets", "maxOffsetsPerTrigger", "failOnDataLoss", "isolationLevel",
+)  # fmt: skip
+
+#: A log offset for all log partitions, or one for each that is named.
+Bound = int | dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What `at` names.
+
+    Attributes:
+        timestamp: milliseconds since 1970, None where log offsets are given.
+        offsets: by log partition; one for the only partition under None.
+    """
+
+    timestamp: int | None = None
+    offsets: tuple[tuple[int | None, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a batch or a stream is asked for.
+
+    Attributes:
+        path: of a log directory, a partition directory or a segment, or its URI.
+        view: one of VIEWS.
+        at: the moment whose state is read, None for now.
+        partitions: of the log, None for all.
+        starting_offset: the first log offset that is read, for each partition or for those named.
+        ending_offset: behind the last one.
+        columns: of the view, None for all.
+        group: the only group that is read, None for all.
+        topic: the only topic.
+        partition: the only partition of topics, -1 for all.
+        split_bytes: about how much of the log a task reads.
+        buckets: into how many the keys of a partition are divided; 0 chooses.
+        permissive: whether damage becomes rows instead of a failure.
+        pushdown: whether Spark's filters are asked for.
+        starting_offsets: of a stream: "earliest", "latest", or log offsets.
+        offsets_per_trigger: of a stream: how many records it takes at a time at most; 0 takes all.
+        fail_on_data_loss: of a stream: whether records that are gone end it.
+        committed_only: of a stream: whether it waits for the end of transactions and leaves out what was aborted.
+    """
+
+    path: str
+    view: str = "commits"
+    at: Moment | None = None
+    partitions: frozenset[int] | None = None
+    starting_offset: Bound | None = None
+    ending_offset: Bound | None = None
+    columns: tuple[str, ...] | None = None
+    group: str | None = None
+    topic: str | None = None
+    partition: int = -1
+    split_bytes: int = SPLIT_BYTES
+    buckets: int = 0
+    permissive: bool = False
+    pushdown: bool = False
+    starting_offsets: Bound | Literal["earliest", "latest"] = "earliest"
+    offsets_per_trigger: int = 0
+    fail_on_data_loss: bool = True
+    committed_only: bool = False
+
+
+def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> ReadOptions:
+    """Returns a reader's options.
+
+    Args:
+        options: as Spark has them; the case of names does not matter.
+        streaming: whether they are those of a stream; None where only the columns are asked for, of either.
+
+    Raises:
+        ConfigError: an option is not known, its value cannot be, or two contradict each other.
+    """
+    names = {True: STREAM_NAMES, False: BATCH_NAMES, None: tuple(dict.fromkeys((*BATCH_NAMES, *STREAM_NAMES)))}
+    given = _known(options, names[streaming])
+    if not given.get("path"):
+        raise ConfigError('the path is missing: load("/path/of/the/log/directory")')
+    view = _choice(given, "view", ("records", "commits") if streaming else VIEWS, "commits")
+    read = ReadOptions(
+        path=given["path"],
+        view=view,
+        at=None if "at" not in given else parse_moment(given["at"]),
+        partitions=None if "partitions" not in given else parse_partitions(given["partitions"]),
+        starting_offset=_bound(given, "startingOffset"),
+        ending_offset=_bound(given, "endingOffset"),
+        columns=_columns(given),
+        group=given.get("group"),
+        topic=given.get("topic"),
+        partition=_number(given, "partition", -1, 0, PARTITION_MAX),
+        split_bytes=parse_size("splitBytes", given["splitBytes"]) if "splitBytes" in given else SPLIT_BYTES,
+        buckets=_number(given, "buckets", 0, 1, 4096),
+        permissive=_choice(given, "mode", ("failfast", "permissive"), "failfast") == "permissive",
+        pushdown=_flag(given, "pushdown", default=False),
+        starting_offsets=_starting_offsets(given),
+        offsets_per_trigger=_number(given, "maxOffsetsPerTrigger", 0, 1, OFFSET_MAX),
+        fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
+        committed_only=_choice(given, "isolationLevel", ("read_uncommitted", "read_committed"), "read_uncommitted")
+        == "read_committed",
+    )
+    _check_fits_view(read, given)
+    return read
+
+
+def _known(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    by_lower = {name.lower(): name for name in names}
+    given = {}
+    for name, value in options.items():
+        known = by_lower.get(name.lower())
+        if known is None:
+            if name.lower() == "paths":
+                raise ConfigError("more than one path was given; read each by itself and unite the DataFrames")
+            raise ConfigError(f"the option {name!r} is not known; there are {', '.join(names)}")
+        if not isinstance(value, str):
+            raise ConfigError(f"{known}={value!r}: the value is no text")
+        given[known] = value
+    return given
+
+
+def _check_fits_view(read: ReadOptions, given: Mapping[str, str]) -> None:
+    for name in ("startingOffset", "endingOffset"):
+        if name in given and read.view not in RANGED:
+            raise ConfigError(f"{name}={given[name]!r} is for {_list(RANGED)}; for view={read.view} use at")
+    for name in ("topic", "partition"):
+        if name in given and read.view not in KEYED:
+            raise ConfigError(f"{name}={given[name]!r} is for {_list(KEYED)}, not for view={read.view}")
+    if "group" in given and read.view == "batches":
+        raise ConfigError(f"group={given['group']!r}: view=batches reads headers, which name no group")
+    if "buckets" in given and read.view not in ("offsets", "groups", "history"):
+        raise ConfigError(f"buckets={given['buckets']!r} is for offsets, groups, history, not for view={read.view}")
+
+
+def _list(views: frozenset[str]) -> str:
+    return "view=" + "|".join(view for view in VIEWS if view in views)
+
+
+# --------------------------------------------------------------------------------------------------------------- values
+
+
+def parse_moment(text: str) -> Moment:
+    """Returns what `at` says: an ISO time (UTC where it names no zone), milliseconds, JSON or "offset:N".
+
+    Raises:
+        ConfigError: it says none of these.
+    """
+    if text.startswith("{"):
+        return Moment(offsets=tuple(_offsets_by_partition("at", text).items()))
+    if found := re.fullmatch(r"offset:(\d{1,19})", text):
+        return Moment(offsets=((None, _within("at", text, int(found[1]), 0, OFFSET_MAX)),))
+    if re.fullmatch(r"-?\d{1,19}", text):
+        return Moment(timestamp=_within("at", text, int(text), -(2**63), OFFSET_MAX))
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f'at={text!r} is no ISO time, no milliseconds since 1970, no {{"0": offset}} and no "offset:N"'
+        ) from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    since = time - datetime(1970, 1, 1, tzinfo=UTC)
+    return Moment(timestamp=since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000)
+
+
+def parse_partitions(text: str) -> frozenset[int]:
+    """Returns the log partitions that a list like "0,3-5" names; raises ConfigError."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,10})\s*(?:-\s*(\d{1,10})\s*)?", part)
+        first = int(match[1]) if match else 0
+        last = int(match[2] or match[1]) if match else -1
+        if last < first or last > PARTITION_MAX or last - first > 1_000_000:
+            raise ConfigError(f"partitions={text!r}: {part!r} is no log partition and no range of them, as in 0,3-5")
+        found.update(range(first, last + 1))
+    return frozenset(found)
+
+
+def parse_size(name: str, text: str) -> int:
+    """Returns a number of bytes: "1048576", "64m", "64 MiB"; raises ConfigError."""
+    match = re.fullmatch(r"\s*(\d{1,18})\s*(?:([kmg])(?:i?b)?|b)?\s*", text.lower())
+    size = int(match[1]) << {"k": 10, "m": 20, "g": 30}.get(match[2] or "", 0) if match else 0
+    if not 1 <= size <= OFFSET_MAX:
+        raise ConfigError(f"{name}={text!r} is no number of bytes above 0, as in 67108864 or 64m")
+    return size
+
+
+def _offsets_by_partition(name: str, text: str) -> dict[int, int]:
+    try:
+        told = json.loads(text)
+        if isinstance(told, dict) and set(told) == {"__consumer_offsets"}:
+            told = told["__consumer_offsets"]
+        found = {int(partition): offset for partition, offset in told.items()}
+    except (ValueError, AttributeError):
+        raise ConfigError(f'{name}={text!r} is no JSON of log offsets by log partition, as in {{"0": 123}}') from None
+    for partition, offset in found.items():
+        if type(offset) is not int or not 0 <= offset <= OFFSET_MAX or not 0 <= partition <= PARTITION_MAX:
+            raise ConfigError(f"{name}={text!r}: {partition}: {offset!r} is no log offset of a log partition")
+    return found
+
+
+def _bound(given: Mapping[str, str], name: str) -> Bound | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    return (
+        _offsets_by_partition(name, text) if text.lstrip().startswith("{") else _number(given, name, 0, 0, OFFSET_MAX)
+    )
+
+
+def _starting_offsets(given: Mapping[str, str]) -> Bound | Literal["earliest", "latest"]:
+    text = given.get("startingOffsets", "earliest")
+    if text.lstrip().startswith("{"):
+        return _offsets_by_partition("startingOffsets", text)
+    return "latest" if _choice(given, "startingOffsets", ("earliest", "latest"), "earliest") == "latest" else "earliest"
+
+
+def _columns(given: Mapping[str, str]) -> tuple[str, ...] | None:
+    if "columns" not in given:
+        return None
+    names = tuple(name.strip() for name in given["columns"].split(","))
+    if not all(names) or len(set(names)) != len(names):
+        raise ConfigError(f"columns={given['columns']!r} is no list of different columns, as in group,topic,offset")
+    return names
+
+
+def _within(name: str, text: str, value: int, least: int, most: int) -> int:
+    if not least <= value <= most:
+        raise ConfigError(f"{name}={text!r} is not within {least} and {most}")
+    return value
+
+
+def _number(given: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+    text = given.get(name)
+    if text is None:
+        return default
+    if not re.fullmatch(r"\s*-?\d{1,19}\s*", text):
+        raise ConfigError(f"{name}={text!r} is no number")
+    return _within(name, text, int(text), least, most)
+
+
+def _choice(given: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:
+    text = given.get(name, default)
+    if text.lower() not in choices:
+        raise ConfigError(f"{name}={text!r} is not known; there are {', '.join(choices)}")
+    return text.lower()
+
+
+def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    return _choice(given, name, ("true", "false"), str(default).lower()) == "true"
+
+
+# -------------------------------------------------------------------------------------------------------- by partition
+
+
+def bound_of(bound: Bound | None, number: int, default: int) -> int:
+    """Returns the log offset that a bound says for a log partition."""
+    if bound is None or (isinstance(bound, dict) and number not in bound):
+        return default
+    return bound[number] if isinstance(bound, dict) else bound
+
+
+def moment_of(moment: Moment, number: int, partitions: int) -> int | None:
+    """Returns the log offset that a moment names for a log partition, None where it does not.
+
+    Raises:
+        ConfigError: it names one offset, and there are more log partitions than one.
+    """
+    for named, offset in moment.offsets:
+        if named is None and partitions != 1:
+            raise ConfigError(f'at="offset:{offset}" is for one log partition, and there are {partitions}; give JSON')
+        if named is None or named == number:
+            return offset
+    return None
+
+
+def parallelism() -> int:
+    """Returns how many cores are taken into account where Spark does not tell: those of this machine."""
+    return os.cpu_count() or 1

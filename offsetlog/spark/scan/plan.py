@@ -1,0 +1,260 @@
+"""What is read by which task: the log of each partition in runs of whole batches, or its keys in buckets.
+
+Made on the driver from listings, indexes and the last few batches of each partition.  A task finds by itself what has
+changed since: see `batch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import InputPartition
+
+from offsetlog._native.scan import batch_at, skim
+from offsetlog.errors import MissingFileError, OffsetLogError, StorageError
+from offsetlog.listing import TRIES
+from offsetlog.spark.scan.bounds import Horizon, horizon_at_offset, horizon_at_time, horizon_now, index_entries, seek
+from offsetlog.spark.scan.files import Files, PartitionListing, Segment, choose, list_again, list_partitions, resolve
+from offsetlog.spark.scan.options import OFFSET_MAX, ReadOptions, bound_of, moment_of, parallelism
+
+#: Views of which a task reads all records of some keys.
+BUCKETED = frozenset({"offsets", "groups", "history"})
+#: How many splits of a log one bucket of its keys stands for: of the state little is kept, of the history all.
+_SPLITS_A_BUCKET = {"offsets": 16, "groups": 16, "history": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A run of whole batches of one segment.
+
+    Attributes:
+        segment: as it was listed; another file may have taken its place.
+        position: where the first batch begins.
+        limit: behind the last one; -1: the segment could not be read when this was planned.
+        first: its records are at or above this log offset.
+        until: and below this one.
+    """
+
+    segment: Segment
+    position: int
+    limit: int
+    first: int
+    until: int
+
+
+@dataclass(frozen=True)
+class Split(InputPartition):
+    """What one task reads of one partition.
+
+    Attributes:
+        number: of the partition.
+        place: its directory, or the single segment.
+        horizon: where the partition ends.
+        spans: runs of batches in log order; none where the task reads all records of a bucket of keys.
+        before: the segment before the first span's, None where that is the first.
+        bucket: of `buckets`.
+        buckets: into how many shares the keys are divided.
+        segments: what was listed, where a bucket is read.
+        is_single_file: whether a segment is read by itself.
+    """
+
+    number: int
+    place: str
+    horizon: Horizon
+    spans: tuple[Span, ...] = ()
+    before: Segment | None = None
+    bucket: int = 0
+    buckets: int = 1
+    segments: tuple[Segment, ...] = ()
+    is_single_file: bool = False
+
+    @property
+    def settled(self) -> int:
+        """From this log offset on the past can be told although records were cleaned: no cleaner takes the newest."""
+        return self.segments[-1].base_offset if self.segments else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is read: a path, looked at once."""
+
+    files: Files
+    path: str
+    listings: tuple[PartitionListing, ...]
+
+
+def open_source(read: ReadOptions, files: Files | None = None) -> Source:
+    """Looks at what the options name; `files`, where given, is the file system, and the path one on it.
+
+    Raises:
+        ConfigError, MissingFileError, InvalidArgumentError, StorageError: as `resolve` and `list_partitions`.
+    """
+    files, path = resolve(read.path) if files is None else (files, read.path)
+    return Source(files, path, tuple(choose(list_partitions(files, path), read.partitions, path)))
+
+
+def plan(source: Source, read: ReadOptions) -> list[Split]:
+    """Returns the splits of everything that the options ask for; none without a byte to read.
+
+    Raises:
+        StorageError: a file cannot be read, and mode=failfast.
+        OffsetOutOfRangeError, ConfigError: the moment asked for cannot be.
+    """
+    return [split for listing in source.listings for split in _plan_partition(source, listing, read)]
+
+
+def _plan_partition(source: Source, listing: PartitionListing, read: ReadOptions) -> list[Split]:
+    for left in reversed(range(TRIES)):
+        try:
+            horizon = find_horizon(source, listing, read)
+            return (_buckets if read.view in BUCKETED else _runs)(source, listing, horizon, read)
+        except MissingFileError:
+            # Somebody cleans the log; with the new list it is whole again.
+            if left == 0 or listing.directory is None:
+                raise
+            listing = list_again(source.files, listing)
+    raise AssertionError("the loop returns or raises")
+
+
+def find_horizon(source: Source, listing: PartitionListing, read: ReadOptions) -> Horizon:
+    """Returns where a partition ends for these options."""
+    try:
+        now = horizon_now(source.files, listing)
+    except StorageError as failure:
+        if not read.permissive or isinstance(failure, MissingFileError):
+            raise
+        # The task meets it again, and tells.
+        last = listing.segments[-1]
+        now = Horizon(OFFSET_MAX, last.base_offset, -1)
+    if read.at is None:
+        return now
+    if read.at.timestamp is not None:
+        return horizon_at_time(source.files, listing, now, read.at.timestamp)
+    offset = moment_of(read.at, listing.number, len(source.listings))
+    return now if offset is None else horizon_at_offset(source.files, listing, now, offset)
+
+
+# -------------------------------------------------------------------------------------------------------------- buckets
+
+
+def _buckets(source: Source, listing: PartitionListing, horizon: Horizon, read: ReadOptions) -> list[Split]:
+    if not listing.segments:
+        return []
+    buckets = read.buckets or _bucket_count(listing.size, len(source.listings), read)
+    return [
+        Split(
+            number=listing.number,
+            place=listing.place,
+            horizon=horizon,
+            bucket=bucket,
+            buckets=buckets,
+            segments=listing.segments,
+            is_single_file=listing.directory is None,
+        )
+        for bucket in range(buckets)
+    ]
+
+
+def _bucket_count(size: int, partitions: int, read: ReadOptions) -> int:
+    needed = -(-size // (_SPLITS_A_BUCKET[read.view] * read.split_bytes))
+    # Every bucket reads the whole partition again, which pays where there is something to decode.
+    spread = -(-parallelism() // partitions) if size > min(read.split_bytes, 2**22) else 1
+    return max(1, min(max(needed, spread), 4096))
+
+
+# ----------------------------------------------------------------------------------------------------------------- runs
+
+
+def _runs(source: Source, listing: PartitionListing, horizon: Horizon, read: ReadOptions) -> list[Split]:
+    first = bound_of(read.starting_offset, listing.number, 0)
+    until = min(bound_of(read.ending_offset, listing.number, OFFSET_MAX), horizon.offset)
+    return split_range(source.files, listing, horizon, first, until, read)
+
+
+def split_range(
+    files: Files, listing: PartitionListing, horizon: Horizon, first: int, until: int, read: ReadOptions
+) -> list[Split]:
+    """Returns the splits of the records of a partition in [first, until), in log order, each about `read.split_bytes`.
+
+    Raises:
+        StorageError: a file cannot be read, and mode=failfast.
+    """
+    splits: list[Split] = []
+    batch: list[Span] = []
+    size = 0
+    for span in _spans(files, listing, horizon, first, until, read):
+        length = max(span.limit - span.position, 0)
+        if batch and size + length > read.split_bytes:
+            splits.append(_split(listing, horizon, batch))
+            batch, size = [], 0
+        batch.append(span)
+        size += length
+    if batch:
+        splits.append(_split(listing, horizon, batch))
+    return splits
+
+
+def _split(listing: PartitionListing, horizon: Horizon, spans: list[Span]) -> Split:
+    at = listing.segments.index(spans[0].segment)
+    return Split(
+        number=listing.number,
+        place=listing.place,
+        horizon=horizon,
+        spans=tuple(spans),
+        before=listing.segments[at - 1] if at else None,
+        is_single_file=listing.directory is None,
+    )
+
+
+def _spans(
+    files: Files, listing: PartitionListing, horizon: Horizon, first: int, until: int, read: ReadOptions
+) -> Iterator[Span]:
+    bases = [segment.base_offset for segment in listing.segments]
+    for segment, following in zip(listing.segments, [*bases[1:], OFFSET_MAX], strict=True):
+        if following <= first or segment.base_offset >= until or segment.base_offset > horizon.base_offset:
+            continue
+        begin, end = max(segment.base_offset, first), min(following, until)
+        limit = horizon.limit_of(segment)
+        try:
+            position = seek(files, segment, first) if first > segment.base_offset else 0
+            limit = files.entry(segment.path).size if limit < 0 else limit
+            cuts = [(position, begin), *boundaries(files, segment, position, limit, read.split_bytes)]
+        except StorageError as failure:
+            if not read.permissive or isinstance(failure, MissingFileError):
+                raise
+            yield Span(segment, 0, -1, begin, end)
+            continue
+        cuts = [cut for cut in cuts if cut[1] < end]
+        for (start, low), (stop, high) in zip(cuts, [*cuts[1:], (limit, end)], strict=True):
+            if stop > start:
+                yield Span(segment, start, stop, max(low, begin), max(high, begin))
+
+
+def boundaries(files: Files, segment: Segment, start: int, stop: int, every: int) -> list[tuple[int, int]]:
+    """Returns (file position, base offset) of batches that cut a segment's bytes into pieces of about `every` bytes.
+
+    From the index where that is dense enough, each checked; by walking over headers where it is not.
+    """
+    found: list[tuple[int, int]] = []
+    last, low = start, segment.base_offset
+    for named, position in index_entries(files, segment).tolist():
+        if position < last + every or position >= stop:
+            continue
+        batch = batch_at(segment.path, position, file_system=files.native)
+        if batch is not None and low <= batch[0] <= named:
+            found.append((position, batch[0]))
+            last, low = position, batch[1]
+    cuts = []
+    for begin, end in zip([start, *(cut[0] for cut in found)], [*found, (stop, 0)], strict=True):
+        if end[0] - begin > 2 * every:
+            marks = skim(segment.path, position=begin, limit=end[0], every=every, file_system=files.native).marks
+            cuts += marks[1:]
+        if end[0] < stop:
+            cuts.append(end)
+    return cuts
+
+
+def problem_of(failure: OffsetLogError) -> str:
+    """Returns what the column `problem` says: the kind of failure, what happened, file and position."""
+    return f"{type(failure).__name__}: {failure}"

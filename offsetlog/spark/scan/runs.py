@@ -1,0 +1,249 @@
+"""Reads the spans of a split: whole batches of segments as they were planned, or what took their place since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from offsetlog._native.decompress import Decompressor
+from offsetlog._native.scan import Outcomes, SegmentScan, batch_at, outcomes_of
+from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError, StorageError, TornTailError
+from offsetlog.listing import TRIES
+from offsetlog.spark.scan.bounds import end_of, seek
+from offsetlog.spark.scan.files import Files, PartitionListing, Segment, list_again
+from offsetlog.spark.scan.options import ReadOptions
+from offsetlog.spark.scan.plan import Span, Split
+
+#: Rows of a batch: what Spark takes fastest.
+ROWS = 65_536
+
+#: A pyarrow.RecordBatch, or what could not be read.
+Found = Any | OffsetLogError
+
+
+class _ReplacedError(Exception):
+    """Another file is where the planned one was, or none, and nothing of it was told yet."""
+
+
+class RunReader:
+    """The records of one split.  One thread.
+
+    Yields batches, and in mode=permissive failures among them; otherwise these are raised.
+    """
+
+    def __init__(self, files: Files, split: Split, read: ReadOptions, view: str, columns: list[str]) -> None:
+        self._files = files
+        self._split = split
+        self._read = read
+        self._view = view
+        self._columns = columns
+        self._decompressor = Decompressor()
+        self._outcomes: Outcomes | None = None
+        self._next_offset = 0
+
+    def found(self) -> Iterator[Found]:
+        """Yields what the split holds, in log order."""
+        for span in self._split.spans:
+            try:
+                yield from self._span(span)
+            except StorageError as failure:
+                if not self._read.permissive:
+                    raise
+                yield failure
+
+    def _span(self, span: Span) -> Iterator[Found]:
+        try:
+            yield from self._planned(span)
+        except _ReplacedError:
+            yield from self._replaced(span)
+
+    # ------------------------------------------------------------------------------------------------ as it was planned
+
+    def _planned(self, span: Span) -> Iterator[Found]:
+        scan = self._open(span.segment, span.position, span.limit, span.first, span.until)
+        with scan:
+            if not self._is_same(span.segment):
+                raise _ReplacedError
+            yield from self._drain(scan, span)
+            self._check_end(scan, span)
+
+    def _open(self, segment: Segment, position: int, limit: int, first: int, until: int) -> SegmentScan:
+        read = self._read
+        try:
+            return SegmentScan(
+                segment.path,
+                self._view,
+                self._columns,
+                log_partition=self._split.number,
+                file_system=self._files.native,
+                decompressor=self._decompressor,
+                position=position,
+                limit=limit,
+                first=max(first, 0),
+                until=until,
+                group=read.group,
+                topic=read.topic,
+                partition=read.partition,
+                next_offset=self._next_offset,
+                outcomes=self._outcomes,
+            )
+        except MissingFileError:
+            raise _ReplacedError from None
+
+    def _is_same(self, segment: Segment) -> bool:
+        """Whether the file is still the one that was planned with; a segment that is written to only grows."""
+        try:
+            now = self._files.entry(segment.path)
+        except MissingFileError:
+            return False
+        if now.identity == segment.identity and now.size == segment.size:
+            return True
+        grows = segment.base_offset == self._split.horizon.base_offset
+        return grows and now.identity[0] == segment.identity[0] and now.size >= segment.size
+
+    def _drain(self, scan: SegmentScan, span: Span | None) -> Iterator[Found]:
+        # Memory for all rows is taken at once, which is much for a few records; compressed ones take more batches then.
+        rows = min(ROWS, max(256, (scan.limit - scan.position) // 16))
+        while True:
+            try:
+                batch = scan.read(rows)
+            except CorruptionError as failure:
+                if span is not None:
+                    self._refuse_false_boundary(scan, span, failure)
+                if not self._read.permissive:
+                    raise
+                yield failure
+                if not scan.skip():
+                    return
+                continue
+            if scan.needs_outcomes:
+                scan.outcomes = self._all_outcomes()
+            if batch is None:
+                self._next_offset = max(self._next_offset, scan.next_offset)
+                return
+            if batch.num_rows:
+                yield batch
+
+    def _refuse_false_boundary(self, scan: SegmentScan, span: Span, failure: CorruptionError) -> None:
+        """Raises where a batch is torn only because an index named a place in the middle of it."""
+        if isinstance(failure, TornTailError) and scan.position < span.limit < span.segment.size:
+            batch = batch_at(span.segment.path, scan.position, file_system=self._files.native)
+            if batch is not None and scan.position + batch[2] > span.limit:
+                self._fail_at_boundary(span)
+
+    def _check_end(self, scan: SegmentScan, span: Span) -> None:
+        if scan.position >= span.limit or span.limit < 0:
+            return
+        batch = batch_at(span.segment.path, scan.position, file_system=self._files.native)
+        # What begins behind the asked range ends the walk before its place.
+        if batch is not None and batch[0] < span.until:
+            self._fail_at_boundary(span)
+
+    def _fail_at_boundary(self, span: Span) -> None:
+        raise CorruptionError(
+            f"an entry leads to byte {span.limit} of the segment, where no batch of the log begins",
+            path=span.segment.index_path,
+        )
+
+    # ------------------------------------------------------------------------------------------------ as it is now
+
+    def _listing(self) -> PartitionListing:
+        split = self._split
+        directory = None if split.is_single_file else split.place
+        segments = tuple(span.segment for span in split.spans)
+        return list_again(self._files, PartitionListing(split.number, directory, segments))
+
+    def _replaced(self, span: Span) -> Iterator[Found]:
+        """Reads the records of a span from the files that hold them now."""
+        first = span.first
+        for left in reversed(range(TRIES)):
+            listing = self._listing()
+            if not listing.directory:
+                raise StorageError("the file was replaced while it was read", path=span.segment.path)
+            self._check_is_covered(span, listing)
+            try:
+                for segment, following in _holding(listing, first, span.until):
+                    yield from self._whole(segment, first, min(following, span.until), listing)
+                    first = max(first, following)
+                return
+            except _ReplacedError:
+                if left == 0:
+                    raise StorageError(
+                        "its files were replaced faster than they could be read", path=listing.place
+                    ) from None
+
+    def _check_is_covered(self, span: Span, listing: PartitionListing) -> None:
+        """Raises where a segment has gone and nothing came in its place."""
+        holding = [segment for segment in listing.segments if segment.base_offset <= span.segment.base_offset]
+        if not holding or holding[-1] == self._neighbour(span):
+            raise MissingFileError("the segment has gone, and no other holds its records", path=span.segment.path)
+
+    def _neighbour(self, span: Span) -> Segment | None:
+        """The segment before a span's, as it was listed."""
+        earlier = [each.segment for each in self._split.spans if each.segment.base_offset < span.segment.base_offset]
+        return earlier[-1] if earlier else self._split.before
+
+    def _whole(self, segment: Segment, first: int, until: int, listing: PartitionListing) -> Iterator[Found]:
+        limit = end_of(self._files, segment)[0] if segment == listing.segments[-1] else -1
+        scan = self._open(segment, seek(self._files, segment, first), limit, first, until)
+        with scan:
+            if not self._is_unchanged(segment, listing):
+                raise _ReplacedError
+            yield from self._drain(scan, None)
+
+    def _is_unchanged(self, segment: Segment, listing: PartitionListing) -> bool:
+        try:
+            now = self._files.entry(segment.path)
+        except MissingFileError:
+            return False
+        if segment == listing.segments[-1]:
+            return now.identity[0] == segment.identity[0] and now.size >= segment.size
+        return now.identity == segment.identity and now.size == segment.size
+
+    # ------------------------------------------------------------------------------------------------ transactions
+
+    def _all_outcomes(self) -> Outcomes:
+        """How the transactions of the split ended, before the partition's horizon."""
+        if self._outcomes is None:
+            first, until = self._split.spans[0].first, self._split.spans[-1].until
+            self._outcomes = outcomes_within(self._files, self._split, self._listing, first, until, self._decompressor)
+        return self._outcomes
+
+
+def _holding(listing: PartitionListing, first: int, until: int) -> list[tuple[Segment, int]]:
+    """The segments that records in [first, until) may be in, each with the base offset of the one behind it."""
+    bases = [segment.base_offset for segment in listing.segments]
+    behind = [*bases[1:], until]
+    return [
+        (segment, following)
+        for segment, following in zip(listing.segments, behind, strict=True)
+        if segment.base_offset < until and following > first
+    ]
+
+
+def outcomes_within(
+    files: Files, split: Split, listing_now: Any, first: int, until: int, decompressor: Decompressor
+) -> Outcomes:
+    """Returns how the transactions ended that have records in [first, until), as far as the split's horizon tells.
+
+    Every split of a partition looks up to the same place, so that they say the same of a transaction.
+
+    Raises:
+        StorageError: a file cannot be read, or files went faster than they could be read.
+    """
+    horizon = split.horizon
+    for left in reversed(range(TRIES)):
+        listing: PartitionListing = listing_now()
+        walked = []
+        try:
+            for segment, _ in _holding(listing, first, max(horizon.offset, first + 1)):
+                limit = -1
+                if segment.base_offset == horizon.base_offset and segment.size >= horizon.position:
+                    limit = horizon.position
+                position = seek(files, segment, first) if segment.base_offset < first else 0
+                walked.append((segment.path, position, limit))
+            return outcomes_of(walked, first=first, until=until, file_system=files.native, decompressor=decompressor)
+        except MissingFileError:
+            if left == 0 or listing.directory is None:
+                raise
+    raise AssertionError("the loop returns or raises")

@@ -1,0 +1,240 @@
+"""Reads all records of a bucket of keys of one partition: its committed positions, its groups, its history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from offsetlog._native.decompress import Decompressor
+from offsetlog._native.replay import Replay
+from offsetlog._native.scan import PositionScan, SegmentScan
+from offsetlog.errors import CorruptionError, HistoryError, MissingFileError, OffsetLogError, StorageError
+from offsetlog.listing import SEGMENT, TRIES, group_rows
+from offsetlog.spark.scan.bounds import end_of
+from offsetlog.spark.scan.files import Files, PartitionListing, Segment, list_again
+from offsetlog.spark.scan.history import NEEDED, effective_offsets
+from offsetlog.spark.scan.options import OFFSET_MAX, ReadOptions, bound_of
+from offsetlog.spark.scan.plan import Split
+from offsetlog.spark.scan.runs import ROWS, Found, outcomes_within
+from offsetlog.spark.scan.views import columns_of
+
+
+@dataclass(slots=True)
+class ReplayedBucket:
+    """A bucket of one partition, replayed: what `listing.group_rows` makes rows of."""
+
+    number: int
+    place: str
+    replay: Replay
+    refused: list[CorruptionError] = field(default_factory=list)
+    problems: list[OffsetLogError] = field(default_factory=list)
+
+
+class BucketReader:
+    """The rows of one bucket of one partition.  One thread.
+
+    Yields batches, and in mode=permissive failures among them; otherwise these are raised.  Only the first bucket of a
+    partition tells what is wrong with its bytes: every bucket meets the same.
+    """
+
+    def __init__(self, files: Files, split: Split, read: ReadOptions, columns: list[str]) -> None:
+        self._files = files
+        self._split = split
+        self._read = read
+        self._columns = columns
+
+    def found(self) -> Iterator[Found]:
+        """Yields what the bucket holds."""
+        try:
+            yield from {"offsets": self._offsets, "groups": self._groups, "history": self._history}[self._read.view]()
+        except (StorageError, HistoryError) as failure:
+            if not self._read.permissive:
+                raise
+            if self._split.bucket == 0:
+                yield failure
+
+    def _listing(self) -> PartitionListing:
+        split = self._split
+        directory = None if split.is_single_file else split.place
+        return list_again(self._files, PartitionListing(split.number, directory, split.segments))
+
+    def _tell(self, problems: list[OffsetLogError]) -> Iterator[Found]:
+        if problems and not self._read.permissive:
+            raise problems[0]
+        if self._split.bucket == 0:
+            yield from problems
+
+    def _until(self, listing: PartitionListing) -> int:
+        """Below which log offset records count: where the partition ended when this was planned.
+
+        Unless it was cleaned since: then a record below may have gone for one behind it, and only the present is whole.
+        """
+        horizon = self._split.horizon
+        if horizon.is_cut:
+            return horizon.offset
+        planned = {segment.base_offset: segment for segment in self._split.segments}
+        planned.pop(horizon.base_offset, None)
+        now = {segment.base_offset: segment for segment in listing.segments}
+        return horizon.offset if all(now.get(base) == each for base, each in planned.items()) else OFFSET_MAX
+
+    # ------------------------------------------------------------------------------------------------ the state
+
+    def _replayed(self, *, by_group: bool) -> ReplayedBucket:
+        for left in reversed(range(TRIES)):
+            listing = self._listing()
+            until = self._until(listing)
+            replay = Replay(
+                file_system=self._files.native,
+                bucket=self._split.bucket,
+                buckets=self._split.buckets,
+                by_group=by_group,
+            )
+            state = ReplayedBucket(self._split.number, self._split.place, replay)
+            try:
+                for segment in listing.segments:
+                    if segment.base_offset < until:
+                        self._replay_segment(state, segment, until, is_last=segment == listing.segments[-1])
+                if until == self._until(self._listing()):
+                    self._check_is_known(state, listing, until)
+                    return state
+            except MissingFileError:
+                if left == 0 or listing.directory is None:
+                    raise
+        raise StorageError("its files were replaced faster than they could be read", path=self._split.place)
+
+    def _replay_segment(self, state: ReplayedBucket, segment: Segment, until: int, *, is_last: bool) -> None:
+        replay, position, tried = state.replay, 0, -1
+        while True:
+            found = replay.apply(segment.path, position=position, until=until)
+            state.refused += found["refused"]
+            damage, position = found["damage"], found["position"]
+            if damage is None or replay.next_offset >= until:
+                return
+            if position == 0 and not SEGMENT.fullmatch(segment.name):
+                raise CorruptionError(f"this is no segment of a log: {damage.message}", path=segment.path, position=0)
+            if position != tried:
+                # A writer at work may have filled the place since it was read.
+                tried = position
+                continue
+            if is_last and position >= end_of(self._files, segment)[0]:
+                return
+            if not self._read.permissive:
+                raise damage
+            state.problems.append(damage)
+            follows = replay.skip(segment.path, position)
+            if follows is None:
+                return
+            position = follows
+
+    def _check_is_known(self, state: ReplayedBucket, listing: PartitionListing, until: int) -> None:
+        """Raises where a past state is asked for that the log cannot tell any more."""
+        newest = listing.segments[-1].base_offset
+        if not self._split.horizon.is_cut or until >= newest or state.replay.records >= until:
+            return
+        raise HistoryError(
+            f"records below log offset {until} of log partition {self._split.number} were cleaned since; "
+            f"states from log offset {newest} on can be told",
+            floor=newest,
+            log_partition=self._split.number,
+            path=self._split.place,
+            log_offset=until,
+        )
+
+    def _offsets(self) -> Iterator[Found]:
+        read = self._read
+        state = self._replayed(by_group=False)
+        asked = [name for name in ("group", "topic") if getattr(read, name) is not None]
+        asked += ["partition"] if read.partition >= 0 else []
+        columns = [*self._columns, *(name for name in asked if name not in self._columns)]
+        positions = PositionScan(state.replay, columns, log_partition=self._split.number)
+        while (kept := positions.read(ROWS)) is not None:
+            for name in asked:
+                kept = kept.filter(pc.equal(kept.column(columns.index(name)), getattr(read, name)))
+            if kept.num_rows:
+                yield kept.select(self._columns)
+        yield from self._tell([*state.problems, *state.refused])
+
+    def _groups(self) -> Iterator[Found]:
+        state = self._replayed(by_group=True)
+        rows = [row for row in group_rows([state]) if self._read.group in (None, row["group"])]
+        if rows:
+            schema = columns_of("groups")
+            yield pa.RecordBatch.from_pylist(rows, schema=schema).select(self._columns)
+        yield from self._tell([*state.problems, *state.refused])
+
+    # ------------------------------------------------------------------------------------------------ the history
+
+    def _history(self) -> Iterator[Found]:
+        for left in reversed(range(TRIES)):
+            listing = self._listing()
+            problems: list[OffsetLogError] = []
+            try:
+                batches = self._all_commits(listing, problems)
+                break
+            except MissingFileError:
+                if left == 0 or listing.directory is None:
+                    raise
+        read, number = self._read, self._split.number
+        schema = columns_of("history")
+        plain = [name for name in columns_of("commits").names if name in {*self._columns, *NEEDED}]
+        table = pa.Table.from_batches(batches, schema=pa.schema([schema.field(name) for name in plain]))
+        if "effective_at" in self._columns:
+            table = table.append_column(schema.field("effective_at"), effective_offsets(table))
+        first, until = bound_of(read.starting_offset, number, 0), bound_of(read.ending_offset, number, OFFSET_MAX)
+        if first > 0 or until < OFFSET_MAX:
+            offsets = table.column("log_offset")
+            table = table.filter(pc.and_(pc.greater_equal(offsets, first), pc.less(offsets, until)))
+        yield from table.select(self._columns).to_batches(max_chunksize=ROWS)
+        yield from self._tell(problems)
+
+    def _all_commits(self, listing: PartitionListing, problems: list[OffsetLogError]) -> list[Any]:
+        split, read = self._split, self._read
+        until = self._until(listing)
+        decompressor = Decompressor()
+        plain = [name for name in columns_of("commits").names if name in {*self._columns, *NEEDED}]
+        batches, outcomes, next_offset = [], None, 0
+        for segment in listing.segments:
+            if segment.base_offset >= until:
+                continue
+            limit = end_of(self._files, segment)[0] if segment == listing.segments[-1] else -1
+            scan = SegmentScan(
+                segment.path,
+                "commits",
+                plain,
+                log_partition=split.number,
+                file_system=self._files.native,
+                decompressor=decompressor,
+                limit=limit,
+                until=until,
+                group=read.group,
+                topic=read.topic,
+                partition=read.partition,
+                bucket=split.bucket,
+                buckets=split.buckets,
+                next_offset=next_offset,
+                outcomes=outcomes,
+            )
+            with scan:
+                while True:
+                    try:
+                        batch = scan.read(ROWS)
+                    except CorruptionError as failure:
+                        if not read.permissive:
+                            raise
+                        problems.append(failure)
+                        if not scan.skip():
+                            break
+                        continue
+                    if scan.needs_outcomes:
+                        outcomes = outcomes_within(self._files, split, self._listing, 0, until, decompressor)
+                        scan.outcomes = outcomes
+                    if batch is None:
+                        break
+                    if batch.num_rows:
+                        batches.append(batch)
+                next_offset = max(next_offset, scan.next_offset)
+        return batches

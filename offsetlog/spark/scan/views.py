@@ -1,0 +1,116 @@
+"""The columns of each view: Arrow's types for those who make batches, Spark's for those who ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from offsetlog._native.scan import view_schema
+from offsetlog.errors import ConfigError
+from offsetlog.spark.scan.options import ReadOptions
+
+#: What is wrong, in mode=permissive; null on rows that are right.
+PROBLEM = "problem"
+
+_MEMBER = pa.struct([(name, pa.string()) for name in ("member_id", "group_instance_id", "client_id", "client_host")])
+_GROUPS = pa.schema(
+    [
+        ("group", pa.string()),
+        ("type", pa.string()),
+        ("state", pa.string()),
+        ("protocol_type", pa.string()),
+        ("protocol", pa.string()),
+        ("generation", pa.int32()),
+        ("members", pa.list_(pa.field("element", _MEMBER))),
+        ("simple", pa.bool_()),
+        ("log_partition", pa.int32()),
+    ]
+)
+_SPARK_NAMES = {"int32": "int", "int64": "bigint", "bool": "boolean", "string": "string", "binary": "binary"}
+
+
+def columns_of(view: str) -> Any:
+    """Returns the pyarrow.Schema of all columns of a view, without the one for problems."""
+    if view == "groups":
+        return _GROUPS
+    if view == "history":
+        return view_schema("commits").append(pa.field("effective_at", pa.int64()))
+    return view_schema(view)
+
+
+def full_schema(read: ReadOptions) -> Any:
+    """Returns the pyarrow.Schema that a reader yields, unless the caller gives a schema of his own.
+
+    Raises:
+        ConfigError: `columns` names one that the view does not have.
+    """
+    schema = columns_of(read.view)
+    if read.permissive:
+        schema = schema.append(pa.field(PROBLEM, pa.string()))
+    if read.columns is None:
+        return schema
+    chosen = _chosen(schema, read.columns, read.view, "columns=")
+    return chosen.append(schema.field(PROBLEM)) if read.permissive and PROBLEM not in chosen.names else chosen
+
+
+def _chosen(schema: Any, names: Sequence[str], view: str, what: str) -> Any:
+    for name in names:
+        if name not in schema.names:
+            raise ConfigError(
+                f"{what}{','.join(names)!r}: view={view} has no column {name!r}; it has {', '.join(schema.names)}"
+            )
+    return pa.schema([schema.field(name) for name in names])
+
+
+def spark_type(kind: Any) -> str:
+    """Returns Spark's name for a type of Arrow's."""
+    if pa.types.is_list(kind):
+        return f"array<{spark_type(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return "struct<" + ",".join(f"{field.name}:{spark_type(field.type)}" for field in kind) + ">"
+    return _SPARK_NAMES[str(kind)]
+
+
+def spark_schema(schema: Any) -> str:
+    """Returns a schema in the words of Spark's DDL."""
+    return ", ".join(f"`{field.name}` {spark_type(field.type)}" for field in schema)
+
+
+def asked_schema(read: ReadOptions, asked: Any) -> Any:
+    """Returns the pyarrow.Schema for the pyspark StructType that a reader shall yield.
+
+    Raises:
+        ConfigError: a column is not one of the view, or is of another type there.
+    """
+    schema = columns_of(read.view)
+    if read.permissive:
+        schema = schema.append(pa.field(PROBLEM, pa.string()))
+    chosen = _chosen(schema, [field.name for field in asked.fields], read.view, "the schema's columns ")
+    for field, ours in zip(asked.fields, chosen, strict=True):
+        if field.dataType.simpleString() != spark_type(ours.type):
+            raise ConfigError(
+                f"the schema's column {ours.name!r} is {field.dataType.simpleString()}; "
+                f"in view={read.view} it is {spark_type(ours.type)}"
+            )
+    return chosen
+
+
+def shaped(batch: Any, schema: Any) -> Any:
+    """Returns a batch with exactly the columns of a schema: those that it lacks are null."""
+    if batch.schema.equals(schema):
+        return batch
+    arrays = [
+        batch.column(batch.schema.get_field_index(field.name))
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def problem_batch(schema: Any, log_partition: int, text: str) -> Any:
+    """Returns the row that tells a problem."""
+    told = {"log_partition": log_partition, PROBLEM: text}
+    return pa.RecordBatch.from_arrays([pa.array([told.get(field.name)], field.type) for field in schema], schema=schema)

@@ -1,0 +1,94 @@
+"""What a batch reads is what Kafka said of its own logs, whatever the size of a split."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from conformance import checks, oracle
+from conformance.kafka_dumps import read_dump
+from conformance.scenarios import SCENARIOS, Scenario, having
+from conformance.test_dump import by_place
+
+from offsetlog._native.records import decode_key, decode_value
+
+from .reading import Row, rows_of
+
+every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
+SIZES = (1, 300, 5_000, 64 << 20)
+
+
+def by_slot(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["group"], row["topic"], row["partition"]))
+
+
+@every_scenario
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_offsets_are_those_the_broker_answered(scenario: Scenario, buckets: int) -> None:
+    rows = by_slot(rows_of(scenario.log, view="offsets", buckets=buckets))
+    checks.check_offsets(rows, scenario)
+    expected = oracle.offset_rows(oracle.replay(oracle.read_log(scenario.log)))
+    assert rows == by_slot(expected)
+
+
+@every_scenario
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_groups_are_those_the_broker_listed(scenario: Scenario, buckets: int) -> None:
+    rows = sorted(rows_of(scenario.log, view="groups", buckets=buckets), key=lambda row: row["group"])
+    if scenario in having("groups.tsv", "groups.json"):
+        checks.check_groups(rows, scenario)
+    expected = oracle.group_rows(oracle.replay(oracle.read_log(scenario.log)))
+    checks.same({row["group"]: row for row in rows}, {row["group"]: row for row in expected})
+
+
+# -------------------------------------------------------------------------------------------------------------- records
+
+
+def dumped(records: list[Row], batches: list[Row]) -> list[Row]:
+    """The rows that `offsetlog dump` prints, from the views of records and batches."""
+    at = {(batch["log_partition"], batch["segment"], batch["position"]): batch for batch in batches}
+    told = {(row["log_partition"], row["segment"], row["position"]) for row in records}
+    rows = [dumped_row(row, at[row["log_partition"], row["segment"], row["position"]]) for row in records]
+    return rows + [dumped_row(None, batch) for place, batch in at.items() if place not in told]
+
+
+def dumped_row(record: Row | None, batch: Row) -> Row:
+    row = {name: batch[name] for name in checks.DUMP_FIELDS if name in batch}
+    row["batch_size"] = batch["size"]
+    row |= {"log_offset": None, "timestamp": None, "headers": [], "kind": "empty", "key": None, "value": None}
+    if record is None:
+        return row
+    for name in ("base_offset", "last_offset", "batch_size", "magic", "codec", "producer_id", "producer_epoch"):
+        assert record[name] == row[name]
+    row |= {name: record[name] for name in ("log_offset", "timestamp", "timestamp_type", "kind")}
+    row["headers"] = record["header_keys"]
+    row["key"], row["value"] = content_of(record)
+    return row
+
+
+def content_of(record: Row) -> tuple[Any, Any]:
+    if record["kind"] == "marker":
+        told = {
+            "type": record["control"],
+            "coordinator_epoch": int.from_bytes(record["value"][2:6], "big", signed=True),
+        }
+        return told, told
+    key = decode_key(record["key"])
+    value = None if record["value"] is None else decode_value(int(key["type"]), record["value"])
+    return key, value
+
+
+@every_scenario
+def test_records_are_those_that_kafka_dumped(scenario: Scenario) -> None:
+    batches = rows_of(scenario.log, view="batches", splitBytes=1)
+    assert batches == rows_of(scenario.log, view="batches")
+    assert all(batch["crc_ok"] for batch in batches)
+    whole = rows_of(scenario.log, view="records")
+    rows = dumped(whole, batches)
+    for name in ("dump-log.txt", "dump-log-decoded-partly.txt"):
+        if scenario.expected(name).exists():
+            checks.check_dump(rows, read_dump(scenario.expected(name)))
+    checks.same(by_place(rows), by_place(oracle.dump_rows(oracle.read_log(scenario.log))))
+    for size in (*SIZES, random.Random(scenario.name).randrange(1, 20_000)):
+        assert rows_of(scenario.log, view="records", splitBytes=size) == whole

@@ -1,0 +1,338 @@
+"""A log read in any pieces is the log: transactions, histories, moments, and a log that moves while it is read."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from conformance.scenarios import SCENARIOS
+
+import offsetlog
+from offsetlog import MaintenanceConfig, OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
+from offsetlog.timeline import cutoff_offset
+
+from .reading import Row, read_splits, rows_of, splits_of, table_of
+
+KEYS = [TopicPartition("t", number) for number in range(6)]
+BY_HAND = MaintenanceConfig(enabled=False)
+SMALL = StoreConfig(segment_bytes=8 << 10, index_interval_bytes=512)
+
+
+def opened(path: Path, **options: object) -> OffsetStore:
+    given = {"partitions": 1, "durability": "process", "config": SMALL, "maintenance": BY_HAND, **options}
+    return offsetlog.open(path, **given)
+
+
+def write(store: OffsetStore, seed: int, steps: int = 400) -> None:
+    """Commits, deletions and transactions that overlap."""
+    draw = random.Random(seed)
+    waiting: dict[int, offsetlog.Transaction] = {}
+    for step in range(steps):
+        group, key = draw.choice("abc"), draw.choice(KEYS)
+        value = {key: OffsetAndMetadata(step, "m" * draw.randrange(60))}
+        choice = draw.randrange(10)
+        if choice < 5:
+            store.commit(group, value)
+        elif choice == 5:
+            store.delete(group, [key])
+        elif choice < 8 or not waiting:
+            producer = draw.randrange(4)
+            if producer not in waiting:
+                waiting[producer] = store.transaction(group, 100 + producer).__enter__()
+            waiting[producer].commit(value)
+        else:
+            transaction = waiting.pop(draw.choice(sorted(waiting)))
+            transaction.abort() if draw.random() < 0.3 else transaction.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of a few dozen segments; some transactions are open at its end."""
+    path = tmp_path_factory.mktemp("log") / "data"
+    store = opened(path)
+    write(store, 1)
+    store.flush()
+    copy = path.with_name("copy")
+    shutil.copytree(path, copy)
+    store.close()
+    return copy
+
+
+def tables(path: Path, view: str, sizes: list[int], **options: object) -> Iterator[pa.Table]:
+    for size in sizes:
+        yield table_of(path, view=view, splitBytes=size, **options)
+
+
+@pytest.mark.parametrize("view", ["records", "commits", "batches"])
+def test_pieces_of_any_size_are_the_whole(log: Path, view: str) -> None:
+    whole = table_of(log, view=view)
+    assert whole.num_rows > 200
+    draw = random.Random(view)
+    for table in tables(log, view, [1, 2, 700, 4096, *(draw.randrange(1, 30_000) for _ in range(10))]):
+        assert table.equals(whole)
+
+
+def test_small_pieces_are_many_and_large_ones_few(log: Path) -> None:
+    batches = table_of(log, view="batches").num_rows
+    assert len(splits_of(log, view="records", splitBytes=1)) == batches
+    assert len(splits_of(log, view="records")) == 1
+
+
+@pytest.mark.parametrize("damage", ["missing", "zeros", "wild", "shifted"])
+def test_indexes_only_make_it_faster(log: Path, tmp_path: Path, damage: str) -> None:
+    whole = table_of(log, view="records")
+    copy = tmp_path / "copy"
+    shutil.copytree(log, copy)
+    for index in sorted(copy.rglob("*.*index")):
+        content = index.read_bytes()
+        changed = {
+            "missing": b"",
+            "zeros": content + bytes(4096),
+            "wild": random.Random(index.name).randbytes(len(content)),
+            "shifted": b"".join(
+                (int.from_bytes(content[at : at + 4]).to_bytes(4))
+                + (int.from_bytes(content[at + 4 : at + 8]) + 7).to_bytes(4)
+                for at in range(0, len(content) // 8 * 8, 8)
+            ),
+        }[damage]
+        index.write_bytes(changed)
+    for table in tables(copy, "records", [1, 1000, 1 << 20]):
+        assert table.equals(whole)
+
+
+def test_ranges_of_log_offsets(log: Path) -> None:
+    whole = rows_of(log, view="records")
+    end = whole[-1]["log_offset"] + 1
+    draw = random.Random(3)
+    for _ in range(20):
+        first = draw.randrange(end)
+        until = draw.randrange(first, end + 5)
+        found = rows_of(
+            log, view="records", startingOffset=first, endingOffset=until, splitBytes=draw.randrange(1, 5000)
+        )
+        assert found == [row for row in whole if first <= row["log_offset"] < until]
+    named = rows_of(log, view="records", startingOffset='{"0": 100}', endingOffset='{"7": 1}')
+    assert named == [row for row in whole if row["log_offset"] >= 100]
+
+
+def test_filters_and_columns(log: Path) -> None:
+    whole = rows_of(log)
+    for options, fits in (
+        ({"group": "a"}, lambda row: row["group"] == "a"),
+        ({"topic": "t", "partition": 3}, lambda row: row["partition"] == 3),
+        ({"group": "zz"}, lambda row: False),
+    ):
+        assert rows_of(log, **options, splitBytes=500) == [row for row in whole if fits(row)]
+        positions = rows_of(log, view="offsets")
+        kept = rows_of(log, view="offsets", buckets=2, **options)
+        assert sorted(kept, key=str) == sorted((row for row in positions if fits(row)), key=str)
+    narrow = rows_of(log, columns="offset, outcome", splitBytes=900)
+    assert narrow == [{"offset": row["offset"], "outcome": row["outcome"]} for row in whole]
+    assert rows_of(log, view="offsets", columns="offset", group="a", buckets=2)[0].keys() == {"offset"}
+
+
+# -------------------------------------------------------------------------------------------------------------- history
+
+
+def history_of(store: OffsetStore) -> list[Row]:
+    rows = []
+    for group in "abc":
+        for key in KEYS:
+            for entry in store.history(group, key.topic, key.partition):
+                value = entry.value
+                rows.append(
+                    {
+                        "group": group,
+                        "topic": key.topic,
+                        "partition": key.partition,
+                        "offset": value and value.offset,
+                        "metadata": value and value.metadata,
+                        "kind": entry.kind,
+                        "timestamp": entry.timestamp,
+                        "outcome": entry.outcome,
+                        "marker_offset": entry.marker_offset,
+                        "effective_at": entry.effective_at,
+                        "producer_id": entry.producer_id,
+                        "producer_epoch": entry.producer_epoch,
+                        "log_offset": entry.log_offset,
+                    }
+                )
+    return rows
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_history_is_that_of_the_store(tmp_path: Path, seed: int, buckets: int) -> None:
+    with opened(tmp_path / "data") as store:
+        write(store, 10 + seed, 300)
+        expected = sorted(history_of(store), key=lambda row: row["log_offset"])
+        columns = ",".join(expected[0])
+        found = rows_of(tmp_path / "data", view="history", columns=columns, buckets=buckets)
+        assert sorted(found, key=lambda row: row["log_offset"]) == expected
+        part = rows_of(
+            tmp_path / "data", view="history", columns=columns, startingOffset=50, endingOffset=90, group="a"
+        )
+        assert part == [row for row in expected if 50 <= row["log_offset"] < 90 and row["group"] == "a"]
+
+
+# -------------------------------------------------------------------------------------------------------------- moments
+
+
+def state_of(store: OffsetStore, at: object) -> dict[tuple[str, int], tuple[int, str]]:
+    return {
+        (group, key.partition): (value.offset, value.metadata)
+        for group in "abc"
+        for key, value in store.fetch(group, at=at).items()
+    }
+
+
+def test_the_state_of_a_moment_is_that_of_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    with opened(path) as store:
+        write(store, 5, 300)
+        stamps = sorted({row["timestamp"] for row in rows_of(path, view="records")})
+        end = rows_of(path, view="records")[-1]["log_offset"] + 1
+        for offset in (0, 1, 57, 200, end):
+            found = rows_of(path, view="offsets", at=f"offset:{offset}", buckets=2)
+            told = {(row["group"], row["partition"]): (row["offset"], row["metadata"]) for row in found}
+            assert told == state_of(store, offset)
+        for stamp in (stamps[0] - 1, stamps[0], stamps[len(stamps) // 2], stamps[-1], stamps[-1] + 5):
+            cut = cutoff_offset_of(path, stamp)
+            rows = rows_of(path, view="records", at=stamp, splitBytes=600)
+            assert [row["log_offset"] for row in rows] == list(range(cut))
+            time = datetime.fromtimestamp(stamp / 1000, UTC)
+            found = rows_of(path, view="offsets", at=time.isoformat())
+            told = {(row["group"], row["partition"]): (row["offset"], row["metadata"]) for row in found}
+            assert told == state_of(store, time)
+
+
+def cutoff_offset_of(path: Path, stamp: int) -> int:
+    """Where the run of batches ends, told from their headers; what is open there does not count."""
+    offset = 0
+    for batch in rows_of(path, view="batches"):
+        if batch["max_timestamp"] > stamp:
+            break
+        offset = batch["last_offset"] + 1
+    assert cutoff_offset(path / "__consumer_offsets-0", stamp) <= offset
+    return offset
+
+
+def test_what_ended_behind_a_moment_is_open_at_it(log: Path) -> None:
+    ended = [row for row in rows_of(log) if row["outcome"] == "committed"]
+    row = max(ended, key=lambda each: each["marker_offset"] - each["log_offset"])
+    cut = row["marker_offset"]
+    before = {each["log_offset"]: each for each in rows_of(log, at=f"offset:{cut}", splitBytes=300)}
+    assert before[row["log_offset"]]["outcome"] == "open"
+    assert max(before) < cut
+    # A range of records is no moment: it says what became of them.
+    ranged = {each["log_offset"]: each for each in rows_of(log, endingOffset=cut, splitBytes=300)}
+    assert ranged[row["log_offset"]] == row
+
+
+def test_a_moment_that_was_cleaned_away_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    with opened(path) as store:
+        for number in range(600):
+            store.commit("g", {KEYS[number % 2]: number})
+        store.compact()
+        end = rows_of(path, view="records")[-1]["log_offset"] + 1
+        with pytest.raises(errors.HistoryError, match="cleaned"):
+            rows_of(path, view="offsets", at="offset:300")
+        assert "HistoryError" in rows_of(path, view="offsets", at="offset:300", mode="permissive")[0]["problem"]
+        assert len(rows_of(path, view="offsets", at=f"offset:{end}")) == 2
+        with pytest.raises(errors.OffsetOutOfRangeError, match="ends at"):
+            rows_of(path, view="offsets", at=f"offset:{end + 1}")
+
+
+# -------------------------------------------------------------------------------------------------------- a log at work
+
+
+def test_a_log_that_is_written_to_and_cleaned_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    stop = threading.Event()
+    failures: list[BaseException] = []
+    with opened(path) as store:
+        for number in range(200):
+            store.commit("still", {TopicPartition("s", number % 20): number})
+
+        def work() -> None:
+            try:
+                number = 0
+                while not stop.is_set():
+                    store.commit("g", {KEYS[number % 6]: number})
+                    number += 1
+                    if number % 150 == 0:
+                        store.compact()
+            except BaseException as failure:
+                failures.append(failure)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            draw = random.Random(8)
+            for _ in range(25):
+                # What nobody commits to any more is there in every state of the log.
+                size = draw.randrange(1, 6000)
+                splits = splits_of(path, view="commits", group="still", splitBytes=size)
+                found = [
+                    row
+                    for batch in read_splits(splits, path, view="commits", group="still")
+                    for row in batch.to_pylist()
+                ]
+                last = {row["partition"]: row["offset"] for row in found}
+                assert last == {number % 20: number for number in range(180, 200)}
+                offsets = [row["log_offset"] for row in found]
+                assert offsets == sorted(set(offsets))
+                rows = rows_of(path, view="offsets", buckets=2)
+                assert {row["partition"]: row["offset"] for row in rows if row["group"] == "still"} == last
+        finally:
+            stop.set()
+            thread.join()
+    assert not failures
+
+
+@pytest.mark.parametrize("size", [1, 2000])
+def test_what_was_cleaned_between_planning_and_reading(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "data"
+    with opened(path) as store:
+        for number in range(500):
+            store.commit("g", {KEYS[number % 6]: number})
+        splits = splits_of(path, view="commits", splitBytes=size)
+        before = rows_of(path)
+        store.compact()
+        after = rows_of(path)
+        assert len(after) < len(before)
+        store.commit("g", {KEYS[0]: 1000})
+        found = [row for batch in read_splits(splits, path, view="commits") for row in batch.to_pylist()]
+        assert found == after
+
+
+def test_a_segment_that_has_gone_for_good(log: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(log, copy)
+    splits = splits_of(copy, view="records", splitBytes=3000)
+    segments = sorted(copy.rglob("*.log"))
+    assert len(segments) > 4
+    gone = segments[3]
+    gone.unlink()
+    with pytest.raises(errors.MissingFileError, match="no other holds its records") as caught:
+        list(read_splits(splits, copy, view="records"))
+    assert caught.value.path == str(gone)
+    batches = read_splits(splits, copy, view="records", mode="permissive")
+    problems = {row["problem"] for batch in batches for row in batch.to_pylist() if row["problem"]}
+    assert len(problems) == 1
+    assert str(gone) in problems.pop()
+
+
+@pytest.mark.parametrize("scenario", [each for each in SCENARIOS if "txn" in each.name], ids=lambda each: each.name)
+def test_outcomes_of_kafkas_transactions_do_not_depend_on_splits(scenario) -> None:
+    whole = rows_of(scenario.log)
+    assert {row["outcome"] for row in whole} >= {"plain", "committed", "aborted"}
+    for size in (1, 150, 1000, 3333):
+        assert rows_of(scenario.log, splitBytes=size) == whole
