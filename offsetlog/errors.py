@@ -17,6 +17,8 @@
     │   ├── ConditionError: ExpectedOffsetError, RewindError
     │   ├── HistoryError
     │   ├── FencedError, TransactionError, ClockError, CommitTimeoutError (TimeoutError)
+    ├── ClusterError                            a Kafka cluster that was asked through its protocol
+    │   ├── ActiveGroupError, ClusterUnavailableError (retriable)
     ├── InternalError                           our bug
     └── SimulatedCrashError                     tests only
 
@@ -434,6 +436,33 @@ class CommitTimeoutError(StateError, TimeoutError):
 
     retriable = True
     status = Status.TIMED_OUT
+
+
+# ------------------------------------------------------------------------------------------------------ a Kafka cluster
+
+
+class ClusterError(OffsetLogError):
+    """A Kafka cluster refused what it was asked for.
+
+    Attributes:
+        code: Kafka's name of the error, as in "UNKNOWN_TOPIC_OR_PART"; librdkafka's own begin with an underscore.
+        group: the consumer group, or None.
+    """
+
+    def __init__(self, message: str = "", *, code: str | None = None, group: str | None = None, **place: Any) -> None:
+        super().__init__(message, **place)
+        self.code = code
+        self.group = group
+
+
+class ActiveGroupError(ClusterError):
+    """The group has active members, and Kafka takes its positions from them alone."""
+
+
+class ClusterUnavailableError(ClusterError):
+    """The cluster, or the coordinator of the group, did not answer, or could not yet."""
+
+    retriable = True
 
 
 # ------------------------------------------------------------------------------------------------------ neither of them

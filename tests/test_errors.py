@@ -128,7 +128,12 @@ def test_who_catches_the_built_in_catches_ours(kind, built_in):
 
 def test_only_these_are_worth_the_same_call_again():
     retriable = {kind for kind in ALL_ERRORS if kind.retriable}
-    assert retriable == {errors.CoordinatorLoadingError, errors.NotCoordinatorError, errors.CommitTimeoutError}
+    assert retriable == {
+        errors.CoordinatorLoadingError,
+        errors.NotCoordinatorError,
+        errors.CommitTimeoutError,
+        errors.ClusterUnavailableError,
+    }
 
 
 def test_a_refused_condition_tells_both_values():
