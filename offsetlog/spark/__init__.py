@@ -8,14 +8,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from offsetlog.spark.checkpoints import import_checkpoint, read_checkpoint
+    from offsetlog.spark.listener import OffsetCommitListener
+    from offsetlog.spark.positions import source_topic, starting_offsets
     from offsetlog.spark.sink.writer import commit_batch
     from offsetlog.spark.source import OffsetlogDataSource
 
-__all__ = ["OffsetlogDataSource", "commit_batch"]
+__all__ = [
+    "OffsetCommitListener",
+    "OffsetlogDataSource",
+    "commit_batch",
+    "import_checkpoint",
+    "read_checkpoint",
+    "source_topic",
+    "starting_offsets",
+]
 
 _MODULES = {
+    "OffsetCommitListener": "offsetlog.spark.listener",
     "OffsetlogDataSource": "offsetlog.spark.source",
     "commit_batch": "offsetlog.spark.sink.writer",
+    "import_checkpoint": "offsetlog.spark.checkpoints",
+    "read_checkpoint": "offsetlog.spark.checkpoints",
+    "source_topic": "offsetlog.spark.positions",
+    "starting_offsets": "offsetlog.spark.positions",
 }
 
 

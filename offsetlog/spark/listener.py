@@ -1,0 +1,338 @@
+"""Makes the progress of streaming queries visible: commits the offsets of their sources as positions of a group.
+
+Kafka's tools and lag monitors then see a Spark job as they see any consumer.  The positions are a picture of the
+progress, not what the query restarts from: that is its checkpoint.  Spark reports a batch after it is done, on a thread
+of its own and at most once, so a picture may be one batch old; the next batch repairs what was missed, since offsets
+are absolute.
+
+A committed position follows its query.  It goes forward with it, and back only where the query itself did: when it was
+started again from an older checkpoint, or its source lost data.  Reports that come late, of a run that was replaced by
+another or of an earlier batch, are left out.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from offsetlog.errors import ArgumentTypeError, ConfigError, CorruptionError
+from offsetlog.spark.committer import LOGGER, CommitFailure, PositionCommitter
+from offsetlog.spark.positions import (
+    is_kafka_source,
+    merged,
+    position_metadata,
+    read_source_offset,
+    shortened,
+    source_topic,
+)
+from offsetlog.spark.targets import TIMEOUT_SECONDS, Committed, TargetLike, make_target
+from offsetlog.store import Durability
+from offsetlog.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        StreamingQueryProgress,
+    )
+
+_RETIRED_MAX = 1000
+_TOLD_MAX = 1000
+
+
+class Query(NamedTuple):
+    """A run of a streaming query.
+
+    Attributes:
+        id: the same over restarts from one checkpoint.
+        run_id: another for each start.
+        name: its `queryName`, None where it has none.
+    """
+
+    id: str
+    run_id: str
+    name: str | None
+
+    @property
+    def title(self) -> str:
+        """The name, or the id of a query without one."""
+        return self.name or self.id
+
+
+GroupOf = str | Callable[[Query], str | None]
+Chosen = str | Collection[str] | Callable[[Query], bool] | None
+
+
+@dataclass(slots=True)
+class _Run:
+    """What was last reported of a run."""
+
+    run_id: str
+    batch: int = -1
+    group: str | None = None
+    positions: Committed = field(default_factory=dict)
+    time: float = 0.0
+
+
+class OffsetCommitListener(StreamingQueryListener):
+    """Commits the end offsets of every batch of streaming queries under a group.
+
+        listener = OffsetCommitListener("kafka:9092", "spark-{query}")
+        spark.streams.addListener(listener)
+
+    Which offsets of which sources are positions, and under which topics, `offsetlog.spark.positions` says.  A Kafka
+    cluster gets those of Spark's Kafka sources only, as other topics do not exist there; what is left out is logged
+    once.  Where several sources of a query read one partition, the smallest offset counts.  The metadata of a position
+    is JSON: `{"query":"<name>","id":"<id>","batch":<number>}`.
+
+    The methods that Spark calls parse and put aside, and never wait or raise; a thread of the listener's commits the
+    newest positions of each group, tries again what failed, and records it (`failures`, `last_error`, and the logger
+    "offsetlog.spark").  A query that ends is committed at once; at the end of the process up to 5 seconds are taken for
+    what still waits.  Every method and attribute can be used from any thread.
+
+    Args:
+        target: an OffsetStore, a path, "host:port,..." or a dict of confluent-kafka's settings: see
+            `offsetlog.spark.targets`.
+        group: the consumer group: a str, in which `{query}` stands for the query's name, or its id where it has none,
+            and `{id}` for its id; or a function of a `Query`, None for a query that is not committed.  Two queries in
+            one group that read the same partition overwrite each other's position.
+        queries: which queries: None for all, a name or id, several, or a function of a `Query`.
+        interval_seconds: between two commits of one group; the newest positions are taken.
+        back_off_seconds: the first and the longest pause before a failed commit is tried again.
+        refresh_seconds: an idle query is committed again after this, since a broker forgets the positions of a group
+            without members 7 days (`offsets.retention.minutes`) after the last commit.
+        timeout_seconds: how long a Kafka cluster may take for one answer.
+        positions_max: how many positions may wait to be committed.
+        failures_max: how many failures are remembered.
+        durability: what a commit to a store survives; None for the store's own.
+        hold: whether a store that is given as a path stays open, and locked, until `close`; with False it is opened for
+            each round of commits.
+
+    Raises:
+        ArgumentTypeError: the target, the group or the queries are of no such type.
+        ConfigError: a setting is out of its domain, or confluent-kafka is not there.
+    """
+
+    def __init__(
+        self,
+        target: TargetLike,
+        group: GroupOf,
+        *,
+        queries: Chosen = None,
+        interval_seconds: float = 1.0,
+        back_off_seconds: tuple[float, float] = (0.25, 30.0),
+        refresh_seconds: float = 3600.0,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        positions_max: int = 1_000_000,
+        failures_max: int = 100,
+        durability: Durability | None = None,
+        hold: bool = True,
+    ) -> None:
+        if not callable(group) and not isinstance(group, str):
+            raise ArgumentTypeError(f"group must be a str or a function, not {type(group).__name__}")
+        self._group = group
+        self._chosen = _chooser(queries)
+        first, longest = back_off_seconds
+        if interval_seconds < 0 or refresh_seconds <= 0 or timeout_seconds <= 0 or not 0 < first <= longest:
+            raise ConfigError("intervals and timeouts must be positive, the first pause at most the longest one")
+        if positions_max < 1 or failures_max < 1:
+            raise ConfigError("positions_max and failures_max must be at least 1")
+        self._refresh = refresh_seconds
+        made = make_target(target, durability=durability, hold=hold, timeout_seconds=timeout_seconds)
+        self._committer = PositionCommitter(
+            made,
+            interval_seconds=interval_seconds,
+            back_off_seconds=back_off_seconds,
+            positions_max=positions_max,
+            failures_max=failures_max,
+        )
+        self._lock = threading.Lock()
+        self._runs: dict[str, _Run] = {}
+        self._retired: dict[str, None] = {}
+        self._told: set[str] = set()
+
+    # ------------------------------------------------------------------------------------------------ for its owner
+
+    @property
+    def failures(self) -> tuple[CommitFailure, ...]:
+        """The newest failures, oldest first; `failure_count` tells how many there were in all."""
+        return self._committer.failures
+
+    @property
+    def failure_count(self) -> int:
+        """How often something could not be committed, since the beginning."""
+        return self._committer.failure_count
+
+    @property
+    def last_error(self) -> Exception | None:
+        """The newest error, also when a later attempt succeeded; None for none."""
+        return self._committer.last_error
+
+    @property
+    def commits(self) -> int:
+        """How many commits the target has taken."""
+        return self._committer.commits
+
+    @property
+    def pending(self) -> dict[str, Committed]:
+        """What waits to be committed, by group."""
+        return self._committer.pending
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Waits until everything that Spark has reported before is committed.
+
+        Spark reports a batch some tenths of a second after it is done; what it has not reported is not waited for.
+        Returns False when it took longer than `timeout` seconds, or when something was refused for good meanwhile.
+        """
+        return self._committer.flush(timeout)
+
+    def close(self, timeout: float | None = 10.0) -> bool:
+        """Flushes, ends the thread, and closes what was opened here; later reports are ignored.
+
+        Returns what `flush` returned.  Take the listener from Spark first: `spark.streams.removeListener(listener)`.
+        """
+        return self._committer.close(timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, value: object, trace: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------------------------------------ for Spark
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  (the name is Spark's)
+        """Begins a run: what is still reported of an earlier one of the query does not count any more."""
+        try:
+            self._begin(str(event.id), str(event.runId))
+        except Exception as error:  # Spark would only log it
+            self._committer.fail(None, 0, error)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Takes the end offsets of a batch."""
+        try:
+            if not self._committer.closed:
+                self._take(event.progress)
+        except Exception as error:
+            self._committer.fail(None, 0, error)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Commits again what was committed long ago."""
+        try:
+            self._take_again(str(event.id), str(event.runId))
+        except Exception as error:
+            self._committer.fail(None, 0, error)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Lets the last positions of a query be committed at once."""
+        try:
+            self._finish(str(event.id), str(event.runId))
+        except Exception as error:
+            self._committer.fail(None, 0, error)
+
+    # ------------------------------------------------------------------------------------------------ inside
+
+    def _begin(self, query_id: str, run_id: str) -> None:
+        with self._lock:
+            earlier = self._runs.get(query_id)
+            if earlier is not None and earlier.run_id != run_id:
+                self._retire(earlier.run_id)
+            self._runs[query_id] = _Run(run_id)
+
+    def _retire(self, run_id: str) -> None:
+        self._retired[run_id] = None
+        while len(self._retired) > _RETIRED_MAX:
+            self._retired.pop(next(iter(self._retired)))
+
+    def _take(self, progress: StreamingQueryProgress) -> None:
+        query = Query(str(progress.id), str(progress.runId), progress.name)
+        if not self._chosen(query):
+            return
+        group = self._group_of(query)
+        if group is None:
+            return
+        offsets = merged(self._source_positions(query, source, group) for source in progress.sources)
+        if not offsets:
+            return
+        metadata = position_metadata(query.name, query.id, progress.batchId)
+        positions = {key: OffsetAndMetadata(offset, metadata) for key, offset in offsets.items()}
+        with self._lock:
+            if query.run_id in self._retired:
+                return
+            run = self._runs.get(query.id)
+            if run is None or run.run_id != query.run_id:
+                run = self._runs[query.id] = _Run(query.run_id)
+            if progress.batchId < run.batch:
+                return
+            run.batch, run.group, run.positions, run.time = progress.batchId, group, positions, time.monotonic()
+            # Under the lock, so that no older report comes behind this one.
+            self._committer.put(group, positions)
+
+    def _take_again(self, query_id: str, run_id: str) -> None:
+        with self._lock:
+            run = self._runs.get(query_id)
+            if run is None or run.run_id != run_id or run.group is None or self._committer.closed:
+                return
+            if time.monotonic() - run.time >= self._refresh:
+                run.time = time.monotonic()
+                self._committer.put(run.group, run.positions)
+
+    def _finish(self, query_id: str, run_id: str) -> None:
+        with self._lock:
+            run = self._runs.get(query_id)
+            if run is None or run.run_id != run_id:
+                return
+            del self._runs[query_id]
+            self._retire(run_id)
+        if run.group is not None:
+            self._committer.hurry(run.group)
+
+    def _group_of(self, query: Query) -> str | None:
+        if isinstance(self._group, str):
+            return self._group.replace("{query}", query.title).replace("{id}", query.id)
+        group = self._group(query)
+        if group is not None and not isinstance(group, str):
+            raise ArgumentTypeError(f"the group of query {query.title!r} must be a str, not {type(group).__name__}")
+        return group
+
+    def _source_positions(self, query: Query, source: Any, group: str) -> dict[TopicPartition, int]:
+        """Returns the positions of one source; a source that cannot be read does not keep the others back."""
+        description = str(source.description)
+        try:
+            found = read_source_offset(source.endOffset, source_topic(description))
+        except CorruptionError as error:
+            error.item = shortened(description, 200)
+            self._committer.fail(group, 0, error)
+            return {}
+        if found.shape == "unknown":
+            self._tell_once(query, description, "its offset is no position in a log")
+            return {}
+        if found.positions and self._committer.target.kafka_only and not is_kafka_source(description):
+            self._tell_once(query, description, f"its topics are not in {self._committer.target}")
+            return {}
+        return found.positions
+
+    def _tell_once(self, query: Query, description: str, why: str) -> None:
+        topic = source_topic(description)
+        if topic not in self._told and len(self._told) < _TOLD_MAX:
+            self._told.add(topic)
+            told = (query.title, shortened(description), why)
+            LOGGER.warning("query %s: the progress of %s is not committed: %s", *told)
+
+
+def _chooser(queries: Chosen) -> Callable[[Query], bool]:
+    if queries is None:
+        return lambda _: True
+    if callable(queries):
+        return queries
+    if not isinstance(queries, Collection):
+        raise ArgumentTypeError(f"queries must be names or ids, or a function, not {type(queries).__name__}")
+    names = {queries} if isinstance(queries, str) else set(queries)
+    return lambda query: query.id in names or query.name in names

@@ -1,0 +1,308 @@
+"""The offsets of Spark's sources as positions of a consumer group, and positions as Spark's `startingOffsets`.
+
+Spark keeps the offset of a source as a text that only the source understands.  Three shapes are understood here, each
+told apart by its text alone:
+
+* topics, `{"orders":{"0":123}}`: Kafka's source, offsetlog's own, and Python sources that follow them.  Each number is
+  the next offset to read, which is what a committed offset means.
+* a counter that names the next thing to read, `123` or `{"offset":123}`: the sources of rates, sockets and memory.
+* a file source's `{"logOffset":122}`, the last batch of files that it has listed: the next one is 123.
+
+A counter becomes partition 0 of a topic that is made of the source's description (see `source_topic`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from offsetlog.errors import ArgumentTypeError, ConfigError, CorruptionError, LimitError, StateError, TopicError
+from offsetlog.spark.targets import TargetLike, opened_target
+from offsetlog.types import OffsetAndMetadata, TopicPartition
+
+#: The longest name that Kafka takes for a topic.
+TOPIC_CHARACTERS_MAX = 249
+#: An offset of a source that is longer than this is refused before it is parsed.
+TEXT_CHARACTERS_MAX = 16 << 20
+#: The largest number of partitions in one offset.
+PARTITIONS_MAX = 200_000
+#: The name of a query is cut to this in the metadata of its positions.
+NAME_CHARACTERS_MAX = 200
+OFFSET_MAX = 2**63 - 1
+PARTITION_MAX = 2**31 - 1
+
+EARLIEST = -2
+LATEST = -1
+
+Missing = Literal["earliest", "latest", "error"]
+#: topic -> how many partitions it has, or which; or a Kafka cluster, which is asked.
+Partitions = Mapping[str, int | Iterable[int]] | str
+
+_KAFKA = re.compile(r"Kafka(?:Source)?(?:V\d+)?\[")
+_IDENTITY = re.compile(r"@[0-9a-f]{1,16}(?=$|[^0-9A-Za-z])")
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]+")
+
+
+class SourceOffset(NamedTuple):
+    """What the offset of a source says.
+
+    Attributes:
+        shape: "topics", "counter", "files"; "nothing" where there is no offset yet; "unknown" for any other, as that of
+            Delta, which is no position in a log.
+        positions: the next offset to read by topic and partition, empty for "nothing" and "unknown".
+    """
+
+    shape: Literal["topics", "counter", "files", "nothing", "unknown"]
+    positions: dict[TopicPartition, int]
+
+
+def is_kafka_source(description: str) -> bool:
+    """Tells whether the description, as query progress has it, is that of Spark's own Kafka source."""
+    return _KAFKA.match(description) is not None
+
+
+def source_topic(description: str) -> str:
+    """Returns the topic under which a source without topics is committed: its description in Kafka's characters.
+
+    The identity that Java appends to some objects (`@6edb6635`), which is another at each start, is left out; what is
+    neither a letter of ASCII, a digit, a dot, a dash nor an underscore becomes an underscore, several in a row one; a
+    name longer than 249 characters keeps its first 240 and gets a dash and 8 digits of its digest.  Two descriptions
+    that differ only in such characters get the same name.
+
+    >>> source_topic("FileStreamSource[file:/data/in]")
+    'FileStreamSource_file_data_in'
+    """
+    plain = _ILLEGAL.sub("_", _IDENTITY.sub("", description)).strip("_")
+    if plain in {"", ".", ".."}:
+        plain = "source"
+    if len(plain) > TOPIC_CHARACTERS_MAX:
+        plain = f"{plain[:240]}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
+    return plain
+
+
+def read_source_offset(text: str | None, topic: str) -> SourceOffset:
+    """Reads the offset of a source, in any of the shapes of this module.
+
+    A negative number tells that nothing was read yet: it is no position, and left out.
+
+    Args:
+        text: the offset, as query progress and checkpoints have it; None, "", "-", "None" and "null" for none.
+        topic: the topic of a counter.
+
+    Raises:
+        CorruptionError: it is not JSON, or has topics and what stands in them are no partitions and offsets.
+        LimitError: it is longer than 16 Mi characters, or names more than 200,000 partitions.
+    """
+    if text is None or text.strip() in {"", "-", "None", "null"}:
+        return SourceOffset("nothing", {})
+    if len(text) > TEXT_CHARACTERS_MAX:
+        raise LimitError(f"an offset of {len(text)} characters, at most {TEXT_CHARACTERS_MAX} are read")
+    value = parse_json(text)
+    if isinstance(value, dict):
+        return _read_object(value, topic)
+    if _is_number(value):
+        return SourceOffset("counter", _counter(topic, value))
+    return SourceOffset("unknown", {})
+
+
+def parse_json(text: str) -> Any:
+    """Returns what a JSON text says; raises CorruptionError where it is none, names a key twice, or nests too deep."""
+    try:
+        return json.loads(text, object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise CorruptionError(f"not JSON: {error}: {shortened(text)!r}") from error
+
+
+def shortened(text: str, characters: int = 80) -> str:
+    """Returns a text for a message, cut where it is long."""
+    return text if len(text) <= characters else f"{text[:characters]}..."
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a key stands twice")
+    return made
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _read_object(value: dict[str, Any], topic: str) -> SourceOffset:
+    if set(value) == {"logOffset"} and _is_number(value["logOffset"]):
+        return SourceOffset("files", _counter(topic, value["logOffset"] + 1))
+    if _is_number(value.get("offset")) and set(value) <= {"offset", "timestamp"}:
+        return SourceOffset("counter", _counter(topic, value["offset"]))
+    if value and all(isinstance(partitions, dict) for partitions in value.values()):
+        return SourceOffset("topics", _topics(value))
+    return SourceOffset("nothing" if not value else "unknown", {})
+
+
+def _counter(topic: str, offset: int) -> dict[TopicPartition, int]:
+    return {TopicPartition(topic, 0): _checked(offset, topic, "0")} if offset >= 0 else {}
+
+
+def _topics(value: dict[str, dict[str, Any]]) -> dict[TopicPartition, int]:
+    count = sum(len(partitions) for partitions in value.values())
+    if count > PARTITIONS_MAX:
+        raise LimitError(f"an offset that names {count} partitions, at most {PARTITIONS_MAX} are read")
+    positions = {}
+    for topic, partitions in value.items():
+        if not topic or len(topic) > TOPIC_CHARACTERS_MAX:
+            raise CorruptionError(f"no topic of Kafka has the name {shortened(topic)!r}")
+        for partition, offset in partitions.items():
+            if not re.fullmatch(r"[0-9]{1,10}", partition, re.ASCII) or int(partition) > PARTITION_MAX:
+                raise CorruptionError(f"topic {topic!r} has no partition {shortened(partition)!r}")
+            if _checked(offset, topic, partition) >= 0:
+                positions[TopicPartition(topic, int(partition))] = offset
+    return positions
+
+
+def _checked(offset: Any, topic: str, partition: str) -> int:
+    if not _is_number(offset) or abs(offset) > OFFSET_MAX:
+        raise CorruptionError(f"partition {partition} of topic {topic!r} has no offset {shortened(repr(offset))}")
+    return int(offset)
+
+
+def merged(positions: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
+    """Joins the positions of the sources of one query; where several name a partition, the smallest counts.
+
+    What lies below it was read by all of them.
+    """
+    joined: dict[TopicPartition, int] = {}
+    for some in positions:
+        for key, offset in some.items():
+            joined[key] = min(offset, joined.get(key, offset))
+    return joined
+
+
+def position_metadata(name: str | None, query_id: str | None, batch: int) -> str:
+    """Returns the metadata of a position of a query, as JSON; the name is cut to 200 characters."""
+    told: dict[str, Any] = {}
+    if name:
+        told["query"] = name[:NAME_CHARACTERS_MAX].encode("utf-8", "replace").decode()
+    if query_id:
+        told["id"] = query_id[:NAME_CHARACTERS_MAX]
+    return json.dumps({**told, "batch": batch}, ensure_ascii=False, separators=(",", ":"))
+
+
+# ------------------------------------------------------------------------------------------------------ the way back
+
+
+def starting_offsets(
+    store: TargetLike,
+    group: str,
+    topics: str | Iterable[str] | None = None,
+    missing: Missing = "earliest",
+    *,
+    partitions: Partitions | None = None,
+) -> str:
+    """Returns the committed positions of a group as the JSON that Spark's Kafka source takes for `startingOffsets`.
+
+    Spark wants every partition of the topics in it.  A Kafka cluster is asked how many there are; a store does not
+    know: say it with `partitions`, else every number up to the highest committed one is taken to be there.
+
+    Args:
+        store: an OffsetStore; the path of one, which is read as it is and not locked; or a Kafka cluster:
+            "host:port,..." or a dict of confluent-kafka's settings (see `offsetlog.spark.targets`).
+        group: the consumer group.
+        topics: only these; None for all that the group has a position for.  Name them where the group holds positions
+            of other sources too, which are no topics of Kafka's.
+        missing: where a partition without a position starts: "earliest" (-2), "latest" (-1), or "error".
+        partitions: topic -> the number of its partitions, or the partitions; or a Kafka cluster ("host:port,...").
+
+    Returns:
+        JSON without blanks, topics and partitions sorted: `{"orders":{"0":123,"1":-2}}`.
+
+    Raises:
+        StateError: the group has no position at all and no topics are named; or `missing` is "error" and one has none,
+            which is the error's `item`.
+        TopicError: a topic has no partitions here.
+        ClusterError, ClusterUnavailableError: the cluster refused or did not answer.
+        InvalidArgumentError: one of its kinds; all that opening and reading a store raise.
+
+    It can be called from any thread.
+    """
+    if missing not in {"earliest", "latest", "error"}:
+        raise ConfigError(f'missing must be "earliest", "latest" or "error", not {missing!r}')
+    wanted = _listed_topics(topics)
+    with opened_target(store, read_only=True) as target:
+        committed = target.fetch(group)
+        names = sorted({key.topic for key in committed}) if wanted is None else wanted
+        if not names:
+            raise StateError(f"group {group!r} has no positions: name the topics to start with")
+        known = target.partitions_of(names) if partitions is None else _known_partitions(partitions, names)
+    told: dict[str, dict[str, int]] = {}
+    for topic in names:
+        keys = [TopicPartition(topic, number) for number in _numbers(topic, known, committed)]
+        told[topic] = {str(key.partition): _start(committed, key, group, missing) for key in keys}
+    return json.dumps(told, separators=(",", ":"))
+
+
+def _listed_topics(topics: str | Iterable[str] | None) -> list[str] | None:
+    if topics is None:
+        return None
+    listed = [topics] if isinstance(topics, str) else list(topics)
+    for topic in listed:
+        if not isinstance(topic, str):
+            raise ArgumentTypeError(f"topics must be str, not {type(topic).__name__}")
+        if not topic:
+            raise TopicError("a topic must not be empty")
+    if not listed:
+        raise ConfigError("no topic is named; None takes all of the group")
+    return sorted(set(listed))
+
+
+def _known_partitions(partitions: Partitions, names: list[str]) -> dict[str, list[int]] | None:
+    if isinstance(partitions, str):
+        with opened_target(partitions) as cluster:
+            if not cluster.kafka_only:
+                raise ConfigError(f"partitions must be a dict or a Kafka cluster, not {partitions!r}")
+            return cluster.partitions_of(names)
+    if not isinstance(partitions, Mapping):
+        raise ArgumentTypeError(f"partitions must be a dict or a Kafka cluster, not {type(partitions).__name__}")
+    return {topic: _listed_partitions(topic, some) for topic, some in partitions.items()}
+
+
+def _listed_partitions(topic: str, some: int | Iterable[int]) -> list[int]:
+    if isinstance(some, bool | str) or not isinstance(some, int | Iterable):
+        raise ArgumentTypeError(f"the partitions of {topic!r} must be a number or a list of numbers")
+    if isinstance(some, int):
+        if some > PARTITIONS_MAX:
+            raise ConfigError(f"{some} partitions of {topic!r}, at most {PARTITIONS_MAX} are taken")
+        some = range(some)
+    listed = sorted(set(some))
+    if not all(_is_number(number) and 0 <= number <= PARTITION_MAX for number in listed):
+        raise ConfigError(f"the partitions of {topic!r} must be from 0 to {PARTITION_MAX}")
+    return listed
+
+
+def _numbers(
+    topic: str, known: Mapping[str, list[int]] | None, committed: Mapping[TopicPartition, OffsetAndMetadata]
+) -> list[int]:
+    """Returns the partitions of a topic to be told: what is there, and nothing else, since Spark would refuse it."""
+    if known is not None and topic in known:
+        numbers = known[topic]
+    else:
+        highest = max((key.partition for key in committed if key.topic == topic), default=-1)
+        if highest >= PARTITIONS_MAX:
+            raise ConfigError(f"partition {highest} of {topic!r} is committed: say with partitions= which there are")
+        numbers = list(range(highest + 1))
+    if not numbers:
+        raise TopicError(f"nothing is known of the partitions of topic {topic!r}: say with partitions= how many it has")
+    return numbers
+
+
+def _start(
+    committed: Mapping[TopicPartition, OffsetAndMetadata], key: TopicPartition, group: str, missing: Missing
+) -> int:
+    value = committed.get(key)
+    if value is not None:
+        return value.offset
+    if missing == "error":
+        raise StateError(f"group {group!r} has no position for {key.topic}:{key.partition}", item=key)
+    return EARLIEST if missing == "earliest" else LATEST
