@@ -16,6 +16,7 @@ import broker as kafka
 import pytest
 from kafka_answers import KafkaAnswers
 from kafka_packages import REPOSITORY, KafkaMissing, KafkaPackages, find_packages
+from spark_packages import find_spark_jars
 
 HERE = Path(__file__).resolve().parent
 _brokers = pytest.StashKey[list[kafka.KafkaBroker]]()
@@ -61,6 +62,15 @@ def kafka_packages() -> KafkaPackages:
     """Kafka's packages, fetched when they are not there yet."""
     try:
         return find_packages()
+    except KafkaMissing as missing:
+        skip_or_fail(str(missing), os.environ)
+
+
+@pytest.fixture(scope="session")
+def spark_jars() -> list[Path]:
+    """Spark's Kafka source for the PySpark that is here, fetched when it is not there yet."""
+    try:
+        return find_spark_jars()
     except KafkaMissing as missing:
         skip_or_fail(str(missing), os.environ)
 
