@@ -221,7 +221,9 @@ static int open_batch(ol_record_scan *work, const ol_batch *batch, ol_error *err
         status = ol_fail(error, OL_CORRUPT, "the offset %lld goes back: the batch before it ends below %lld",
                          (long long)batch->base_offset, (long long)work->next_offset);
     }
-    if (status == OL_OK) status = find_outcome(work, batch);
+    /* Of markers the view of commits has no rows; that it is one is right only if the checksum is. */
+    if (status != OL_OK || (work->view == OL_VIEW_COMMITS && ol_batch_is_control(batch))) return status;
+    status = find_outcome(work, batch);
     if (status == OL_OK) status = ol_records_open(&work->records, batch, work->decompressor, error);
     if (status != OL_OK) return status;
     ol_records walk = work->records;    /* the same bytes, a cursor of its own */
@@ -277,11 +279,6 @@ static int tell_records(ol_record_scan *work, ol_rows *rows, bool *refused, ol_e
     return OL_OK;
 }
 
-static bool is_passed_over(const ol_record_scan *work, const ol_batch *batch) {
-    if (batch->last_offset < work->first) return true;
-    return work->view == OL_VIEW_COMMITS && ol_batch_is_control(batch);
-}
-
 static int next_batch(ol_record_scan *work, ol_rows *rows, ol_error *error) {
     ol_batch batch;
     int64_t position = work->scan->position;
@@ -295,7 +292,7 @@ static int next_batch(ol_record_scan *work, ol_rows *rows, ol_error *error) {
         status = OL_END;
     } else if (work->view == OL_VIEW_BATCHES) {
         if (batch.last_offset >= work->first) status = tell_batch(work, rows, &batch, error);
-    } else if (!is_passed_over(work, &batch)) {
+    } else if (batch.last_offset >= work->first) {
         status = open_batch(work, &batch, error);
     }
     if (status == OL_OK) {

@@ -1,7 +1,7 @@
 """Checks what is in a wheel: python tests/wheel_contents.py WHEEL.
 
-It must hold the extensions, a stub beside each of them, `py.typed` and the licence; no sources of extensions.  Beside the
-package stands the name that PySpark looks for.
+It must hold the extensions, a stub beside each of them, `py.typed` and the licence; no sources of extensions.  Beside
+the package stands the name that PySpark looks for.
 """
 
 from __future__ import annotations

@@ -1,0 +1,320 @@
+/* Records of .log files as rows: against a walk over the same batches, from any position, in blocks of any size; shares of a state. */
+#include <stdio.h>
+
+#include "ol_offset_rows.h"
+#include "ol_record_scan.h"
+#include "partition_fixture.h"
+
+enum { STEPS = 400, ROWS_MAX = 4000, PRODUCERS = 3 };
+
+static const char *const groups[] = {"a", "ab", "caf\xc3\xa9", "broken \xff\xc3 \xed\xa0\x80!", ""};
+static const ol_column commit_columns[] = {OL_COLUMN_GROUP, OL_COLUMN_TOPIC, OL_COLUMN_PARTITION, OL_COLUMN_OFFSET, OL_COLUMN_METADATA,
+                                           OL_COLUMN_TOPIC_ID, OL_COLUMN_KIND, OL_COLUMN_OUTCOME, OL_COLUMN_MARKER_OFFSET, OL_COLUMN_LOG_OFFSET};
+static const ol_column record_columns[] = {OL_COLUMN_LOG_OFFSET, OL_COLUMN_KEY, OL_COLUMN_VALUE, OL_COLUMN_HEADER_KEYS, OL_COLUMN_CONTROL_TYPE,
+                                           OL_COLUMN_KIND, OL_COLUMN_SEGMENT, OL_COLUMN_CODEC, OL_COLUMN_TRANSACTIONAL, OL_COLUMN_GROUP};
+static const ol_column batch_columns[] = {OL_COLUMN_BASE_OFFSET, OL_COLUMN_LAST_OFFSET, OL_COLUMN_CRC_OK, OL_COLUMN_CONTROL, OL_COLUMN_RECORD_COUNT};
+static const char *const kinds[] = {"legacy", "offset_commit"};
+
+typedef struct log_file {
+    char path[512];
+    int64_t ends[STEPS];        /* byte positions behind batches */
+    size_t end_count;
+    int64_t next_offset;
+} log_file;
+
+/* ------------------------------------------------------------------------------------------------ a log, and what is in it */
+
+static void write_log(log_file *file) {
+    ol_partition_options options = fixture_options(fresh_directory());
+    ol_partition *partition = open_partition(&options, true);
+    bool open[PRODUCERS] = {false};
+    for (int i = 0; i < STEPS; i++) {
+        size_t producer = ol_test_below(PRODUCERS);
+        const char *group = groups[ol_test_below(5)];
+        uint64_t kind = ol_test_below(8);
+        if (kind == 0 && open[producer]) {
+            end_transaction(partition, (int64_t)producer, ol_test_below(2) ? OL_CONTROL_COMMIT : OL_CONTROL_ABORT);
+            open[producer] = false;
+        } else if (kind <= 2) {
+            commit_pending(partition, (int64_t)producer, group, "topic", (int32_t)ol_test_below(9), i);
+            open[producer] = true;
+        } else if (kind == 3) {
+            delete_one(partition, group, "topic", (int32_t)ol_test_below(9));
+        } else {
+            commit_one(partition, group, "t", (int32_t)ol_test_below(9), i);
+        }
+    }
+    file->next_offset = ol_log_end(ol_partition_log(partition));
+    close_partition(partition);
+    snprintf(file->path, sizeof file->path, "%s/00000000000000000000.log", fixture_directory);
+    ol_scan scan;
+    ol_batch batch;
+    ol_error error;
+    OL_CHECK_OK(ol_scan_open(&scan, ol_fs_posix(), file->path, 0, -1, &error), &error);
+    file->end_count = 0;
+    while (ol_scan_next(&scan, &batch, &error) == OL_OK) file->ends[file->end_count++] = scan.position;
+    ol_scan_close(&scan);
+    OL_CHECK(file->end_count > STEPS / 2 && file->end_count <= STEPS);
+}
+
+static void find_outcomes(const log_file *file, ol_outcomes *outcomes) {
+    ol_scan scan;
+    ol_batch batch;
+    ol_error error;
+    OL_CHECK_OK(ol_scan_open(&scan, ol_fs_posix(), file->path, 0, -1, &error), &error);
+    while (ol_scan_next(&scan, &batch, &error) == OL_OK) OL_CHECK_OK(ol_outcomes_note(outcomes, &batch, NULL, true, &error), &error);
+    ol_scan_close(&scan);
+    ol_outcomes_sort(outcomes);
+}
+
+/* ------------------------------------------------------------------------------------------------ reading it */
+
+typedef struct found {
+    int64_t offsets[ROWS_MAX];
+    int64_t markers[ROWS_MAX];
+    char outcomes[ROWS_MAX];
+    size_t count;
+} found;
+
+static ol_slice string_at(const ol_row_array *array, size_t row) {
+    return ol_slice_of(array->data + array->ends[row], (size_t)(array->ends[row + 1] - array->ends[row]));
+}
+
+static bool is_null(const ol_row_array *array, size_t row) { return (array->valid[row >> 3] >> (row & 7) & 1) == 0; }
+
+static void take_rows(const ol_rows *rows, found *into) {
+    for (size_t row = 0; row < rows->count; row++) {
+        OL_CHECK(into->count < ROWS_MAX);
+        into->offsets[into->count] = ((const int64_t *)(const void *)rows->arrays[OL_COLUMN_LOG_OFFSET].data)[row];
+        if (rows->arrays[OL_COLUMN_OUTCOME].wanted) {
+            const ol_row_array *marker = &rows->arrays[OL_COLUMN_MARKER_OFFSET];
+            into->markers[into->count] = is_null(marker, row) ? -1 : ((const int64_t *)(const void *)marker->data)[row];
+            into->outcomes[into->count] = (char)string_at(&rows->arrays[OL_COLUMN_OUTCOME], row).data[0];
+            bool valid = true;
+            ol_utf16_units(string_at(&rows->arrays[OL_COLUMN_GROUP], row), &valid);
+            OL_CHECK(valid);
+        }
+        into->count++;
+    }
+}
+
+typedef struct reading {
+    ol_record_view view;
+    int64_t position;
+    int64_t limit;
+    int64_t first;
+    int64_t until;
+    ol_bucket bucket;
+    size_t block_rows;
+} reading;
+
+static reading everything(ol_record_view view, size_t block_rows) {
+    return (reading){.view = view, .limit = -1, .until = INT64_MAX, .block_rows = block_rows};
+}
+
+static void make_rows(ol_rows *rows, ol_record_view view, size_t block_rows) {
+    ol_error error;
+    const ol_column *columns = view == OL_VIEW_COMMITS ? commit_columns : view == OL_VIEW_RECORDS ? record_columns : batch_columns;
+    size_t count = view == OL_VIEW_BATCHES ? sizeof batch_columns / sizeof *batch_columns : 10;
+    OL_CHECK_OK(ol_rows_create(rows, columns, count, block_rows, &error), &error);
+}
+
+static void read_rows(const log_file *file, const reading *how, const ol_outcomes *outcomes, found *into) {
+    ol_rows rows;
+    ol_scan scan;
+    ol_error error;
+    bool refused;
+    make_rows(&rows, how->view, how->block_rows);
+    OL_CHECK_OK(ol_scan_open(&scan, ol_fs_posix(), file->path, how->position, how->limit, &error), &error);
+    ol_record_scan work = {.scan = &scan, .kinds = kinds, .kind_count = 2, .segment = text("x.log"), .first = how->first, .until = how->until,
+                           .view = how->view, .partition = -1, .bucket = how->bucket, .wants_outcomes = how->view == OL_VIEW_COMMITS};
+    for (;;) {
+        int status = ol_record_scan_fill(&work, &rows, &refused, &error);
+        if (status == OL_WOULD_BLOCK) {
+            work.outcomes = outcomes;
+            continue;
+        }
+        OL_CHECK(status == OL_OK || status == OL_END);
+        take_rows(&rows, into);
+        if (status == OL_END) break;
+        OL_CHECK_INT(rows.count, rows.capacity);
+        ol_rows_clear(&rows);
+    }
+    ol_record_scan_close(&work);
+    ol_scan_close(&scan);
+    ol_rows_free(&rows);
+}
+
+static void check_same(const found *a, const found *b) {
+    OL_CHECK_INT(a->count, b->count);
+    for (size_t i = 0; i < a->count; i++) {
+        OL_CHECK_INT(a->offsets[i], b->offsets[i]);
+        OL_CHECK_INT(a->markers[i], b->markers[i]);
+        OL_CHECK_INT(a->outcomes[i], b->outcomes[i]);
+    }
+}
+
+OL_TEST(splits_and_blocks_of_any_size_tell_the_same) {
+    static log_file file;
+    static found whole, parts;
+    ol_outcomes outcomes = {0};
+    write_log(&file);
+    find_outcomes(&file, &outcomes);
+    for (int round = 0; round < 60; round++) {
+        ol_record_view view = ol_test_below(2) ? OL_VIEW_COMMITS : OL_VIEW_RECORDS;
+        memset(&whole, 0, sizeof whole);
+        memset(&parts, 0, sizeof parts);
+        reading how = everything(view, ROWS_MAX);
+        read_rows(&file, &how, &outcomes, &whole);
+        OL_CHECK(whole.count > 0);
+        int64_t at = 0;
+        for (size_t k = ol_test_below(4); at < file.ends[file.end_count - 1]; k += 1 + ol_test_below(file.end_count / 3)) {
+            if (k >= file.end_count) k = file.end_count - 1;
+            how = everything(view, 1 + ol_test_below(70));
+            how.position = at;
+            how.limit = file.ends[k];
+            if (how.limit > at) read_rows(&file, &how, &outcomes, &parts);
+            at = how.limit > at ? how.limit : at;
+        }
+        check_same(&whole, &parts);
+    }
+    ol_outcomes_free(&outcomes);
+    remove_fixture();
+}
+
+OL_TEST(bounds_of_log_offsets_and_buckets_part_the_records) {
+    static log_file file;
+    static found whole, parts;
+    ol_outcomes outcomes = {0};
+    write_log(&file);
+    find_outcomes(&file, &outcomes);
+    memset(&whole, 0, sizeof whole);
+    reading how = everything(OL_VIEW_COMMITS, 64);
+    read_rows(&file, &how, &outcomes, &whole);
+    for (int round = 0; round < 40; round++) {
+        memset(&parts, 0, sizeof parts);
+        for (int64_t first = 0; first < file.next_offset;) {
+            how.first = first;
+            how.until = first += 1 + (int64_t)ol_test_below(200);
+            read_rows(&file, &how, &outcomes, &parts);
+        }
+        check_same(&whole, &parts);
+    }
+    how = everything(OL_VIEW_COMMITS, 64);
+    how.bucket.by_group = ol_test_below(2);
+    how.bucket.count = 3;
+    memset(&parts, 0, sizeof parts);
+    for (how.bucket.number = 0; how.bucket.number < 3; how.bucket.number++) read_rows(&file, &how, &outcomes, &parts);
+    OL_CHECK_INT(whole.count, parts.count);
+    ol_outcomes_free(&outcomes);
+    remove_fixture();
+}
+
+OL_TEST(batches_are_told_by_their_headers) {
+    static log_file file;
+    ol_rows rows;
+    ol_scan scan;
+    ol_error error;
+    bool refused;
+    write_log(&file);
+    make_rows(&rows, OL_VIEW_BATCHES, STEPS + 1);
+    OL_CHECK_OK(ol_scan_open(&scan, ol_fs_posix(), file.path, 0, -1, &error), &error);
+    ol_record_scan work = {.scan = &scan, .until = INT64_MAX, .view = OL_VIEW_BATCHES, .partition = -1};
+    OL_CHECK_INT(ol_record_scan_fill(&work, &rows, &refused, &error), OL_END);
+    OL_CHECK_INT(rows.count, file.end_count);
+    for (size_t row = 0; row < rows.count; row++) OL_CHECK(rows.arrays[OL_COLUMN_CRC_OK].data[row >> 3] >> (row & 7) & 1);
+    ol_scan_close(&scan);
+    ol_rows_free(&rows);
+    remove_fixture();
+}
+
+/* ------------------------------------------------------------------------------------------------ states by shares */
+
+static void replay(const log_file *file, const ol_state_share *share, ol_state *state) {
+    ol_scan scan;
+    ol_batch batch;
+    ol_error error;
+    OL_CHECK_OK(ol_state_create(state, &error), &error);
+    OL_CHECK_OK(ol_scan_open(&scan, ol_fs_posix(), file->path, 0, -1, &error), &error);
+    while (ol_scan_next(&scan, &batch, &error) == OL_OK) {
+        OL_CHECK_OK(ol_state_apply_share(state, &batch, share, NULL, NULL, &error), &error);
+    }
+    ol_scan_close(&scan);
+}
+
+static size_t count_rows(const ol_state *state) {
+    static const ol_column columns[] = {OL_COLUMN_GROUP, OL_COLUMN_TOPIC, OL_COLUMN_OFFSET, OL_COLUMN_LOG_OFFSET, OL_COLUMN_LOG_PARTITION};
+    ol_table_cursor cursor = {0};
+    ol_rows rows;
+    ol_error error;
+    size_t count = 0;
+    int status;
+    OL_CHECK_OK(ol_rows_create(&rows, columns, 5, 3, &error), &error);
+    do {
+        ol_rows_clear(&rows);
+        status = ol_rows_put_table(&rows, 7, state->table, &cursor, &error);
+        OL_CHECK(status == OL_OK || status == OL_END);
+        count += rows.count;
+    } while (status == OL_OK);
+    ol_rows_free(&rows);
+    return count;
+}
+
+OL_TEST(shares_of_a_state_add_up_to_it) {
+    static log_file file;
+    write_log(&file);
+    for (int round = 0; round < 20; round++) {
+        uint32_t count = 1 + (uint32_t)ol_test_below(4);
+        ol_state_share share = {.bucket = {.count = count, .by_group = ol_test_below(2)}, .until = (int64_t)ol_test_below((uint64_t)file.next_offset + 2)};
+        ol_state_share all = {.until = share.until};
+        ol_state whole, part;
+        ol_digest digest, sum = {{0}, {0}, {0}};
+        uint64_t positions = 0;
+        replay(&file, &all, &whole);
+        for (; share.bucket.number < count; share.bucket.number++) {
+            ol_digest each;
+            replay(&file, &share, &part);
+            ol_state_digest(&part, true, &each);
+            positions += ol_table_count(part.table);
+            OL_CHECK_INT(count_rows(&part), ol_table_count(part.table));
+            sum.positions = ol_hash128_add(sum.positions, each.positions);
+            sum.pending = ol_hash128_add(sum.pending, each.pending);
+            ol_state_destroy(&part);
+        }
+        ol_state_digest(&whole, true, &digest);
+        OL_CHECK(memcmp(&sum.positions, &digest.positions, sizeof sum.positions) == 0);
+        OL_CHECK(memcmp(&sum.pending, &digest.pending, sizeof sum.pending) == 0);
+        OL_CHECK_INT(positions, ol_table_count(whole.table));
+        ol_state_destroy(&whole);
+    }
+    remove_fixture();
+}
+
+/* ------------------------------------------------------------------------------------------------ blocks */
+
+OL_TEST(strings_of_a_block_are_right_or_made_right) {
+    static const ol_column columns[] = {OL_COLUMN_GROUP, OL_COLUMN_HEADER_KEYS, OL_COLUMN_CRC_OK};
+    ol_rows rows;
+    ol_error error;
+    OL_CHECK_OK(ol_rows_create(&rows, columns, 3, 3, &error), &error);
+    /* A row that is dropped leaves nothing behind. */
+    OL_CHECK_OK(ol_rows_put_string(&rows, OL_COLUMN_GROUP, text("gone"), &error), &error);
+    OL_CHECK_OK(ol_rows_add_string(&rows, OL_COLUMN_HEADER_KEYS, text("gone"), &error), &error);
+    ol_rows_drop(&rows);
+    for (int i = 0; i < 3; i++) {
+        OL_CHECK_OK(ol_rows_put_string(&rows, OL_COLUMN_GROUP, text("a\xff"), &error), &error);
+        for (int k = 0; k < 4 * i; k++) OL_CHECK_OK(ol_rows_add_string(&rows, OL_COLUMN_HEADER_KEYS, text("key"), &error), &error);
+        ol_rows_end_list(&rows, OL_COLUMN_HEADER_KEYS);
+        ol_rows_put_boolean(&rows, OL_COLUMN_CRC_OK, i == 1);
+        ol_rows_end(&rows);
+    }
+    for (size_t i = 0; i < 3; i++) OL_CHECK(ol_slice_equal(string_at(&rows.arrays[OL_COLUMN_GROUP], i), text("a\xef\xbf\xbd")));
+    const ol_row_array *list = &rows.arrays[OL_COLUMN_HEADER_KEYS];
+    OL_CHECK(list->list_ends[0] == 0 && list->list_ends[1] == 0 && list->list_ends[2] == 4 && list->list_ends[3] == 12);
+    OL_CHECK(ol_slice_equal(string_at(list, 11), text("key")));
+    OL_CHECK_INT(rows.arrays[OL_COLUMN_CRC_OK].data[0] & 7, 2);
+    for (int i = 0; i < OL_COLUMN_COUNT; i++) OL_CHECK(ol_column_name((ol_column)i) != NULL);
+    ol_rows_free(&rows);
+}
+
+OL_TEST_MAIN()
