@@ -46,9 +46,9 @@ def batch_of(rows: list[Row], **columns: list[object]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names)
 
 
-def stage_tasks(path: Path, query: str, epoch: int, tasks: list[list[Row]]) -> list[StagedMessage]:
+def stage_tasks(path: Path, query: str, epoch: int, tasks: list[list[Row]], run: str = "run") -> list[StagedMessage]:
     """What the tasks of one epoch stage and tell, without a Spark."""
-    place = StagingPlace(f"{path}/.offsetlog-staging", query, epoch)
+    place = StagingPlace(f"{path}/.offsetlog-staging", query, epoch, run)
     messages = []
     for number, rows in enumerate(tasks):
         message = stage(place, [batch_of(rows)] if rows else [], 4096)
@@ -60,7 +60,9 @@ def stage_tasks(path: Path, query: str, epoch: int, tasks: list[list[Row]]) -> l
 def epoch_writer(path: Path, query: str, epoch: int, **options: str) -> writer.BatchWriter:
     """The writer of one epoch of a batch query."""
     given = {"path": str(path), "queryId": query, "epoch": str(epoch), "partitions": "4", **options}
-    return writer.BatchWriter(checked_options(given, stream=False, overwrite=False))
+    made = writer.BatchWriter(checked_options(given, stream=False, overwrite=False))
+    made._job = "run"
+    return made
 
 
 def positions(path: Path) -> dict[tuple[str, str, int], int]:

@@ -200,11 +200,12 @@ def test_a_staged_file_that_changed_is_refused(tmp_path):
     with pytest.raises(errors.MissingFileError, match="stagingLocation") as missing:
         epoch_writer(tmp_path, "q", 0).commit(messages)
     assert missing.value.path == staged.path
-    assert not (tmp_path / "__consumer_offsets-0").exists()
+    assert positions(tmp_path) == {}
 
 
 def test_files_of_other_attempts_do_not_count_and_go(tmp_path):
     stage_tasks(tmp_path, "q", 0, [[("stale", "t", 0, 1)]])
+    stage_tasks(tmp_path, "q", 1, [[("crashed run", "t", 0, 1)]], "earlier")
     stage_tasks(tmp_path, "q", 1, [[("other attempt", "t", 0, 1)]])
     ahead = stage_tasks(tmp_path, "q", 2, [[("ahead", "t", 0, 1)]])
     publish(tmp_path, 1)
@@ -212,6 +213,20 @@ def test_files_of_other_attempts_do_not_count_and_go(tmp_path):
     assert [path.name for path in (tmp_path / ".offsetlog-staging" / "q").iterdir()] == ["2"]
     epoch_writer(tmp_path, "q", 2).abort([*ahead, None])
     assert not (tmp_path / ".offsetlog-staging").exists()
+
+
+def test_a_publisher_that_outlives_its_driver_disturbs_nobody(tmp_path):
+    outlived = stage_tasks(tmp_path, "q", 0, TASKS, "run")
+    restarted = stage_tasks(tmp_path, "q", 0, TASKS, "restarted")
+    assert epoch_writer(tmp_path, "q", 0).publish(outlived).rows == len(WANTED)
+    assert [path.name for path in (tmp_path / ".offsetlog-staging" / "q" / "0").iterdir()] == ["restarted"]
+    again = epoch_writer(tmp_path, "q", 0)
+    again._job = "restarted"
+    assert again.publish(restarted).skipped
+    assert not (tmp_path / ".offsetlog-staging").exists()
+    # Also where its files are gone.
+    assert again.publish(restarted).skipped
+    assert set(commits_of(tmp_path, WANTED).values()) == {1}
 
 
 def test_a_store_that_is_open_elsewhere_is_waited_for(tmp_path):

@@ -157,16 +157,16 @@ def test_a_row_is_sound_where_the_store_takes_it(tmp_path):
 
 
 def test_a_task_stages_one_file_of_its_own(tmp_path):
-    place = StagingPlace(str(tmp_path), "q", 3)
+    place = StagingPlace(str(tmp_path), "q", 3, "run")
     bad = [("g", "t", -1, 1)]
     messages = [stage(place, [batch_of([("g", "t", 0, 1)]), batch_of(bad)], 4096) for _ in range(2)]
     assert len({message.rows.path for message in messages if message.rows}) == 2
-    files = sorted(path.name for path in (tmp_path / "q" / "3").iterdir())
+    files = sorted(path.name for path in (tmp_path / "q" / "3" / "run").iterdir())
     assert len(files) == 4
     assert not [name for name in files if name.endswith(".partial")]
     file_system, _ = file_system_of(str(tmp_path))
     for message in messages:
-        assert (message.task, message.query, message.folder) == (0, None, str(tmp_path / "q" / "3"))
+        assert (message.task, message.query, message.folder) == (0, None, str(tmp_path / "q" / "3" / "run"))
         assert message.rows is not None
         assert message.first_refused is not None
         assert checksum_of(file_system, message.rows.path) == (message.rows.size, message.rows.checksum)
@@ -181,26 +181,26 @@ def test_a_task_that_fails_leaves_no_file(tmp_path):
         raise RuntimeError("the task failed")
 
     with pytest.raises(RuntimeError, match="the task failed"):
-        stage(StagingPlace(str(tmp_path), "q", 0), rows(), 4096)
-    assert not list((tmp_path / "q" / "0").iterdir())
+        stage(StagingPlace(str(tmp_path), "q", 0, "run"), rows(), 4096)
+    assert not list((tmp_path / "q" / "0" / "run").iterdir())
 
 
 def test_a_task_without_rows_stages_nothing(tmp_path):
-    message = stage(StagingPlace(str(tmp_path / "staging"), "q", 0), [], 4096)
+    message = stage(StagingPlace(str(tmp_path / "staging"), "q", 0, "run"), [], 4096)
     assert (message.rows, message.refused, message.folder) == (None, None, None)
     assert not (tmp_path / "staging").exists()
 
 
 def test_rows_are_taken_where_there_are_no_batches(tmp_path):
     rows = [SparkRow(group="g", topic="t", partition=part, offset=part) for part in range(10_000)]
-    message = stage(StagingPlace(tmp_path.as_uri(), "q", 0), rows, 4096)
+    message = stage(StagingPlace(tmp_path.as_uri(), "q", 0, "run"), rows, 4096)
     assert message.rows is not None
     assert message.rows.rows == 10_000
 
 
 def test_a_stream_without_a_name_is_refused(tmp_path):
     with pytest.raises(errors.ConfigError, match="queryId"):
-        stage(StagingPlace(str(tmp_path), None, None), [batch_of([("g", "t", 0, 1)])], 4096)
+        stage(StagingPlace(str(tmp_path), None, None, None), [batch_of([("g", "t", 0, 1)])], 4096)
 
 
 def test_a_staging_of_no_known_kind_is_refused():

@@ -82,10 +82,10 @@ class SinkOptions:
     report: str | None
 
     def place(self, job: str | None) -> StagingPlace:
-        """Returns where tasks stage; `job` names a batch write that has no other name, None for a stream."""
+        """Returns where tasks stage; `job` is a batch write's own name, None for a stream."""
         if job is None:
-            return StagingPlace(self.staging_location, self.query_id, None)
-        return StagingPlace(self.staging_location, self.query_id or job, self.epoch or 0)
+            return StagingPlace(self.staging_location, self.query_id, None, None)
+        return StagingPlace(self.staging_location, self.query_id or job, self.epoch or 0, job)
 
 
 def checked_options(options: Mapping[str, str], *, stream: bool, overwrite: bool) -> SinkOptions:

@@ -77,20 +77,21 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
     if all(message.folder is None for message in messages):
         return Published(0)
     file_system, _ = file_system_of(options.staging_location)
-    _check_files(file_system, messages)
     failure = refusal_error(messages) if options.mode == "failfast" else None
     if failure is not None:
         if options.report is not None:
             told = read_refusals(file_system, messages).write(Path(options.report), name, options.mode, rows=0)
             failure.add_note(f"the report: {told}")
         raise failure
-    refusals = read_refusals(file_system, messages)
     with wait_for_store(options) as store:
         core = store._open_core
+        # Before a look at the files: a publisher that outlived its driver may have finished the epoch meanwhile.
         if epoch is not None and epochs.is_finished(core, epoch):
             _log.info("%s is published already", name)
             return Published(0, skipped=True)
         reached("opened")
+        _check_files(file_system, messages)
+        refusals = read_refusals(file_system, messages)
         abort_left_open(store)
         publication = _Publication(core, epochs.producer_of(epoch.query if epoch is not None else name), epoch)
         try:

@@ -58,6 +58,9 @@ REFUSED_SCHEMA = pa.schema(
 REQUIRED = ("group", "topic", "partition", "offset")
 OPTIONAL = ("leader_epoch", "metadata", "commit_timestamp")
 
+# What Spark tells every task of a stream: the query as its checkpoint names it, the epoch, and the run.
+_OF_SPARK = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
+
 _STRING_SIZE_MAX = 32_767
 _INT32_MAX = 2**31 - 1
 _COPY_BYTES = 1 << 20
@@ -95,7 +98,7 @@ class StagedMessage(WriterCommitMessage):
     Attributes:
         task: number of the partition of the DataFrame.
         query: Spark's id of the stream, which its checkpoint keeps; None in a batch write.
-        folder: the directory of this epoch, None where nothing was staged.
+        folder: the directory of this run of the epoch, None where nothing was staged.
         rows: the sound rows, None for none.
         refused: the refused rows, None for none.
         first_refused: the first of them.
@@ -117,19 +120,14 @@ class StagingPlace:
         location: a directory, or a URI that pyarrow has a file system for.
         query: the name given to the query, or of the job; None: Spark's id of the stream.
         epoch: of a batch write; None: the stream's number of the batch, which a task knows.
+        run: of a batch write; None: Spark's id of the run of the stream.  What is left of a run whose driver died must
+            not get in the way of the next.
     """
 
     location: str
     query: str | None
     epoch: int | None
-
-    def open(self) -> tuple[arrow_fs.FileSystem, str]:
-        """Returns the file system and the location's path in it; raises ConfigError."""
-        return file_system_of(self.location)
-
-    def folder(self, query: str, epoch: int) -> str:
-        """Returns the directory of an epoch, as a path in the file system."""
-        return f"{self.open()[1]}/{query}/{epoch}"
+    run: str | None
 
 
 def file_system_of(location: str) -> tuple[arrow_fs.FileSystem, str]:
@@ -223,9 +221,9 @@ def stage(
     context = TaskContext.get()
     task = context.partitionId() if context is not None else 0
     attempt = context.taskAttemptId() if context is not None else 0
-    spark_query, query, epoch = _identity(place, context)
-    file_system, root = place.open()
-    folder = f"{root}/{query}/{epoch}"
+    spark_query, of_run = _identity(place, context)
+    file_system, root = file_system_of(place.location)
+    folder = f"{root}/{of_run}"
     name = f"{folder}/{task:05d}-{attempt}-{uuid.uuid4().hex}"
     sound: _HashedFile | None = None
     refused: _HashedFile | None = None
@@ -253,16 +251,19 @@ def stage(
     return StagedMessage(task, spark_query, used, staged, staged_refused, first)
 
 
-def _identity(place: StagingPlace, context: TaskContext | None) -> tuple[str | None, str, int]:
-    # A task is told neither the query nor the epoch by the interface for writers; Spark sets both for its own use.
-    spark_query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
+def _identity(place: StagingPlace, context: TaskContext | None) -> tuple[str | None, str]:
+    # Spark's id of the stream, and the directory.  The interface for writers tells a task neither query nor epoch; both
+    # and the run are set by Spark for its own use.
     if place.epoch is not None and place.query is not None:
-        return None, place.query, place.epoch
+        return None, f"{place.query}/{place.epoch}/{place.run or 'run'}"
+    known = {name: context.getLocalProperty(name) for name in _OF_SPARK} if context is not None else {}
+    spark_query, number, run = (known.get(name) for name in _OF_SPARK)
     query = place.query if place.query is not None else spark_query
-    number = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
     if query is None or number is None:
         raise ConfigError("Spark does not tell which query and epoch this is; give the option queryId")
-    return spark_query, query, int(number)
+    if run is None or not QUERY_ID.fullmatch(run):
+        run = "run"
+    return spark_query, f"{query}/{int(number)}/{run}"
 
 
 def _new_file(file_system: arrow_fs.FileSystem, folder: str, path: str, schema: pa.Schema) -> _HashedFile:

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyspark.sql.datasource as spark_sources
-from pyarrow import fs as arrow_fs
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from offsetlog.config import StoreConfig
 from offsetlog.errors import ConfigError, InternalError
-from offsetlog.spark.sink.options import STAGING_NAME, SinkOptions, check_schema, checked_options
-from offsetlog.spark.sink.staging import StagedMessage, StagingPlace, file_system_of, stage
+from offsetlog.spark.sink.leftovers import remove_staged
+from offsetlog.spark.sink.options import SinkOptions, check_schema, checked_options
+from offsetlog.spark.sink.staging import StagedMessage, StagingPlace, stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,12 +98,15 @@ class BatchWriter(DataSourceArrowWriter):
         epoch = Epoch(self._options.query_id, number, None) if self._options.query_id and number is not None else None
         name = f"{self._name}-{number}" if epoch is not None else self._name
         done = publish(self._options, staged_messages(messages), name, epoch)
-        remove_staged(self._options, self._name, number or 0)
+        self._remove_staged(number)
         return done
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Removes what was staged."""
-        remove_staged(self._options, self._name, self._options.epoch or 0)
+        self._remove_staged(None)
+
+    def _remove_staged(self, done: int | None) -> None:
+        remove_staged(self._options, self._name, [f"{self._name}/{self._options.epoch or 0}/{self._job}"], done)
 
 
 class StreamWriter(StreamWriterBase):
@@ -131,14 +134,15 @@ class StreamWriter(StreamWriterBase):
             return Published(0)
         spark_query = next((message.query for message in staged if message.query is not None), None)
         done = publish(self._options, staged, f"{query}-{number}", Epoch(query, number, spark_query))
-        remove_staged(self._options, query, number)
+        remove_staged(self._options, query, runs_of(staged), number)
         return done
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """Removes what was staged; where no task got so far as to tell the query, its next commit does."""
-        query = self._query([message for message in messages if isinstance(message, StagedMessage)])
+        staged = [message for message in messages if isinstance(message, StagedMessage)]
+        query = self._query(staged)
         if query is not None:
-            remove_staged(self._options, query, batchId)
+            remove_staged(self._options, query, runs_of(staged), None)
 
     def _query(self, messages: Sequence[StagedMessage]) -> str | None:
         if self._options.query_id is not None:
@@ -160,29 +164,7 @@ def staged_messages(messages: Sequence[WriterCommitMessage | None]) -> list[Stag
     return staged
 
 
-def remove_staged(options: SinkOptions, query: str, number: int) -> None:
-    """Deletes what an epoch staged, and what earlier ones of the same query left; a failure is no failure of the write.
-
-    Directories that are empty then go, too: a broker takes no directory among its logs that is none.
-    """
-    file_system, root = file_system_of(options.staging_location)
-    folder = f"{root}/{query}"
-    try:
-        if file_system.get_file_info(folder).type != arrow_fs.FileType.Directory:
-            return
-        left = 0
-        for found in file_system.get_file_info(arrow_fs.FileSelector(folder)):
-            if found.base_name.isdigit() and int(found.base_name) <= number:
-                file_system.delete_dir(found.path)
-            else:
-                left += 1
-        if left:
-            return
-        file_system.delete_dir(folder)
-        if options.staging_location == f"{options.path}/{STAGING_NAME}" and not file_system.get_file_info(
-            arrow_fs.FileSelector(root)
-        ):
-            file_system.delete_dir(root)
-    except OSError:
-        # The next commit of the query deletes it, or somebody by hand: what is there is never read again.
-        return
+def runs_of(messages: Sequence[StagedMessage]) -> list[str]:
+    """Returns the directories of the runs that staged something, below the staging: query, epoch, run."""
+    folders = {message.folder for message in messages if message.folder is not None}
+    return sorted("/".join(folder.rsplit("/", 3)[1:]) for folder in folders)

@@ -1,0 +1,137 @@
+"""A stream into a store whose tasks fail, whose publisher is killed, and whose driver is."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import offsetlog
+from tests.spark.sink_stream import GROUPS, POSITIONS, write_source
+from tests.spark.sinks import commits_of, positions
+
+pytestmark = pytest.mark.crash
+
+#: More of them: SINK_KILLS=20 SINK_SEED=7 pytest tests/spark/test_sink_failures.py
+KILLS = int(os.environ.get("SINK_KILLS", "6"))
+
+
+def start(directory: Path, **settings: object) -> subprocess.Popen[bytes]:
+    command = "from tests.spark.sink_stream import main; main()"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with (directory / "output").open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-c", command, str(directory), json.dumps(settings)],
+            env=environment,
+            stdout=output,
+            stderr=output,
+        )
+
+
+def run_to_the_end(directory: Path, **settings: object) -> int:
+    running = start(directory, to_the_end=True, **settings)
+    try:
+        return running.wait(200)
+    finally:
+        kill(family_of(running.pid))
+        running.wait()
+
+
+def family_of(pid: int) -> list[int]:
+    """The process and all that it has started, those that are started by them, and so on."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for known in found:
+        found.extend(children.get(known, []))
+    return found
+
+
+def kill(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def is_python(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return "python" in (Path("/proc") / str(pid) / "comm").read_text()
+    return False
+
+
+def check(directory: Path, epochs: int) -> None:
+    keys = [(f"g{group}", "t", part) for group in range(GROUPS) for part in range(POSITIONS)]
+    last = epochs - 1
+    assert positions(directory / "store") == {key: last * POSITIONS + key[2] for key in keys}
+    wanted = {(*key, epoch * POSITIONS + key[2]): 1 for key in keys for epoch in range(epochs)}
+    assert commits_of(directory / "store", keys) == wanted
+    with offsetlog.open(directory / "store") as store:
+        assert store.transactions() == []
+        assert store.verify() == []
+
+
+@pytest.mark.slow
+def test_tasks_that_fail_commit_nothing_twice(tmp_path):
+    write_source(tmp_path / "source", 0, 3)
+    # An epoch that cannot succeed is given up as a whole, and done when it can.
+    assert run_to_the_end(tmp_path, fail="always") != 0
+    assert "a task fails, as it shall" in (tmp_path / "output").read_text()
+    check(tmp_path, 1)
+    assert run_to_the_end(tmp_path, fail="once") == 0, (tmp_path / "output").read_text()
+    check(tmp_path, 3)
+    assert not (tmp_path / "store" / ".offsetlog-staging").exists()
+
+
+@pytest.mark.slow
+def test_a_stream_that_is_killed_anywhere_commits_every_epoch_once(tmp_path):
+    seed = int(os.environ.get("SINK_SEED", random.randrange(2**31)))
+    print(f"SINK_SEED={seed}")
+    chance = random.Random(seed)
+    written = 0
+    for attempt in range(KILLS):
+        write_source(tmp_path / "source", written, 3)
+        written += 3
+        # Every other time the publisher dies, at a step of its own; else the clock decides.
+        settings = {"die_at": chance.randrange(30)} if attempt % 2 else {}
+        before = epochs_begun(tmp_path)
+        running = start(tmp_path, fail="once", **settings)
+        try:
+            wait_until(lambda: epochs_begun(tmp_path) > before, running)
+            wait_until(lambda: False, running, seconds=30 if settings else chance.uniform(0, 6))
+            family = family_of(running.pid)
+            if chance.random() < 0.3:
+                # The driver goes, and a publisher that is at work comes to its end.
+                family = [pid for pid in family if pid == running.pid or not is_python(pid)]
+            kill(family)
+        finally:
+            kill([running.pid])
+            running.wait()
+    assert run_to_the_end(tmp_path, fail="once") == 0, (tmp_path / "output").read_text()
+    check(tmp_path, written)
+    staging = tmp_path / "store" / ".offsetlog-staging"
+    assert not staging.exists(), [str(path.relative_to(staging)) for path in staging.rglob("*")]
+
+
+def epochs_begun(directory: Path) -> int:
+    """How many entries the stream's checkpoint has: two for every epoch that is done, one for the one under way."""
+    return sum(1 for kind in ("offsets", "commits") for _ in (directory / "checkpoint" / kind).glob("[0-9]*"))
+
+
+def wait_until(happened: Callable[[], bool], running: subprocess.Popen[bytes], seconds: float = 120) -> None:
+    """Waits for it, for the process to end, or for so long."""
+    end = time.monotonic() + seconds
+    while not happened() and running.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
