@@ -13,23 +13,25 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql import functions
-from pyspark.sql.types import LongType, StructType
+from pyspark.sql.types import LongType
 
-from offsetlog.spark.sink import publishing, writer
+from offsetlog.spark.sink import publishing
+from offsetlog.spark.source import OffsetlogDataSource
 from tests.spark.conftest import session
-from tests.spark.sinks import COLUMNS, SinkSource
+from tests.spark.sinks import COLUMNS
 
 GROUPS = 6
 POSITIONS = 8
 
 
-class DyingSource(SinkSource):
+class DyingSource(OffsetlogDataSource):
     """The sink, whose publisher may be killed at a step."""
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> writer.StreamWriter:  # noqa: N802 (Spark's name)
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 (Spark's name)
         if not isinstance(publishing.reached, Countdown):
             publishing.reached = Countdown(int(os.environ.get("SINK_DIES_AT", "-1")))
         return super().streamWriter(schema, overwrite)

@@ -1,4 +1,4 @@
-"""A data source that has nothing but the sink, rows for it, and what a store holds afterwards."""
+"""Rows for the sink, what tasks stage of them, and what a store holds afterwards."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceWriter
-from pyspark.sql.types import StructType
 
 import offsetlog
 from offsetlog.spark.sink import writer
@@ -18,20 +16,6 @@ from offsetlog.spark.sink.staging import RESERVED_PREFIX, SCHEMA, StagedMessage,
 Row = tuple[str, str, int, int]
 
 COLUMNS = "group string, topic string, partition int, offset long"
-
-
-class SinkSource(DataSource):
-    """The sink under the name of the whole data source."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "offsetlog"
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return writer.batch_writer(self.options, schema, overwrite)
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> writer.StreamWriter:  # noqa: N802 (Spark's name)
-        return writer.stream_writer(self.options, schema, overwrite)
 
 
 def batch_of(rows: list[Row], **columns: list[object]) -> pa.RecordBatch:

@@ -109,7 +109,7 @@ def test_a_stream_that_is_killed_anywhere_commits_every_epoch_once(tmp_path):
         before = epochs_begun(tmp_path)
         running = start(tmp_path, fail="once", **settings)
         try:
-            wait_until(lambda: epochs_begun(tmp_path) > before, running)
+            wait_until(lambda before=before: epochs_begun(tmp_path) > before, running)
             wait_until(lambda: False, running, seconds=30 if settings else chance.uniform(0, 6))
             family = family_of(running.pid)
             if chance.random() < 0.3:

@@ -12,14 +12,15 @@ import offsetlog
 from offsetlog.spark.sink import epochs
 from offsetlog.spark.sink.staging import RESERVED_PREFIX
 from offsetlog.spark.sink.writer import commit_batch
-from tests.spark.sinks import COLUMNS, SinkSource, commits_of, positions
+from offsetlog.spark.source import OffsetlogDataSource
+from tests.spark.sinks import COLUMNS, commits_of, positions
 
 SCHEMA = f"{COLUMNS}, leader_epoch int, metadata string, commit_timestamp timestamp"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _registered(spark):
-    spark.dataSource.register(SinkSource)
+    spark.dataSource.register(OffsetlogDataSource)
 
 
 def rows_of(spark: SparkSession, count: int, first: int = 0):
