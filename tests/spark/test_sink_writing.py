@@ -171,6 +171,24 @@ def test_a_stream_is_committed_epoch_by_epoch(spark, tmp_path):
     assert not (store / ".offsetlog-staging").exists()
 
 
+def test_what_foreach_batch_gives_is_committed_once(spark, tmp_path):
+    source, store, checkpoint = tmp_path / "source", tmp_path / "store", tmp_path / "checkpoint"
+    write_source(source, 0, [("g", "t", 0, 1), ("g", "t", 0, 5)])
+
+    def run() -> None:
+        rows = spark.readStream.schema(COLUMNS).json(str(source)).groupBy("group", "topic", "partition")
+        writing = rows.agg(functions.max("offset").alias("offset")).writeStream.outputMode("update")
+        writing = writing.foreachBatch(lambda df, number: commit_batch(df, number, str(store), "totals"))
+        query = writing.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+
+    run()
+    (checkpoint / "commits" / "0").unlink()
+    (checkpoint / "commits" / ".0.crc").unlink(missing_ok=True)
+    run()
+    assert commits_of(store, [("g", "t", 0)]) == {("g", "t", 0, 5): 1}
+
+
 def test_a_stream_that_overwrites_is_refused(spark, tmp_path):
     write_source(tmp_path / "source", 0, [("g", "t", 0, 1)])
     rows = spark.readStream.schema(COLUMNS).json(str(tmp_path / "source")).groupBy("group", "topic", "partition")
