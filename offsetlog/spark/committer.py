@@ -202,8 +202,8 @@ class PositionCommitter:
         if thread is None:
             self._end()
         elif thread is not threading.current_thread():
-            # An attempt that is on its way has a time limit of its own; it is not waited for twice.
-            thread.join(1.0 if timeout is None else max(timeout, 1.0))
+            # What is still on its way has had its time; the thread ends behind it.
+            thread.join(timeout if flushed else 1.0)
         return flushed
 
     # ------------------------------------------------------------------------------------------------ the thread
