@@ -13,10 +13,9 @@ from conformance.test_dump import by_place
 
 from offsetlog._native.records import decode_key, decode_value
 
-from .reading import Row, rows_of
+from .reading import Row, rows_of, table_of
 
 every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
-SIZES = (1, 300, 5_000, 64 << 20)
 
 
 def by_slot(rows: list[Row]) -> list[Row]:
@@ -59,9 +58,11 @@ def dumped_row(record: Row | None, batch: Row) -> Row:
     row |= {"log_offset": None, "timestamp": None, "headers": [], "kind": "empty", "key": None, "value": None}
     if record is None:
         return row
-    for name in ("base_offset", "last_offset", "batch_size", "magic", "codec", "producer_id", "producer_epoch"):
+    for name in ("last_offset", "batch_size", "magic", "codec", "producer_id", "producer_epoch"):
         assert record[name] == row[name]
-    row |= {name: record[name] for name in ("log_offset", "timestamp", "timestamp_type", "kind")}
+    # The header of a compressed message of the old formats does not tell where it begins; its records do.
+    row |= {name: record[name] for name in ("base_offset", "log_offset", "timestamp", "timestamp_type", "kind")}
+    assert record["base_offset"] == batch["base_offset"] or (batch["magic"] < 2 and batch["codec"] != "none")
     row["headers"] = record["header_keys"]
     row["key"], row["value"] = content_of(record)
     return row
@@ -81,14 +82,14 @@ def content_of(record: Row) -> tuple[Any, Any]:
 
 @every_scenario
 def test_records_are_those_that_kafka_dumped(scenario: Scenario) -> None:
-    batches = rows_of(scenario.log, view="batches", splitBytes=1)
-    assert batches == rows_of(scenario.log, view="batches")
-    assert all(batch["crc_ok"] for batch in batches)
-    whole = rows_of(scenario.log, view="records")
-    rows = dumped(whole, batches)
+    batches = table_of(scenario.log, view="batches")
+    assert batches.equals(table_of(scenario.log, view="batches", splitBytes=1))
+    assert all(batches.column("crc_ok").to_pylist())
+    whole = table_of(scenario.log, view="records")
+    rows = dumped(whole.to_pylist(), batches.to_pylist())
     for name in ("dump-log.txt", "dump-log-decoded-partly.txt"):
         if scenario.expected(name).exists():
             checks.check_dump(rows, read_dump(scenario.expected(name)))
     checks.same(by_place(rows), by_place(oracle.dump_rows(oracle.read_log(scenario.log))))
-    for size in (*SIZES, random.Random(scenario.name).randrange(1, 20_000)):
-        assert rows_of(scenario.log, view="records", splitBytes=size) == whole
+    for size in (1, random.Random(scenario.name).randrange(2, 10_000)):
+        assert table_of(scenario.log, view="records", splitBytes=size).equals(whole)
