@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from offsetlog._native.scan import SegmentScan, batch_at, next_batch, skim, used_until
 from offsetlog.errors import CorruptionError, OffsetOutOfRangeError, TornTailError
+from offsetlog.listing import SEGMENT
 from offsetlog.spark.scan.files import Files, PartitionListing, Segment
 from offsetlog.spark.scan.options import OFFSET_MAX
 
@@ -113,15 +114,23 @@ def end_of(files: Files, segment: Segment) -> tuple[int, int]:
         used = used_until(segment.path, position, file_system=files.native)
         if isinstance(found.damage, TornTailError) or used == position:
             return position, offset
-        return max(used, position), offset
+        # It takes at least one log offset, so that it lies below the end.
+        return max(files.entry(segment.path).size, position), offset + 1
 
 
 def horizon_now(files: Files, listing: PartitionListing) -> Horizon:
-    """Returns where a partition ends now."""
+    """Returns where a partition ends now.
+
+    Raises:
+        CorruptionError: a single file was given that is no segment at all.
+        StorageError: it cannot be read.
+    """
     if not listing.segments:
         return Horizon(0, 0, 0)
     last = listing.segments[-1]
     position, offset = end_of(files, last)
+    if position == 0 < last.size and not SEGMENT.fullmatch(last.name):
+        raise CorruptionError("this is no segment of a log", path=last.path, position=0)
     return Horizon(offset, last.base_offset, position)
 
 

@@ -22,6 +22,8 @@ from offsetlog.spark.scan.options import OFFSET_MAX, ReadOptions, bound_of, mome
 BUCKETED = frozenset({"offsets", "groups", "history"})
 #: How many splits of a log one bucket of its keys stands for: of the state little is kept, of the history all.
 _SPLITS_A_BUCKET = {"offsets": 16, "groups": 16, "history": 4}
+#: How many buckets are made where none are asked for.
+_BUCKETS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ def _bucket_count(size: int, partitions: int, read: ReadOptions) -> int:
     needed = -(-size // (_SPLITS_A_BUCKET[read.view] * read.split_bytes))
     # Every bucket reads the whole partition again, which pays where there is something to decode.
     spread = -(-parallelism() // partitions) if size > min(read.split_bytes, 2**22) else 1
-    return max(1, min(max(needed, spread), 4096))
+    return max(1, min(max(needed, spread), _BUCKETS_MAX))
 
 
 # ----------------------------------------------------------------------------------------------------------------- runs

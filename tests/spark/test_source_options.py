@@ -1,0 +1,191 @@
+"""Options of a reader: what they mean, and what is refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conformance.scenarios import SCENARIOS
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+
+import offsetlog
+from offsetlog import errors
+from offsetlog.spark.scan import options
+from offsetlog.spark.scan.options import Moment, parse
+from offsetlog.spark.scan.views import asked_schema, full_schema, spark_schema
+from offsetlog.spark.source import OffsetlogDataSource
+
+from .reading import rows_of, splits_of
+
+LOG = next(each.log for each in SCENARIOS if each.name == "kafka-4.3.0/plain")
+
+
+def test_names_do_not_depend_on_case() -> None:
+    read = parse(
+        {"PATH": "/x", "View": "records", "splitbytes": "64m", "startingoffset": '{"3": 7}', "pushDown": "TRUE"}
+    )
+    assert (read.path, read.view, read.split_bytes, read.starting_offset) == ("/x", "records", 64 << 20, {3: 7})
+    assert read.pushdown
+    assert not read.permissive
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-01-02T03:04:05.678Z", Moment(1767323045678)),
+        ("2026-01-02T04:04:05.678+01:00", Moment(1767323045678)),
+        ("2026-01-02T03:04:05", Moment(1767323045000)),
+        ("2026-01-02", Moment(1767312000000)),
+        ("1767323045678", Moment(1767323045678)),
+        ("-5", Moment(-5)),
+        ("offset:17", Moment(offsets=((None, 17),))),
+        ('{"0": 1, "49": 2}', Moment(offsets=((0, 1), (49, 2)))),
+    ],
+)
+def test_moments(text: str, moment: Moment) -> None:
+    assert options.parse_moment(text) == moment
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "path is missing"),
+        ({"path": "/x", "paths": "[]"}, "more than one path"),
+        ({"path": "/x", "veiw": "records"}, "'veiw' is not known; there are path, view"),
+        ({"path": "/x", "startingOffsets": "earliest"}, "'startingOffsets' is not known"),
+        ({"path": "/x", "view": "rows"}, "view='rows' is not known; there are commits"),
+        ({"path": "/x", "mode": "dropMalformed"}, "mode='dropMalformed' is not known; there are failfast, permissive"),
+        ({"path": "/x", "at": "yesterday"}, "at='yesterday' is no ISO time"),
+        ({"path": "/x", "at": "offset:-1"}, "at='offset:-1'"),
+        ({"path": "/x", "at": '{"0": "x"}'}, "no log offset"),
+        ({"path": "/x", "at": '{"0":'}, "no JSON"),
+        ({"path": "/x", "partitions": "0,x"}, "partitions='0,x': 'x' is no log partition"),
+        ({"path": "/x", "partitions": "5-3"}, "partitions='5-3'"),
+        ({"path": "/x", "partitions": ""}, "partitions=''"),
+        ({"path": "/x", "startingOffset": "first"}, "startingOffset='first' is no number"),
+        ({"path": "/x", "endingOffset": "-1"}, "endingOffset='-1' is not within 0"),
+        ({"path": "/x", "splitBytes": "0"}, "splitBytes='0' is no number of bytes above 0"),
+        ({"path": "/x", "splitBytes": "64q"}, "splitBytes='64q'"),
+        ({"path": "/x", "buckets": "0", "view": "offsets"}, "buckets='0' is not within 1"),
+        ({"path": "/x", "buckets": "2"}, "buckets='2' is for offsets, groups, history"),
+        ({"path": "/x", "columns": "a,,b"}, "columns='a,,b' is no list"),
+        ({"path": "/x", "columns": "group,group"}, "is no list of different columns"),
+        ({"path": "/x", "partition": "3000000000"}, "partition='3000000000' is not within"),
+        ({"path": "/x", "pushdown": "yes"}, "pushdown='yes' is not known; there are true, false"),
+        ({"path": "/x", "view": "offsets", "startingOffset": "1"}, "for view=offsets use at"),
+        ({"path": "/x", "view": "batches", "group": "g"}, "headers, which name no group"),
+        ({"path": "/x", "view": "groups", "topic": "t"}, "not for view=groups"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(given: dict[str, str], told: str) -> None:
+    with pytest.raises(errors.ConfigError) as caught:
+        parse(given)
+    assert told in str(caught.value)
+
+
+def test_what_a_stream_is_asked_for() -> None:
+    read = parse(
+        {"path": "/x", "startingOffsets": '{"__consumer_offsets": {"0": 5}}', "maxOffsetsPerTrigger": "9"},
+        streaming=True,
+    )
+    assert (read.starting_offsets, read.offsets_per_trigger, read.fail_on_data_loss) == ({0: 5}, 9, True)
+    read = parse(
+        {"path": "/x", "startingOffsets": "LATEST", "failOnDataLoss": "false", "isolationLevel": "read_committed"},
+        streaming=True,
+    )
+    assert (read.starting_offsets, read.fail_on_data_loss, read.committed_only) == ("latest", False, True)
+    for given in ({"at": "5"}, {"startingOffsets": "soon"}, {"isolationLevel": "snapshot"}, {"view": "groups"}):
+        with pytest.raises(errors.ConfigError, match=next(iter(given))):
+            parse({"path": "/x", **given}, streaming=True)
+
+
+# -------------------------------------------------------------------------------------------------------------- columns
+
+
+def test_columns_of_the_views_are_the_documented_ones() -> None:
+    position = (
+        "`group` string, `topic` string, `partition` int, `offset` bigint, `leader_epoch` int, `metadata` string, "
+        "`commit_timestamp` bigint, `expire_timestamp` bigint, `topic_id` string"
+    )
+    commits = (
+        f"{position}, `kind` string, `timestamp` bigint, `outcome` string, `marker_offset` bigint, "
+        "`producer_id` bigint, `producer_epoch` int, `log_partition` int, `log_offset` bigint"
+    )
+    expected = {
+        "commits": commits,
+        "history": f"{commits}, `effective_at` bigint",
+        "offsets": f"{position}, `log_partition` int, `log_offset` bigint",
+        "groups": "`group` string, `type` string, `state` string, `protocol_type` string, `protocol` string, "
+        "`generation` int, `members` array<struct<member_id:string,group_instance_id:string,client_id:string,"
+        "client_host:string>>, `simple` boolean, `log_partition` int",
+    }
+    for view, told in expected.items():
+        assert OffsetlogDataSource({"path": "/x", "view": view}).schema() == told
+        assert (
+            OffsetlogDataSource({"path": "/x", "view": view, "mode": "permissive"}).schema()
+            == f"{told}, `problem` string"
+        )
+    assert (
+        spark_schema(full_schema(parse({"path": "/x", "columns": "offset, group"})))
+        == "`offset` bigint, `group` string"
+    )
+    with pytest.raises(errors.ConfigError, match="has no column 'color'; it has group, topic"):
+        full_schema(parse({"path": "/x", "columns": "color"}))
+
+
+def test_a_schema_of_the_caller_chooses_columns() -> None:
+    read = parse({"path": "/x"})
+    asked = StructType().add("offset", LongType()).add("partition", IntegerType())
+    assert asked_schema(read, asked).names == ["offset", "partition"]
+    with pytest.raises(errors.ConfigError, match="'offset' is string; in view=commits it is bigint"):
+        asked_schema(read, StructType().add("offset", StringType()))
+    with pytest.raises(errors.ConfigError, match="has no column 'color'"):
+        asked_schema(read, StructType().add("color", StringType()))
+
+
+# ------------------------------------------------------------------------------------------------------- what is read
+
+
+def test_a_partition_and_a_segment_are_read_by_themselves() -> None:
+    every = rows_of(LOG, view="records")
+    number, segment = every[0]["log_partition"], every[0]["segment"]
+    directory = LOG / f"__consumer_offsets-{number}"
+    mine = [row for row in every if row["log_partition"] == number]
+    assert rows_of(directory, view="records") == mine
+    assert rows_of(f"file://{directory}", view="records", splitBytes=200) == mine
+    assert rows_of(directory / segment, view="records") == [row for row in mine if row["segment"] == segment]
+    assert rows_of(LOG, view="records", partitions=f"{number}") == mine
+    for view in ("offsets", "history"):
+        found = rows_of(directory / segment, view=view, buckets=2)
+        assert {row["log_partition"] for row in found} == {number}
+
+
+def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / "00000000000000000000.log").touch()
+    (tmp_path / "note.txt").write_text("no segment of a log at all, only words that somebody wrote down")
+    for name, kind, told in (
+        ("nowhere", errors.MissingFileError, "no such file"),
+        ("empty", errors.MissingFileError, "no partition of __consumer_offsets"),
+        ("orders-0", errors.InvalidArgumentError, "a partition of the topic 'orders'"),
+    ):
+        with pytest.raises(kind, match=told) as caught:
+            rows_of(tmp_path / name)
+        assert caught.value.path == str(tmp_path / name)
+    for view in ("commits", "offsets"):
+        with pytest.raises(errors.CorruptionError) as damage:
+            rows_of(tmp_path / "note.txt", view=view)
+        assert (damage.value.path, damage.value.position) == (str(tmp_path / "note.txt"), 0)
+    for path in ("gopher://somewhere/x", "s3://"):
+        with pytest.raises((errors.ConfigError, errors.StorageError), match=r"gopher|s3"):
+            rows_of(path)
+    with pytest.raises(errors.MissingFileError, match="no log partition 77"):
+        rows_of(LOG, partitions="77")
+
+
+def test_a_log_without_a_record(tmp_path: Path) -> None:
+    offsetlog.open(tmp_path / "data", partitions=3).close()
+    assert splits_of(tmp_path / "data") == []
+    for view in options.VIEWS:
+        assert rows_of(tmp_path / "data", view=view) == []
