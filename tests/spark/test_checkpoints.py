@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyarrow import fs as arrow_fs
 
 import offsetlog
@@ -220,6 +222,18 @@ def test_what_is_broken_is_named(tmp_path, store, name, content, kind, says):
         import_checkpoint(store, "g", path)
     assert caught.value.path == str(path / name)
     assert store.groups() == []
+
+
+@settings(deadline=None)
+@given(content=st.binary(max_size=200), version=st.sampled_from([b"", b"v1\n{}\n", b"v2\n{}\nsource:", b"v1\n"]))
+def test_no_content_does_more_than_fail(tmp_path_factory, content, version):
+    path = broken(tmp_path_factory.mktemp("fuzz") / "ck", "offsets/0", version + content)
+    told = None
+    try:
+        assert read_checkpoint(path).committed.version in {1, 2}
+    except errors.OffsetLogError as error:
+        told = error.path
+    assert told in {None, str(path / "offsets" / "0")}
 
 
 def test_sizes_are_bounded(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import subprocess
 import sys
 import threading
@@ -380,6 +381,39 @@ def test_threads_put_side_by_side(target):
     assert committer.close(10)
     assert target.offsets() == {("t", number): 499 for number in range(8)}
     assert target.closed == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_failure_lets_a_position_be_lost_or_go_back(seed):
+    chance = random.Random(seed)
+
+    class Moody(Answers):
+        def commit(self, group, positions):
+            before = dict(self.committed.get(group, {}))
+            if chance.random() < 0.3:
+                raise errors.ClusterUnavailableError("down")
+            self.refusing = {
+                key: errors.ClusterUnavailableError("its leader is away") for key in positions if chance.random() < 0.3
+            }
+            refused = super().commit(group, positions)
+            for key, value in before.items():
+                assert self.committed[group][key].offset >= value.offset
+            return refused
+
+    target = Moody()
+    committer = PositionCommitter(target, interval_seconds=0.0, back_off_seconds=(0.0001, 0.001))
+    newest: dict[str, dict[TopicPartition, int]] = {}
+    for offset in range(400):
+        group = f"g{chance.randrange(3)}"
+        keys = chance.sample(ORDERS, chance.randint(1, 4))
+        newest.setdefault(group, {}).update(dict.fromkeys(keys, offset))
+        committer.put(group, {key: OffsetAndMetadata(offset) for key in keys})
+        if chance.random() < 0.05:
+            assert committer.flush(20)
+            assert {group: target.offsets(group) for group in newest} == newest
+    assert committer.close(20)
+    assert {group: target.offsets(group) for group in newest} == newest
+    assert all(isinstance(failure.error, errors.ClusterUnavailableError) for failure in committer.failures)
 
 
 # ------------------------------------------------------------------------------------------------------ the end

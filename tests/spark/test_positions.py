@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -211,3 +213,16 @@ def test_a_far_partition_is_not_filled_up(store):
     store.commit("g", {TopicPartition("orders", 2**31 - 1): 5})
     with pytest.raises(errors.ConfigError, match="partitions="):
         starting_offsets(store, "g")
+
+
+def test_the_names_of_the_package_load_what_they_need():
+    program = """
+import sys
+import offsetlog.spark as package
+assert "offsetlog.store" not in sys.modules and "pyspark" not in sys.modules
+assert package.read_checkpoint and package.import_checkpoint and package.starting_offsets
+assert "pyspark" not in sys.modules and "confluent_kafka" not in sys.modules
+assert package.OffsetCommitListener and "confluent_kafka" not in sys.modules
+assert set(package.__all__) <= set(dir(package))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
