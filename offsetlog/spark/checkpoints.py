@@ -6,12 +6,12 @@ and will be run again by a restart.
 
     offsets/7   v1                              offsets/7   v2
                 {"batchWatermarkMs":0,...}                  {"batchWatermarkMs":0,...}
-                {"orders":{"0":123}}                        kafka:{"orders":{"0":123}}
-                -                                           files:-
+                {"orders":{"0":123}}                        incoming:{"orders":{"0":123}}
+                -
 
 Version 1 tells the sources by their order, in which they stand in the query; version 2, which Spark 4.2 writes where
-its sources have names (`spark.sql.streaming.queryEvolution.enableSourceEvolution`), by name.  A `-` is a source
-without an offset yet.
+`spark.sql.streaming.offsetLog.formatVersion` says so, by the names that they may have there, else by number.  A source
+without an offset yet is a `-` in version 1, and left out in version 2.
 
 Directories may come from anywhere: files are bounded before they are read, and what is wrong is an error that names
 the file.  Nothing is changed in them.
@@ -69,7 +69,7 @@ class CheckpointSource(NamedTuple):
     """Where one source of a query was at the end of a batch.
 
     Attributes:
-        name: "0", "1" and so on in the order of the query, or the source's own name in a checkpoint of version 2.
+        name: "0", "1" and so on in the order of the query, or the source's own name where it has one (version 2).
         offset: the text that Spark wrote, None where the source had no offset yet.
         read: what it says, with the topic `source-<name>` for a source without topics.
     """
@@ -250,7 +250,7 @@ def _read_batch(directory: _Directory, batch: int, topics: Mapping[str, str]) ->
     version = _version(lines[0], path)
     if version > 2:
         raise UnsupportedVersionError(f"offsets of version {version}, 1 and 2 are known", path=path)
-    if len(lines) < 3:
+    if len(lines) < (3 if version == 1 else 2):
         raise TornTailError("the offsets end before the first source", path=path)
     if len(lines) - 2 > SOURCES_MAX:
         raise LimitError(f"{len(lines) - 2} sources, at most {SOURCES_MAX} are read", path=path)

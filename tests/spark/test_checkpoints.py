@@ -162,6 +162,17 @@ def test_a_file_system_may_be_given(tmp_path):
     assert read_checkpoint("ck", filesystem=inside).committed.batch == 0
 
 
+def test_version_2_leaves_out_a_source_without_an_offset(tmp_path, store):
+    path = written(tmp_path / "ck", {0: ""}, [0])
+    (path / "offsets" / "0").write_text(f'v2\n{CONF}\n1:{{"orders": {{"0": 7}}}}')
+    [source] = read_checkpoint(path).committed.sources
+    assert (source.name, source.read.positions) == ("1", {TopicPartition("orders", 0): 7})
+    (path / "offsets" / "0").write_text(f"v2\n{CONF}")
+    assert read_checkpoint(path).committed.sources == ()
+    with pytest.raises(errors.StateError, match="no position"):
+        import_checkpoint(store, "g", path)
+
+
 def test_a_query_that_committed_nothing(tmp_path, store):
     path = written(tmp_path / "ck", {0: "5"}, [], query_id=None)
     found = read_checkpoint(path)
