@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from offsetlog.errors import OffsetLogError
 from offsetlog.spark.scan.files import Files, resolve
 from offsetlog.spark.scan.options import ReadOptions
-from offsetlog.spark.scan.plan import BUCKETED, Split, open_source, plan, problem_of
+from offsetlog.spark.scan.plan import BUCKETED, Split, Task, open_source, plan, problem_of, tasks_of
 from offsetlog.spark.scan.runs import Found, RunReader
 from offsetlog.spark.scan.states import BucketReader
 from offsetlog.spark.scan.views import PROBLEM, asked_schema, problem_batch, shaped
@@ -27,21 +27,22 @@ class BatchReader(DataSourceReader):
         self._files = files
 
     def partitions(self) -> list[InputPartition]:
-        """Returns the splits; raises as `open_source` and `plan`."""
+        """Returns the tasks; raises as `open_source` and `plan`."""
         # An empty list would be one partition of no kind to Spark.
-        found = plan(open_source(self._read, self._files), self._read)
-        return [*found] or [InputPartition(None)]
+        return [*tasks_of(plan(open_source(self._read, self._files), self._read), self._read)] or [Task(())]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yields the batches of a split.
+        """Yields the batches of a task.
 
         Raises:
             CorruptionError: bytes are not what was written; with mode=permissive a row tells it.
             MissingFileError, StorageError: files went while they were read, or cannot be read; likewise.
             HistoryError: the log cannot tell the state that `at` names any more; likewise.
         """
-        if isinstance(partition, Split):
-            yield from read_split(self._files or resolve(self._read.path)[0], partition, self._read, self._schema)
+        if isinstance(partition, Task):
+            files = self._files or resolve(self._read.path)[0]
+            for split in partition.splits:
+                yield from read_split(files, split, self._read, self._schema)
 
 
 def read_split(files: Files, split: Split, read: ReadOptions, schema: Any) -> Iterator[Any]:

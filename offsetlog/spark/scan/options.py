@@ -57,6 +57,7 @@ class ReadOptions:
         view: one of VIEWS.
         at: the moment whose state is read, None for now.
         partitions: of the log, None for all.
+        filtered_partitions: those that a filter of Spark's leaves of them; they need not be there.
         starting_offset: the first log offset that is read, for each partition or for those named.
         ending_offset: behind the last one.
         columns: of the view, None for all.
@@ -77,6 +78,7 @@ class ReadOptions:
     view: str = "commits"
     at: Moment | None = None
     partitions: frozenset[int] | None = None
+    filtered_partitions: frozenset[int] | None = None
     starting_offset: Bound | None = None
     ending_offset: Bound | None = None
     columns: tuple[str, ...] | None = None

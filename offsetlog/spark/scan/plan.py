@@ -24,6 +24,8 @@ BUCKETED = frozenset({"offsets", "groups", "history"})
 _SPLITS_A_BUCKET = {"offsets": 16, "groups": 16, "history": 4}
 #: How many buckets are made where none are asked for.
 _BUCKETS_MAX = 64
+#: What is less than this is not divided among tasks, unless splits are asked to be smaller.
+_TASK_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,8 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Split(InputPartition):
-    """What one task reads of one partition.
+class Split:
+    """A piece of one partition that is read by itself.
 
     Attributes:
         number: of the partition.
@@ -72,18 +74,34 @@ class Split(InputPartition):
     is_single_file: bool = False
 
     @property
-    def settled(self) -> int:
-        """From this log offset on the past can be told although records were cleaned: no cleaner takes the newest."""
-        return self.segments[-1].base_offset if self.segments else 0
+    def size(self) -> int:
+        """Bytes that are read."""
+        spans = sum(max(span.limit - span.position, 0) for span in self.spans)
+        return spans + sum(segment.size for segment in self.segments)
+
+
+@dataclass(frozen=True)
+class Task(InputPartition):
+    """What one task of Spark reads: a large piece, or small ones of several partitions."""
+
+    splits: tuple[Split, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is read: a path, looked at once."""
+    """What is read: a path, looked at once.
+
+    Attributes:
+        files: the file system.
+        path: on it.
+        listings: the partitions that are read.
+        count: how many there were before a filter of Spark's left some out.
+    """
 
     files: Files
     path: str
     listings: tuple[PartitionListing, ...]
+    count: int
 
 
 def open_source(read: ReadOptions, files: Files | None = None) -> Source:
@@ -93,7 +111,11 @@ def open_source(read: ReadOptions, files: Files | None = None) -> Source:
         ConfigError, MissingFileError, InvalidArgumentError, StorageError: as `resolve` and `list_partitions`.
     """
     files, path = resolve(read.path) if files is None else (files, read.path)
-    return Source(files, path, tuple(choose(list_partitions(files, path), read.partitions, path)))
+    chosen = choose(list_partitions(files, path), read.partitions, path)
+    filtered = read.filtered_partitions
+    return Source(
+        files, path, tuple(each for each in chosen if filtered is None or each.number in filtered), len(chosen)
+    )
 
 
 def plan(source: Source, read: ReadOptions) -> list[Split]:
@@ -104,6 +126,24 @@ def plan(source: Source, read: ReadOptions) -> list[Split]:
         OffsetOutOfRangeError, ConfigError: the moment asked for cannot be.
     """
     return [split for listing in source.listings for split in _plan_partition(source, listing, read)]
+
+
+def tasks_of(splits: list[Split], read: ReadOptions) -> list[Task]:
+    """Returns the tasks for splits, in their order: small ones are put together, but not all into one.
+
+    A log of fifty partitions of which each is small is not worth fifty tasks.
+    """
+    enough = max(sum(split.size for split in splits) // (4 * parallelism()), _TASK_BYTES)
+    tasks: list[Task] = []
+    batch: list[Split] = []
+    size = 0
+    for split in splits:
+        if batch and size + split.size > min(enough, read.split_bytes):
+            tasks.append(Task(tuple(batch)))
+            batch, size = [], 0
+        batch.append(split)
+        size += split.size
+    return [*tasks, Task(tuple(batch))] if batch else tasks
 
 
 def _plan_partition(source: Source, listing: PartitionListing, read: ReadOptions) -> list[Split]:
@@ -133,7 +173,7 @@ def find_horizon(source: Source, listing: PartitionListing, read: ReadOptions) -
         return now
     if read.at.timestamp is not None:
         return horizon_at_time(source.files, listing, now, read.at.timestamp)
-    offset = moment_of(read.at, listing.number, len(source.listings))
+    offset = moment_of(read.at, listing.number, source.count)
     return now if offset is None else horizon_at_offset(source.files, listing, now, offset)
 
 

@@ -47,8 +47,8 @@ def narrowed(read: ReadOptions, asked: Filter) -> ReadOptions:
 def _with_values(read: ReadOptions, name: str, values: tuple[Any, ...]) -> ReadOptions:
     numbers = frozenset(value for value in values if type(value) is int)
     if name == "log_partition" and len(numbers) == len(values):
-        chosen = numbers if read.partitions is None else read.partitions & numbers
-        return dataclasses.replace(read, partitions=chosen)
+        chosen = numbers if read.filtered_partitions is None else read.filtered_partitions & numbers
+        return dataclasses.replace(read, filtered_partitions=chosen)
     if len(values) != 1:
         return read
     value = values[0]
