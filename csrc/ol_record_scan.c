@@ -221,8 +221,7 @@ static int open_batch(ol_record_scan *work, const ol_batch *batch, ol_error *err
         status = ol_fail(error, OL_CORRUPT, "the offset %lld goes back: the batch before it ends below %lld",
                          (long long)batch->base_offset, (long long)work->next_offset);
     }
-    /* Of markers the view of commits has no rows; that it is one is right only if the checksum is. */
-    if (status != OL_OK || (work->view == OL_VIEW_COMMITS && ol_batch_is_control(batch))) return status;
+    if (status != OL_OK) return status;
     status = find_outcome(work, batch);
     if (status == OL_OK) status = ol_records_open(&work->records, batch, work->decompressor, error);
     if (status != OL_OK) return status;
@@ -242,7 +241,8 @@ static int tell_any(ol_record_scan *work, ol_rows *rows, const ol_record *record
     bool is_control = ol_batch_is_control(&work->records.batch);
     int status;
     if (work->view == OL_VIEW_COMMITS) {
-        status = tell_commit(work, rows, record, refused, error);
+        /* Of markers there are no rows. */
+        status = is_control ? OL_OK : tell_commit(work, rows, record, refused, error);
     } else if (is_control) {
         status = tell_marker(work, rows, record, refused, error);
     } else {
@@ -274,6 +274,7 @@ static int tell_records(ol_record_scan *work, ol_rows *rows, bool *refused, ol_e
             work->records.remaining = remaining;
             return OL_OK;
         }
+        if (record.offset >= work->count_from) work->present++;
         if (status != OL_OK) return status;
     }
     return OL_OK;

@@ -29,6 +29,8 @@ typedef struct ol_record_scan {
     int64_t first;                      /* log offsets below are left out */
     int64_t until;                      /* and those from here on */
     int64_t next_offset;                /* no batch begins below; moves with the scan */
+    int64_t count_from;
+    int64_t present;                    /* how many log offsets of [count_from, until) and at or above `first` have a record; whatever is looked for */
     int32_t log_partition;
     ol_record_view view;
     ol_slice group;                     /* only this one; data NULL: all, likewise the topic; the views of records and batches look at no topic */

@@ -903,6 +903,8 @@ cdef extern from "ol_record_scan.h" nogil:
         int64_t first
         int64_t until
         int64_t next_offset
+        int64_t count_from
+        int64_t present
         int32_t log_partition
         ol_record_view view
         ol_slice group

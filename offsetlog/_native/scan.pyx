@@ -571,7 +571,7 @@ cdef class SegmentScan:
     def __init__(self, path, view, columns=None, *, int log_partition=-1, FileSystem file_system=None,
                  Decompressor decompressor=None, int64_t position=0, int64_t limit=-1, int64_t first=0,
                  int64_t until=NEVER, group=None, topic=None, int partition=-1, int bucket=0, int buckets=1,
-                 bint by_group=False, int64_t next_offset=0, Outcomes outcomes=None):
+                 bint by_group=False, int64_t next_offset=0, int64_t count_from=0, Outcomes outcomes=None):
         """Opens the file.
 
         Args:
@@ -592,6 +592,7 @@ cdef class SegmentScan:
             buckets: how many.
             by_group: whether all of a group is in one share.
             next_offset: a batch that begins below is damage: where the batch before `position` ended.
+            count_from: the log offset from which on `present` counts.
             outcomes: how transactions ended; see `needs_outcomes`.
 
         Raises:
@@ -621,6 +622,7 @@ cdef class SegmentScan:
         self.work.kind_count = 64
         self.work.segment = ol_slice_of(<const char *>self.segment, <size_t>len(self.segment))
         self.work.first, self.work.until, self.work.next_offset = first, until, next_offset
+        self.work.count_from = count_from
         self.work.log_partition = log_partition
         self.work.view = _NUMBERS[view]
         if self.group is not None:
@@ -663,6 +665,11 @@ cdef class SegmentScan:
     def next_offset(self):
         """The log offset behind the last batch that was read."""
         return self.work.next_offset
+
+    @property
+    def present(self):
+        """How many log offsets at or above `first` and `count_from` and below `until` had a record so far, whatever is looked for."""
+        return self.work.present
 
     @property
     def outcomes(self):

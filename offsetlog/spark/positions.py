@@ -137,6 +137,9 @@ def _read_object(value: dict[str, Any], topic: str) -> SourceOffset:
         return SourceOffset("files", _counter(topic, value["logOffset"] + 1))
     if _is_number(value.get("offset")) and set(value) <= {"offset", "timestamp"}:
         return SourceOffset("counter", _counter(topic, value["offset"]))
+    if set(value) == {"__consumer_offsets", "begun"}:
+        # offsetlog's own stream says beside it where the log ended when the query began.
+        value = {"__consumer_offsets": value["__consumer_offsets"]}
     if value and all(isinstance(partitions, dict) for partitions in value.values()):
         return SourceOffset("topics", _topics(value))
     return SourceOffset("nothing" if not value else "unknown", {})

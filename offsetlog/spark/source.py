@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource
 
 from offsetlog.spark.scan.batch import BatchReader, make_reader
 from offsetlog.spark.scan.options import parse
+from offsetlog.spark.scan.stream import StreamReader, make_stream_reader
 from offsetlog.spark.scan.views import full_schema, spark_schema
 
 
@@ -30,6 +31,10 @@ class OffsetlogDataSource(DataSource):
     def reader(self, schema: Any) -> BatchReader:
         """Returns the reader of a batch; raises ConfigError."""
         return make_reader(parse(self.options), schema)
+
+    def streamReader(self, schema: Any) -> StreamReader:  # noqa: N802  (PySpark's name)
+        """Returns the reader of a stream; raises ConfigError."""
+        return make_stream_reader(parse(self.options, streaming=True), schema)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """Returns the writer of a batch; raises as `offsetlog.spark.sink.writer.batch_writer`."""

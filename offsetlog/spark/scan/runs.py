@@ -31,7 +31,12 @@ class RunReader:
     Yields batches, and in mode=permissive failures among them; otherwise these are raised.
     """
 
-    def __init__(self, files: Files, split: Split, read: ReadOptions, view: str, columns: list[str]) -> None:
+    def __init__(
+        self, files: Files, split: Split, read: ReadOptions, view: str, columns: list[str], *, count_from: int = 0
+    ) -> None:
+        #: How many log offsets from `count_from` on had a record, so far.
+        self.present = 0
+        self._count_from = count_from
         self._files = files
         self._split = split
         self._read = read
@@ -85,6 +90,7 @@ class RunReader:
                 topic=read.topic,
                 partition=read.partition,
                 next_offset=self._next_offset,
+                count_from=self._count_from,
                 outcomes=self._outcomes,
             )
         except MissingFileError:
@@ -114,11 +120,13 @@ class RunReader:
                     raise
                 yield failure
                 if not scan.skip():
+                    self.present += scan.present
                     return
                 continue
             if scan.needs_outcomes:
                 scan.outcomes = self._all_outcomes()
             if batch is None:
+                self.present += scan.present
                 self._next_offset = max(self._next_offset, scan.next_offset)
                 return
             if batch.num_rows:

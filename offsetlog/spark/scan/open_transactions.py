@@ -1,0 +1,78 @@
+"""Where the oldest transaction that is open in a partition began: what a stream of committed records waits for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offsetlog._native.scan import SegmentScan
+from offsetlog.errors import CorruptionError, MissingFileError
+from offsetlog.listing import TRIES
+from offsetlog.spark.scan.bounds import Horizon, seek
+from offsetlog.spark.scan.files import Files, PartitionListing, list_again
+
+_COLUMNS = ("base_offset", "last_offset", "producer_id", "transactional", "control")
+
+
+class OpenTransactions:
+    """Follows the headers of one partition.  One thread."""
+
+    def __init__(self) -> None:
+        self._began: dict[int, int] = {}
+        self._next_offset = 0
+
+    def stable_offset(self, files: Files, listing: PartitionListing, horizon: Horizon) -> int:
+        """Returns the log offset below which every transaction has ended, at most that of the horizon.
+
+        Reads what came since the last call.
+
+        Raises:
+            StorageError: a file cannot be read, or files went faster than they could be read.
+        """
+        for left in reversed(range(TRIES)):
+            try:
+                self._follow(files, listing, horizon)
+                break
+            except MissingFileError:
+                if left == 0:
+                    raise
+                listing = list_again(files, listing)
+        return min([*self._began.values(), horizon.offset])
+
+    def _follow(self, files: Files, listing: PartitionListing, horizon: Horizon) -> None:
+        bases = [segment.base_offset for segment in listing.segments]
+        for segment, following in zip(listing.segments, [*bases[1:], horizon.offset], strict=True):
+            if following <= self._next_offset or segment.base_offset > horizon.base_offset:
+                continue
+            position = seek(files, segment, self._next_offset)
+            with SegmentScan(
+                segment.path,
+                "batches",
+                _COLUMNS,
+                file_system=files.native,
+                position=position,
+                limit=horizon.limit_of(segment),
+                first=self._next_offset,
+            ) as scan:
+                self._take_all(scan)
+
+    def _take_all(self, scan: SegmentScan) -> None:
+        while True:
+            try:
+                batch = scan.read()
+            except CorruptionError:
+                # Whoever reads the records is told.
+                if not scan.skip():
+                    return
+                continue
+            if batch is None:
+                return
+            self._take(batch)
+
+    def _take(self, batch: Any) -> None:
+        for row in batch.filter(batch.column("transactional")).to_pylist():
+            if row["control"]:
+                self._began.pop(row["producer_id"], None)
+            else:
+                self._began.setdefault(row["producer_id"], row["base_offset"])
+        if batch.num_rows:
+            self._next_offset = batch.column("last_offset")[-1].as_py() + 1

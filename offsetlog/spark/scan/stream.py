@@ -1,0 +1,314 @@
+"""The stream reader: follows a log by log offsets of its own, which Spark keeps in the checkpoint.
+
+An offset is `{"__consumer_offsets": {"0": 123}, "begun": {"0": 100}}`: the next log offset to read of each log
+partition, and where the partition ended when the query began.  What is missing below that may have been cleaned before;
+from there on a record that is gone before it was read is data loss.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from offsetlog.errors import ConfigError, HistoryError, MissingFileError, OffsetLogError, OffsetOutOfRangeError
+from offsetlog.listing import TOPIC, TRIES
+from offsetlog.spark.scan.bounds import Horizon, horizon_now
+from offsetlog.spark.scan.files import Files, PartitionListing, list_again, resolve
+from offsetlog.spark.scan.open_transactions import OpenTransactions
+from offsetlog.spark.scan.options import ReadOptions
+from offsetlog.spark.scan.plan import Split, open_source, problem_of, split_range
+from offsetlog.spark.scan.runs import RunReader
+from offsetlog.spark.scan.views import PROBLEM, asked_schema, problem_batch, shaped
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+
+    _BASES: tuple[type, ...] = (DataSourceStreamReader, SupportsTriggerAvailableNow)
+except ImportError:  # Spark 4.0 and 4.1 have no admission control
+    ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
+    _BASES = (DataSourceStreamReader,)
+
+BEGUN = "begun"
+_log = logging.getLogger(__name__)
+
+Offsets = dict[int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamSplit(InputPartition):
+    """What one task reads.
+
+    Attributes:
+        split: the records.
+        begun: from this log offset on none of them may be missing.
+    """
+
+    split: Split
+    begun: int
+
+
+def _offset(positions: Offsets, begun: Offsets) -> dict[str, dict[str, int]]:
+    return {
+        TOPIC: {str(number): positions[number] for number in sorted(positions)},
+        BEGUN: {str(number): begun[number] for number in sorted(begun)},
+    }
+
+
+def _numbers(offset: dict[str, dict[str, int]] | None, name: str) -> Offsets:
+    return {int(number): value for number, value in ((offset or {}).get(name) or {}).items()}
+
+
+class StreamReader(*_BASES):  # type: ignore[misc]
+    """Reads the records of a log as they come.  On the driver one object lives as long as the query; one thread."""
+
+    def __init__(self, read: ReadOptions, schema: Any, files: Files | None = None) -> None:
+        """Takes the options, the columns as a pyarrow.Schema, and a file system in place of that of the path."""
+        self._read = read
+        self._schema = schema
+        self._files = files
+        self._last: dict[str, dict[str, int]] | None = None
+        self._target: Offsets | None = None
+        self._open: dict[int, OpenTransactions] = {}
+
+    # ------------------------------------------------------------------------------------------------ on the driver
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802  (PySpark's name)
+        """Returns where a new query begins.
+
+        Raises:
+            OffsetOutOfRangeError: `startingOffsets` names one behind the log's end.
+            ConfigError: it names a partition that is not there, or the path is a single segment.
+            StorageError: the log cannot be read.
+        """
+        starts, ends = {}, {}
+        asked = self._read.starting_offsets
+        for listing, horizon in self._partitions():
+            base = listing.segments[0].base_offset if listing.segments else 0
+            ends[listing.number] = horizon.offset
+            starts[listing.number] = horizon.offset if asked == "latest" else base
+        if isinstance(asked, dict):
+            starts.update(self._checked(asked, ends))
+        elif isinstance(asked, int):
+            starts = self._checked(dict.fromkeys(ends, asked), ends)
+        self._last = _offset(starts, ends)
+        return self._last
+
+    def _checked(self, asked: Offsets, ends: Offsets) -> Offsets:
+        for number, offset in asked.items():
+            if number not in ends:
+                raise ConfigError(f"startingOffsets names log partition {number}, which is not in {self._read.path}")
+            if offset > ends[number]:
+                raise OffsetOutOfRangeError(
+                    f"startingOffsets: log partition {number} ends at {ends[number]}, below {offset}",
+                    path=self._read.path,
+                    log_offset=offset,
+                )
+        return asked
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """Returns what `maxOffsetsPerTrigger` says."""
+        limit = self._read.offsets_per_trigger
+        return ReadMaxRows(limit) if limit else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Notes where the log ends: a query that runs once goes no further."""
+        self._target = self._ends()
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, dict[str, int]] | None = None, limit: Any = None
+    ) -> dict[str, dict[str, int]]:
+        """Returns how far the next batch may go.
+
+        Spark 4.0 and 4.1 give no arguments: then a batch begins where the one before it ended, and the first after a
+        restart takes everything.
+
+        Raises:
+            StorageError: the log cannot be read.
+        """
+        start = start if start is not None else self._last
+        known, begun = _numbers(start, TOPIC), _numbers(start, BEGUN)
+        ends = self._ends()
+        if self._target is not None:
+            ends = {number: min(end, self._target.get(number, 0)) for number, end in ends.items()}
+        ends = {number: max(ends.get(number, 0), known.get(number, 0)) for number in {*ends, *known}}
+        most = getattr(limit, "max_rows", None) or (self._read.offsets_per_trigger if limit is None else 0)
+        if most and start is not None:
+            ends = _limited(known, ends, most)
+        self._last = _offset(ends, begun)
+        return self._last
+
+    def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[InputPartition]:
+        """Returns the splits between two offsets.
+
+        Raises:
+            HistoryError, OffsetOutOfRangeError, MissingFileError: records are gone, and failOnDataLoss=true.
+            StorageError: the log cannot be read.
+        """
+        if self._last is None:
+            # After a restart in Spark 4.0 and 4.1.
+            self._last = end
+        starts, begun = _numbers(start, TOPIC), _numbers(start, BEGUN)
+        there = dict(self._listings())
+        found: list[StreamSplit] = []
+        for number, until in sorted(_numbers(end, TOPIC).items()):
+            first = starts.get(number, 0)
+            if until <= first:
+                continue
+            listing = there.get(number)
+            if listing is None:
+                self._lose(MissingFileError("the log partition has gone", path=f"{self._read.path}/{TOPIC}-{number}"))
+                continue
+            found += self._between(listing, first, until, begun.get(number, 0))
+        # An empty list would be one partition of no kind to Spark.
+        return [*found] or [InputPartition(None)]
+
+    def _between(self, listing: PartitionListing, first: int, until: int, begun: int) -> Iterator[StreamSplit]:
+        files = self._source_files()
+        for left in reversed(range(TRIES)):
+            try:
+                horizon = horizon_now(files, listing)
+                splits = split_range(files, listing, horizon, first, min(until, horizon.offset), self._read)
+                break
+            except MissingFileError:
+                if left == 0:
+                    raise
+                listing = list_again(files, listing)
+        if horizon.offset < until:
+            self._lose(
+                OffsetOutOfRangeError(
+                    f"log partition {listing.number} ends at {horizon.offset}, below {until}, which the stream had "
+                    "seen: it was cut",
+                    path=listing.place,
+                    log_offset=horizon.offset,
+                )
+            )
+        covered = sum(_length(split, begun) for split in splits)
+        missing = max(0, min(until, horizon.offset) - max(first, begun)) - covered
+        if missing > 0:
+            self._lose(self._gone(listing.number, listing.place, missing, max(first, begun), until))
+        for split in splits:
+            yield StreamSplit(split, begun)
+
+    def _gone(self, number: int, place: str, missing: int, first: int, until: int) -> HistoryError:
+        return HistoryError(
+            f"{missing} records of log partition {number} between the log offsets {first} and {until} were cleaned "
+            "before they were read; with failOnDataLoss=false the stream goes on without them",
+            log_partition=number,
+            path=place,
+        )
+
+    def _lose(self, failure: OffsetLogError) -> None:
+        """Tells data loss as `failOnDataLoss` says."""
+        if self._read.fail_on_data_loss:
+            raise failure
+        _log.warning("%s", failure)
+
+    def commit(self, end: dict[str, dict[str, int]]) -> None:
+        """Does nothing: Spark's checkpoint says how far a query has read."""
+
+    def stop(self) -> None:
+        """Does nothing: no file is kept open."""
+
+    # ------------------------------------------------------------------------------------------------ what is there
+
+    def _source_files(self) -> Files:
+        return self._files if self._files is not None else resolve(self._read.path)[0]
+
+    def _listings(self) -> Iterator[tuple[int, PartitionListing]]:
+        for listing in open_source(self._read, self._files).listings:
+            if listing.directory is None:
+                raise ConfigError(f"path={self._read.path!r}: a stream follows a directory, not a single segment")
+            yield listing.number, listing
+
+    def _partitions(self) -> Iterator[tuple[PartitionListing, Horizon]]:
+        files = self._source_files()
+        for _, listing in self._listings():
+            yield _where_it_ends(files, listing)
+
+    def _ends(self) -> Offsets:
+        """How far each partition may be read now."""
+        files = self._source_files()
+        found = {}
+        for listing, horizon in self._partitions():
+            found[listing.number] = horizon.offset
+            if self._read.committed_only:
+                follower = self._open.setdefault(listing.number, OpenTransactions())
+                found[listing.number] = follower.stable_offset(files, listing, horizon)
+        return found
+
+    # ------------------------------------------------------------------------------------------------ in the tasks
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yields the batches of a split.
+
+        Raises:
+            CorruptionError: bytes are not what was written; with mode=permissive a row tells it.
+            HistoryError: records were cleaned since the split was planned, and failOnDataLoss=true.
+            StorageError: the files cannot be read.
+        """
+        if not isinstance(partition, StreamSplit):
+            return
+        split = partition.split
+        columns = [name for name in self._schema.names if name != PROBLEM]
+        scanned = [*columns, *(["outcome"] if self._read.committed_only and "outcome" not in columns else [])]
+        reader = RunReader(
+            self._source_files(), split, self._read, self._read.view, scanned, count_from=partition.begun
+        )
+        damaged = False
+        for each in reader.found():
+            if isinstance(each, OffsetLogError):
+                damaged = True
+                yield problem_batch(self._schema, split.number, problem_of(each))
+            else:
+                yield shaped(_committed(each) if self._read.committed_only else each, self._schema)
+        missing = _length(split, partition.begun) - reader.present
+        if missing > 0 and not damaged:
+            first, until = max(split.spans[0].first, partition.begun), split.spans[-1].until
+            self._lose(self._gone(split.number, split.place, missing, first, until))
+
+
+def _where_it_ends(files: Files, listing: PartitionListing) -> tuple[PartitionListing, Horizon]:
+    """Returns a partition, listed anew where its files went meanwhile, and where it ends."""
+    for left in reversed(range(TRIES)):
+        try:
+            return listing, horizon_now(files, listing)
+        except MissingFileError:
+            if left == 0:
+                raise
+            listing = list_again(files, listing)
+    raise AssertionError("the loop returns or raises")
+
+
+def _length(split: Split, begun: int) -> int:
+    """How many log offsets of a split none of which may be missing."""
+    return sum(max(0, span.until - max(span.first, begun)) for span in split.spans)
+
+
+def _committed(batch: Any) -> Any:
+    """Leaves out what was aborted."""
+    import pyarrow.compute as pc
+
+    return batch.filter(pc.not_equal(batch.column("outcome"), "aborted"))
+
+
+def _limited(starts: Offsets, ends: Offsets, most: int) -> Offsets:
+    """Returns ends that are at most so many log offsets away from the starts in all, each partition by its share."""
+    waiting = {number: end - starts.get(number, 0) for number, end in ends.items()}
+    total = sum(waiting.values())
+    if total <= most:
+        return ends
+    taken = {number: most * count // total for number, count in waiting.items()}
+    left = most - sum(taken.values())
+    # What rounding left goes to those that wait with most.
+    for number in sorted(waiting, key=lambda number: taken[number] - waiting[number])[:left]:
+        taken[number] += 1
+    return {number: starts.get(number, 0) + taken[number] for number in ends}
+
+
+def make_stream_reader(read: ReadOptions, asked: Any) -> StreamReader:
+    """Returns the reader for options and the pyspark StructType that Spark wants; raises ConfigError."""
+    return StreamReader(read, asked_schema(read, asked))

@@ -1,0 +1,297 @@
+"""The stream reader: every record once, whatever is rolled, cleaned or killed meanwhile; what is gone is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import offsetlog
+from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition
+from offsetlog.errors import ConfigError, HistoryError, MissingFileError, OffsetOutOfRangeError
+from offsetlog.spark.scan.options import parse
+from offsetlog.spark.scan.stream import StreamReader, StreamSplit, _limited
+from offsetlog.spark.scan.views import full_schema
+
+KILLS = int(os.environ.get("OFFSETLOG_STREAM_KILLS", "3"))
+SEED = int(os.environ.get("OFFSETLOG_MODEL_SEED", "1"))
+SMALL = StoreConfig(segment_bytes=4 << 10, index_interval_bytes=256)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+def opened(path: Path, partitions: int = 2) -> OffsetStore:
+    return offsetlog.open(
+        path, partitions=partitions, durability="process", config=SMALL, maintenance=MaintenanceConfig(enabled=False)
+    )
+
+
+def reader_of(path: Path, **options: object) -> StreamReader:
+    read = parse({"path": str(path), **{name: str(value) for name, value in options.items()}}, streaming=True)
+    return StreamReader(read, full_schema(read))
+
+
+def rows_between(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a batch of Spark holds; offsets go through JSON, as checkpoints keep them."""
+    splits = reader.partitions(json.loads(json.dumps(start)), json.loads(json.dumps(end)))
+    return [row for split in splits for batch in reader.read(split) for row in batch.to_pylist()]
+
+
+def read_all(reader: StreamReader, splits: list[Any]) -> int:
+    return sum(batch.num_rows for split in splits for batch in reader.read(split))
+
+
+class _Rows:  # Spark's ReadMaxRows, in all versions
+    def __init__(self, max_rows: int) -> None:
+        self.max_rows = max_rows
+
+
+def test_every_record_comes_once_however_it_is_cut(path: Path):
+    print(f"seed {SEED}")
+    generator = random.Random(SEED)
+    with opened(path) as store:
+        store.commit("g0", {TopicPartition("t", 0): 1})
+        store.flush()
+        reader = reader_of(path, view="records", splitBytes=300)
+        position = reader.initialOffset()
+        seen: list[tuple[int, int]] = []
+        for step in range(60):
+            for _ in range(generator.randrange(30)):
+                store.commit(f"g{generator.randrange(9)}", {TopicPartition("t", generator.randrange(5)): step})
+            if generator.random() < 0.2:
+                # After a restart another object goes on from what the checkpoint says.
+                reader = reader_of(path, view="records", splitBytes=300)
+            limit = _Rows(generator.randrange(1, 40)) if generator.random() < 0.7 else None
+            end = reader.latestOffset(position, limit)
+            rows = rows_between(reader, position, end)
+            if limit is not None:
+                assert len(rows) <= limit.max_rows
+            seen += [(row["log_partition"], row["log_offset"]) for row in rows]
+            position = end
+        end = reader.latestOffset(position, None)
+        seen += [(row["log_partition"], row["log_offset"]) for row in rows_between(reader, position, end)]
+    whole = [(number, offset) for number, until in end["__consumer_offsets"].items() for offset in range(until)]
+    assert sorted(seen) == sorted((int(number), offset) for number, offset in whole)
+
+
+def churn(store: OffsetStore, times: int, number: int = 0) -> None:
+    for step in range(times):
+        store.commit("churn", {TopicPartition("t", number): step})
+
+
+def test_what_was_cleaned_before_it_was_read_is_told(path: Path):
+    with opened(path, partitions=1) as store:
+        churn(store, 300)
+        store.compact()
+        # What was missing when the query began is nobody's loss.
+        reader = reader_of(path, view="records")
+        start = reader.initialOffset()
+        end = reader.latestOffset(start)
+        assert 0 < len(rows_between(reader, start, end)) < 300
+        churn(store, 300)
+        later = reader.latestOffset(end)
+        assert len(rows_between(reader, end, later)) == 300
+        store.compact()
+        with pytest.raises(HistoryError, match=r"records of log partition 0 between .* were cleaned") as told:
+            rows_between(reader, end, later)
+        assert told.value.log_partition == 0
+        lossy = reader_of(path, view="records", failOnDataLoss="false")
+        assert 0 < len(rows_between(lossy, end, later)) < 300
+
+
+def test_what_is_cleaned_between_plan_and_task_is_told_by_the_task(path: Path):
+    with opened(path, partitions=1) as store:
+        reader = reader_of(path, view="records")
+        churn(store, 1)
+        start = reader.initialOffset()
+        churn(store, 300)
+        splits = reader.partitions(start, reader.latestOffset(start))
+        store.compact()
+        with pytest.raises(HistoryError, match="before they were read"):
+            read_all(reader, splits)
+
+
+def test_a_log_that_went_or_was_cut_is_told(path: Path, tmp_path: Path):
+    with opened(path, partitions=2) as store:
+        churn(store, 50)
+        store.commit("other", {TopicPartition("t", 0): 1})
+    reader = reader_of(path, view="records")
+    start = reader.initialOffset()
+    (number,) = [int(number) for number, end in reader.latestOffset(start)["__consumer_offsets"].items() if end > 10]
+    beyond = {"__consumer_offsets": {str(number): 1000}, "begun": {}}
+    with pytest.raises(OffsetOutOfRangeError, match="below 1000, which the stream had seen"):
+        reader.partitions(start, beyond)
+    folder = path / f"__consumer_offsets-{number}"
+    folder.rename(tmp_path / "aside")
+    with pytest.raises(MissingFileError, match="the log partition has gone"):
+        reader.partitions(start, beyond)
+    lossy = reader_of(path, view="records", failOnDataLoss="false")
+    assert not any(isinstance(split, StreamSplit) for split in lossy.partitions(start, beyond))
+    # It does not go back for that.
+    assert reader.latestOffset(beyond)["__consumer_offsets"][str(number)] == 1000
+
+
+def test_committed_records_only(path: Path):
+    key = TopicPartition("t", 0)
+    with opened(path, partitions=1) as store:
+        reader = reader_of(path, isolationLevel="read_committed", columns="group,offset")
+        store.commit("a", {key: 1})
+        start = reader.initialOffset()
+        assert rows_between(reader, start, reader.latestOffset(start))[0]["group"] == "a"
+        aborted, kept = store.transaction("b", 7), store.transaction("c", 8)
+        aborted.commit({key: 2})
+        store.commit("a", {key: 3})
+        kept.commit({key: 4})
+        middle = reader.latestOffset(start)
+        # It waits for the oldest that is open.
+        assert [row["offset"] for row in rows_between(reader, start, middle)] == [1]
+        aborted.abort()
+        later = reader.latestOffset(middle)
+        assert [row["offset"] for row in rows_between(reader, middle, later)] == [3]
+        kept.__exit__(None, None, None)
+        end = reader_of(path, isolationLevel="read_committed").latestOffset(later)
+        assert [row["offset"] for row in rows_between(reader, later, end)] == [4]
+
+
+def test_where_a_stream_begins(path: Path):
+    with opened(path, partitions=1) as store:
+        churn(store, 20)
+        assert reader_of(path).initialOffset()["__consumer_offsets"] == {"0": 0}
+        assert reader_of(path, startingOffsets="latest").initialOffset()["__consumer_offsets"] == {"0": 20}
+        given = reader_of(path, startingOffsets='{"__consumer_offsets":{"0":7}}')
+        assert given.initialOffset() == {"__consumer_offsets": {"0": 7}, "begun": {"0": 20}}
+        assert (
+            reader_of(path, startingOffsets=json.dumps(given.initialOffset())).initialOffset() == given.initialOffset()
+        )
+        with pytest.raises(OffsetOutOfRangeError, match="ends at 20, below 21"):
+            reader_of(path, startingOffsets='{"0":21}').initialOffset()
+        with pytest.raises(ConfigError, match="names log partition 5"):
+            reader_of(path, startingOffsets='{"5":0}').initialOffset()
+    (segment,) = (path / "__consumer_offsets-0").glob("00000000000000000000.log")
+    with pytest.raises(ConfigError, match="not a single segment"):
+        reader_of(segment).initialOffset()
+
+
+def test_a_query_that_runs_once_ends_where_the_log_ended(path: Path):
+    with opened(path, partitions=1) as store:
+        churn(store, 20)
+        reader = reader_of(path, maxOffsetsPerTrigger=6)
+        start = reader.initialOffset()
+        reader.prepareForTriggerAvailableNow()
+        churn(store, 20)
+        taken = []
+        while True:
+            end = reader.latestOffset(start, _Rows(6))
+            if end == start:
+                break
+            taken.append(end["__consumer_offsets"]["0"])
+            start = end
+        assert taken == [6, 12, 18, 20]
+
+
+def test_a_limit_is_shared_by_what_waits():
+    assert _limited({0: 0, 1: 10}, {0: 5, 1: 10}, 100) == {0: 5, 1: 10}
+    for most in range(1, 100):
+        ends = _limited({0: 0, 1: 0}, {0: 90, 1: 10}, most)
+        assert sum(ends.values()) == most
+        assert ends[0] <= 90
+        assert ends[1] <= 10
+
+
+# ------------------------------------------------------------------------------------------------------ killed drivers
+
+
+class Growing(threading.Thread):
+    """Writes, rolls and cleans until it is stopped; the keys of `kept` stand once, so that no clean takes them."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        super().__init__()
+        self.store = opened(path, partitions=3)
+        self.kept = 0
+        self.ended = threading.Event()
+        self.failure: BaseException | None = None
+        self._generator = random.Random(seed)
+
+    def run(self) -> None:
+        try:
+            while not self.ended.is_set():
+                for _ in range(20):
+                    self.store.commit("kept", {TopicPartition("t", self.kept): self.kept})
+                    self.kept += 1
+                    churn(self.store, self._generator.randrange(3), self._generator.randrange(3))
+                if self._generator.random() < 0.2:
+                    self.store.compact()
+                time.sleep(0.05)
+        except BaseException as failure:
+            self.failure = failure
+
+    def stop(self) -> int:
+        self.ended.set()
+        self.join()
+        if self.failure is not None:
+            raise self.failure
+        self.store.close()
+        return self.kept
+
+
+@pytest.fixture
+def growing(path: Path) -> Iterator[Growing]:
+    thread = Growing(path, SEED)
+    thread.start()
+    yield thread
+    if not thread.ended.is_set():
+        thread.stop()
+
+
+def drive(path: Path, scratch: Path, how: str) -> subprocess.Popen[str]:
+    script = Path(__file__).parent / "streaming_process.py"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    call = [
+        sys.executable,
+        str(script),
+        str(path),
+        str(scratch / "out"),
+        str(scratch / "checkpoint"),
+        str(scratch),
+        how,
+    ]
+    with (scratch / "driver.txt").open("a") as told:
+        return subprocess.Popen(
+            call, env=environment, text=True, stdout=subprocess.PIPE, stderr=told, start_new_session=True
+        )
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+def test_killed_drivers_write_every_record_once(path: Path, tmp_path: Path, growing: Growing, spark: SparkSession):
+    print(f"seed {SEED}, {KILLS} kills")
+    generator = random.Random(SEED)
+    for _ in range(KILLS):
+        driver = drive(path, tmp_path, "on")
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "started\n", (tmp_path / "driver.txt").read_text()[-2000:]
+        time.sleep(generator.uniform(0, 6))
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+        driver.stdout.close()
+    written = growing.stop()
+    last = drive(path, tmp_path, "once")
+    told, _ = last.communicate(timeout=300)
+    assert last.returncode == 0, told + (tmp_path / "driver.txt").read_text()[-2000:]
+    rows = spark.read.parquet(str(tmp_path / "out")).select("partition", "offset").collect()
+    assert sorted(row["partition"] for row in rows) == list(range(written))
+    assert all(row["partition"] == row["offset"] for row in rows)
