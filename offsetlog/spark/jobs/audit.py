@@ -1,27 +1,533 @@
-"""What was committed, how often, by whom, and what looks wrong: everything from the view "commits" of a directory."""
+"""What was committed, how often, by whom, and what looks wrong.
+
+Every table is a function from `prepared` commits to a DataFrame, in Spark's own functions.  Everything is told of the
+records that the log still holds: what a cleaner took is in no table, and a log that was cleaned shows fewer commits and
+fewer findings than there were.
+
+Times are in milliseconds since 1970, null where records carry none; positions are counted by partition of the log.
+"""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+import os
+from dataclasses import dataclass, fields
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as fn
 
+from offsetlog.errors import InvalidArgumentError
+from offsetlog.spark.jobs.effects import POSITION, payload_bytes, when, with_effects
 from offsetlog.spark.jobs.session import read_view
 
+#: What the tables are made of; `bytes` and `effective_at` are added where they are not there.
+COLUMNS = [
+    *POSITION, "offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp", "topic_id", "kind",
+    "timestamp", "outcome", "marker_offset", "producer_id", "producer_epoch", "log_offset",
+]  # fmt: skip
+#: Of the view "records": the same, and what tells the exact bytes and the generations of groups.
+RECORD_COLUMNS = [*COLUMNS, "key", "value", "fields", "control"]
 
-def read(spark: SparkSession, path: str, *, partitions: str | None = None) -> DataFrame:
-    """Returns the view "commits" of a directory.
+#: How long a position or a group may rest before it is a finding, unless told otherwise.
+STALL_MS = 15 * 60 * 1000
+
+_SECOND_MS = 1000
+_BEFORE = (Window.unboundedPreceding, -1)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The tables of an audit; each is told by the function of its name."""
+
+    totals: DataFrame
+    groups: DataFrame
+    positions: DataFrame
+    rewinds: DataFrame
+    stalls: DataFrame
+    silences: DataFrame
+    zombies: DataFrame
+    generations: DataFrame | None
+    rates: DataFrame
+    over_time: DataFrame
+    transactions: DataFrame
+
+    def tables(self) -> dict[str, DataFrame]:
+        """Returns the tables by name; those that could not be made are left out."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: table for name, table in found.items() if table is not None}
+
+
+# --------------------------------------------------------------------------------------------------------- what is read
+
+
+def read(spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None) -> DataFrame:
+    """Returns what an audit needs of the view "records" of a directory.
 
     Args:
         spark: the session.
         path: a log directory.
         partitions: log partitions, as "0,3-5"; None for all.
     """
-    return read_view(spark, path, "commits", partitions=partitions)
+    columns = ",".join(RECORD_COLUMNS)
+    return read_view(spark, path, "records", partitions=partitions, columns=columns).select(*RECORD_COLUMNS)
+
+
+def commits_of(records: DataFrame) -> DataFrame:
+    """Returns the offset commits of the view "records" as the view "commits" has them, with the exact `bytes`."""
+    commits = records.where(fn.col("kind") == "offset_commit").withColumn(
+        "bytes", (fn.octet_length("key") + fn.coalesce(fn.octet_length("value"), fn.lit(0))).cast("bigint")
+    )
+    kind = fn.when(fn.col("value").isNull(), "delete").otherwise("commit")
+    return commits.withColumn("kind", kind).select(*COLUMNS, "bytes")
+
+
+def prepared(commits: DataFrame) -> DataFrame:
+    """Returns commits with `at` (their time), `bytes` (of key and value) and `effective_at`, which the tables need.
+
+    Args:
+        commits: rows of the view "commits"; `bytes` is about right unless it is there.
+    """
+    if "bytes" not in commits.columns:
+        commits = commits.withColumn("bytes", payload_bytes())
+    return with_effects(commits).withColumn("at", when())
+
+
+# --------------------------------------------------------------------------------------------------------------- counts
+
+
+def _counts() -> list[Column]:
+    is_commit = fn.col("kind") == "commit"
+    return [
+        fn.count_if(is_commit).alias("commits"),
+        fn.count_if(~is_commit).alias("deletes"),
+        fn.count_if(is_commit & fn.col("effective_at").isNull()).alias("without_effect"),
+        fn.count_if(fn.col("outcome") == "aborted").alias("aborted"),
+        fn.count_if(fn.col("outcome") == "open").alias("open"),
+        fn.min("at").alias("first_at"),
+        fn.max("at").alias("last_at"),
+        fn.coalesce(fn.sum("bytes"), fn.lit(0)).cast("bigint").alias("bytes"),
+    ]
+
+
+def totals(commits: DataFrame) -> DataFrame:
+    """Returns one row: commits, deletes, without_effect, aborted, open, first_at, last_at, bytes, groups, positions."""
+    place = fn.struct(*POSITION)
+    return commits.agg(
+        *_counts(),
+        fn.count_distinct("group").alias("groups"),
+        fn.count_distinct(place).alias("positions"),
+        fn.count_distinct("log_partition").alias("log_partitions"),
+    )
 
 
 def groups(commits: DataFrame) -> DataFrame:
-    """Returns commits and deletes of each group."""
-    return commits.groupBy("group").agg(
-        fn.count_if(fn.col("kind") == "commit").alias("commits"),
-        fn.count_if(fn.col("kind") == "delete").alias("deletes"),
+    """Returns for each group its counts as in `totals`, its positions and its share of all bytes."""
+    found = commits.groupBy("group").agg(
+        *_counts(),
+        fn.count_distinct(fn.struct(*POSITION)).alias("positions"),
+        fn.min("log_partition").alias("log_partition"),
     )
+    everything = commits.agg(fn.coalesce(fn.sum("bytes"), fn.lit(0)).cast("double").alias("_all"))
+    share = fn.when(fn.col("_all") > 0, fn.col("bytes") / fn.col("_all")).otherwise(fn.lit(0.0))
+    return found.crossJoin(fn.broadcast(everything)).withColumn("bytes_share", share).drop("_all")
+
+
+def positions(commits: DataFrame) -> DataFrame:
+    """Returns for each group, topic and partition its counts as in `totals`, and what is committed in the end.
+
+    `offset` is null where the last thing in effect is a deletion, or nothing ever took effect.
+    """
+    last = fn.max(
+        fn.when(
+            fn.col("effective_at").isNotNull(),
+            fn.struct("effective_at", "log_offset", "kind", "offset"),
+        )
+    )
+    found = commits.groupBy(*POSITION).agg(*_counts(), last.alias("_last"))
+    offset = fn.when(fn.col("_last.kind") == "commit", fn.col("_last.offset"))
+    return found.withColumn("offset", offset).drop("_last")
+
+
+def top_talkers(table: DataFrame, by: str = "commits", count: int = 20) -> DataFrame:
+    """Returns the rows of `groups` or `positions` with the most commits or bytes, the most first."""
+    names = [name for name in POSITION if name in table.columns]
+    return table.orderBy(fn.desc(by), *names).limit(count)
+
+
+# ------------------------------------------------------------------------------------------------------------- findings
+
+
+def _by_effect(*more: str) -> WindowSpec:
+    return Window.partitionBy(*POSITION, *more).orderBy("effective_at", "log_offset")
+
+
+def _in_effect(commits: DataFrame) -> DataFrame:
+    deleted = fn.count_if(fn.col("kind") == "delete").over(_by_effect().rowsBetween(*_BEFORE))
+    ordered = commits.where(fn.col("effective_at").isNotNull()).withColumn("deletes_before", deleted)
+    return ordered.where(fn.col("kind") == "commit")
+
+
+def rewinds(commits: DataFrame) -> DataFrame:
+    """Returns each commit whose offset is below that of the one in effect before it, of the same position.
+
+    Columns: the position, from_offset, to_offset, distance, from_at, at, from_log_offset, log_offset, effective_at,
+    after_delete (the position was deleted in between, so that somebody began anew), metadata, producer_id.
+    """
+
+    def before(name: str) -> Column:
+        return fn.lag(name).over(_by_effect())
+
+    found = _in_effect(commits).select(
+        *POSITION,
+        before("offset").alias("from_offset"),
+        fn.col("offset").alias("to_offset"),
+        (before("offset") - fn.col("offset")).alias("distance"),
+        before("at").alias("from_at"),
+        "at",
+        before("log_offset").alias("from_log_offset"),
+        "log_offset",
+        "effective_at",
+        (before("deletes_before") != fn.col("deletes_before")).alias("after_delete"),
+        "metadata",
+        "producer_id",
+    )
+    return found.where(fn.col("distance") > 0)
+
+
+def _end_of(commits: DataFrame, until: int | None) -> DataFrame:
+    end = fn.lit(until).cast("bigint") if until is not None else fn.max("at")
+    return commits.agg(end.alias("_end"))
+
+
+def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = None) -> DataFrame:
+    """Returns each time that a committed offset did not move for long.
+
+    A run is the commits of a position that follow each other with the same offset; it ends with the first commit of
+    another offset, with a deletion, or at the end of the log, `until`, where it is `ongoing`.
+
+    Args:
+        commits: prepared.
+        stall_ms: how long it has to last.
+        until: when the log is looked at, in ms; None for the time of its youngest record.
+
+    Columns: the position, offset, since, until, stalled_ms, commits (of the run), ongoing, and kind: "repeated" where
+    the same offset was committed again in a run, "silent" where there was one commit and nothing followed.
+    """
+    in_effect = commits.where(fn.col("effective_at").isNotNull() & fn.col("at").isNotNull())
+    is_other = (
+        fn.lag("offset").over(_by_effect()).isNull()
+        | (fn.lag("offset").over(_by_effect()) != fn.col("offset"))
+        | (fn.lag("kind").over(_by_effect()) != fn.col("kind"))
+    )
+    numbered = in_effect.withColumn("_begins", is_other.cast("int")).withColumn(
+        "_run", fn.sum("_begins").over(_by_effect())
+    )
+    runs = numbered.groupBy(*POSITION, "_run").agg(
+        fn.min("kind").alias("_kind"),
+        fn.min("offset").alias("offset"),
+        fn.min("at").alias("since"),
+        fn.count("*").alias("commits"),
+    )
+    by_run = Window.partitionBy(*POSITION).orderBy("_run")
+    next_at = fn.lead("since").over(by_run)
+    timed = (
+        runs.withColumn("_next", next_at)
+        .where(fn.col("_kind") == "commit")
+        .crossJoin(fn.broadcast(_end_of(commits, until)))
+        .withColumn("until", fn.coalesce("_next", "_end"))
+    )
+    kind = fn.when(fn.col("commits") > 1, "repeated").otherwise("silent")
+    return timed.select(
+        *POSITION,
+        "offset",
+        "since",
+        "until",
+        (fn.col("until") - fn.col("since")).alias("stalled_ms"),
+        "commits",
+        fn.col("_next").isNull().alias("ongoing"),
+        kind.alias("kind"),
+    ).where(fn.col("stalled_ms") >= stall_ms)
+
+
+def silences(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = None) -> DataFrame:
+    """Returns each time that a group committed nothing for long while other groups went on.
+
+    Args:
+        commits: prepared.
+        stall_ms: how long it has to last.
+        until: when the log is looked at, in ms; None for the time of its youngest record.
+
+    Columns: group, since, until, silent_ms, ongoing, others: records of other groups in the whole seconds between, at
+    least one.
+    """
+    second = fn.floor(fn.col("at") / _SECOND_MS)
+    timed = commits.where(fn.col("at").isNotNull()).select("group", "at")
+    seconds = timed.groupBy(second.alias("second")).agg(fn.count("*").alias("_count"))
+    # One row for each second in which anything was committed: few enough for one task.
+    until_second = fn.sum("_count").over(Window.orderBy("second").rowsBetween(Window.unboundedPreceding, 0))
+    before_second = fn.coalesce(fn.sum("_count").over(Window.orderBy("second").rowsBetween(*_BEFORE)), fn.lit(0))
+    sums = seconds.select("second", until_second.alias("_through"), before_second.alias("_before"))
+    whole = commits.agg(fn.count("at").alias("_whole"))
+    gaps = (
+        timed.withColumn("_next", fn.lead("at").over(Window.partitionBy("group").orderBy("at")))
+        .crossJoin(fn.broadcast(_end_of(commits, until)))
+        .withColumn("until", fn.coalesce("_next", "_end"))
+        .where(fn.col("until") - fn.col("at") >= stall_ms)
+        .withColumn("_first", second)
+        .withColumn("_last", fn.floor(fn.col("_next") / _SECOND_MS))
+    )
+    first = sums.select(fn.col("second").alias("_first"), "_through")
+    last = sums.select(fn.col("second").alias("_last"), "_before")
+    others = fn.coalesce("_before", "_whole") - fn.col("_through")
+    return (
+        gaps.join(first, "_first", "left")
+        .join(last, "_last", "left")
+        .crossJoin(fn.broadcast(whole))
+        .select(
+            "group",
+            fn.col("at").alias("since"),
+            "until",
+            (fn.col("until") - fn.col("at")).alias("silent_ms"),
+            fn.col("_next").isNull().alias("ongoing"),
+            others.cast("bigint").alias("others"),
+        )
+        .where(fn.col("others") > 0)
+    )
+
+
+def zombies(commits: DataFrame) -> DataFrame:
+    """Returns commits that look as if they came from somebody who should have been gone.
+
+    What a log tells of that, by `reason`:
+
+    * "leader epoch": a commit in effect whose leader epoch is below one of the same position since that was last
+      deleted.
+      `offset_below` tells the two cases apart: with an offset that is lower, too, somebody went back on purpose; with
+      one that is not, it read from a leader that had been replaced.
+    * "producer epoch": in a transaction, an epoch below one that the same producer used before in this partition of the
+      log.  A broker fences those, so that it is a sign of a log that was put together, or of a fault.
+
+    A record of a commit names neither member nor generation: a broker refuses a stale generation before anything is
+    written, and nothing tells afterwards.
+
+    Columns: the position, reason, epoch, newer_epoch (the highest before), offset, offset_below, at, log_offset,
+    producer_id.
+    """
+    # A topic that was deleted and made again begins with epoch 0 again.
+    earlier = _by_effect("deletes_before").rowsBetween(*_BEFORE)
+    known = fn.when(fn.col("leader_epoch") >= 0, fn.struct("leader_epoch", "offset"))
+    by_leader = (
+        _in_effect(commits)
+        .withColumn("_newest", fn.max(known).over(earlier))
+        .where((fn.col("leader_epoch") >= 0) & (fn.col("leader_epoch") < fn.col("_newest.leader_epoch")))
+        .withColumn("reason", fn.lit("leader epoch"))
+        .withColumn("epoch", fn.col("leader_epoch"))
+        .withColumn("newer_epoch", fn.col("_newest.leader_epoch"))
+        .withColumn("offset_below", fn.col("offset") < fn.col("_newest.offset"))
+    )
+    of_producer = Window.partitionBy("log_partition", "producer_id").orderBy("log_offset").rowsBetween(*_BEFORE)
+    by_producer = (
+        commits.where(fn.col("producer_id") >= 0)
+        .withColumn("newer_epoch", fn.max("producer_epoch").over(of_producer))
+        .where(fn.col("producer_epoch") < fn.col("newer_epoch"))
+        .withColumn("reason", fn.lit("producer epoch"))
+        .withColumn("epoch", fn.col("producer_epoch"))
+        .withColumn("offset_below", fn.lit(None).cast("boolean"))
+    )
+    names = [
+        *POSITION, "reason", "epoch", "newer_epoch", "offset", "offset_below", "at", "log_offset", "producer_id",
+    ]  # fmt: skip
+    return by_leader.select(*names).unionByName(by_producer.select(*names))
+
+
+def _told(field: str) -> Column:
+    return fn.get_json_object("fields", f"$.{field}")
+
+
+def generations(records: DataFrame) -> DataFrame:
+    """Returns what the records of groups themselves tell of commits out of order.
+
+    By `reason`:
+
+    * "generation": a group's record has a lower generation, or epoch, than one before it since the group was deleted.
+    * "no member": commits outside of transactions while the last record of a classic group said that it has no member:
+      by a tool that resets offsets, or by a consumer that is a member of nothing.
+
+    Args:
+        records: rows of the view "records", of whole groups.
+
+    Columns: log_partition, group, reason, generation, newer_generation (null for "no member"), log_offset, at,
+    last_log_offset, commits (both of "no member": those between log_offset and last_log_offset).
+    """
+    kinds = ["group_metadata", "consumer_group_metadata", "share_group_metadata", "streams_group_metadata"]
+    generation = fn.coalesce(_told("value.data.generation"), _told("value.data.epoch")).cast("int")
+    is_own = fn.col("kind").isin(kinds)
+    name = fn.when(is_own, fn.coalesce(_told("key.data.group"), _told("key.data.groupId"))).otherwise(fn.col("group"))
+    is_commit = (fn.col("kind") == "offset_commit") & fn.col("value").isNotNull() & (fn.col("outcome") == "plain")
+    said = fn.struct(
+        generation.alias("generation"),
+        (fn.col("kind") == "group_metadata").alias("classic"),
+        fn.coalesce(fn.json_array_length(_told("value.data.members")), fn.lit(-1)).alias("members"),
+        fn.col("value").isNull().alias("gone"),
+        fn.col("log_offset").alias("since"),
+    )
+    rows = records.where(is_own | is_commit).select(
+        "log_partition",
+        name.alias("group"),
+        "log_offset",
+        when().alias("at"),
+        fn.when(is_own, said).alias("said"),
+        fn.when(is_own & fn.col("value").isNull(), 1).otherwise(0).alias("_gone"),
+    )
+    by_group = Window.partitionBy("log_partition", "group").orderBy("log_offset")
+    lives = rows.withColumn("_life", fn.sum("_gone").over(by_group))
+    of_life = Window.partitionBy("log_partition", "group", "_life").orderBy("log_offset").rowsBetween(*_BEFORE)
+    back = (
+        lives.withColumn("newer_generation", fn.max("said.generation").over(of_life))
+        .where(fn.col("said.generation") < fn.col("newer_generation"))
+        .select(
+            "log_partition",
+            "group",
+            fn.lit("generation").alias("reason"),
+            fn.col("said.generation").alias("generation"),
+            "newer_generation",
+            "log_offset",
+            "at",
+            fn.lit(None).cast("bigint").alias("last_log_offset"),
+            fn.lit(None).cast("bigint").alias("commits"),
+        )
+    )
+    last = fn.last("said", ignorenulls=True).over(by_group.rowsBetween(Window.unboundedPreceding, 0))
+    alone = (
+        rows.withColumn("_last", last)
+        .where(
+            fn.col("said").isNull() & fn.col("_last.classic") & (fn.col("_last.members") == 0) & ~fn.col("_last.gone")
+        )
+        .groupBy("log_partition", "group", "_last.generation", "_last.since")
+        .agg(
+            fn.min("log_offset").alias("log_offset"),
+            fn.min("at").alias("at"),
+            fn.max("log_offset").alias("last_log_offset"),
+            fn.count("*").alias("commits"),
+        )
+        .select(
+            "log_partition",
+            "group",
+            fn.lit("no member").alias("reason"),
+            "generation",
+            fn.lit(None).cast("int").alias("newer_generation"),
+            "log_offset",
+            "at",
+            "last_log_offset",
+            "commits",
+        )
+    )
+    return back.unionByName(alone)
+
+
+def transactions(commits: DataFrame) -> DataFrame:
+    """Returns the transactions with offset commits that were aborted or are open.
+
+    Columns: log_partition, producer_id, producer_epoch, outcome, first_offset, last_offset, marker_offset, commits,
+    groups, first_at, last_at.
+    """
+    return (
+        commits.where(fn.col("outcome").isin("aborted", "open"))
+        .groupBy("log_partition", "producer_id", "outcome", "marker_offset")
+        .agg(
+            fn.max("producer_epoch").alias("producer_epoch"),
+            fn.min("log_offset").alias("first_offset"),
+            fn.max("log_offset").alias("last_offset"),
+            fn.count("*").alias("commits"),
+            fn.sort_array(fn.collect_set("group")).alias("groups"),
+            fn.min("at").alias("first_at"),
+            fn.max("at").alias("last_at"),
+        )
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- rates
+
+
+def rates(commits: DataFrame) -> DataFrame:
+    """Returns records per second of each group, and of all together in a row whose group is null.
+
+    Columns: group, p50, p95, p99, most: percentiles over the seconds in which at least one was written, and the
+    highest; active_seconds, how many those are; span_seconds, from the first to the last; mean, over the span.
+    """
+    second = fn.floor(fn.col("at") / _SECOND_MS).alias("second")
+    timed = commits.where(fn.col("at").isNotNull())
+    by_group = timed.groupBy("group", second).agg(fn.count("*").alias("count"))
+    overall = by_group.groupBy("second").agg(fn.sum("count").alias("count"))
+    overall = overall.select(fn.lit(None).cast("string").alias("group"), "second", "count")
+    span = fn.max("second") - fn.min("second") + 1
+
+    def percentile(share: float, name: str) -> Column:
+        return fn.percentile("count", share).alias(name)
+
+    return (
+        by_group.unionByName(overall)
+        .groupBy("group")
+        .agg(
+            percentile(0.5, "p50"),
+            percentile(0.95, "p95"),
+            percentile(0.99, "p99"),
+            fn.max("count").cast("bigint").alias("most"),
+            fn.count("*").alias("active_seconds"),
+            span.alias("span_seconds"),
+            (fn.sum("count") / span).alias("mean"),
+        )
+    )
+
+
+def over_time(commits: DataFrame, bucket_ms: int) -> DataFrame:
+    """Returns group, bucket (its start, in ms), commits, deletes and bytes, for each group and bucket with any."""
+    if bucket_ms <= 0:
+        raise InvalidArgumentError(f"a bucket of {bucket_ms} ms holds nothing")
+    bucket = (fn.floor(fn.col("at") / bucket_ms) * bucket_ms).cast("bigint")
+    commits_and_deletes = _counts()[:2]
+    return (
+        commits.where(fn.col("at").isNotNull())
+        .groupBy("group", bucket.alias("bucket"))
+        .agg(*commits_and_deletes, fn.sum("bytes").alias("bytes"))
+    )
+
+
+def audit(
+    commits: DataFrame,
+    records: DataFrame | None = None,
+    *,
+    stall_ms: int = STALL_MS,
+    until: int | None = None,
+    bucket_ms: int = 60_000,
+) -> Audit:
+    """Returns all tables.
+
+    Args:
+        commits: as `prepared` returns them; best persisted, since every table reads them.
+        records: rows of the view "records" for `generations`; None leaves that table out.
+        stall_ms: how long a position or a group may rest.
+        until: when the log is looked at, in ms; None for the time of its youngest commit.
+        bucket_ms: of `over_time`.
+    """
+    return Audit(
+        totals=totals(commits),
+        groups=groups(commits),
+        positions=positions(commits),
+        rewinds=rewinds(commits),
+        stalls=stalls(commits, stall_ms, until),
+        silences=silences(commits, stall_ms, until),
+        zombies=zombies(commits),
+        generations=None if records is None else generations(records),
+        rates=rates(commits),
+        over_time=over_time(commits, bucket_ms),
+        transactions=transactions(commits),
+    )
+
+
+def bucket_for(span_ms: int, most: int = 120) -> int:
+    """Returns the width of a bucket, a round time in ms of which at most `most` make up a span."""
+    rounds = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800]
+    for seconds in rounds:
+        if span_ms <= seconds * 1000 * most:
+            return seconds * 1000
+    return -(-span_ms // most // 1000) * 1000
