@@ -29,7 +29,20 @@ COMMITS = pa.schema(
     ]
 )
 RECORDS = pa.schema(
-    [*COMMITS, ("key", pa.binary()), ("value", pa.binary()), ("fields", pa.string()), ("control", pa.string())]
+    [
+        *COMMITS,
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("fields", pa.string()),
+        ("control", pa.string()),
+        ("segment", pa.string()),
+        ("position", pa.int64()),
+        ("base_offset", pa.int64()),
+        ("last_offset", pa.int64()),
+        ("batch_size", pa.int32()),
+        ("magic", pa.int32()),
+        ("delete_horizon", pa.int64()),
+    ]
 )
 NOTHING: dict[str, Any] = {
     "group": "g", "topic": "t", "partition": 0, "offset": None, "leader_epoch": -1, "metadata": "",

@@ -359,14 +359,14 @@ def generations(records: DataFrame) -> DataFrame:
     last_log_offset, commits (both of "no member": those between log_offset and last_log_offset).
     """
     kinds = ["group_metadata", "consumer_group_metadata", "share_group_metadata", "streams_group_metadata"]
-    generation = fn.coalesce(_told("value.data.generation"), _told("value.data.epoch")).cast("int")
+    generation = fn.coalesce(_told("value.generation"), _told("value.epoch")).cast("int")
     is_own = fn.col("kind").isin(kinds)
-    name = fn.when(is_own, fn.coalesce(_told("key.data.group"), _told("key.data.groupId"))).otherwise(fn.col("group"))
+    name = fn.when(is_own, fn.coalesce(_told("key.group"), _told("key.groupId"))).otherwise(fn.col("group"))
     is_commit = (fn.col("kind") == "offset_commit") & fn.col("value").isNotNull() & (fn.col("outcome") == "plain")
     said = fn.struct(
         generation.alias("generation"),
         (fn.col("kind") == "group_metadata").alias("classic"),
-        fn.coalesce(fn.json_array_length(_told("value.data.members")), fn.lit(-1)).alias("members"),
+        fn.coalesce(fn.json_array_length(_told("value.members")), fn.lit(-1)).alias("members"),
         fn.col("value").isNull().alias("gone"),
         fn.col("log_offset").alias("since"),
     )

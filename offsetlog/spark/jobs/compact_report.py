@@ -1,0 +1,319 @@
+"""What a clean would free: live and dead records and bytes, by log partition and by group, from headers and keys.
+
+The rules are those of `offsetlog compact` and of docs/maintenance.md, without a history that is kept: of each key the
+last record stays; what an aborted transaction wrote goes; a tombstone and a transaction's marker go only when a clean
+found them alone `delete_retention_ms` ago, which the delete horizon of their batch tells.
+
+Records are counted exactly, but for what a damaged segment holds back.  Bytes are those of the batches; where only
+some records of a batch stay, its bytes are divided by the sizes of keys and values.  A batch that is not compressed is
+then right to some bytes for each record that stays (one that gets a delete horizon grows by up to 10 bytes for each),
+and a compressed one about right.  Files beside the log are not counted.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as fn
+
+from offsetlog.spark.jobs.session import read_view
+
+#: Of the view "records".
+COLUMNS = [
+    "log_partition", "log_offset", "kind", "key", "value", "group", "topic", "partition", "fields", "control",
+    "outcome", "marker_offset", "segment", "position", "base_offset", "last_offset", "batch_size", "magic",
+    "producer_id", "delete_horizon",
+]  # fmt: skip
+
+#: Bytes of the header of a batch of magic 2, which goes only with the batch.
+HEADER_BYTES = 61
+
+#: What becomes of a record, by name; the first three stay.
+STAYS = ["live", "tombstone", "marker"]
+GOES = ["superseded", "aborted", "expired_tombstone", "expired_marker", "keyless"]
+
+_BATCH = ["log_partition", "segment", "position"]
+_SLOT = ["log_partition", "_group", "_topic", "_partition", "_key"]
+
+
+@dataclass(frozen=True)
+class CompactReport:
+    """The tables: one row for each log partition, and for each group in it."""
+
+    partitions: DataFrame
+    groups: DataFrame
+
+    def tables(self) -> dict[str, DataFrame]:
+        """Returns the tables by name."""
+        return {"partitions": self.partitions, "groups": self.groups}
+
+
+def read(spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None) -> DataFrame:
+    """Returns what the report needs of the view "records" of a directory."""
+    return read_view(spark, path, "records", partitions=partitions, columns=",".join(COLUMNS)).select(*COLUMNS)
+
+
+# ------------------------------------------------------------------------------------------------ how far it is cleaned
+
+
+def _segment_base() -> Column:
+    return fn.substring("segment", 1, 20).cast("bigint")
+
+
+def ends(records: DataFrame, *, roll: bool, active: DataFrame | None = None) -> DataFrame:
+    """Returns up to where each log partition is cleaned: log_partition, log_end, `end`, `decided_end`.
+
+    `end` is the first offset of a segment: that of the active one, which no cleaner touches, or of the one in which the
+    oldest open transaction begins.  With `roll` the active segment is closed first, unless a transaction is open.
+    `decided_end` is lower where a transaction is open at `end` that ended later: it and all that follows stays.
+
+    Args:
+        records: of whole log partitions.
+        roll: as `offsetlog compact` does it; else as a broker's cleaner does.
+        active: log_partition and the base offset of its active segment, `active_base`, where that may be empty; None
+            takes the last segment that holds a record.
+    """
+    pending = (fn.col("outcome") == "open") & fn.col("value").isNotNull()
+    bounds = records.groupBy("log_partition").agg(
+        (fn.max("last_offset") + 1).alias("log_end"),
+        fn.max(_segment_base()).alias("_last_base"),
+        fn.min(fn.when(pending, fn.col("log_offset"))).alias("_open_from"),
+    )
+    if active is not None:
+        bounds = bounds.join(fn.broadcast(active), "log_partition", "left")
+        bounds = bounds.withColumn("_last_base", fn.coalesce("active_base", "_last_base")).drop("active_base")
+    closed_end = fn.col("_last_base")
+    if roll:
+        closed_end = fn.when(fn.col("_open_from").isNull(), fn.col("log_end")).otherwise(closed_end)
+    bounds = bounds.withColumn("_closed_end", closed_end)
+    segments = records.select("log_partition", _segment_base().alias("_base")).distinct()
+    held = fn.when(fn.col("_base") <= fn.col("_open_from"), fn.col("_base"))
+    bounds = (
+        bounds.join(segments, "log_partition")
+        .groupBy("log_partition", "log_end", "_closed_end", "_open_from")
+        .agg(fn.max(held).alias("_held"))
+        .withColumn("end", fn.least("_closed_end", fn.coalesce("_held", "_closed_end")))
+    )
+    across = fn.when(
+        (fn.col("log_offset") < fn.col("end")) & (fn.col("marker_offset") >= fn.col("end")), fn.col("log_offset")
+    )
+    decided = (
+        records.where((fn.col("outcome").isin("committed", "aborted")) & fn.col("value").isNotNull())
+        .join(fn.broadcast(bounds.select("log_partition", "end")), "log_partition")
+        .groupBy("log_partition")
+        .agg(fn.min(across).alias("_across"))
+    )
+    return bounds.join(decided, "log_partition", "left").select(
+        "log_partition", "log_end", "end", fn.least("end", fn.coalesce("_across", "end")).alias("decided_end")
+    )
+
+
+# ------------------------------------------------------------------------------------------------ what becomes of what
+
+
+def _varint_size(value: Column) -> Column:
+    # Of a number that is not negative, which is doubled first.
+    size: Column = fn.lit(5)
+    for bytes_, limit in ((4, 1 << 27), (3, 1 << 20), (2, 1 << 13), (1, 1 << 6)):
+        size = fn.when(value < limit, fn.lit(bytes_)).otherwise(size)
+    return size
+
+
+def _weight() -> Column:
+    # A record of magic 2 whose time is that of its batch, and which has no headers.
+    key, value = (fn.coalesce(fn.octet_length(name), fn.lit(0)) for name in ("key", "value"))
+    body = (
+        1 + 1 + _varint_size(fn.col("log_offset") - fn.col("base_offset"))
+        + _varint_size(key) + key + fn.when(fn.col("value").isNull(), 1).otherwise(_varint_size(value)) + value + 1
+    )  # fmt: skip
+    return (body + _varint_size(body)).cast("bigint")
+
+
+def verdicts(records: DataFrame, bounds: DataFrame, now_ms: int) -> DataFrame:
+    """Returns every record with what becomes of it.
+
+    Columns: those of `records`; `fate`, one of STAYS and GOES, and whether it `stays`; `is_dead`, nothing of the
+    present state comes from it, whether it goes or not; `record_bytes`, its share of its batch; `freed_bytes`, what its
+    going frees.
+
+    Args:
+        records: of whole log partitions.
+        bounds: as `ends` returns them.
+        now_ms: the time, in milliseconds since 1970.
+    """
+    is_marker = fn.col("control").isNotNull()
+    is_offset = fn.col("kind") == "offset_commit"
+    is_tombstone = fn.col("value").isNull()
+    is_aborted = (fn.col("outcome") == "aborted") & ~is_tombstone
+    is_pending = (fn.col("outcome") == "open") & ~is_tombstone
+    rows = records.join(fn.broadcast(bounds), "log_partition").select(
+        *COLUMNS,
+        "end",
+        "decided_end",
+        *(fn.when(is_offset, fn.col(name)).alias(f"_{name}") for name in ("group", "topic", "partition")),
+        fn.when(~is_offset & ~is_marker, fn.col("key")).alias("_key"),
+        (fn.col("log_offset") < fn.col("decided_end")).alias("_below"),
+        (fn.col("delete_horizon").between(0, now_ms)).alias("_past_horizon"),
+    )
+    slot = Window.partitionBy(*_SLOT)
+    supersedes = ~is_marker & fn.col("key").isNotNull() & ~is_aborted & ~is_pending
+    latest = fn.max(fn.when(supersedes & fn.col("_below"), fn.col("log_offset"))).over(slot)
+    latest_now = fn.max(fn.when(supersedes, fn.col("log_offset"))).over(slot)
+    fate = (
+        fn.when(is_marker, "marker")
+        .when(~fn.col("_below"), fn.when(is_tombstone, "tombstone").otherwise("live"))
+        .when(fn.col("key").isNull(), "keyless")
+        .when(is_aborted, "aborted")
+        .when(fn.col("_latest") > fn.col("log_offset"), "superseded")
+        .when(~is_tombstone, "live")
+        .when(fn.coalesce("_past_horizon", fn.lit(False)), "expired_tombstone")
+        .otherwise("tombstone")
+    )
+    dead = ~is_marker & (
+        fn.col("key").isNull()
+        | is_aborted
+        | is_tombstone
+        | (~is_pending & (fn.col("_latest_now") > fn.col("log_offset")))
+    )
+    judged = (
+        rows.withColumn("_latest", latest)
+        .withColumn("_latest_now", latest_now)
+        .withColumn("fate", fate)
+        .withColumn("is_dead", fn.coalesce(dead, fn.lit(False)))
+    )
+    return _weighed(_with_markers(judged))
+
+
+def _with_markers(judged: DataFrame) -> DataFrame:
+    # A marker goes, after its time, when nothing is left of its transaction.  The last batch of a producer stays, if
+    # empty, and so does the marker behind it.
+    left = fn.count_if((fn.col("marker_offset") == fn.col("_ends")) & fn.col("fate").isin(STAYS))
+    ends_at = fn.when(fn.col("control").isNotNull(), fn.col("log_offset")).otherwise(fn.col("marker_offset"))
+    marked = judged.withColumn("_ends", ends_at).where(fn.col("_ends").isNotNull())
+    alone = (
+        marked.groupBy("log_partition", "_ends")
+        .agg(left.alias("_left"))
+        .where(fn.col("_left") == 0)
+        .select("log_partition", fn.col("_ends").alias("log_offset"), fn.lit(True).alias("_alone"))
+    )
+    last = fn.max("log_offset").over(Window.partitionBy("log_partition", "producer_id"))
+    goes = (
+        (fn.col("fate") == "marker")
+        & (fn.col("_producer_last") > fn.col("log_offset"))
+        & fn.coalesce("_alone", fn.lit(False))
+        & fn.coalesce("_past_horizon", fn.lit(False))
+        & fn.col("_below")
+    )
+    fate = fn.when(goes, "expired_marker").otherwise(fn.col("fate"))
+    judged = judged.withColumn("_producer_last", last)
+    return judged.join(alone, ["log_partition", "log_offset"], "left").withColumn("fate", fate)
+
+
+def _weighed(judged: DataFrame) -> DataFrame:
+    batch = Window.partitionBy(*_BATCH)
+    of_producer = Window.partitionBy("log_partition", "producer_id")
+    header = fn.when(fn.col("magic") == 2, HEADER_BYTES).otherwise(0)
+    is_data = fn.col("control").isNull()
+    # The batch that says how far a producer came stays as an empty one, and so does the one before `end`.
+    is_last = (fn.col("producer_id") >= 0) & is_data & (fn.col("last_offset") == fn.col("_producer_end"))
+    retained = (fn.col("magic") == 2) & (is_last | (fn.col("last_offset") + 1 == fn.col("end")))
+    record_bytes = (fn.col("batch_size") - fn.col("_header")) * fn.col("_weight") / fn.col("_weights")
+    header_share = fn.col("_header") / fn.col("_records")
+    frees_header = (fn.col("_stay") == 0) & ~fn.coalesce("_retained", fn.lit(False))
+    return (
+        judged.withColumn("stays", fn.col("fate").isin(STAYS))
+        .withColumn("_weight", _weight())
+        .withColumn("_header", header)
+        .withColumn("_weights", fn.sum("_weight").over(batch))
+        .withColumn("_records", fn.count("*").over(batch))
+        .withColumn("_stay", fn.count_if("stays").over(batch))
+        .withColumn("_producer_end", fn.max(fn.when(is_data, fn.col("last_offset"))).over(of_producer))
+        .withColumn("_retained", retained)
+        .withColumn("record_bytes", record_bytes + header_share)
+        .withColumn(
+            "freed_bytes",
+            fn.when(fn.col("stays"), fn.lit(0.0)).otherwise(
+                record_bytes + fn.when(frees_header, header_share).otherwise(fn.lit(0.0))
+            ),
+        )
+    )
+
+
+# ------------------------------------------------------------------------------------------------ the tables
+
+
+def _sums() -> list[Column]:
+    def whole(column: Column, name: str) -> Column:
+        return fn.round(fn.coalesce(fn.sum(column), fn.lit(0.0))).cast("bigint").alias(name)
+
+    def counted(fate: str) -> Column:
+        return fn.count_if(fn.col("fate") == fate).alias(fate)
+
+    size = fn.col("record_bytes")
+    return [
+        fn.count("*").alias("records"),
+        whole(size, "bytes"),
+        fn.count_if(~fn.col("is_dead")).alias("live_records"),
+        whole(fn.when(~fn.col("is_dead"), size), "live_bytes"),
+        fn.count_if("is_dead").alias("dead_records"),
+        whole(fn.when(fn.col("is_dead"), size), "dead_bytes"),
+        *(counted(fate) for fate in [*GOES, "tombstone", "marker"]),
+        fn.count_if("stays").alias("records_after"),
+        fn.count_if(~fn.col("stays")).alias("freed_records"),
+        whole(fn.col("freed_bytes"), "freed_bytes"),
+    ]
+
+
+def partitions(judged: DataFrame, bounds: DataFrame) -> DataFrame:
+    """Returns one row for each log partition.
+
+    Columns: log_partition, log_end, end (below it is cleaned); segments, batches, records, bytes; live_records,
+    live_bytes, dead_records, dead_bytes (as of now, markers are alive); superseded, aborted, expired_tombstone,
+    expired_marker, keyless (records that go); tombstone, marker (that stay until their time); records_after,
+    freed_records, freed_bytes, bytes_after.
+    """
+    files = [
+        fn.count_distinct("segment").alias("segments"),
+        fn.count_distinct(fn.struct("segment", "position")).alias("batches"),
+    ]
+    found = judged.groupBy("log_partition").agg(*files, *_sums())
+    return (
+        bounds.drop("decided_end")
+        .join(found, "log_partition")
+        .withColumn("bytes_after", fn.col("bytes") - fn.col("freed_bytes"))
+    )
+
+
+def groups(judged: DataFrame) -> DataFrame:
+    """Returns one row for each group of a log partition: of its offsets and of its own records.
+
+    Columns: log_partition, group (null for markers and what cannot be decoded), and those of `partitions` from records
+    on.
+    """
+    own = fn.coalesce(fn.get_json_object("fields", "$.key.group"), fn.get_json_object("fields", "$.key.groupId"))
+    name = fn.when(fn.col("kind") == "offset_commit", fn.col("group")).otherwise(own)
+    return (
+        judged.withColumn("group", name)
+        .groupBy("log_partition", "group")
+        .agg(*_sums())
+        .withColumn("bytes_after", fn.col("bytes") - fn.col("freed_bytes"))
+    )
+
+
+def compact_report(
+    records: DataFrame, *, roll: bool = False, active: DataFrame | None = None, now_ms: int | None = None
+) -> CompactReport:
+    """Returns what a clean would free.
+
+    Args:
+        records: rows of the view "records" of whole log partitions.
+        roll: as if the active segments were closed first, as `offsetlog compact` does it.
+        active: see `ends`.
+        now_ms: the time, None for now.
+    """
+    bounds = ends(records, roll=roll, active=active)
+    judged = verdicts(records, bounds, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
+    return CompactReport(partitions(judged, bounds), groups(judged))

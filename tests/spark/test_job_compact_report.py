@@ -1,0 +1,134 @@
+"""What a clean would free, against what a clean freed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+import offsetlog
+from offsetlog import MaintenanceConfig, OffsetAndMetadata, StoreConfig, TopicPartition
+from offsetlog.spark.jobs import compact_report as job
+
+from .frames import RECORDS, frame, told
+from .oracle_rows import record_rows
+
+SMALL = StoreConfig(segment_bytes=8 << 10)
+BY_HAND = MaintenanceConfig(enabled=False)
+KEYS = [TopicPartition("orders", number) for number in range(6)]
+
+
+def feed(store: offsetlog.OffsetStore, seed: int, count: int) -> None:
+    """Commits, deletions and transactions of four groups."""
+    chance = random.Random(seed)
+    for number in range(count):
+        group = f"group-{chance.randrange(4)}"
+        keys = chance.sample(KEYS, chance.randrange(1, 5))
+        values = {key: OffsetAndMetadata(number, "m" * chance.randrange(30)) for key in keys}
+        action = chance.random()
+        if action < 0.08:
+            store.delete(group, keys)
+        elif action < 0.3:
+            try:
+                with store.transaction(group, chance.randrange(100, 103)) as transaction:
+                    transaction.commit(values)
+                    transaction.commit({keys[0]: number + 1})
+                    if chance.random() < 0.4:
+                        raise KeyError
+            except KeyError:
+                pass
+        else:
+            store.commit(group, values)
+
+
+def active_bases(spark, path: Path):
+    bases = [
+        (int(folder.name.rpartition("-")[2]), int(max(each.stem for each in folder.glob("*.log"))))
+        for folder in path.glob("__consumer_offsets-*")
+    ]
+    return spark.createDataFrame(bases, "log_partition int, active_base bigint")
+
+
+@pytest.mark.parametrize(("roll", "open_"), [(True, False), (False, True), (True, True)])
+def test_a_clean_frees_what_was_told(spark, tmp_path, roll, open_):
+    with offsetlog.open(tmp_path, 2, "process", config=SMALL, maintenance=BY_HAND) as store:
+        feed(store, 1, 300)
+        pending = store.transaction("group-1", 200)
+        if open_:
+            pending.commit({KEYS[0]: 7})
+        feed(store, 2, 300)
+        records = frame(spark, record_rows(tmp_path), RECORDS)
+        report = job.compact_report(records, roll=roll, active=active_bases(spark, tmp_path))
+        told_rows = {row.log_partition: row for row in report.partitions.collect()}
+        size = {number: told_rows[number].bytes for number in told_rows}
+        reports = store.compact(roll=roll)
+        after = record_rows(tmp_path)
+    for found in reports:
+        row = told_rows[found.partition]
+        assert row.bytes == size[found.partition]
+        kept = sum(each["log_partition"] == found.partition for each in after)
+        assert row.records_after == kept, row
+        if found.cleaned:
+            assert row.superseded == found.superseded
+            assert row.aborted == found.aborted_dropped
+            assert row.expired_tombstone == found.tombstones_dropped == 0
+        else:
+            assert row.freed_records == 0
+        # What stays grows by some bytes for each record where a batch got a delete horizon.
+        real = size[found.partition] - (found.bytes_before - found.bytes_after)
+        assert abs(row.bytes_after - real) <= 10 * kept
+    assert any(found.cleaned for found in reports)
+
+
+def test_tombstones_go_in_their_time(spark, tmp_path):
+    with offsetlog.open(tmp_path, 1, "process", config=SMALL, maintenance=BY_HAND) as store:
+        store.commit("g", dict.fromkeys(KEYS, 1))
+        store.delete("g", KEYS[:2])
+        with store.transaction("h", 100) as transaction:
+            transaction.commit({KEYS[0]: 1})
+        store.commit("h", {KEYS[0]: 2})
+        with store.transaction("h", 100) as transaction:
+            transaction.commit({KEYS[0]: 3})
+        first = frame(spark, record_rows(tmp_path), RECORDS)
+        found = job.compact_report(first, roll=True).partitions
+        names = ["records", "superseded", "tombstone", "expired_tombstone", "marker", "expired_marker", "records_after"]
+        assert told(found, *names) == [(13, 4, 2, 0, 2, 0, 9)]
+        store.compact(delete_retention_ms=0)
+        second = frame(spark, record_rows(tmp_path), RECORDS)
+        found = job.compact_report(second, roll=True).partitions
+        assert told(found, *names) == [(9, 0, 0, 2, 1, 1, 6)]
+        # Before the time has come nothing goes.
+        assert told(job.compact_report(second, roll=True, now_ms=1).partitions, "freed_records") == [(0,)]
+        (report,) = store.compact(again=True, delete_retention_ms=0)
+        assert (report.tombstones_dropped, report.markers_dropped) == (2, 1)
+        assert len(record_rows(tmp_path)) == 6
+
+
+def test_groups_make_up_their_partitions(spark, tmp_path):
+    with offsetlog.open(tmp_path, 2, "process", config=SMALL, maintenance=BY_HAND) as store:
+        feed(store, 3, 200)
+        records = frame(spark, record_rows(tmp_path), RECORDS)
+    report = job.compact_report(records, roll=True)
+    rows = report.groups.collect()
+    assert {row.group for row in rows} == {None, *(f"group-{number}" for number in range(4))}
+    for part in report.partitions.collect():
+        mine = [row for row in rows if row.log_partition == part.log_partition]
+        for name in ("records", "live_records", "dead_records", "superseded", "aborted", "records_after"):
+            assert sum(row[name] for row in mine) == part[name], name
+        for name in ("bytes", "live_bytes", "dead_bytes", "freed_bytes"):
+            assert abs(sum(row[name] for row in mine) - part[name]) <= len(mine), name
+        assert part.live_bytes + part.dead_bytes == pytest.approx(part.bytes, abs=1)
+        size = sum(
+            each.stat().st_size for each in (tmp_path / f"__consumer_offsets-{part.log_partition}").glob("*.log")
+        )
+        assert part.bytes <= size
+
+
+def test_the_state_says_what_is_alive(spark, tmp_path):
+    with offsetlog.open(tmp_path, 1, "process", config=SMALL, maintenance=BY_HAND) as store:
+        feed(store, 4, 150)
+        positions = sum(len(store.fetch(f"group-{number}")) for number in range(4))
+        records = frame(spark, record_rows(tmp_path), RECORDS)
+    judged = job.verdicts(records, job.ends(records, roll=True), 0)
+    assert judged.where("kind = 'offset_commit' and not is_dead").count() == positions
