@@ -42,7 +42,7 @@ def _told(joined: DataFrame) -> DataFrame:
         .when(committed < start, "below the start")
     )
     return (
-        joined.withColumn("lag", fn.greatest(end - committed, zero))
+        joined.withColumn("lag", fn.when(end.isNotNull(), fn.greatest(end - committed, zero)))
         .withColumn("beyond_end", fn.when(end.isNotNull(), fn.greatest(committed - end, zero)))
         .withColumn("lost", fn.when(start.isNotNull(), fn.greatest(start - committed, zero)))
         .withColumn("problem", problem)

@@ -1,0 +1,234 @@
+"""The plots of an audit's report, as SVG that stands inside a page of HTML.
+
+Nothing is drawn to a screen and no state of matplotlib is touched.  Text stays text; the colours of text and lines are
+the page's, so that they are readable in the dark as well.  Names come from a log and may hold anything: no mathematics
+is read into them, and matplotlib escapes them.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.dates
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from offsetlog.spark.jobs.audit_text import bytes_text, duration_text, moment, plain, short
+
+#: Told apart by most eyes, in the light and in the dark.
+COLOURS = ["#3b7dd8", "#e08a2c", "#2fa37c", "#c45aa0", "#8a6fd1", "#8d99a6"]
+BAD = "#d64f4f"
+
+# Stand-ins for what the page decides.
+_INK, _FAINT = "#010203", "#040506"
+_WIDTH = 7.2
+
+# Not all of it is typed.
+dates: Any = matplotlib.dates
+
+Row = dict[str, Any]
+
+
+def _number(value: float, _position: int = 0) -> str:
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"
+
+
+def _figure(height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+    FigureCanvasSVG(figure)
+    axes = figure.add_subplot()
+    axes.set_facecolor("none")
+    figure.patch.set_alpha(0)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(_FAINT)
+    axes.tick_params(colors=_INK, labelsize=9, length=0)
+    axes.grid(visible=True, color=_FAINT, linewidth=0.6)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _svg(figure: Figure, name: str, title: str) -> str:
+    out = io.StringIO()
+    # The salt makes identifiers differ between the plots of a page, and be the same in every run.
+    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif"}
+    with mpl.rc_context(settings), warnings.catch_warnings():
+        # Whoever shows the page has the glyphs that matplotlib's own font lacks.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    # Inside HTML neither is needed, and a page without addresses is seen to load nothing.
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text, flags=re.ASCII)
+    text = re.sub(r'^<svg[^>]*viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{title}">', text)
+    text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", text)
+    return text.replace(_INK, "currentColor").replace(_FAINT, "var(--line)").strip()
+
+
+def _labels(axes: Axes, names: Sequence[str | None]) -> None:
+    axes.set_yticks(range(len(names)), labels=["all groups" if name is None else short(name) for name in names])
+    for label in axes.get_yticklabels():
+        label.set_parse_math(False)
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+
+
+def _height(rows: int) -> float:
+    return 0.9 + 0.3 * max(rows, 1)
+
+
+def _legend(axes: Axes, columns: int = 3) -> None:
+    legend = axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, frameon=False, fontsize=9, labelcolor=_INK,
+        handlelength=1.0, handleheight=0.9, columnspacing=1.4, borderaxespad=0.2,
+    )  # fmt: skip
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
+def _times(axes: Axes) -> None:
+    locator = dates.AutoDateLocator(minticks=3, maxticks=8)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+    axes.xaxis.get_offset_text().set_color(_INK)
+    axes.xaxis.get_offset_text().set_fontsize(9)
+
+
+def over_time(rows: list[Row], bucket_ms: int) -> str:
+    """Returns records over time: rows of group (None for all others), bucket, count, in the order of the groups."""
+    figure, axes = _figure(2.9)
+    names = list(dict.fromkeys(row["group"] for row in rows))
+    names.sort(key=lambda name: name is None)
+    buckets = sorted({row["bucket"] for row in rows})
+    counts = {(row["group"], row["bucket"]): row["count"] for row in rows}
+    bottom = [0] * len(buckets)
+    width = bucket_ms / 86_400_000 * 0.92
+    colours = [COLOURS[-1] if name is None else colour for name, colour in zip(names, COLOURS, strict=False)]
+    for name, colour in zip(names, colours, strict=True):
+        heights = [counts.get((name, bucket), 0) for bucket in buckets]
+        label = "others" if name is None else short(name, 22)
+        places: Any = [moment(bucket + bucket_ms // 2) for bucket in buckets]
+        # A name that begins with an underscore would be left out.
+        axes.bar(places, heights, width, bottom=bottom, color=colour, label="\u200b" + label)
+        bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
+    axes.yaxis.set_major_formatter(FuncFormatter(_number))
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.set_ylabel(f"in {duration_text(bucket_ms)}", color=_INK, fontsize=9)
+    axes.grid(visible=False, axis="x")
+    _times(axes)
+    _legend(axes)
+    return _svg(figure, "over-time", "Records over time")
+
+
+def rates(rows: list[Row]) -> str:
+    """Returns percentiles of the rate by group: rows of group, p50, p95, p99, most."""
+    figure, axes = _figure(_height(len(rows)))
+    for place, row in enumerate(rows):
+        axes.plot(
+            [row["p50"], row["most"]], [place, place], color=_FAINT, linewidth=3, solid_capstyle="round", zorder=1
+        )
+    for name, label, colour, size in (
+        ("p50", "median", COLOURS[0], 40),
+        ("p95", "95 %", COLOURS[2], 30),
+        ("p99", "99 %", COLOURS[1], 22),
+        ("most", "most", BAD, 14),
+    ):
+        axes.scatter([row[name] for row in rows], range(len(rows)), size, color=colour, label=label, zorder=2)
+    axes.set_xscale("log")
+    axes.set_xlim(0.8, 1.25 * max([row["most"] for row in rows], default=1) + 0.4)
+    axes.xaxis.set_major_formatter(FuncFormatter(_number))
+    axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, position: ""))
+    axes.set_xlabel("records in a second in which there was one", color=_INK, fontsize=9)
+    _labels(axes, [row["group"] for row in rows])
+    _legend(axes, 4)
+    return _svg(figure, "rates", "Rates by group")
+
+
+def _bars(rows: list[Row], parts: list[tuple[str, str, str]], name: str, title: str, text: Any) -> str:
+    figure, axes = _figure(_height(len(rows)))
+    left = [0] * len(rows)
+    for field, label, colour in parts:
+        widths = [row[field] for row in rows]
+        axes.barh(range(len(rows)), widths, 0.62, left=left, color=colour, label=label)
+        left = [low + width for low, width in zip(left, widths, strict=True)]
+    most = max(left, default=0) or 1
+    for place, whole in enumerate(left):
+        axes.text(whole + most * 0.01, place, text(whole), va="center", fontsize=8.5, color=_INK)
+    axes.set_xlim(0, most * 1.14)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position: text(value)))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    _labels(axes, [row["group"] for row in rows])
+    if len(parts) > 1:
+        _legend(axes)
+    return _svg(figure, name, title)
+
+
+def sizes(rows: list[Row]) -> str:
+    """Returns bytes by group."""
+    return _bars(rows, [("bytes", "bytes", COLOURS[2])], "sizes", "Bytes by group", bytes_text)
+
+
+def talkers(rows: list[Row]) -> str:
+    """Returns commits and deletions by group."""
+    parts = [("commits", "commits", COLOURS[0]), ("deletes", "deletions", COLOURS[1])]
+    return _bars(rows, parts, "talkers", "Commits by group", _number)
+
+
+def rewinds(rows: list[Row]) -> str:
+    """Returns rewinds over time by how far they went: rows of at, distance, after_delete."""
+    figure, axes = _figure(2.7)
+    for after_delete, label, colour, mark in (
+        (False, "went back", BAD, "v"),
+        (True, "began anew after a deletion", COLOURS[4], "o"),
+    ):
+        mine = [row for row in rows if bool(row["after_delete"]) is after_delete and row["at"] is not None]
+        if mine:
+            places: Any = [moment(row["at"]) for row in mine]
+            axes.scatter(
+                places, [row["distance"] for row in mine], 26, color=colour, marker=mark, label=label, alpha=0.8
+            )
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(_number))
+    axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, position: ""))
+    axes.set_ylabel("offsets back", color=_INK, fontsize=9)
+    _times(axes)
+    if axes.get_legend_handles_labels()[0]:
+        _legend(axes)
+    return _svg(figure, "rewinds", "Rewinds over time")
+
+
+def stalls(rows: list[Row]) -> str:
+    """Returns the longest stalls: rows of group, topic, partition, since, until, kind, ongoing."""
+    figure, axes = _figure(_height(len(rows)))
+    colours = {"repeated": COLOURS[1], "silent": COLOURS[5]}
+    for place, row in enumerate(rows):
+        begin, end = moment(row["since"]), moment(row["until"])
+        length: Any = end - begin
+        start: Any = begin
+        axes.barh(place, length, 0.55, left=start, color=colours[row["kind"]])
+        if row["ongoing"]:
+            ends: Any = [end]
+            axes.scatter(ends, [place], 28, color=BAD, marker=">", zorder=3)
+    for label, colour in (
+        ("committed again and again", colours["repeated"]),
+        ("one commit, then nothing", colours["silent"]),
+    ):
+        empty: Any = []
+        axes.barh(empty, empty, color=colour, label=label)
+    axes.scatter([], [], 28, color=BAD, marker=">", label="goes on")
+    _labels(axes, [f"{short(row['group'], 16)} {plain(short(row['topic'], 12))}:{row['partition']}" for row in rows])
+    _times(axes)
+    _legend(axes)
+    return _svg(figure, "stalls", "The longest stalls")

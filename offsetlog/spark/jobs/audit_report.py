@@ -1,0 +1,485 @@
+"""The report of an audit: one page of HTML that holds everything it shows, and loads and runs nothing.
+
+`gather` collects from the tables what is shown, a bounded number of rows of each; `page` makes the page of it.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+from offsetlog.spark.jobs import audit_plots as plots
+from offsetlog.spark.jobs.audit import Audit, top_talkers
+from offsetlog.spark.jobs.audit_text import bytes_text, count_text, duration_text, plain, time_text
+
+Row = dict[str, Any]
+
+#: Rows of each table that the page shows, unless told otherwise.
+ROWS = 50
+#: Of plots: bars of one, groups of the plot over time, and points.
+BARS, SERIES, POINTS = 15, 5, 2000
+
+
+# --------------------------------------------------------------------------------------------------------- what is told
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is shown of one table, and how many rows it has."""
+
+    rows: list[Row]
+    total: int
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that the page shows."""
+
+    options: Mapping[str, str]
+    totals: Row
+    tables: Mapping[str, Shown]
+    talkers: list[Row]
+    sizes: list[Row]
+    rates: list[Row]
+    series: list[Row]
+    bucket_ms: int
+    rewinds: list[Row]
+
+
+def _orders() -> dict[str, list[SparkColumn | str]]:
+    # What comes first of each table; the rest of its order only makes it the same each time.
+    place: list[SparkColumn | str] = ["group", "topic", "partition", "log_partition"]
+    return {
+        "rewinds": [fn.desc("distance"), *place, "log_offset"],
+        "zombies": [fn.asc_nulls_first("offset_below"), fn.desc("at"), *place, "log_offset", "reason"],
+        "stalls": [fn.desc("ongoing"), fn.desc("stalled_ms"), *place, "since"],
+        "silences": [fn.desc("ongoing"), fn.desc("silent_ms"), "group", "since"],
+        "generations": ["reason", "group", "log_offset"],
+        "transactions": [fn.desc("outcome"), "first_at", "log_partition", "first_offset"],
+        "groups": [fn.desc("commits"), "group"],
+        "positions": [fn.desc("commits"), *place],
+        "rates": [fn.col("group").isNotNull(), fn.desc("most"), "group"],
+    }
+
+
+def _shown(table: DataFrame, order: list[SparkColumn | str], limit: int) -> Shown:
+    rows = [row.asDict(recursive=True) for row in table.orderBy(*order).limit(limit).collect()]
+    total = len(rows) if len(rows) < limit else table.count()
+    return Shown(rows, total)
+
+
+def gather(audit: Audit, *, bucket_ms: int, options: Mapping[str, str], rows: int = ROWS) -> Findings:
+    """Runs the queries of an audit, and returns what its report shows.
+
+    Args:
+        audit: the tables.
+        bucket_ms: of `audit.over_time`.
+        options: what the audit was asked for, as the page prints it.
+        rows: of each table.
+    """
+    orders = _orders()
+    tables = {name: _shown(table, orders[name], rows) for name, table in audit.tables().items() if name in orders}
+    (totals,) = audit.totals.collect()
+    talkers = [row.asDict() for row in top_talkers(audit.groups, "commits", BARS).collect()]
+    sizes = [row.asDict() for row in top_talkers(audit.groups, "bytes", BARS).collect()]
+    names = [row["group"] for row in talkers[:SERIES]]
+    name = fn.when(fn.col("group").isin(names), fn.col("group")) if names else fn.lit(None).cast("string")
+    counted = (
+        audit.over_time.groupBy(name.alias("group"), "bucket")
+        .agg(fn.sum(fn.col("commits") + fn.col("deletes")).alias("count"))
+        .collect()
+    )
+    series = [row.asDict() for row in counted]
+    series.sort(key=lambda row: (names.index(row["group"]) if row["group"] in names else SERIES, row["bucket"]))
+    points = audit.rewinds.select("at", "distance", "after_delete").orderBy(fn.desc("distance")).limit(POINTS).collect()
+    return Findings(
+        options=options,
+        totals=totals.asDict(),
+        tables=tables,
+        talkers=talkers,
+        sizes=sizes,
+        rates=tables["rates"].rows[: BARS + 1],
+        series=series,
+        bucket_ms=bucket_ms,
+        rewinds=[row.asDict() for row in points],
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- the tables
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table on the page; `show` makes text of a row's value."""
+
+    name: str
+    heading: str
+    show: Callable[[Any], str] = lambda value: "–" if value is None else plain(str(value))
+    number: bool = False
+
+
+def _names(names: list[str]) -> str:
+    shown = ", ".join(plain(name) for name in names[:5])
+    return f"{shown} and {len(names) - 5:,} more" if len(names) > 5 else shown
+
+
+def _yes(value: bool | None) -> str:
+    return "–" if value is None else "yes" if value else "no"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _count(name: str, heading: str) -> Column:
+    return Column(name, heading, count_text, number=True)
+
+
+def _time(name: str, heading: str) -> Column:
+    return Column(name, heading, time_text)
+
+
+_POSITION = [Column("group", "group"), Column("topic", "topic"), Column("partition", "partition", number=True)]
+_COUNTS = [
+    _count("commits", "commits"),
+    _count("deletes", "deletions"),
+    _count("without_effect", "without effect"),
+    _count("aborted", "aborted"),
+    _count("open", "open"),
+    Column("bytes", "bytes", bytes_text, number=True),
+]
+_SPAN = [_time("first_at", "first"), _time("last_at", "last")]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table of the page: what it is called, what it tells, and its columns."""
+
+    table: str
+    title: str
+    note: str
+    columns: list[Column]
+    nothing: str = "None."
+
+
+FINDINGS = [
+    Section(
+        "rewinds",
+        "Rewinds",
+        "A commit in effect with a lower offset than the one before it, of the same position: somebody reads again.",
+        [
+            *_POSITION,
+            _count("from_offset", "from"),
+            _count("to_offset", "to"),
+            _count("distance", "back by"),
+            _time("at", "when"),
+            Column("after_delete", "after a deletion", _yes),
+            _count("log_offset", "log offset"),
+            Column("log_partition", "log partition", number=True),
+        ],
+        "No offset went down.",
+    ),
+    Section(
+        "zombies",
+        "Zombie commits",
+        "An older epoch after a newer one. Of leader epochs: a position that went on with an old epoch read from a "
+        "leader that had been replaced; where it went back as well, somebody reset it. A commit names neither member "
+        "nor generation, so that a member that was fenced cannot be told from one that was not.",
+        [
+            *_POSITION,
+            Column("reason", "of"),
+            _count("epoch", "epoch"),
+            _count("newer_epoch", "after"),
+            _count("offset", "offset"),
+            Column("offset_below", "went back", _yes),
+            _time("at", "when"),
+            _count("log_offset", "log offset"),
+            Column("log_partition", "log partition", number=True),
+        ],
+        "No older epoch came after a newer one.",
+    ),
+    Section(
+        "stalls",
+        "Stalls",
+        "A committed offset that did not move: committed again and again (repeated), or once and then nothing "
+        "(silent). Those that go on come first.",
+        [
+            *_POSITION,
+            _count("offset", "offset"),
+            Column("stalled_ms", "for", duration_text, number=True),
+            _time("since", "since"),
+            _time("until", "until"),
+            _count("commits", "commits"),
+            Column("kind", "kind"),
+            Column("ongoing", "goes on", _yes),
+        ],
+        "Every position moved.",
+    ),
+    Section(
+        "silences",
+        "Silent groups",
+        "A group that committed nothing while others went on.",
+        [
+            Column("group", "group"),
+            Column("silent_ms", "for", duration_text, number=True),
+            _time("since", "since"),
+            _time("until", "until"),
+            _count("others", "records of others"),
+            Column("ongoing", "goes on", _yes),
+        ],
+        "No group was silent while others went on.",
+    ),
+    Section(
+        "generations",
+        "Groups out of order",
+        "From the groups' own records: a generation below an earlier one; and commits, outside of transactions, while "
+        "the group had no member, as tools make them that reset offsets.",
+        [
+            Column("group", "group"),
+            Column("reason", "what"),
+            _count("generation", "generation"),
+            _count("newer_generation", "after"),
+            _count("commits", "commits"),
+            _time("at", "when"),
+            _count("log_offset", "log offset"),
+            Column("log_partition", "log partition", number=True),
+        ],
+    ),
+    Section(
+        "transactions",
+        "Transactions that did not commit",
+        "Open ones come first: what they wrote counts only when they end, and nothing behind their beginning is "
+        "cleaned.",
+        [
+            Column("outcome", "outcome"),
+            Column("producer_id", "producer", number=True),
+            Column("producer_epoch", "epoch", number=True),
+            Column("groups", "groups", _names),
+            _count("commits", "commits"),
+            _time("first_at", "first"),
+            _time("last_at", "last"),
+            _count("first_offset", "from log offset"),
+            _count("marker_offset", "ended at"),
+            Column("log_partition", "log partition", number=True),
+        ],
+        "All committed.",
+    ),
+]
+COUNTS = [
+    Section(
+        "groups",
+        "Groups",
+        "Those that committed most come first.",
+        [
+            Column("group", "group"),
+            _count("positions", "positions"),
+            *_COUNTS,
+            Column("bytes_share", "of all bytes", _share, number=True),
+            *_SPAN,
+        ],
+        "Nothing was committed.",
+    ),
+    Section(
+        "positions",
+        "Positions",
+        "Those that were committed most often come first.",
+        [*_POSITION, _count("offset", "offset now"), *_COUNTS, *_SPAN],
+        "Nothing was committed.",
+    ),
+    Section(
+        "rates",
+        "Rates",
+        "Records in a second: percentiles over the seconds in which there was one, and the mean from the first second "
+        "to the last.",
+        [
+            Column("group", "group", lambda name: "all groups" if name is None else plain(name)),
+            *(_count(name, heading) for name, heading in (("p50", "median"), ("p95", "95 %"), ("p99", "99 %"))),
+            _count("most", "most"),
+            _count("mean", "mean"),
+            _count("active_seconds", "active seconds"),
+            _count("span_seconds", "of"),
+        ],
+        "No record carries a time.",
+    ),
+]
+
+
+def _cell(column: Column, row: Row) -> str:
+    text = html.escape(column.show(row[column.name]))
+    return f'<td class="n">{text}</td>' if column.number else f"<td>{text}</td>"
+
+
+def _table(section: Section, shown: Shown) -> str:
+    head = f'<h3 id="{section.table}">{html.escape(section.title)} <span class="count">{shown.total:,}</span></h3>'
+    parts = [head, f'<p class="note">{html.escape(section.note)}</p>']
+    if not shown.rows:
+        return "\n".join([*parts, f'<p class="none">{html.escape(section.nothing)}</p>'])
+    headings = "".join(
+        f'<th class="n">{html.escape(column.heading)}</th>'
+        if column.number
+        else f"<th>{html.escape(column.heading)}</th>"
+        for column in section.columns
+    )
+    rows = ["<tr>" + "".join(_cell(column, row) for column in section.columns) + "</tr>" for row in shown.rows]
+    parts.append(f'<div class="scroll"><table><thead><tr>{headings}</tr></thead><tbody>')
+    parts += [*rows, "</tbody></table></div>"]
+    left = shown.total - len(shown.rows)
+    if left > 0:
+        parts.append(f'<p class="left">{left:,} more of {shown.total:,} are not shown; --rows shows more.</p>')
+    return "\n".join(parts)
+
+
+# ------------------------------------------------------------------------------------------------------------- the page
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1b2430; --soft: #5d6b7a; --line: #dfe4ea; --page: #f5f7f9; --card: #ffffff;
+  --accent: #2f6fc4; --bad: #c23b3b; --good: #2a8a68; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e9ef; --soft: #95a3b3; --line: #333d49; --page: #12171d;
+  --card: #1a2129; --accent: #6ca4ec; --bad: #f07f7f; --good: #5cc39d; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+main { max-width: 1240px; margin: 0 auto; padding: 32px 24px 64px; }
+h1 { font-size: 26px; margin: 0; letter-spacing: -0.01em; }
+h2 { font-size: 19px; margin: 44px 0 12px; }
+h3 { font-size: 16px; margin: 0 0 2px; }
+p { margin: 0 0 8px; }
+.path { color: var(--soft); overflow-wrap: anywhere; margin: 4px 0 24px; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(148px, 1fr)); gap: 12px; }
+.tile, .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; }
+.tile { padding: 12px 16px; color: inherit; text-decoration: none; display: block; }
+.tile b { display: block; font-size: 23px; font-weight: 650; letter-spacing: -0.01em;
+  font-variant-numeric: tabular-nums; }
+.tile span { color: var(--soft); font-size: 13px; }
+.tile.bad b { color: var(--bad); }
+.tile.good b { color: var(--good); }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(520px, 100%), 1fr)); gap: 16px; }
+.card { padding: 16px 18px; margin: 0 0 16px; min-width: 0; }
+.plots .card { margin: 0; }
+.wide { grid-column: 1 / -1; }
+.wide svg { max-height: 420px; }
+svg { width: 100%; height: auto; display: block; }
+svg text { font-family: system-ui, sans-serif; }
+.note, .left, .none { color: var(--soft); font-size: 13.5px; max-width: 92ch; }
+.none { margin-top: 6px; color: var(--good); }
+.left { margin: 8px 0 0; }
+.count { color: var(--soft); font-weight: 400; margin-left: 4px; }
+.scroll { overflow-x: auto; margin-top: 10px; }
+table { border-collapse: collapse; width: 100%; font-size: 13.5px; font-variant-numeric: tabular-nums; }
+th { text-align: left; color: var(--soft); font-weight: 500; white-space: nowrap;
+  border-bottom: 1px solid var(--line); }
+th, td { padding: 5px 14px 5px 0; vertical-align: top; }
+td { border-bottom: 1px solid var(--line); overflow-wrap: anywhere; max-width: 34ch; }
+td:first-child { min-width: 12ch; }
+tr:last-child td { border-bottom: 0; }
+.n { text-align: right; white-space: nowrap; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 18px; margin: 0; font-size: 13.5px; }
+dt { color: var(--soft); }
+dd { margin: 0; overflow-wrap: anywhere; }
+@media print { body { background: none; } .card, .tile { break-inside: avoid; } }
+"""
+
+
+def _tile(value: str, label: str, *, mood: str = "", to: str = "") -> str:
+    inside = f"<b>{html.escape(value)}</b><span>{html.escape(label)}</span>"
+    kind = f"tile {mood}".strip()
+    return f'<a class="{kind}" href="#{to}">{inside}</a>' if to else f'<div class="{kind}">{inside}</div>'
+
+
+def _tiles(findings: Findings) -> str:
+    totals = findings.totals
+    tiles = [
+        _tile(count_text(totals["groups"]), "groups", to="groups"),
+        _tile(count_text(totals["positions"]), "positions", to="positions"),
+        _tile(count_text(totals["commits"]), "commits"),
+        _tile(count_text(totals["deletes"]), "deletions"),
+        _tile(bytes_text(totals["bytes"]), "of keys and values"),
+    ]
+    for section in FINDINGS:
+        shown = findings.tables.get(section.table)
+        if shown is not None:
+            mood = "bad" if shown.total else "good"
+            tiles.append(_tile(count_text(shown.total), section.title.lower(), mood=mood, to=section.table))
+    return '<div class="tiles">\n' + "\n".join(tiles) + "\n</div>"
+
+
+def _plot(title: str, note: str, svg: str, *, wide: bool = False) -> str:
+    kind = "card wide" if wide else "card"
+    return f'<div class="{kind}"><h3>{title}</h3><p class="note">{note}</p>{svg}</div>'
+
+
+def _plots(findings: Findings) -> str:
+    found = []
+    if findings.series:
+        note = f"Commits and deletions, of the {SERIES} groups with the most and of all others."
+        found.append(_plot("Over time", note, plots.over_time(findings.series, findings.bucket_ms), wide=True))
+    if findings.talkers:
+        found.append(_plot("Top talkers", "Commits and deletions by group.", plots.talkers(findings.talkers)))
+        found.append(_plot("Bytes by group", "Of keys and values, before compression.", plots.sizes(findings.sizes)))
+    if findings.rates:
+        found.append(_plot("Rates", "The busiest groups, and all together.", plots.rates(findings.rates)))
+    rewinds = [row for row in findings.rewinds if row["at"] is not None]
+    if rewinds:
+        total = findings.tables["rewinds"].total
+        note = "How far, and when." if total <= POINTS else f"How far, and when: the {POINTS:,} longest of {total:,}."
+        found.append(_plot("Rewinds", note, plots.rewinds(rewinds)))
+    stalls = findings.tables["stalls"].rows[:BARS]
+    if stalls:
+        found.append(_plot("Stalls", "Those that go on, and the longest.", plots.stalls(stalls)))
+    return '<div class="plots">\n' + "\n".join(found) + "\n</div>" if found else ""
+
+
+def page(findings: Findings, *, title: str = "Audit of committed offsets", path: str = "") -> str:
+    """Returns the page.
+
+    Args:
+        findings: what it shows.
+        title: of the page.
+        path: of what was audited.
+    """
+    totals = findings.totals
+    span = f"{time_text(totals['first_at'])} to {time_text(totals['last_at'])} UTC"
+    options = "".join(
+        f"<dt>{html.escape(plain(name))}</dt><dd>{html.escape(plain(value))}</dd>"
+        for name, value in findings.options.items()
+    )
+
+    def cards(sections: list[Section]) -> str:
+        told = [
+            _table(section, findings.tables[section.table]) for section in sections if section.table in findings.tables
+        ]
+        return "\n".join(f'<section class="card">{each}</section>' for each in told)
+
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{html.escape(title)}</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<main>
+<h1>{html.escape(title)}</h1>
+<p class="path">{html.escape(plain(path))}<br>{span}</p>
+{_tiles(findings)}
+<h2>At a glance</h2>
+{_plots(findings)}
+<h2>Findings</h2>
+{cards(FINDINGS)}
+<h2>Counts</h2>
+{cards(COUNTS)}
+<h2>How this was made</h2>
+<section class="card"><dl>{options}</dl>
+<p class="note" style="margin-top:12px">All of it is told of the records that the log still holds: a log that was
+cleaned shows fewer commits and fewer findings than there were. All times are in UTC.</p></section>
+</main>
+</body>
+</html>
+"""

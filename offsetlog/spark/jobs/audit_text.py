@@ -1,0 +1,74 @@
+"""Values of an audit as text: times, durations, sizes, and names that may hold any character."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+# C0, DEL, C1, line and paragraph separators, surrogates, and what turns the direction of the text around.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def plain(text: str) -> str:
+    """Returns a name in one line: control characters become escapes, the empty name two quotes."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text) or '""'
+
+
+def short(text: str, length: int = 28) -> str:
+    """Returns a name for a plot, its middle left out where it is long."""
+    whole = plain(text)
+    if len(whole) <= length:
+        return whole
+    head = (length - 1) * 2 // 3
+    return f"{whole[:head]}…{whole[head + 1 - length :]}"
+
+
+def time_text(ms: int | None) -> str:
+    """Returns a time in UTC, a dash for none, the number itself where no calendar has it."""
+    if ms is None:
+        return "–"
+    try:
+        return (_EPOCH + timedelta(milliseconds=ms)).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError):
+        return str(ms)
+
+
+def moment(ms: int) -> datetime:
+    """Returns a time for a plot; what no calendar has becomes its first or last year."""
+    try:
+        return _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return datetime(9000 if ms > 0 else 1, 1, 1, tzinfo=UTC)
+
+
+def duration_text(ms: int | None) -> str:
+    """Returns how long something lasts, in its two largest units."""
+    if ms is None:
+        return "–"
+    if ms < 1000:
+        return f"{ms} ms"
+    seconds = ms // 1000
+    for size, unit, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            rest = seconds % size // smaller_size
+            return f"{seconds // size} {unit} {rest} {smaller}" if rest else f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def bytes_text(size: float | None) -> str:
+    """Returns a number of bytes in the unit that suits it."""
+    if size is None:
+        return "–"
+    for unit in ("B", "KiB", "MiB"):
+        if abs(size) < 1024:
+            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} GiB"
+
+
+def count_text(count: float | None) -> str:
+    """Returns a number with separators; a fraction with at most two digits."""
+    if count is None:
+        return "–"
+    return f"{count:,}" if isinstance(count, int) else f"{count:,.2f}".rstrip("0").rstrip(".")
