@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields
 
+from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as fn
 
@@ -36,8 +37,13 @@ _BEFORE = (Window.unboundedPreceding, -1)
 
 @dataclass(frozen=True)
 class Audit:
-    """The tables of an audit; each is told by the function of its name."""
+    """The tables of an audit; each is told by the function of its name.
 
+    `commits` is what they are made of, as `prepared` returns it; `bucket_ms` the width of the buckets of `over_time`.
+    """
+
+    commits: DataFrame
+    bucket_ms: int
     totals: DataFrame
     groups: DataFrame
     positions: DataFrame
@@ -52,8 +58,8 @@ class Audit:
 
     def tables(self) -> dict[str, DataFrame]:
         """Returns the tables by name; those that could not be made are left out."""
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: table for name, table in found.items() if table is not None}
+        names = [each.name for each in fields(self)[2:]]
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
 # --------------------------------------------------------------------------------------------------------- what is read
@@ -88,7 +94,11 @@ def prepared(commits: DataFrame) -> DataFrame:
     """
     if "bytes" not in commits.columns:
         commits = commits.withColumn("bytes", payload_bytes())
-    return with_effects(commits).withColumn("at", when())
+    return (
+        with_effects(commits)
+        .withColumn("at", when())
+        .drop("timestamp", "commit_timestamp", "expire_timestamp", "topic_id")
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------- counts
@@ -510,6 +520,8 @@ def audit(
         bucket_ms: of `over_time`.
     """
     return Audit(
+        commits=commits,
+        bucket_ms=bucket_ms,
         totals=totals(commits),
         groups=groups(commits),
         positions=positions(commits),
@@ -531,3 +543,27 @@ def bucket_for(span_ms: int, most: int = 120) -> int:
         if span_ms <= seconds * 1000 * most:
             return seconds * 1000
     return -(-span_ms // most // 1000) * 1000
+
+
+def run(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    partitions: str | None = None,
+    stall_ms: int = STALL_MS,
+    until: int | None = None,
+) -> Audit:
+    """Returns the audit of a directory; its commits are persisted until `audit.commits.unpersist()`.
+
+    Args:
+        spark: the session.
+        path: a log directory.
+        partitions: log partitions, as "0,3-5"; None for all.
+        stall_ms: how long a position or a group may rest.
+        until: when the log is looked at, in ms; None for the time of its youngest commit.
+    """
+    records = read(spark, path, partitions=partitions)
+    commits = prepared(commits_of(records)).persist(StorageLevel.MEMORY_AND_DISK)
+    (row,) = commits.agg(fn.min("at").alias("first"), fn.max("at").alias("last")).collect()
+    span = 0 if row["first"] is None else row["last"] - row["first"]
+    return audit(commits, records, stall_ms=stall_ms, until=until, bucket_ms=bucket_for(span))

@@ -74,12 +74,11 @@ def _shown(table: DataFrame, order: list[SparkColumn | str], limit: int) -> Show
     return Shown(rows, total)
 
 
-def gather(audit: Audit, *, bucket_ms: int, options: Mapping[str, str], rows: int = ROWS) -> Findings:
+def gather(audit: Audit, *, options: Mapping[str, str], rows: int = ROWS) -> Findings:
     """Runs the queries of an audit, and returns what its report shows.
 
     Args:
         audit: the tables.
-        bucket_ms: of `audit.over_time`.
         options: what the audit was asked for, as the page prints it.
         rows: of each table.
     """
@@ -106,7 +105,7 @@ def gather(audit: Audit, *, bucket_ms: int, options: Mapping[str, str], rows: in
         sizes=sizes,
         rates=tables["rates"].rows[: BARS + 1],
         series=series,
-        bucket_ms=bucket_ms,
+        bucket_ms=audit.bucket_ms,
         rewinds=[row.asDict() for row in points],
     )
 

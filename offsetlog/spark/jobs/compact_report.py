@@ -15,10 +15,12 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
+from offsetlog.reading import find_partitions
 from offsetlog.spark.jobs.session import read_view
 
 #: Of the view "records".
@@ -317,3 +319,32 @@ def compact_report(
     bounds = ends(records, roll=roll, active=active)
     judged = verdicts(records, bounds, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
     return CompactReport(partitions(judged, bounds), groups(judged))
+
+
+def run(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    partitions: str | None = None,
+    roll: bool = False,
+    now_ms: int | None = None,
+) -> CompactReport:
+    """Returns what a clean of a directory would free; see `compact_report`.
+
+    Where the path is one of this machine the newest segments are looked for, so that an empty one counts as active.
+    """
+    records = read(spark, path, partitions=partitions)
+    return compact_report(records, roll=roll, active=active_bases(spark, path), now_ms=now_ms)
+
+
+def active_bases(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame | None:
+    """Returns log_partition and the base of its newest segment, `active_base`; None where no files are seen here."""
+    text = os.fspath(path)
+    if "://" in text or not Path(text).is_dir():
+        return None
+    found = [
+        (each.number, int(each.segments[-1].stem))
+        for each in find_partitions(Path(text))
+        if each.number is not None and each.segments
+    ]
+    return spark.createDataFrame(found, "log_partition int, active_base bigint")

@@ -250,3 +250,42 @@ def lag_over_time(records: DataFrame, ends: DataFrame, times: DataFrame) -> Data
             "log_partition",
         )
     )
+
+
+def run(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    ends: DataFrame,
+    *,
+    partitions: str | None = None,
+    times: list[int] | None = None,
+    step_ms: int | None = None,
+) -> DataFrame:
+    """Returns the lag of everything that is committed in a directory: now, or over time.
+
+    Args:
+        spark: the session.
+        path: a log directory.
+        ends: the ends of the logs, as `lag_ends` gives them.
+        partitions: log partitions, as "0,3-5"; None for all.
+        times: at these, in ms since 1970.
+        step_ms: or at the multiples of this, from the first sample of an end to the last.
+
+    Raises:
+        InvalidArgumentError: lag over time is asked for, and no sample carries a time.
+    """
+    if times is None and step_ms is None:
+        return lag(read_view(spark, path, "offsets", partitions=partitions), ends)
+    (span,) = _ends(ends).agg(fn.min("timestamp").alias("first"), fn.max("timestamp").alias("last")).collect()
+    if span["first"] is None:
+        raise InvalidArgumentError("over time the ends of logs are needed with their timestamps")
+    asked = list(times or [])
+    if step_ms is not None:
+        asked += every(span["first"], span["last"], step_ms)
+    return lag_over_time(read(spark, path, partitions=partitions), ends, moments(spark, asked))
+
+
+def keys(spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None) -> list[tuple[str, int]]:
+    """Returns the topics and partitions that something is committed for."""
+    found = read_view(spark, path, "offsets", partitions=partitions).select(*_TOPIC_PARTITION).distinct().collect()
+    return sorted((row["topic"], row["partition"]) for row in found)

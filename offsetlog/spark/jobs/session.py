@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from offsetlog.errors import ConfigError
+from offsetlog.spark.source import OffsetlogDataSource
 
 #: What the JVM says on its way up is for nobody; failures come as exceptions.
 QUIET = Path(__file__).with_name("log4j2.properties")
@@ -77,9 +77,8 @@ def session_for(
 
 def register(spark: SparkSession) -> None:
     """Makes `spark.read.format("offsetlog")` work, where the package that PySpark looks for is not on its path."""
-    source = import_module("offsetlog.spark.source").OffsetlogDataSource
     try:
-        spark.dataSource.register(source)
+        spark.dataSource.register(OffsetlogDataSource)
     except AnalysisException as failure:
         # PySpark 4.0 refuses a name that it found by itself; later ones replace it.
         if failure.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
@@ -100,3 +99,15 @@ def read_view(spark: SparkSession, path: str | os.PathLike[str], view: str, **op
         if value is not None:
             reader = reader.option(name, str(value))
     return reader.load(os.fspath(path))
+
+
+def write_tables(tables: Mapping[str, DataFrame], directory: str, *, overwrite: bool = False) -> None:
+    """Writes tables to Parquet, each to a directory of its name.
+
+    Args:
+        tables: by name.
+        directory: where; an address that Spark can write to.
+        overwrite: replaces what is there; else that is refused by Spark.
+    """
+    for name, table in tables.items():
+        table.write.mode("overwrite" if overwrite else "errorifexists").parquet(f"{directory.rstrip('/')}/{name}")

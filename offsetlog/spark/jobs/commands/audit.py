@@ -2,45 +2,135 @@
 
 from __future__ import annotations
 
-from offsetlog.cli.arguments import OutputFormat, Wide
-from offsetlog.cli.layout import Column
-from offsetlog.cli.output import Format, Output
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from offsetlog.cli.amounts import duration_text, parse_duration
+from offsetlog.cli.arguments import OutputFormat
+from offsetlog.cli.moments import parse_time
+from offsetlog.cli.output import Format, Output, bytes_text, complain
+from offsetlog.cli.text import time_text
+from offsetlog.errors import ConfigError
 from offsetlog.spark.jobs.commands.options import (
     DirectoryPath,
     DriverMemory,
     LogPartitions,
     Master,
+    OutputDirectory,
+    Overwrite,
     Settings,
+    check_vacant,
     spark_for,
 )
 
-HELP = """Print what every group committed: how often, and when.
+if TYPE_CHECKING:
+    from offsetlog.spark.jobs.audit import Audit
+
+HELP = """Tell what every group committed, and what looks wrong: rewinds, stalls, zombies.
+
+Rewinds: an offset went down. Stalls: an offset did not move, or a group was silent while others went on, for --stall or
+longer. Zombie commits: an older epoch after a newer one. Also open and aborted transactions, rates, and who commits
+most. All of it is told of what the log still holds.
+
+--report makes one page of HTML with plots; --output writes every table, whole, as Parquet.
 
 \b
 Examples:
-  offsetlog spark audit data
+  offsetlog spark audit data --report audit.html
+  offsetlog spark audit /var/kafka-logs --stall 1h --until now --output tables
+  offsetlog spark audit data --log-partition 0,3-5 --format json
 """
 
-COLUMNS = [
-    Column("group"),
-    Column("commits", right=True),
-    Column("deletes", right=True),
-]
+FINDINGS = ("rewinds", "zombies", "stalls", "silences", "generations", "transactions")
+
+
+def _until(text: str | None) -> int | None:
+    if text is None:
+        return None
+    return round(parse_time("-0" if text == "now" else text).timestamp() * 1000)
+
+
+def _print(output: Output, totals: dict[str, Any], counts: dict[str, int]) -> None:
+    if output.is_json:
+        output.object({"kind": "audit", **totals, "findings": counts})
+        return
+    output.title(f"{totals['groups']:,} groups with {totals['positions']:,} positions")
+    output.facts(
+        [
+            ("commits", f"{totals['commits']:,}, {totals['without_effect']:,} of them without effect"),
+            ("deletions", f"{totals['deletes']:,}"),
+            ("keys and values", bytes_text(totals["bytes"])),
+            ("first", time_text(totals["first_at"])),
+            ("last", time_text(totals["last_at"])),
+            *((name, f"{count:,}") for name, count in counts.items()),
+        ]
+    )
+
+
+def _write_report(audit: Audit, path: str, report: Path, options: dict[str, str], rows: int) -> None:
+    from offsetlog.spark.jobs.audit_report import gather, page
+
+    report.write_text(page(gather(audit, options=options, rows=rows), path=path), encoding="utf-8")
 
 
 def command(
     path: DirectoryPath,
+    stall: Annotated[str, typer.Option("--stall", metavar="TIME", help="How long is too long.")] = "15m",
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="TIME",
+            help="Stalls last until then, or until the last commit.",
+            show_default=False,
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write a page of HTML.", show_default=False)
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=1, max=100_000, help="Of each table of the page.")] = 50,
     log_partitions: LogPartitions = None,
+    output_directory: OutputDirectory = None,
+    overwrite: Overwrite = False,
     master: Master = None,
     driver_memory: DriverMemory = None,
     settings: Settings = None,
-    wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Runs the audit; returns the exit code."""
+    stall_ms, until_ms = parse_duration(stall), _until(until)
+    if output_directory is not None:
+        check_vacant(output_directory, overwrite)
+    if report is not None and report.exists() and not overwrite:
+        raise ConfigError("there is a file already; --overwrite replaces it", path=report)
+    options = {
+        "path": path,
+        "stall": duration_text(stall_ms),
+        "until": "the last commit" if until_ms is None else f"{time_text(until_ms)} UTC",
+        "log partitions": log_partitions or "all",
+        "rows of each table": f"{rows:,}",
+    }
     with spark_for("audit", master, driver_memory, settings) as spark:
-        from offsetlog.spark.jobs import audit
+        from offsetlog.spark.jobs import audit as job
+        from offsetlog.spark.jobs.session import write_tables
 
-        groups = audit.groups(audit.read(spark, path, partitions=log_partitions)).orderBy("group")
-        Output(form).rows(COLUMNS, (row.asDict() for row in groups.collect()), "nothing was committed", wide=wide)
+        audit = job.run(spark, path, partitions=log_partitions, stall_ms=stall_ms, until=until_ms)
+        (totals,) = audit.totals.collect()
+        tables = audit.tables()
+        counts = {name: tables[name].count() for name in FINDINGS if name in tables}
+        _print(Output(form), totals.asDict(), counts)
+        if output_directory is not None:
+            write_tables(tables, output_directory, overwrite=overwrite)
+        if report is not None:
+            _write_report(audit, path, report, {**options, "offsetlog": _version()}, rows)
+            complain(f"the report is {report}")
+        audit.commits.unpersist()
     return 0
+
+
+def _version() -> str:
+    import offsetlog
+
+    return offsetlog.__version__

@@ -1,0 +1,85 @@
+"""`offsetlog spark compact-report`: what a clean would free."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from offsetlog.cli.arguments import OutputFormat, Wide
+from offsetlog.cli.layout import Column
+from offsetlog.cli.output import Format, Output, bytes_text
+from offsetlog.spark.jobs.commands.options import (
+    DirectoryPath,
+    DriverMemory,
+    LogPartitions,
+    Master,
+    OutputDirectory,
+    Overwrite,
+    Settings,
+    check_vacant,
+    spark_for,
+)
+
+HELP = """Tell what of a log is alive, what is dead, and what a clean would free.
+
+By log partition, or with --groups by group. A broker's cleaner leaves the active segment alone, and so does this
+report, unless --roll is given: then it tells what `offsetlog compact` would free, which closes that segment first. Of a
+log with an open transaction nothing behind its beginning is cleaned.
+
+\b
+Examples:
+  offsetlog spark compact-report data
+  offsetlog spark compact-report data --roll --groups --format json
+  offsetlog spark compact-report /var/kafka-logs --output tables
+"""
+
+_COUNTS = [
+    Column("records", right=True),
+    Column("bytes", show=bytes_text, right=True),
+    Column("live_bytes", "alive", bytes_text, right=True),
+    Column("dead_bytes", "dead", bytes_text, right=True),
+    Column("freed_records", "records freed", right=True),
+    Column("freed_bytes", "freed", bytes_text, right=True),
+    Column("bytes_after", "after", bytes_text, right=True),
+    Column("superseded", right=True, rank=1),
+    Column("aborted", right=True, rank=1),
+    Column("tombstone", "deletions kept", right=True, rank=2),
+    Column("expired_tombstone", "deletions freed", right=True, rank=2),
+    Column("marker", "markers kept", right=True, rank=2),
+    Column("expired_marker", "markers freed", right=True, rank=2),
+]
+PARTITION_COLUMNS = [Column("log_partition", right=True), *_COUNTS, Column("end", "cleaned below", right=True, rank=1)]
+GROUP_COLUMNS = [Column("group"), Column("log_partition", right=True), *_COUNTS]
+
+
+def command(
+    path: DirectoryPath,
+    groups: Annotated[bool, typer.Option("--groups", help="Print a row for each group.")] = False,
+    roll: Annotated[bool, typer.Option("--roll", help="As if the active segments were closed first.")] = False,
+    log_partitions: LogPartitions = None,
+    output_directory: OutputDirectory = None,
+    overwrite: Overwrite = False,
+    master: Master = None,
+    driver_memory: DriverMemory = None,
+    settings: Settings = None,
+    wide: Wide = False,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Prints the report; returns the exit code."""
+    if output_directory is not None:
+        check_vacant(output_directory, overwrite)
+    with spark_for("compact-report", master, driver_memory, settings) as spark:
+        from offsetlog.spark.jobs import compact_report as job
+        from offsetlog.spark.jobs.session import write_tables
+
+        report = job.run(spark, path, partitions=log_partitions, roll=roll)
+        if groups:
+            table, columns = report.groups.orderBy("group", "log_partition"), GROUP_COLUMNS
+        else:
+            table, columns = report.partitions.orderBy("log_partition"), PARTITION_COLUMNS
+        rows = (row.asDict() for row in table.toLocalIterator())
+        Output(form).rows(columns, rows, "there is no record in it", wide=wide)
+        if output_directory is not None:
+            write_tables(report.tables(), output_directory, overwrite=overwrite)
+    return 0

@@ -1,0 +1,154 @@
+"""`offsetlog spark lag`: how far groups are behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offsetlog.cli.amounts import parse_duration
+from offsetlog.cli.arguments import OutputFormat, Wide
+from offsetlog.cli.layout import Column
+from offsetlog.cli.moments import parse_time
+from offsetlog.cli.output import Format, Output, complain
+from offsetlog.cli.text import time_text
+from offsetlog.errors import ConfigError, InvalidArgumentError
+from offsetlog.spark.jobs.commands.options import (
+    DirectoryPath,
+    DriverMemory,
+    LogPartitions,
+    Master,
+    OutputDirectory,
+    Overwrite,
+    Settings,
+    check_vacant,
+    spark_for,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HELP = """Print how far every group is behind the ends of the logs that it reads.
+
+The ends come from one of: --ends, samples as Parquet, .csv or .json with topic, partition, log_end_offset and, where
+known, log_start_offset and timestamp (ms, or a time); --bootstrap, a cluster, asked now; --logs, log directories of
+brokers, whose newest segments tell. With --at or --every lag is told over time, from samples that carry a timestamp.
+
+Printed are sums by group and topic; --output writes each partition, as Parquet. A position beyond the end of its log
+counts as lag 0, and is told; so is one below its start, and one whose end nobody knows.
+
+\b
+Examples:
+  offsetlog spark lag data --bootstrap localhost:9092
+  offsetlog spark lag /var/kafka-logs --logs /var/kafka-logs --output lag
+  offsetlog spark lag data --ends samples.parquet --every 1h --output lag
+"""
+
+COLUMNS = [
+    Column("group"),
+    Column("topic"),
+    Column("partitions", right=True),
+    Column("lag", right=True),
+    Column("most", "in one partition", right=True, rank=1),
+    Column("beyond_end", "beyond the end", right=True),
+    Column("lost", "below the start", right=True),
+    Column("without_end", "end unknown", right=True),
+]
+TIME_COLUMNS = [Column("time", "time (UTC)", time_text), *COLUMNS]
+
+
+def _client_config(bootstrap: str, settings: list[str] | None) -> dict[str, str]:
+    config = {"bootstrap.servers": bootstrap}
+    for setting in settings or []:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise InvalidArgumentError(f"{setting!r} is no setting; one is written NAME=VALUE")
+        config[name] = value
+    return config
+
+
+def _ends(
+    spark: SparkSession,
+    path: str,
+    log_partitions: str | None,
+    samples: str | None,
+    bootstrap: str | None,
+    kafka: list[str] | None,
+    logs: list[str] | None,
+) -> DataFrame:
+    from offsetlog.spark.jobs import lag, lag_ends
+
+    if samples is not None:
+        return lag_ends.of_samples(spark, samples)
+    if bootstrap is not None:
+        keys = lag.keys(spark, path, partitions=log_partitions)
+        return lag_ends.of_broker(spark, keys, _client_config(bootstrap, kafka))
+    return lag_ends.of_directories(spark, logs or [])
+
+
+def command(
+    path: DirectoryPath,
+    ends: Annotated[
+        str | None, typer.Option("--ends", metavar="PATH", help="Samples of the ends of logs.", show_default=False)
+    ] = None,
+    bootstrap: Annotated[
+        str | None, typer.Option("--bootstrap", metavar="HOST:PORT,...", help="A cluster.", show_default=False)
+    ] = None,
+    kafka: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kafka",
+            metavar="NAME=VALUE",
+            help="A setting of confluent-kafka's client. Can be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    logs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--logs", metavar="DIR", help="A broker's log directory. Can be given several times.", show_default=False
+        ),
+    ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option("--at", metavar="TIME", help="A time. Can be given several times.", show_default=False),
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option("--every", metavar="TIME", help="From the first sample to the last, as 1h.", show_default=False),
+    ] = None,
+    log_partitions: LogPartitions = None,
+    output_directory: OutputDirectory = None,
+    overwrite: Overwrite = False,
+    master: Master = None,
+    driver_memory: DriverMemory = None,
+    settings: Settings = None,
+    wide: Wide = False,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Prints the lag; returns the exit code."""
+    if sum(given is not None for given in (ends, bootstrap, logs)) != 1:
+        raise ConfigError("the ends of logs are needed, from one of --ends, --bootstrap and --logs")
+    times = None if at is None else [round(parse_time(each).timestamp() * 1000) for each in at]
+    step_ms = None if every is None else parse_duration(every)
+    if (times is not None or step_ms is not None) and ends is None:
+        raise ConfigError("--at and --every need --ends: a cluster and its logs tell only the present ends")
+    if output_directory is not None:
+        check_vacant(output_directory, overwrite)
+    with spark_for("lag", master, driver_memory, settings) as spark:
+        from offsetlog.spark.jobs import lag as job
+        from offsetlog.spark.jobs.session import write_tables
+
+        known = _ends(spark, path, log_partitions, ends, bootstrap, kafka, logs)
+        table = job.run(spark, path, known, partitions=log_partitions, times=times, step_ms=step_ms)
+        if output_directory is not None:
+            write_tables({"lag": table}, output_directory, overwrite=overwrite)
+            # What was written is not computed again.
+            table = spark.read.parquet(f"{output_directory.rstrip('/')}/lag")
+        is_over_time = "time" in table.columns
+        order = ["time", "group", "topic"] if is_over_time else ["group", "topic"]
+        rows = (row.asDict() for row in job.by_topic(table).orderBy(*order).toLocalIterator())
+        columns = TIME_COLUMNS if is_over_time else COLUMNS
+        if Output(form).rows(columns, rows, "nothing is committed", wide=wide) == 0 and is_over_time:
+            complain("nothing was committed at any of these times")
+    return 0
