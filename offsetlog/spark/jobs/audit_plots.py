@@ -18,7 +18,8 @@ import matplotlib.dates
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from offsetlog.spark.jobs.audit_text import bytes_text, duration_text, moment, plain, short
 
@@ -39,12 +40,12 @@ Row = dict[str, Any]
 def _number(value: float, _position: int = 0) -> str:
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
-            return f"{value / size:g}{unit}"
+            return f"{value / size:.3g}{unit}"
     return f"{value:g}"
 
 
-def _figure(height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+def _figure(height: float, width: float = _WIDTH) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasSVG(figure)
     axes = figure.add_subplot()
     axes.set_facecolor("none")
@@ -53,7 +54,7 @@ def _figure(height: float) -> tuple[Figure, Axes]:
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(_FAINT)
-    axes.tick_params(colors=_INK, labelsize=9, length=0)
+    axes.tick_params(which="both", colors=_INK, labelsize=9, length=0)
     axes.grid(visible=True, color=_FAINT, linewidth=0.6)
     axes.set_axisbelow(True)
     return figure, axes
@@ -89,8 +90,9 @@ def _height(rows: int) -> float:
     return 0.9 + 0.3 * max(rows, 1)
 
 
-def _legend(axes: Axes, columns: int = 3) -> None:
+def _legend(axes: Axes, columns: int = 3, more: Sequence[Patch] = ()) -> None:
     legend = axes.legend(
+        handles=[*more, *axes.get_legend_handles_labels()[0]],
         loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, frameon=False, fontsize=9, labelcolor=_INK,
         handlelength=1.0, handleheight=0.9, columnspacing=1.4, borderaxespad=0.2,
     )  # fmt: skip
@@ -108,7 +110,7 @@ def _times(axes: Axes) -> None:
 
 def over_time(rows: list[Row], bucket_ms: int) -> str:
     """Returns records over time: rows of group (None for all others), bucket, count, in the order of the groups."""
-    figure, axes = _figure(2.9)
+    figure, axes = _figure(3.4, 2 * _WIDTH)
     names = list(dict.fromkeys(row["group"] for row in rows))
     names.sort(key=lambda name: name is None)
     buckets = sorted({row["bucket"] for row in rows})
@@ -128,7 +130,7 @@ def over_time(rows: list[Row], bucket_ms: int) -> str:
     axes.set_ylabel(f"in {duration_text(bucket_ms)}", color=_INK, fontsize=9)
     axes.grid(visible=False, axis="x")
     _times(axes)
-    _legend(axes)
+    _legend(axes, 6)
     return _svg(figure, "over-time", "Records over time")
 
 
@@ -167,8 +169,9 @@ def _bars(rows: list[Row], parts: list[tuple[str, str, str]], name: str, title: 
     for place, whole in enumerate(left):
         axes.text(whole + most * 0.01, place, text(whole), va="center", fontsize=8.5, color=_INK)
     axes.set_xlim(0, most * 1.14)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, position: text(value)))
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    # Each bar tells its length.
+    axes.xaxis.set_major_locator(NullLocator())
+    axes.spines["bottom"].set_visible(False)
     _labels(axes, [row["group"] for row in rows])
     if len(parts) > 1:
         _legend(axes)
@@ -188,7 +191,7 @@ def talkers(rows: list[Row]) -> str:
 
 def rewinds(rows: list[Row]) -> str:
     """Returns rewinds over time by how far they went: rows of at, distance, after_delete."""
-    figure, axes = _figure(2.7)
+    figure, axes = _figure(4.2)
     for after_delete, label, colour, mark in (
         (False, "went back", BAD, "v"),
         (True, "began anew after a deletion", COLOURS[4], "o"),
@@ -221,14 +224,9 @@ def stalls(rows: list[Row]) -> str:
         if row["ongoing"]:
             ends: Any = [end]
             axes.scatter(ends, [place], 28, color=BAD, marker=">", zorder=3)
-    for label, colour in (
-        ("committed again and again", colours["repeated"]),
-        ("one commit, then nothing", colours["silent"]),
-    ):
-        empty: Any = []
-        axes.barh(empty, empty, color=colour, label=label)
     axes.scatter([], [], 28, color=BAD, marker=">", label="goes on")
     _labels(axes, [f"{short(row['group'], 16)} {plain(short(row['topic'], 12))}:{row['partition']}" for row in rows])
     _times(axes)
-    _legend(axes)
+    kinds = {"repeated": "committed again and again", "silent": "one commit, then nothing"}
+    _legend(axes, more=[Patch(color=colours[kind], label=label) for kind, label in kinds.items()])
     return _svg(figure, "stalls", "The longest stalls")

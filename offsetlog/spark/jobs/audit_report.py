@@ -121,6 +121,7 @@ class Column:
     heading: str
     show: Callable[[Any], str] = lambda value: "–" if value is None else plain(str(value))
     number: bool = False
+    whole: bool = False
 
 
 def _names(names: list[str]) -> str:
@@ -141,7 +142,7 @@ def _count(name: str, heading: str) -> Column:
 
 
 def _time(name: str, heading: str) -> Column:
-    return Column(name, heading, time_text)
+    return Column(name, heading, time_text, whole=True)
 
 
 _POSITION = [Column("group", "group"), Column("topic", "topic"), Column("partition", "partition", number=True)]
@@ -311,6 +312,8 @@ COUNTS = [
 
 def _cell(column: Column, row: Row) -> str:
     text = html.escape(column.show(row[column.name]))
+    if column.whole:
+        return f'<td class="w">{text}</td>'
     return f'<td class="n">{text}</td>' if column.number else f"<td>{text}</td>"
 
 
@@ -362,7 +365,7 @@ p { margin: 0 0 8px; }
 .plots .card { margin: 0; }
 .wide { grid-column: 1 / -1; }
 .wide svg { max-height: 420px; }
-svg { width: 100%; height: auto; display: block; }
+svg { width: 100%; height: auto; display: block; overflow: visible; }
 svg text { font-family: system-ui, sans-serif; }
 .note, .left, .none { color: var(--soft); font-size: 13.5px; max-width: 92ch; }
 .none { margin-top: 6px; color: var(--good); }
@@ -375,8 +378,10 @@ th { text-align: left; color: var(--soft); font-weight: 500; white-space: nowrap
 th, td { padding: 5px 14px 5px 0; vertical-align: top; }
 td { border-bottom: 1px solid var(--line); overflow-wrap: anywhere; max-width: 34ch; }
 td:first-child { min-width: 12ch; }
+td:not(.n, .w) { min-width: 7ch; }
+.w { white-space: nowrap; }
 tr:last-child td { border-bottom: 0; }
-.n { text-align: right; white-space: nowrap; }
+.n { text-align: right; white-space: nowrap; padding-right: 20px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 18px; margin: 0; font-size: 13.5px; }
 dt { color: var(--soft); }
 dd { margin: 0; overflow-wrap: anywhere; }

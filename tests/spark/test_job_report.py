@@ -1,0 +1,128 @@
+"""The page of an audit: whole, bounded, and harmless whatever groups are called."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from offsetlog.spark.jobs import audit, audit_report
+from offsetlog.spark.jobs.audit_text import bytes_text, duration_text, plain, short, time_text
+
+from .frames import frame
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</style><img src=x onerror=alert(1)>",
+    "$\\frac{1}{$",
+    "a\u202eb\x00c\nd",
+    '"quoted" & more',
+    "",
+    "_hidden",
+    "каталог",
+    "long" * 100,
+]
+
+
+class Page(HTMLParser):
+    """Which elements and attributes a page has, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: dict[str, list[str | None]] = {}
+        self.text: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        for name, value in attrs:
+            self.attributes.setdefault(name, []).append(value)
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def page(spark):
+    rows = []
+    for number, group in enumerate(HOSTILE):
+        for step in range(6):
+            offset = 100 - step if step % 2 else step
+            rows.append(
+                {
+                    "group": group,
+                    "topic": group,
+                    "offset": offset,
+                    "leader_epoch": 5 - step,
+                    "timestamp": 60_000 * step + number,
+                }
+            )
+        rows.append(
+            {"group": group, "offset": 1, "outcome": "open", "producer_id": number, "producer_epoch": 0, "topic": "t"}
+        )
+    commits = audit.prepared(frame(spark, rows)).persist()
+    made = audit.audit(commits, stall_ms=60_000, bucket_ms=60_000)
+    found = audit_report.gather(made, options={"stall": "1m", "<b>": "<i>"}, rows=5)
+    commits.unpersist()
+    return audit_report.page(found, path="a&b<c>")
+
+
+def test_the_page_loads_and_runs_nothing(page):
+    parsed = Page(page)
+    assert not {"script", "img", "link", "iframe", "object", "embed", "base", "form", "i"} & set(parsed.tags)
+    assert not [name for name in parsed.attributes if name.startswith("on") or name in ("src", "action", "data")]
+    links = [link for name in ("href", "xlink:href") for link in parsed.attributes.get(name, [])]
+    assert links
+    assert all(link.startswith("#") for link in links)
+    assert "://" not in page
+    assert "default-src 'none'" in page
+    assert "@import" not in page
+    assert all(found.startswith("#") for found in re.findall(r"url\(([^)]*)\)", page))
+
+
+def test_names_are_text(page):
+    text = "".join(Page(page).text)
+    assert "<script>alert(1)</script>" in text
+    assert "a\\u202eb\\u0000c\\u000ad" in text
+    assert "\u202e" not in page
+    assert "каталог" in text
+    assert "a&b<c>" in text
+    # Also in the plots; the name that begins with an underscore has its place in the legend.
+    assert page.count("<svg ") == 6
+    assert (
+        len(set(re.findall(r' id="([^"]*)"', page))) == len(re.findall(r' id="([^"]*)"', page)) or "clip-path" in page
+    )
+
+
+def test_rows_are_bounded_and_the_rest_is_told(page):
+    assert "more of 27 are not shown" in page
+    assert re.search(r'<h3 id="rewinds">Rewinds <span class="count">18</span>', page)
+    assert "13 more of 18 are not shown" in page
+    assert page.count("<tr>") < 100
+
+
+def test_an_empty_log_has_a_page(spark):
+    commits = audit.prepared(frame(spark, []))
+    found = audit_report.gather(audit.audit(commits), options={})
+    text = audit_report.page(found)
+    assert "No offset went down." in text
+    assert "<svg" not in text
+
+
+def test_values_as_text():
+    assert [duration_text(ms) for ms in (None, 5, 61_000, 3_600_000, 90_000_000)] == [
+        "–",
+        "5 ms",
+        "1 min 1 s",
+        "1 h",
+        "1 d 1 h",
+    ]
+    assert [bytes_text(size) for size in (None, 5, 2048, 5 << 30)] == ["–", "5 B", "2.0 KiB", "5.0 GiB"]
+    assert [time_text(ms) for ms in (None, 0, 2**62)] == ["–", "1970-01-01 00:00:00", str(2**62)]
+    assert plain("") == '""'
+    assert short("x" * 100, 10) == "xxxxxx…xxx"
+    assert len(short("y" * 50)) == 28
