@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import offsetlog
-from offsetlog import StoreConfig, TopicPartition, errors
+from offsetlog import MaintenanceConfig, StoreConfig, TopicPartition, errors
 from offsetlog.spark.sink import epochs, publishing, writer
 from offsetlog.spark.sink.options import checked_options
 from offsetlog.spark.sink.staging import RESERVED_PREFIX
@@ -55,6 +55,21 @@ def test_what_was_published_is_known_after_cleaning(tmp_path):
         assert store.verify() == []
     assert all(publish(tmp_path, epoch).skipped for epoch in range(3))
     assert positions(tmp_path) == {key: offset + 2 for key, offset in WANTED.items() if key[1] == "orders"}
+
+
+def test_a_store_that_only_the_sink_writes_stays_small(tmp_path, monkeypatch):
+    config = MaintenanceConfig(enabled=False, min_cleanable_bytes=0, roll_bytes=4096)
+    monkeypatch.setattr(publishing, "MAINTENANCE", config)
+    sizes = {}
+    for clean in ("true", "false"):
+        for epoch in range(20):
+            rows: list[Row] = [("g", "t", part, epoch) for part in range(200)]
+            publish(tmp_path / clean, epoch, [rows], clean=clean)
+        with offsetlog.open(tmp_path / clean) as store:
+            sizes[clean] = sum(partition.log_facts()["size_bytes"] for partition in store._open_core.attached())
+            assert store.verify() == []
+        assert all(publish(tmp_path / clean, epoch).skipped for epoch in range(20))
+    assert sizes["true"] < sizes["false"] / 3
 
 
 def test_the_reserved_positions_never_expire(tmp_path):
@@ -101,7 +116,7 @@ def steps_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_publication_that_fails_anywhere_goes_on(tmp_path, monkeypatch):
     steps = steps_of(tmp_path / "whole", monkeypatch)
-    assert {"opened", "written", "marked", "ended", "durable", "finished"} == set(steps)
+    assert {"opened", "written", "marked", "ended", "durable", "finished", "cleaned"} == set(steps)
     for stop in range(len(steps)):
         path = tmp_path / str(stop)
         seen: list[str] = []

@@ -217,6 +217,7 @@ def test_a_staging_of_no_known_kind_is_refused():
         ({"path": "p", "checkpointLocation": "c"}, False, "there is no option 'checkpointlocation'"),
         ({"path": "p", "mode": "lax"}, False, "mode is failfast or permissive, not 'lax'"),
         ({"path": "p", "durability": "replicas"}, False, "durability is disk or process"),
+        ({"path": "p", "clean": "maybe"}, False, "clean is true or false"),
         ({"path": "p", "partitions": "0"}, False, "partitions is a number from 1 to 100000, not '0'"),
         ({"path": "p", "partitions": "many"}, False, "partitions is a number"),
         ({"path": "p", "lockTimeoutSeconds": "soon"}, False, "lockTimeoutSeconds is a number of seconds"),
@@ -234,10 +235,17 @@ def test_a_wrong_option_is_named(given_options, stream, told):
 
 def test_options_are_read_as_spark_gives_them():
     every = {name.lower(): "1" for name in OPTIONS}
-    every |= {"path": "file:/a%20b/", "mode": "permissive", "durability": "process", "lockTimeoutSeconds": "0.5"}
+    every |= {
+        "path": "file:/a%20b/",
+        "clean": "false",
+        "mode": "permissive",
+        "durability": "process",
+        "lockTimeoutSeconds": "0.5",
+    }
     chosen = checked_options(every, stream=False, overwrite=False)
     assert (chosen.path, chosen.mode, chosen.query_id, chosen.epoch) == ("/a b", "permissive", "1", 1)
     assert (chosen.partitions, chosen.durability, chosen.lock_timeout_seconds) == (1, "process", 0.5)
+    assert not chosen.clean
     plain = checked_options({"path": "/data/", "checkpointlocation": "c"}, stream=True, overwrite=False)
     assert (plain.path, plain.staging_location, plain.report) == ("/data", "/data/.offsetlog-staging", None)
     with pytest.raises(errors.ConfigError, match="only added to"):

@@ -38,6 +38,7 @@ OPTIONS = (
     "lockTimeoutSeconds",
     "stagingLocation",
     "report",
+    "clean",
 )
 #: What Spark itself may put among the options of a stream.
 _SPARKS_OWN = {"checkpointlocation", "queryname"}
@@ -69,6 +70,7 @@ class SinkOptions:
         lock_timeout_seconds: how long the driver waits for a store that somebody else has open.
         staging_location: a directory or URI that driver and executors share.
         report: the directory for reports of what was refused; None: the store's.
+        clean: whether logs are cleaned, and snapshots written, where that is due after publishing.
     """
 
     path: str
@@ -80,6 +82,7 @@ class SinkOptions:
     lock_timeout_seconds: float
     staging_location: str
     report: str | None
+    clean: bool
 
     def place(self, job: str | None) -> StagingPlace:
         """Returns where tasks stage; `job` is a batch write's own name, None for a stream."""
@@ -119,6 +122,7 @@ def checked_options(options: Mapping[str, str], *, stream: bool, overwrite: bool
         lock_timeout_seconds=_seconds(given),
         staging_location=given.get("staginglocation") or f"{path}/{STAGING_NAME}",
         report=given.get("report"),
+        clean=_choice(given, "clean", ("true", "false")) == "true",
     )
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
 from offsetlog._native.core import StoreCore
+from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import CorruptionError, LockedError, MissingFileError, OffsetLogError, TransactionError
 from offsetlog.spark.sink import epochs
 from offsetlog.spark.sink.epochs import FINISHED, Epoch, MarkerGroups
@@ -31,6 +32,9 @@ from offsetlog.types import OffsetAndMetadata, TopicPartition
 _log = logging.getLogger("offsetlog.spark.sink")
 
 _WAIT_SECONDS_MAX = 1.0
+
+#: A store is open for moments, in which nothing would be done unasked: what is due is done behind a publication.
+MAINTENANCE = MaintenanceConfig(enabled=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,9 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
         if epoch is not None:
             core.commit(FINISHED, {epoch.key: epoch.position()}, durability=options.durability)
             reached("finished")
+        if options.clean:
+            store.maintenance.look_after(core.attached())
+            reached("cleaned")
     return Published(publication.rows, refusals.rows, len(refusals.groups), report=report)
 
 
@@ -115,7 +122,7 @@ def wait_for_store(options: SinkOptions) -> OffsetStore:
     pause = 0.05
     while True:
         try:
-            return open_store(options.path, options.partitions, options.durability)
+            return open_store(options.path, options.partitions, options.durability, maintenance=MAINTENANCE)
         except LockedError as failure:
             left = end - time.monotonic()
             if left <= 0:
