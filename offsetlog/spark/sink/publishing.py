@@ -42,7 +42,7 @@ class Published:
     """What a commit of the sink did.
 
     Attributes:
-        rows: rows that were written; 0 where the epoch was published before.
+        rows: rows that were written, without those that an earlier try of the epoch had written.
         refused_rows: rows that were refused.
         refused_groups: groups that were left out for them.
         skipped: whether the whole epoch was published before.
@@ -102,7 +102,7 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
             for message in messages:
                 if message.rows is not None:
                     publication.write(read_staged(file_system, message.rows), refusals)
-            report = _report(options, refusals, name, publication.rows)
+            report = _report(options, refusals, name, publication.rows_in_all)
             publication.end(options)
         except BaseException as stopped:
             publication.abort(stopped)
@@ -175,7 +175,9 @@ class _Publication:
     """The transactions of one publication, one in each log partition that has rows and lacks the epoch."""
 
     def __init__(self, core: StoreCore, producer_id: int, epoch: Epoch | None) -> None:
+        #: Rows that are written here, and those that are in the store then: an earlier try may have written some.
         self.rows = 0
+        self.rows_in_all = 0
         self._core = core
         self._producer_id = producer_id
         self._epoch = epoch
@@ -196,6 +198,7 @@ class _Publication:
             reached("written")
 
     def _write_group(self, group: str, rows: list[tuple[TopicPartition, OffsetAndMetadata]]) -> None:
+        self.rows_in_all += len(rows)
         number = self._core.number_of(group)
         done = self._done.get(number)
         if done is None:
