@@ -6,11 +6,11 @@ from typing import Any, NamedTuple, Self, final
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.files import FileSystem
 from offsetlog._native.replay import Replay
+from offsetlog._native.row_blocks import VIEWS as VIEWS
+from offsetlog._native.row_blocks import view_schema as view_schema
 from offsetlog.errors import OffsetLogError
 
-VIEWS: dict[str, tuple[str, ...]]
-
-# Schemas and batches are pyarrow's, which has no types.
+# Batches are pyarrow's, which has no types.
 
 class Skim(NamedTuple):
     position: int
@@ -21,7 +21,6 @@ class Skim(NamedTuple):
     marks: list[tuple[int, int]]
     damage: OffsetLogError | None
 
-def view_schema(view: str) -> Any: ...
 def skim(
     path: str | bytes | PathLike[str],
     *,
@@ -62,13 +61,6 @@ def outcomes_of(
     file_system: FileSystem | None = ...,
     decompressor: Decompressor | None = ...,
 ) -> Outcomes: ...
-@final
-class RowBlock: ...
-
-@final
-class RowBlocks:
-    def __init__(self, view: str, columns: Sequence[str] | None) -> None: ...
-
 @final
 class SegmentScan:
     needs_outcomes: bool

@@ -1,0 +1,21 @@
+cimport cython
+from libc.stddef cimport size_t
+
+from offsetlog._native.csrc cimport ol_rows
+
+# A block of rows that Arrow arrays borrow from for as long as they live.
+@cython.final
+cdef class RowBlock:
+    cdef ol_rows rows
+
+# Makes blocks of the columns of a view, and Arrow batches of them.  One thread.
+@cython.final
+cdef class RowBlocks:
+    cdef str view
+    cdef tuple columns
+    cdef object schema
+    cdef list pool
+
+    # An empty block; its memory is that of one that nobody borrows from any more.
+    cdef RowBlock take(self, size_t rows)
+    cdef object batch_of(self, RowBlock block)
