@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -293,3 +296,12 @@ def test_a_wrong_column_is_named(columns, told):
 def test_columns_of_other_widths_are_taken():
     check_schema(schema_of("offset short, partition long, topic varchar, group string, leader_epoch byte"))
     check_schema(schema_of(f"{REQUIRED_COLUMNS}, leader_epoch int, metadata string, commit_timestamp timestamp"))
+
+
+def test_what_an_executor_unpickles_loads_no_store():
+    script = (
+        "import sys, offsetlog.spark.sink.writer; print([name for name in sys.modules if name == 'offsetlog.store'])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
