@@ -1,0 +1,76 @@
+"""What is not the same in two directories, or in one at two times."""
+
+from __future__ import annotations
+
+import os
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from offsetlog.spark.jobs.session import read_view
+
+KEY = ("group", "topic", "partition")
+#: What makes a position another one, beside another topic id; times do not (docs/history.md).
+COMPARED = ("offset", "leader_epoch", "metadata")
+VALUE = (*COMPARED, "commit_timestamp", "expire_timestamp", "topic_id")
+
+
+def changes(before: DataFrame, after: DataFrame) -> DataFrame:
+    """Returns the positions that two states do not have the same of, as `OffsetStore.diff` tells them.
+
+    Columns: group, topic, partition, change ("added", "removed" or "changed"), then before_ and after_ each column of
+    VALUE, null where there is no such position.
+
+    Args:
+        before: the view "offsets" of one state; at least KEY and VALUE.
+        after: that of the other.
+    """
+
+    def side(rows: DataFrame, name: str) -> DataFrame:
+        # A column of its own tells whether there is a position: any of the others may be null.
+        keys = [fn.col(each).alias(f"{name}_key_{each}") for each in KEY]
+        values = [fn.col(each).alias(f"{name}_{each}") for each in VALUE]
+        return rows.select(*keys, *values, fn.lit(True).alias(name))
+
+    left, right = side(before, "before"), side(after, "after")
+    same_key = [fn.col(f"before_key_{each}").eqNullSafe(fn.col(f"after_key_{each}")) for each in KEY]
+    same_value = [fn.col(f"before_{each}").eqNullSafe(fn.col(f"after_{each}")) for each in COMPARED]
+    condition = same_key[0] & same_key[1] & same_key[2]
+    change = fn.when(fn.col("before").isNull(), "added").when(fn.col("after").isNull(), "removed").otherwise("changed")
+    # A topic id that one of them does not carry says nothing.
+    other_topic = fn.coalesce(fn.col("before_topic_id") != fn.col("after_topic_id"), fn.lit(False))
+    is_same = same_value[0] & same_value[1] & same_value[2] & ~other_topic
+    return (
+        left.join(right, condition, "full_outer")
+        .where(fn.col("before").isNull() | fn.col("after").isNull() | ~is_same)
+        .select(
+            *[fn.coalesce(f"before_key_{each}", f"after_key_{each}").alias(each) for each in KEY],
+            change.alias("change"),
+            *[f"before_{each}" for each in VALUE],
+            *[f"after_{each}" for each in VALUE],
+        )
+    )
+
+
+def run(
+    spark: SparkSession,
+    before: str | os.PathLike[str],
+    after: str | os.PathLike[str] | None = None,
+    *,
+    before_at: str | None = None,
+    after_at: str | None = None,
+    group: str | None = None,
+) -> DataFrame:
+    """Returns what changed between two directories, or between two moments of one; see `changes`.
+
+    Args:
+        spark: the session.
+        before: a log directory.
+        after: another; None for the same.
+        before_at: a moment, as the source's option `at` takes it; None for all that is there.
+        after_at: likewise.
+        group: only this group.
+    """
+    first = read_view(spark, before, "offsets", at=before_at, group=group)
+    second = read_view(spark, before if after is None else after, "offsets", at=after_at, group=group)
+    return changes(first, second)

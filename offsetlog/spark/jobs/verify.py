@@ -1,0 +1,130 @@
+"""The digest of each log partition, computed on Spark from the views, beside the engine's own (docs/digest.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from offsetlog._native.files import FileSystem
+from offsetlog.logdir import LogDirectory
+from offsetlog.spark.jobs import state
+from offsetlog.spark.jobs.columns import group_record_hash, position_hash
+from offsetlog.spark.jobs.repartition import local_path, survey
+from offsetlog.spark.jobs.session import read_view
+from offsetlog.spark.jobs.tasks.hashing import LIMBS, from_limbs
+from offsetlog.types import Digest
+
+#: The parts of a digest, in its order.
+PARTS = ("positions", "group_records", "pending")
+
+RECORD_COLUMNS = ("log_partition", "log_offset", "timestamp", "kind", "key", "value", "group")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The two digests of one log partition, of the records below `end`.
+
+    Attributes:
+        log_partition: of the offsets topic.
+        end: the log offset behind the last record.
+        spark: computed from the views.
+        engine: computed by a replay of the files.
+        damages: what the engine could not read.
+    """
+
+    log_partition: int
+    end: int
+    spark: Digest
+    engine: Digest
+    damages: tuple[str, ...] = ()
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether both ways lead to the same state, and all could be read."""
+        return self.spark == self.engine and not self.damages
+
+
+def _summed(hashed: DataFrame, part: str) -> DataFrame:
+    sums = [fn.sum(f"hash.{name}").alias(name) for name in LIMBS]
+    return hashed.groupBy("log_partition").agg(*sums).withColumn("part", fn.lit(part))
+
+
+def sums(offsets: DataFrame, commits: DataFrame, records: DataFrame, *, physical: bool = True) -> DataFrame:
+    """Returns the sums of a digest: log_partition, part (one of PARTS) and its limbs; a part of nothing has no row.
+
+    Args:
+        offsets: the view "offsets".
+        commits: the view "commits".
+        records: the view "records", of which RECORD_COLUMNS are read.
+        physical: with the log offsets.
+    """
+    positions = offsets.withColumn("hash", position_hash(pending=False, physical=physical))
+    groups = state.group_records(records.select(*RECORD_COLUMNS))
+    held = state.pending(commits).withColumn("hash", position_hash(pending=True, physical=physical))
+    return (
+        _summed(positions, "positions")
+        .unionByName(_summed(groups.withColumn("hash", group_record_hash(physical=physical)), "group_records"))
+        .unionByName(_summed(held, "pending"))
+    )
+
+
+def digests(found: DataFrame) -> dict[int, Digest]:
+    """Returns the digests by log partition from what `sums` returns."""
+    parts: dict[int, dict[str, int]] = {}
+    for row in found.collect():
+        limbs = (row["a"], row["b"], row["c"], row["d"])
+        parts.setdefault(row["log_partition"], {})[row["part"]] = from_limbs(limbs)
+    return {number: Digest(*(each.get(part, 0) for part in PARTS)) for number, each in parts.items()}
+
+
+def run(
+    spark: SparkSession, path: str | os.PathLike[str], *, physical: bool = True, partitions: Iterable[int] | None = None
+) -> list[Compared]:
+    """Returns the digests of each log partition of a directory.
+
+    Somebody may write to it meanwhile: both digests are of the same prefix of each log.  Damaged batches are passed
+    over, and told.
+
+    Args:
+        spark: the session.
+        path: a log directory, on a file system that driver and executors share.
+        physical: with the log offsets.
+        partitions: only these log partitions.
+
+    Raises:
+        MissingFileError, StorageError, InvalidArgumentError.
+    """
+    directory = LogDirectory(local_path(path, "directory"), FileSystem())
+    numbers = directory.partition_numbers()
+    if partitions is not None:
+        wanted = set(partitions)
+        numbers = [number for number in numbers if number in wanted]
+    found = survey(spark, str(directory.path), dict.fromkeys(numbers))
+    ends = {str(each.number): each.end for each in found if each.end > 0}
+    computed: dict[int, Digest] = {}
+    if ends:
+        cut = json.dumps(ends)
+        given = {"partitions": ",".join(ends), "mode": "permissive" if any(each.damages for each in found) else None}
+        computed = digests(
+            sums(
+                read_view(spark, directory.path, "offsets", at=cut, **given),
+                read_view(spark, directory.path, "commits", endingOffset=cut, **given),
+                read_view(spark, directory.path, "records", endingOffset=cut, **given),
+                physical=physical,
+            )
+        )
+    return [
+        Compared(
+            each.number,
+            each.end,
+            computed.get(each.number, Digest(0, 0, 0)),
+            Digest(*(int(part, 16) for part in (each.physical if physical else each.digest))),
+            tuple(each.damages),
+        )
+        for each in found
+    ]
