@@ -1,0 +1,88 @@
+"""`offsetlog spark diff`: what is not the same in two directories, or in one at two moments."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from offsetlog.cli.arguments import OutputFormat, Wide
+from offsetlog.cli.layout import Column
+from offsetlog.cli.output import Format, Output
+from offsetlog.errors import InvalidArgumentError
+from offsetlog.spark.jobs.commands.moments import moment_option
+from offsetlog.spark.jobs.commands.options import (
+    DirectoryPath,
+    DriverMemory,
+    Master,
+    OutputDirectory,
+    Overwrite,
+    Settings,
+    check_vacant,
+    spark_for,
+)
+
+HELP = """Print the positions that two directories do not have the same of, or one directory at two times.
+
+A position that was only committed again, with the same offset, leader epoch and metadata, is the same. Times are
+written as for `offsetlog diff`, or as ms since 1970.
+
+\b
+Exit codes: 0 done, 1 something was cleaned since, 2 could not be read.
+
+\b
+Examples:
+  offsetlog spark diff old new
+  offsetlog spark diff data --at 2026-03-01T02:30
+  offsetlog spark diff old new --at 2026-03-01T02:30 --to 2026-03-01T02:45 --output changes
+"""
+
+
+def _value(row: dict[str, object], side: str) -> str:
+    offset = row[f"{side}_offset"]
+    return "-" if offset is None else f"{offset} {row[f'{side}_metadata'] or ''}".rstrip()
+
+
+COLUMNS = [
+    Column("group"),
+    Column("topic"),
+    Column("partition", right=True),
+    Column("change"),
+    Column("before", right=True),
+    Column("after", right=True),
+]
+
+
+def command(
+    path: DirectoryPath,
+    other: Annotated[str | None, typer.Argument(metavar="OTHER", help="Another one.", show_default=False)] = None,
+    at: Annotated[str | None, typer.Option("--at", help="The time of the first state.", show_default=False)] = None,
+    to: Annotated[str | None, typer.Option("--to", help="The time of the second.", show_default=False)] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Only this group.", show_default=False)] = None,
+    output: OutputDirectory = None,
+    overwrite: Overwrite = False,
+    master: Master = None,
+    driver_memory: DriverMemory = None,
+    settings: Settings = None,
+    wide: Wide = False,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Prints or writes the changes; returns the exit code."""
+    if other is None and at is None and to is None:
+        raise InvalidArgumentError("one directory now is the same as itself: give another, --at or --to")
+    if output is not None:
+        check_vacant(output, overwrite)
+    first, second = moment_option(at), moment_option(to)
+    with spark_for("diff", master, driver_memory, settings) as spark:
+        from offsetlog.spark.jobs import diff
+
+        changes = diff.run(spark, path, other, before_at=first, after_at=second, group=group)
+        if output is not None:
+            changes.write.mode("overwrite" if overwrite else "errorifexists").parquet(output)
+            return 0
+        rows = (row.asDict() for row in changes.orderBy("group", "topic", "partition").toLocalIterator())
+        printed = Output(form)
+        if not printed.is_json:
+            rows = ({**row, "before": _value(row, "before"), "after": _value(row, "after")} for row in rows)
+        printed.rows(COLUMNS, rows, "nothing is different", wide=wide)
+    return 0

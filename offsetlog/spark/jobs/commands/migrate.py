@@ -1,0 +1,92 @@
+"""`offsetlog spark migrate`: offsets out of ZooKeeper, or out of a file, into a log directory."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from offsetlog.cli.arguments import OutputFormat
+from offsetlog.cli.output import Format, Output, complain, count_text
+from offsetlog.cli.stores import PartitionCount
+from offsetlog.errors import InvalidArgumentError
+from offsetlog.spark.jobs.commands.options import DriverMemory, Master, Settings, spark_for
+
+HELP = """Commit the offsets that consumers kept in ZooKeeper (before Kafka 0.9), or that a file lists.
+
+They are read from /consumers/GROUP/offsets/TOPIC/PARTITION of a running ZooKeeper, or from a dump: JSON lines, or CSV
+with a heading, of group, topic, partition and offset, or of path and value. A position that TARGET has is never moved
+back, unless with --overwrite. What cannot be a position is refused and told.
+
+\b
+Exit codes: 0 all rows were taken or needed nothing, 1 some were refused, 2 could not be read or written.
+
+\b
+Examples:
+  offsetlog spark migrate data --zookeeper zk1:2181,zk2:2181 --dry-run
+  offsetlog spark migrate data --zookeeper zk1:2181/kafka --group billing
+  offsetlog spark migrate data --dump offsets.jsonl
+"""
+
+#: How a number of rows is told.
+_WORDS = {
+    "new": "new",
+    "forward": "moved forward",
+    "back": "moved back",
+    "same": "there already",
+    "behind": "behind what is there, left as they are",
+}
+
+
+def command(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The log directory.", show_default=False)],
+    zookeeper: Annotated[
+        str | None, typer.Option("--zookeeper", metavar="HOST:PORT,.../ROOT", help="Where it runs.", show_default=False)
+    ] = None,
+    dump: Annotated[
+        str | None, typer.Option("--dump", metavar="FILE", help="A file instead.", show_default=False)
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", help="Only this group. Can be given several times.", show_default=False),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Move positions back, too.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
+    tasks: Annotated[int, typer.Option("--tasks", min=1, max=256, help="Connections to ZooKeeper.")] = 4,
+    partitions: PartitionCount = None,
+    master: Master = None,
+    driver_memory: DriverMemory = None,
+    settings: Settings = None,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Commits them; returns the exit code."""
+    if (zookeeper is None) == (dump is None):
+        raise InvalidArgumentError("give --zookeeper or --dump")
+    with spark_for("migrate", master, driver_memory, settings) as spark:
+        from pyspark.sql import functions as fn
+
+        from offsetlog.spark.jobs import migrate
+
+        if zookeeper is not None:
+            hosts, _, root = zookeeper.partition("/")
+            rows = migrate.from_zookeeper(spark, hosts, root=f"/{root}" if root else "", groups=group, tasks=tasks)
+        else:
+            rows = migrate.from_dump(spark, str(dump))
+            if group:
+                rows = rows.where(fn.col("group").isin(group))
+        done = migrate.run(spark, rows, target, partitions=partitions, overwrite=overwrite, dry_run=dry_run)
+    output = Output(form)
+    if output.is_json:
+        output.object(asdict(done))
+    else:
+        for action, count in {**done.committed, **done.kept}.items():
+            output.line(f"{count_text(count, 'position')} {_WORDS[action]}")
+        if dry_run:
+            output.line("nothing was written")
+    if done.refused:
+        complain(f"{count_text(done.refused, 'row')} refused")
+        for each in done.examples:
+            place = f"group {each['group']!r}, topic {each['topic']!r}, partition {each['partition']!r}"
+            complain(f"  {place}, offset {each['offset']!r}: {each['reason']}")
+    return 1 if done.refused else 0

@@ -1,0 +1,65 @@
+"""`offsetlog spark repartition`: the same log in another number of partitions."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, cast
+
+import typer
+
+from offsetlog.cli.arguments import OutputFormat
+from offsetlog.cli.output import Format, Output, count_text
+from offsetlog.errors import InvalidArgumentError
+from offsetlog.spark.jobs.commands.options import DirectoryPath, DriverMemory, Master, Settings, spark_for
+
+HELP = """Rewrite a log directory to another number of partitions of the offsets topic.
+
+PATH is only read. TARGET is a new directory, complete when the command ends and absent when it fails. Every record goes
+to the partition of its group, and keeps its order, its time and its transaction; that nothing is lost is proved by the
+digest. Stop the broker before: what it writes meanwhile is not in TARGET. What cannot be moved without loss is refused
+and named: damage, a group with records in two partitions, two different open transactions of one producer.
+
+\b
+Exit codes: 0 done, 1 refused, 2 could not be read or written.
+
+\b
+Examples:
+  offsetlog spark repartition /var/kafka-logs data --partitions 200
+  offsetlog spark repartition data small --partitions 1 --keep state
+"""
+
+
+def command(
+    path: DirectoryPath,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The new directory.", show_default=False)],
+    partitions: Annotated[int, typer.Option("--partitions", metavar="N", help="How many it gets.", show_default=False)],
+    keep: Annotated[
+        str,
+        typer.Option("--keep", metavar="history|state", help="Every record, or only those that count now."),
+    ] = "history",
+    segment_bytes: Annotated[
+        int | None, typer.Option("--segment-bytes", help="Size of the new segments; 100 MiB.", show_default=False)
+    ] = None,
+    master: Master = None,
+    driver_memory: DriverMemory = None,
+    settings: Settings = None,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Rewrites the directory; returns the exit code."""
+    if keep not in ("history", "state"):
+        raise InvalidArgumentError(f"--keep is history or state, not {keep!r}")
+    with spark_for("repartition", master, driver_memory, settings) as spark:
+        from offsetlog.spark.jobs import repartition
+
+        chosen = cast(repartition.Keep, keep)
+        done = repartition.run(spark, path, target, partitions, keep=chosen, segment_bytes=segment_bytes)
+    output = Output(form)
+    if output.is_json:
+        output.object({**asdict(done), "digest": str(done.digest)})
+        return 0
+    output.line(f"{done.before} partitions became {done.after} in {done.target}")
+    output.line(f"{count_text(done.records, 'record')} in {count_text(done.batches, 'batch', 'batches')}")
+    if done.renamed:
+        output.line(f"{count_text(done.renamed, 'transaction')} got another producer id, not to meet one of the same")
+    output.line(f"digest {done.digest}, before and after")
+    return 0

@@ -1,0 +1,64 @@
+"""`offsetlog spark snapshot`: the table of committed positions as Parquet, Delta or Iceberg."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, cast
+
+import typer
+
+from offsetlog.cli.arguments import OutputFormat
+from offsetlog.cli.output import Format, Output, count_text
+from offsetlog.spark.jobs.commands.moments import moment_option
+from offsetlog.spark.jobs.commands.options import (
+    DirectoryPath,
+    DriverMemory,
+    Master,
+    Overwrite,
+    Settings,
+    check_vacant,
+    spark_for,
+)
+
+HELP = """Write the committed positions as of a time to a table that everybody reads.
+
+The columns are those of the view "offsets", in one folder for each log partition. Beside them stands what it is:
+source, moment, number of rows, and the digest read back from the table (_snapshot.json, or a property of the table).
+Delta and Iceberg need their Spark package; for Iceberg TARGET is the name of a table with its catalog.
+
+\b
+Examples:
+  offsetlog spark snapshot /var/kafka-logs offsets.parquet
+  offsetlog spark snapshot data monday --at 2026-03-02T00:00
+"""
+
+
+def command(
+    path: DirectoryPath,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The new table.", show_default=False)],
+    at: Annotated[str | None, typer.Option("--at", help="The time; now by default.", show_default=False)] = None,
+    table_format: Annotated[
+        str, typer.Option("--table-format", metavar="parquet|delta|iceberg", help="What it is written as.")
+    ] = "parquet",
+    overwrite: Overwrite = False,
+    master: Master = None,
+    driver_memory: DriverMemory = None,
+    settings: Settings = None,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Writes the table; returns the exit code."""
+    moment = moment_option(at)
+    if table_format != "iceberg":
+        check_vacant(target, overwrite)
+    with spark_for("snapshot", master, driver_memory, settings) as spark:
+        from offsetlog.spark.jobs import snapshot
+
+        chosen = cast(snapshot.TableFormat, table_format)
+        told = snapshot.run(spark, path, target, at=moment, table_format=chosen, overwrite=overwrite)
+    output = Output(form)
+    if output.is_json:
+        output.object(asdict(told))
+        return 0
+    output.line(f"{count_text(told.rows, 'position')} in {target}")
+    output.line(f"digest {told.positions}")
+    return 0

@@ -1,0 +1,64 @@
+"""`offsetlog spark verify`: the digest of each log partition, computed on Spark and by the engine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from offsetlog.cli.arguments import OutputFormat, Wide
+from offsetlog.cli.layout import Column
+from offsetlog.cli.output import Format, Output, complain
+from offsetlog.spark.jobs.commands.options import DirectoryPath, DriverMemory, Master, Settings, spark_for
+
+HELP = """Compute the digest of each log partition twice, on Spark from the views and by a replay in the engine.
+
+Both are of the same records, also while somebody writes. PATH is only read.
+
+\b
+Exit codes: 0 equal, 1 they differ or damage was found, 2 could not be read.
+
+\b
+Examples:
+  offsetlog spark verify /var/kafka-logs
+  offsetlog spark verify data --logical        comparable with another cluster's
+"""
+
+COLUMNS = [
+    Column("log_partition", right=True),
+    Column("end", right=True),
+    Column("equal", show=lambda equal: "yes" if equal else "NO"),
+    Column("spark"),
+    Column("engine", rank=1),
+]
+
+
+def command(
+    path: DirectoryPath,
+    logical: Annotated[bool, typer.Option("--logical", help="Leave out where records stand.")] = False,
+    master: Master = None,
+    driver_memory: DriverMemory = None,
+    settings: Settings = None,
+    wide: Wide = False,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Prints the digests; returns the exit code."""
+    with spark_for("verify", master, driver_memory, settings) as spark:
+        from offsetlog.spark.jobs import verify
+
+        found = verify.run(spark, path, physical=not logical)
+    rows = (
+        {
+            "log_partition": each.log_partition,
+            "end": each.end,
+            "equal": each.spark == each.engine,
+            "spark": str(each.spark),
+            "engine": str(each.engine),
+        }
+        for each in found
+    )
+    Output(form).rows(COLUMNS, rows, "there is no log partition", wide=wide)
+    for each in found:
+        for damage in each.damages:
+            complain(damage)
+    return 0 if all(each.is_equal for each in found) else 1

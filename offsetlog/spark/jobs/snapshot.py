@@ -1,0 +1,175 @@
+"""The table of committed positions as of a moment, for whoever reads Parquet, Delta or Iceberg."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from offsetlog.errors import ConfigError, InvalidArgumentError
+from offsetlog.spark.jobs.columns import position_hash
+from offsetlog.spark.jobs.session import read_view
+from offsetlog.spark.jobs.tasks.hashing import LIMBS, from_limbs
+
+TableFormat = Literal["parquet", "delta", "iceberg"]
+FORMATS: tuple[TableFormat, ...] = ("parquet", "delta", "iceberg")
+
+#: Beside the files of a Parquet table; what begins so is no data to Spark, nor to others that read such tables.
+NOTE = "_snapshot.json"
+
+#: A class of each format's package, and what has to be given to Spark for it.
+_PACKAGES = {
+    "delta": (
+        "io.delta.sql.DeltaSparkSessionExtension",
+        "--conf spark.jars.packages=io.delta:delta-spark_2.13:VERSION "
+        "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension "
+        "--conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    ),
+    "iceberg": (
+        "org.apache.iceberg.spark.SparkCatalog",
+        "--conf spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13:VERSION "
+        "--conf spark.sql.catalog.NAME=org.apache.iceberg.spark.SparkCatalog, and what the catalog itself needs",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a snapshot holds, and what is noted beside it.
+
+    Attributes:
+        source: the log directory.
+        at: the moment, as it was asked for; None for all that was there.
+        taken_at: when, in UTC.
+        format: of the table.
+        rows: how many positions.
+        positions: the digest of all of them (docs/digest.md, logical), read back from the table, 32 digits.
+        log_partitions: the same by log partition.
+    """
+
+    source: str
+    at: str | None
+    taken_at: str
+    format: str
+    rows: int
+    positions: str
+    log_partitions: dict[str, str]
+
+
+def check_format(spark: SparkSession, table_format: str) -> None:
+    """Raises ConfigError unless Spark has the package that a format needs, and InvalidArgumentError for no format."""
+    if table_format not in FORMATS:
+        raise InvalidArgumentError(f"{table_format!r} is no format of tables; there are {', '.join(FORMATS)}")
+    if table_format not in _PACKAGES:
+        return
+    name, settings = _PACKAGES[table_format]
+    jvm: Any = spark.sparkContext._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        loader.loadClass(name)
+    except Exception as failure:
+        if "ClassNotFoundException" not in str(failure):
+            raise
+        raise ConfigError(f"Spark has no package for {table_format}: give it {settings}") from None
+
+
+def noted(table: DataFrame) -> tuple[int, str, dict[str, str]]:
+    """Returns how many positions a table holds, and their digest: of all, and by log partition."""
+    hashed = table.withColumn("hash", position_hash(pending=False, physical=False))
+    sums = [fn.sum(f"hash.{name}").alias(name) for name in LIMBS]
+    rows, whole, parts = 0, 0, {}
+    for row in hashed.groupBy("log_partition").agg(fn.count("*").alias("rows"), *sums).collect():
+        digest = from_limbs((row["a"], row["b"], row["c"], row["d"]))
+        rows += row["rows"]
+        whole = (whole + digest) % (1 << 128)
+        parts[row["log_partition"]] = f"{digest:032x}"
+    return rows, f"{whole:032x}", {str(number): parts[number] for number in sorted(parts)}
+
+
+def _arranged(offsets: DataFrame) -> DataFrame:
+    # A group stands in one log partition: a reader of one group opens one folder, and in it finds it sorted.
+    return offsets.repartition("log_partition").sortWithinPartitions("log_partition", "group", "topic", "partition")
+
+
+def _write_parquet(offsets: DataFrame, target: str, mode: str) -> None:
+    offsets.write.mode(mode).partitionBy("log_partition").parquet(target)
+
+
+def _write_delta(offsets: DataFrame, target: str, mode: str) -> None:
+    writer = offsets.write.format("delta").mode(mode).partitionBy("log_partition")
+    writer.option("overwriteSchema", "true").save(target)
+
+
+def _write_iceberg(offsets: DataFrame, target: str, mode: str) -> None:
+    writer = offsets.writeTo(target).using("iceberg").partitionedBy(fn.col("log_partition"))
+    if mode == "overwrite":
+        writer.createOrReplace()
+    else:
+        writer.create()
+
+
+_WRITERS: dict[str, Callable[[DataFrame, str, str], None]] = {
+    "parquet": _write_parquet,
+    "delta": _write_delta,
+    "iceberg": _write_iceberg,
+}
+
+
+def _tell(spark: SparkSession, target: str, told: Snapshot) -> None:
+    """Notes with the table what it is; of a directory of Parquet it says as well that all of it is there."""
+    text = json.dumps(asdict(told), indent=2)
+    if told.format == "parquet":
+        jvm: Any = spark.sparkContext._jvm
+        configuration = spark.sparkContext._jsc.hadoopConfiguration()
+        path = jvm.org.apache.hadoop.fs.Path(target, NOTE)
+        stream = path.getFileSystem(configuration).create(path, True)
+        try:
+            stream.write(bytearray(text + "\n", "utf-8"))
+        finally:
+            stream.close()
+        return
+    name = target if told.format == "iceberg" else f"delta.`{target}`"
+    value = json.dumps(asdict(told)).replace("\\", "\\\\").replace("'", "\\'")
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('offsetlog.snapshot' = '{value}')")
+
+
+def run(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    target: str,
+    *,
+    at: str | None = None,
+    table_format: TableFormat = "parquet",
+    overwrite: bool = False,
+) -> Snapshot:
+    """Writes the committed positions of a directory as of a moment.
+
+    Args:
+        spark: the session.
+        path: a log directory.
+        target: a directory that Spark can write to; for Iceberg the name of a table with its catalog.
+        at: the moment, as the source's option `at` takes it; None for all that is there.
+        table_format: "parquet", "delta" or "iceberg"; the last two need their Spark package.
+        overwrite: whether a table that is there is replaced.
+
+    Raises:
+        ConfigError: the format's package is missing, or there is something at `target`.
+    """
+    check_format(spark, table_format)
+    if not overwrite and table_format == "parquet" and "://" not in target and Path(target).exists():
+        raise ConfigError("there is something already", path=target)
+    offsets = _arranged(read_view(spark, path, "offsets", at=at))
+    _WRITERS[table_format](offsets, target, "overwrite" if overwrite else "errorifexists")
+    table = spark.table(target) if table_format == "iceberg" else spark.read.format(table_format).load(target)
+    rows, positions, parts = noted(table)
+    taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    told = Snapshot(os.fspath(path), at, taken_at, table_format, rows, positions, parts)
+    _tell(spark, target, told)
+    return told
