@@ -5,7 +5,7 @@ Each stands in a module of `offsetlog.spark.jobs.commands`, which loads neither 
 
 from __future__ import annotations
 
-from offsetlog.spark.jobs.commands import audit, compact_report, lag
+from offsetlog.spark.jobs.commands import audit, compact_report, diff, lag, migrate, repartition, snapshot, verify
 
 DESCRIPTION = """Questions to whole log directories, answered on Spark; needs the extra offsetlog[spark] and Java 17.
 
@@ -14,4 +14,4 @@ spark-submit: give it the file offsetlog/spark/__main__.py, then JOB and its arg
 """
 
 #: In the order in which they are listed.
-COMMANDS = (audit, lag, compact_report)
+COMMANDS = (audit, lag, compact_report, repartition, snapshot, diff, verify, migrate)
