@@ -199,7 +199,7 @@ def _rows_of(data: bytes, number: int) -> Iterator[Row]:
                 names.append((name or b"").decode())
             assert place == end
             control = None
-            kind, group, topic, partition = ("control", None, None, None) if attributes & 0x20 else _names(key)
+            kind, group, topic, partition = ("marker", None, None, None) if attributes & 0x20 else _names(key)
             if attributes & 0x20:
                 control = "COMMIT" if key == b"\x00\x00\x00\x01" else "ABORT"
             yield {

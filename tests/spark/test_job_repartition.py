@@ -6,14 +6,26 @@ import contextlib
 import json
 import random
 from collections import defaultdict
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 
+import offsetlog
 from offsetlog._native.codec import partition_for
+from offsetlog._native.encoding import encode_batch
 from offsetlog._native.scan import SegmentScan, outcomes_of
-from offsetlog.errors import TornTailError
+from offsetlog.errors import (
+    ConfigError,
+    CorruptionError,
+    HistoryError,
+    InvalidArgumentError,
+    PartitionCountError,
+    TornTailError,
+    TransactionError,
+)
 from offsetlog.spark.jobs import repartition
+from offsetlog.spark.jobs.session import register
 from offsetlog.spark.jobs.tasks.partition_writing import (
     ENDED,
     MARKER,
@@ -24,9 +36,10 @@ from offsetlog.spark.jobs.tasks.partition_writing import (
     RowsWriter,
     Settings,
 )
-from offsetlog.spark.jobs.tasks.surveying import survey_partition
+from offsetlog.spark.jobs.tasks.surveying import Survey, survey_partition
+from offsetlog.types import TopicPartition
 from tests.conformance.scenarios import SCENARIOS
-from tests.spark.moving_logs import TOPIC, RandomLog, all_rows
+from tests.spark.moving_logs import START_MS, TOPIC, RandomLog, all_rows, key_of, rows_of, value_of
 
 pytestmark = pytest.mark.spark
 
@@ -200,3 +213,107 @@ def test_settings_come_home_whole():
     settings = Settings("there", 100, "00ff", {0: 5, 1: 0}, {4000: [0, 1]}, True)
     assert Settings.from_json(settings.to_json()) == settings
     assert json.loads(settings.to_json())["floors"] == {"0": 5, "1": 0}
+
+
+# ------------------------------------------------------------------------------------------------ on Spark
+
+
+@pytest.fixture(scope="module")
+def moved(spark, tmp_path_factory):
+    """A log of seven partitions moved to three, with its history and without."""
+    register(spark)
+    folder = tmp_path_factory.mktemp("moved")
+    log = RandomLog(folder / "old", 7, 3)
+    (log.path / "meta.properties").write_text("version=1\ncluster.id=one\nnode.id=1\ndirectory.id=two\n")
+    history = repartition.run(spark, log.path, folder / "history", 3, segment_bytes=8192)
+    state = repartition.run(spark, log.path, folder / "state", 2, keep="state")
+    return folder, history, state
+
+
+def test_the_job_keeps_every_record(moved):
+    folder, history, _ = moved
+    rows, there = all_rows(folder / "old"), all_rows(folder / "history")
+    assert story(there) == story(rows)
+    assert pending(there) == pending(rows)
+    data = [row for row in rows if row["control"] is None]
+    markers = [row for row in there if row["control"] is not None]
+    assert len(there) == len(data) + len(markers) == history.records
+    assert history.markers == len(markers) >= len(rows) - len(data)
+    assert history.renamed > 0
+    assert history.digest == digest_of(folder / "old") == digest_of(folder / "history")
+    assert (history.before, history.after) == (7, 3)
+    # The order is the one that is planned.
+    assert [row["key"] for row in there] == [row["key"] for row in planned(rows, 3)]
+
+
+def test_a_state_alone(moved):
+    folder, _, state = moved
+    assert state.digest == digest_of(folder / "old") == digest_of(folder / "state")
+    there = all_rows(folder / "state")
+    assert pending(there)
+    assert not [row for row in there if row["outcome"] in {"committed", "aborted"} or row["control"]]
+    keys = [(row["key"], row["producer_id"]) for row in there if row["outcome"] == "plain"]
+    assert len(keys) == len(set(keys)) or any(row["kind"] == "unknown" for row in there)
+
+
+def test_the_engine_opens_it(moved):
+    folder, history, _ = moved
+    for name, count in (("history", 3), ("state", 2)):
+        assert (folder / name / "meta.properties").read_text() == (folder / "old" / "meta.properties").read_text()
+        assert not list(folder.glob("*.partial"))
+        with offsetlog.open(folder / name) as store:
+            assert store.partitions == count
+            assert store.digest() == history.digest
+            assert not store.problems()
+            assert not store.verify()
+            assert len(store.transactions()) > 0
+            store.commit("group-1", {TopicPartition("orders", 0): 12345})
+
+
+def test_the_past_is_told_as_before(moved):
+    folder, _, _ = moved
+    moment = datetime.fromtimestamp((START_MS + 200) / 1000, UTC)
+    with (
+        offsetlog.open(folder / "old", partitions=7, read_only=True) as old,
+        offsetlog.open(folder / "history", read_only=True) as new,
+        offsetlog.open(folder / "state", read_only=True) as state,
+    ):
+        for group in old.groups():
+            assert new.fetch(group, at=moment) == old.fetch(group, at=moment), group
+        assert any(old.fetch(group, at=moment) for group in old.groups())
+        # Without its history a log does not claim to know what was.
+        with pytest.raises(HistoryError):
+            state.fetch("group-1", at=moment)
+
+
+def test_what_cannot_be_is_refused_and_leaves_nothing(spark, tmp_path):
+    register(spark)
+    log = RandomLog(tmp_path / "old", 2, 1, records=10)
+    (tmp_path / "there").mkdir()
+    with pytest.raises(ConfigError, match="already"):
+        repartition.run(spark, log.path, tmp_path / "there", 3)
+    with pytest.raises(InvalidArgumentError):
+        repartition.run(spark, log.path, tmp_path / "new", 0)
+    with pytest.raises(InvalidArgumentError, match="share"):
+        repartition.run(spark, "s3://bucket/old", tmp_path / "new", 3)
+    strange = "group-0" if partition_for("group-0", 2) == 1 else "group-1"
+    place = tmp_path / "old" / f"{TOPIC}-0" / f"{0:020d}.log"
+    end = len(rows_of(log.path, 0))
+    misplaced = encode_batch(end, START_MS, [(key_of(strange, "orders", 0), value_of(1, START_MS))])
+    before = place.read_bytes()
+    place.write_bytes(before + misplaced)
+    with pytest.raises(PartitionCountError, match=strange):
+        repartition.run(spark, log.path, tmp_path / "new", 3)
+    place.write_bytes(before[:30] + b"\xff" + before[31:] + misplaced)
+    with pytest.raises(CorruptionError, match="log partition 0 is damaged"):
+        repartition.run(spark, log.path, tmp_path / "new", 3)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["old", "there"]
+
+
+def test_two_open_transactions_that_would_become_one():
+    first, second = Survey(0, open=[(7, 1, ["a"])]), Survey(1, open=[(7, 2, ["b"])])
+    with pytest.raises(TransactionError, match="producer 7 has open transactions of epoch 1 in log partition 0"):
+        repartition.check_surveys([first, second], 1)
+    # Where they do not meet, or are the same, they stay.
+    same = Survey(2, open=[(7, 1, ["c"])])
+    assert repartition.check_surveys([first, same], 1) == {7: [0, 2]}

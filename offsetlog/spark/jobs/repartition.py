@@ -140,7 +140,7 @@ def history_rows(records: DataFrame, partitions: int) -> DataFrame:
     """
     ordered = _ordered(records.select(*RECORD_COLUMNS))
     elsewhere = fn.col("log_partition") % partitions
-    data = ordered.where("kind <> 'control'").withColumn(
+    data = ordered.where("control is null").withColumn(
         "target", fn.coalesce(target_of(fn.col("group"), partitions), elsewhere)
     )
     ended = (
@@ -164,7 +164,7 @@ def state_rows(records: DataFrame, offsets: DataFrame, commits: DataFrame, parti
     unknown = records.where("kind in ('unknown', 'undecodable')").select(*place)
     other = groups.unionByName(unknown).withColumn("counts", fn.lit("other"))
     counting = committed.unionByName(held).unionByName(other)
-    live = _ordered(records.select(*RECORD_COLUMNS)).where("kind <> 'control'").join(counting, place)
+    live = _ordered(records.select(*RECORD_COLUMNS)).where("control is null").join(counting, place)
     plain = fn.col("counts") != "held"
     values: dict[str, Any] = {"transactional": False, "producer_id": -1, "producer_epoch": -1, "base_sequence": 0}
     for name, value in values.items():

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
 #: Kinds of the view "records" that are no record of a group.
-NOT_OF_A_GROUP = ("offset_commit", "control", "unknown", "undecodable")
+NOT_OF_A_GROUP = ("offset_commit", "marker", "unknown", "undecodable")
 
 _KEY = ("log_partition", "group", "topic", "partition")
 

@@ -1,0 +1,158 @@
+"""Offsets out of a real ZooKeeper, and out of files, into a log directory."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pyspark
+import pytest
+
+import offsetlog
+from offsetlog import TopicPartition
+from offsetlog.errors import StorageError
+from offsetlog.spark.jobs import migrate
+from offsetlog.spark.jobs.tasks.zookeeper import connected, groups_in, offsets_of
+
+pytestmark = pytest.mark.spark
+
+JARS = Path(pyspark.__file__).parent / "jars"
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory):
+    """A ZooKeeper of Spark's own jars, on the loopback address."""
+    folder = tmp_path_factory.mktemp("zookeeper")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {
+        "tickTime": 500,
+        "dataDir": folder / "data",
+        "clientPort": port,
+        "clientPortAddress": "127.0.0.1",
+        "admin.enableServer": "false",
+    }
+    (folder / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    call = ["java", "-Xmx64m", "-cp", f"{JARS}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain"]
+    with open(folder / "out", "w") as out:
+        server = subprocess.Popen([*call, str(folder / "zoo.cfg")], stdout=out, stderr=out, cwd=folder)
+    try:
+        hosts = f"127.0.0.1:{port}"
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", port), 1):
+                    break
+            except OSError:
+                assert server.poll() is None, (folder / "out").read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        fill(hosts)
+        yield hosts
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def fill(hosts):
+    from kazoo.client import KazooClient
+
+    client = KazooClient(hosts=hosts, timeout=30)
+    client.start(timeout=60)
+    try:
+        for number in range(20):
+            for partition in range(3):
+                node = f"/kafka/consumers/group-{number}/offsets/orders/{partition}"
+                client.create(node, b"%d" % (100 * number + partition), makepath=True)
+        client.create("/kafka/consumers/group-0/owners/orders/0", b"somebody", makepath=True)
+        client.create("/kafka/consumers/idle/ids", makepath=True)
+        client.create("/kafka/consumers/broken/offsets/orders/0", b"not a number", makepath=True)
+        client.create("/kafka/consumers/broken/offsets/orders/x", b"5", makepath=True)
+        client.create("/kafka/consumers/broken/offsets/orders/2", b"-1", makepath=True)
+        client.create("/kafka/consumers/broken/offsets/clicks/0", b"7", makepath=True)
+        client.create("/kafka/storm/spout/partition_0", b"{}", makepath=True)
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_what_stands_in_zookeeper(zookeeper):
+    with connected(zookeeper, 30) as client:
+        assert groups_in(client, "") == []
+        names = groups_in(client, "/kafka")
+        assert names == sorted([*(f"group-{number}" for number in range(20)), "idle", "broken"])
+        for in_flight in (1, 64):
+            found = list(offsets_of(client, names, "/kafka", in_flight))
+            assert len(found) == 64
+            assert [each[:4] for each in found if each[0] == "group-7"] == [
+                ("group-7", "orders", str(partition), str(700 + partition)) for partition in range(3)
+            ]
+            assert all(each[4] > 1_600_000_000_000 for each in found)
+
+
+def test_from_zookeeper_into_a_new_directory(spark, zookeeper, tmp_path):
+    rows = migrate.from_zookeeper(spark, zookeeper, root="/kafka", tasks=3)
+    tried = migrate.run(spark, rows, tmp_path / "data", partitions=4, dry_run=True)
+    assert not (tmp_path / "data").exists()
+    done = migrate.run(spark, rows, tmp_path / "data", partitions=4)
+    assert done.committed == tried.committed == {"new": 61}
+    assert (done.kept, done.refused, tried.dry_run) == ({}, 3, True)
+    assert {(each["partition"], each["offset"], each["reason"]) for each in done.examples} == {
+        ("0", "not a number", "the offset is no number that can be"),
+        ("2", "-1", "the offset is no number that can be"),
+        ("x", "5", "the partition is no number that can be"),
+    }
+    with offsetlog.open(tmp_path / "data") as store:
+        assert store.partitions == 4
+        assert store.to_arrow().num_rows == 61
+        found = store.fetch("group-3")
+        assert {key.partition: value.offset for key, value in found.items()} == {0: 300, 1: 301, 2: 302}
+        assert store.fetch_one("broken", "clicks", 0).offset == 7
+
+
+def test_nobody_answers():
+    with pytest.raises(StorageError, match="no ZooKeeper answers"), connected("127.0.0.1:1", 0.5):
+        pass
+
+
+def test_from_a_dump_beside_what_is_there(spark, tmp_path):
+    places = [TopicPartition("orders", number) for number in range(4)]
+    with offsetlog.open(tmp_path / "data", 2) as store:
+        store.commit("billing", {places[0]: 10, places[1]: 10, places[2]: 10})
+    lines = [
+        {"path": "/consumers/billing/offsets/orders/0", "value": "11"},
+        {"path": "/kafka/consumers/billing/offsets/orders/1", "value": "9"},
+        {"group": "billing", "topic": "orders", "partition": 2, "offset": 10},
+        {"group": "billing", "topic": "orders", "partition": 3, "offset": 3},
+        {"path": "/consumers/billing/owners/orders/0", "value": "somebody"},
+        {"group": "twice", "topic": "orders", "partition": 0, "offset": 3},
+        {"group": "twice", "topic": "orders", "partition": 0, "offset": 4},
+        {"group": "g" * 32768, "topic": "orders", "partition": 0, "offset": 3},
+        {"group": "", "topic": "orders", "partition": 0, "offset": 3},
+        {"group": "large", "topic": "orders", "partition": 2**31, "offset": 3},
+        {"group": "large", "topic": "orders", "partition": 0, "offset": 2**63},
+    ]
+    dump = tmp_path / "dump.jsonl"
+    dump.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = migrate.run(spark, migrate.from_dump(spark, dump), tmp_path / "data")
+    assert (done.committed, done.kept, done.refused) == ({"new": 1, "forward": 1}, {"behind": 1, "same": 1}, 6)
+    assert sorted(str(each["reason"]) for each in done.examples) == [
+        "the group has more than 32767 bytes",
+        "the offset is no number that can be",
+        "the partition is no number that can be",
+        "the position is there more than once, with other offsets",
+        "the position is there more than once, with other offsets",
+        "there is no group",
+    ]
+    with offsetlog.open(tmp_path / "data") as store:
+        assert [store.fetch_one("billing", *place).offset for place in places] == [11, 10, 10, 3]
+    table = tmp_path / "dump.csv"
+    table.write_text("path,value\n/consumers/billing/offsets/orders/1,9\n")
+    done = migrate.run(spark, migrate.from_dump(spark, table), tmp_path / "data", overwrite=True)
+    assert done.committed == {"back": 1}
+    with offsetlog.open(tmp_path / "data") as store:
+        assert store.fetch_one("billing", "orders", 1).offset == 9
