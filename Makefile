@@ -1,6 +1,7 @@
 # Everything that is run in this project.  `make run` and `make test` do all they need on a fresh machine.
 #
 #   make run         makes .venv, builds, runs the demo
+#   make pipeline    the data pipeline on Spark, on what real brokers wrote; needs Java 17
 #   make test        the whole test suite: C tests under sanitizers, fuzz smoke, Python tests
 #   make lint types  ruff; mypy
 #   make wheel-test  builds sdist and wheel, runs the tests against the wheel in a clean virtual environment
@@ -26,11 +27,16 @@ export OFFSETLOG_JOBS := $(JOBS)
 # The tests look for real brokers' data beside the repository, also when they run from a copy deeper down.
 export OFFSETLOG_SHARED ?= $(abspath ../shared)
 
-.PHONY: run test test-c test-fuzz fuzz test-python test-sanitized wheel-test lint types bench crash-long lock build clean
+.PHONY: run pipeline test test-c test-fuzz fuzz test-python test-sanitized wheel-test lint types bench crash-long lock build clean
 .DELETE_ON_ERROR:
 
 run: build
 	@$(VENV)/bin/offsetlog demo
+
+# Java is looked for first: without it Spark says so in forty lines.
+pipeline: build
+	@command -v java >/dev/null || { echo "offsetlog: Spark needs Java 17; on Debian: apt install openjdk-17-jre-headless" >&2; exit 1; }
+	@$(PY) examples/pipeline.py build/pipeline
 
 test: test-c test-fuzz test-python
 
