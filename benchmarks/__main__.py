@@ -1,4 +1,4 @@
-"""`python -m benchmarks engine`: measures, prints a table of each workload, and says which goals were met."""
+"""`python -m benchmarks engine` or `spark`: measures, prints a table of each workload, says which goals were met."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import json
 import sys
 import tempfile
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("suite", choices=["engine"], help="what is measured")
+    parser.add_argument("suite", choices=["engine", "spark"], help="what is measured")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, a few seconds; no goal is judged")
     parser.add_argument("--only", metavar="NAME", action="append", help="a workload, or all below a name; repeatable")
     parser.add_argument("--list", action="store_true", help="names the workloads and their goals")
@@ -36,12 +37,13 @@ def _is_named(name: str, only: list[str]) -> bool:
 def main() -> int:
     arguments = _arguments()
     try:
-        import benchmarks.engine  # noqa: F401  (registers the workloads)
+        import_module(f"benchmarks.{arguments.suite}")  # registers the workloads
         from benchmarks.machine import describe
         from benchmarks.suite import run_suite
         from benchmarks.workload import REGISTRY, Options
     except ImportError as failure:
-        print(f"benchmarks: {failure}; pip install 'offsetlog[benchmark]', and build the extensions", file=sys.stderr)
+        hint = "pip install 'offsetlog[benchmark,spark]', and build the extensions"
+        print(f"benchmarks: {failure}; {hint}", file=sys.stderr)
         return 2
     only = arguments.only or [""]
     chosen = [found for found in REGISTRY if _is_named(found.name, only) and (found.smoke or not arguments.smoke)]

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.skipif(not (ROOT / "benchmarks").exists(), reason="the 
 STATELESS = ("bare C loop", "the caller's loop", "store.memory()")
 
 
-def run_benchmarks(path: Path, *words: str) -> dict:
-    words = (sys.executable, "-m", "benchmarks", "engine", "--smoke", "--directory", str(path), *words)
+def run_benchmarks(path: Path, *words: str, suite: str = "engine") -> dict:
+    words = (sys.executable, "-m", "benchmarks", suite, "--smoke", "--directory", str(path), *words)
     found = path / "found.json"
     run = subprocess.run([*words, "--json", str(found)], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stdout + run.stderr
@@ -119,3 +119,22 @@ def test_an_unknown_workload_is_one_line():
     run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONWARNINGS": "error"})
     assert run.returncode == 2
     assert run.stderr.count("\n") == 1
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_data_source_is_measured_beside_its_peers(tmp_path):
+    pytest.importorskip("pyspark", reason="the extra offsetlog[spark] is not installed")
+    found = run_benchmarks(tmp_path, "--only", "commits", "--only", "offsets/50", suite="spark")
+    assert not found["failures"]
+    assert [figure["name"] for figure in figures_of(found, "commits")] == [
+        "offsetlog",
+        "one prebuilt batch",
+        "Parquet",
+    ]
+    assert [figure["name"] for figure in figures_of(found, "offsets/50")] == ["offsetlog", "groupBy over Parquet"]
+    for each in found["workloads"]:
+        # What a worker needs does not depend on how much there is to read.
+        (peak,) = [goal for goal in each["goals"] if goal["text"].startswith("largest Python worker")]
+        assert 20 < peak["actual"]
+        assert peak["met"]

@@ -1,0 +1,94 @@
+"""Every commit of a log, with all its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from benchmarks.race import Job, Runner, race
+from benchmarks.results import Goal
+from benchmarks.spark.log import Shape, write_log
+from benchmarks.spark.session import WORKER_MIB_MAX, spark_session, to_noop, worker_peak_mib
+from benchmarks.workload import Run, workload
+from offsetlog._native.scan import SegmentScan
+from offsetlog.spark.scan.views import columns_of, spark_schema
+
+ROWS = 65_536
+
+
+class PrebuiltReader(DataSourceReader):
+    """Yields one batch that was made beforehand again and again: the least that a Python data source can cost."""
+
+    def __init__(self, options: Any) -> None:
+        self._options = dict(options)
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(number) for number in range(int(self._options["tasks"]))]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        with pa.memory_map(self._options["path"]) as source:
+            batch = pa.ipc.open_file(source).get_batch(0)
+        left = int(self._options["rows"]) // int(self._options["tasks"])
+        while left > 0:
+            yield batch if left >= batch.num_rows else batch.slice(0, left)
+            left -= batch.num_rows
+
+
+class Prebuilt(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "prebuilt"
+
+    def schema(self) -> str:
+        return spark_schema(columns_of("commits"))
+
+    def reader(self, schema: Any) -> PrebuiltReader:
+        return PrebuiltReader(self.options)
+
+
+def _write_batch(segment: Any, path: Any) -> None:
+    with SegmentScan(segment, "commits") as scan:
+        batch = scan.read(ROWS)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+@workload("commits", ">= 80 % of a source of one prebuilt batch, not slower than Parquet, no worker above 512 MiB")
+def commits(run: Run) -> None:
+    """view=commits, all columns, to noop."""
+    shape = Shape(run.size(8_000_000, 20_000), run.size(100_000, 1_000), run.size(4, 2))
+    path, scratch = run.new_directory(), run.new_directory()
+    size = write_log(path, shape, run.seed)
+    run.condition(f"{shape}, {size / 1e6:,.0f} MB; local[2], driver -Xmx1g; all 17 columns; in the page cache")
+    _write_batch(next(path.glob("*/00000000000000000000.log")), scratch / "batch.arrow")
+    with spark_session(scratch) as spark:
+        spark.dataSource.register(Prebuilt)
+        ours = spark.read.format("offsetlog").load(str(path))
+        ours.write.parquet(str(scratch / "parquet"))
+        tasks = ours.rdd.getNumPartitions()
+        lines = {
+            "offsetlog": ours,
+            "one prebuilt batch": _prebuilt(spark, scratch / "batch.arrow", shape.records, tasks),
+            "Parquet": spark.read.parquet(str(scratch / "parquet")),
+        }
+        for name, frame in lines.items():
+            if frame.count() != shape.records:
+                raise AssertionError(f"{name} has another number of rows")
+        runners = [
+            Runner(name, lambda number, frame=frame: Job(lambda: to_noop(frame), shape.records), "rows/s")
+            for name, frame in lines.items()
+        ]
+        run.report.figures += race(run.benchmark, runners, run.rounds)
+        peak = worker_peak_mib()
+    run.report.goal_ratio("offsetlog", "one prebuilt batch", 0.8)
+    run.report.goal_ratio("offsetlog", "Parquet", 1)
+    run.report.goals.append(Goal(f"largest Python worker: <= {WORKER_MIB_MAX} MiB", WORKER_MIB_MAX, peak, at_most=True))
+
+
+def _prebuilt(spark: SparkSession, path: Any, rows: int, tasks: int) -> Any:
+    reader = spark.read.format("prebuilt").option("rows", rows // tasks * tasks).option("tasks", tasks)
+    return reader.load(str(path))

@@ -1,0 +1,55 @@
+"""The latest position of every key."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for them)
+
+from benchmarks.race import Job, Runner, race
+from benchmarks.results import Goal
+from benchmarks.spark.log import Shape, write_log
+from benchmarks.spark.session import WORKER_MIB_MAX, spark_session, to_noop, worker_peak_mib
+from benchmarks.workload import Run, workload
+
+KEY = ("group", "topic", "partition")
+VALUE = ("log_offset", "offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp", "topic_id")
+
+
+def latest(records: DataFrame) -> DataFrame:
+    """What anybody writes who has the records in Parquet: the fastest of the ways that Spark has for it."""
+    newest = records.groupBy(*KEY).agg(F.max(F.struct(*VALUE)).alias("newest"))
+    return newest.select(*KEY, "newest.*")
+
+
+def _measure(run: Run, log_partitions: int) -> None:
+    shape = Shape(run.size(10_000_000, 30_000), run.size(1_000_000, 3_000), log_partitions)
+    path, scratch = run.new_directory(), run.new_directory()
+    size = write_log(path, shape, run.seed)
+    run.condition(f"{shape}, {size / 1e6:,.0f} MB; local[2], driver -Xmx1g; to noop; in the page cache")
+    with spark_session(scratch) as spark:
+        spark.read.format("offsetlog").load(str(path)).write.parquet(str(scratch / "parquet"))
+        ours = spark.read.format("offsetlog").option("view", "offsets").load(str(path))
+        theirs = latest(spark.read.parquet(str(scratch / "parquet")))
+        checks = [frame.agg(F.count("*"), F.sum("offset"), F.sum("log_offset")).first() for frame in (ours, theirs)]
+        if checks[0] != checks[1]:
+            raise AssertionError(f"they do not agree: {checks}")
+        runners = [
+            Runner(name, lambda number, frame=frame: Job(lambda: to_noop(frame), shape.records), "records/s")
+            for name, frame in (("offsetlog", ours), ("groupBy over Parquet", theirs))
+        ]
+        run.report.figures += race(run.benchmark, runners, run.rounds)
+        peak = worker_peak_mib()
+    run.report.goal_ratio("offsetlog", "groupBy over Parquet", 3)
+    run.report.goals.append(Goal(f"largest Python worker: <= {WORKER_MIB_MAX} MiB", WORKER_MIB_MAX, peak, at_most=True))
+
+
+@workload("offsets/50", ">= 3 x a groupBy over Parquet, no worker above 512 MiB")
+def offsets_50(run: Run) -> None:
+    """view=offsets of 10^7 records over 10^6 keys in 50 log partitions."""
+    _measure(run, run.log_partitions)
+
+
+@workload("offsets/1", ">= 3 x a groupBy over Parquet, no worker above 512 MiB")
+def offsets_1(run: Run) -> None:
+    """view=offsets of 10^7 records over 10^6 keys in one log partition."""
+    _measure(run, 1)

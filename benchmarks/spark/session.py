@@ -1,0 +1,77 @@
+"""One Spark for the measurements: two cores, a driver of 1 GiB, and what its workers' memory came to."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from offsetlog.spark.source import OffsetlogDataSource
+
+WORKER_MIB_MAX = 512
+
+
+@contextmanager
+def spark_session(scratch: Path) -> Iterator[SparkSession]:
+    """local[2] with -Xmx1g; the data source is registered."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    builder = SparkSession.builder.master("local[2]").appName("offsetlog benchmarks")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.local.dir": str(scratch / "local"),
+        "spark.ui.showConsoleProgress": "false",
+    }.items():
+        builder = builder.config(name, value)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    made.dataSource.register(OffsetlogDataSource)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def to_noop(frame: DataFrame) -> None:
+    """Runs a query to its end, and throws the rows away."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == parent:
+            found += [int(entry.name), *_children(int(entry.name))]
+    return found
+
+
+def worker_peak_mib() -> float:
+    """The largest resident set that a Python worker of this process's Spark has had."""
+    peak = 0
+    for process in _children(os.getpid()):
+        try:
+            command = Path(f"/proc/{process}/cmdline").read_bytes()
+            status: dict[str, Any] = dict(
+                line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines() if ":" in line
+            )
+        except OSError:
+            continue
+        if b"pyspark" in command and b"java" not in command.split(b"\0")[0] and "VmHWM" in status:
+            peak = max(peak, int(status["VmHWM"].split()[0]))
+    return peak / 1024
