@@ -15,6 +15,7 @@ from conformance.scenarios import SCENARIOS
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
+from offsetlog.spark.scan.states import BucketReader
 from offsetlog.timeline import cutoff_offset
 
 from .reading import Row, read_splits, rows_of, splits_of, table_of
@@ -311,6 +312,33 @@ def test_what_was_cleaned_between_planning_and_reading(tmp_path: Path, size: int
         store.commit("g", {KEYS[0]: 1000})
         found = [row for batch in read_splits(splits, path, view="commits") for row in batch.to_pylist()]
         assert found == after
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_a_state_of_a_log_that_is_cleaned_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """After some segments were applied: what the cleaner takes of the others has gone for something not listed."""
+    path = tmp_path / "data"
+    calls = 0
+    with opened(path) as store:
+        for number in range(300):
+            store.commit("g", {KEYS[number % 6]: number})
+        apply = BucketReader._replay_segment
+
+        def apply_and_clean(reader: BucketReader, *arguments: object, **options: object) -> None:
+            nonlocal calls
+            if calls == after:
+                for number in range(300, 600):
+                    store.commit("g", {KEYS[number % 6]: number})
+                store.compact()
+            calls += 1
+            apply(reader, *arguments, **options)
+
+        monkeypatch.setattr(BucketReader, "_replay_segment", apply_and_clean)
+        rows = rows_of(path, view="offsets")
+        assert {row["partition"]: row["offset"] for row in rows} == {number % 6: number for number in range(594, 600)}
+        assert calls > after
 
 
 def test_a_segment_that_has_gone_for_good(log: Path, tmp_path: Path) -> None:

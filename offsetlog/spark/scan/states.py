@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +14,29 @@ from offsetlog._native.replay import Replay
 from offsetlog._native.scan import PositionScan, SegmentScan
 from offsetlog.errors import CorruptionError, HistoryError, MissingFileError, OffsetLogError, StorageError
 from offsetlog.listing import SEGMENT, TRIES, group_rows
-from offsetlog.spark.scan.bounds import end_of
+from offsetlog.spark.scan.bounds import end_of, seek
 from offsetlog.spark.scan.files import Files, PartitionListing, Segment, list_again
 from offsetlog.spark.scan.history import NEEDED, effective_offsets
 from offsetlog.spark.scan.options import OFFSET_MAX, ReadOptions, bound_of
 from offsetlog.spark.scan.plan import Split
 from offsetlog.spark.scan.runs import ROWS, Found, outcomes_within
 from offsetlog.spark.scan.views import columns_of
+
+#: How often what was written while a partition was read is read as well.
+CATCH_UPS = 5
+
+
+def _is_as_it_was(listing: PartitionListing, now: PartitionListing) -> bool:
+    """Whether no segment was replaced since it was listed; the newest may have grown, and others may have come."""
+    present = {segment.base_offset: segment for segment in now.segments}
+    *closed, newest = listing.segments
+    same = present.get(newest.base_offset)
+    return (
+        all(present.get(segment.base_offset) == segment for segment in closed)
+        and same is not None
+        and same.identity[0] == newest.identity[0]
+        and same.size >= newest.size
+    )
 
 
 @dataclass(slots=True)
@@ -62,11 +78,12 @@ class BucketReader:
         directory = None if split.is_single_file else split.place
         return list_again(self._files, PartitionListing(split.number, directory, split.segments))
 
-    def _tell(self, problems: list[OffsetLogError]) -> Iterator[Found]:
-        if problems and not self._read.permissive:
-            raise problems[0]
-        if self._split.bucket == 0:
-            yield from problems
+    def _tell(self, problems: Sequence[OffsetLogError], refused: Sequence[OffsetLogError] = ()) -> Iterator[Found]:
+        """Damage is met by every bucket, what is refused by that of its key."""
+        told = [*(problems if self._split.bucket == 0 or not self._read.permissive else ()), *refused]
+        if told and not self._read.permissive:
+            raise told[0]
+        yield from told
 
     def _until(self, listing: PartitionListing) -> int:
         """Below which log offset records count: where the partition ended when this was planned.
@@ -95,10 +112,8 @@ class BucketReader:
             )
             state = ReplayedBucket(self._split.number, self._split.place, replay)
             try:
-                for segment in listing.segments:
-                    if segment.base_offset < until:
-                        self._replay_segment(state, segment, until, is_last=segment == listing.segments[-1])
-                if until == self._until(self._listing()):
+                self._replay(state, listing, until)
+                if self._catch_up(state, listing):
                     self._check_is_known(state, listing, until)
                     return state
             except MissingFileError:
@@ -106,10 +121,35 @@ class BucketReader:
                     raise
         raise StorageError("its files were replaced faster than they could be read", path=self._split.place)
 
-    def _replay_segment(self, state: ReplayedBucket, segment: Segment, until: int, *, is_last: bool) -> None:
-        replay, position, tried = state.replay, 0, -1
+    def _catch_up(self, state: ReplayedBucket, listing: PartitionListing) -> bool:
+        """Makes a state of what was cleaned while it was read the present one; False: it has to be read anew."""
+        for _ in range(CATCH_UPS):
+            now = self._listing()
+            if _is_as_it_was(listing, now):
+                return True
+            if self._split.horizon.is_cut:
+                return False
+            # What is missing in the segments that were replaced has gone for something behind what was read.
+            self._replay(state, now, OFFSET_MAX)
+            listing = now
+        return False
+
+    def _replay(self, state: ReplayedBucket, listing: PartitionListing, until: int) -> None:
+        """Applies what lies behind the records that were applied already."""
+        since = state.replay.next_offset
+        bases = [segment.base_offset for segment in listing.segments]
+        for segment, following in zip(listing.segments, [*bases[1:], OFFSET_MAX], strict=True):
+            if segment.base_offset < until and following > since:
+                position = seek(self._files, segment, since) if segment.base_offset < since else 0
+                is_last = segment == listing.segments[-1]
+                self._replay_segment(state, segment, position, since, until, is_last=is_last)
+
+    def _replay_segment(
+        self, state: ReplayedBucket, segment: Segment, position: int, since: int, until: int, *, is_last: bool
+    ) -> None:
+        replay, tried = state.replay, -1
         while True:
-            found = replay.apply(segment.path, position=position, until=until)
+            found = replay.apply(segment.path, position=position, since=since, until=until)
             state.refused += found["refused"]
             damage, position = found["damage"], found["position"]
             if damage is None or replay.next_offset >= until:
@@ -156,7 +196,7 @@ class BucketReader:
                 kept = kept.filter(pc.equal(kept.column(columns.index(name)), getattr(read, name)))
             if kept.num_rows:
                 yield kept.select(self._columns)
-        yield from self._tell([*state.problems, *state.refused])
+        yield from self._tell(state.problems, state.refused)
 
     def _groups(self) -> Iterator[Found]:
         state = self._replayed(by_group=True)
@@ -164,7 +204,7 @@ class BucketReader:
         if rows:
             schema = columns_of("groups")
             yield pa.RecordBatch.from_pylist(rows, schema=schema).select(self._columns)
-        yield from self._tell([*state.problems, *state.refused])
+        yield from self._tell(state.problems, state.refused)
 
     # ------------------------------------------------------------------------------------------------ the history
 
@@ -174,7 +214,8 @@ class BucketReader:
             problems: list[OffsetLogError] = []
             try:
                 batches = self._all_commits(listing, problems)
-                break
+                if left == 0 or _is_as_it_was(listing, self._listing()):
+                    break
             except MissingFileError:
                 if left == 0 or listing.directory is None:
                     raise
