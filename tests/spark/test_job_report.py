@@ -93,13 +93,11 @@ def test_names_are_text(page):
     assert "a&b<c>" in text
     # Also in the plots; the name that begins with an underscore has its place in the legend.
     assert page.count("<svg ") == 6
-    assert (
-        len(set(re.findall(r' id="([^"]*)"', page))) == len(re.findall(r' id="([^"]*)"', page)) or "clip-path" in page
-    )
+    identifiers = Page(page).attributes["id"]
+    assert len(set(identifiers)) == len(identifiers)
 
 
 def test_rows_are_bounded_and_the_rest_is_told(page):
-    assert "more of 27 are not shown" in page
     assert re.search(r'<h3 id="rewinds">Rewinds <span class="count">18</span>', page)
     assert "13 more of 18 are not shown" in page
     assert page.count("<tr>") < 100

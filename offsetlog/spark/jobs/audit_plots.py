@@ -74,6 +74,9 @@ def _svg(figure: Figure, name: str, title: str) -> str:
     # Inside HTML neither is needed, and a page without addresses is seen to load nothing.
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text, flags=re.ASCII)
     text = re.sub(r'^<svg[^>]*viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{title}">', text)
+    # Several plots stand in one page, and would have the same identifiers; those that are needed are salted.
+    needed = set(re.findall(r"#([\w-]+)", text))
+    text = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in needed else "", text)
     text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", text)
     return text.replace(_INK, "currentColor").replace(_FAINT, "var(--line)").strip()
 
