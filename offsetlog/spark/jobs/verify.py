@@ -49,6 +49,11 @@ class Compared:
         return self.spark == self.engine and not self.damages
 
 
+def _sound(view: DataFrame) -> DataFrame:
+    # In the mode "permissive" what is damaged is a row, too.
+    return view.where("problem is null").drop("problem") if "problem" in view.columns else view
+
+
 def _summed(hashed: DataFrame, part: str) -> DataFrame:
     sums = [fn.sum(f"hash.{name}").alias(name) for name in LIMBS]
     return hashed.groupBy("log_partition").agg(*sums).withColumn("part", fn.lit(part))
@@ -112,9 +117,9 @@ def run(
         given = {"partitions": ",".join(ends), "mode": "permissive" if any(each.damages for each in found) else None}
         computed = digests(
             sums(
-                read_view(spark, directory.path, "offsets", at=cut, **given),
-                read_view(spark, directory.path, "commits", endingOffset=cut, **given),
-                read_view(spark, directory.path, "records", endingOffset=cut, **given),
+                _sound(read_view(spark, directory.path, "offsets", at=cut, **given)),
+                _sound(read_view(spark, directory.path, "commits", endingOffset=cut, **given)),
+                _sound(read_view(spark, directory.path, "records", endingOffset=cut, **given)),
                 physical=physical,
             )
         )

@@ -1,0 +1,74 @@
+"""`offsetlog spark repartition`, `verify`, `diff`, `snapshot`, `migrate`: what they print, and how they end."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import offsetlog
+from offsetlog import TopicPartition
+from offsetlog.cli.app import app
+from offsetlog.errors import InvalidArgumentError
+from offsetlog.spark.jobs.commands.moments import moment_option
+
+pytestmark = pytest.mark.spark
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["spark", *map(str, arguments)], standalone_mode=False)
+
+
+def test_the_commands(spark, tmp_path):
+    data = tmp_path / "data"
+    with offsetlog.open(data, 2) as store:
+        for number in range(6):
+            store.commit(f"group-{number}", {TopicPartition("orders", 0): number})
+        digest = store.digest()
+
+    done = run("repartition", data, tmp_path / "moved", "--partitions", 3, "--format", "json")
+    assert done.return_value == 0, done.output
+    told = json.loads(done.stdout)
+    assert (told["before"], told["after"], told["records"], told["digest"]) == (2, 3, 6, str(digest))
+
+    done = run("verify", tmp_path / "moved", "--logical", "--format", "json")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.return_value == 0, done.output
+    assert [(row["log_partition"], row["equal"], row["spark"] == row["engine"]) for row in rows] == [
+        (number, True, True) for number in range(3)
+    ]
+
+    dump = tmp_path / "dump.jsonl"
+    lines = [{"group": "group-1", "topic": "orders", "partition": 0, "offset": 100}, {"group": "none"}]
+    dump.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = run("migrate", tmp_path / "moved", "--dump", dump)
+    assert done.return_value == 1
+    assert "1 position moved forward" in done.output
+    assert "there is no topic" in done.output
+
+    done = run("diff", data, tmp_path / "moved")
+    assert done.return_value == 0
+    assert done.stdout.splitlines()[1].split("\t") == ["group-1", "orders", "0", "changed", "1", "100"]
+
+    done = run("snapshot", data, tmp_path / "table", "--format", "json")
+    assert done.return_value == 0
+    assert json.loads(done.stdout)["positions"] == f"{digest.positions:032x}"
+
+
+def test_usage(tmp_path):
+    for arguments in (
+        ["diff", tmp_path],
+        ["migrate", tmp_path],
+        ["repartition", tmp_path, tmp_path / "new", "--partitions", 3, "--keep", "nothing"],
+    ):
+        done = run(*arguments)
+        assert isinstance(done.exception, InvalidArgumentError), arguments
+
+
+def test_moments():
+    assert moment_option(None) is moment_option("now") is None
+    assert moment_option("1700000000000") == "1700000000000"
+    assert moment_option('{"0": 5}') == '{"0": 5}'
+    assert moment_option("2026-03-01T02:30") == "2026-03-01T02:30:00+00:00"
+    assert moment_option("offset:12") == "offset:12"
