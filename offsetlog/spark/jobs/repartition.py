@@ -309,7 +309,7 @@ def run(
         segment_bytes: a new segment is rolled before it grows over this; 100 MiB by default.
 
     Raises:
-        ConfigError: there is something at `target`.
+        ConfigError: there is something at `target`; or no segment can be of that size.
         CorruptionError: the source is damaged; or the state of what was written is another.
         TransactionError, PartitionCountError, UnsupportedVersionError: as `check_surveys` and `check_records`.
         InvalidArgumentError, MissingFileError, StorageError.
@@ -318,7 +318,7 @@ def run(
         raise InvalidArgumentError(f"partitions={partitions} cannot be")
     old = LogDirectory(local_path(source, "source"), FileSystem())
     new = local_path(target, "target")
-    segment_bytes = segment_bytes or StoreConfig().segment_bytes
+    segment_bytes = (StoreConfig() if segment_bytes is None else StoreConfig(segment_bytes=segment_bytes)).segment_bytes
     building = _begin(new)
     try:
         found = survey(spark, str(old.path), dict.fromkeys(old.partition_numbers()))
