@@ -32,7 +32,8 @@ class PrebuiltReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         with pa.memory_map(self._options["path"]) as source:
             batch = pa.ipc.open_file(source).get_batch(0)
-        left = int(self._options["rows"]) // int(self._options["tasks"])
+        rows, tasks = int(self._options["rows"]), int(self._options["tasks"])
+        left = rows // tasks + (partition.value < rows % tasks)
         while left > 0:
             yield batch if left >= batch.num_rows else batch.slice(0, left)
             left -= batch.num_rows
@@ -90,5 +91,5 @@ def commits(run: Run) -> None:
 
 
 def _prebuilt(spark: SparkSession, path: Any, rows: int, tasks: int) -> Any:
-    reader = spark.read.format("prebuilt").option("rows", rows // tasks * tasks).option("tasks", tasks)
+    reader = spark.read.format("prebuilt").option("rows", rows).option("tasks", tasks)
     return reader.load(str(path))
