@@ -48,7 +48,8 @@ int ol_outcomes_note(ol_outcomes *outcomes, const ol_batch *batch, const ol_deco
         ol_records_close(&records);
         return status;
     }
-    if (!is_asked || !ol_batch_is_transactional(batch)) return OL_OK;
+    /* What has no producer takes effect at once (spec §6.4). */
+    if (!is_asked || !ol_batch_is_transactional(batch) || batch->producer_id < 0) return OL_OK;
     int status = ol_numbers_reserve(&outcomes->open, outcomes->open.count + 1, error);
     if (status == OL_OK) ol_numbers_set(&outcomes->open, (uint64_t)batch->producer_id + 1, 1);
     return status;

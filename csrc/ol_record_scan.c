@@ -205,7 +205,8 @@ static int tell_batch(const ol_record_scan *work, ol_rows *rows, const ol_batch 
 static int find_outcome(ol_record_scan *work, const ol_batch *batch) {
     work->outcome = "plain";
     work->marker_offset = -1;
-    if (!work->wants_outcomes || !ol_batch_is_transactional(batch) || ol_batch_is_control(batch)) return OL_OK;
+    bool has_outcome = ol_batch_is_transactional(batch) && !ol_batch_is_control(batch) && batch->producer_id >= 0;
+    if (!work->wants_outcomes || !has_outcome) return OL_OK;
     if (work->outcomes == NULL) return OL_WOULD_BLOCK;
     const ol_outcome_marker *marker = ol_outcomes_find(work->outcomes, batch->producer_id, batch->base_offset);
     work->outcome = "open";

@@ -327,5 +327,6 @@ _COMMITTERS: weakref.WeakSet[PositionCommitter] = weakref.WeakSet()
 @atexit.register
 def _close_all() -> None:
     """Gives what still waits at the end of the process a last, short time."""
+    deadline = time.monotonic() + EXIT_SECONDS
     for committer in list(_COMMITTERS):
-        committer.close(EXIT_SECONDS)
+        committer.close(max(0.0, deadline - time.monotonic()))

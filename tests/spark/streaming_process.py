@@ -20,8 +20,7 @@ def main(log: str, output: str, checkpoint: str, scratch: str, how: str) -> None
     spark.dataSource.register(OffsetlogDataSource)
     stream = (
         spark.readStream.format("offsetlog")
-        .option("group", "kept")
-        .option("columns", "topic,partition,offset,log_partition,log_offset")
+        .option("columns", "group,partition,offset,log_partition,log_offset")
         .option("maxOffsetsPerTrigger", "700")
         .option("failOnDataLoss", "false")
         .load(log)

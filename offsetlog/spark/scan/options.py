@@ -89,7 +89,7 @@ class ReadOptions:
     buckets: int = 0
     permissive: bool = False
     pushdown: bool = False
-    starting_offsets: Bound | Literal["earliest", "latest"] = "earliest"
+    starting_offsets: dict[int, int] | Literal["earliest", "latest"] = "earliest"
     offsets_per_trigger: int = 0
     fail_on_data_loss: bool = True
     committed_only: bool = False
@@ -240,7 +240,7 @@ def _bound(given: Mapping[str, str], name: str) -> Bound | None:
     )
 
 
-def _starting_offsets(given: Mapping[str, str]) -> Bound | Literal["earliest", "latest"]:
+def _starting_offsets(given: Mapping[str, str]) -> dict[int, int] | Literal["earliest", "latest"]:
     text = given.get("startingOffsets", "earliest")
     if text.lstrip().startswith("{"):
         return _offsets_by_partition("startingOffsets", text)

@@ -92,8 +92,6 @@ class StreamReader(*_BASES):  # type: ignore[misc]
             starts[listing.number] = horizon.offset if asked == "latest" else base
         if isinstance(asked, dict):
             starts.update(self._checked(asked, ends))
-        elif isinstance(asked, int):
-            starts = self._checked(dict.fromkeys(ends, asked), ends)
         self._last = _offset(starts, ends)
         return self._last
 
@@ -132,6 +130,9 @@ class StreamReader(*_BASES):  # type: ignore[misc]
         start = start if start is not None else self._last
         known, begun = _numbers(start, TOPIC), _numbers(start, BEGUN)
         ends = self._ends()
+        if start is not None and BEGUN in start:
+            # A log partition that came later may have been cleaned elsewhere.
+            begun = {**{number: end for number, end in ends.items() if number not in known}, **begun}
         if self._target is not None:
             ends = {number: min(end, self._target.get(number, 0)) for number, end in ends.items()}
         ends = {number: max(ends.get(number, 0), known.get(number, 0)) for number in {*ends, *known}}
@@ -151,16 +152,20 @@ class StreamReader(*_BASES):  # type: ignore[misc]
         if self._last is None:
             # After a restart in Spark 4.0 and 4.1.
             self._last = end
-        starts, begun = _numbers(start, TOPIC), _numbers(start, BEGUN)
+        # Of a partition that came since, the end says where it ended when it came.
+        starts, begun = _numbers(start, TOPIC), {**_numbers(end, BEGUN), **_numbers(start, BEGUN)}
         there = dict(self._listings())
         found: list[StreamSplit] = []
+        for number in sorted(starts.keys() - _numbers(end, TOPIC).keys()):
+            # It would be read again from its beginning once it is back.
+            self._lose(self._partition_gone(number))
         for number, until in sorted(_numbers(end, TOPIC).items()):
             first = starts.get(number, 0)
             if until <= first:
                 continue
             listing = there.get(number)
             if listing is None:
-                self._lose(MissingFileError("the log partition has gone", path=f"{self._read.path}/{TOPIC}-{number}"))
+                self._lose(self._partition_gone(number))
                 continue
             found += self._between(listing, first, until, begun.get(number, 0))
         # An empty list would be one partition of no kind to Spark.
@@ -192,6 +197,9 @@ class StreamReader(*_BASES):  # type: ignore[misc]
             self._lose(self._gone(listing.number, listing.place, missing, max(first, begun), until))
         for split in splits:
             yield StreamSplit(split, begun)
+
+    def _partition_gone(self, number: int) -> MissingFileError:
+        return MissingFileError("the log partition has gone", path=f"{self._read.path}/{TOPIC}-{number}")
 
     def _gone(self, number: int, place: str, missing: int, first: int, until: int) -> HistoryError:
         return HistoryError(
@@ -254,21 +262,31 @@ class StreamReader(*_BASES):  # type: ignore[misc]
             return
         split = partition.split
         columns = [name for name in self._schema.names if name != PROBLEM]
-        scanned = [*columns, *(["outcome"] if self._read.committed_only and "outcome" not in columns else [])]
+        scanned = [*columns, *(name for name in self._deciding() if name not in columns)]
         reader = RunReader(
             self._source_files(), split, self._read, self._read.view, scanned, count_from=partition.begun
         )
         damaged = False
-        for each in reader.found():
-            if isinstance(each, OffsetLogError):
-                damaged = True
-                yield problem_batch(self._schema, split.number, problem_of(each))
-            else:
-                yield shaped(_committed(each) if self._read.committed_only else each, self._schema)
+        try:
+            for each in reader.found():
+                if isinstance(each, OffsetLogError):
+                    damaged = True
+                    yield problem_batch(self._schema, split.number, problem_of(each))
+                else:
+                    yield shaped(_committed(each) if self._read.committed_only else each, self._schema)
+        except MissingFileError as failure:
+            self._lose(failure)
+            return
         missing = _length(split, partition.begun) - reader.present
         if missing > 0 and not damaged:
             first, until = max(split.spans[0].first, partition.begun), split.spans[-1].until
             self._lose(self._gone(split.number, split.place, missing, first, until))
+
+    def _deciding(self) -> tuple[str, ...]:
+        """The columns that say whether a record is one of those that are committed."""
+        if not self._read.committed_only:
+            return ()
+        return ("outcome", "offset") if self._read.view == "commits" else ("outcome", "value_version")
 
 
 def _where_it_ends(files: Files, listing: PartitionListing) -> tuple[PartitionListing, Horizon]:
@@ -289,10 +307,12 @@ def _length(split: Split, begun: int) -> int:
 
 
 def _committed(batch: Any) -> Any:
-    """Leaves out what was aborted."""
+    """Leaves out what was aborted; a tombstone takes effect at once, also in a transaction (spec §6.4)."""
     import pyarrow.compute as pc
 
-    return batch.filter(pc.not_equal(batch.column("outcome"), "aborted"))
+    value = "offset" if "value_version" not in batch.schema.names else "value_version"
+    kept = pc.or_(pc.not_equal(batch.column("outcome"), "aborted"), pc.is_null(batch.column(value)))
+    return batch.filter(kept)
 
 
 def _limited(starts: Offsets, ends: Offsets, most: int) -> Offsets:

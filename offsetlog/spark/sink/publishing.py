@@ -91,7 +91,8 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
         core = store._open_core
         # Before a look at the files: a publisher that outlived its driver may have finished the epoch meanwhile.
         if epoch is not None and epochs.is_finished(core, epoch):
-            _log.info("%s is published already", name)
+            # A replay, or another query under the same name, whose rows are left out.
+            _log.warning("%s is published already: its rows are not committed again", name)
             return Published(0, skipped=True)
         reached("opened")
         _check_files(file_system, messages)
