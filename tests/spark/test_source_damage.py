@@ -126,6 +126,36 @@ def test_a_tail_that_is_not_written_yet_is_no_damage(log: Path, tail: bytes | No
             assert in_order(rows_of(log, view=view, **options)) == in_order(rows)
 
 
+@pytest.mark.parametrize("ahead", [0, 5000])
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_batch_that_has_no_length_yet_is_no_damage(log: Path, sealed: bool, ahead: int) -> None:
+    """A store writes a batch where it will stay, its length last."""
+    whole = {view: rows_of(log, view=view) for view in (*VIEWS, "batches")}
+    path = sorted(log.rglob("*.log"))[-1]
+    batch = encode_batch(len(whole["records"]), 1, [(encode_key(2, {"group": "g"}), None)] * 40)
+    begun = batch[:8] + bytes(4) + batch[12:] if sealed else bytes(61) + batch[61:]
+    content = path.read_bytes()
+    path.write_bytes(content + begun + bytes(ahead))
+    for view, rows in whole.items():
+        for mode in ("failfast", "permissive"):
+            found = rows_of(log, view=view, mode=mode)
+            assert all(row.pop("problem", None) is None for row in found)
+            assert in_order(found) == in_order(rows)
+    path.write_bytes(content + batch + bytes(ahead))
+    assert len(rows_of(log, view="records")) == len(whole["records"]) + 40
+
+
+def test_a_length_of_zero_in_front_of_a_whole_batch_is_damage(log: Path) -> None:
+    batch = batches_of(log)[-2]
+    path = segment_of(log, batch)
+    content = bytearray(path.read_bytes())
+    content[batch["position"] + 8 : batch["position"] + 12] = bytes(4)
+    path.write_bytes(content)
+    with pytest.raises(errors.CorruptionError) as caught:
+        rows_of(log, view="records")
+    assert (caught.value.path, caught.value.position) == (str(path), batch["position"])
+
+
 def test_a_closed_segment_that_is_torn(log: Path) -> None:
     path = sorted(log.rglob("*.log"))[1]
     end = path.stat().st_size

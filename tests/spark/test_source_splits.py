@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -296,6 +298,39 @@ def test_a_log_that_is_written_to_and_cleaned_is_read_whole(tmp_path: Path) -> N
             stop.set()
             thread.join()
     assert not failures
+
+
+WRITER = """
+import sys, offsetlog
+from offsetlog import MaintenanceConfig, TopicPartition
+off = MaintenanceConfig(enabled=False)
+with offsetlog.open(sys.argv[1], partitions=1, durability="process", maintenance=off) as store:
+    values = {TopicPartition("a-topic-of-some-length", number): number for number in range(int(sys.argv[2]))}
+    for _ in range(12):
+        store.commit("g", values)
+        print("committed", flush=True)
+"""
+
+
+def test_a_large_batch_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
+    """Another process writes it where it will stay, which takes longer than a look at it."""
+    path, count = tmp_path / "data", 80_000
+    command = [sys.executable, "-c", WRITER, str(path), str(count)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "committed\n"
+        draw, found = random.Random(4), 0
+        while writer.poll() is None:
+            options = {"view": "batches", "columns": "crc_ok", "splitBytes": draw.choice([1, 6_000_000, 64 << 20])}
+            splits = splits_of(path, **options)
+            assert all(split.horizon.offset % count == 0 for split in splits)
+            batches = [batch for split in splits for batch in read_splits([split], path, **options)]
+            sound = [right for batch in batches for right in batch.column("crc_ok").to_pylist()]
+            assert sound == [True] * (splits[-1].horizon.offset // count if splits else 0)
+            found += len(sound)
+        assert writer.returncode == 0
+    assert found > 0
+    assert len(rows_of(path, view="batches", columns="base_offset")) == 12
 
 
 @pytest.mark.parametrize("size", [1, 2000])

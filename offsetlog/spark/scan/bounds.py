@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from offsetlog._native.scan import SegmentScan, batch_at, next_batch, skim, used_until
+from offsetlog._native.scan import SegmentScan, batch_at, next_batch, skim
 from offsetlog.errors import CorruptionError, OffsetOutOfRangeError, TornTailError
 from offsetlog.listing import SEGMENT
 from offsetlog.spark.scan.files import Files, PartitionListing, Segment
@@ -21,6 +21,9 @@ Entries = npt.NDArray[np.int64]
 
 #: How many entries of an index are tried before the segment is walked from its start.
 _ENTRY_TRIES = 4
+#: The first bytes of a batch of any format are its base offset and its length.
+_HEAD_SIZE = 12
+_NO_LENGTH = bytes(4)
 _NO_ENTRIES: Entries = np.empty((0, 2), np.int64)
 
 
@@ -90,29 +93,30 @@ def seek(files: Files, segment: Segment, offset: int) -> int:
 def end_of(files: Files, segment: Segment) -> tuple[int, int]:
     """Returns where the whole batches of the last segment end now, as file position and log offset.
 
-    A batch that is not all there yet, or space allocated ahead, is not part of the log.  What is damaged otherwise is:
-    whoever reads it is told.
+    A batch that is not all there yet, or space allocated ahead, is not part of the log: that is what lies torn, or
+    has no length, in front of no whole batch.  What is damaged otherwise is: whoever reads it is told.
 
     Raises:
         StorageError: the file cannot be read.
     """
     position, offset = seek(files, segment, OFFSET_MAX), segment.base_offset
-    tried = -1
+    met: tuple[int, bytes] | None = None
     while True:
         found = skim(segment.path, position=position, check_crc=True, file_system=files.native)
         position, offset = found.position, max(found.next_offset, offset)
         if found.damage is None:
             return position, offset
-        if position != tried:
+        place = position, files.read_at(segment.path, position, _HEAD_SIZE)[8:]
+        if place != met:
             # A writer at work may have filled the place since it was read.
-            tried = position
+            met = place
             continue
         follows = next_batch(segment.path, position, offset, file_system=files.native)
         if follows is not None:
             position = follows
             continue
-        used = used_until(segment.path, position, file_system=files.native)
-        if isinstance(found.damage, TornTailError) or used == position:
+        # The length is written last: a batch without one is still being written, as large as it may be.
+        if isinstance(found.damage, TornTailError) or place[1] == _NO_LENGTH:
             return position, offset
         # It takes at least one log offset, so that it lies below the end.
         return max(files.entry(segment.path).size, position), offset + 1

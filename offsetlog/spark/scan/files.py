@@ -165,6 +165,20 @@ class Files:
         except OSError as failure:
             _failed(failure, path)
 
+    def read_at(self, path: str, position: int, size: int) -> bytes:
+        """Returns bytes of a file, fewer where it ends before; raises as `entry`."""
+        try:
+            if self.arrow is None:
+                with open(path, "rb", buffering=0) as file:
+                    file.seek(position)
+                    return file.read(size)
+            with self.arrow.open_input_file(path) as file:
+                file.seek(position)
+                content: bytes = file.read(size)
+                return content
+        except OSError as failure:
+            _failed(failure, path)
+
     def read_aid(self, path: str) -> bytes:
         """Returns the bytes of a file that only makes reading faster (an index); none where it cannot be read."""
         try:
