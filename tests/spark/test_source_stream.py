@@ -24,6 +24,8 @@ from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.stream import StreamReader, StreamSplit, _limited
 from offsetlog.spark.scan.views import full_schema
 
+from .reading import rows_of
+
 KILLS = int(os.environ.get("OFFSETLOG_STREAM_KILLS", "3"))
 SEED = int(os.environ.get("OFFSETLOG_MODEL_SEED", "1"))
 SMALL = StoreConfig(segment_bytes=4 << 10, index_interval_bytes=256)
@@ -226,6 +228,30 @@ def test_a_segment_that_goes_before_its_task_is_told_as_asked(path: Path):
         read_all(reader, splits)
     lossy = reader_of(path, view="records", failOnDataLoss="false", splitBytes=500)
     assert 200 < read_all(lossy, splits) < 301
+
+
+@pytest.mark.parametrize("producer_id", [76, -1])
+def test_a_damaged_header_opens_no_transaction(path: Path, producer_id: int):
+    """Nothing would ever end it: the stream goes on, and whoever reads the records is told."""
+    key = TopicPartition("t", 0)
+    with opened(path, partitions=1) as store:
+        store.commit("x", {key: 0})
+        with store.transaction("g", 77) as transaction:
+            transaction.commit({key: 5})
+        for number in range(3):
+            store.commit("x", {key: number})
+    batch = next(row for row in rows_of(path, view="batches") if row["transactional"])
+    segment = path / "__consumer_offsets-0" / batch["segment"]
+    content = bytearray(segment.read_bytes())
+    content[batch["position"] + 43 : batch["position"] + 51] = producer_id.to_bytes(8, signed=True)
+    segment.write_bytes(content)
+    reader = reader_of(path, view="records", isolationLevel="read_committed", mode="permissive")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    assert end["__consumer_offsets"] == {"0": 6}
+    rows = rows_between(reader, start, end)
+    assert [row["log_offset"] for row in rows if not row["problem"]] == [0, 2, 3, 4, 5]
+    assert sum(row["problem"] is not None for row in rows) == 1
 
 
 def test_where_a_stream_begins(path: Path):

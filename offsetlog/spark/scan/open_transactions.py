@@ -10,7 +10,7 @@ from offsetlog.listing import TRIES
 from offsetlog.spark.scan.bounds import Horizon, seek
 from offsetlog.spark.scan.files import Files, PartitionListing, list_again
 
-_COLUMNS = ("base_offset", "last_offset", "producer_id", "transactional", "control")
+_COLUMNS = ("base_offset", "last_offset", "producer_id", "transactional", "control", "crc_ok")
 
 
 class OpenTransactions:
@@ -69,7 +69,11 @@ class OpenTransactions:
             self._take(batch)
 
     def _take(self, batch: Any) -> None:
+        # A header whose bytes are wrong may name any producer: whoever reads the records is told.
+        batch = batch.filter(batch.column("crc_ok"))
         for row in batch.filter(batch.column("transactional")).to_pylist():
+            if row["producer_id"] < 0:
+                continue
             if row["control"]:
                 self._began.pop(row["producer_id"], None)
             else:
