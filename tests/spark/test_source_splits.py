@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -14,12 +15,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from conformance.scenarios import SCENARIOS
+from pyspark.sql.datasource import EqualTo
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
+from offsetlog._native.encoding import encode_batch
+from offsetlog.spark.scan.options import parse
+from offsetlog.spark.scan.pushdown import narrowed
 from offsetlog.spark.scan.states import BucketReader
 from offsetlog.timeline import cutoff_offset
 
+from .moving_logs import key_of, value_of
 from .reading import Row, read_splits, rows_of, splits_of, table_of
 
 KEYS = [TopicPartition("t", number) for number in range(6)]
@@ -140,6 +146,15 @@ def test_filters_and_columns(log: Path) -> None:
     assert rows_of(log, view="offsets", columns="offset", group="a", buckets=2)[0].keys() == {"offset"}
 
 
+@pytest.mark.parametrize("name", ["group", "topic"])
+def test_a_name_that_is_not_utf8_is_no_filter(name: str) -> None:
+    """Spark compares what it is shown, a scan the bytes of the log."""
+    read = parse({"path": "/log"})
+    assert narrowed(read, EqualTo((name,), "g\ufffd\ufffd")) == read
+    assert narrowed(read, EqualTo((name,), None)) == read
+    assert getattr(narrowed(read, EqualTo((name,), "ü")), name) == "ü"
+
+
 # -------------------------------------------------------------------------------------------------------------- history
 
 
@@ -213,6 +228,24 @@ def test_the_state_of_a_moment_is_that_of_the_store(tmp_path: Path) -> None:
             found = rows_of(path, view="offsets", at=time.isoformat())
             told = {(row["group"], row["partition"]): (row["offset"], row["metadata"]) for row in found}
             assert told == state_of(store, time)
+
+
+@pytest.mark.parametrize("entry", [(1001, 150), (1150, 10), (1049, 60), (1040, 40), (0, 199), (1000, 4_000_000_000)])
+def test_a_wrong_time_index_changes_no_moment(tmp_path: Path, entry: tuple[int, int]) -> None:
+    directory = tmp_path / "__consumer_offsets-0"
+    directory.mkdir()
+    segment = directory / f"{0:020}.log"
+    content, positions = b"", []
+    for number in range(200):
+        positions.append(len(content))
+        content += encode_batch(number, 1000 + number, [(key_of("g", "t", 0), value_of(number, 1000 + number))])
+    segment.write_bytes(content)
+    index = b"".join(struct.pack(">II", number, positions[number]) for number in range(10, 200, 10))
+    segment.with_suffix(".index").write_bytes(index)
+    segment.with_suffix(".timeindex").write_bytes(struct.pack(">qI", *entry))
+    for moment, offset in ((1000, 0), (1050, 50), (1199, 199)):
+        assert [row["offset"] for row in rows_of(tmp_path, view="offsets", at=moment)] == [offset]
+    assert rows_of(tmp_path, view="offsets", at=999) == []
 
 
 def cutoff_offset_of(path: Path, stamp: int) -> int:
@@ -347,6 +380,22 @@ def test_what_was_cleaned_between_planning_and_reading(tmp_path: Path, size: int
         store.commit("g", {KEYS[0]: 1000})
         found = [row for batch in read_splits(splits, path, view="commits") for row in batch.to_pylist()]
         assert found == after
+
+
+def test_a_single_segment_that_was_closed_since(tmp_path: Path) -> None:
+    """It gets shorter by the space that was allocated ahead."""
+    path = tmp_path / "data"
+    with opened(path) as store:
+        for number in range(10):
+            store.commit("g", {KEYS[0]: number})
+        segment = next(path.rglob("*.log"))
+        allocated = segment.stat().st_size
+        splits = splits_of(segment, view="records", splitBytes=500)
+        for number in range(200):
+            store.commit("g", {KEYS[0]: number})
+        assert segment.stat().st_size < allocated
+        found = [row for batch in read_splits(splits, segment, view="records") for row in batch.to_pylist()]
+        assert [row["log_offset"] for row in found] == list(range(10))
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])

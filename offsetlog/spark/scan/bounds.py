@@ -1,7 +1,7 @@
 """Places in a log that somebody else may be writing to: where its whole batches end, where an offset or a time stands.
 
 Indexes only make the way shorter.  An entry is believed where a whole batch stands at its place that begins at or below
-its offset; where none does, the segment is walked from its start.
+its offset, one of a time where that batch has that time; where none does, the segment is walked from its start.
 """
 
 from __future__ import annotations
@@ -167,6 +167,8 @@ def horizon_at_time(files: Files, listing: PartitionListing, now: Horizon, times
         size = segment.size if limit < 0 else limit
         start = _old_enough(files, segment, timestamp)
         position, behind = _walk(files, segment, start, limit, until_timestamp=timestamp)
+        if behind < 0 < start:
+            position, behind = _walk(files, segment, 0, limit, until_timestamp=timestamp)
         if behind >= 0:
             offset = behind
         if position < size:
@@ -178,7 +180,13 @@ def _old_enough(files: Files, segment: Segment, timestamp: int) -> int:
     """A position before which every batch is old enough, as the time index has it; walking on from there is cheap."""
     entries = _time_entries(files, segment)
     entries = entries[entries[:, 0] <= timestamp]
-    return seek(files, segment, int(entries[-1, 1])) if len(entries) else 0
+    for newest, offset in entries[-_ENTRY_TRIES:][::-1].tolist():
+        position = seek(files, segment, offset)
+        found = skim(segment.path, position=position, until=offset + 1, check_crc=True, file_system=files.native)
+        # An entry names the newest timestamp so far and its batch: nothing on the way there may say otherwise.
+        if found.damage is None and found.next_offset > offset and found.max_timestamp == newest:
+            return position
+    return 0
 
 
 def _walk(

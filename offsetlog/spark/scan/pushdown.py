@@ -11,6 +11,9 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEq
 from offsetlog.spark.scan.batch import BatchReader
 from offsetlog.spark.scan.options import OFFSET_MAX, PARTITION_MAX, RANGED, Bound, ReadOptions
 
+#: What the views show of names that are not UTF-8; their bytes are others.
+_MALFORMED = "\ufffd"
+
 
 class FilteringReader(BatchReader):
     """Takes Spark's filters as well, where `spark.sql.python.filterPushdown.enabled` is set.
@@ -57,14 +60,11 @@ def _with_values(read: ReadOptions, name: str, values: tuple[Any, ...]) -> ReadO
         return dataclasses.replace(least, ending_offset=_bounded(read.ending_offset, value + 1, min, OFFSET_MAX))
     if name == "partition" and numbers and read.partition < 0 and read.view in ("commits", "history", "offsets"):
         return dataclasses.replace(read, partition=value) if 0 <= value <= PARTITION_MAX else read
-    if name == "group" and isinstance(value, str) and read.group is None and read.view != "batches":
+    if not isinstance(value, str) or _MALFORMED in value:
+        return read
+    if name == "group" and read.group is None and read.view != "batches":
         return dataclasses.replace(read, group=value)
-    if (
-        name == "topic"
-        and isinstance(value, str)
-        and read.topic is None
-        and read.view in ("commits", "history", "offsets")
-    ):
+    if name == "topic" and read.topic is None and read.view in ("commits", "history", "offsets"):
         return dataclasses.replace(read, topic=value)
     return read
 

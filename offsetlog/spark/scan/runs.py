@@ -97,15 +97,19 @@ class RunReader:
             raise _ReplacedError from None
 
     def _is_same(self, segment: Segment) -> bool:
-        """Whether the file is still the one that was planned with; a segment that is written to only grows."""
+        """Whether the file is still the one that was planned with.
+
+        A segment that is written to grows, and loses no more than space allocated ahead when it is closed.
+        """
         try:
             now = self._files.entry(segment.path)
         except MissingFileError:
             return False
         if now.identity == segment.identity and now.size == segment.size:
             return True
-        grows = segment.base_offset == self._split.horizon.base_offset
-        return grows and now.identity[0] == segment.identity[0] and now.size >= segment.size
+        horizon = self._split.horizon
+        grows = segment.base_offset == horizon.base_offset
+        return grows and now.identity[0] == segment.identity[0] and now.size >= horizon.position
 
     def _drain(self, scan: SegmentScan, span: Span | None) -> Iterator[Found]:
         # Memory for all rows is taken at once, which is much for a few records; compressed ones take more batches then.
