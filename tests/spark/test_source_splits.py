@@ -382,6 +382,60 @@ def test_what_was_cleaned_between_planning_and_reading(tmp_path: Path, size: int
         assert found == after
 
 
+def ends_of_files(name: str) -> tuple[str, ...]:
+    return tuple(name + suffix for suffix in (".log", ".index", ".timeindex"))
+
+
+@pytest.mark.parametrize("left", [3, 2, 1, 0])
+def test_a_swap_that_a_crash_ended_is_finished(log: Path, tmp_path: Path, left: int) -> None:
+    """Of three old segments some are still there; the file that takes their place has no name of its own yet."""
+    copy = Path(shutil.copytree(log, tmp_path / "copy"))
+    whole = {view: rows_of(log, view=view) for view in ("records", "commits", "offsets")}
+    directory = copy / "__consumer_offsets-0"
+    old = [file.stem for file in sorted(directory.glob("*.log"))[:3]]
+    swapped = b"".join((directory / f"{name}.log").read_bytes() for name in old)
+    index = directory / f"{old[0]}.index"
+    (directory / f"{old[0]}.index.swap").write_bytes(index.read_bytes())
+    (directory / f"{old[0]}.log.swap").write_bytes(swapped)
+    for name in old[left:]:
+        for file in ends_of_files(name):
+            (directory / file).unlink(missing_ok=True)
+    for view, rows in whole.items():
+        kept = ("log_offset", "key", "group", "topic", "partition", "offset")
+        found = rows_of(copy, view=view, **({"splitBytes": 5000} if view != "offsets" else {}))
+        assert [[row.get(name) for name in kept] for row in found] == [[row.get(name) for name in kept] for row in rows]
+    with opened(copy, partitions=None, config=None, maintenance=None, read_only=True) as store:
+        told = {(row["group"], row["partition"]): row["offset"] for row in whole["offsets"]}
+        assert told == {
+            (group, key.partition): each.offset for group in "abc" for key, each in store.fetch(group).items()
+        }
+
+
+def test_a_segment_that_waits_for_its_name_is_read(log: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(log, tmp_path / "copy"))
+    first = sorted(copy.rglob("*.log"))[0]
+    for file in ends_of_files(first.stem):
+        if first.with_name(file).exists():
+            first.with_name(file).rename(first.with_name(file + ".swap"))
+    splits = splits_of(copy, view="records", splitBytes=5000)
+    whole = [row["log_offset"] for row in rows_of(log, view="records")]
+    for _ in range(2):
+        found = [row for batch in read_splits(splits, copy, view="records") for row in batch.to_pylist()]
+        assert [row["log_offset"] for row in found] == whole
+        # Somebody recovers the directory between planning and reading.
+        for file in first.parent.glob("*.swap"):
+            file.rename(file.with_suffix(""))
+
+
+def test_a_swap_that_was_not_complete_is_undone(log: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(log, tmp_path / "copy"))
+    directory = copy / "__consumer_offsets-0"
+    first, second = sorted(directory.glob("*.log"))[:2]
+    (directory / f"{second.name}.swap").write_bytes(first.read_bytes())
+    (directory / f"{first.stem}.timeindex.cleaned").write_bytes(b"")
+    assert rows_of(copy, view="records") == rows_of(log, view="records")
+
+
 def test_a_single_segment_that_was_closed_since(tmp_path: Path) -> None:
     """It gets shorter by the space that was allocated ahead."""
     path = tmp_path / "data"

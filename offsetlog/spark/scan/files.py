@@ -20,9 +20,16 @@ import pyarrow.fs
 
 from offsetlog._native.arrow_files import ArrowFileSystem
 from offsetlog._native.files import FileSystem, parse_directory_name
+from offsetlog._native.scan import skim
 from offsetlog.errors import ConfigError, InvalidArgumentError, MissingFileError, StorageError
-from offsetlog.listing import PROPERTIES, SEGMENT, TOPIC
+from offsetlog.listing import PROPERTIES, SEGMENT, TOPIC, TRIES
+from offsetlog.spark.scan.options import OFFSET_MAX
 
+#: A file of a segment that takes the place of others, until it has its own name.
+_SWAP = ".swap"
+#: How often a swap that is not over is looked at; the engine takes some milliseconds for one.
+_SWAP_LISTINGS = 10
+_NUMBERED = re.compile(r"\d{20}\.")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -61,18 +68,22 @@ class Segment:
 
     @property
     def name(self) -> str:
-        """The name of the file."""
-        return self.path.rpartition("/")[2]
+        """The name of the file; one that is swapped in has it once that is over."""
+        return _name(self.path).removesuffix(_SWAP)
 
     @property
     def index_path(self) -> str:
         """Where its offset index is, if it has one."""
-        return self.path.removesuffix(".log") + ".index"
+        return self._beside(".index")
 
     @property
     def time_index_path(self) -> str:
         """Where its time index is, if it has one."""
-        return self.path.removesuffix(".log") + ".timeindex"
+        return self._beside(".timeindex")
+
+    def _beside(self, suffix: str) -> str:
+        stem = self.path.removesuffix(_SWAP)
+        return stem.removesuffix(".log") + suffix + self.path[len(stem) :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +93,7 @@ class PartitionListing:
     Attributes:
         number: of the partition; -1 for files that lie in no directory of one.
         directory: that directory, None for a single segment file.
-        segments: the .log files.
+        segments: the .log files, and `.log.swap` ones that a crash left.
     """
 
     number: int
@@ -111,11 +122,13 @@ class Files:
 
     Attributes:
         arrow: pyarrow's file system, None for local files.
+        left_behind: swaps that nobody was at work on for some time: they are not waited for again.
     """
 
     def __init__(self, arrow: Any | None = None) -> None:
         self.arrow = arrow
         self._native: FileSystem | None = None
+        self.left_behind: set[Entry] = set()
 
     def __getstate__(self) -> Any:
         return self.arrow
@@ -123,6 +136,7 @@ class Files:
     def __setstate__(self, arrow: Any) -> None:
         self.arrow = arrow
         self._native = None
+        self.left_behind = set()
 
     @property
     def native(self) -> FileSystem:
@@ -226,17 +240,54 @@ def resolve(path: str) -> tuple[Files, str]:
 def list_segments(files: Files, directory: str) -> tuple[Segment, ...]:
     """Returns the .log files of a partition directory by base offset; `.log.deleted` and the like are none.
 
-    While a cleaner swaps segments, the old ones have gone before the new one has its name: the list is taken when it
-    is the same twice and no `.swap` is there, or after a second.
+    While a cleaner swaps segments, the old ones go before the new one has its name.  Where that is not over in a
+    moment, a crash may have ended it: then the list is what is left once somebody has recovered the directory (spec
+    §9.1).
+
+    Raises:
+        StorageError: it cannot be read, or segments are swapped faster than they can be listed.
     """
-    entries = files.list(directory)
+    for _ in range(TRIES):
+        entries = _settled(files, directory)
+        try:
+            return _recovered(files, entries)
+        except MissingFileError:
+            continue  # the swap is over
+    raise StorageError("its segments are swapped faster than they can be listed", path=directory)
+
+
+def _settled(files: Files, directory: str) -> list[Entry]:
+    """A directory that is the same twice, or that for some time where a swap is not over."""
+    entries, same = files.list(directory), 0
     for _ in range(50):
-        again = files.list(directory)
-        before, entries = [entry.path for entry in entries], again
-        if before == [entry.path for entry in again] and not any(path.endswith(".swap") for path in before):
+        before, entries = [entry.path for entry in entries], files.list(directory)
+        same = same + 1 if before == [entry.path for entry in entries] else 0
+        swaps = {entry for entry in entries if entry.path.endswith(".log" + _SWAP)}
+        if same >= (1 if swaps <= files.left_behind else _SWAP_LISTINGS):
+            files.left_behind |= swaps
             break
         time.sleep(0.02)
-    return _segments_among(entries)
+    return entries
+
+
+def _recovered(files: Files, entries: list[Entry]) -> tuple[Segment, ...]:
+    """The segments of a directory, a swap in it finished or undone by the rules of the engine (csrc/ol_swap.h)."""
+    found = [(_name(entry.path), entry) for entry in entries if entry.is_file and _NUMBERED.match(_name(entry.path))]
+    # What stands as .cleaned was not complete, and no swap from there on.
+    undone = min((int(name[:20]) for name, _ in found if name.endswith(".cleaned")), default=OFFSET_MAX)
+    segments = [_segment(entry) for name, entry in found if SEGMENT.fullmatch(name.removesuffix(_SWAP))]
+    swaps = [each for each in segments if each.path.endswith(_SWAP) and each.base_offset < undone]
+    segments = [each for each in segments if not each.path.endswith(_SWAP)]
+    if swaps:
+        low, high = min(swap.base_offset for swap in swaps), max(_end_of_swap(files, swap) for swap in swaps)
+        named = {swap.base_offset for swap in swaps}
+        segments = [each for each in segments if not (low <= each.base_offset < high or each.base_offset in named)]
+    return tuple(sorted([*segments, *swaps], key=lambda each: each.base_offset))
+
+
+def _end_of_swap(files: Files, swap: Segment) -> int:
+    walked = skim(swap.path, file_system=files.native)
+    return walked.next_offset if walked.batches else swap.base_offset
 
 
 def list_again(files: Files, listing: PartitionListing) -> PartitionListing:
@@ -246,16 +297,12 @@ def list_again(files: Files, listing: PartitionListing) -> PartitionListing:
     return PartitionListing(listing.number, listing.directory, list_segments(files, listing.directory))
 
 
-def _segments_among(entries: list[Entry]) -> tuple[Segment, ...]:
-    return tuple(_segment(entry) for entry in entries if entry.is_file and SEGMENT.fullmatch(_name(entry.path)))
-
-
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
 def _segment(entry: Entry) -> Segment:
-    found = SEGMENT.fullmatch(_name(entry.path))
+    found = SEGMENT.fullmatch(_name(entry.path).removesuffix(_SWAP))
     return Segment(int(found[1]) if found else 0, entry.path, entry.size, entry.identity)
 
 
@@ -281,8 +328,8 @@ def list_partitions(files: Files, path: str) -> list[PartitionListing]:
         return [PartitionListing(_number(str(PurePosixPath(path).parent)), None, (_segment(top),))]
     entries = files.list(path)
     parsed = parse_directory_name(_name(path))
-    segments = _segments_among(entries)
-    if segments or (parsed is not None and parsed[0] == TOPIC):
+    has_segments = any(each.is_file and SEGMENT.match(_name(each.path)) for each in entries)
+    if has_segments or (parsed is not None and parsed[0] == TOPIC):
         if parsed is not None and parsed[0] != TOPIC and parsed[2] == 0:
             raise InvalidArgumentError(f"this is a partition of the topic {parsed[0]!r}, not of {TOPIC}", path=path)
         return [PartitionListing(_number(path), path, list_segments(files, path))]
