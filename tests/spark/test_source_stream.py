@@ -254,6 +254,13 @@ def test_a_damaged_header_opens_no_transaction(path: Path, producer_id: int):
     assert sum(row["problem"] is not None for row in rows) == 1
 
 
+def test_a_partition_without_a_segment_has_no_open_transaction(path: Path):
+    (path / "__consumer_offsets-0").mkdir(parents=True)
+    reader = reader_of(path, isolationLevel="read_committed")
+    start = reader.initialOffset()
+    assert reader.latestOffset(start)["__consumer_offsets"] == {"0": 0}
+
+
 def test_where_a_stream_begins(path: Path):
     with opened(path, partitions=1) as store:
         churn(store, 20)

@@ -40,7 +40,7 @@ class OpenTransactions:
 
     def _follow(self, files: Files, listing: PartitionListing, horizon: Horizon) -> None:
         bases = [segment.base_offset for segment in listing.segments]
-        for segment, following in zip(listing.segments, [*bases[1:], horizon.offset], strict=True):
+        for segment, following in zip(listing.segments, [*bases, horizon.offset][1:], strict=True):
             if following <= self._next_offset or segment.base_offset > horizon.base_offset:
                 continue
             position = seek(files, segment, self._next_offset)
