@@ -58,6 +58,7 @@ def outcomes_of(
     *,
     first: int = ...,
     until: int = ...,
+    horizon: int = ...,
     file_system: FileSystem | None = ...,
     decompressor: Decompressor | None = ...,
 ) -> Outcomes: ...

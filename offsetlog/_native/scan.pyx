@@ -251,8 +251,10 @@ cdef class Outcomes:
         """How many of the transactions that were asked for have not ended."""
         return ol_outcomes_open(&self.outcomes)
 
-    cdef int walk(self, ol_scan *scan, Decompressor decompressor, int64_t first, int64_t until, ol_error *error) noexcept nogil:
-        # OL_END at the end of the file, OL_OK once everything that was asked for has ended; damage where scan.position stays.
+    cdef int walk(self, ol_scan *scan, Decompressor decompressor, int64_t first, int64_t until, int64_t horizon,
+                  ol_error *error) noexcept nogil:
+        # OL_END at the end of the file, OL_OK at the horizon or once everything that was asked for has ended; damage where
+        # scan.position stays.
         cdef ol_batch batch
         cdef int64_t at
         cdef int status
@@ -261,7 +263,7 @@ cdef class Outcomes:
             status = ol_scan_next(scan, &batch, error)
             if status != OL_OK:
                 return status
-            if batch.base_offset >= until and ol_outcomes_open(&self.outcomes) == 0:
+            if batch.base_offset >= horizon or (batch.base_offset >= until and ol_outcomes_open(&self.outcomes) == 0):
                 return OL_OK
             if batch.last_offset < first:
                 continue
@@ -271,7 +273,8 @@ cdef class Outcomes:
                 return status
 
 
-def outcomes_of(segments, *, int64_t first=0, int64_t until=NEVER, FileSystem file_system=None, Decompressor decompressor=None):
+def outcomes_of(segments, *, int64_t first=0, int64_t until=NEVER, int64_t horizon=NEVER, FileSystem file_system=None,
+                Decompressor decompressor=None):
     """Finds how the transactions ended that have records in [first, until).
 
     Args:
@@ -279,6 +282,7 @@ def outcomes_of(segments, *, int64_t first=0, int64_t until=NEVER, FileSystem fi
             and on until all those transactions have ended or the files do.  Bytes that cannot be read are passed over, as by a load.
         first: log offset.
         until: log offset.
+        horizon: log offset; the walk ends before the first batch at or behind it: what it ends there is open.
         file_system: where the files are.
         decompressor: for compressed markers.
 
@@ -296,7 +300,7 @@ def outcomes_of(segments, *, int64_t first=0, int64_t until=NEVER, FileSystem fi
         try:
             while True:
                 with nogil:
-                    status = found.walk(&scan, inflate, first, until, &error)
+                    status = found.walk(&scan, inflate, first, until, horizon, &error)
                 raise_interrupt()
                 if not is_damage(status):
                     break

@@ -234,27 +234,45 @@ def _holding(listing: PartitionListing, first: int, until: int) -> list[tuple[Se
 
 
 def outcomes_within(
-    files: Files, split: Split, listing_now: Any, first: int, until: int, decompressor: Decompressor
+    files: Files,
+    split: Split,
+    listing_now: Any,
+    first: int,
+    until: int,
+    decompressor: Decompressor,
+    *,
+    horizon: int | None = None,
 ) -> Outcomes:
-    """Returns how the transactions ended that have records in [first, until), as far as the split's horizon tells.
+    """Returns how the transactions ended that have records in [first, until), as far as is known below a log offset.
 
-    Every split of a partition looks up to the same place, so that they say the same of a transaction.
+    That is the split's horizon unless another is given: every split of a partition looks up to the same place, so that
+    they say the same of a transaction.
 
     Raises:
         StorageError: a file cannot be read, or files went faster than they could be read.
     """
-    horizon = split.horizon
+    planned = split.horizon
+    horizon = planned.offset if horizon is None else horizon
     for left in reversed(range(TRIES)):
         listing: PartitionListing = listing_now()
         walked = []
         try:
-            for segment, _ in _holding(listing, first, max(horizon.offset, first + 1)):
+            for segment, _ in _holding(listing, first, max(horizon, first + 1)):
                 limit = -1
-                if segment.base_offset == horizon.base_offset and segment.size >= horizon.position:
-                    limit = horizon.position
+                # Of what is written to, no more than was there; elsewhere a cleaner may have moved what lies below.
+                is_written = segment == listing.segments[-1] and segment.base_offset == planned.base_offset
+                if is_written and horizon == planned.offset and segment.size >= planned.position:
+                    limit = planned.position
                 position = seek(files, segment, first) if segment.base_offset < first else 0
                 walked.append((segment.path, position, limit))
-            return outcomes_of(walked, first=first, until=until, file_system=files.native, decompressor=decompressor)
+            return outcomes_of(
+                walked,
+                first=first,
+                until=until,
+                horizon=horizon,
+                file_system=files.native,
+                decompressor=decompressor,
+            )
         except MissingFileError:
             if left == 0 or listing.directory is None:
                 raise
