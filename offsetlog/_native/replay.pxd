@@ -37,6 +37,7 @@ cdef class Replay:
     cdef readonly int64_t next_offset
     cdef readonly int64_t batches
     cdef readonly int64_t records
+    cdef readonly int64_t records_below     # of these, those below `until`, which may lie within a batch
     cdef list refused
     cdef bytes path
     cdef int64_t position

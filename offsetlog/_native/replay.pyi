@@ -20,6 +20,7 @@ class Replay:
     next_offset: int
     batches: int
     records: int
+    records_below: int
     def __init__(
         self,
         file_system: FileSystem | None = ...,

@@ -264,12 +264,13 @@ cdef class Replay:
         return status
 
     cdef int count_records(self, const ol_batch *batch, ol_error *error) noexcept nogil:
-        # The header of a wrapper of magic 0 or 1 does not say how many messages are in it.
+        # The header of a wrapper of magic 0 or 1 does not say how many messages are in it, and none how many are below `until`.
         cdef ol_records records
         cdef ol_record record
         cdef int status
-        if batch.record_count >= 0:
+        if batch.record_count >= 0 and batch.last_offset < self.share.until:
             self.records += batch.record_count
+            self.records_below += batch.record_count
             return OL_OK
         status = ol_records_open(&records, batch, &self.decompressor.port, error)
         if status != OL_OK:
@@ -279,6 +280,7 @@ cdef class Replay:
             if status != OL_OK:
                 break
             self.records += 1
+            self.records_below += record.offset < self.share.until
         ol_records_close(&records)
         return OL_OK if status == OL_END else status
 

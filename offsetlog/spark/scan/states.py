@@ -26,17 +26,20 @@ from offsetlog.spark.scan.views import columns_of
 CATCH_UPS = 5
 
 
-def _is_as_it_was(listing: PartitionListing, now: PartitionListing) -> bool:
-    """Whether no segment was replaced since it was listed; the newest may have grown, and others may have come."""
+def _is_as_it_was(segments: Sequence[Segment], now: PartitionListing, size: int) -> bool:
+    """Whether no segment was replaced since it was listed; others may have come, and the newest has `size` bytes.
+
+    Once it is not the newest any more it may be cleaned, which only an inode tells from having grown.
+    """
     present = {segment.base_offset: segment for segment in now.segments}
-    *closed, newest = listing.segments
+    *closed, newest = segments
+    if any(present.get(segment.base_offset) != segment for segment in closed):
+        return False
     same = present.get(newest.base_offset)
-    return (
-        all(present.get(segment.base_offset) == segment for segment in closed)
-        and same is not None
-        and same.identity[0] == newest.identity[0]
-        and same.size >= newest.size
-    )
+    if same is None or same == newest:
+        return same is not None
+    is_told = newest.identity[0] != 0 or same == now.segments[-1]
+    return is_told and same.identity[0] == newest.identity[0] and same.size >= size
 
 
 @dataclass(slots=True)
@@ -76,7 +79,10 @@ class BucketReader:
     def _listing(self) -> PartitionListing:
         split = self._split
         directory = None if split.is_single_file else split.place
-        return list_again(self._files, PartitionListing(split.number, directory, split.segments))
+        listing = list_again(self._files, PartitionListing(split.number, directory, split.segments))
+        if not listing.segments:
+            raise MissingFileError("its segments have gone", path=split.place)
+        return listing
 
     def _tell(self, problems: Sequence[OffsetLogError], refused: Sequence[OffsetLogError] = ()) -> Iterator[Found]:
         """Damage is met by every bucket, what is refused by that of its key."""
@@ -93,10 +99,8 @@ class BucketReader:
         horizon = self._split.horizon
         if horizon.is_cut:
             return horizon.offset
-        planned = {segment.base_offset: segment for segment in self._split.segments}
-        planned.pop(horizon.base_offset, None)
-        now = {segment.base_offset: segment for segment in listing.segments}
-        return horizon.offset if all(now.get(base) == each for base, each in planned.items()) else OFFSET_MAX
+        # What was allocated ahead goes once no more is written to a segment: only what was read of it has to be there.
+        return horizon.offset if _is_as_it_was(self._split.segments, listing, horizon.position) else OFFSET_MAX
 
     # ------------------------------------------------------------------------------------------------ the state
 
@@ -125,7 +129,7 @@ class BucketReader:
         """Makes a state of what was cleaned while it was read the present one; False: it has to be read anew."""
         for _ in range(CATCH_UPS):
             now = self._listing()
-            if _is_as_it_was(listing, now):
+            if _is_as_it_was(listing.segments, now, listing.segments[-1].size):
                 return True
             if self._split.horizon.is_cut:
                 return False
@@ -173,7 +177,7 @@ class BucketReader:
     def _check_is_known(self, state: ReplayedBucket, listing: PartitionListing, until: int) -> None:
         """Raises where a past state is asked for that the log cannot tell any more."""
         newest = listing.segments[-1].base_offset
-        if not self._split.horizon.is_cut or until >= newest or state.replay.records >= until:
+        if not self._split.horizon.is_cut or until >= newest or state.replay.records_below == until:
             return
         raise HistoryError(
             f"records below log offset {until} of log partition {self._split.number} were cleaned since; "
@@ -209,16 +213,7 @@ class BucketReader:
     # ------------------------------------------------------------------------------------------------ the history
 
     def _history(self) -> Iterator[Found]:
-        for left in reversed(range(TRIES)):
-            listing = self._listing()
-            problems: list[OffsetLogError] = []
-            try:
-                batches = self._all_commits(listing, problems)
-                if left == 0 or _is_as_it_was(listing, self._listing()):
-                    break
-            except MissingFileError:
-                if left == 0 or listing.directory is None:
-                    raise
+        batches, problems = self._whole_commits()
         read, number = self._read, self._split.number
         schema = columns_of("history")
         plain = [name for name in columns_of("commits").names if name in {*self._columns, *NEEDED}]
@@ -232,7 +227,23 @@ class BucketReader:
         yield from table.select(self._columns).to_batches(max_chunksize=ROWS)
         yield from self._tell(problems)
 
-    def _all_commits(self, listing: PartitionListing, problems: list[OffsetLogError]) -> list[Any]:
+    def _whole_commits(self) -> tuple[list[Any], list[OffsetLogError]]:
+        """Reads until nothing was cleaned meanwhile: what moved may be in none of the files that were read."""
+        for left in reversed(range(TRIES)):
+            listing = self._listing()
+            problems: list[OffsetLogError] = []
+            try:
+                end = end_of(self._files, listing.segments[-1])[0]
+                batches = self._all_commits(listing, end, problems)
+                if _is_as_it_was(listing.segments, self._listing(), end):
+                    return batches, problems
+            except MissingFileError:
+                if left == 0 or listing.directory is None:
+                    raise
+        raise StorageError("its files were replaced faster than they could be read", path=self._split.place)
+
+    def _all_commits(self, listing: PartitionListing, end: int, problems: list[OffsetLogError]) -> list[Any]:
+        """Reads what counts of the segments, of the newest up to the file position `end`."""
         split, read = self._split, self._read
         until = self._until(listing)
         decompressor = Decompressor()
@@ -241,7 +252,7 @@ class BucketReader:
         for segment in listing.segments:
             if segment.base_offset >= until:
                 continue
-            limit = end_of(self._files, segment)[0] if segment == listing.segments[-1] else -1
+            limit = end if segment == listing.segments[-1] else -1
             scan = SegmentScan(
                 segment.path,
                 "commits",
@@ -271,7 +282,9 @@ class BucketReader:
                             break
                         continue
                     if scan.needs_outcomes:
-                        outcomes = outcomes_within(self._files, split, self._listing, 0, until, decompressor)
+                        outcomes = outcomes_within(
+                            self._files, split, self._listing, 0, until, decompressor, horizon=until
+                        )
                         scan.outcomes = outcomes
                     if batch is None:
                         break

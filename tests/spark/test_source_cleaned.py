@@ -1,0 +1,277 @@
+"""A log that is rolled and cleaned between planning and reading, or while it is read, loses no key and tells no lie."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import offsetlog
+import offsetlog.spark.scan.states as states
+from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition, errors
+from offsetlog._native.encoding import encode_batch
+
+from .moving_logs import key_of, marker, value_of
+from .reading import Row, read_splits, rows_of, splits_of
+
+KEYS = [TopicPartition("t", number) for number in range(6)]
+BY_HAND = MaintenanceConfig(enabled=False)
+SMALL = StoreConfig(segment_bytes=4 << 10, index_interval_bytes=256)
+
+
+def opened(path: Path) -> OffsetStore:
+    return offsetlog.open(path, partitions=1, durability="process", config=SMALL, maintenance=BY_HAND)
+
+
+def write(store: OffsetStore, first: int, until: int) -> None:
+    """Commit number n is the record at log offset n, where nothing else is written."""
+    for number in range(first, until):
+        store.commit("g", {KEYS[number % 6]: number})
+
+
+def state_below(end: int) -> dict[int, int]:
+    return {number % 6: number for number in range(max(0, end - 6), end)}
+
+
+def told(rows: list[Row]) -> dict[int, int]:
+    """The position of each partition; of a history, the one that came last."""
+    return {row["partition"]: row["offset"] for row in rows}
+
+
+def read(splits: list[object], path: Path, **options: object) -> list[Row]:
+    return [row for batch in read_splits(splits, path, **options) for row in batch.to_pylist()]
+
+
+# ----------------------------------------------------------------------------------------- between planning and reading
+
+
+@pytest.mark.parametrize("view", ["offsets", "history"])
+def test_the_only_segment_is_rolled_and_cleaned_before_the_task_begins(tmp_path: Path, view: str) -> None:
+    path = tmp_path / "data"
+    with opened(path) as store:
+        write(store, 0, 6)
+        splits = splits_of(path, view=view)
+        assert len(splits[0].segments) == 1
+        write(store, 6, 1000)
+        store.compact()
+        rows = read(splits, path, view=view)
+        assert told(rows) == state_below(1000)
+        assert rows == rows_of(path, view=view)
+
+
+@pytest.mark.parametrize("view", ["offsets", "history"])
+def test_a_segment_that_was_only_rolled_ends_where_it_was_planned(tmp_path: Path, view: str) -> None:
+    path = tmp_path / "data"
+    with opened(path) as store:
+        write(store, 0, 8)
+        splits = splits_of(path, view=view)
+        write(store, 8, 200)
+        assert len(sorted(path.rglob("*.log"))) > 2
+        assert told(read(splits, path, view=view)) == state_below(8)
+
+
+def test_the_history_of_a_cleaned_log_knows_the_ends_of_its_transactions(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    with opened(path) as store:
+        write(store, 0, 6)
+        with store.transaction("late", 7) as transaction:
+            transaction.commit({KEYS[0]: 77})
+            splits = splits_of(path, view="history")
+            write(store, 7, 300)
+        write(store, 300, 500)
+        store.compact()
+        rows = read(splits, path, view="history")
+        assert [row["outcome"] for row in rows if row["group"] == "late"] == ["committed"]
+        assert rows == rows_of(path, view="history")
+
+
+def test_a_moment_within_a_batch_of_a_cleaned_log(tmp_path: Path) -> None:
+    """What the batch holds behind the moment does not stand for what is missing before it."""
+    path = tmp_path / "data"
+    with opened(path) as store:
+        for number in range(5):
+            store.commit("a", {KEYS[number]: 1})
+        store.commit("b", {TopicPartition("t", number): 7 for number in range(100)})
+        store.commit("a", {TopicPartition("t", number): 2 for number in range(5)})
+        for number in range(300):
+            store.commit("x", {KEYS[0]: number})
+        for moment in (5, 20, 50, 104, 105):
+            assert len(rows_of(path, view="offsets", at=f"offset:{moment}", group="a")) == 5
+        store.compact()
+        for moment in (5, 20, 50, 104, 105):
+            with pytest.raises(errors.HistoryError, match="cleaned"):
+                rows_of(path, view="offsets", at=f"offset:{moment}", group="a")
+
+
+def test_a_moment_within_a_batch_of_a_whole_log(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    with opened(path) as store:
+        store.commit("b", {TopicPartition("t", number): 7 for number in range(50)})
+        write(store, 50, 400)
+        for moment in (1, 20, 49, 50, 51):
+            assert len(rows_of(path, view="offsets", at=f"offset:{moment}", group="b")) == min(moment, 50)
+
+
+@pytest.mark.parametrize("at", [50, 100])
+def test_outcomes_end_at_the_horizon_in_merged_segments_too(tmp_path: Path, at: int) -> None:
+    """A cleaner puts small segments together: the marker lies in the same file then, behind the moment."""
+    directory = tmp_path / "__consumer_offsets-0"
+    directory.mkdir()
+    batches = [encode_batch(0, 1000, [(key_of("g", "t", 0), value_of(5, 1000))], producer_id=77, producer_epoch=0)]
+    batches += [encode_batch(n, 1000, [(key_of("x", "t", 0), value_of(n, 1000))]) for n in range(1, 121)]
+    batches += [marker(121, 1000, 77, 0, True)]
+    batches += [encode_batch(n, 1000, [(key_of("x", "t", 0), value_of(n, 1000))]) for n in range(122, 240)]
+    files = [directory / f"{first:020d}.log" for first in range(0, 240, 40)]
+    for number, file in enumerate(files):
+        file.write_bytes(b"".join(batches[40 * number : 40 * number + 40]))
+    options = {"view": "commits", "at": f"offset:{at}"}
+    splits = splits_of(tmp_path, **options)
+    before = read(splits, tmp_path, **options)
+    assert before[0]["outcome"] == "open"
+    swap = directory / "merged"
+    swap.write_bytes(b"".join(batches[:200]))
+    for file in files[1:5]:
+        file.unlink()
+    os.replace(swap, files[0])
+    assert read(splits, tmp_path, **options) == before
+    assert rows_of(tmp_path, **options) == before
+    assert rows_of(tmp_path, view="commits")[0]["marker_offset"] == 121
+
+
+# ------------------------------------------------------------------------------------------------ while it is read
+
+
+@contextmanager
+def before_each_segment(
+    patch: pytest.MonkeyPatch, after: int, view: str, work: Callable[[], None], *, again: bool = False
+) -> Iterator[None]:
+    """Does the work in front of the segment that is read as number `after`; `again`: of every one from there on."""
+    calls = 0
+
+    def count() -> None:
+        nonlocal calls
+        if calls == after or (again and calls > after):
+            work()
+        calls += 1
+
+    if view == "history":
+        scan = states.SegmentScan
+        patch.setattr(states, "SegmentScan", lambda *given, **named: (count(), scan(*given, **named))[1])
+    else:
+        apply = states.BucketReader._replay_segment
+        patch.setattr(
+            states.BucketReader, "_replay_segment", lambda *given, **named: (count(), apply(*given, **named))[1]
+        )
+    yield
+    assert calls > after
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+@pytest.mark.parametrize("planned", ["before", "now"])
+def test_a_past_state_of_a_log_that_is_cleaned_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int, planned: str
+) -> None:
+    path = tmp_path / "data"
+    with opened(path) as store:
+        write(store, 0, 150)
+        options = {"view": "offsets", "at": "offset:150" if planned == "now" else "offset:140"}
+
+        def work() -> None:
+            write(store, 150, 450)
+            store.compact()
+
+        with before_each_segment(monkeypatch, after, "offsets", work), pytest.raises(errors.HistoryError) as caught:
+            rows_of(path, **options)
+        assert caught.value.floor > 150
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+@pytest.mark.parametrize("view", ["history", "offsets"])
+def test_what_is_there_when_a_log_is_cleaned_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int, view: str
+) -> None:
+    path = tmp_path / "data"
+    with opened(path) as store:
+        write(store, 0, 150)
+
+        def work() -> None:
+            write(store, 150, 450)
+            store.compact()
+
+        with before_each_segment(monkeypatch, after, view, work):
+            rows = rows_of(path, view=view)
+        assert told(rows) == state_below(450)
+
+
+@pytest.mark.parametrize("view", ["history", "offsets"])
+def test_files_that_are_replaced_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: str) -> None:
+    """Under their names, as a cleaner does: no file is missing, and yet nothing that was read is known to be whole."""
+    path = tmp_path / "data"
+    with opened(path) as store:
+        write(store, 0, 150)
+    first = min(path.rglob("*.log"))
+    copy = tmp_path / "copy"
+
+    def work() -> None:
+        shutil.copy(first, copy)
+        os.replace(copy, first)
+
+    with (
+        before_each_segment(monkeypatch, 1, view, work, again=True),
+        pytest.raises(errors.StorageError, match="faster than they could be read"),
+    ):
+        rows_of(path, view=view, at="offset:150")
+
+
+@pytest.mark.parametrize("view", ["offsets", "history", "past"])
+def test_keys_that_move_while_a_cleaner_is_at_work(tmp_path: Path, view: str) -> None:
+    path = tmp_path / "data"
+    stop = threading.Event()
+    failures: list[BaseException] = []
+    end = 300
+    with opened(path) as store:
+        write(store, 0, end)
+
+        def work() -> None:
+            nonlocal end
+            try:
+                while not stop.is_set():
+                    write(store, end, end + 1)
+                    end += 1
+                    if end % 150 == 0:
+                        store.compact()
+                    if end % 10 == 0:
+                        stop.wait(0.002)
+            except BaseException as failure:
+                failures.append(failure)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            read_whole = sum(check_a_read(path, view, end) for _ in range(20))
+        finally:
+            stop.set()
+            thread.join()
+    assert not failures
+    assert read_whole > 0
+
+
+def check_a_read(path: Path, view: str, end: int) -> bool:
+    """Whether a read told something; it is checked against what was there when it began."""
+    try:
+        if view == "past":
+            assert told(rows_of(path, view="offsets", at=f"offset:{end}", buckets=2)) == state_below(end)
+            return True
+        rows = rows_of(path, view=view, buckets=2)
+    except (errors.HistoryError, errors.StorageError):
+        # A cleaner may be faster than a reader; but what it leaves is no damage.
+        return False
+    found = told(rows)
+    assert len(found) == 6
+    assert all(found[partition] >= least for partition, least in state_below(end).items())
+    return True
