@@ -126,6 +126,19 @@ def test_records_are_what_the_other_reader_tells(scenario: Scenario):
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
+def test_a_replay_counts_the_records_below_a_log_offset(scenario: Scenario):
+    for path in segments(scenario.log):
+        if Replay().apply(path)["damage"] is not None:
+            continue
+        offsets = [row["log_offset"] for row in read_all(path, "records")]
+        for until in [*offsets[:60:7], *offsets[-3:], 1 << 62]:
+            replay = Replay()
+            assert replay.apply(path, until=until)["damage"] is None
+            assert replay.records_below == sum(offset < until for offset in offsets)
+            assert replay.records_below <= replay.records <= len(offsets)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
 def test_positions_by_buckets_are_those_of_a_replay(scenario: Scenario):
     for folder in sorted({path.parent for path in segments(scenario.log)}):
         whole, parts = Replay(), [Replay(bucket=number, buckets=3) for number in range(3)]
@@ -199,6 +212,17 @@ def test_a_walk_begins_anywhere_and_knows_how_transactions_ended(segment: Path):
                 assert opened.position == (limit if limit >= 0 else opened.limit)
         for row, each in zip(rows, expected, strict=True):
             check_record(row, each)
+
+
+def test_what_ends_at_a_horizon_or_behind_is_open(segment: Path):
+    marks = boundaries(segment)
+    ends = sorted({row["marker_offset"] for row in reference(segment) if row["marker_offset"] is not None})
+    for horizon in (0, ends[0], ends[0] + 1, ends[len(ends) // 2], ends[-1], ends[-1] + 1):
+        outcomes = scan.outcomes_of([(segment, 0, -1)], horizon=horizon)
+        assert outcomes.markers == sum(end < horizon for end in ends)
+        # As a file would have it that ends there.
+        limit = next((position for position, offset in marks if offset >= horizon), -1)
+        assert outcomes.open == scan.outcomes_of([(segment, 0, limit)]).open
 
 
 def test_what_is_not_asked_for_is_not_there(segment: Path):
