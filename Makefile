@@ -94,7 +94,7 @@ wheel-test: $(VENV)/.made
 	@$(WHEEL)/venv/bin/python -m pip install -q --disable-pip-version-check -r requirements-dev.lock
 	@$(WHEEL)/venv/bin/python -m pip install -q --disable-pip-version-check --no-deps $(WHEEL)/*.whl
 	@mkdir $(WHEEL)/run && cp -r $(wildcard tests benchmarks examples) pyproject.toml $(WHEEL)/run/
-	@cd $(WHEEL)/run && ../venv/bin/python -m pytest -m "not source_tree" $(TESTS)
+	@cd $(WHEEL)/run && ../venv/bin/python -m pytest -m "not source_tree and not (spark and slow)" $(TESTS)
 
 test-sanitized: $(VENV)/.made
 	@OFFSETLOG_SANITIZE=$(SANITIZE) $(PY) setup.py -q build
@@ -103,7 +103,7 @@ test-sanitized: $(VENV)/.made
 	    LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	    ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	    PYTHONPATH="$$(echo $(CURDIR)/build/sanitize/lib.*)" \
-	    $(abspath $(PY)) -m pytest -m "not source_tree and not kafka" $(TESTS)
+	    $(abspath $(PY)) -m pytest -m "not source_tree and not kafka and not spark" $(TESTS)
 
 bench: build
 	@$(PY) -m benchmarks engine
