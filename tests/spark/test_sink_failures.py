@@ -22,7 +22,7 @@ from tests.spark.sinks import commits_of, positions
 pytestmark = pytest.mark.crash
 
 #: More of them: SINK_KILLS=20 SINK_SEED=7 pytest tests/spark/test_sink_failures.py
-KILLS = int(os.environ.get("SINK_KILLS", "6"))
+KILLS = int(os.environ.get("SINK_KILLS", "2"))
 
 
 def start(directory: Path, **settings: object) -> subprocess.Popen[bytes]:

@@ -26,7 +26,7 @@ from offsetlog.spark.scan.views import full_schema
 
 from .reading import rows_of
 
-KILLS = int(os.environ.get("OFFSETLOG_STREAM_KILLS", "3"))
+KILLS = int(os.environ.get("OFFSETLOG_STREAM_KILLS", "2"))
 SEED = int(os.environ.get("OFFSETLOG_MODEL_SEED", "1"))
 SMALL = StoreConfig(segment_bytes=4 << 10, index_interval_bytes=256)
 
@@ -143,8 +143,14 @@ def test_a_log_that_went_or_was_cut_is_told(path: Path, tmp_path: Path):
         reader.partitions(start, beyond)
     lossy = reader_of(path, view="records", failOnDataLoss="false")
     assert not any(isinstance(split, StreamSplit) for split in lossy.partitions(start, beyond))
-    # It does not go back for that.
+    # What is away for a moment keeps its place; what was cut or made anew is told, or gone on with where it ends.
     assert reader.latestOffset(beyond)["__consumer_offsets"][str(number)] == 1000
+    (tmp_path / "aside").rename(folder)
+    with pytest.raises(OffsetOutOfRangeError, match="it was cut, or made anew"):
+        reader.latestOffset(beyond)
+    end = lossy.latestOffset(beyond)
+    assert 10 < end["__consumer_offsets"][str(number)] < 1000
+    assert rows_between(lossy, beyond, end) == []
 
 
 def test_committed_records_only(path: Path):

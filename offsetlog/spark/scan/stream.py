@@ -129,13 +129,14 @@ class StreamReader(*_BASES):  # type: ignore[misc]
         """
         start = start if start is not None else self._last
         known, begun = _numbers(start, TOPIC), _numbers(start, BEGUN)
-        ends = self._ends()
+        ends = self._ends(known)
         if start is not None and BEGUN in start:
             # A log partition that came later may have been cleaned elsewhere.
             begun = {**{number: end for number, end in ends.items() if number not in known}, **begun}
         if self._target is not None:
             ends = {number: min(end, self._target.get(number, 0)) for number, end in ends.items()}
-        ends = {number: max(ends.get(number, 0), known.get(number, 0)) for number in {*ends, *known}}
+        # What is away for a moment keeps its place.
+        ends = {**known, **ends}
         most = getattr(limit, "max_rows", None) or (self._read.offsets_per_trigger if limit is None else 0)
         if most and start is not None:
             ends = _limited(known, ends, most)
@@ -183,14 +184,7 @@ class StreamReader(*_BASES):  # type: ignore[misc]
                     raise
                 listing = list_again(files, listing)
         if horizon.offset < until:
-            self._lose(
-                OffsetOutOfRangeError(
-                    f"log partition {listing.number} ends at {horizon.offset}, below {until}, which the stream had "
-                    "seen: it was cut",
-                    path=listing.place,
-                    log_offset=horizon.offset,
-                )
-            )
+            self._lose(self._cut(listing, horizon.offset, until))
         covered = sum(_length(split, begun) for split in splits)
         missing = max(0, min(until, horizon.offset) - max(first, begun)) - covered
         if missing > 0:
@@ -237,16 +231,27 @@ class StreamReader(*_BASES):  # type: ignore[misc]
         for _, listing in self._listings():
             yield _where_it_ends(files, listing)
 
-    def _ends(self) -> Offsets:
-        """How far each partition may be read now."""
+    def _ends(self, known: Offsets | None = None) -> Offsets:
+        """How far each partition may be read now; tells those that end below what is known of them."""
         files = self._source_files()
         found = {}
         for listing, horizon in self._partitions():
-            found[listing.number] = horizon.offset
-            if self._read.committed_only:
-                follower = self._open.setdefault(listing.number, OpenTransactions())
-                found[listing.number] = follower.stable_offset(files, listing, horizon)
+            number, before = listing.number, (known or {}).get(listing.number, 0)
+            found[number] = horizon.offset
+            if horizon.offset < before:
+                self._lose(self._cut(listing, horizon.offset, before))
+            elif self._read.committed_only:
+                follower = self._open.setdefault(number, OpenTransactions())
+                found[number] = max(follower.stable_offset(files, listing, horizon), before)
         return found
+
+    def _cut(self, listing: PartitionListing, end: int, until: int) -> OffsetOutOfRangeError:
+        return OffsetOutOfRangeError(
+            f"log partition {listing.number} ends at {end}, below {until}, which the stream had seen: it was cut, or "
+            "made anew",
+            path=listing.place,
+            log_offset=end,
+        )
 
     # ------------------------------------------------------------------------------------------------ in the tasks
 

@@ -20,7 +20,7 @@ digest. Stop the broker before: what it writes meanwhile is not in TARGET. What 
 and named: damage, a group with records in two partitions, two different open transactions of one producer.
 
 \b
-Exit codes: 0 done, 1 refused, 2 could not be read or written.
+Exit codes: 0 done, 2 refused, or it could not be read or written.
 
 \b
 Examples:
