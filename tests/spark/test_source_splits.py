@@ -502,3 +502,14 @@ def test_outcomes_of_kafkas_transactions_do_not_depend_on_splits(scenario) -> No
     assert {row["outcome"] for row in whole} >= {"plain", "committed", "aborted"}
     for size in (1, 150, 1000, 3333):
         assert rows_of(scenario.log, splitBytes=size) == whole
+
+
+def test_a_partition_without_a_segment_and_a_start_behind_the_end_hold_nothing(tmp_path: Path):
+    path = tmp_path / "data"
+    with opened(path) as store:
+        store.commit("a", {KEYS[0]: 1})
+    (path / "__consumer_offsets-1").mkdir()
+    assert len(rows_of(path, view="records")) == 1
+    for start in (1, 2, 1000):
+        assert rows_of(path, view="records", startingOffset=start, partitions="0") == []
+    assert len(rows_of(path, view="offsets")) == 1

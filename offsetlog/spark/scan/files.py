@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
@@ -30,6 +31,9 @@ _SWAP = ".swap"
 #: How often a swap that is not over is looked at; the engine takes some milliseconds for one.
 _SWAP_LISTINGS = 10
 _NUMBERED = re.compile(r"\d{20}\.")
+#: How often files are tried that went while they were looked at; in all a second.
+ATTEMPTS = 12
+
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -232,6 +236,14 @@ def resolve(path: str) -> tuple[Files, str]:
     if isinstance(arrow, pyarrow.fs.LocalFileSystem):
         return Files(), os.path.abspath(found)
     return Files(arrow), found.rstrip("/")
+
+
+def attempts() -> Iterator[int]:
+    """Counts down the attempts at files that are cleaned, rolled and removed meanwhile, with pauses that grow."""
+    for left in reversed(range(ATTEMPTS)):
+        yield left
+        # A cleaner that works without a pause is past a place soon.
+        time.sleep(0.01 * (ATTEMPTS - left))
 
 
 # ------------------------------------------------------------------------------------------------------- a log's files

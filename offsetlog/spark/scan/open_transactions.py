@@ -6,9 +6,8 @@ from typing import Any
 
 from offsetlog._native.scan import SegmentScan
 from offsetlog.errors import CorruptionError, MissingFileError
-from offsetlog.listing import TRIES
 from offsetlog.spark.scan.bounds import Horizon, seek
-from offsetlog.spark.scan.files import Files, PartitionListing, list_again
+from offsetlog.spark.scan.files import ATTEMPTS, Files, PartitionListing, attempts, list_again
 
 _COLUMNS = ("base_offset", "last_offset", "producer_id", "transactional", "control", "crc_ok")
 
@@ -28,14 +27,14 @@ class OpenTransactions:
         Raises:
             StorageError: a file cannot be read, or files went faster than they could be read.
         """
-        for left in reversed(range(TRIES)):
+        for left in attempts():
+            listing = listing if left == ATTEMPTS - 1 else list_again(files, listing)
             try:
                 self._follow(files, listing, horizon)
                 break
             except MissingFileError:
                 if left == 0:
                     raise
-                listing = list_again(files, listing)
         return min([*self._began.values(), horizon.offset])
 
     def _follow(self, files: Files, listing: PartitionListing, horizon: Horizon) -> None:

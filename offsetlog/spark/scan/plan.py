@@ -13,9 +13,18 @@ from pyspark.sql.datasource import InputPartition
 
 from offsetlog._native.scan import batch_at, skim
 from offsetlog.errors import MissingFileError, OffsetLogError, StorageError
-from offsetlog.listing import TRIES
 from offsetlog.spark.scan.bounds import Horizon, horizon_at_offset, horizon_at_time, horizon_now, index_entries, seek
-from offsetlog.spark.scan.files import Files, PartitionListing, Segment, choose, list_again, list_partitions, resolve
+from offsetlog.spark.scan.files import (
+    ATTEMPTS,
+    Files,
+    PartitionListing,
+    Segment,
+    attempts,
+    choose,
+    list_again,
+    list_partitions,
+    resolve,
+)
 from offsetlog.spark.scan.options import OFFSET_MAX, ReadOptions, bound_of, moment_of, parallelism
 
 #: Views of which a task reads all records of some keys.
@@ -147,15 +156,15 @@ def tasks_of(splits: list[Split], read: ReadOptions) -> list[Task]:
 
 
 def _plan_partition(source: Source, listing: PartitionListing, read: ReadOptions) -> list[Split]:
-    for left in reversed(range(TRIES)):
+    for left in attempts():
+        # Somebody cleans the log; with the new list it is whole again.
+        listing = listing if left == ATTEMPTS - 1 else list_again(source.files, listing)
         try:
             horizon = find_horizon(source, listing, read)
             return (_buckets if read.view in BUCKETED else _runs)(source, listing, horizon, read)
         except MissingFileError:
-            # Somebody cleans the log; with the new list it is whole again.
             if left == 0 or listing.directory is None:
                 raise
-            listing = list_again(source.files, listing)
     raise AssertionError("the loop returns or raises")
 
 
@@ -253,10 +262,12 @@ def _spans(
     files: Files, listing: PartitionListing, horizon: Horizon, first: int, until: int, read: ReadOptions
 ) -> Iterator[Span]:
     bases = [segment.base_offset for segment in listing.segments]
-    for segment, following in zip(listing.segments, [*bases[1:], OFFSET_MAX], strict=True):
+    for segment, following in zip(listing.segments, [*bases, OFFSET_MAX][1:], strict=True):
         if following <= first or segment.base_offset >= until or segment.base_offset > horizon.base_offset:
             continue
         begin, end = max(segment.base_offset, first), min(following, until)
+        if begin >= end:
+            continue
         limit = horizon.limit_of(segment)
         try:
             position = seek(files, segment, first) if first > segment.base_offset else 0

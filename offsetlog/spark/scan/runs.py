@@ -8,9 +8,8 @@ from typing import Any
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.scan import Outcomes, SegmentScan, batch_at, outcomes_of
 from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError, StorageError, TornTailError
-from offsetlog.listing import TRIES
 from offsetlog.spark.scan.bounds import end_of, seek
-from offsetlog.spark.scan.files import Files, PartitionListing, Segment, list_again
+from offsetlog.spark.scan.files import Files, PartitionListing, Segment, attempts, list_again
 from offsetlog.spark.scan.options import ReadOptions
 from offsetlog.spark.scan.plan import Span, Split
 
@@ -168,7 +167,7 @@ class RunReader:
     def _replaced(self, span: Span) -> Iterator[Found]:
         """Reads the records of a span from the files that hold them now."""
         first = span.first
-        for left in reversed(range(TRIES)):
+        for left in attempts():
             listing = self._listing()
             if not listing.directory:
                 raise StorageError("the file was replaced while it was read", path=span.segment.path)
@@ -225,7 +224,7 @@ class RunReader:
 def _holding(listing: PartitionListing, first: int, until: int) -> list[tuple[Segment, int]]:
     """The segments that records in [first, until) may be in, each with the base offset of the one behind it."""
     bases = [segment.base_offset for segment in listing.segments]
-    behind = [*bases[1:], until]
+    behind = [*bases, until][1:]
     return [
         (segment, following)
         for segment, following in zip(listing.segments, behind, strict=True)
@@ -253,7 +252,7 @@ def outcomes_within(
     """
     planned = split.horizon
     horizon = planned.offset if horizon is None else horizon
-    for left in reversed(range(TRIES)):
+    for left in attempts():
         listing: PartitionListing = listing_now()
         walked = []
         try:

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.replay import Replay
-from offsetlog._native.scan import PositionScan, SegmentScan
+from offsetlog._native.scan import PositionScan, SegmentScan, batch_at
 from offsetlog.errors import CorruptionError, HistoryError, MissingFileError, OffsetLogError, StorageError
-from offsetlog.listing import SEGMENT, TRIES, group_rows
+from offsetlog.listing import SEGMENT, group_rows
 from offsetlog.spark.scan.bounds import end_of, seek
-from offsetlog.spark.scan.files import Files, PartitionListing, Segment, list_again
+from offsetlog.spark.scan.files import Files, PartitionListing, Segment, attempts, list_again
 from offsetlog.spark.scan.history import NEEDED, effective_offsets
 from offsetlog.spark.scan.options import OFFSET_MAX, ReadOptions, bound_of
 from offsetlog.spark.scan.plan import Split
@@ -105,7 +105,7 @@ class BucketReader:
     # ------------------------------------------------------------------------------------------------ the state
 
     def _replayed(self, *, by_group: bool) -> ReplayedBucket:
-        for left in reversed(range(TRIES)):
+        for left in attempts():
             listing = self._listing()
             until = self._until(listing)
             replay = Replay(
@@ -142,7 +142,7 @@ class BucketReader:
         """Applies what lies behind the records that were applied already."""
         since = state.replay.next_offset
         bases = [segment.base_offset for segment in listing.segments]
-        for segment, following in zip(listing.segments, [*bases[1:], OFFSET_MAX], strict=True):
+        for segment, following in zip(listing.segments, [*bases, OFFSET_MAX][1:], strict=True):
             if segment.base_offset < until and following > since:
                 position = seek(self._files, segment, since) if segment.base_offset < since else 0
                 is_last = segment == listing.segments[-1]
@@ -166,6 +166,10 @@ class BucketReader:
                 continue
             if is_last and position >= end_of(self._files, segment)[0]:
                 return
+            if is_last and batch_at(segment.path, position, file_system=self._files.native) is not None:
+                # It was written to its end between the two looks.
+                tried = -1
+                continue
             if not self._read.permissive:
                 raise damage
             state.problems.append(damage)
@@ -229,7 +233,7 @@ class BucketReader:
 
     def _whole_commits(self) -> tuple[list[Any], list[OffsetLogError]]:
         """Reads until nothing was cleaned meanwhile: what moved may be in none of the files that were read."""
-        for left in reversed(range(TRIES)):
+        for left in attempts():
             listing = self._listing()
             problems: list[OffsetLogError] = []
             try:

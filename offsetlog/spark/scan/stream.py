@@ -15,9 +15,9 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from offsetlog.errors import ConfigError, HistoryError, MissingFileError, OffsetLogError, OffsetOutOfRangeError
-from offsetlog.listing import TOPIC, TRIES
+from offsetlog.listing import TOPIC
 from offsetlog.spark.scan.bounds import Horizon, horizon_now
-from offsetlog.spark.scan.files import Files, PartitionListing, list_again, resolve
+from offsetlog.spark.scan.files import ATTEMPTS, Files, PartitionListing, attempts, list_again, resolve
 from offsetlog.spark.scan.open_transactions import OpenTransactions
 from offsetlog.spark.scan.options import ReadOptions
 from offsetlog.spark.scan.plan import Split, open_source, problem_of, split_range
@@ -174,7 +174,8 @@ class StreamReader(*_BASES):  # type: ignore[misc]
 
     def _between(self, listing: PartitionListing, first: int, until: int, begun: int) -> Iterator[StreamSplit]:
         files = self._source_files()
-        for left in reversed(range(TRIES)):
+        for left in attempts():
+            listing = listing if left == ATTEMPTS - 1 else list_again(files, listing)
             try:
                 horizon = horizon_now(files, listing)
                 splits = split_range(files, listing, horizon, first, min(until, horizon.offset), self._read)
@@ -182,7 +183,6 @@ class StreamReader(*_BASES):  # type: ignore[misc]
             except MissingFileError:
                 if left == 0:
                     raise
-                listing = list_again(files, listing)
         if horizon.offset < until:
             self._lose(self._cut(listing, horizon.offset, until))
         covered = sum(_length(split, begun) for split in splits)
@@ -296,13 +296,13 @@ class StreamReader(*_BASES):  # type: ignore[misc]
 
 def _where_it_ends(files: Files, listing: PartitionListing) -> tuple[PartitionListing, Horizon]:
     """Returns a partition, listed anew where its files went meanwhile, and where it ends."""
-    for left in reversed(range(TRIES)):
+    for left in attempts():
+        listing = listing if left == ATTEMPTS - 1 else list_again(files, listing)
         try:
             return listing, horizon_now(files, listing)
         except MissingFileError:
             if left == 0:
                 raise
-            listing = list_again(files, listing)
     raise AssertionError("the loop returns or raises")
 
 
