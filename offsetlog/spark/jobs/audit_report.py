@@ -398,7 +398,7 @@ def _tile(value: str, label: str, *, mood: str = "", to: str = "") -> str:
 def _tiles(findings: Findings) -> str:
     totals = findings.totals
     tiles = [
-        _tile(count_text(totals["groups"]), "groups", to="groups"),
+        _tile(count_text(totals["groups"]), "groups ever seen", to="groups"),
         _tile(count_text(totals["positions"]), "positions", to="positions"),
         _tile(count_text(totals["commits"]), "commits"),
         _tile(count_text(totals["deletes"]), "deletions"),

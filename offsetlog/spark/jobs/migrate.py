@@ -104,8 +104,10 @@ def checked(rows: DataFrame) -> DataFrame:
     right.
     """
     name_too_long = f"the {{0}} has more than {_NAME_BYTES_MAX} bytes"
+    names = ("group", "topic", "partition", "offset")
     reason = (
-        fn.when(fn.coalesce(fn.col("group"), fn.lit("")) == "", "there is no group")
+        fn.when(fn.coalesce(*names).isNull(), "it is no row of group, topic, partition and offset")
+        .when(fn.coalesce(fn.col("group"), fn.lit("")) == "", "there is no group")
         .when(fn.coalesce(fn.col("topic"), fn.lit("")) == "", "there is no topic")
         .when(fn.octet_length("group") > _NAME_BYTES_MAX, name_too_long.format("group"))
         .when(fn.octet_length("topic") > _NAME_BYTES_MAX, name_too_long.format("topic"))
