@@ -39,6 +39,7 @@ from offsetlog.spark.sink.staging import (
     read_staged,
     stage,
 )
+from offsetlog.spark.sink.writer import batch_writer, stream_writer
 from tests.spark.sinks import batch_of
 
 SOUND = {
@@ -234,6 +235,16 @@ def test_a_staging_of_no_known_kind_is_refused():
 def test_a_wrong_option_is_named(given_options, stream, told):
     with pytest.raises(errors.ConfigError, match=re.escape(told)):
         checked_options(given_options, stream=stream, overwrite=False)
+
+
+def test_another_number_of_log_partitions_is_refused_before_a_task_runs(tmp_path):
+    columns = StructType.fromDDL("group string, topic string, partition int, offset bigint")
+    offsetlog.open(tmp_path, partitions=4).close()
+    for make in (batch_writer, stream_writer):
+        with pytest.raises(errors.PartitionCountError, match="partitions=9 was asked for, the directory has 4"):
+            make({"path": str(tmp_path), "partitions": "9"}, columns, overwrite=False)
+        make({"path": str(tmp_path), "partitions": "4"}, columns, overwrite=False)
+        make({"path": str(tmp_path / "new"), "partitions": "9"}, columns, overwrite=False)
 
 
 def test_options_are_read_as_spark_gives_them():

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyspark.sql.datasource as spark_sources
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from offsetlog.config import StoreConfig
-from offsetlog.errors import ConfigError, InternalError
+from offsetlog.errors import ConfigError, InternalError, PartitionCountError
 from offsetlog.spark.sink.leftovers import remove_staged
 from offsetlog.spark.sink.options import SinkOptions, check_schema, checked_options
 from offsetlog.spark.sink.staging import StagedMessage, StagingPlace, stage
@@ -39,9 +40,11 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     Raises:
         ConfigError: an option is wrong, or the store is to be overwritten.
         InvalidArgumentError: a column is missing, not known, or of another type.
+        PartitionCountError: the store has another number of log partitions than `partitions` says.
     """
     chosen = checked_options(options, stream=False, overwrite=overwrite)
     check_schema(schema)
+    _check_partitions(chosen)
     return BatchWriter(chosen)
 
 
@@ -49,7 +52,20 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
     """Returns the writer of `df.writeStream.format("offsetlog")`; raises as `batch_writer`."""
     chosen = checked_options(options, stream=True, overwrite=overwrite)
     check_schema(schema)
+    _check_partitions(chosen)
     return StreamWriter(chosen)
+
+
+def _check_partitions(chosen: SinkOptions) -> None:
+    """Finds before the tasks run what opening the store would find behind them; a store without a word is left to that."""
+    # Executors take this module, and no store with it.
+    from offsetlog._native.files import FileSystem
+    from offsetlog.logdir import LogDirectory
+
+    path = Path(chosen.path)
+    known = LogDirectory(path, FileSystem()).read_properties() if path.is_dir() else None
+    if known is not None and chosen.partitions not in (None, known.partitions):
+        raise PartitionCountError(asked=chosen.partitions, actual=known.partitions, path=path)
 
 
 def commit_batch(df: DataFrame, batch_id: int, path: str, query_id: str, **options: str) -> None:
