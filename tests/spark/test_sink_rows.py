@@ -238,7 +238,8 @@ def test_a_wrong_option_is_named(given_options, stream, told):
 
 
 def test_another_number_of_log_partitions_is_refused_before_a_task_runs(tmp_path):
-    columns = StructType.fromDDL("group string, topic string, partition int, offset bigint")
+    fields = {"group": StringType(), "topic": StringType(), "partition": IntegerType(), "offset": LongType()}
+    columns = StructType([StructField(name, kind) for name, kind in fields.items()])
     offsetlog.open(tmp_path, partitions=4).close()
     for make in (batch_writer, stream_writer):
         with pytest.raises(errors.PartitionCountError, match="partitions=9 was asked for, the directory has 4"):

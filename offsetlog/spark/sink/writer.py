@@ -57,7 +57,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 
 def _check_partitions(chosen: SinkOptions) -> None:
-    """Finds before the tasks run what opening the store would find behind them; a store without a word is left to that."""
+    """Finds before the tasks run what opening the store would find behind them."""
     # Executors take this module, and no store with it.
     from offsetlog._native.files import FileSystem
     from offsetlog.logdir import LogDirectory
