@@ -75,6 +75,27 @@ def test_a_segment_that_was_only_rolled_ends_where_it_was_planned(tmp_path: Path
         assert told(read(splits, path, view=view)) == state_below(8)
 
 
+def test_another_file_in_the_same_inode_is_not_taken_for_the_planned_one(tmp_path: Path) -> None:
+    path, other = tmp_path / "data", tmp_path / "other"
+    with opened(path) as store:
+        write(store, 0, 8)
+    splits = splits_of(path, view="offsets")
+    with opened(other) as store:
+        for group in range(40):
+            for number in range(20):
+                store.commit(f"g{group}", {KEYS[number % 6]: number})
+        store.compact()
+    (segment,) = path.rglob("*.log")
+    cleaned = min(other.rglob("*.log")).read_bytes()
+    assert len(cleaned) > segment.stat().st_size
+    # As after two cleanings: the first file's inode is free for the second one's.
+    with segment.open("r+b") as file:
+        file.write(cleaned)
+    rows = read(splits, path, view="offsets")
+    assert len(rows) > 6
+    assert rows == rows_of(path, view="offsets")
+
+
 def test_the_history_of_a_cleaned_log_knows_the_ends_of_its_transactions(tmp_path: Path) -> None:
     path = tmp_path / "data"
     with opened(path) as store:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.replay import Replay
-from offsetlog._native.scan import PositionScan, SegmentScan, batch_at
+from offsetlog._native.scan import PositionScan, SegmentScan, batch_at, used_until
 from offsetlog.errors import CorruptionError, HistoryError, MissingFileError, OffsetLogError, StorageError
 from offsetlog.listing import SEGMENT, group_rows
 from offsetlog.spark.scan.bounds import end_of, seek
@@ -100,7 +100,20 @@ class BucketReader:
         if horizon.is_cut:
             return horizon.offset
         # What was allocated ahead goes once no more is written to a segment: only what was read of it has to be there.
-        return horizon.offset if _is_as_it_was(self._split.segments, listing, horizon.position) else OFFSET_MAX
+        if not _is_as_it_was(self._split.segments, listing, horizon.position):
+            return OFFSET_MAX
+        return horizon.offset if self._went_on() else OFFSET_MAX
+
+    def _went_on(self) -> bool:
+        """Whether what is behind the planned end begins there: after two cleanings another file may have the inode."""
+        horizon, path, native = self._split.horizon, self._split.segments[-1].path, self._files.native
+        try:
+            behind = batch_at(path, horizon.position, file_system=native)
+            if behind is not None:
+                return behind[0] == horizon.offset
+            return used_until(path, horizon.position, file_system=native) <= horizon.position
+        except MissingFileError:
+            return False
 
     # ------------------------------------------------------------------------------------------------ the state
 
