@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition
-from offsetlog.errors import ConfigError, HistoryError, MissingFileError, OffsetOutOfRangeError
+from offsetlog.errors import ConfigError, CorruptionError, HistoryError, MissingFileError, OffsetOutOfRangeError
 from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.stream import StreamReader, StreamSplit, _limited
 from offsetlog.spark.scan.views import full_schema
@@ -258,6 +258,30 @@ def test_a_damaged_header_opens_no_transaction(path: Path, producer_id: int):
     rows = rows_between(reader, start, end)
     assert [row["log_offset"] for row in rows if not row["problem"]] == [0, 2, 3, 4, 5]
     assert sum(row["problem"] is not None for row in rows) == 1
+
+
+@pytest.mark.parametrize("mode", ["failfast", "permissive"])
+def test_a_damaged_end_of_a_transaction_is_told_and_not_waited_for(path: Path, mode: str):
+    key = TopicPartition("t", 0)
+    with opened(path, partitions=1) as store:
+        with store.transaction("g", 77) as transaction:
+            transaction.commit({key: 5})
+        store.commit("x", {key: 1})
+    batch = next(row for row in rows_of(path, view="batches") if row["control"])
+    segment = path / "__consumer_offsets-0" / batch["segment"]
+    content = bytearray(segment.read_bytes())
+    content[batch["position"] + 65] ^= 1
+    segment.write_bytes(content)
+    reader = reader_of(path, isolationLevel="read_committed", mode=mode)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    assert end["__consumer_offsets"] == {"0": 3}
+    if mode == "failfast":
+        with pytest.raises(CorruptionError, match=segment.name):
+            rows_between(reader, start, end)
+    else:
+        rows = rows_between(reader, start, end)
+        assert [row["outcome"] for row in rows if not row["problem"]] == ["open", "plain"]
 
 
 def test_a_partition_without_a_segment_has_no_open_transaction(path: Path):

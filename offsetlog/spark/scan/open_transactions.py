@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow.compute as pc
+
 from offsetlog._native.scan import SegmentScan
 from offsetlog.errors import CorruptionError, MissingFileError
 from offsetlog.spark.scan.bounds import Horizon, seek
@@ -68,14 +70,13 @@ class OpenTransactions:
             self._take(batch)
 
     def _take(self, batch: Any) -> None:
-        # A header whose bytes are wrong may name any producer: whoever reads the records is told.
-        batch = batch.filter(batch.column("crc_ok"))
-        for row in batch.filter(batch.column("transactional")).to_pylist():
-            if row["producer_id"] < 0:
-                continue
-            if row["control"]:
+        for row in batch.filter(pc.or_(batch.column("transactional"), pc.invert(batch.column("crc_ok")))).to_pylist():
+            if not row["crc_ok"]:
+                # It may have ended any of them, and nothing would do so again: whoever reads the records is told.
+                self._began.clear()
+            elif row["producer_id"] >= 0 and row["control"]:
                 self._began.pop(row["producer_id"], None)
-            else:
+            elif row["producer_id"] >= 0:
                 self._began.setdefault(row["producer_id"], row["base_offset"])
         if batch.num_rows:
             self._next_offset = batch.column("last_offset")[-1].as_py() + 1
