@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from offsetlog.spark.source import OffsetlogDataSource
@@ -40,6 +41,16 @@ def spark_session(scratch: Path) -> Iterator[SparkSession]:
         yield made
     finally:
         made.stop()
+        _end_jvm()
+
+
+def _end_jvm() -> None:
+    """Waits until the JVM is gone, which removes its scratch at its end; the next Spark begins with fresh memory."""
+    gateway: Any = SparkContext._gateway
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def to_noop(frame: DataFrame) -> None:
