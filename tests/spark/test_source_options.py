@@ -17,7 +17,7 @@ from offsetlog.spark.source import OffsetlogDataSource
 
 from .reading import rows_of, splits_of
 
-LOG = next(each.log for each in SCENARIOS if each.name == "kafka-4.3.0/plain")
+LOG = next(each.log for each in SCENARIOS if each.name == "kafka-4.3.0/txn")
 
 
 def test_names_do_not_depend_on_case() -> None:

@@ -124,7 +124,7 @@ def test_what_executors_import_loads_no_store() -> None:
 
 
 def test_spark_finds_it_without_being_told() -> None:
-    log = BY_NAME["kafka-4.3.0/plain"].log
+    log = BY_NAME["kafka-4.3.0/txn"].log
     told = run(
         "from pyspark.sql import SparkSession\n"
         "spark = (SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false')"
