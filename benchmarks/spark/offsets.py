@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  (Spark's own name for them)
+from pyspark.sql import functions as fn
 
 from benchmarks.race import Job, Runner, race
 from benchmarks.results import Goal
@@ -17,7 +17,7 @@ VALUE = ("log_offset", "offset", "leader_epoch", "metadata", "commit_timestamp",
 
 def latest(records: DataFrame) -> DataFrame:
     """What anybody writes who has the records in Parquet: the fastest of the ways that Spark has for it."""
-    newest = records.groupBy(*KEY).agg(F.max(F.struct(*VALUE)).alias("newest"))
+    newest = records.groupBy(*KEY).agg(fn.max(fn.struct(*VALUE)).alias("newest"))
     return newest.select(*KEY, "newest.*")
 
 
@@ -30,7 +30,7 @@ def _measure(run: Run, log_partitions: int) -> None:
         spark.read.format("offsetlog").load(str(path)).write.parquet(str(scratch / "parquet"))
         ours = spark.read.format("offsetlog").option("view", "offsets").load(str(path))
         theirs = latest(spark.read.parquet(str(scratch / "parquet")))
-        checks = [frame.agg(F.count("*"), F.sum("offset"), F.sum("log_offset")).first() for frame in (ours, theirs)]
+        checks = [frame.agg(fn.count("*"), fn.sum("offset"), fn.sum("log_offset")).first() for frame in (ours, theirs)]
         if checks[0] != checks[1]:
             raise AssertionError(f"they do not agree: {checks}")
         runners = [

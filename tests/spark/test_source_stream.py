@@ -327,6 +327,13 @@ def test_a_query_that_runs_once_ends_where_the_log_ended(path: Path):
         assert taken == [6, 12, 18, 20]
 
 
+def test_spark_sees_that_it_can_run_once(path: Path):
+    admission = pytest.importorskip("pyspark.sql.streaming.datasource", reason="Spark 4.2 or later")
+    assert isinstance(reader_of(path), admission.SupportsTriggerAvailableNow)
+    assert reader_of(path, maxOffsetsPerTrigger=7).getDefaultReadLimit() == admission.ReadMaxRows(7)
+    assert reader_of(path).getDefaultReadLimit() == admission.ReadAllAvailable()
+
+
 def test_a_limit_is_shared_by_what_waits():
     assert _limited({0: 0, 1: 10}, {0: 5, 1: 10}, 100) == {0: 5, 1: 10}
     for most in range(1, 100):

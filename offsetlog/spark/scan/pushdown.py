@@ -35,9 +35,9 @@ def narrowed(read: ReadOptions, asked: Filter) -> ReadOptions:
         return _with_values(read, name, (asked.value,))
     if isinstance(asked, In):
         return _with_values(read, name, tuple(asked.value))
-    if name != "log_offset" or read.view not in RANGED or type(getattr(asked, "value", None)) is not int:
+    value = getattr(asked, "value", None)
+    if name != "log_offset" or read.view not in RANGED or type(value) is not int:
         return read
-    value = asked.value  # type: ignore[attr-defined]
     if isinstance(asked, GreaterThanOrEqual | GreaterThan):
         least = value + isinstance(asked, GreaterThan)
         return dataclasses.replace(read, starting_offset=_bounded(read.starting_offset, least, max, 0))

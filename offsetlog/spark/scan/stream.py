@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -24,13 +26,9 @@ from offsetlog.spark.scan.plan import Split, open_source, problem_of, split_rang
 from offsetlog.spark.scan.runs import RunReader
 from offsetlog.spark.scan.views import PROBLEM, asked_schema, problem_batch, shaped
 
-try:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
-
-    _BASES: tuple[type, ...] = (DataSourceStreamReader, SupportsTriggerAvailableNow)
-except ImportError:  # Spark 4.0 and 4.1 have no admission control
-    ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
-    _BASES = (DataSourceStreamReader,)
+#: Admission control, which Spark has from 4.2 on.
+_ADMISSION = "pyspark.sql.streaming.datasource"
+_admission: Any = import_module(_ADMISSION) if find_spec(_ADMISSION) is not None else None
 
 BEGUN = "begun"
 _log = logging.getLogger(__name__)
@@ -62,7 +60,7 @@ def _numbers(offset: dict[str, dict[str, int]] | None, name: str) -> Offsets:
     return {int(number): value for number, value in ((offset or {}).get(name) or {}).items()}
 
 
-class StreamReader(*_BASES):  # type: ignore[misc]
+class StreamReader(DataSourceStreamReader):
     """Reads the records of a log as they come.  On the driver one object lives as long as the query; one thread."""
 
     def __init__(self, read: ReadOptions, schema: Any, files: Files | None = None) -> None:
@@ -110,7 +108,7 @@ class StreamReader(*_BASES):  # type: ignore[misc]
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """Returns what `maxOffsetsPerTrigger` says."""
         limit = self._read.offsets_per_trigger
-        return ReadMaxRows(limit) if limit else ReadAllAvailable()
+        return _admission.ReadMaxRows(limit) if limit else _admission.ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Notes where the log ends: a query that runs once goes no further."""
@@ -292,6 +290,11 @@ class StreamReader(*_BASES):  # type: ignore[misc]
         if not self._read.committed_only:
             return ()
         return ("outcome", "offset") if self._read.view == "commits" else ("outcome", "value_version")
+
+
+if _admission is not None:
+    # What Spark asks of a reader is whether it is one of these.
+    _admission.SupportsTriggerAvailableNow.register(StreamReader)
 
 
 def _where_it_ends(files: Files, listing: PartitionListing) -> tuple[PartitionListing, Horizon]:
