@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from conformance.scenarios import SCENARIOS
@@ -91,6 +92,32 @@ def test_small_pieces_are_many_and_large_ones_few(log: Path) -> None:
     batches = table_of(log, view="batches").num_rows
     assert len(splits_of(log, view="records", splitBytes=1)) == batches
     assert len(splits_of(log, view="records")) == 1
+
+
+@pytest.mark.parametrize(("cores", "most"), [(1, 1), (3, 4), (64, 4)])
+def test_every_core_has_a_piece_that_is_worth_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, most: int
+) -> None:
+    with offsetlog.open(tmp_path, partitions=1, maintenance=BY_HAND) as store:
+        rows = np.arange(250_000)
+        store.commit_arrow(
+            pa.table(
+                {
+                    "group": pa.array(["g"] * len(rows)),
+                    "topic": ["t"] * len(rows),
+                    "partition": rows % 9,
+                    "offset": rows,
+                }
+            )
+        )
+    size = sum(file.stat().st_size for file in tmp_path.rglob("*.log"))
+    monkeypatch.setattr("offsetlog.spark.scan.plan.parallelism", lambda: cores)
+    pieces = splits_of(tmp_path)
+    # Four mebibytes are the least that a core is woken for.
+    assert 8 << 20 < size < 16 << 20
+    assert min(cores, 3) <= len(pieces) <= most
+    assert sum(piece.size for piece in pieces) == size
+    assert table_of(tmp_path, columns="offset")["offset"].to_pylist() == rows.tolist()
 
 
 @pytest.mark.parametrize("damage", ["missing", "zeros", "wild", "shifted"])

@@ -18,7 +18,7 @@ RANGED = frozenset({"commits", "history", "records", "batches"})
 #: Views of keys, which can be asked for by group, topic and partition.
 KEYED = frozenset({"commits", "history", "offsets", "records"})
 
-SPLIT_BYTES = 64 * 2**20
+SPLIT_BYTES = 128 * 2**20
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 

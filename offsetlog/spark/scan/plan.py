@@ -7,7 +7,7 @@ changed since: see `batch`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
 
@@ -30,11 +30,13 @@ from offsetlog.spark.scan.options import OFFSET_MAX, ReadOptions, bound_of, mome
 #: Views of which a task reads all records of some keys.
 BUCKETED = frozenset({"offsets", "groups", "history"})
 #: How many splits of a log one bucket of its keys stands for: of the state little is kept, of the history all.
-_SPLITS_A_BUCKET = {"offsets": 16, "groups": 16, "history": 4}
+_SPLITS_A_BUCKET = {"offsets": 8, "groups": 8, "history": 2}
 #: How many buckets are made where none are asked for.
 _BUCKETS_MAX = 64
 #: What is less than this is not divided among tasks, unless splits are asked to be smaller.
 _TASK_BYTES = 2**20
+#: What is less than this is not worth a split of its own so that another core has work.
+_SPLIT_BYTES_MIN = 2**22
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,10 @@ def plan(source: Source, read: ReadOptions) -> list[Split]:
         StorageError: a file cannot be read, and mode=failfast.
         OffsetOutOfRangeError, ConfigError: the moment asked for cannot be.
     """
+    if read.view not in BUCKETED:
+        # A core without work is worse than a small split; behind that every task costs Spark's worker some 50 ms.
+        fair = sum(listing.size for listing in source.listings) // parallelism()
+        read = replace(read, split_bytes=min(read.split_bytes, max(fair, _SPLIT_BYTES_MIN)))
     return [split for listing in source.listings for split in _plan_partition(source, listing, read)]
 
 
@@ -210,7 +216,7 @@ def _buckets(source: Source, listing: PartitionListing, horizon: Horizon, read: 
 def _bucket_count(size: int, partitions: int, read: ReadOptions) -> int:
     needed = -(-size // (_SPLITS_A_BUCKET[read.view] * read.split_bytes))
     # Every bucket reads the whole partition again, which pays where there is something to decode.
-    spread = -(-parallelism() // partitions) if size > min(read.split_bytes, 2**22) else 1
+    spread = -(-parallelism() // partitions) if size > min(read.split_bytes, _SPLIT_BYTES_MIN) else 1
     return max(1, min(max(needed, spread), _BUCKETS_MAX))
 
 
