@@ -52,7 +52,9 @@ def test_moments(text: str, moment: Moment) -> None:
         ({}, "path is missing"),
         ({"path": "/x", "paths": "[]"}, "more than one path"),
         ({"path": "/x", "veiw": "records"}, "'veiw' is not known; there are path, view"),
-        ({"path": "/x", "startingOffsets": "earliest"}, "'startingOffsets' is not known"),
+        ({"path": "/x", "startingOffsets": "earliest"}, "'startingOffsets' is not known for a batch, only for a"),
+        ({"path": "/x", "startingOffset": "10", "endingOffset": "5"}, "startingOffset='10' is above 5"),
+        ({"path": "/x", "startingOffset": '{"3": 10}', "endingOffset": "5"}, "is above 5, which endingOffset"),
         ({"path": "/x", "view": "rows"}, "view='rows' is not known; there are commits"),
         ({"path": "/x", "mode": "dropMalformed"}, "mode='dropMalformed' is not known; there are failfast, permissive"),
         ({"path": "/x", "at": "yesterday"}, "at='yesterday' is no ISO time"),
@@ -94,6 +96,12 @@ def test_what_a_stream_is_asked_for() -> None:
         streaming=True,
     )
     assert (read.starting_offsets, read.fail_on_data_loss, read.committed_only) == ("latest", False, True)
+    read = parse({"path": "/x", "startingOffsets": '{"0": -2, "1": -1}'}, streaming=True)
+    assert read.starting_offsets == {0: -2, 1: -1}
+    with pytest.raises(errors.ConfigError, match="-3 is no log offset"):
+        parse({"path": "/x", "startingOffsets": '{"0": -3}'}, streaming=True)
+    with pytest.raises(errors.ConfigError, match="'endingOffset' is not known for a stream, only for a batch;"):
+        parse({"path": "/x", "endingOffset": "5"}, streaming=True)
     for given in ({"at": "5"}, {"startingOffsets": "soon"}, {"isolationLevel": "snapshot"}, {"view": "groups"}):
         with pytest.raises(errors.ConfigError, match=next(iter(given))):
             parse({"path": "/x", **given}, streaming=True)

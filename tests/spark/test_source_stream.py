@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition
 from offsetlog.errors import ConfigError, CorruptionError, HistoryError, MissingFileError, OffsetOutOfRangeError
+from offsetlog.spark import starting_offsets
 from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.stream import StreamReader, StreamSplit, _limited
 from offsetlog.spark.scan.views import full_schema
@@ -308,6 +309,21 @@ def test_where_a_stream_begins(path: Path):
     (segment,) = (path / "__consumer_offsets-0").glob("00000000000000000000.log")
     with pytest.raises(ConfigError, match="not a single segment"):
         reader_of(segment).initialOffset()
+
+
+def test_the_way_back_of_a_listener_is_a_place_to_start(tmp_path: Path):
+    # What `starting_offsets` says of log partitions that a group has no position for.
+    path = tmp_path / "data"
+    with offsetlog.open(path, partitions=3) as store:
+        for number in range(30):
+            store.commit_one(f"group {number}", "orders", 0, number)
+    ends = reader_of(path, startingOffsets="latest").initialOffset()["__consumer_offsets"]
+    with offsetlog.open(tmp_path / "positions", partitions=1) as positions:
+        positions.commit_one("spark-lake", "__consumer_offsets", 0, 2)
+        for missing, last in (("earliest", 0), ("latest", ends["2"])):
+            told = starting_offsets(positions, "spark-lake", missing=missing, partitions={"__consumer_offsets": 3})
+            starts = reader_of(path, startingOffsets=told).initialOffset()["__consumer_offsets"]
+            assert (starts["0"], starts["2"]) == (2, last)
 
 
 def test_a_query_that_runs_once_ends_where_the_log_ended(path: Path):

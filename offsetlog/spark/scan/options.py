@@ -21,6 +21,8 @@ KEYED = frozenset({"commits", "history", "offsets", "records"})
 SPLIT_BYTES = 128 * 2**20
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
+#: What stands in `startingOffsets` for a log partition's first and next log offset, as for Spark's Kafka source.
+EARLIEST, LATEST = -2, -1
 
 BATCH_NAMES = (
     "path", "view", "at", "partitions", "startingOffset", "endingOffset", "columns", "group", "topic", "partition",
@@ -68,7 +70,7 @@ class ReadOptions:
         buckets: into how many the keys of a partition are divided; 0 chooses.
         permissive: whether damage becomes rows instead of a failure.
         pushdown: whether Spark's filters are asked for.
-        starting_offsets: of a stream: "earliest", "latest", or log offsets.
+        starting_offsets: of a stream: "earliest", "latest", or log offsets, EARLIEST and LATEST among them.
         offsets_per_trigger: of a stream: how many records it takes at a time at most; 0 takes all.
         fail_on_data_loss: of a stream: whether records that are gone end it.
         committed_only: of a stream: whether it waits for the end of transactions and leaves out what was aborted.
@@ -132,6 +134,7 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Read
         == "read_committed",
     )
     _check_fits_view(read, given)
+    _check_range(read, given)
     return read
 
 
@@ -143,11 +146,21 @@ def _known(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]
         if known is None:
             if name.lower() == "paths":
                 raise ConfigError("more than one path was given; read each by itself and unite the DataFrames")
-            raise ConfigError(f"the option {name!r} is not known; there are {', '.join(names)}")
+            elsewhere = _elsewhere(name.lower(), names)
+            raise ConfigError(f"the option {name!r} is not known{elsewhere}; there are {', '.join(names)}")
         if not isinstance(value, str):
             raise ConfigError(f"{known}={value!r}: the value is no text")
         given[known] = value
     return given
+
+
+def _elsewhere(lower: str, names: tuple[str, ...]) -> str:
+    """Returns where an option counts that does not count here, for a sentence."""
+    if names is BATCH_NAMES and lower in (name.lower() for name in STREAM_NAMES):
+        return " for a batch, only for a stream"
+    if names is STREAM_NAMES and lower in (name.lower() for name in BATCH_NAMES):
+        return " for a stream, only for a batch"
+    return ""
 
 
 def _check_fits_view(read: ReadOptions, given: Mapping[str, str]) -> None:
@@ -163,6 +176,17 @@ def _check_fits_view(read: ReadOptions, given: Mapping[str, str]) -> None:
         raise ConfigError(f"buckets={given['buckets']!r} is for offsets, groups, history, not for view={read.view}")
 
 
+def _check_range(read: ReadOptions, given: Mapping[str, str]) -> None:
+    bounds = (read.starting_offset, read.ending_offset)
+    if None in bounds:
+        return
+    # A bound that is one number counts for every partition; -1 stands for those that no bound names.
+    for number in {-1, *(named for bound in bounds if isinstance(bound, dict) for named in bound)}:
+        first, until = bound_of(bounds[0], number, 0), bound_of(bounds[1], number, OFFSET_MAX)
+        if first > until:
+            raise ConfigError(f"startingOffset={given['startingOffset']!r} is above {until}, which endingOffset says")
+
+
 def _list(views: frozenset[str]) -> str:
     return "view=" + "|".join(view for view in VIEWS if view in views)
 
@@ -176,7 +200,7 @@ def parse_moment(text: str) -> Moment:
     Raises:
         ConfigError: it says none of these.
     """
-    if text.startswith("{"):
+    if text.lstrip().startswith("{"):
         return Moment(offsets=tuple(_offsets_by_partition("at", text).items()))
     if found := re.fullmatch(r"offset:(\d{1,19})", text):
         return Moment(offsets=((None, _within("at", text, int(found[1]), 0, OFFSET_MAX)),))
@@ -216,7 +240,7 @@ def parse_size(name: str, text: str) -> int:
     return size
 
 
-def _offsets_by_partition(name: str, text: str) -> dict[int, int]:
+def _offsets_by_partition(name: str, text: str, least: int = 0) -> dict[int, int]:
     try:
         told = json.loads(text)
         # What a stream says of itself can be given back to it.
@@ -226,7 +250,7 @@ def _offsets_by_partition(name: str, text: str) -> dict[int, int]:
     except (ValueError, AttributeError):
         raise ConfigError(f'{name}={text!r} is no JSON of log offsets by log partition, as in {{"0": 123}}') from None
     for partition, offset in found.items():
-        if type(offset) is not int or not 0 <= offset <= OFFSET_MAX or not 0 <= partition <= PARTITION_MAX:
+        if type(offset) is not int or not least <= offset <= OFFSET_MAX or not 0 <= partition <= PARTITION_MAX:
             raise ConfigError(f"{name}={text!r}: {partition}: {offset!r} is no log offset of a log partition")
     return found
 
@@ -243,7 +267,7 @@ def _bound(given: Mapping[str, str], name: str) -> Bound | None:
 def _starting_offsets(given: Mapping[str, str]) -> dict[int, int] | Literal["earliest", "latest"]:
     text = given.get("startingOffsets", "earliest")
     if text.lstrip().startswith("{"):
-        return _offsets_by_partition("startingOffsets", text)
+        return _offsets_by_partition("startingOffsets", text, EARLIEST)
     return "latest" if _choice(given, "startingOffsets", ("earliest", "latest"), "earliest") == "latest" else "earliest"
 
 

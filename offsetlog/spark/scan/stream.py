@@ -21,7 +21,7 @@ from offsetlog.listing import TOPIC
 from offsetlog.spark.scan.bounds import Horizon, horizon_now
 from offsetlog.spark.scan.files import ATTEMPTS, Files, PartitionListing, attempts, list_again, resolve
 from offsetlog.spark.scan.open_transactions import OpenTransactions
-from offsetlog.spark.scan.options import ReadOptions
+from offsetlog.spark.scan.options import EARLIEST, LATEST, ReadOptions
 from offsetlog.spark.scan.plan import Split, open_source, problem_of, split_range
 from offsetlog.spark.scan.runs import RunReader
 from offsetlog.spark.scan.views import PROBLEM, asked_schema, problem_batch, shaped
@@ -89,11 +89,12 @@ class StreamReader(DataSourceStreamReader):
             ends[listing.number] = horizon.offset
             starts[listing.number] = horizon.offset if asked == "latest" else base
         if isinstance(asked, dict):
-            starts.update(self._checked(asked, ends))
+            starts.update(self._checked(asked, starts, ends))
         self._last = _offset(starts, ends)
         return self._last
 
-    def _checked(self, asked: Offsets, ends: Offsets) -> Offsets:
+    def _checked(self, asked: Offsets, bases: Offsets, ends: Offsets) -> Offsets:
+        found = {}
         for number, offset in asked.items():
             if number not in ends:
                 raise ConfigError(f"startingOffsets names log partition {number}, which is not in {self._read.path}")
@@ -103,7 +104,8 @@ class StreamReader(DataSourceStreamReader):
                     path=self._read.path,
                     log_offset=offset,
                 )
-        return asked
+            found[number] = {EARLIEST: bases[number], LATEST: ends[number]}.get(offset, offset)
+        return found
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """Returns what `maxOffsetsPerTrigger` says."""
