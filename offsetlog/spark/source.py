@@ -10,9 +10,10 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource
 
+from offsetlog.errors import ConfigError
 from offsetlog.spark.scan.batch import BatchReader, make_reader
 from offsetlog.spark.scan.options import parse
-from offsetlog.spark.scan.stream import StreamReader, make_stream_reader
+from offsetlog.spark.scan.stream import RefusedStreamReader, StreamReader, make_stream_reader
 from offsetlog.spark.scan.views import full_schema, spark_schema
 
 
@@ -32,9 +33,13 @@ class OffsetlogDataSource(DataSource):
         """Returns the reader of a batch; raises ConfigError."""
         return make_reader(parse(self.options), schema)
 
-    def streamReader(self, schema: Any) -> StreamReader:  # noqa: N802  (PySpark's name)
-        """Returns the reader of a stream; raises ConfigError."""
-        return make_stream_reader(parse(self.options, streaming=True), schema)
+    def streamReader(self, schema: Any) -> StreamReader | RefusedStreamReader:  # noqa: N802  (PySpark's name)
+        """Returns the reader of a stream; where the options are wrong, one that raises ConfigError as it begins."""
+        try:
+            return make_stream_reader(parse(self.options, streaming=True), schema)
+        except ConfigError as refusal:
+            # PySpark closes a reader that it never got, and tells the UnboundLocalError of that last.
+            return RefusedStreamReader(refusal)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """Returns the writer of a batch; raises as `offsetlog.spark.sink.writer.batch_writer`."""

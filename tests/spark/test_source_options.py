@@ -53,6 +53,7 @@ def test_moments(text: str, moment: Moment) -> None:
         ({"path": "/x", "paths": "[]"}, "more than one path"),
         ({"path": "/x", "veiw": "records"}, "'veiw' is not known; there are path, view"),
         ({"path": "/x", "startingOffsets": "earliest"}, "'startingOffsets' is not known for a batch, only for a"),
+        ({"location": "file:/x", "option.view": "offsets"}, "no table of the catalog; CREATE TEMPORARY VIEW"),
         ({"path": "/x", "startingOffset": "10", "endingOffset": "5"}, "startingOffset='10' is above 5"),
         ({"path": "/x", "startingOffset": '{"3": 10}', "endingOffset": "5"}, "is above 5, which endingOffset"),
         ({"path": "/x", "view": "rows"}, "view='rows' is not known; there are commits"),

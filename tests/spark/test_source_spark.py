@@ -90,6 +90,24 @@ def test_what_is_wrong_is_told_by_spark(source: SparkSession, tmp_path: Path) ->
         load(source, tmp_path).collect()
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"at": "3"}, "ConfigError: the option 'at' is not known for a stream, only for a batch"),
+        ({"view": "offsets"}, "ConfigError: view='offsets' is for a batch; a stream has commits, records"),
+    ],
+)
+def test_what_is_wrong_with_a_stream_is_told_last(
+    source: SparkSession, tmp_path: Path, given: dict[str, str], told: str
+) -> None:
+    reading = source.readStream.format("offsetlog").options(**given).load(str(tmp_path))
+    query = reading.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    with pytest.raises(PySparkException) as caught:
+        query.awaitTermination()
+    (last, *_) = [line for line in reversed(str(caught.value).splitlines()) if "Error: " in line]
+    assert told in last
+
+
 # ----------------------------------------------------------------------------------------------------- other processes
 
 

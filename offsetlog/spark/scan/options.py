@@ -13,6 +13,8 @@ from typing import Literal
 from offsetlog.errors import ConfigError
 
 VIEWS = ("commits", "history", "offsets", "groups", "records", "batches")
+#: Those that a stream has: of records, each of which comes once.
+STREAM_VIEWS = ("commits", "records")
 #: Views of single records, which a range of log offsets makes sense for.
 RANGED = frozenset({"commits", "history", "records", "batches"})
 #: Views of keys, which can be asked for by group, topic and partition.
@@ -111,7 +113,9 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Read
     given = _known(options, names[streaming])
     if not given.get("path"):
         raise ConfigError('the path is missing: load("/path/of/the/log/directory")')
-    view = _choice(given, "view", ("records", "commits") if streaming else VIEWS, "commits")
+    view = _choice(given, "view", VIEWS, "commits")
+    if streaming and view not in STREAM_VIEWS:
+        raise ConfigError(f"view={view!r} is for a batch; a stream has {', '.join(STREAM_VIEWS)}")
     read = ReadOptions(
         path=given["path"],
         view=view,
@@ -146,6 +150,9 @@ def _known(options: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]
         if known is None:
             if name.lower() == "paths":
                 raise ConfigError("more than one path was given; read each by itself and unite the DataFrames")
+            if name.lower() == "location" or name.lower().startswith("option."):
+                # So Spark names the options of a table that it makes.
+                raise ConfigError("a log is no table of the catalog; CREATE TEMPORARY VIEW ... USING offsetlog does it")
             elsewhere = _elsewhere(name.lower(), names)
             raise ConfigError(f"the option {name!r} is not known{elsewhere}; there are {', '.join(names)}")
         if not isinstance(value, str):

@@ -294,6 +294,36 @@ class StreamReader(DataSourceStreamReader):
         return ("outcome", "offset") if self._read.view == "commits" else ("outcome", "value_version")
 
 
+class RefusedStreamReader(DataSourceStreamReader):
+    """Raises what is wrong with the options at whatever Spark asks for first."""
+
+    def __init__(self, refusal: ConfigError) -> None:
+        """Takes what is raised."""
+        self._refusal = refusal
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802  (PySpark's name)
+        """Raises ConfigError."""
+        raise self._refusal
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """Raises ConfigError."""
+        raise self._refusal
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, dict[str, int]] | None = None, limit: Any = None
+    ) -> dict[str, dict[str, int]]:
+        """Raises ConfigError."""
+        raise self._refusal
+
+    def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[InputPartition]:
+        """Raises ConfigError."""
+        raise self._refusal
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Raises ConfigError."""
+        raise self._refusal
+
+
 if _admission is not None:
     # What Spark asks of a reader is whether it is one of these.
     _admission.SupportsTriggerAvailableNow.register(StreamReader)
