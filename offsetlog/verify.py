@@ -11,6 +11,7 @@ written are notes.  The directory of a running broker looks the same.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,12 +94,29 @@ def _sum(one: Digest, other: tuple[int, int, int]) -> Digest:
 # -------------------------------------------------------------------------------------------------------- the directory
 
 
-class _DirectoryCheck:
-    """The verification of what lies beside the partitions, and of what concerns several of them."""
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where the log of a partition ends.
+
+    Attributes:
+        offset: the log offset behind the last whole batch.
+        has_tail: whether bytes follow that are none, as a crash leaves them.
+    """
+
+    offset: int
+    has_tail: bool = False
+
+
+class DirectoryCheck:
+    """The verification of what lies beside the partitions, and of what concerns several of them.
+
+    Beside a writer at work it is made before the ends of the logs are looked for: the checkpoints are those of then.
+    """
 
     def __init__(self, path: Path, fs: FileSystem, report: Report) -> None:
         self.directory = LogDirectory(path, fs)
         self.fs = fs
+        self.report = report
         self.place = Place(report, None)
         self.is_clean = fs.exists(path / CLEAN_MARKER)
         self.checkpoints = {name: self._read_checkpoint(path / name) for name in CHECKPOINTS}
@@ -122,20 +140,17 @@ class _DirectoryCheck:
         )
         return Around(self.is_clean, recovery_point, cleaned_to)
 
-    def check_checkpoints(self, checks: list[PartitionCheck]) -> None:
-        """Compares the checkpoints with where the logs end."""
-        ends = {check.files.number: check for check in checks}
+    def check_checkpoints(self, ends: Mapping[int, LogEnd]) -> None:
+        """Compares the checkpoints with where the logs of partitions end: a log that lost its end is shorter."""
         for name, entries in self.checkpoints.items():
             for (topic, number), offset in sorted(entries.items()):
-                if topic == TOPIC and number in ends:
-                    self._check_offset(name, ends[number], offset)
+                if topic == TOPIC and number in ends and offset > ends[number].offset:
+                    self._tell_beyond(name, number, ends[number], offset)
 
-    def _check_offset(self, name: str, check: PartitionCheck, offset: int) -> None:
-        if offset <= check.end:
-            return
-        place, path = check.place, self.directory.path / name
-        reason = f"it says {offset}, the log ends at {check.end}"
-        if name == HIGH_WATERMARKS and not self.is_clean and check.tail is not None:
+    def _tell_beyond(self, name: str, number: int, end: LogEnd, offset: int) -> None:
+        place, path = Place(self.report, number), self.directory.path / name
+        reason = f"it says {offset}, the log ends at {end.offset}"
+        if name == HIGH_WATERMARKS and not self.is_clean and end.has_tail:
             place.note("checkpoint", f"{reason} behind which a crash left an unfinished tail", path, None, offset)
         else:
             place.problem("checkpoint", reason, path, None, offset)
@@ -219,7 +234,7 @@ def verify(
     files = find_partitions(path)
     is_log_directory = not (len(files) == 1 and (files[0].directory is None or files[0].directory == path.absolute()))
     above = path.absolute() if is_log_directory else path.absolute().parent
-    directory = _DirectoryCheck(above, fs, add if is_log_directory else lambda _: None)
+    directory = DirectoryCheck(above, fs, add if is_log_directory else lambda _: None)
     numbers = [each.number for each in files if each.number is not None]
     count = directory.partition_count(partitions, numbers) if is_log_directory else partitions
     control = control if control is not None else Control()
@@ -233,6 +248,7 @@ def verify(
         if count is not None and each.number is not None and count > 0:
             check_places(check.place, check.replay, each.number, count, each.directory or each.segments[0])
     if is_log_directory:
-        directory.check_checkpoints(checks)
+        ends = {each.files.number: LogEnd(each.end, each.tail is not None) for each in checks}
+        directory.check_checkpoints({number: end for number, end in ends.items() if number is not None})
         directory.check_topic_ids(checks)
     return found

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import subprocess
+import sys
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -20,12 +23,14 @@ from offsetlog.errors import (
     CorruptionError,
     HistoryError,
     InvalidArgumentError,
+    MissingFileError,
     PartitionCountError,
     TornTailError,
     TransactionError,
 )
 from offsetlog.spark.jobs import repartition
 from offsetlog.spark.jobs.session import register
+from offsetlog.spark.jobs.tasks import surveying
 from offsetlog.spark.jobs.tasks.partition_writing import (
     ENDED,
     MARKER,
@@ -35,11 +40,12 @@ from offsetlog.spark.jobs.tasks.partition_writing import (
     ProducerIds,
     RowsWriter,
     Settings,
+    _Writer,
 )
 from offsetlog.spark.jobs.tasks.surveying import Survey, survey_partition
 from offsetlog.types import TopicPartition
 from tests.conformance.scenarios import SCENARIOS
-from tests.spark.moving_logs import START_MS, TOPIC, RandomLog, all_rows, key_of, rows_of, value_of
+from tests.spark.moving_logs import START_MS, TOPIC, RandomLog, all_rows, key_of, marker, rows_of, value_of
 
 pytestmark = pytest.mark.spark
 
@@ -317,3 +323,162 @@ def test_two_open_transactions_that_would_become_one():
     # Where they do not meet, or are the same, they stay.
     same = Survey(2, open=[(7, 1, ["c"])])
     assert repartition.check_surveys([first, same], 1) == {7: [0, 2]}
+
+
+# ---------------------------------------------------------------------------------------------- what happens meanwhile
+
+
+def end_transactions(log, surveys):
+    """Writes the COMMIT of every open transaction behind the end of each log."""
+    for each in surveys:
+        end = each.end
+        with (log.path / f"{TOPIC}-{each.number}" / f"{0:020d}.log").open("ab") as file:
+            for producer_id, epoch, _ in each.open:
+                file.write(marker(end, START_MS + 10_000, producer_id, epoch, True))
+                end += 1
+
+
+@pytest.mark.parametrize("keep", ["history", "state"])
+def test_a_transaction_that_ends_while_the_job_runs_is_open(spark, tmp_path, monkeypatch, keep):
+    register(spark)
+    log = RandomLog(tmp_path / "old", 3, 5, records=20)
+    before = digest_of(log.path)
+    asked = repartition.survey
+
+    def survey(*arguments):
+        found, findings = asked(*arguments)
+        assert any(each.open for each in found)
+        end_transactions(log, found)
+        return found, findings
+
+    monkeypatch.setattr(repartition, "survey", survey)
+    done = repartition.run(spark, log.path, tmp_path / "new", 2, keep=keep)
+    assert done.digest == before == digest_of(tmp_path / "new") != digest_of(log.path)
+    assert pending(all_rows(tmp_path / "new"))
+
+
+def swapped(path):
+    """A log of two segments whose cleaner was killed: the new first segment does not have its name yet."""
+    folder = path / f"{TOPIC}-0"
+    folder.mkdir(parents=True)
+    first = [(key_of("a", "orders", 0), value_of(1, START_MS)), (key_of("b", "orders", 0), value_of(2, START_MS))]
+    (folder / f"{0:020d}.log.swap").write_bytes(encode_batch(0, START_MS, first))
+    (folder / f"{0:020d}.log.deleted").write_bytes(encode_batch(0, START_MS, first[:1]))
+    second = [(key_of("c", "orders", 0), value_of(3, START_MS))]
+    (folder / f"{2:020d}.log").write_bytes(encode_batch(2, START_MS, second))
+    return path
+
+
+def test_a_swap_that_a_crash_ended_is_read_as_the_engine_finishes_it(spark, tmp_path):
+    register(spark)
+    path = swapped(tmp_path / "old")
+    done = repartition.run(spark, path, tmp_path / "new", 2)
+    assert done.records == 3
+    with offsetlog.open(tmp_path / "new") as new, offsetlog.open(path, 1) as old:
+        assert new.digest() == old.digest() == done.digest
+        assert sorted(new.groups()) == ["a", "b", "c"]
+
+
+def test_a_survey_looks_again_where_the_cleaner_took_a_segment(tmp_path, monkeypatch):
+    log = RandomLog(tmp_path / "old", 1, 1, records=10)
+    folder = log.path / f"{TOPIC}-0"
+    listed = surveying.list_segments
+    tries = []
+
+    def list_segments(files, directory):
+        tries.append(directory)
+        found = listed(files, directory)
+        return tuple(replace(each, path=f"{each.path}.gone") for each in found) if len(tries) == 1 else found
+
+    monkeypatch.setattr(surveying, "list_segments", list_segments)
+    assert survey_partition(str(folder), 0).records == len(rows_of(log.path, 0))
+    assert len(tries) == 2
+
+
+class _Filled:
+    """A replay that meets the zeros of a place once, which is filled when it looks again."""
+
+    def __init__(self, places):
+        self.places = places
+        self.next_offset = 0
+
+    def apply(self, path, *, position=0):
+        return {"damage": "torn" if self.places and self.places.pop(0) else None, "position": 100}
+
+    def skip(self, path, position):
+        return 200
+
+
+@pytest.mark.parametrize(("places", "damages"), [([1], 0), ([1, 1], 0), ([1, 1, 1], 1)])
+def test_a_place_that_a_writer_fills_is_no_damage(places, damages):
+    found = Survey(0)
+    surveying._apply(_Filled(places), "there", found, is_last=True)
+    assert len(found.damages) == damages
+
+
+def test_the_end_of_a_log_of_which_everything_was_cleaned(tmp_path):
+    folder = tmp_path / f"{TOPIC}-0"
+    folder.mkdir()
+    (folder / f"{7:020d}.log").touch()
+    found = survey_partition(str(folder), 0)
+    assert (found.end, found.records, found.gaps) == (7, 0, True)
+
+
+def test_a_copy_whose_tail_is_missing_is_refused(spark, tmp_path):
+    register(spark)
+    log = RandomLog(tmp_path / "old", 2, 1, records=10)
+    end = survey_partition(str(log.path / f"{TOPIC}-1"), 1).end
+    (log.path / "recovery-point-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 1 {end + 5}\n")
+    with pytest.raises(CorruptionError, match=f"log partition 1: it says {end + 5}, the log ends at {end}"):
+        repartition.run(spark, log.path, tmp_path / "new", 3)
+    assert [each.name for each in tmp_path.iterdir()] == ["old"]
+
+
+# ------------------------------------------------------------------------------------------------ where it is written
+
+
+def test_the_places_of_a_repartition(tmp_path):
+    log = RandomLog(tmp_path / "old", 2, 1, records=5).path
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(log)
+    for source, target, error, reason in [
+        (tmp_path / "none", tmp_path / "new", MissingFileError, "there is no such"),
+        (tmp_path / "empty", tmp_path / "new", MissingFileError, "no partition of"),
+        (log / f"{TOPIC}-0", tmp_path / "new", InvalidArgumentError, "partition directory"),
+        (log, log / "new", InvalidArgumentError, "apart from the log"),
+        (log, tmp_path / "link" / "new", InvalidArgumentError, "apart from the log"),
+        (f"file://{log}", f"file:{log}/new", InvalidArgumentError, "apart from the log"),
+        (log, tmp_path / "empty", ConfigError, "already"),
+        ("hdfs://host/old", tmp_path / "new", InvalidArgumentError, "share"),
+        (log, "s3://bucket/new", InvalidArgumentError, "share"),
+    ]:
+        with pytest.raises(error, match=reason):
+            repartition.check(source, target, 3)
+    with pytest.raises(InvalidArgumentError):
+        repartition.check(log, tmp_path / "new", 100_001)
+    assert repartition.check(log, tmp_path / "new", 3).path == log
+
+
+def test_what_a_killed_run_left_is_replaced_and_what_another_run_is_at_is_not(tmp_path):
+    target = tmp_path / "new"
+    building, lock = repartition._begin(target)
+    (building / "attempt-1").mkdir()
+    (building / repartition.REPORT).write_text("[]")
+    call = "import sys; from offsetlog.spark.jobs import repartition; repartition._begin(repartition.Path(sys.argv[1]))"
+    other = subprocess.run([sys.executable, "-c", call, target], capture_output=True, text=True, check=False)
+    assert "LockedError" in other.stderr
+    assert (building / "attempt-1").exists()
+    lock.close()
+    building, lock = repartition._begin(target)
+    assert [each.name for each in building.iterdir()] == [repartition.BUILDING]
+    lock.close()
+    (building / repartition.BUILDING).unlink()
+    with pytest.raises(ConfigError, match="no repartition left"):
+        repartition._begin(target)
+
+
+def test_an_attempt_that_outlives_its_job_makes_nothing(tmp_path):
+    settings = Settings(str(tmp_path / "gone.partial"), 1 << 20)
+    with pytest.raises(FileNotFoundError):
+        _Writer(settings.to_json()).write(iter([]))
+    assert not list(tmp_path.iterdir())

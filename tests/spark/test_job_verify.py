@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+import offsetlog.verify
+from offsetlog.errors import MissingFileError
 from offsetlog.spark.jobs import verify
 from offsetlog.spark.jobs.session import register
 from tests.conformance.scenarios import SCENARIOS
-from tests.spark.moving_logs import RandomLog
-from tests.spark.test_job_repartition import digest_of, surveys
+from tests.spark.moving_logs import TOPIC, RandomLog
+from tests.spark.test_job_repartition import digest_of, end_transactions, surveys
 
 pytestmark = pytest.mark.spark
 
@@ -42,3 +44,45 @@ def test_damage_and_differences_are_told():
     assert verify.Compared(0, 5, same, same).is_equal
     assert not verify.Compared(0, 5, same, verify.Digest(1, 2, 4)).is_equal
     assert not verify.Compared(0, 5, same, same, ("a batch is bad",)).is_equal
+
+
+@pytest.mark.parametrize("tail", [b"", bytes(8)])
+def test_a_tail_that_is_missing_is_told(spark, tmp_path, tail):
+    register(spark)
+    log = RandomLog(tmp_path / "old", 2, 4, records=10)
+    end = surveys(log.path)[0].end
+    for name, offset in (("recovery-point", end), ("replication", end + 5)):
+        entries = f"0\n2\n{TOPIC} 0 {offset}\n{TOPIC} 7 99\n"
+        (log.path / f"{name}-offset-checkpoint").write_text(entries)
+    with (log.path / f"{TOPIC}-0" / f"{0:020d}.log").open("ab") as file:
+        file.write(tail)
+    first, second = verify.run(spark, log.path)
+    assert second.is_equal
+    assert not second.findings
+    [found] = first.findings
+    assert found.reason.startswith(f"it says {end + 5}, the log ends at {end}")
+    # As `offsetlog verify` has it: what a crash of the broker leaves is no problem.
+    plain = [each for each in offsetlog.verify.verify(log.path).findings if each.kind == "checkpoint"]
+    assert plain == [found]
+    assert found.severity == ("note" if tail else "problem")
+    assert first.spark == first.engine
+    assert first.is_equal == bool(tail)
+
+
+def test_a_transaction_that_ends_meanwhile_makes_no_difference(spark, tmp_path, monkeypatch):
+    register(spark)
+    log = RandomLog(tmp_path / "old", 3, 5, records=20)
+    asked = verify.survey
+
+    def survey(*arguments):
+        found, findings = asked(*arguments)
+        end_transactions(log, found)
+        return found, findings
+
+    monkeypatch.setattr(verify, "survey", survey)
+    assert all(each.is_equal for each in verify.run(spark, log.path))
+
+
+def test_what_is_no_log_directory_is_not_sound(spark, tmp_path):
+    with pytest.raises(MissingFileError):
+        verify.run(spark, tmp_path)

@@ -50,7 +50,7 @@ def group_record_hash(*, physical: bool) -> Column:
     return found
 
 
-def survey_of(folder: str, number: Column, until: Column) -> Column:
+def survey_of(folder: str, number: Column) -> Column:
     """Returns the engine's survey of a log partition as JSON; see `surveying`."""
-    found: Column = _by_row(surveying.survey_json, "string")(fn.lit(folder), number, until)
+    found: Column = _by_row(surveying.survey_json, "string")(fn.lit(folder), number)
     return found

@@ -8,7 +8,6 @@ kept and what cannot be.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
 from offsetlog._native.codec import partition_for
-from offsetlog._native.files import FileSystem, parse_uuid
+from offsetlog._native.files import FileLock, FileSystem, parse_uuid
 from offsetlog.config import StoreConfig
 from offsetlog.errors import (
     ConfigError,
@@ -29,6 +28,7 @@ from offsetlog.errors import (
     TransactionError,
     UnsupportedVersionError,
 )
+from offsetlog.findings import Finding
 from offsetlog.history_floor import read_floor
 from offsetlog.logdir import (
     CLEANER_POINTS,
@@ -41,6 +41,7 @@ from offsetlog.logdir import (
 )
 from offsetlog.spark.jobs import state
 from offsetlog.spark.jobs.columns import survey_of, target_of
+from offsetlog.spark.jobs.places import AnyPath, check_apart, check_new, local_path, log_directory
 from offsetlog.spark.jobs.session import read_view
 from offsetlog.spark.jobs.tasks.partition_writing import (
     ENDED,
@@ -56,6 +57,7 @@ from offsetlog.spark.jobs.tasks.partition_writing import (
 )
 from offsetlog.spark.jobs.tasks.surveying import Survey
 from offsetlog.types import Digest
+from offsetlog.verify import DirectoryCheck, LogEnd
 
 Keep = Literal["history", "state"]
 
@@ -63,7 +65,7 @@ Keep = Literal["history", "state"]
 OWN_HEADER = "ol.transaction"
 _FLUSHED_HEADER = "ol.flushed"
 
-#: Marks a directory that is being built, so that one that was left over is known for what it is.
+#: Marks a directory that is being built, so that one that was left over is known for what it is; locked meanwhile.
 BUILDING = "repartition.building"
 
 #: What is needed of the view "records".
@@ -184,20 +186,25 @@ def sorted_rows(rows: DataFrame, partitions: int) -> DataFrame:
 # ------------------------------------------------------------------------------------------------ what cannot be
 
 
-def survey(spark: SparkSession, path: str, ends: Mapping[int, int | None]) -> list[Survey]:
-    """Returns the engine's word on log partitions, each replayed by one task.
+def survey(spark: SparkSession, directory: LogDirectory, numbers: Iterable[int]) -> tuple[list[Survey], list[Finding]]:
+    """Returns the engine's word on log partitions, each replayed by one task, and what the checkpoints say beside it.
 
     Args:
         spark: the session.
-        path: the directory, on a file system that driver and executors share.
-        ends: the partitions, each with a log offset to stop at, or None.
+        directory: on a file system that driver and executors share.
+        numbers: of the partitions.
     """
-    rows = [(number, end) for number, end in sorted(ends.items())]
+    findings: list[Finding] = []
+    # Before the logs are read: what a writer at work notes later is of what it wrote later.
+    beside = DirectoryCheck(directory.path, directory.fs, findings.append)
+    rows = [(number,) for number in sorted(numbers)]
     if not rows:
-        return []
-    tasks = spark.createDataFrame(rows, "number int, until bigint").repartition(min(len(rows), 1000))
-    found = tasks.select(survey_of(path, fn.col("number"), fn.col("until")).alias("survey")).collect()
-    return sorted((Survey.from_json(row.survey) for row in found), key=lambda each: each.number)
+        return [], findings
+    tasks = spark.createDataFrame(rows, "number int").repartition(min(len(rows), 1000))
+    told = tasks.select(survey_of(str(directory.path), fn.col("number")).alias("survey")).collect()
+    found = sorted((Survey.from_json(row.survey) for row in told), key=lambda each: each.number)
+    beside.check_checkpoints({each.number: LogEnd(each.end, each.has_tail) for each in found})
+    return found, findings
 
 
 def check_surveys(surveys: Iterable[Survey], partitions: int) -> dict[int, list[int]]:
@@ -224,6 +231,14 @@ def check_surveys(surveys: Iterable[Survey], partitions: int) -> dict[int, list[
                         f"{target}: end the older one first (offsetlog abort)"
                     )
     return holders
+
+
+def check_ends(findings: Iterable[Finding]) -> None:
+    """Raises CorruptionError where a checkpoint knows of more than the log has: a copy whose tail is missing."""
+    for each in findings:
+        if each.severity == "problem":
+            place = "" if each.log_partition is None else f"log partition {each.log_partition}: "
+            raise CorruptionError(f"{place}{each.reason}; nothing was written", path=each.path)
 
 
 def check_records(records: DataFrame) -> None:
@@ -273,23 +288,25 @@ def floors_of(directory: LogDirectory, surveys: Iterable[Survey]) -> dict[int, i
 # ------------------------------------------------------------------------------------------------ the job
 
 
-def local_path(path: str | os.PathLike[str], what: str) -> Path:
-    """Returns a path of the file system that driver and executors share.
+def check(source: AnyPath, target: AnyPath, partitions: int, segment_bytes: int | None = None) -> LogDirectory:
+    """Returns the source, after all that can be known about the arguments of `run` without a Spark; raises as it."""
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise InvalidArgumentError(f"partitions={partitions} cannot be; there are 1 to {PARTITIONS_MAX}")
+    _segment_bytes(segment_bytes)
+    directory = log_directory(source, "source")
+    check_new(local_path(target, "target"))
+    check_apart(target, source)
+    return directory
 
-    Raises:
-        InvalidArgumentError: it is the address of something else.
-    """
-    text = os.fspath(path)
-    text = text.removeprefix("file://") if text.startswith("file:///") else text
-    if "://" in text:
-        raise InvalidArgumentError(f"the {what} must be a directory that driver and executors share, not {text}")
-    return Path(text).absolute()
+
+def _segment_bytes(given: int | None) -> int:
+    return (StoreConfig() if given is None else StoreConfig(segment_bytes=given)).segment_bytes
 
 
 def run(
     spark: SparkSession,
-    source: str | os.PathLike[str],
-    target: str | os.PathLike[str],
+    source: AnyPath,
+    target: AnyPath,
     partitions: int,
     *,
     keep: Keep = "history",
@@ -310,18 +327,18 @@ def run(
 
     Raises:
         ConfigError: there is something at `target`; or no segment can be of that size.
-        CorruptionError: the source is damaged; or the state of what was written is another.
+        LockedError: another run makes the same target.
+        CorruptionError: the source is damaged, or lost its end; or the state of what was written is another.
         TransactionError, PartitionCountError, UnsupportedVersionError: as `check_surveys` and `check_records`.
         InvalidArgumentError, MissingFileError, StorageError.
     """
-    if not 1 <= partitions <= PARTITIONS_MAX:
-        raise InvalidArgumentError(f"partitions={partitions} cannot be")
-    old = LogDirectory(local_path(source, "source"), FileSystem())
+    old = check(source, target, partitions, segment_bytes)
     new = local_path(target, "target")
-    segment_bytes = (StoreConfig() if segment_bytes is None else StoreConfig(segment_bytes=segment_bytes)).segment_bytes
-    building = _begin(new)
+    segment_bytes = _segment_bytes(segment_bytes)
+    building, lock = _begin(new)
     try:
-        found = survey(spark, str(old.path), dict.fromkeys(old.partition_numbers()))
+        found, findings = survey(spark, old, old.partition_numbers())
+        check_ends(findings)
         held_open = check_surveys(found, partitions)
         topic_id = _topic_id_of(old)
         settings = Settings(
@@ -336,21 +353,24 @@ def run(
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
+    finally:
+        lock.close()
     sums = {name: sum(each[name] for each in told) for name in ("records", "batches", "markers", "renamed")}
     return Repartition(str(new), len(found), partitions, **sums, digest=digest)
 
 
-def _begin(target: Path) -> Path:
-    if target.exists():
-        raise ConfigError("there is something already", path=target)
+def _begin(target: Path) -> tuple[Path, FileLock]:
     building = target.with_name(f"{target.name}.partial")
-    if building.exists():
-        if not (building / BUILDING).exists():
-            raise ConfigError("there is something already, which no repartition left", path=building)
-        shutil.rmtree(building)
-    building.mkdir(parents=True)
-    (building / BUILDING).touch()
-    return building
+    if building.exists() and not (building / BUILDING).exists():
+        raise ConfigError("there is something already, which no repartition left", path=building)
+    building.mkdir(parents=True, exist_ok=True)
+    lock = FileSystem().lock(building / BUILDING)
+    for left in building.iterdir():
+        if left.is_dir():
+            shutil.rmtree(left)
+        elif left.name != BUILDING:
+            left.unlink()
+    return building, lock
 
 
 def _topic_id_of(directory: LogDirectory) -> bytes:
@@ -360,7 +380,8 @@ def _topic_id_of(directory: LogDirectory) -> bytes:
     for number in directory.partition_numbers():
         metadata = directory.partition_path(number) / "partition.metadata"
         if directory.fs.exists(metadata):
-            entries = dict(line.split(": ", 1) for line in metadata.read_text().splitlines() if ": " in line)
+            text = directory.fs.read_file(metadata).decode("utf-8", "replace")
+            entries = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
             if "topic_id" in entries:
                 return parse_uuid(entries["topic_id"])
     return random_topic_id()
@@ -370,7 +391,8 @@ def _write(
     spark: SparkSession, directory: LogDirectory, ends: Mapping[str, int], partitions: int, settings: Settings
 ) -> None:
     def view(name: str) -> DataFrame:
-        return read_view(spark, directory.path, name, partitions=",".join(ends), endingOffset=json.dumps(ends))
+        # A moment, and no range: a transaction that a writer ends meanwhile is open, as for the survey.
+        return read_view(spark, directory.path, name, partitions=",".join(ends), at=json.dumps(ends))
 
     if not any(ends.values()):
         (Path(settings.folder) / REPORT).write_text("[]")
@@ -378,9 +400,7 @@ def _write(
     records = view("records")
     check_records(records)
     if settings.cleaned:
-        at = json.dumps(ends)
-        offsets = read_view(spark, directory.path, "offsets", partitions=",".join(ends), at=at)
-        rows = state_rows(records, offsets, view("commits"), partitions)
+        rows = state_rows(records, view("offsets"), view("commits"), partitions)
     else:
         rows = history_rows(records, partitions)
     spark.dataSource.register(PartitionFiles)
@@ -436,8 +456,10 @@ def _complete(
 
 def _publish(building: Path, target: Path) -> None:
     fs = FileSystem()
-    for name in (BUILDING, REPORT):
-        (building / name).unlink()
+    (building / REPORT).unlink()
     fs.flush_directory(building)
     building.rename(target)
     fs.flush_directory(target.parent)
+    # Last: a run that is killed before it leaves a directory that is whole, or one that the next run knows as its own.
+    (target / BUILDING).unlink()
+    fs.flush_directory(target)

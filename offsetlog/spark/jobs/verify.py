@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from offsetlog._native.files import FileSystem
-from offsetlog.logdir import LogDirectory
+from offsetlog.findings import Finding
 from offsetlog.spark.jobs import state
 from offsetlog.spark.jobs.columns import group_record_hash, position_hash
-from offsetlog.spark.jobs.repartition import local_path, survey
+from offsetlog.spark.jobs.places import log_directory
+from offsetlog.spark.jobs.repartition import survey
 from offsetlog.spark.jobs.session import read_view
 from offsetlog.spark.jobs.tasks.hashing import LIMBS, from_limbs
 from offsetlog.types import Digest
@@ -22,6 +22,8 @@ from offsetlog.types import Digest
 #: The parts of a digest, in its order.
 PARTS = ("positions", "group_records", "pending")
 
+#: What they are computed from.
+VIEWS = ("offsets", "commits", "records")
 RECORD_COLUMNS = ("log_partition", "log_offset", "timestamp", "kind", "key", "value", "group")
 
 
@@ -35,6 +37,7 @@ class Compared:
         spark: computed from the views.
         engine: computed by a replay of the files.
         damages: what the engine could not read.
+        findings: what the directory's checkpoints say about the end, where the log does not reach it.
     """
 
     log_partition: int
@@ -42,11 +45,13 @@ class Compared:
     spark: Digest
     engine: Digest
     damages: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def is_equal(self) -> bool:
-        """Whether both ways lead to the same state, and all could be read."""
-        return self.spark == self.engine and not self.damages
+        """Whether both ways lead to the same state, all could be read, and nothing is missing at the end."""
+        problems = any(each.severity == "problem" for each in self.findings)
+        return self.spark == self.engine and not self.damages and not problems
 
 
 def _sound(view: DataFrame) -> DataFrame:
@@ -104,12 +109,12 @@ def run(
     Raises:
         MissingFileError, StorageError, InvalidArgumentError.
     """
-    directory = LogDirectory(local_path(path, "directory"), FileSystem())
+    directory = log_directory(path, "directory")
     numbers = directory.partition_numbers()
     if partitions is not None:
         wanted = set(partitions)
         numbers = [number for number in numbers if number in wanted]
-    found = survey(spark, str(directory.path), dict.fromkeys(numbers))
+    found, findings = survey(spark, directory, numbers)
     ends = {str(each.number): each.end for each in found if each.end > 0}
     computed: dict[int, Digest] = {}
     if ends:
@@ -117,9 +122,7 @@ def run(
         given = {"partitions": ",".join(ends), "mode": "permissive" if any(each.damages for each in found) else None}
         computed = digests(
             sums(
-                _sound(read_view(spark, directory.path, "offsets", at=cut, **given)),
-                _sound(read_view(spark, directory.path, "commits", endingOffset=cut, **given)),
-                _sound(read_view(spark, directory.path, "records", endingOffset=cut, **given)),
+                *(_sound(read_view(spark, directory.path, view, at=cut, **given)) for view in VIEWS),
                 physical=physical,
             )
         )
@@ -130,6 +133,7 @@ def run(
             computed.get(each.number, Digest(0, 0, 0)),
             Digest(*(int(part, 16) for part in (each.physical if physical else each.digest))),
             tuple(each.damages),
+            tuple(finding for finding in findings if finding.log_partition == each.number),
         )
         for each in found
     ]

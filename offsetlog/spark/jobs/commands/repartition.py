@@ -10,14 +10,17 @@ import typer
 from offsetlog.cli.arguments import OutputFormat
 from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.errors import InvalidArgumentError
+from offsetlog.logdir import PARTITIONS_MAX
 from offsetlog.spark.jobs.commands.options import DirectoryPath, DriverMemory, Master, Settings, spark_for
+from offsetlog.spark.jobs.places import check_apart, check_new, local_path, log_directory
 
 HELP = """Rewrite a log directory to another number of partitions of the offsets topic.
 
 PATH is only read. TARGET is a new directory, complete when the command ends and absent when it fails. Every record goes
 to the partition of its group, and keeps its order, its time and its transaction; that nothing is lost is proved by the
 digest. Stop the broker before: what it writes meanwhile is not in TARGET. What cannot be moved without loss is refused
-and named: damage, a group with records in two partitions, two different open transactions of one producer.
+and named: damage, a log that ends before what its checkpoints say, a group with records in two partitions, two
+different open transactions of one producer.
 
 \b
 Exit codes: 0 done, 2 refused, or it could not be read or written.
@@ -32,7 +35,12 @@ Examples:
 def command(
     path: DirectoryPath,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The new directory.", show_default=False)],
-    partitions: Annotated[int, typer.Option("--partitions", metavar="N", help="How many it gets.", show_default=False)],
+    partitions: Annotated[
+        int,
+        typer.Option(
+            "--partitions", metavar="N", min=1, max=PARTITIONS_MAX, help="How many it gets.", show_default=False
+        ),
+    ],
     keep: Annotated[
         str,
         typer.Option("--keep", metavar="history|state", help="Every record, or only those that count now."),
@@ -48,6 +56,10 @@ def command(
     """Rewrites the directory; returns the exit code."""
     if keep not in ("history", "state"):
         raise InvalidArgumentError(f"--keep is history or state, not {keep!r}")
+    # What is wrong is told before a Spark has started.
+    log_directory(path, "source")
+    check_new(local_path(target, "target"))
+    check_apart(target, path)
     with spark_for("repartition", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import repartition
 

@@ -10,13 +10,15 @@ from offsetlog.cli.arguments import OutputFormat, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.spark.jobs.commands.options import DirectoryPath, DriverMemory, Master, Settings, spark_for
+from offsetlog.spark.jobs.places import log_directory
 
 HELP = """Compute the digest of each log partition twice, on Spark from the views and by a replay in the engine.
 
-Both are of the same records, also while somebody writes. PATH is only read.
+Both are of the same records, also while somebody writes. PATH is only read. A log that ends before what a checkpoint
+beside it says is told: its tail is missing.
 
 \b
-Exit codes: 0 equal, 1 they differ or damage was found, 2 could not be read.
+Exit codes: 0 equal, 1 they differ, or damage or a missing tail was found, 2 could not be read.
 
 \b
 Examples:
@@ -43,6 +45,7 @@ def command(
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Prints the digests; returns the exit code."""
+    log_directory(path, "directory")
     with spark_for("verify", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import verify
 
@@ -61,4 +64,6 @@ def command(
     for each in found:
         for damage in each.damages:
             complain(damage)
+        for finding in each.findings:
+            complain(f"{finding.severity}: log partition {each.log_partition}: {finding.reason} ({finding.path})")
     return 0 if all(each.is_equal for each in found) else 1

@@ -239,7 +239,7 @@ class PartitionWriter:
             (self._folder / f"{0:020d}.log").touch()
         if self._settings.topic_id:
             text = format_uuid(bytes.fromhex(self._settings.topic_id))
-            (self._folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {text}")
+            FileSystem().replace_file(self._folder / "partition.metadata", f"version: 0\ntopic_id: {text}".encode())
         replay = Replay()
         for path in self._paths:
             step = replay.apply(path)
@@ -403,7 +403,8 @@ class _Writer(DataSourceArrowWriter):
         settings = Settings.from_json(self._settings)
         # A task that is tried again, or twice at a time, meets nothing of another attempt.
         folder = Path(settings.folder) / f"attempt-{uuid.uuid4().hex}"
-        folder.mkdir(parents=True)
+        # Not those above: an attempt that outlives its job must not make the directory anew.
+        folder.mkdir()
         writer = RowsWriter(folder, settings)
         try:
             for rows in iterator:

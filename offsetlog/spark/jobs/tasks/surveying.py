@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
-from offsetlog._native.files import FileSystem
 from offsetlog._native.replay import Replay
-
-_SEGMENT = re.compile(r"(\d{20})\.log")
-#: What ends every log: there are no records of it.
-END = 2**63 - 1
+from offsetlog.errors import MissingFileError
+from offsetlog.listing import decode_text
+from offsetlog.spark.scan.files import Files, Segment, attempts, list_segments
 
 
 @dataclass(slots=True)
@@ -23,6 +19,7 @@ class Survey:
     Attributes:
         number: of the log partition.
         end: the log offset below which everything is in it.
+        has_tail: whether bytes follow that are no whole batch, as a crash or a writer at work leaves them.
         digest: of the state, without log offsets: positions, group records, pending (docs/digest.md), 32 digits each.
         physical: the same with log offsets.
         records: how many there are, the markers of transactions included.
@@ -34,6 +31,7 @@ class Survey:
 
     number: int
     end: int = 0
+    has_tail: bool = False
     digest: tuple[str, str, str] = ("", "", "")
     physical: tuple[str, str, str] = ("", "", "")
     records: int = 0
@@ -55,49 +53,69 @@ class Survey:
         return cls(**found)
 
 
-def survey_partition(folder: str, number: int, until: int = END) -> Survey:
-    """Replays the files of a partition.
+def survey_partition(folder: str, number: int) -> Survey:
+    """Replays the files of a partition, which may be written to and cleaned meanwhile.
 
     What ends the last segment in the middle of a batch, as after a crash or beside a writer at work, is no damage: the
-    log ends before it.
+    log ends before it.  A swap of segments that a crash ended counts as finished or undone, as the source reads it.
 
     Args:
         folder: the partition's directory.
         number: of the partition.
-        until: the log offset at and behind which nothing is applied.
 
     Raises:
-        StorageError: a file cannot be read, or went while it was read.
+        StorageError: a file cannot be read, or files went faster than they could be read.
         CapacityError: there is no memory for the state.
     """
-    files = FileSystem()
-    names = [name for name in files.list(folder) if _SEGMENT.fullmatch(name)]
-    found = Survey(number)
-    replay = Replay(files)
-    for name in names:
-        _apply(replay, Path(folder) / name, until, name == names[-1], found)
-    found.end = replay.next_offset
+    files = Files()
+    for left in attempts():
+        try:
+            return _survey(files, list_segments(files, folder), number)
+        except MissingFileError:
+            # Taken by a cleaner since it was listed; the log is whole again with the new list.
+            if left == 0:
+                raise
+    raise AssertionError("the loop returns or raises")
+
+
+def _survey(files: Files, segments: tuple[Segment, ...], number: int) -> Survey:
+    found = Survey(number, last_segment=segments[-1].base_offset if segments else 0)
+    replay = Replay(files.native)
+    for segment in segments:
+        _apply(replay, segment.path, found, is_last=segment == segments[-1])
+    # Where everything was cleaned away only the name of the newest segment is left to say where the log ends.
+    found.end = max(replay.next_offset, found.last_segment)
     found.digest = _texts(replay.digest())
     found.physical = _texts(replay.digest(physical=True))
     found.records = replay.records
     found.open = [
-        (producer_id, epoch, [group.decode("utf-8", "replace") for group in groups])
+        (producer_id, epoch, [decode_text(group) for group in groups])
         for producer_id, epoch, _, _, _, groups in replay.transactions()
     ]
-    found.gaps = replay.records < replay.next_offset
-    found.last_segment = int(names[-1][:20]) if names else 0
+    found.gaps = replay.records < found.end
     return found
 
 
-def _apply(replay: Replay, path: Path, until: int, is_last: bool, found: Survey) -> None:
+def _apply(replay: Replay, path: str, found: Survey, *, is_last: bool) -> None:
     position: int | None = 0
+    tried = followed = -1
     while position is not None:
-        step = replay.apply(path, position=position, until=until)
-        if step["damage"] is None or replay.next_offset >= until:
+        step = replay.apply(path, position=position)
+        damage, stopped = step["damage"], step["position"]
+        if damage is None:
             return
-        position = replay.skip(path, step["position"])
-        if position is not None or not is_last:
-            found.damages.append(str(step["damage"]))
+        if stopped != tried:
+            # A writer at work may have filled the place since it was read.
+            position = tried = stopped
+            continue
+        position = replay.skip(path, stopped)
+        if position is not None and stopped != followed:
+            # What follows may have come since; and a place is filled before what follows it.
+            position = followed = stopped
+        elif position is None and is_last:
+            found.has_tail = True
+        else:
+            found.damages.append(str(damage))
 
 
 def _texts(sums: tuple[int, int, int]) -> tuple[str, str, str]:
@@ -105,6 +123,6 @@ def _texts(sums: tuple[int, int, int]) -> tuple[str, str, str]:
     return first, second, third
 
 
-def survey_json(folder: str, number: int, until: int | None) -> str:
+def survey_json(folder: str, number: int) -> str:
     """As `survey_partition`, for a function of Spark's."""
-    return survey_partition(f"{folder}/__consumer_offsets-{number}", number, END if until is None else until).to_json()
+    return survey_partition(f"{folder}/__consumer_offsets-{number}", number).to_json()

@@ -1,0 +1,113 @@
+"""The paths that a job is given: what is wrong with one is told before Spark starts."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from offsetlog._native.files import FileSystem
+from offsetlog.errors import ConfigError, InvalidArgumentError, MissingFileError
+from offsetlog.logdir import LogDirectory
+from offsetlog.reading import find_partitions
+
+#: A path of this machine as a URI, the way Spark prints it too.
+_FILE = re.compile(r"file:(?://)?(?=/)")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+AnyPath = str | os.PathLike[str]
+
+
+def here(path: AnyPath) -> Path | None:
+    """Returns a path as one of this machine; None for the address of something else."""
+    text = _FILE.sub("", os.fspath(path), count=1)
+    return None if _ADDRESS.match(text) else Path(text).absolute()
+
+
+def local_path(path: AnyPath, what: str) -> Path:
+    """Returns a path of the file system that driver and executors share.
+
+    Raises:
+        InvalidArgumentError: it is the address of something else.
+    """
+    found = here(path)
+    if found is None:
+        raise InvalidArgumentError(f"the {what} must be a directory that driver and executors share, not {path}")
+    return found
+
+
+def check_log(path: AnyPath) -> None:
+    """Raises, as `offsetlog.reading.find_partitions`, where a path is no log; addresses are seen when they are read."""
+    found = here(path)
+    if found is not None:
+        find_partitions(found)
+
+
+def log_directory(path: AnyPath, what: str) -> LogDirectory:
+    """Returns a whole log directory on a shared file system.
+
+    Raises:
+        MissingFileError: there is nothing, or nothing of the offsets topic.
+        InvalidArgumentError: it is a part of one, or the address of something else.
+        StorageError: it cannot be read.
+    """
+    directory = LogDirectory(local_path(path, what), FileSystem())
+    if directory.exists():
+        directory.check_is_none_of_its_parts()
+    find_partitions(directory.path)
+    return directory
+
+
+def store_path(path: AnyPath) -> Path:
+    """Returns where a store is, or is to be made.
+
+    Raises:
+        InvalidArgumentError: it is a file, a part of a log directory, or the address of something else.
+    """
+    found = here(path)
+    if found is None:
+        raise InvalidArgumentError(f"the target must be a directory of this machine, not {path}")
+    LogDirectory(found, FileSystem()).check_is_none_of_its_parts()
+    return found
+
+
+def check_file(path: AnyPath) -> None:
+    """Raises MissingFileError where there is nothing at a path of this machine; a pattern is left to Spark."""
+    found = here(path)
+    if found is not None and not found.exists() and not re.search(r"[*?\[{]", str(found)):
+        raise MissingFileError("there is no such file or directory", path=path)
+
+
+def _parts(path: AnyPath) -> tuple[str, ...]:
+    found = here(path)
+    if found is not None:
+        return Path(os.path.realpath(found)).parts
+    scheme, _, rest = os.fspath(path).partition(":")
+    return scheme, *(part for part in rest.split("/") if part)
+
+
+def check_apart(target: AnyPath, *logs: AnyPath) -> None:
+    """Refuses to write into a log, or to replace it, or what holds it.
+
+    Raises:
+        InvalidArgumentError: the target is one of the logs, in one, or above one.
+    """
+    new = _parts(target)
+    for log in logs:
+        old = _parts(log)
+        if new[: len(old)] == old or old[: len(new)] == new:
+            raise InvalidArgumentError(f"what is written must lie apart from the log {os.fspath(log)}", path=target)
+
+
+def check_new(target: AnyPath) -> None:
+    """Raises ConfigError where there is something at a path of this machine."""
+    found = here(target)
+    if found is not None and os.path.lexists(found):
+        raise ConfigError("there is something already", path=target)
+
+
+def check_target(target: AnyPath, *logs: AnyPath, overwrite: bool) -> None:
+    """Refuses what cannot be written, as `check_apart`, and as `check_new` unless what is there is to be replaced."""
+    check_apart(target, *logs)
+    if not overwrite:
+        check_new(target)
