@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 import offsetlog
 from offsetlog import TopicPartition
 from offsetlog.cli.app import app
-from offsetlog.errors import InvalidArgumentError
+from offsetlog.errors import ConfigError, InvalidArgumentError, MissingFileError
+from offsetlog.spark.jobs.commands import diff, migrate, repartition, snapshot, verify
 from offsetlog.spark.jobs.commands.moments import moment_option
 
 pytestmark = pytest.mark.spark
@@ -45,6 +46,7 @@ def test_the_commands(spark, tmp_path):
     done = run("migrate", tmp_path / "moved", "--dump", dump)
     assert done.return_value == 1
     assert "1 position moved forward" in done.output
+    assert "dump.jsonl:2: group 'none'" in done.output
     assert "there is no topic" in done.output
 
     done = run("diff", data, tmp_path / "moved")
@@ -64,6 +66,39 @@ def test_usage(tmp_path):
     ):
         done = run(*arguments)
         assert isinstance(done.exception, InvalidArgumentError), arguments
+
+
+def test_what_is_wrong_with_a_path_is_told_before_spark_starts(tmp_path, monkeypatch):
+    def spark_for(*_):
+        raise AssertionError("Spark has started")
+
+    for command in (diff, migrate, repartition, snapshot, verify):
+        monkeypatch.setattr(command, "spark_for", spark_for)
+    data, none = tmp_path / "data", tmp_path / "none"
+    with offsetlog.open(data, 2) as store:
+        store.commit("group", {TopicPartition("orders", 0): 1})
+    (tmp_path / "file").touch()
+    for arguments, error in [
+        (["repartition", none, tmp_path / "new", "--partitions", 3], MissingFileError),
+        (["repartition", data, tmp_path / "file", "--partitions", 3], ConfigError),
+        (["repartition", data, data / "new", "--partitions", 3], InvalidArgumentError),
+        (["verify", none], MissingFileError),
+        (["verify", tmp_path], MissingFileError),
+        (["verify", next(data.glob("__consumer_offsets-*"))], InvalidArgumentError),
+        (["snapshot", none, tmp_path / "new"], MissingFileError),
+        (["snapshot", data, tmp_path / "file"], ConfigError),
+        (["snapshot", data, data, "--overwrite"], InvalidArgumentError),
+        (["snapshot", data, tmp_path / "new", "--at", "{0"], InvalidArgumentError),
+        (["diff", data, none], MissingFileError),
+        (["diff", data, data, "--output", tmp_path / "file"], ConfigError),
+        (["diff", data, data, "--output", tmp_path, "--overwrite"], InvalidArgumentError),
+        (["diff", data, "--at", "²"], InvalidArgumentError),
+        (["migrate", data, "--dump", none], MissingFileError),
+        (["migrate", tmp_path / "file", "--dump", tmp_path / "file"], InvalidArgumentError),
+        (["migrate", "s3://bucket/data", "--dump", tmp_path / "file"], InvalidArgumentError),
+    ]:
+        done = run(*arguments)
+        assert isinstance(done.exception, error), (arguments, done.exception)
 
 
 def test_moments():

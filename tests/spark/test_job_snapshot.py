@@ -54,3 +54,49 @@ def test_a_format_that_spark_has_no_package_for(spark, tmp_path):
         snapshot.run(spark, tmp_path, "local.offsets", table_format="iceberg")
     with pytest.raises(InvalidArgumentError, match="parquet, delta, iceberg"):
         snapshot.check_format(spark, "csv")
+
+
+@pytest.fixture
+def data(tmp_path):
+    with offsetlog.open(tmp_path / "data" / "log", 2) as store:
+        store.commit("one", {TopicPartition("orders", 0): 1})
+    return tmp_path / "data" / "log"
+
+
+def files_in(path):
+    return sorted(str(each) for each in path.rglob("*"))
+
+
+def test_a_log_is_never_replaced_by_its_own_table(spark, data):
+    register(spark)
+    before = files_in(data)
+    for target in (data, data.parent, data / "table", f"file:{data}", data / "__consumer_offsets-0"):
+        with pytest.raises(InvalidArgumentError, match="apart from the log"):
+            snapshot.run(spark, data, str(target), overwrite=True)
+    assert files_in(data) == before
+
+
+def test_a_table_of_nothing_can_be_read(spark, data, tmp_path):
+    register(spark)
+    told = snapshot.run(spark, data, str(tmp_path / "table"), at="2020-01-01T00:00")
+    assert (told.rows, told.log_partitions) == (0, {})
+    assert (tmp_path / "table" / snapshot.NOTE).exists()
+    found = spark.read.parquet(str(tmp_path / "table"))
+    assert found.count() == 0
+    assert {"group", "offset", "log_partition"} <= set(found.columns)
+
+
+def test_a_table_that_is_there_is_replaced_as_a_whole(spark, data, tmp_path):
+    register(spark)
+    table = str(tmp_path / "table")
+    with offsetlog.open(tmp_path / "other", 3) as store:
+        for number in range(10):
+            store.commit(f"other-{number}", {TopicPartition("orders", 0): 1})
+    snapshot.run(spark, tmp_path / "other", table)
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        told = snapshot.run(spark, data, table, overwrite=True)
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert told.rows == 1
+    assert [row.group for row in spark.read.parquet(table).collect()] == ["one"]

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +14,7 @@ from pyspark.sql import functions as fn
 
 from offsetlog.errors import ConfigError, InvalidArgumentError
 from offsetlog.spark.jobs.columns import position_hash
+from offsetlog.spark.jobs.places import check_log, check_target
 from offsetlog.spark.jobs.session import read_view
 from offsetlog.spark.jobs.tasks.hashing import LIMBS, from_limbs
 
@@ -99,7 +99,9 @@ def _arranged(offsets: DataFrame) -> DataFrame:
 
 
 def _write_parquet(offsets: DataFrame, target: str, mode: str) -> None:
-    offsets.write.mode(mode).partitionBy("log_partition").parquet(target)
+    # All of it is replaced, whatever the session says: what is left of another log partition would be taken for ours.
+    writer = offsets.write.mode(mode).partitionBy("log_partition").option("partitionOverwriteMode", "static")
+    writer.parquet(target)
 
 
 def _write_delta(offsets: DataFrame, target: str, mode: str) -> None:
@@ -161,14 +163,25 @@ def run(
 
     Raises:
         ConfigError: the format's package is missing, or there is something at `target`.
+        InvalidArgumentError: `target` is in the log, or it or what holds it would be replaced.
+        MissingFileError: there is no log at `path`.
     """
     check_format(spark, table_format)
-    if not overwrite and table_format == "parquet" and "://" not in target and Path(target).exists():
-        raise ConfigError("there is something already", path=target)
+    check_log(path)
+    if table_format != "iceberg":
+        check_target(target, path, overwrite=overwrite)
     offsets = _arranged(read_view(spark, path, "offsets", at=at))
     _WRITERS[table_format](offsets, target, "overwrite" if overwrite else "errorifexists")
-    table = spark.table(target) if table_format == "iceberg" else spark.read.format(table_format).load(target)
+    if table_format == "iceberg":
+        table = spark.table(target)
+    elif table_format == "delta":
+        table = spark.read.format(table_format).load(target)
+    else:
+        table = spark.read.schema(offsets.schema).parquet(target)
     rows, positions, parts = noted(table)
+    if rows == 0 and table_format == "parquet":
+        # Without a file a directory of Parquet has no columns, and nobody can read it.
+        offsets.limit(0).coalesce(1).write.mode("append").parquet(target)
     taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     told = Snapshot(os.fspath(path), at, taken_at, table_format, rows, positions, parts)
     _tell(spark, target, told)

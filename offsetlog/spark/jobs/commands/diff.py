@@ -18,9 +18,9 @@ from offsetlog.spark.jobs.commands.options import (
     OutputDirectory,
     Overwrite,
     Settings,
-    check_vacant,
     spark_for,
 )
+from offsetlog.spark.jobs.places import check_log, check_target
 
 HELP = """Print the positions that two directories do not have the same of, or one directory at two times.
 
@@ -70,9 +70,12 @@ def command(
     """Prints or writes the changes; returns the exit code."""
     if other is None and at is None and to is None:
         raise InvalidArgumentError("one directory now is the same as itself: give another, --at or --to")
-    if output is not None:
-        check_vacant(output, overwrite)
     first, second = moment_option(at), moment_option(to)
+    logs = [path] if other is None else [path, other]
+    for each in logs:
+        check_log(each)
+    if output is not None:
+        check_target(output, *logs, overwrite=overwrite)
     with spark_for("diff", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import diff
 

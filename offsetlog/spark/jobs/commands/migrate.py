@@ -12,12 +12,13 @@ from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.commands.options import DriverMemory, Master, Settings, spark_for
+from offsetlog.spark.jobs.places import check_file, store_path
 
 HELP = """Commit the offsets that consumers kept in ZooKeeper (before Kafka 0.9), or that a file lists.
 
 They are read from /consumers/GROUP/offsets/TOPIC/PARTITION of a running ZooKeeper, or from a dump: JSON lines, or CSV
 with a heading, of group, topic, partition and offset, or of path and value. A position that TARGET has is never moved
-back, unless with --overwrite. What cannot be a position is refused and told.
+back, unless with --overwrite. What cannot be a position is refused and told, with its line in the dump.
 
 \b
 Exit codes: 0 all rows were taken or needed nothing, 1 some were refused, 2 could not be read or written.
@@ -63,6 +64,9 @@ def command(
     """Commits them; returns the exit code."""
     if (zookeeper is None) == (dump is None):
         raise InvalidArgumentError("give --zookeeper or --dump")
+    store_path(target)
+    if dump is not None:
+        check_file(dump)
     with spark_for("migrate", master, driver_memory, settings) as spark:
         from pyspark.sql import functions as fn
 
@@ -74,7 +78,8 @@ def command(
         else:
             rows = migrate.from_dump(spark, str(dump))
             if group:
-                rows = rows.where(fn.col("group").isin(group))
+                # What names no group at all may be of one of them.
+                rows = rows.where(fn.col("group").isin(group) | fn.col("group").isNull())
         done = migrate.run(spark, rows, target, partitions=partitions, overwrite=overwrite, dry_run=dry_run)
     output = Output(form)
     if output.is_json:
@@ -82,11 +87,14 @@ def command(
     else:
         for action, count in {**done.committed, **done.kept}.items():
             output.line(f"{count_text(count, 'position')} {_WORDS[action]}")
+        if not (done.committed or done.kept or done.refused):
+            output.line("there is no position")
         if dry_run:
             output.line("nothing was written")
     if done.refused:
         complain(f"{count_text(done.refused, 'row')} refused")
         for each in done.examples:
-            place = f"group {each['group']!r}, topic {each['topic']!r}, partition {each['partition']!r}"
+            line = f"{each['file']}:{each['line']}: " if each.get("line") is not None else ""
+            place = f"{line}group {each['group']!r}, topic {each['topic']!r}, partition {each['partition']!r}"
             complain(f"  {place}, offset {each['offset']!r}: {each['reason']}")
     return 1 if done.refused else 0

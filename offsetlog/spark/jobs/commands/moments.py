@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 
 from offsetlog.cli.moments import parse_moment
+from offsetlog.errors import InvalidArgumentError
 
 
 def moment_option(text: str | None) -> str | None:
@@ -19,8 +20,13 @@ def moment_option(text: str | None) -> str | None:
     if text is None:
         return None
     plain = text.strip()
-    if plain.isdigit() or plain.startswith("{"):
-        return plain if plain.isdigit() else json.dumps(json.loads(plain))
+    if plain.isascii() and plain.isdecimal():
+        return plain
+    if plain.startswith("{"):
+        try:
+            return json.dumps(json.loads(plain))
+        except ValueError as failure:
+            raise InvalidArgumentError(f"{text!r} is no JSON of log offsets by log partition: {failure}") from None
     moment = parse_moment(plain)
     if moment is None:
         return None

@@ -16,9 +16,9 @@ from offsetlog.spark.jobs.commands.options import (
     Master,
     Overwrite,
     Settings,
-    check_vacant,
     spark_for,
 )
+from offsetlog.spark.jobs.places import check_log, check_target
 
 HELP = """Write the committed positions as of a time to a table that everybody reads.
 
@@ -48,8 +48,9 @@ def command(
 ) -> int:
     """Writes the table; returns the exit code."""
     moment = moment_option(at)
+    check_log(path)
     if table_format != "iceberg":
-        check_vacant(target, overwrite)
+        check_target(target, path, overwrite=overwrite)
     with spark_for("snapshot", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import snapshot
 
