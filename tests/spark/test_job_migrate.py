@@ -13,7 +13,7 @@ import pytest
 
 import offsetlog
 from offsetlog import TopicPartition
-from offsetlog.errors import StorageError
+from offsetlog.errors import InvalidArgumentError, MissingFileError, StorageError
 from offsetlog.spark.jobs import migrate
 from offsetlog.spark.jobs.tasks.zookeeper import connected, groups_in, offsets_of
 
@@ -82,7 +82,8 @@ def fill(hosts):
 
 def test_what_stands_in_zookeeper(zookeeper):
     with connected(zookeeper, 30) as client:
-        assert groups_in(client, "") == []
+        with pytest.raises(InvalidArgumentError, match="no node /consumers"):
+            groups_in(client, "")
         names = groups_in(client, "/kafka")
         assert names == sorted([*(f"group-{number}" for number in range(20)), "idle", "broken"])
         for in_flight in (1, 64):
@@ -156,3 +157,85 @@ def test_from_a_dump_beside_what_is_there(spark, tmp_path):
     assert done.committed == {"back": 1}
     with offsetlog.open(tmp_path / "data") as store:
         assert store.fetch_one("billing", "orders", 1).offset == 9
+
+
+def test_refusals_name_the_line(spark, tmp_path):
+    lines = [
+        '{"group": "a", "topic": "t", "partition": 0, "offset": 1}',
+        "",
+        "no JSON at all",
+        '{"group": "a", "topic": "t", "partition": 1.0, "offset": 1}',
+        '{"path": "/consumers/a/owners/t/0", "value": "x"}',
+        '["a", "t", 0, 1]',
+        '{"path": "/consumers/a/offsets/t/2", "value": ""}',
+        '{"group": "a\\u0000/ü", "topic": "t", "partition": 0, "offset": "+5"}',
+    ]
+    dump = tmp_path / "a dump%.jsonl"
+    dump.write_text("\r\n".join(lines))
+    done = migrate.run(spark, migrate.from_dump(spark, dump), tmp_path / "data", partitions=2)
+    assert done.committed == {"new": 1}
+    assert [(each["line"], str(each["reason"]).split(" that ")[0]) for each in done.examples] == [
+        (3, "it is no row of group, topic, partition and offset"),
+        (4, "the partition is no number"),
+        (6, "it is no row of group, topic, partition and offset"),
+        (7, "the offset is no number"),
+        (8, "the offset is no number"),
+    ]
+    assert {str(each["file"]) for each in done.examples} == {dump.name}
+    assert done.refused == 5
+
+
+def test_lines_are_counted_over_the_blocks_of_a_large_file(spark, tmp_path):
+    dump = tmp_path / "dump.jsonl"
+    wrong = {7, 1500, 2999}
+    with dump.open("w") as file:
+        for number in range(1, 3001):
+            row = {"group": f"group-{number}", "topic": "t", "partition": 0, "offset": "x" if number in wrong else 1}
+            file.write(json.dumps(row) + "\n")
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "10000")
+    try:
+        rows = migrate.from_dump(spark, dump)
+        assert rows.rdd.getNumPartitions() > 5
+        found = migrate.checked(rows).where("reason is not null").collect()
+        assert rows.count() == 3000
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    assert {(row.line, row.group) for row in found} == {(number, f"group-{number}") for number in wrong}
+
+
+def test_a_table_with_odd_names_and_headings(spark, tmp_path):
+    table = tmp_path / "dump.csv"
+    text = '\ufeffTopic, Group ,note,PARTITION,offset\nt,"a ""b"", c\\",x,0,5\n\nt,"d",x,0,five\n'
+    table.write_text(text)
+    done = migrate.run(spark, migrate.from_dump(spark, table), tmp_path / "data", partitions=2)
+    assert (done.committed, done.refused) == ({"new": 1}, 1)
+    assert [(each["line"], each["group"]) for each in done.examples] == [(4, "d")]
+    with offsetlog.open(tmp_path / "data") as store:
+        assert store.groups() == ['a "b", c\\']
+    for heading in ("a,b,c", "group,group,topic,partition,offset", ""):
+        table.write_text(f"{heading}\nt,a,x,0,5\n")
+        with pytest.raises(InvalidArgumentError, match="the heading"):
+            migrate.from_dump(spark, table)
+    with pytest.raises(MissingFileError):
+        migrate.from_dump(spark, tmp_path / "none.csv")
+
+
+def test_what_zookeeper_does_not_give_is_told_with_its_name():
+    from kazoo.exceptions import NoAuthError
+
+    class Refusing:
+        def get_children(self, node):
+            raise NoAuthError
+
+        def get_children_async(self, node):
+            return self
+
+        def get(self):
+            raise NoAuthError
+
+    with pytest.raises(StorageError, match="/kafka/consumers: NoAuth"):
+        groups_in(Refusing(), "/kafka")
+    with pytest.raises(StorageError, match="the offsets of 'billing': NoAuth"):
+        list(offsets_of(Refusing(), ["billing"], "", 4))
+    with pytest.raises(InvalidArgumentError, match="no list of hosts"), connected("zk1:port", 0.5):
+        pass

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -14,10 +17,11 @@ from pyspark.sql import functions as fn
 
 import offsetlog
 from offsetlog.errors import InvalidArgumentError
+from offsetlog.spark.jobs.places import check_file, store_path
 from offsetlog.spark.jobs.tasks.zookeeper import CONSUMERS, FORMAT, ZooKeeperOffsets
 
 #: What a dump may say: names, or a node's path and its value as ZooKeeper's own tools print them.
-DUMP_SCHEMA = "group string, topic string, partition string, offset string, path string, value string, moment bigint"
+DUMP_NAMES = ("group", "topic", "partition", "offset", "path", "value", "moment")
 
 _NAME_BYTES_MAX = 32767
 
@@ -33,14 +37,15 @@ class Migration:
         committed: rows by action: "new", "forward", and "back" where going back was asked for.
         kept: rows by the reason why the directory's own position stays: "same", or "behind" what it has.
         refused: how many rows were refused.
-        examples: some of these, each with group, topic, partition, offset as they stood and a reason.
+        examples: some of these, each with group, topic, partition, offset as they stood and a reason; of a dump the
+            file and the line as well.
         dry_run: whether nothing was written.
     """
 
     committed: dict[str, int] = field(default_factory=dict)
     kept: dict[str, int] = field(default_factory=dict)
     refused: int = 0
-    examples: list[dict[str, str | None]] = field(default_factory=list)
+    examples: list[dict[str, str | int | None]] = field(default_factory=list)
     dry_run: bool = False
 
 
@@ -71,30 +76,72 @@ def from_zookeeper(
 
 
 def from_dump(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
-    """Returns what a file lists, as `from_zookeeper` does: JSON lines, or CSV with a heading (a name in .csv).
+    """Returns what a file lists, as `from_zookeeper` does, with `file` and `line`: JSON lines, or CSV with a heading.
 
     A line has group, topic, partition and offset; or path, "/consumers/GROUP/offsets/TOPIC/PARTITION" with whatever
-    before it, and value.  Other columns are passed over, and so are paths of other nodes.
+    before it, and value.  Other columns are passed over, and so are paths of other nodes.  A file is CSV where its name
+    ends in .csv (or .csv.gz and the like); then quotes within quotes are doubled.  `file` is written as in a URI.
+
+    Raises:
+        InvalidArgumentError: a heading has none of these columns, or one of them twice.
+        MissingFileError: there is no such file.
     """
+    check_file(path)
     text = os.fspath(path)
-    reader = spark.read.schema(DUMP_SCHEMA) if not text.endswith(".csv") else spark.read.option("header", "true")
-    rows = reader.csv(text) if text.endswith(".csv") else reader.option("primitivesAsString", "true").json(text)
-    for name in ("group", "topic", "partition", "offset", "path", "value", "moment"):
-        if name not in rows.columns:
-            rows = rows.withColumn(name, fn.lit(None))
+    lines = _numbered(spark, text)
+    rows = _of_csv(lines, text) if re.search(r"\.csv(\.\w+)?$", text) else _of_json(lines)
     pattern = f"{CONSUMERS}/([^/]+)/offsets/([^/]+)/([^/]+)$"
 
     def part(number: int) -> Column:
-        return fn.regexp_extract(fn.col("path").cast("string"), pattern, number)
+        return fn.regexp_extract("path", pattern, number)
 
     by_path = fn.col("path").isNotNull()
     named = {"group": part(1), "topic": part(2), "partition": part(3), "offset": fn.col("value")}
-    columns = [
-        fn.when(by_path, column).otherwise(fn.col(name)).cast("string").alias(name)
-        for name, column in named.items()
-    ]
-    wanted = rows.where(~by_path | fn.col("path").cast("string").rlike(pattern))
-    return wanted.select(*columns, fn.expr("try_cast(moment as bigint)").alias("moment"))
+    columns = [fn.when(by_path, column).otherwise(fn.col(name)).alias(name) for name, column in named.items()]
+    wanted = rows.where(~by_path | fn.col("path").rlike(pattern))
+    return wanted.select(*columns, fn.expr("try_cast(moment as bigint)").alias("moment"), "file", "line")
+
+
+def _numbered(spark: SparkSession, path: str) -> DataFrame:
+    # A large file is read in blocks at a time: the lines of a block follow each other, and those above it are counted.
+    found = spark.read.text(path).select(
+        fn.col("value").alias("text"),
+        fn.col("_metadata.file_path").alias("address"),
+        fn.col("_metadata.file_name").alias("file"),
+        fn.col("_metadata.file_block_start").alias("block"),
+        fn.monotonically_increasing_id().alias("place"),
+    )
+    above = Window.partitionBy("address").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
+    blocks = found.groupBy("address", "block").agg(fn.min("place").alias("first"), fn.count("*").alias("lines"))
+    blocks = blocks.withColumn("above", fn.coalesce(fn.sum("lines").over(above), fn.lit(0)))
+    line = fn.col("place") - fn.col("first") + fn.col("above") + 1
+    return found.join(fn.broadcast(blocks), ["address", "block"]).select("text", "file", line.alias("line"))
+
+
+def _of_json(lines: DataFrame) -> DataFrame:
+    # A value of another kind than text is taken as it is written.
+    schema = ", ".join(f"{name} string" for name in DUMP_NAMES)
+    rows = lines.where(fn.trim("text") != "").withColumn("row", fn.from_json("text", schema))
+    return rows.select("row.*", "file", "line")
+
+
+def _of_csv(lines: DataFrame, path: str) -> DataFrame:
+    first = lines.where("line = 1").orderBy("file").first()
+    heading = [] if first is None else next(csv.reader([first.text.removeprefix("\ufeff")]), [])
+    names = [name.strip().lower() for name in heading]
+    wanted = [name for name in DUMP_NAMES if name in names]
+    if not wanted or any(names.count(name) > 1 for name in wanted):
+        raise InvalidArgumentError(
+            f"the heading {','.join(heading)!r} does not name each of group, topic, partition and offset, or path and "
+            "value, once",
+            path=path,
+        )
+    schema = ", ".join(f"field{number} string" for number in range(len(names)))
+    rows = lines.where((fn.col("line") > 1) & (fn.trim("text") != ""))
+    rows = rows.withColumn("row", fn.from_csv("text", schema, {"escape": '"'}))
+    fields = {name: fn.col(f"row.field{names.index(name)}") for name in wanted}
+    none = fn.lit(None).cast("string")
+    return rows.select(*[fields.get(name, none).alias(name) for name in DUMP_NAMES], "file", "line")
 
 
 def checked(rows: DataFrame) -> DataFrame:
@@ -119,7 +166,6 @@ def checked(rows: DataFrame) -> DataFrame:
         rows.withColumn("number", fn.when(fn.col("partition").rlike(digits), fn.expr("try_cast(partition as int)")))
         .withColumn("committed", fn.when(fn.col("offset").rlike(digits), fn.expr("try_cast(offset as bigint)")))
         .withColumn("reason", reason)
-        .dropDuplicates(["group", "topic", "partition", "offset"])
     )
     same = Window.partitionBy("group", "topic", "number")
     twice = fn.col("reason").isNull() & (fn.min("committed").over(same) != fn.max("committed").over(same))
@@ -176,15 +222,15 @@ def run(
     Raises:
         LockedError, PartitionCountError, StorageError, CorruptionError: as `offsetlog.open` and `commit_arrow`.
     """
-    path = Path(target).absolute()
-    if "://" in os.fspath(target):
-        raise InvalidArgumentError(f"the target must be a directory of this machine, not {target}")
+    path = store_path(target)
     known = checked(rows).cache()
     try:
         refused = known.where("reason is not null")
+        places = [name for name in ("file", "line") if name in known.columns]
+        shown = (*places, "group", "topic", "partition", "offset", "reason")
         told = [
-            {name: row[name] for name in ("group", "topic", "partition", "offset", "reason")}
-            for row in refused.orderBy("group", "topic", "partition", "offset").limit(examples).collect()
+            {name: unquote(row[name]) if name == "file" else row[name] for name in shown}
+            for row in refused.orderBy(*places, "group", "topic", "partition", "offset").limit(examples).collect()
         ]
         count = refused.count()
         good = known.where("reason is null")

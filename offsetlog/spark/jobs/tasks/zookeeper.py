@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from offsetlog.errors import ConfigError, StorageError
+from offsetlog.errors import ConfigError, InvalidArgumentError, StorageError
 
 FORMAT = "offsetlog-zookeeper"
 CONSUMERS = "/consumers"
@@ -39,6 +39,7 @@ def connected(hosts: str, timeout: float) -> Iterator[Any]:
 
     Raises:
         ConfigError: kazoo is not installed.
+        InvalidArgumentError: that is no list of hosts.
         StorageError: nobody answers.
     """
     try:
@@ -46,7 +47,10 @@ def connected(hosts: str, timeout: float) -> Iterator[Any]:
         from kazoo.handlers.threading import KazooTimeoutError
     except ModuleNotFoundError:
         raise ConfigError("ZooKeeper is read through kazoo, which is not installed: pip install kazoo") from None
-    client = KazooClient(hosts=hosts, read_only=True, timeout=timeout)
+    try:
+        client = KazooClient(hosts=hosts, read_only=True, timeout=timeout)
+    except ValueError as failure:
+        raise InvalidArgumentError(f"{hosts!r} is no list of hosts, as in zk1:2181,zk2:2181: {failure}") from None
     try:
         client.start(timeout=timeout)
     except KazooTimeoutError:
@@ -60,13 +64,26 @@ def connected(hosts: str, timeout: float) -> Iterator[Any]:
 
 
 def groups_in(client: Any, root: str) -> list[str]:
-    """Returns the names below /consumers, sorted; nothing where there is no such node."""
-    from kazoo.exceptions import NoNodeError
+    """Returns the names below /consumers, sorted.
 
+    Raises:
+        InvalidArgumentError: there is no such node, which every Kafka of that time made: the root is another.
+        StorageError: ZooKeeper does not give it.
+    """
+    from kazoo.exceptions import KazooException, NoNodeError
+
+    node = f"{root}{CONSUMERS}"
     try:
-        return sorted(client.get_children(f"{root}{CONSUMERS}"))
+        return sorted(client.get_children(node))
     except NoNodeError:
-        return []
+        reason = f"ZooKeeper has no node {node}; the root of a cluster goes behind the hosts"
+        raise InvalidArgumentError(reason) from None
+    except KazooException as failure:
+        raise _not_given(node, failure) from failure
+
+
+def _not_given(what: str, failure: Exception) -> StorageError:
+    return StorageError(f"ZooKeeper does not give {what}: {str(failure) or type(failure).__name__}")
 
 
 class _Window:
@@ -77,7 +94,7 @@ class _Window:
 
     def answers(self, questions: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
         """Yields (what for, answer) for each (what for, asynchronous question); None for a node that is not there."""
-        from kazoo.exceptions import NoNodeError
+        from kazoo.exceptions import KazooException, NoNodeError
 
         waiting: deque[tuple[Any, Any]] = deque()
 
@@ -87,6 +104,8 @@ class _Window:
                 return name, question.get()
             except NoNodeError:
                 return name, None
+            except KazooException as failure:
+                raise _not_given(f"the offsets of {name!r}", failure) from failure
 
         for name, ask in questions:
             if len(waiting) >= self._in_flight:
