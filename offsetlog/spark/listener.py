@@ -117,7 +117,7 @@ class OffsetCommitListener(StreamingQueryListener):
 
     Raises:
         ArgumentTypeError: the target, the group or the queries are of no such type.
-        ConfigError: a setting is out of its domain, or confluent-kafka is not there.
+        ConfigError: the group is empty, a setting is out of its domain, or confluent-kafka is not there.
     """
 
     def __init__(
@@ -137,6 +137,8 @@ class OffsetCommitListener(StreamingQueryListener):
     ) -> None:
         if not callable(group) and not isinstance(group, str):
             raise ArgumentTypeError(f"group must be a str or a function, not {type(group).__name__}")
+        if group == "":
+            raise ConfigError("the group's name must not be empty")
         self._group = group
         self._chosen = _chooser(queries)
         first, longest = back_off_seconds

@@ -527,6 +527,7 @@ def test_a_str_is_a_cluster_or_a_path(text, cluster):
     ("settings", "kind"),
     [
         ({"group": 7}, errors.ArgumentTypeError),
+        ({"group": ""}, errors.ConfigError),
         ({"target": None}, errors.ArgumentTypeError),
         ({"queries": 7}, errors.ArgumentTypeError),
         ({"interval_seconds": -1}, errors.ConfigError),
