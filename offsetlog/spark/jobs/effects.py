@@ -29,7 +29,8 @@ def with_effects(commits: DataFrame) -> DataFrame:
         .when(fn.col("outcome") == "committed", fn.col("marker_offset"))
         .cast("bigint")
     )
-    following = Window.partitionBy(*POSITION).orderBy("log_offset").rowsBetween(1, Window.unboundedFollowing)
+    # Told from the end: of a frame that begins at its row Spark goes through all of it again for every row.
+    following = Window.partitionBy(*POSITION).orderBy(fn.desc("log_offset")).rowsBetween(Window.unboundedPreceding, -1)
     newer = fn.min("_ends").over(following)
     overtaken = fn.coalesce(newer <= fn.col("_ends"), fn.lit(False))
     return (
