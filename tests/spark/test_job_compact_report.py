@@ -50,14 +50,21 @@ def active_bases(spark, path: Path):
     return spark.createDataFrame(bases, "log_partition int, active_base bigint")
 
 
-@pytest.mark.parametrize(("roll", "open_"), [(True, False), (False, True), (True, True)])
-def test_a_clean_frees_what_was_told(spark, tmp_path, roll, open_):
+@pytest.mark.parametrize(
+    ("roll", "long_one", "seed"),
+    [(True, None, 1), (False, "open", 1), (True, "open", 1), *((False, "commit", seed) for seed in (1, 3, 5, 7))],
+)
+def test_a_clean_frees_what_was_told(spark, tmp_path, roll, long_one, seed):
     with offsetlog.open(tmp_path, 2, "process", config=SMALL, maintenance=BY_HAND) as store:
-        feed(store, 1, 300)
+        feed(store, seed, 300)
         pending = store.transaction("group-1", 200)
-        if open_:
-            pending.commit({KEYS[0]: 7})
-        feed(store, 2, 300)
+        if long_one is not None:
+            pending.commit(dict.fromkeys(KEYS, 7))
+        # Where it ends, the segments in which it began and went on are closed.
+        feed(store, seed + 1, 300)
+        if long_one == "commit":
+            with pending:
+                pending.commit({KEYS[0]: 8})
         records = frame(spark, record_rows(tmp_path), RECORDS)
         report = job.compact_report(records, roll=roll, active=active_bases(spark, tmp_path))
         told_rows = {row.log_partition: row for row in report.partitions.collect()}
@@ -128,6 +135,18 @@ def test_groups_make_up_their_partitions(spark, tmp_path):
             each.stat().st_size for each in (tmp_path / f"__consumer_offsets-{part.log_partition}").glob("*.log")
         )
         assert part.bytes <= size
+
+
+def test_names_that_are_no_utf_8_are_told_apart(spark):
+    # The views show both as U+FFFD.
+    rows = [
+        {"kind": "offset_commit", "group": "\ufffd", "key": b"\0\1\0\1" + name + b"\0\1t\0\0\0\0", "value": b"v",
+         "segment": f"{0:020}.log", "position": number, "base_offset": number, "last_offset": number,
+         "batch_size": 100, "magic": 2}
+        for number, name in enumerate((b"\xfe", b"\xff", b"\xff"))
+    ]  # fmt: skip
+    found = job.compact_report(frame(spark, rows, RECORDS), roll=True).partitions
+    assert told(found, "live_records", "dead_records", "superseded", "records_after") == [(2, 1, 1, 2)]
 
 
 def test_the_state_says_what_is_alive(spark, tmp_path):

@@ -38,7 +38,7 @@ STAYS = ["live", "tombstone", "marker"]
 GOES = ["superseded", "aborted", "expired_tombstone", "expired_marker", "keyless"]
 
 _BATCH = ["log_partition", "segment", "position"]
-_SLOT = ["log_partition", "_group", "_topic", "_partition", "_key"]
+_SLOT = ["log_partition", "_is_offset", "_key"]
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,12 @@ def _segment_base() -> Column:
 
 
 def ends(records: DataFrame, *, roll: bool, active: DataFrame | None = None) -> DataFrame:
-    """Returns up to where each log partition is cleaned: log_partition, log_end, `end`, `decided_end`.
+    """Returns up to where each log partition is cleaned: log_partition, log_end, `end`, `undecided_from`.
 
     `end` is the first offset of a segment: that of the active one, which no cleaner touches, or of the one in which the
     oldest open transaction begins.  With `roll` the active segment is closed first, unless a transaction is open.
-    `decided_end` is lower where a transaction is open at `end` that ended later: it and all that follows stays.
+    `undecided_from` is where the first transaction below `end` begins that ended behind it, null for none: its commits
+    stay and supersede nothing, and from there on no deletion of a position goes, since it may have taken one back.
 
     Args:
         records: of whole log partitions.
@@ -99,17 +100,21 @@ def ends(records: DataFrame, *, roll: bool, active: DataFrame | None = None) -> 
         .agg(fn.max(held).alias("_held"))
         .withColumn("end", fn.least("_closed_end", fn.coalesce("_held", "_closed_end")))
     )
-    across = fn.when(
-        (fn.col("log_offset") < fn.col("end")) & (fn.col("marker_offset") >= fn.col("end")), fn.col("log_offset")
-    )
-    decided = (
-        records.where((fn.col("outcome").isin("committed", "aborted")) & fn.col("value").isNotNull())
-        .join(fn.broadcast(bounds.select("log_partition", "end")), "log_partition")
+    undecided = (
+        records.join(fn.broadcast(bounds.select("log_partition", "end")), "log_partition")
+        .where(_is_undecided())
         .groupBy("log_partition")
-        .agg(fn.min(across).alias("_across"))
+        .agg(fn.min("base_offset").alias("undecided_from"))
     )
-    return bounds.join(decided, "log_partition", "left").select(
-        "log_partition", "log_end", "end", fn.least("end", fn.coalesce("_across", "end")).alias("decided_end")
+    return bounds.join(undecided, "log_partition", "left").select("log_partition", "log_end", "end", "undecided_from")
+
+
+def _is_undecided() -> Column:
+    # A value of a transaction that ends behind what is cleaned.
+    return (
+        fn.col("value").isNotNull()
+        & (fn.col("log_offset") < fn.col("end"))
+        & fn.coalesce(fn.col("marker_offset") >= fn.col("end"), fn.lit(False))
     )
 
 
@@ -154,24 +159,28 @@ def verdicts(records: DataFrame, bounds: DataFrame, now_ms: int) -> DataFrame:
     rows = records.join(fn.broadcast(bounds), "log_partition").select(
         *COLUMNS,
         "end",
-        "decided_end",
-        *(fn.when(is_offset, fn.col(name)).alias(f"_{name}") for name in ("group", "topic", "partition")),
-        fn.when(~is_offset & ~is_marker, fn.col("key")).alias("_key"),
-        (fn.col("log_offset") < fn.col("decided_end")).alias("_below"),
+        "undecided_from",
+        is_offset.alias("_is_offset"),
+        # Both versions of a position's key are the same key.  Its bytes, since names that are no UTF-8 look alike.
+        fn.when(is_offset, fn.expr("substring(key, 3)")).when(~is_marker, fn.col("key")).alias("_key"),
+        (fn.col("log_offset") < fn.col("end")).alias("_below"),
+        _is_undecided().alias("_undecided"),
+        fn.coalesce(fn.col("last_offset") >= fn.col("undecided_from"), fn.lit(False)).alias("_behind_undecided"),
         (fn.col("delete_horizon").between(0, now_ms)).alias("_past_horizon"),
     )
     slot = Window.partitionBy(*_SLOT)
     supersedes = ~is_marker & fn.col("key").isNotNull() & ~is_aborted & ~is_pending
-    latest = fn.max(fn.when(supersedes & fn.col("_below"), fn.col("log_offset"))).over(slot)
+    latest = fn.max(fn.when(supersedes & fn.col("_below") & ~fn.col("_undecided"), fn.col("log_offset"))).over(slot)
     latest_now = fn.max(fn.when(supersedes, fn.col("log_offset"))).over(slot)
     fate = (
         fn.when(is_marker, "marker")
-        .when(~fn.col("_below"), fn.when(is_tombstone, "tombstone").otherwise("live"))
+        .when(~fn.col("_below") | fn.col("_undecided"), fn.when(is_tombstone, "tombstone").otherwise("live"))
         .when(fn.col("key").isNull(), "keyless")
         .when(is_aborted, "aborted")
+        .when(is_tombstone & fn.col("_is_offset") & (fn.col("log_offset") >= fn.col("undecided_from")), "tombstone")
         .when(fn.col("_latest") > fn.col("log_offset"), "superseded")
         .when(~is_tombstone, "live")
-        .when(fn.coalesce("_past_horizon", fn.lit(False)), "expired_tombstone")
+        .when(fn.coalesce("_past_horizon", fn.lit(False)) & ~fn.col("_behind_undecided"), "expired_tombstone")
         .otherwise("tombstone")
     )
     dead = ~is_marker & (
@@ -283,7 +292,7 @@ def partitions(judged: DataFrame, bounds: DataFrame) -> DataFrame:
     ]
     found = judged.groupBy("log_partition").agg(*files, *_sums())
     return (
-        bounds.drop("decided_end")
+        bounds.drop("undecided_from")
         .join(found, "log_partition")
         .withColumn("bytes_after", fn.col("bytes") - fn.col("freed_bytes"))
     )
