@@ -15,6 +15,7 @@ import offsetlog
 from offsetlog import MaintenanceConfig, TopicPartition, errors
 from offsetlog.spark.jobs import lag as job
 from offsetlog.spark.jobs import lag_ends
+from offsetlog.spark.jobs.commands.options import told_plainly
 
 from .frames import COMMITS, RECORDS, frame, told
 from .oracle_rows import record_rows
@@ -31,11 +32,19 @@ def test_lag_now(spark):
             {"partition": 2, "offset": 3},
             {"partition": 3, "offset": 7},
             {"partition": 4, "offset": 50},
+            {"partition": 5, "offset": -1},
         ],
         COMMITS,
     )
     ends = spark.createDataFrame(
-        [("t", 0, 0, 90, 1), ("t", 0, 0, 100, 2), ("t", 1, 0, 100, 1), ("t", 2, 10, 100, 1), ("t", 4, None, 50, None)],
+        [
+            ("t", 0, 0, 90, 1),
+            ("t", 0, 0, 100, 2),
+            ("t", 1, 0, 100, 1),
+            ("t", 2, 10, 100, 1),
+            ("t", 4, None, 50, None),
+            ("t", 5, 10, 100, 1),
+        ],
         ENDS,
     )
     names = ["partition", "committed", "log_end_offset", "lag", "beyond_end", "lost", "problem"]
@@ -46,9 +55,10 @@ def test_lag_now(spark):
         (2, 3, 100, 97, 0, 7, "below the start"),
         (3, 7, None, None, None, None, "no end offset"),
         (4, 50, 50, 0, 0, None, None),
+        (5, -1, 100, None, None, None, "negative offset"),
     ]
     sums = ["group", "topic", "partitions", "lag", "most", "beyond_end", "lost", "without_end"]
-    assert told(job.by_topic(found), *sums) == [("g", "t", 5, 157, 97, 1, 1, 1)]
+    assert told(job.by_topic(found), *sums) == [("g", "t", 6, 157, 97, 1, 1, 1)]
 
 
 def test_lag_over_time(spark):
@@ -128,9 +138,31 @@ def test_samples_from_files(spark, tmp_path):
         found = lag_ends.of_samples(spark, str(tmp_path / name))
         assert found.columns == lag_ends.SCHEMA.names
         assert told(found, *found.columns) == [("t", 0, None, 7, 1000)]
+    # A topic that looks like a number is none, and a time may be either in the same column.
+    (tmp_path / "digits.csv").write_text(
+        "topic,partition,log_end_offset,timestamp\n007,0,7,1970-01-01T00:00:01Z\n1.10,1,8,2000\n1e3,2,9,\n"
+    )
+    (tmp_path / "digits.jsonl").write_text(
+        '{"topic": "007", "partition": 0, "log_end_offset": 7, "timestamp": "1970-01-01T00:00:01Z"}\n'
+        '{"topic": "1.10", "partition": 1, "log_end_offset": "8", "timestamp": 2000}\n'
+        '{"topic": "1e3", "partition": 2, "log_end_offset": 9}\n'
+    )
+    for name in ("digits.csv", "digits.jsonl"):
+        found = lag_ends.of_samples(spark, str(tmp_path / name))
+        assert told(found, "topic", "log_end_offset", "timestamp") == [
+            ("007", 7, 1000),
+            ("1.10", 8, 2000),
+            ("1e3", 9, None),
+        ]
     (tmp_path / "wrong.csv").write_text("topic,partition\nt,0\n")
     with pytest.raises(errors.InvalidArgumentError, match="lack log_end_offset"):
         lag_ends.of_samples(spark, str(tmp_path / "wrong.csv"))
+    # What cannot be read is told, and not left out.
+    (tmp_path / "cut.jsonl").write_text(json.dumps(rows[0]) + '\n{"topic": "t", "parti')
+    (tmp_path / "cut.csv").write_text("topic,partition,log_end_offset\nt,0,7\nt\n")
+    for name in ("cut.jsonl", "cut.csv"):
+        with pytest.raises(errors.OffsetLogError), told_plainly():
+            lag_ends.of_samples(spark, str(tmp_path / name)).collect()
 
 
 def test_ends_from_directories(spark, tmp_path):
@@ -149,6 +181,16 @@ def test_ends_from_directories(spark, tmp_path):
     ]
     with pytest.raises(errors.MissingFileError):
         lag_ends.of_directories(spark, [tmp_path / "none"])
+
+
+def test_of_replicas_the_highest_end_counts(spark, tmp_path):
+    for name, end in (("ahead", 120), ("behind", 50)):
+        (tmp_path / name / "t-0").mkdir(parents=True)
+        (tmp_path / name / "t-0" / f"{end:020}.log").touch()
+    ends = lag_ends.of_directories(spark, [tmp_path / "ahead", tmp_path / "behind"])
+    times = {row.timestamp for row in ends.collect()}
+    assert len(times) == 1
+    assert told(job.lag(frame(spark, [{"offset": 20}], COMMITS), ends), "log_end_offset", "lag") == [(120, 100)]
 
 
 def test_ends_from_a_cluster(spark):

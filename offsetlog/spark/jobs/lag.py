@@ -37,14 +37,15 @@ def _told(joined: DataFrame) -> DataFrame:
     committed, start, end = fn.col("committed"), fn.col("log_start_offset"), fn.col("log_end_offset")
     zero = fn.lit(0).cast("bigint")
     problem = (
-        fn.when(end.isNull(), "no end offset")
+        fn.when(committed < 0, "negative offset")
+        .when(end.isNull(), "no end offset")
         .when(committed > end, "beyond the end")
         .when(committed < start, "below the start")
     )
     return (
-        joined.withColumn("lag", fn.when(end.isNotNull(), fn.greatest(end - committed, zero)))
-        .withColumn("beyond_end", fn.when(end.isNotNull(), fn.greatest(committed - end, zero)))
-        .withColumn("lost", fn.when(start.isNotNull(), fn.greatest(start - committed, zero)))
+        joined.withColumn("lag", fn.when(end.isNotNull() & (committed >= 0), fn.greatest(end - committed, zero)))
+        .withColumn("beyond_end", fn.when(end.isNotNull() & (committed >= 0), fn.greatest(committed - end, zero)))
+        .withColumn("lost", fn.when(start.isNotNull() & (committed >= 0), fn.greatest(start - committed, zero)))
         .withColumn("problem", problem)
     )
 
@@ -70,7 +71,8 @@ def lag(offsets: DataFrame, ends: DataFrame) -> DataFrame:
     Columns: group, topic, partition, committed, log_start_offset, log_end_offset, end_timestamp, lag, beyond_end, lost,
     problem, log_partition.  `lag` is what is left to read, never below 0, null where no end is known; `beyond_end` is
     by how much a position is above the end, as after a topic was made anew; `lost` how many records were deleted before
-    the group read them, which `lag` counts as Kafka's own tools do.  `problem` says which of these is so, or null.
+    the group read them, which `lag` counts as Kafka's own tools do.  A negative offset is none, and has no lag.
+    `problem` says which of these is so, or null.
     """
     latest = (
         _ends(ends)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from offsetlog._native.files import FileSystem, parse_directory_name, parse_offset_checkpoint
@@ -56,10 +56,11 @@ def of_samples(spark: SparkSession, path: str) -> DataFrame:
         InvalidArgumentError: topic, partition or log_end_offset are missing.
     """
     lower = path.lower().rstrip("/")
+    # Values are read as text, or the topic 007 would be a number; a line that cannot be read is no sample left out.
     if lower.endswith((".csv", ".csv.gz")):
-        found = spark.read.csv(path, header=True, inferSchema=True)
+        found = spark.read.csv(path, header=True, mode="FAILFAST")
     elif lower.endswith((".json", ".jsonl", ".json.gz", ".jsonl.gz")):
-        found = spark.read.json(path)
+        found = spark.read.json(path, primitivesAsString=True, mode="FAILFAST")
     else:
         found = spark.read.parquet(path)
     missing = [name for name in _NEEDED if name not in found.columns]
@@ -68,10 +69,17 @@ def of_samples(spark: SparkSession, path: str) -> DataFrame:
     for name in ("log_start_offset", "timestamp"):
         if name not in found.columns:
             found = found.withColumn(name, fn.lit(None).cast("bigint"))
-    if dict(found.dtypes)["timestamp"].startswith("timestamp"):
-        found = found.withColumn("timestamp", fn.unix_millis(fn.col("timestamp").cast("timestamp")))
+    found = found.withColumn("timestamp", _in_ms(dict(found.dtypes)["timestamp"]))
     types = {"topic": "string", "partition": "int"}
     return found.select(*(fn.col(name).cast(types.get(name, "bigint")).alias(name) for name in SCHEMA.names))
+
+
+def _in_ms(kind: str) -> Column:
+    at = fn.col("timestamp")
+    of_time = fn.unix_millis(at.cast("timestamp"))
+    if kind == "string":
+        return fn.when(at.rlike(r"^\s*-?\d+\s*$"), at.cast("bigint")).otherwise(of_time)
+    return of_time if kind.startswith(("timestamp", "date")) else at.cast("bigint")
 
 
 # -------------------------------------------------------------------------------------------------------------- brokers
@@ -158,7 +166,8 @@ def of_directories(spark: SparkSession, directories: Iterable[str | os.PathLike[
         MissingFileError: a directory is not there.
         StorageError, CorruptionError: it cannot be read.
     """
-    fs, rows = FileSystem(), []
+    # One time for all of them: of replicas the highest end counts, and not that of the directory seen last.
+    fs, rows, now = FileSystem(), [], time.time_ns() // 1_000_000
     for directory in map(Path, directories):
         if not directory.is_dir():
             raise MissingFileError("there is no such directory", path=directory)
@@ -166,7 +175,6 @@ def of_directories(spark: SparkSession, directories: Iterable[str | os.PathLike[
             starts = parse_offset_checkpoint(fs.read_file(directory / _LOG_STARTS))
         except (MissingFileError, CorruptionError):
             starts = {}
-        now = time.time_ns() // 1_000_000
         for name in sorted(fs.list(directory)):
             parsed = parse_directory_name(name)
             if parsed is None or parsed[2] != 0 or not (directory / name).is_dir():
