@@ -63,6 +63,13 @@ def test_effects(spark):
     }  # fmt: skip
 
 
+def test_effects_cost_what_there_is(spark):
+    # With a frame that has no end Spark goes through the rest of a position for each of its commits.
+    plan = with_effects(frame(spark, [commit(1)]))._jdf.queryExecution().executedPlan().toString()
+    assert "unboundedpreceding" in plan
+    assert "unboundedfollowing" not in plan
+
+
 # -------------------------------------------------------------------------------------------------------------- rewinds
 
 
@@ -96,6 +103,15 @@ def test_rewinds(spark):
         (0, 6, 0, 6, 7, 5, 5000, 7000, True, ""),
         (0, 20, 5, 15, 3, 2, 2000, 3000, False, "by hand"),
     ]
+
+
+def test_the_largest_numbers_are_audited(spark):
+    most = 2**63 - 1
+    rows = [commit(most, timestamp=most), commit(-5, timestamp=most), commit(most, timestamp=most - 1)]
+    commits = audit.prepared(frame(spark, rows))
+    assert told(audit.rewinds(commits), "from_offset", "to_offset", "distance") == [(most, -5, most)]
+    assert told(audit.over_time(commits, 1000), "bucket", "commits") == [(most - most % 1000, 3)]
+    assert told(audit.rates(commits), "group", "most") == [("g", 3), (None, 3)]
 
 
 def test_a_transaction_goes_back_when_it_ends(spark):
@@ -138,8 +154,24 @@ def test_stalls(spark):
     prepared.unpersist()
 
 
+def test_what_has_no_time_ends_a_stall_as_well(spark):
+    # Old brokers' deletions carry none.
+    rows = [
+        commit(1, timestamp=0),
+        commit(1, timestamp=20 * MINUTE),
+        delete(timestamp=-1),
+        commit(2, timestamp=0, partition=1),
+        commit(3, timestamp=-1, partition=1),
+        commit(9, timestamp=60 * MINUTE, partition=2),
+    ]
+    found = audit.stalls(audit.prepared(frame(spark, rows)), 15 * MINUTE)
+    assert told(found, "partition", "stalled_ms", "commits", "ongoing") == [(0, 20 * MINUTE, 2, False)]
+
+
 def test_silences(spark):
     rows = [commit(minute, timestamp=minute * MINUTE) for minute in range(0, 60, 2)]
+    # What the broker deletes is nothing that a group does.
+    rows += [delete(group="h", timestamp=minute * MINUTE) for minute in (20, 40)]
     rows += [commit(1, group="h", timestamp=minute * MINUTE) for minute in (0, 10, 30)]
     rows += [commit(1, group="none", timestamp=-1)]
     prepared = audit.prepared(frame(spark, rows))
@@ -176,6 +208,23 @@ def test_zombies(spark):
         ("leader epoch", 3, 4, 5, 15, True),
         ("producer epoch", 9, 3, 4, 6, None),
     ]
+
+
+def test_an_epoch_that_ended_a_transaction_is_not_to_come_again(spark):
+    fields = {"kind": "offset_commit", "partition": 1, "key": b"k", "value": b"v"}
+    end = {"kind": "control", "group": None, "topic": None, "partition": None, "producer_id": 9, "control": "ABORT"}
+    rows = [
+        in_transaction(5, 9, "aborted", 1, producer_epoch=3, **fields),
+        {**end, "producer_epoch": 4},  # its time was over
+        in_transaction(6, 9, "open", producer_epoch=3, **fields),  # 2
+        in_transaction(7, 8, "open", producer_epoch=3, **fields),
+        {**end, "producer_epoch": 3},  # 4: no commit
+    ]
+    records = frame(spark, rows, RECORDS)
+    names = ["reason", "partition", "log_offset", "epoch", "newer_epoch", "offset"]
+    commits = audit.prepared(audit.commits_of(records))
+    assert told(audit.zombies(commits, records), *names) == [("producer epoch", 1, 2, 3, 4, 6)]
+    assert told(audit.zombies(commits), *names) == []
 
 
 def group_record(generation, members=1, **fields):
@@ -271,6 +320,7 @@ def test_nothing_is_audited_as_well(spark):
 def test_rates(spark):
     times = [0, 100, 900, 1000, 5000, 5001, 5002, 5999]
     rows = [commit(1, timestamp=time) for time in times] + [commit(1, group="h", timestamp=1500)]
+    rows += [delete(timestamp=7000) for _ in range(9)]
     found = told(
         audit.rates(audit.prepared(frame(spark, rows))),
         "group",

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("typer")
 
 from offsetlog import errors
+from offsetlog.spark.jobs.commands import audit
 from offsetlog.spark.jobs.commands.options import check_vacant, failure_of, told_plainly
 
 
@@ -64,3 +65,21 @@ def test_a_directory_with_something_is_not_written_to(tmp_path):
     check_vacant(str(tmp_path), overwrite=True)
     with pytest.raises(errors.ConfigError, match="--overwrite"):
         check_vacant(str(tmp_path), overwrite=False)
+    for overwrite in (False, True):
+        with pytest.raises(errors.ConfigError, match="no directory"):
+            check_vacant(str(tmp_path / "file"), overwrite)
+
+
+def test_a_report_that_cannot_be_written_is_told_before_the_audit(tmp_path, monkeypatch):
+    (tmp_path / "there.html").touch()
+    monkeypatch.setattr(audit, "spark_for", None)
+    for report, why in (
+        (tmp_path, "it is a directory"),
+        (tmp_path / "there.html", "--overwrite"),
+        (tmp_path / "none" / "audit.html", "no such directory"),
+    ):
+        with pytest.raises(errors.ConfigError, match=why):
+            audit.command(str(tmp_path), report=report)
+    monkeypatch.setattr(audit, "find_spec", lambda name: None)
+    with pytest.raises(errors.ConfigError, match="matplotlib"):
+        audit.command(str(tmp_path), report=tmp_path / "audit.html")

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from offsetlog.spark.jobs import audit, audit_report
+from offsetlog.spark.jobs import audit_plots as plots
 from offsetlog.spark.jobs.audit_text import bytes_text, duration_text, plain, short, time_text
 
 from .frames import frame
@@ -109,6 +110,25 @@ def test_an_empty_log_has_a_page(spark):
     text = audit_report.page(found)
     assert "No offset went down." in text
     assert "<svg" not in text
+
+
+def test_times_that_no_calendar_has(spark):
+    rows = [
+        {"offset": 10 - number, "timestamp": time}
+        for number, time in enumerate((0, 1_700_000_000_000, 253_402_300_799_999, 2**55, 2**63 - 1))
+    ]
+    made = audit.audit(audit.prepared(frame(spark, rows)), bucket_ms=audit.bucket_for(1_700_000_000_000))
+    found = audit_report.gather(made, options={})
+    assert len(found.series) == 3
+    text = audit_report.page(found)
+    assert str(2**63 - 1) in text
+    assert text.count("<svg ") == 6
+
+
+def test_rewinds_of_one_size_have_a_scale():
+    for distance, labels in ((4000, (">1k<", ">10k<")), (1, (">1<", ">10<")), (2**63 - 1, (">1E<", ">10E<"))):
+        text = plots.rewinds([{"at": 0, "distance": distance, "after_delete": False}])
+        assert all(label in text for label in labels), distance
 
 
 def test_values_as_text():

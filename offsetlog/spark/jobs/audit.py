@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as fn
 
 from offsetlog.errors import InvalidArgumentError
+from offsetlog.spark.jobs.audit_text import LAST_MS
 from offsetlog.spark.jobs.effects import POSITION, payload_bytes, when, with_effects
 from offsetlog.spark.jobs.session import read_view
 
@@ -32,6 +33,7 @@ RECORD_COLUMNS = [*COLUMNS, "key", "value", "fields", "control"]
 STALL_MS = 15 * 60 * 1000
 
 _SECOND_MS = 1000
+_MOST = 2**63 - 1
 _BEFORE = (Window.unboundedPreceding, -1)
 
 
@@ -180,7 +182,8 @@ def rewinds(commits: DataFrame) -> DataFrame:
     """Returns each commit whose offset is below that of the one in effect before it, of the same position.
 
     Columns: the position, from_offset, to_offset, distance, from_at, at, from_log_offset, log_offset, effective_at,
-    after_delete (the position was deleted in between, so that somebody began anew), metadata, producer_id.
+    after_delete (the position was deleted in between, so that somebody began anew), metadata, producer_id.  A distance
+    that is no bigint is the largest one.
     """
 
     def before(name: str) -> Column:
@@ -190,7 +193,7 @@ def rewinds(commits: DataFrame) -> DataFrame:
         *POSITION,
         before("offset").alias("from_offset"),
         fn.col("offset").alias("to_offset"),
-        (before("offset") - fn.col("offset")).alias("distance"),
+        fn.coalesce(fn.try_subtract(before("offset"), fn.col("offset")), fn.lit(_MOST)).alias("distance"),
         before("at").alias("from_at"),
         "at",
         before("log_offset").alias("from_log_offset"),
@@ -200,7 +203,11 @@ def rewinds(commits: DataFrame) -> DataFrame:
         "metadata",
         "producer_id",
     )
-    return found.where(fn.col("distance") > 0)
+    return found.where(fn.col("from_offset") > fn.col("to_offset"))
+
+
+def _timed_commits(commits: DataFrame) -> DataFrame:
+    return commits.where((fn.col("kind") == "commit") & fn.col("at").isNotNull())
 
 
 def _end_of(commits: DataFrame, until: int | None) -> DataFrame:
@@ -222,7 +229,7 @@ def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = Non
     Columns: the position, offset, since, until, stalled_ms, commits (of the run), ongoing, and kind: "repeated" where
     the same offset was committed again in a run, "silent" where there was one commit and nothing followed.
     """
-    in_effect = commits.where(fn.col("effective_at").isNotNull() & fn.col("at").isNotNull())
+    in_effect = commits.where(fn.col("effective_at").isNotNull())
     is_other = (
         fn.lag("offset").over(_by_effect()).isNull()
         | (fn.lag("offset").over(_by_effect()) != fn.col("offset"))
@@ -235,10 +242,12 @@ def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = Non
         fn.min("kind").alias("_kind"),
         fn.min("offset").alias("offset"),
         fn.min("at").alias("since"),
+        fn.max("at").alias("_last"),
         fn.count("*").alias("commits"),
     )
     by_run = Window.partitionBy(*POSITION).orderBy("_run")
-    next_at = fn.lead("since").over(by_run)
+    # What ended a run may carry no time, as old brokers' deletions: then it lasted for as long as it was seen.
+    next_at = fn.when(fn.lead("_run").over(by_run).isNotNull(), fn.coalesce(fn.lead("since").over(by_run), "_last"))
     timed = (
         runs.withColumn("_next", next_at)
         .where(fn.col("_kind") == "commit")
@@ -266,17 +275,17 @@ def silences(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = N
         stall_ms: how long it has to last.
         until: when the log is looked at, in ms; None for the time of its youngest record.
 
-    Columns: group, since, until, silent_ms, ongoing, others: records of other groups in the whole seconds between, at
-    least one.
+    Columns: group, since, until, silent_ms, ongoing, others: commits of other groups in the whole seconds between, at
+    least one.  Deletions are no commits: it is the broker that deletes what expired.
     """
     second = fn.floor(fn.col("at") / _SECOND_MS)
-    timed = commits.where(fn.col("at").isNotNull()).select("group", "at")
+    timed = _timed_commits(commits).select("group", "at")
     seconds = timed.groupBy(second.alias("second")).agg(fn.count("*").alias("_count"))
     # One row for each second in which anything was committed: few enough for one task.
     until_second = fn.sum("_count").over(Window.orderBy("second").rowsBetween(Window.unboundedPreceding, 0))
     before_second = fn.coalesce(fn.sum("_count").over(Window.orderBy("second").rowsBetween(*_BEFORE)), fn.lit(0))
     sums = seconds.select("second", until_second.alias("_through"), before_second.alias("_before"))
-    whole = commits.agg(fn.count("at").alias("_whole"))
+    whole = timed.agg(fn.count("*").alias("_whole"))
     gaps = (
         timed.withColumn("_next", fn.lead("at").over(Window.partitionBy("group").orderBy("at")))
         .crossJoin(fn.broadcast(_end_of(commits, until)))
@@ -304,7 +313,7 @@ def silences(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = N
     )
 
 
-def zombies(commits: DataFrame) -> DataFrame:
+def zombies(commits: DataFrame, records: DataFrame | None = None) -> DataFrame:
     """Returns commits that look as if they came from somebody who should have been gone.
 
     What a log tells of that, by `reason`:
@@ -314,10 +323,15 @@ def zombies(commits: DataFrame) -> DataFrame:
       `offset_below` tells the two cases apart: with an offset that is lower, too, somebody went back on purpose; with
       one that is not, it read from a leader that had been replaced.
     * "producer epoch": in a transaction, an epoch below one that the same producer used before in this partition of the
-      log.  A broker fences those, so that it is a sign of a log that was put together, or of a fault.
+      log, or with which its transaction was ended there.  A broker fences those, so that it is a sign of a log that was
+      put together, or of a fault.
 
     A record of a commit names neither member nor generation: a broker refuses a stale generation before anything is
     written, and nothing tells afterwards.
+
+    Args:
+        commits: prepared.
+        records: rows of the view "records" for the ends of transactions; None takes the epochs of commits only.
 
     Columns: the position, reason, epoch, newer_epoch (the highest before), offset, offset_below, at, log_offset,
     producer_id.
@@ -336,9 +350,9 @@ def zombies(commits: DataFrame) -> DataFrame:
     )
     of_producer = Window.partitionBy("log_partition", "producer_id").orderBy("log_offset").rowsBetween(*_BEFORE)
     by_producer = (
-        commits.where(fn.col("producer_id") >= 0)
+        _of_producers(commits, records)
         .withColumn("newer_epoch", fn.max("producer_epoch").over(of_producer))
-        .where(fn.col("producer_epoch") < fn.col("newer_epoch"))
+        .where(fn.col("kind").isNotNull() & (fn.col("producer_epoch") < fn.col("newer_epoch")))
         .withColumn("reason", fn.lit("producer epoch"))
         .withColumn("epoch", fn.col("producer_epoch"))
         .withColumn("offset_below", fn.lit(None).cast("boolean"))
@@ -347,6 +361,16 @@ def zombies(commits: DataFrame) -> DataFrame:
         *POSITION, "reason", "epoch", "newer_epoch", "offset", "offset_below", "at", "log_offset", "producer_id",
     ]  # fmt: skip
     return by_leader.select(*names).unionByName(by_producer.select(*names))
+
+
+def _of_producers(commits: DataFrame, records: DataFrame | None) -> DataFrame:
+    # Commits in transactions, and their ends: rows whose kind, as all of a position, is null.
+    written = commits.where(fn.col("producer_id") >= 0)
+    if records is None:
+        return written
+    ends = records.where(fn.col("control").isNotNull() & (fn.col("producer_id") >= 0))
+    names = ["log_partition", "producer_id", "producer_epoch", "log_offset"]
+    return written.unionByName(ends.select(*names), allowMissingColumns=True)
 
 
 def _told(field: str) -> Column:
@@ -459,14 +483,13 @@ def transactions(commits: DataFrame) -> DataFrame:
 
 
 def rates(commits: DataFrame) -> DataFrame:
-    """Returns records per second of each group, and of all together in a row whose group is null.
+    """Returns commits per second of each group, and of all together in a row whose group is null.
 
     Columns: group, p50, p95, p99, most: percentiles over the seconds in which at least one was written, and the
     highest; active_seconds, how many those are; span_seconds, from the first to the last; mean, over the span.
     """
     second = fn.floor(fn.col("at") / _SECOND_MS).alias("second")
-    timed = commits.where(fn.col("at").isNotNull())
-    by_group = timed.groupBy("group", second).agg(fn.count("*").alias("count"))
+    by_group = _timed_commits(commits).groupBy("group", second).agg(fn.count("*").alias("count"))
     overall = by_group.groupBy("second").agg(fn.sum("count").alias("count"))
     overall = overall.select(fn.lit(None).cast("string").alias("group"), "second", "count")
     span = fn.max("second") - fn.min("second") + 1
@@ -493,7 +516,7 @@ def over_time(commits: DataFrame, bucket_ms: int) -> DataFrame:
     """Returns group, bucket (its start, in ms), commits, deletes and bytes, for each group and bucket with any."""
     if bucket_ms <= 0:
         raise InvalidArgumentError(f"a bucket of {bucket_ms} ms holds nothing")
-    bucket = (fn.floor(fn.col("at") / bucket_ms) * bucket_ms).cast("bigint")
+    bucket = fn.col("at") - fn.col("at") % fn.lit(bucket_ms).cast("bigint")
     commits_and_deletes = _counts()[:2]
     return (
         commits.where(fn.col("at").isNotNull())
@@ -514,7 +537,7 @@ def audit(
 
     Args:
         commits: as `prepared` returns them; best persisted, since every table reads them.
-        records: rows of the view "records" for `generations`; None leaves that table out.
+        records: rows of the view "records" for `zombies` and `generations`; None leaves the latter out.
         stall_ms: how long a position or a group may rest.
         until: when the log is looked at, in ms; None for the time of its youngest commit.
         bucket_ms: of `over_time`.
@@ -528,7 +551,7 @@ def audit(
         rewinds=rewinds(commits),
         stalls=stalls(commits, stall_ms, until),
         silences=silences(commits, stall_ms, until),
-        zombies=zombies(commits),
+        zombies=zombies(commits, records),
         generations=None if records is None else generations(records),
         rates=rates(commits),
         over_time=over_time(commits, bucket_ms),
@@ -564,6 +587,8 @@ def run(
     """
     records = read(spark, path, partitions=partitions)
     commits = prepared(commits_of(records)).persist(StorageLevel.MEMORY_AND_DISK)
-    (row,) = commits.agg(fn.min("at").alias("first"), fn.max("at").alias("last")).collect()
+    # One time that is far off, as of a clock in microseconds, must not put all others into one bucket.
+    shown = fn.least("at", fn.lit(LAST_MS))
+    (row,) = commits.agg(fn.min(shown).alias("first"), fn.max(shown).alias("last")).collect()
     span = 0 if row["first"] is None else row["last"] - row["first"]
     return audit(commits, records, stall_ms=stall_ms, until=until, bucket_ms=bucket_for(span))

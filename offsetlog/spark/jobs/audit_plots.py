@@ -8,6 +8,7 @@ is read into them, and matplotlib escapes them.
 from __future__ import annotations
 
 import io
+import math
 import re
 import warnings
 from collections.abc import Sequence
@@ -55,6 +56,8 @@ def _figure(height: float, width: float = _WIDTH) -> tuple[Figure, Axes]:
     for side in ("left", "bottom"):
         axes.spines[side].set_color(_FAINT)
     axes.tick_params(which="both", colors=_INK, labelsize=9, length=0)
+    # Or the first label of the times would lie upon the lowest one beside it.
+    axes.tick_params(axis="x", pad=8)
     axes.grid(visible=True, color=_FAINT, linewidth=0.6)
     axes.set_axisbelow(True)
     return figure, axes
@@ -163,7 +166,7 @@ def rates(rows: list[Row]) -> str:
     axes.set_xlim(0.8, 1.25 * max([row["most"] for row in rows], default=1) + 0.4)
     axes.xaxis.set_major_formatter(FuncFormatter(_number))
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, position: ""))
-    axes.set_xlabel("records in a second in which there was one", color=_INK, fontsize=9)
+    axes.set_xlabel("commits in a second in which there was one", color=_INK, fontsize=9)
     _labels(axes, [row["group"] for row in rows])
     _legend(axes, 4)
     return _svg(figure, "rates", "Rates by group")
@@ -215,6 +218,10 @@ def rewinds(rows: list[Row]) -> str:
                 places, [row["distance"] for row in mine], 26, color=colour, marker=mark, label=label, alpha=0.8
             )
     axes.set_yscale("log")
+    # Whole powers of ten, so that at least two have their labels.
+    distances = [row["distance"] for row in rows]
+    low, high = (math.floor(math.log10(min(distances, default=1))), math.ceil(math.log10(max(distances, default=10))))
+    axes.set_ylim(0.8 * 10.0**low, 1.25 * 10.0 ** max(high, low + 1))
     axes.yaxis.set_major_formatter(FuncFormatter(_number))
     axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, position: ""))
     axes.set_ylabel("offsets back", color=_INK, fontsize=9)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as fn
 
 from offsetlog.spark.jobs import audit_plots as plots
 from offsetlog.spark.jobs.audit import Audit, top_talkers
-from offsetlog.spark.jobs.audit_text import bytes_text, count_text, duration_text, plain, time_text
+from offsetlog.spark.jobs.audit_text import LAST_MS, bytes_text, count_text, duration_text, plain, time_text
 
 Row = dict[str, Any]
 
@@ -89,8 +89,10 @@ def gather(audit: Audit, *, options: Mapping[str, str], rows: int = ROWS) -> Fin
     sizes = [row.asDict() for row in top_talkers(audit.groups, "bytes", BARS).collect()]
     names = [row["group"] for row in talkers[:SERIES]]
     name = fn.when(fn.col("group").isin(names), fn.col("group")) if names else fn.lit(None).cast("string")
+    # What lies behind the last moment of a plot is one bar there, however many buckets it is.
+    bucket = fn.least("bucket", fn.lit(LAST_MS))
     counted = (
-        audit.over_time.groupBy(name.alias("group"), "bucket")
+        audit.over_time.groupBy(name.alias("group"), bucket.alias("bucket"))
         .agg(fn.sum(fn.col("commits") + fn.col("deletes")).alias("count"))
         .collect()
     )
@@ -230,7 +232,7 @@ FINDINGS = [
             Column("silent_ms", "for", duration_text, number=True),
             _time("since", "since"),
             _time("until", "until"),
-            _count("others", "records of others"),
+            _count("others", "commits of others"),
             Column("ongoing", "goes on", _yes),
         ],
         "No group was silent while others went on.",
@@ -295,7 +297,7 @@ COUNTS = [
     Section(
         "rates",
         "Rates",
-        "Records in a second: percentiles over the seconds in which there was one, and the mean from the first second "
+        "Commits in a second: percentiles over the seconds in which there was one, and the mean from the first second "
         "to the last.",
         [
             Column("group", "group", lambda name: "all groups" if name is None else plain(name)),
@@ -305,7 +307,7 @@ COUNTS = [
             _count("active_seconds", "active seconds"),
             _count("span_seconds", "of"),
         ],
-        "No record carries a time.",
+        "No commit carries a time.",
     ),
 ]
 
@@ -424,7 +426,8 @@ def _plots(findings: Findings) -> str:
         found.append(_plot("Over time", note, plots.over_time(findings.series, findings.bucket_ms), wide=True))
     if findings.talkers:
         found.append(_plot("Top talkers", "Commits and deletions by group.", plots.talkers(findings.talkers)))
-        found.append(_plot("Bytes by group", "Of keys and values, before compression.", plots.sizes(findings.sizes)))
+        note = "Of keys and values of commits and deletions, before compression."
+        found.append(_plot("Bytes by group", note, plots.sizes(findings.sizes)))
     if findings.rates:
         found.append(_plot("Rates", "The busiest groups, and all together.", plots.rates(findings.rates)))
     rewinds = [row for row in findings.rewinds if row["at"] is not None]

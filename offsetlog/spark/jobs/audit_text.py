@@ -9,6 +9,9 @@ from datetime import UTC, datetime, timedelta
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+#: The last moment of a plot, in ms since 1970, which leaves the calendar room for margins.
+LAST_MS = round((datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH).total_seconds() * 1000)
+
 
 def plain(text: str) -> str:
     """Returns a name in one line: control characters become escapes, the empty name two quotes."""
@@ -35,11 +38,8 @@ def time_text(ms: int | None) -> str:
 
 
 def moment(ms: int) -> datetime:
-    """Returns a time for a plot; what no calendar has becomes its first or last year."""
-    try:
-        return _EPOCH + timedelta(milliseconds=ms)
-    except OverflowError:
-        return datetime(9000 if ms > 0 else 1, 1, 1, tzinfo=UTC)
+    """Returns a time for a plot, from 1970 to LAST_MS; what lies beyond is shown there."""
+    return _EPOCH + timedelta(milliseconds=min(max(ms, 0), LAST_MS))
 
 
 def duration_text(ms: int | None) -> str:

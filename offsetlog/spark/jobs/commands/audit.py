@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,6 +70,18 @@ def _print(output: Output, totals: dict[str, Any], counts: dict[str, int]) -> No
     )
 
 
+def _check_report(report: Path, overwrite: bool) -> None:
+    # An audit may take long: what keeps its report from being written is told before.
+    if report.is_dir():
+        raise ConfigError("it is a directory, and the report is one file", path=report)
+    if report.exists() and not overwrite:
+        raise ConfigError("there is a file already; --overwrite replaces it", path=report)
+    if not report.parent.is_dir():
+        raise ConfigError("there is no such directory for the report", path=report.parent)
+    if find_spec("matplotlib") is None:
+        raise ConfigError("the report needs matplotlib, which is not installed: pip install 'offsetlog[spark]'")
+
+
 def _write_report(audit: Audit, path: str, report: Path, options: dict[str, str], rows: int) -> None:
     from offsetlog.spark.jobs.audit_report import gather, page
 
@@ -103,8 +116,8 @@ def command(
     stall_ms, until_ms = parse_duration(stall), _until(until)
     if output_directory is not None:
         check_vacant(output_directory, overwrite)
-    if report is not None and report.exists() and not overwrite:
-        raise ConfigError("there is a file already; --overwrite replaces it", path=report)
+    if report is not None:
+        _check_report(report, overwrite)
     options = {
         "path": path,
         "stall": duration_text(stall_ms),

@@ -113,6 +113,13 @@ def failure_of(text: str) -> OffsetLogError:
 
 
 def check_vacant(directory: str, overwrite: bool) -> None:
-    """Raises ConfigError where a local directory that is to be written holds something, before anything is computed."""
-    if "://" not in directory and not overwrite and Path(directory).exists() and any(Path(directory).iterdir()):
+    """Raises ConfigError where a local directory that is to be written holds something, before anything is computed.
+
+    So it does where it is none, even if it may be replaced.
+    """
+    if "://" in directory or not Path(directory).exists():
+        return
+    if not Path(directory).is_dir():
+        raise ConfigError("it is no directory", path=directory)
+    if not overwrite and any(Path(directory).iterdir()):
         raise ConfigError("there is something already; --overwrite replaces it", path=directory)
