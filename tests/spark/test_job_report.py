@@ -125,6 +125,16 @@ def test_times_that_no_calendar_has(spark):
     assert text.count("<svg ") == 6
 
 
+def test_the_times_of_a_plot_differ():
+    def times(*at):
+        text = plots.rewinds([{"at": each, "distance": 5, "after_delete": False} for each in at])
+        return re.findall(r">(\d\d:\d\d[\d:.]*)<", text)
+
+    within_a_second = times(1_700_000_000_100, 1_700_000_000_900)
+    assert len(within_a_second) == len(set(within_a_second)) > 2
+    assert "22:13:25" in times(1_700_000_000_000, 1_700_000_010_000)
+
+
 def test_rewinds_of_one_size_have_a_scale():
     for distance, labels in ((4000, (">1k<", ">10k<")), (1, (">1<", ">10<")), (2**63 - 1, (">1E<", ">10E<"))):
         text = plots.rewinds([{"at": 0, "distance": distance, "after_delete": False}])
@@ -141,6 +151,6 @@ def test_values_as_text():
     ]
     assert [bytes_text(size) for size in (None, 5, 2048, 5 << 30)] == ["–", "5 B", "2.0 KiB", "5.0 GiB"]
     assert [time_text(ms) for ms in (None, 0, 2**62)] == ["–", "1970-01-01 00:00:00", str(2**62)]
-    assert plain("") == '""'
+    assert [plain(name) for name in ("", " ", "a b")] == ['""', '" "', "a b"]
     assert short("x" * 100, 10) == "xxxxxx…xxx"
     assert len(short("y" * 50)) == 28

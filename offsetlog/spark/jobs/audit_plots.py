@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from offsetlog.spark.jobs.audit_text import bytes_text, duration_text, moment, plain, short
+from offsetlog.spark.jobs.audit_text import bytes_text, duration_text, moment, short
 
 #: Told apart by most eyes, in the light and in the dark.
 COLOURS = ["#3b7dd8", "#e08a2c", "#2fa37c", "#c45aa0", "#8a6fd1", "#8d99a6"]
@@ -113,7 +113,8 @@ def _times(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(
         dates.ConciseDateFormatter(
             locator,
-            formats=["%Y", "%Y-%m", "%m-%d", "%H:%M", "%H:%M", "%H:%M:%S"],
+            # Of a fraction of a second the zeros at its end are left out.
+            formats=["%Y", "%Y-%m", "%m-%d", "%H:%M", "%H:%M", "%H:%M:%S.%f"],
             zero_formats=["%Y", "%Y", "%Y-%m", "%m-%d", "%H:%M", "%H:%M:%S"],
             offset_formats=["", "%Y", "%Y-%m", "%Y-%m-%d", "%Y-%m-%d", "%Y-%m-%d"],
         )
@@ -244,7 +245,7 @@ def stalls(rows: list[Row]) -> str:
             ends: Any = [end]
             axes.scatter(ends, [place], 28, color=BAD, marker=">", zorder=3)
     axes.scatter([], [], 28, color=BAD, marker=">", label="goes on")
-    _labels(axes, [f"{short(row['group'], 16)} {plain(short(row['topic'], 12))}:{row['partition']}" for row in rows])
+    _labels(axes, [f"{short(row['group'], 16)} {short(row['topic'], 12)}:{row['partition']}" for row in rows])
     _times(axes)
     kinds = {"repeated": "committed again and again", "silent": "one commit, then nothing"}
     _legend(axes, more=[Patch(color=colours[kind], label=label) for kind, label in kinds.items()])

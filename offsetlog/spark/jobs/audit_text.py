@@ -14,8 +14,9 @@ LAST_MS = round((datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH).total_seconds() * 10
 
 
 def plain(text: str) -> str:
-    """Returns a name in one line: control characters become escapes, the empty name two quotes."""
-    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text) or '""'
+    """Returns a name in one line: control characters become escapes, and one of which nothing is seen gets quotes."""
+    seen = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return seen if seen.strip() else f'"{seen}"'
 
 
 def short(text: str, length: int = 28) -> str:
