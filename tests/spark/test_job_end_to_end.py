@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -177,3 +179,21 @@ def test_a_process_of_its_own(tmp_path):
     assert done.returncode == 0, done.stderr
     (told,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert (told["log_partition"], told["freed_records"]) == (0, 0)
+
+
+def test_a_failure_is_told_once(tmp_path):
+    """In a Spark of its own: nothing of what its threads say about a failed task."""
+    damaged = tmp_path / "__consumer_offsets-0"
+    shutil.copytree(TXN / damaged.name, damaged, copy_function=shutil.copyfile)
+    damaged.chmod(0o755)
+    segment = min(damaged.glob("*.log"))
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    segment.write_bytes(data)
+    command = [sys.executable, "-m", "offsetlog.spark", "compact-report", str(tmp_path), "--master", "local[1]"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False)
+    assert done.returncode != 0
+    assert str(segment) in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].startswith("offsetlog: ")
+    assert not re.search(r"^\s+at |Traceback| ERROR |log level", done.stderr, re.MULTILINE)

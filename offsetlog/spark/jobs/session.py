@@ -59,6 +59,8 @@ def session_for(
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
+            # A task that fails in this process fails the job: what it raised is told once, and not by every thread.
+            "spark.log.level": "FATAL",
             # Of two cores 200 tasks are only overhead; large shuffles raise it by --conf.
             "spark.sql.shuffle.partitions": str(max(4, 2 * (os.cpu_count() or 1))),
         }
@@ -70,7 +72,8 @@ def session_for(
         spark = builder.getOrCreate()
     except Exception as failure:
         raise ConfigError(f"Spark does not start: {str(failure).strip().partition(chr(10))[0]}") from failure
-    spark.sparkContext.setLogLevel("ERROR")
+    if "spark.log.level" not in given | dict(settings or {}):
+        spark.sparkContext.setLogLevel("ERROR")
     register(spark)
     return spark
 
