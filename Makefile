@@ -113,7 +113,7 @@ bench: build
 crash-long: build
 	@OFFSETLOG_CRASH_POINTS=10000 OFFSETLOG_FAULT_POINTS=10000 OL_CRASH_RUNS=20 \
 	    $(MAKE) -s -C tests/c test_partition_crash test_partition_faults test_log_crash
-	@OFFSETLOG_CRASH_POINTS=10000 OFFSETLOG_STREAM_KILLS=20 SINK_KILLS=20 $(PY) -m pytest -m crash $(TESTS)
+	@OFFSETLOG_CRASH_POINTS=10000 OFFSETLOG_STREAM_KILLS=20 OFFSETLOG_SINK_KILLS=20 $(PY) -m pytest -m crash $(TESTS)
 
 # Needs a resolver in the environment: .venv/bin/pip install pip-tools
 lock: $(VENV)/.made

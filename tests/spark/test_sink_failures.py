@@ -21,8 +21,8 @@ from tests.spark.sinks import commits_of, positions
 
 pytestmark = pytest.mark.crash
 
-#: More of them: SINK_KILLS=20 SINK_SEED=7 pytest tests/spark/test_sink_failures.py
-KILLS = int(os.environ.get("SINK_KILLS", "2"))
+#: More of them: OFFSETLOG_SINK_KILLS=20 OFFSETLOG_SINK_SEED=7 pytest tests/spark/test_sink_failures.py
+KILLS = int(os.environ.get("OFFSETLOG_SINK_KILLS", "2"))
 
 
 def start(directory: Path, **settings: object) -> subprocess.Popen[bytes]:
@@ -97,8 +97,8 @@ def test_tasks_that_fail_commit_nothing_twice(tmp_path):
 
 @pytest.mark.slow
 def test_a_stream_that_is_killed_anywhere_commits_every_epoch_once(tmp_path):
-    seed = int(os.environ.get("SINK_SEED", random.randrange(2**31)))
-    print(f"SINK_SEED={seed}")
+    seed = int(os.environ.get("OFFSETLOG_SINK_SEED", random.randrange(2**31)))
+    print(f"OFFSETLOG_SINK_SEED={seed}")
     chance = random.Random(seed)
     written = 0
     for attempt in range(KILLS):

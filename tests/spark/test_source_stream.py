@@ -437,7 +437,7 @@ def test_killed_drivers_write_every_record_once(path: Path, tmp_path: Path, grow
         driver.stdout.close()
     written = growing.stop()
     last = drive(path, tmp_path, "once")
-    told, _ = last.communicate(timeout=300)
+    told, _ = last.communicate(timeout=600)
     assert last.returncode == 0, told + (tmp_path / "driver.txt").read_text()[-2000:]
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
     places = [(row["log_partition"], row["log_offset"]) for row in rows]
