@@ -89,6 +89,8 @@ def main() -> None:
             "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
             "spark.local.dir": str(directory / "local"),
             "spark.sql.streaming.schemaInference": "false",
+            # One note for each file that was read, for the test to look at.
+            "spark.sql.streaming.fileSource.log.compactInterval": "1000000",
         },
     )
     spark.sparkContext.setLogLevel("OFF")
