@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("typer")
 
+import offsetlog
 from offsetlog import errors
-from offsetlog.spark.jobs.commands import audit
+from offsetlog.spark.jobs.commands import audit, compact_report, lag
 from offsetlog.spark.jobs.commands.options import check_vacant, failure_of, told_plainly
 
 
@@ -70,8 +71,28 @@ def test_a_directory_with_something_is_not_written_to(tmp_path):
             check_vacant(str(tmp_path / "file"), overwrite)
 
 
+@pytest.mark.parametrize("command", [audit, compact_report, lag])
+def test_paths_are_looked_at_before_spark_starts(tmp_path, monkeypatch, command):
+    monkeypatch.setattr(command, "spark_for", None)
+    log = tmp_path / "log"
+    offsetlog.open(log, partitions=1).close()
+    given = {"bootstrap": "127.0.0.1:1"} if command is lag else {}
+    with pytest.raises(errors.MissingFileError):
+        command.command(str(tmp_path / "none"), **given)
+    for inside in (log, log / "tables", tmp_path):
+        for overwrite in (False, True):
+            with pytest.raises(errors.InvalidArgumentError, match="apart from the log"):
+                command.command(str(log), output_directory=str(inside), overwrite=overwrite, **given)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(errors.ConfigError, match="--overwrite"):
+        command.command(str(log), output_directory=str(tmp_path / "full"), **given)
+
+
 def test_a_report_that_cannot_be_written_is_told_before_the_audit(tmp_path, monkeypatch):
     (tmp_path / "there.html").touch()
+    offsetlog.open(tmp_path / "log", partitions=1).close()
+    log = str(tmp_path / "log")
     monkeypatch.setattr(audit, "spark_for", None)
     for report, why in (
         (tmp_path, "it is a directory"),
@@ -79,7 +100,7 @@ def test_a_report_that_cannot_be_written_is_told_before_the_audit(tmp_path, monk
         (tmp_path / "none" / "audit.html", "no such directory"),
     ):
         with pytest.raises(errors.ConfigError, match=why):
-            audit.command(str(tmp_path), report=report)
+            audit.command(log, report=report)
     monkeypatch.setattr(audit, "find_spec", lambda name: None)
     with pytest.raises(errors.ConfigError, match="matplotlib"):
-        audit.command(str(tmp_path), report=tmp_path / "audit.html")
+        audit.command(log, report=tmp_path / "audit.html")

@@ -162,7 +162,8 @@ def run(
         overwrite: whether a table that is there is replaced.
 
     Raises:
-        ConfigError: the format's package is missing, or there is something at `target`.
+        ConfigError: the format's package is missing, or there is something at a `target` of this machine;
+            of other places and of Iceberg's tables Spark says so.
         InvalidArgumentError: `target` is in the log, or it or what holds it would be replaced.
         MissingFileError: there is no log at `path`.
     """

@@ -22,7 +22,7 @@ from offsetlog.spark.jobs.commands.options import (
     OutputDirectory,
     Overwrite,
     Settings,
-    check_vacant,
+    check_paths,
     spark_for,
 )
 
@@ -114,8 +114,7 @@ def command(
 ) -> int:
     """Runs the audit; returns the exit code."""
     stall_ms, until_ms = parse_duration(stall), _until(until)
-    if output_directory is not None:
-        check_vacant(output_directory, overwrite)
+    check_paths(path, output_directory, overwrite)
     if report is not None:
         _check_report(report, overwrite)
     options = {

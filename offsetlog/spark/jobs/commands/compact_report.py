@@ -17,7 +17,7 @@ from offsetlog.spark.jobs.commands.options import (
     OutputDirectory,
     Overwrite,
     Settings,
-    check_vacant,
+    check_paths,
     spark_for,
 )
 
@@ -67,8 +67,7 @@ def command(
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Prints the report; returns the exit code."""
-    if output_directory is not None:
-        check_vacant(output_directory, overwrite)
+    check_paths(path, output_directory, overwrite)
     with spark_for("compact-report", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import compact_report as job
         from offsetlog.spark.jobs.session import write_tables

@@ -21,7 +21,7 @@ from offsetlog.spark.jobs.commands.options import (
     OutputDirectory,
     Overwrite,
     Settings,
-    check_vacant,
+    check_paths,
     spark_for,
 )
 
@@ -133,8 +133,7 @@ def command(
     step_ms = None if every is None else parse_duration(every)
     if (times is not None or step_ms is not None) and ends is None:
         raise ConfigError("--at and --every need --ends: a cluster and its logs tell only the present ends")
-    if output_directory is not None:
-        check_vacant(output_directory, overwrite)
+    check_paths(path, output_directory, overwrite, *(logs or []))
     with spark_for("lag", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import lag as job
         from offsetlog.spark.jobs.session import write_tables
