@@ -151,10 +151,10 @@ def test_lag_against_the_logs_themselves(capsys):
         (["audit", "PATH", "--conf", "a"], "NAME=VALUE"),
     ],
 )
-def test_what_is_refused(tmp_path, capsys, arguments, message):
-    code, out, err = called(capsys, *(each.replace("PATH", str(tmp_path)) for each in arguments))
+def test_what_is_refused(capsys, arguments, message):
+    code, out, err = called(capsys, *(each.replace("PATH", str(GROUPS)) for each in arguments))
     assert (code, out) == (2, "")
-    assert message.replace("PATH", str(tmp_path)) in err
+    assert message.replace("PATH", str(GROUPS)) in err
     assert err.startswith("offsetlog: ")
     assert err.count("\n") == 1
 
