@@ -12,7 +12,8 @@ pytest.importorskip("typer")
 import offsetlog
 from offsetlog import errors
 from offsetlog.spark.jobs.commands import audit, compact_report, lag
-from offsetlog.spark.jobs.commands.options import check_vacant, failure_of, told_plainly
+from offsetlog.spark.jobs.commands.options import failure_of, told_plainly
+from offsetlog.spark.jobs.places import check_vacant
 
 
 def started(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -69,6 +70,9 @@ def test_a_directory_with_something_is_not_written_to(tmp_path):
     for overwrite in (False, True):
         with pytest.raises(errors.ConfigError, match="no directory"):
             check_vacant(str(tmp_path / "file"), overwrite)
+    # The way Spark prints a path.
+    with pytest.raises(errors.ConfigError, match="--overwrite"):
+        check_vacant(f"file:{tmp_path}", overwrite=False)
 
 
 @pytest.mark.parametrize("command", [audit, compact_report, lag])

@@ -111,3 +111,42 @@ def check_target(target: AnyPath, *logs: AnyPath, overwrite: bool) -> None:
     check_apart(target, *logs)
     if not overwrite:
         check_new(target)
+
+
+def check_vacant(directory: AnyPath, overwrite: bool) -> None:
+    """Raises ConfigError where a directory of this machine, to which tables are to be written, holds something.
+
+    So it does where it is none, even if it may be replaced.
+    """
+    found = here(directory)
+    if found is None or not found.exists():
+        return
+    if not found.is_dir():
+        raise ConfigError("it is no directory", path=directory)
+    if not overwrite and any(found.iterdir()):
+        raise ConfigError("there is something already; --overwrite replaces it", path=directory)
+
+
+def check_paths(log: AnyPath, tables: AnyPath | None, overwrite: bool, *others: AnyPath) -> None:
+    """Looks at the log that a job reads, and at the directory that it is to write tables to, if any.
+
+    Raises:
+        MissingFileError, StorageError: the log is none, or cannot be read.
+        InvalidArgumentError: the tables would be written into the log, or into one of the others that are read.
+        ConfigError: as `check_vacant`.
+    """
+    check_log(log)
+    if tables is not None:
+        check_apart(tables, log, *others)
+        check_vacant(tables, overwrite)
+
+
+def check_rewrite(source: AnyPath, target: AnyPath) -> LogDirectory:
+    """Returns the log directory that is rewritten to a new place.
+
+    Raises as `log_directory`, `check_new` and `check_apart`.
+    """
+    directory = log_directory(source, "source")
+    check_new(local_path(target, "target"))
+    check_apart(target, source)
+    return directory

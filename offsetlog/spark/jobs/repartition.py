@@ -41,7 +41,7 @@ from offsetlog.logdir import (
 )
 from offsetlog.spark.jobs import state
 from offsetlog.spark.jobs.columns import survey_of, target_of
-from offsetlog.spark.jobs.places import AnyPath, check_apart, check_new, local_path, log_directory
+from offsetlog.spark.jobs.places import AnyPath, check_rewrite, local_path
 from offsetlog.spark.jobs.session import read_view
 from offsetlog.spark.jobs.tasks.partition_writing import (
     ENDED,
@@ -293,10 +293,7 @@ def check(source: AnyPath, target: AnyPath, partitions: int, segment_bytes: int 
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise InvalidArgumentError(f"partitions={partitions} cannot be; there are 1 to {PARTITIONS_MAX}")
     _segment_bytes(segment_bytes)
-    directory = log_directory(source, "source")
-    check_new(local_path(target, "target"))
-    check_apart(target, source)
-    return directory
+    return check_rewrite(source, target)
 
 
 def _segment_bytes(given: int | None) -> int:

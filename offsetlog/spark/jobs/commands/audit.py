@@ -22,9 +22,9 @@ from offsetlog.spark.jobs.commands.options import (
     OutputDirectory,
     Overwrite,
     Settings,
-    check_paths,
     spark_for,
 )
+from offsetlog.spark.jobs.places import check_paths
 
 if TYPE_CHECKING:
     from offsetlog.spark.jobs.audit import Audit

@@ -17,9 +17,9 @@ from offsetlog.spark.jobs.commands.options import (
     OutputDirectory,
     Overwrite,
     Settings,
-    check_paths,
     spark_for,
 )
+from offsetlog.spark.jobs.places import check_paths
 
 HELP = """Tell what of a log is alive, what is dead, and what a clean would free.
 

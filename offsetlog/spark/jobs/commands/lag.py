@@ -21,9 +21,9 @@ from offsetlog.spark.jobs.commands.options import (
     OutputDirectory,
     Overwrite,
     Settings,
-    check_paths,
     spark_for,
 )
+from offsetlog.spark.jobs.places import check_paths
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

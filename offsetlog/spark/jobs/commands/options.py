@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from offsetlog import errors
 from offsetlog.errors import ConfigError, InvalidArgumentError, OffsetLogError
-from offsetlog.spark.jobs.places import check_apart, check_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,30 +109,3 @@ def failure_of(text: str) -> OffsetLogError:
             return kind(message.strip())
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
     return OffsetLogError(f"Spark: {first}")
-
-
-def check_paths(log: str, tables: str | None, overwrite: bool, *others: str) -> None:
-    """Looks at what a job reads, and where it is to write its tables, before Spark starts.
-
-    Raises:
-        MissingFileError, StorageError: the log is none, or cannot be read.
-        InvalidArgumentError: the tables would be written into the log, or into one of the others that are read.
-        ConfigError: as `check_vacant`.
-    """
-    check_log(log)
-    if tables is not None:
-        check_apart(tables, log, *others)
-        check_vacant(tables, overwrite)
-
-
-def check_vacant(directory: str, overwrite: bool) -> None:
-    """Raises ConfigError where a local directory that is to be written holds something, before anything is computed.
-
-    So it does where it is none, even if it may be replaced.
-    """
-    if "://" in directory or not Path(directory).exists():
-        return
-    if not Path(directory).is_dir():
-        raise ConfigError("it is no directory", path=directory)
-    if not overwrite and any(Path(directory).iterdir()):
-        raise ConfigError("there is something already; --overwrite replaces it", path=directory)

@@ -12,7 +12,7 @@ from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.logdir import PARTITIONS_MAX
 from offsetlog.spark.jobs.commands.options import DirectoryPath, DriverMemory, Master, Settings, spark_for
-from offsetlog.spark.jobs.places import check_apart, check_new, local_path, log_directory
+from offsetlog.spark.jobs.places import check_rewrite
 
 HELP = """Rewrite a log directory to another number of partitions of the offsets topic.
 
@@ -57,9 +57,7 @@ def command(
     if keep not in ("history", "state"):
         raise InvalidArgumentError(f"--keep is history or state, not {keep!r}")
     # What is wrong is told before a Spark has started.
-    log_directory(path, "source")
-    check_new(local_path(target, "target"))
-    check_apart(target, path)
+    check_rewrite(path, target)
     with spark_for("repartition", master, driver_memory, settings) as spark:
         from offsetlog.spark.jobs import repartition
 
