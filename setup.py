@@ -75,8 +75,9 @@ def compile_engine() -> Path:
     # Objects of other flags are other objects.
     folder = BUILD / f"engine-{platform.machine()}-{hashlib.sha256(repr(command).encode()).hexdigest()[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
-    sources = sorted(Path("csrc").glob("*.c"))
-    objects = {source: folder / f"{source.stem}.o" for source in sources}
+    sources = sorted(Path("csrc").rglob("*.c"))
+    # An archive names its members without folders, so the name of an object says the room, too.
+    objects = {source: folder / ("-".join(source.with_suffix(".o").parts[1:])) for source in sources}
     stale = [
         source
         for source, target in objects.items()
@@ -135,7 +136,7 @@ class build_ext(_build_ext):  # noqa: N801
         target = Path(self.get_ext_fullpath(extension.name))
         extension.extra_objects = [str(self.library)]
         sources = [Path(source) for source in extension.sources]
-        below = [*sources, self.library, Path("setup.py"), *Path("csrc").glob("*.h")]
+        below = [*sources, self.library, Path("setup.py"), *Path("csrc").rglob("*.h")]
         self.force = is_stale(target, below)
         super().build_extension(extension)
 

@@ -87,12 +87,18 @@ def test_no_word_is_banned(path):
 TESTED = "\n".join(path.read_text() for path in TEXTS if path.is_relative_to(ROOT / "tests") and path.suffix in CODE)
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.match("csrc/ol_*.c")], ids=name_of)
-def test_a_source_of_the_engine_is_named_by_a_test(path):
-    # By its own name, or by a function that it defines.
-    defined = re.findall(r"^(?!static)[\w *]*\b(ol_\w+)\([^;]*?\) \{", path.read_text(), re.MULTILINE)
-    names = [path.stem.removeprefix("ol_"), *defined]
-    assert any(name in TESTED for name in names), f"no test under tests/ names any of {names}"
+PUBLIC_HEADERS = [
+    path
+    for path in FILES
+    if path.suffix == ".h" and path.is_relative_to(ROOT / "csrc") and not path.stem.endswith(("_impl", "_internal"))
+]
+
+
+@pytest.mark.parametrize("path", PUBLIC_HEADERS, ids=name_of)
+def test_a_header_of_the_engine_is_named_by_a_test(path):
+    declared = set(re.findall(r"\b(ol_\w+|OL_\w+)\b", path.read_text()))
+    tested = set(re.findall(r"\b(?:ol_\w+|OL_\w+)\b", TESTED))
+    assert declared & tested, "no test under tests/ names anything that it declares"
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.suffix == ".pyx"], ids=name_of)
