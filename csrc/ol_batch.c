@@ -2,8 +2,8 @@
 
 #include <inttypes.h>
 
-#include "ol_bytes.h"
-#include "ol_crc32c.h"
+#include "base/bytes.h"
+#include "base/crc32c.h"
 #include "ol_message.h"
 
 /* The failures are out of line, so that the path of a sound batch stays short. */

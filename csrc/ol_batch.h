@@ -12,7 +12,7 @@
 #define OL_BATCH_H
 
 #include "ol_record_put.h"
-#include "ol_status.h"
+#include "base/status.h"
 
 enum {
     OL_BATCH_OVERHEAD = 61,             /* size of a magic 2 header, and of an emptied batch */

@@ -1,7 +1,7 @@
 /* Encoding of batches of magic 2 (spec §2.1, §2.2, §2.5). */
 #include "ol_batch.h"
-#include "ol_bytes.h"
-#include "ol_crc32c.h"
+#include "base/bytes.h"
+#include "base/crc32c.h"
 
 void ol_batch_fields_init(ol_batch_fields *fields, int64_t base_offset, int64_t timestamp) {
     *fields = (ol_batch_fields){

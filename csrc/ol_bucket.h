@@ -5,7 +5,7 @@
 #ifndef OL_BUCKET_H
 #define OL_BUCKET_H
 
-#include "ol_hash.h"
+#include "base/hash.h"
 #include "ol_offsets.h"
 
 typedef struct ol_bucket {

@@ -10,9 +10,9 @@
 #ifndef OL_CHECKPOINT_H
 #define OL_CHECKPOINT_H
 
-#include "ol_base.h"
+#include "base/base.h"
 #include "ol_fs.h"
-#include "ol_status.h"
+#include "base/status.h"
 
 #define OL_CHECKPOINT_SIZE_MAX ((size_t)64 << 20)
 #define OL_TOPIC_SIZE_MAX 255       /* bytes; Kafka allows 249, very old brokers 255 */

@@ -5,7 +5,7 @@
  * ol_clean_table (the partition's table as an accelerator), ol_clean_superseded (what pass A tells pass B), ol_clean_batch, ol_clean_keys,
  * ol_clean_transactions.
  *
- * Besides the codes of ol_status.h, functions of a run return OL_END where the run ends early without a failure: stopped, or truncated.  A *damage* is a status
+ * Besides the codes of base/status.h, functions of a run return OL_END where the run ends early without a failure: stopped, or truncated.  A *damage* is a status
  * that says something of the bytes that were read: it quarantines a segment and is not returned from a run. */
 #ifndef OL_CLEAN_INTERNAL_H
 #define OL_CLEAN_INTERNAL_H

@@ -5,7 +5,7 @@
 #ifndef OL_CLEAN_KEYS_H
 #define OL_CLEAN_KEYS_H
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_cleaner.h"
 #include "ol_key_map.h"
 #include "ol_offsets.h"

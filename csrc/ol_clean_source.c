@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "ol_clean_internal.h"
-#include "ol_pages.h"
+#include "base/pages.h"
 #include "ol_segment.h"
 
 enum {

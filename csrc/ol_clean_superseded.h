@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_status.h"
+#include "base/status.h"
 
 typedef struct ol_clean_superseded {
     uint64_t *plain;            /* records of which nothing but their offset decides whether they stay */

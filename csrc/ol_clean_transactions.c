@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_hash.h"
+#include "base/hash.h"
 
 enum { OPEN_CAPACITY_MIN = 16, ENDED_CAPACITY_MIN = 64 };
 

@@ -3,7 +3,7 @@
  * A lone segment of which nothing goes is left as it is: nothing is written until the first difference, then what was passed is copied. */
 #include <stdlib.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_clean_internal.h"
 
 /* ------------------------------------------------------------------------------------------------ writing */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ol_log_internal.h"
-#include "ol_pages.h"
+#include "base/pages.h"
 
 /* The file is flushed as it grows: what is dirty at the end would be written all at once, and commits that wait for the disk behind it. */
 enum { BUFFER_SIZE = 1 << 20, FLUSH_STEP = 8 << 20 };

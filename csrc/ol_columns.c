@@ -17,8 +17,8 @@ void ol_columns_free(ol_columns *columns) {
     free(columns->metadata);
     free(columns->topic_ids);
     free(columns->topic_id_valid);
-    ol_dictionary_free(&columns->group_names);
-    ol_dictionary_free(&columns->topic_names);
+    ol_string_dictionary_free(&columns->group_names);
+    ol_string_dictionary_free(&columns->topic_names);
     memset(columns, 0, sizeof *columns);
 }
 
@@ -94,13 +94,13 @@ static int append_topic_id(ol_columns *columns, const uint8_t *topic_id, ol_erro
 
 static int number_strings(ol_columns *columns, const ol_table_row *row, ol_error *error) {
     if (row->group.data != columns->last_group || row->group.size != columns->last_group_size) {
-        int status = ol_dictionary_number(&columns->group_names, row->group, &columns->last_group_number, error);
+        int status = ol_string_dictionary_number(&columns->group_names, row->group, &columns->last_group_number, error);
         if (status != OL_OK) return status;
         columns->last_group = row->group.data;
         columns->last_group_size = row->group.size;
     }
     if (row->topic.data != columns->last_topic || row->topic.size != columns->last_topic_size) {
-        int status = ol_dictionary_number(&columns->topic_names, row->topic, &columns->last_topic_number, error);
+        int status = ol_string_dictionary_number(&columns->topic_names, row->topic, &columns->last_topic_number, error);
         if (status != OL_OK) return status;
         columns->last_topic = row->topic.data;
         columns->last_topic_size = row->topic.size;

@@ -7,7 +7,7 @@
 #ifndef OL_COLUMNS_H
 #define OL_COLUMNS_H
 
-#include "ol_dictionary.h"
+#include "base/string_dictionary.h"
 #include "ol_table.h"
 
 #define OL_COLUMNS_METADATA_MAX ((size_t)1 << 30)
@@ -30,8 +30,8 @@ typedef struct ol_columns {
     uint8_t *topic_ids;         /* 16 bytes a row; NULL as long as no row has one */
     uint8_t *topic_id_valid;    /* a bitmap, lowest bit first */
     size_t topic_id_count;      /* rows that have one */
-    ol_dictionary group_names;
-    ol_dictionary topic_names;
+    ol_string_dictionary group_names;
+    ol_string_dictionary topic_names;
     const uint8_t *last_group;  /* where the last row's strings lay in the table: equal places, equal strings */
     const uint8_t *last_topic;
     size_t last_group_size;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_commit_internal.h"
 
 enum { RECORD_DELTA_SLACK = 2 * (OL_UVARINT_MAX - 1) };    /* an offset delta and the record's length may each take more bytes than with delta 0 */

@@ -1,7 +1,7 @@
 /* Planning a commit: nothing is changed, everything that can refuse it is looked at. */
 #include <string.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_commit_internal.h"
 
 /* The latest written value of a position; *rests_on is the W that would settle it, -1 when it is applied. */

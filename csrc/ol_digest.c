@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 
 static uint8_t *put_string(uint8_t *p, ol_slice string) {
     OL_ASSERT(string.size <= 32767);

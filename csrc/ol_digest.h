@@ -6,7 +6,7 @@
 #ifndef OL_DIGEST_H
 #define OL_DIGEST_H
 
-#include "ol_hash.h"
+#include "base/hash.h"
 #include "ol_table.h"
 
 enum {

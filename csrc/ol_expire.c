@@ -1,7 +1,7 @@
 /* The walk over groups: first those with positions, then those that have records of their own and nothing else. */
 #include "ol_expire.h"
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_expire_internal.h"
 
 enum { HOLD_GROUPS = 1024 };

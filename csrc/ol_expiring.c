@@ -5,8 +5,8 @@
 
 void ol_expiring_rows_free(ol_expiring_rows *rows) {
     free(rows->rows);
-    ol_dictionary_free(&rows->group_names);
-    ol_dictionary_free(&rows->topic_names);
+    ol_string_dictionary_free(&rows->group_names);
+    ol_string_dictionary_free(&rows->topic_names);
     memset(rows, 0, sizeof *rows);
 }
 
@@ -23,8 +23,8 @@ static int grow(ol_expiring_rows *rows, ol_error *error) {
 int ol_expiring_rows_append(ol_expiring_rows *rows, ol_slice group, ol_slice topic, const ol_expiring_row *row, ol_error *error) {
     int32_t group_number, topic_number = -1;
     int status = grow(rows, error);
-    if (status == OL_OK) status = ol_dictionary_number(&rows->group_names, group, &group_number, error);
-    if (status == OL_OK && row->base != OL_EXPIRY_GROUP) status = ol_dictionary_number(&rows->topic_names, topic, &topic_number, error);
+    if (status == OL_OK) status = ol_string_dictionary_number(&rows->group_names, group, &group_number, error);
+    if (status == OL_OK && row->base != OL_EXPIRY_GROUP) status = ol_string_dictionary_number(&rows->topic_names, topic, &topic_number, error);
     if (status != OL_OK) return status;
     ol_expiring_row *appended = &rows->rows[rows->count++];
     *appended = *row;

@@ -2,7 +2,7 @@
 #ifndef OL_EXPIRING_H
 #define OL_EXPIRING_H
 
-#include "ol_dictionary.h"
+#include "base/string_dictionary.h"
 #include "ol_expiry.h"
 #include "ol_retention.h"
 
@@ -27,8 +27,8 @@ typedef struct ol_expiring_rows {
     ol_expiring_row *rows;
     size_t count;
     size_t capacity;
-    ol_dictionary group_names;
-    ol_dictionary topic_names;
+    ol_string_dictionary group_names;
+    ol_string_dictionary topic_names;
 } ol_expiring_rows;
 
 /* Zeroed memory is an empty one. */

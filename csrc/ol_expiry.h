@@ -4,7 +4,7 @@
 #ifndef OL_EXPIRY_H
 #define OL_EXPIRY_H
 
-#include "ol_base.h"
+#include "base/base.h"
 #include "ol_table.h"
 
 typedef enum ol_group_kind {

@@ -6,9 +6,9 @@
 #ifndef OL_FAULT_DISK_H
 #define OL_FAULT_DISK_H
 
-#include "ol_base.h"
+#include "base/base.h"
 #include "ol_fs.h"
-#include "ol_status.h"
+#include "base/status.h"
 
 #define OL_FAULT_PAGE ((size_t)4096)
 

@@ -9,10 +9,10 @@
 #ifndef OL_FLUSHED_H
 #define OL_FLUSHED_H
 
-#include "ol_base.h"
+#include "base/base.h"
 #include "ol_batch.h"
 #include "ol_fs.h"
-#include "ol_status.h"
+#include "base/status.h"
 
 enum { OL_FLUSHED_SLOT_SIZE = 64, OL_FLUSHED_FILE_SIZE = 128 };
 

@@ -10,8 +10,8 @@
 #ifndef OL_FS_H
 #define OL_FS_H
 
-#include "ol_base.h"
-#include "ol_status.h"
+#include "base/base.h"
+#include "base/status.h"
 
 #define OL_PATH_MAX 4096
 

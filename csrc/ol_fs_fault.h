@@ -27,9 +27,9 @@
 #ifndef OL_FS_FAULT_H
 #define OL_FS_FAULT_H
 
-#include "ol_base.h"
+#include "base/base.h"
 #include "ol_fs.h"
-#include "ol_status.h"
+#include "base/status.h"
 
 #define OL_FAULT_PAGE_SIZE 4096
 

@@ -5,7 +5,7 @@
 #ifndef OL_GROUP_COPY_H
 #define OL_GROUP_COPY_H
 
-#include "ol_arena.h"
+#include "base/arena.h"
 #include "ol_group_mark.h"
 
 typedef struct ol_group_copy {

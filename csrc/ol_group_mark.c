@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_partition_internal.h"
 
 ol_group_mark ol_group_mark_of(const ol_state *state, ol_slice group) {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_digest.h"
 #include "ol_slots.h"
 

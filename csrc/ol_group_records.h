@@ -6,8 +6,8 @@
 #ifndef OL_GROUP_RECORDS_H
 #define OL_GROUP_RECORDS_H
 
-#include "ol_hash.h"
-#include "ol_status.h"
+#include "base/hash.h"
+#include "base/status.h"
 
 typedef struct ol_group_records ol_group_records;
 

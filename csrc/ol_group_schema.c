@@ -1,6 +1,6 @@
 #include "ol_group_schema.h"
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 
 enum {
     STRING_SIZE_MAX = 32767,

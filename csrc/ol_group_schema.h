@@ -8,8 +8,8 @@
 #ifndef OL_GROUP_SCHEMA_H
 #define OL_GROUP_SCHEMA_H
 
-#include "ol_base.h"
-#include "ol_status.h"
+#include "base/base.h"
+#include "base/status.h"
 
 typedef enum ol_field_kind {
     OL_FIELD_NONE = 0,

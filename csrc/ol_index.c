@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 
 enum { CHECK_BLOCK_SIZE = 12 * 8 * 1024 };      /* a multiple of both entry sizes */
 

@@ -18,9 +18,9 @@
 #ifndef OL_INDEX_H
 #define OL_INDEX_H
 
-#include "ol_base.h"
+#include "base/base.h"
 #include "ol_fs.h"
-#include "ol_status.h"
+#include "base/status.h"
 
 enum {
     OL_OFFSET_INDEX_ENTRY_SIZE = 8,

@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-#include "ol_pages.h"
+#include "base/pages.h"
 
 enum {
     SLOTS_MIN = 64,

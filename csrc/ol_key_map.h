@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-#include "ol_hash.h"
-#include "ol_status.h"
+#include "base/hash.h"
+#include "base/status.h"
 
 /* ------------------------------------------------------------------------------------------------ hashing */
 

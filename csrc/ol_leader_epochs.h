@@ -6,10 +6,10 @@
 #ifndef OL_LEADER_EPOCHS_H
 #define OL_LEADER_EPOCHS_H
 
-#include "ol_base.h"
+#include "base/base.h"
 #include "ol_checkpoint.h"
 #include "ol_fs.h"
-#include "ol_status.h"
+#include "base/status.h"
 
 /* Zeroed memory is an empty one. */
 typedef struct ol_leader_epochs {

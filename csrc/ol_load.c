@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_bytes.h"
-#include "ol_pages.h"
+#include "base/bytes.h"
+#include "base/pages.h"
 #include "ol_snapshot_internal.h"
 #include "ol_state_loader.h"
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 
 enum {
     PARTITION_SIZE = 4,             /* at the end of a key */

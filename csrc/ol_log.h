@@ -20,7 +20,7 @@
 #include "ol_batch.h"
 #include "ol_checkpoint.h"
 #include "ol_fs.h"
-#include "ol_status.h"
+#include "base/status.h"
 #include "ol_transaction_index.h"
 
 typedef struct ol_log ol_log;

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_log_internal.h"
 
 enum { NEXT_BATCH_LINES = 3 };        /* cache lines of a batch of one position */

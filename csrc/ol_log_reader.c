@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_log_internal.h"
-#include "ol_pages.h"
+#include "base/pages.h"
 #include "ol_scan.h"
 
 enum { READER_TRIES = 3, WALK_AHEAD = 2048 };

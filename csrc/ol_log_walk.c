@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 
 enum { PIECE_BYTES = 512 << 10 };       /* stays in the cache between checking and decoding */
 

@@ -2,7 +2,7 @@
 
 #include <inttypes.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 
 int ol_message_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) {
     int8_t magic = (int8_t)data[OL_BATCH_AT_MAGIC];

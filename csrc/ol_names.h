@@ -2,9 +2,9 @@
 #ifndef OL_NAMES_H
 #define OL_NAMES_H
 
-#include "ol_base.h"
+#include "base/base.h"
 #include "ol_checkpoint.h"
-#include "ol_status.h"
+#include "base/status.h"
 
 enum {
     OL_OFFSET_DIGITS = 20,

@@ -1,6 +1,6 @@
 #include "ol_offsets.h"
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 
 enum {
     TOPIC_ID_TAG = 0,

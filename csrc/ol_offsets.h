@@ -7,8 +7,8 @@
 #ifndef OL_OFFSETS_H
 #define OL_OFFSETS_H
 
-#include "ol_bytes.h"
-#include "ol_status.h"
+#include "base/bytes.h"
+#include "base/status.h"
 
 enum {
     OL_KEY_OFFSET_COMMIT_LEGACY = 0,

@@ -5,7 +5,7 @@
 
 void ol_outcomes_free(ol_outcomes *outcomes) {
     free(outcomes->markers);
-    ol_numbers_free(&outcomes->open);
+    ol_int64_map_free(&outcomes->open);
     memset(outcomes, 0, sizeof *outcomes);
 }
 
@@ -19,7 +19,7 @@ static int add_marker(ol_outcomes *outcomes, int64_t producer_id, int64_t offset
     }
     outcomes->markers[outcomes->count++] = (ol_outcome_marker){producer_id, offset, type};
     outcomes->is_sorted = false;
-    ol_numbers_set(&outcomes->open, (uint64_t)producer_id + 1, 0);
+    ol_int64_map_set(&outcomes->open, (uint64_t)producer_id + 1, 0);
     return OL_OK;
 }
 
@@ -50,8 +50,8 @@ int ol_outcomes_note(ol_outcomes *outcomes, const ol_batch *batch, const ol_deco
     }
     /* What has no producer takes effect at once (spec §6.4). */
     if (!is_asked || !ol_batch_is_transactional(batch) || batch->producer_id < 0) return OL_OK;
-    int status = ol_numbers_reserve(&outcomes->open, outcomes->open.count + 1, error);
-    if (status == OL_OK) ol_numbers_set(&outcomes->open, (uint64_t)batch->producer_id + 1, 1);
+    int status = ol_int64_map_reserve(&outcomes->open, outcomes->open.count + 1, error);
+    if (status == OL_OK) ol_int64_map_set(&outcomes->open, (uint64_t)batch->producer_id + 1, 1);
     return status;
 }
 

@@ -7,7 +7,7 @@
 #define OL_OUTCOMES_H
 
 #include "ol_batch.h"
-#include "ol_numbers.h"
+#include "base/int64_map.h"
 
 typedef struct ol_outcome_marker {
     int64_t producer_id;
@@ -20,7 +20,7 @@ typedef struct ol_outcomes {
     size_t count;
     size_t capacity;
     bool is_sorted;
-    ol_numbers open;            /* producer id + 1 -> 1: has written since its last marker */
+    ol_int64_map open;            /* producer id + 1 -> 1: has written since its last marker */
 } ol_outcomes;
 
 /* Zeroed memory is empty. */

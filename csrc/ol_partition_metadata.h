@@ -2,10 +2,10 @@
 #ifndef OL_PARTITION_METADATA_H
 #define OL_PARTITION_METADATA_H
 
-#include "ol_base.h"
+#include "base/base.h"
 #include "ol_fs.h"
 #include "ol_names.h"
-#include "ol_status.h"
+#include "base/status.h"
 
 #define OL_PARTITION_METADATA_NAME "partition.metadata"
 

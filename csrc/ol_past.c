@@ -62,7 +62,7 @@ int ol_past_make(ol_partition *partition, const ol_timeline_filter *filter, ol_p
 /* ------------------------------------------------------------------------------------------------ tombstones */
 
 typedef struct finder {
-    ol_numbers *places;
+    ol_int64_map *places;
     int64_t since;
 } finder;
 
@@ -70,13 +70,13 @@ static int note_tombstone(void *context, const ol_batch *batch OL_UNUSED, const 
                           ol_error *error) {
     finder *work = context;
     if (record->timestamp < work->since) return OL_OK;
-    int status = ol_numbers_reserve(work->places, work->places->count + 1, error);
-    if (status == OL_OK) ol_numbers_set(work->places, ol_timeline_place(key), 1);
+    int status = ol_int64_map_reserve(work->places, work->places->count + 1, error);
+    if (status == OL_OK) ol_int64_map_set(work->places, ol_timeline_place(key), 1);
     return status;
 }
 
 int ol_past_find_tombstones(ol_partition *partition, const ol_timeline_filter *filter, int64_t until, int64_t since_ms,
-                            ol_numbers *places, ol_timeline_facts *facts, ol_error *error) {
+                            ol_int64_map *places, ol_timeline_facts *facts, ol_error *error) {
     finder work = {.places = places, .since = since_ms};
     ol_timeline_filter tombstones = *filter;
     tombstones.only_tombstones = true;

@@ -29,7 +29,7 @@ int ol_past_make(ol_partition *partition, const ol_timeline_filter *filter, ol_p
 
 /* Adds the place of every position that a tombstone of [0, until) deletes, of those written at or after a time. */
 int ol_past_find_tombstones(ol_partition *partition, const ol_timeline_filter *filter, int64_t until, int64_t since_ms,
-                            ol_numbers *places, ol_timeline_facts *facts, ol_error *error) OL_NODISCARD;
+                            ol_int64_map *places, ol_timeline_facts *facts, ol_error *error) OL_NODISCARD;
 
 /* A position in two states: in `before`, in `after`, or in both with another value.  Each is NULL where there is none. */
 typedef struct ol_past_changes {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ol_digest.h"
-#include "ol_numbers.h"
+#include "base/int64_map.h"
 #include "ol_table_reserved.h"
 
 /* An entry is named by its producer's place and its own, plus one: 0 names none.  Entries of one position and those of one
@@ -40,8 +40,8 @@ struct ol_pending {
     uint32_t order_count;
     uint32_t capacity;                  /* of the three arrays */
     size_t entry_count;
-    ol_numbers places;                  /* producer id -> place + 1 */
-    ol_numbers heads[CHAIN_COUNT];
+    ol_int64_map places;                  /* producer id -> place + 1 */
+    ol_int64_map heads[CHAIN_COUNT];
 };
 
 /* ------------------------------------------------------------------------------------------------ entries and chains */
@@ -68,9 +68,9 @@ static void link_entry(ol_pending *pending, entry_name name) {
     for (int chain = 0; chain < CHAIN_COUNT; chain++) {
         uint64_t key = chain_key(pending, entry, chain);
         entry->previous[chain] = 0;
-        entry->next[chain] = ol_numbers_get(&pending->heads[chain], key);
+        entry->next[chain] = ol_int64_map_get(&pending->heads[chain], key);
         if (entry->next[chain] != 0) entry_named(pending, entry->next[chain])->previous[chain] = name;
-        ol_numbers_set(&pending->heads[chain], key, name);
+        ol_int64_map_set(&pending->heads[chain], key, name);
     }
 }
 
@@ -81,7 +81,7 @@ static void unlink_entry(ol_pending *pending, entry_name name) {
         if (entry->previous[chain] != 0) {
             entry_named(pending, entry->previous[chain])->next[chain] = entry->next[chain];
         } else {
-            ol_numbers_set(&pending->heads[chain], chain_key(pending, entry, chain), entry->next[chain]);
+            ol_int64_map_set(&pending->heads[chain], chain_key(pending, entry, chain), entry->next[chain]);
         }
     }
 }
@@ -103,7 +103,7 @@ static ol_position_value value_of(const pending_entry *entry) {
 /* ------------------------------------------------------------------------------------------------ producers */
 
 static producer_entries *find_producer(const ol_pending *pending, int64_t producer_id, uint32_t *place) {
-    uint64_t found = ol_numbers_get(&pending->places, (uint64_t)producer_id);
+    uint64_t found = ol_int64_map_get(&pending->places, (uint64_t)producer_id);
     if (found == 0) return NULL;
     *place = (uint32_t)found - 1;
     return pending->producers[*place];
@@ -130,7 +130,7 @@ static int grow_places(ol_pending *pending, ol_error *error) {
 }
 
 static int add_producer(ol_pending *pending, int64_t producer_id, producer_entries **producer, ol_error *error) {
-    int status = ol_numbers_reserve(&pending->places, pending->places.count + 1, error);
+    int status = ol_int64_map_reserve(&pending->places, pending->places.count + 1, error);
     if (status == OL_OK && pending->free_count == 0 && pending->producer_count == pending->capacity) {
         status = grow_places(pending, error);
     }
@@ -141,7 +141,7 @@ static int add_producer(ol_pending *pending, int64_t producer_id, producer_entri
     bool reused = pending->free_count != 0;
     uint32_t place = reused ? pending->free_places[--pending->free_count] : pending->producer_count++;
     pending->producers[place] = *producer;
-    ol_numbers_set(&pending->places, (uint64_t)producer_id, (uint64_t)place + 1);
+    ol_int64_map_set(&pending->places, (uint64_t)producer_id, (uint64_t)place + 1);
     return OL_OK;
 }
 
@@ -153,7 +153,7 @@ static void free_producer(ol_pending *pending, uint32_t place) {
         memmove(pending->order + i, pending->order + i + 1, (pending->order_count - i) * sizeof *pending->order);
         break;
     }
-    ol_numbers_set(&pending->places, (uint64_t)producer->producer_id, 0);
+    ol_int64_map_set(&pending->places, (uint64_t)producer->producer_id, 0);
     pending->entry_count -= producer->count;
     pending->free_places[pending->free_count++] = place;
     pending->producers[place] = NULL;
@@ -184,8 +184,8 @@ void ol_pending_destroy(ol_pending *pending) {
     for (uint32_t place = 0; place < pending->producer_count; place++) {
         if (pending->producers[place] != NULL) ol_pending_abort(pending, pending->producers[place]->producer_id);
     }
-    ol_numbers_free(&pending->places);
-    for (int chain = 0; chain < CHAIN_COUNT; chain++) ol_numbers_free(&pending->heads[chain]);
+    ol_int64_map_free(&pending->places);
+    for (int chain = 0; chain < CHAIN_COUNT; chain++) ol_int64_map_free(&pending->heads[chain]);
     free(pending->producers);
     free(pending->order);
     free(pending->free_places);
@@ -198,7 +198,7 @@ int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, o
     size_t needed = (producer == NULL ? 0 : producer->count) + count;
     if (needed < count || needed > UINT32_MAX / 2) return ol_fail(error, OL_LIMIT, "a transaction of %zu values", count);
     for (int chain = 0; chain < CHAIN_COUNT; chain++) {
-        int status = ol_numbers_reserve(&pending->heads[chain], pending->entry_count + count, error);
+        int status = ol_int64_map_reserve(&pending->heads[chain], pending->entry_count + count, error);
         if (status != OL_OK) return status;
     }
     if (producer == NULL) {
@@ -218,7 +218,7 @@ int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, o
 /* The value of a producer for a position, or 0. */
 static entry_name find_earlier(const ol_pending *pending, uint32_t place, const ol_reservation *reservation) {
     uint64_t key = position_key(reservation->pair, reservation->partition);
-    entry_name name = ol_numbers_get(&pending->heads[CHAIN_POSITION], key);
+    entry_name name = ol_int64_map_get(&pending->heads[CHAIN_POSITION], key);
     while (name != 0 && (name - 1) >> 32 != place) name = entry_named(pending, name)->next[CHAIN_POSITION];
     return name;
 }
@@ -366,7 +366,7 @@ bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_
 static entry_name first_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash) {
     uint32_t number;
     if (pending->entry_count == 0 || !ol_table_group_number(pending->table, group, group_hash, &number)) return 0;
-    return ol_numbers_get(&pending->heads[CHAIN_GROUP], number);
+    return ol_int64_map_get(&pending->heads[CHAIN_GROUP], number);
 }
 
 /* The cursor is the name of the entry that was told last; the chain's last one tells where it ends. */
@@ -380,7 +380,7 @@ bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_
 }
 
 static bool chain_has_live(const ol_pending *pending, int chain, uint64_t key) {
-    entry_name name = ol_numbers_get(&pending->heads[chain], key);
+    entry_name name = ol_int64_map_get(&pending->heads[chain], key);
     while (name != 0 && !is_live(pending, entry_named(pending, name))) name = entry_named(pending, name)->next[chain];
     return name != 0;
 }
@@ -418,7 +418,7 @@ bool ol_pending_get(const ol_pending *pending, int64_t producer_id, const ol_pai
     if (find_producer(pending, producer_id, &place) == NULL) return false;
     uint32_t pair = ol_table_pair_number(pending->table, name);
     if (pair == 0) return false;
-    entry_name found = ol_numbers_get(&pending->heads[CHAIN_POSITION], position_key(pair, partition));
+    entry_name found = ol_int64_map_get(&pending->heads[CHAIN_POSITION], position_key(pair, partition));
     while (found != 0 && (found - 1) >> 32 != place) found = entry_named(pending, found)->next[CHAIN_POSITION];
     if (found == 0 || !is_live(pending, entry_named(pending, found))) return false;
     ol_table_row row;
@@ -443,8 +443,8 @@ ol_hash128 ol_pending_digest(const ol_pending *pending, bool physical) {
 uint64_t ol_pending_memory_usage(const ol_pending *pending) {
     uint64_t bytes = sizeof *pending;
     bytes += pending->capacity * (sizeof *pending->producers + sizeof *pending->order + sizeof *pending->free_places);
-    bytes += pending->places.capacity * sizeof(ol_numbers_entry);
-    for (int chain = 0; chain < CHAIN_COUNT; chain++) bytes += pending->heads[chain].capacity * sizeof(ol_numbers_entry);
+    bytes += pending->places.capacity * sizeof(ol_int64_map_entry);
+    for (int chain = 0; chain < CHAIN_COUNT; chain++) bytes += pending->heads[chain].capacity * sizeof(ol_int64_map_entry);
     for (uint32_t place = 0; place < pending->producer_count; place++) {
         const producer_entries *producer = pending->producers[place];
         if (producer != NULL) bytes += sizeof *producer + producer->capacity * sizeof *producer->entries;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_hash.h"
+#include "base/hash.h"
 
 enum { SLOT_COUNT_MIN = 16, FREE = -1 };
 

@@ -7,10 +7,10 @@
 #ifndef OL_PRODUCERS_H
 #define OL_PRODUCERS_H
 
-#include "ol_base.h"
+#include "base/base.h"
 #include "ol_batch.h"
 #include "ol_fs.h"
-#include "ol_status.h"
+#include "base/status.h"
 #include "ol_transaction_index.h"
 
 enum {

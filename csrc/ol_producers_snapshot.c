@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_bytes.h"
-#include "ol_crc32c.h"
+#include "base/bytes.h"
+#include "base/crc32c.h"
 #include "ol_producers.h"
 
 enum { AT_VERSION = 0, AT_CRC = 2, AT_COUNT = 6, AT_ENTRIES = OL_PRODUCERS_SNAPSHOT_HEADER_SIZE };

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-#include "ol_base.h"
-#include "ol_bytes.h"
+#include "base/base.h"
+#include "base/bytes.h"
 
 /* Size of a record behind its length; key_size and value_size are -1 for null, headers_size is that of the encoded headers
  * without their count. */

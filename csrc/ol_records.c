@@ -2,7 +2,7 @@
 #include <inttypes.h>
 
 #include "ol_batch.h"
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_message.h"
 
 enum {

@@ -5,8 +5,8 @@
 #ifndef OL_RETENTION_H
 #define OL_RETENTION_H
 
-#include "ol_base.h"
-#include "ol_status.h"
+#include "base/base.h"
+#include "base/status.h"
 
 #define OL_RETENTION_NEVER ((int64_t)-1)
 #define OL_RETENTION_DEFAULT ((int32_t)-1)  /* in place of a rule's number */

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_bytes.h"
-#include "ol_hash.h"
+#include "base/bytes.h"
+#include "base/hash.h"
 
 enum { STRING_BYTES_AHEAD = 32, UTF8_BYTES_MAX = 4, REPLACEMENT = 0xfffd };
 

@@ -9,8 +9,8 @@
 #ifndef OL_ROWS_H
 #define OL_ROWS_H
 
-#include "ol_base.h"
-#include "ol_status.h"
+#include "base/base.h"
+#include "base/status.h"
 
 /* Every column that a view can have. */
 typedef enum ol_column {

@@ -9,7 +9,7 @@
 #ifndef OL_RUNS_H
 #define OL_RUNS_H
 
-#include "ol_arena.h"
+#include "base/arena.h"
 #include "ol_sound.h"
 
 enum { OL_RUN_LENGTH_MAX = 32, OL_RUN_ALIGNED_MAX = 4, OL_RUNS_PAGE_UNITS = 128 };

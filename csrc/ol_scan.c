@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 
 enum { SCAN_BUFFER_SIZE = 1 << 18, ENDING_BYTES = 64 };
 

@@ -5,10 +5,10 @@
 #ifndef OL_SCAN_H
 #define OL_SCAN_H
 
-#include "ol_base.h"
+#include "base/base.h"
 #include "ol_batch.h"
 #include "ol_fs.h"
-#include "ol_status.h"
+#include "base/status.h"
 
 typedef struct ol_scan {
     ol_fs *fs;

@@ -16,10 +16,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "ol_base.h"
+#include "base/base.h"
 #include "ol_fs.h"
 #include "ol_index.h"
-#include "ol_status.h"
+#include "base/status.h"
 #include "ol_transaction_index.h"
 
 typedef struct ol_segment {

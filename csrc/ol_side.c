@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "ol_hash.h"
+#include "base/hash.h"
 #include "ol_sound.h"
 
 enum { ENTRY_BITS = 27 };

@@ -10,7 +10,7 @@
 #ifndef OL_SLOTS_H
 #define OL_SLOTS_H
 
-#include "ol_arena.h"
+#include "base/arena.h"
 
 enum {
     OL_SLOTS_LINE_ITEMS = 15,

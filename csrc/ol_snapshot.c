@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ol_log_walk.h"
-#include "ol_pages.h"
+#include "base/pages.h"
 #include "ol_snapshot_internal.h"
 #include "ol_state_loader.h"
 

@@ -5,8 +5,8 @@
  */
 #include <stdlib.h>
 
-#include "ol_crc32c.h"
-#include "ol_parallel.h"
+#include "base/crc32c.h"
+#include "base/parallel.h"
 #include "ol_snapshot_internal.h"
 
 enum {

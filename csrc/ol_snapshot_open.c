@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_crc32c.h"
+#include "base/crc32c.h"
 #include "ol_snapshot_internal.h"
 
 static const char *const own_names[OL_SNAPSHOT_OWN_SECTIONS] = {"facts", "numbers", "pending", "group_records"};

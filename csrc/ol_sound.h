@@ -10,8 +10,8 @@
 
 #include <stdlib.h>
 
-#include "ol_base.h"
-#include "ol_status.h"
+#include "base/base.h"
+#include "base/status.h"
 
 static inline uint64_t ol_sound_mark(uint64_t key, uint64_t number) {
     uint64_t z = (number + 1) * 0x9e3779b97f4a7c15u + key;

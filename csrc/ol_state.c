@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 
 int ol_state_create(ol_state *state, ol_error *error) {
     memset(state, 0, sizeof *state);

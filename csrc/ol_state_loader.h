@@ -3,7 +3,7 @@
  * For who reads a log from a place on: a load, and a snapshot in the making.  CRCs and offsets are checked by the caller before.  What cannot be
  * decoded is told and passed over, as a Kafka broker would not.
  *
- * Ownership: rows borrow from the caller's bytes until ol_state_loader_flush.  Locks: none, one thread.  It is large (ol_pages).
+ * Ownership: rows borrow from the caller's bytes until ol_state_loader_flush.  Locks: none, one thread.  It is large (base/pages).
  */
 #ifndef OL_STATE_LOADER_H
 #define OL_STATE_LOADER_H

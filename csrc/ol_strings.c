@@ -1,6 +1,6 @@
 #include "ol_strings.h"
 
-#include "ol_hash.h"
+#include "base/hash.h"
 #include "ol_sound.h"
 
 /* The top bit of the count of references says that the string is not interned; the top bit of the length, that a topic id stands

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_slots.h"
 
 enum {

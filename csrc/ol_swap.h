@@ -7,8 +7,8 @@
 #ifndef OL_SWAP_H
 #define OL_SWAP_H
 
-#include "ol_base.h"
-#include "ol_status.h"
+#include "base/base.h"
+#include "base/status.h"
 
 #define OL_SPARE_PREFIX "offsetlog.spare-"
 #define OL_TRUNCATED_FILE "offsetlog.truncated"

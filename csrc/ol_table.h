@@ -16,9 +16,9 @@
 #ifndef OL_TABLE_H
 #define OL_TABLE_H
 
-#include "ol_base.h"
-#include "ol_hash.h"
-#include "ol_status.h"
+#include "base/base.h"
+#include "base/hash.h"
+#include "base/status.h"
 
 typedef struct ol_table ol_table;
 

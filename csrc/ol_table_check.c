@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "ol_parallel.h"
+#include "base/parallel.h"
 #include "ol_sound.h"
 #include "ol_table_dump.h"
 #include "ol_table_internal.h"

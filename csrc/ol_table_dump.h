@@ -7,7 +7,7 @@
 #ifndef OL_TABLE_DUMP_H
 #define OL_TABLE_DUMP_H
 
-#include "ol_arena.h"
+#include "base/arena.h"
 #include "ol_table.h"
 
 /* To be counted up with every change of what the arenas hold that ol_table_layout does not see by itself. */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_log_walk.h"
 #include "ol_partition_internal.h"
 
@@ -63,7 +63,7 @@ static bool may_match(const ol_timeline_filter *filter, const ol_record *record)
 
 static bool matches(const ol_timeline_filter *filter, const ol_key *key) {
     if (filter->topic.data != NULL && (key->partition != filter->partition || !ol_slice_equal(key->topic, filter->topic))) return false;
-    return filter->places == NULL || ol_numbers_get(filter->places, ol_timeline_place(key)) != 0;
+    return filter->places == NULL || ol_int64_map_get(filter->places, ol_timeline_place(key)) != 0;
 }
 
 /* Walks the records without moving the walk it is given: whether the structure is sound (else OL_CORRUPT), and how many may match. */

@@ -12,7 +12,7 @@
 #ifndef OL_TIMELINE_H
 #define OL_TIMELINE_H
 
-#include "ol_numbers.h"
+#include "base/int64_map.h"
 #include "ol_offsets.h"
 #include "ol_partition.h"
 
@@ -21,7 +21,7 @@ typedef struct ol_timeline_filter {
     ol_slice group;             /* data NULL: every one */
     ol_slice topic;             /* data NULL: every one, and every partition */
     int32_t partition;
-    const ol_numbers *places;   /* NULL, or only where ol_timeline_place is a key of it */
+    const ol_int64_map *places;   /* NULL, or only where ol_timeline_place is a key of it */
     bool only_tombstones;
 } ol_timeline_filter;
 

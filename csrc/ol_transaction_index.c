@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 
 enum { AT_VERSION = 0, AT_PRODUCER_ID = 2, AT_FIRST_OFFSET = 10, AT_LAST_OFFSET = 18, AT_LAST_STABLE_OFFSET = 26 };
 

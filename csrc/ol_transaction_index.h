@@ -6,9 +6,9 @@
 #ifndef OL_TRANSACTION_INDEX_H
 #define OL_TRANSACTION_INDEX_H
 
-#include "ol_base.h"
+#include "base/base.h"
 #include "ol_fs.h"
-#include "ol_status.h"
+#include "base/status.h"
 
 enum { OL_TRANSACTION_INDEX_ENTRY_SIZE = 34 };
 

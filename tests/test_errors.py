@@ -12,7 +12,7 @@ import pytest
 from offsetlog import errors
 from offsetlog._native import status as native
 
-HEADER = Path(__file__).parent.parent / "csrc" / "ol_status.h"
+HEADER = Path(__file__).parent.parent / "csrc" / "base/status.h"
 ALL_ERRORS = [
     kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.OffsetLogError)
 ]

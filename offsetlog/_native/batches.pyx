@@ -27,10 +27,10 @@ from offsetlog._native.csrc cimport (
     OL_STRING_SIZE_MAX,
     c_bool,
     ol_commit_result,
-    ol_dictionary,
-    ol_dictionary_free,
-    ol_dictionary_get,
-    ol_dictionary_number,
+    ol_string_dictionary,
+    ol_string_dictionary_free,
+    ol_string_dictionary_get,
+    ol_string_dictionary_number,
     ol_error,
     ol_partition_commit_rows,
     ol_partition_for,
@@ -105,7 +105,7 @@ cdef struct row_run:
 
 # What a commit works with; freed as a whole.
 cdef struct order_plan:
-    ol_dictionary groups
+    ol_string_dictionary groups
     row_run *runs
     size_t run_count
     size_t run_capacity
@@ -118,7 +118,7 @@ cdef struct order_plan:
 
 
 cdef void free_plan(order_plan *plan) noexcept nogil:
-    ol_dictionary_free(&plan.groups)
+    ol_string_dictionary_free(&plan.groups)
     free(plan.runs)
     free(plan.map)
     free(plan.log_partition)
@@ -134,7 +134,7 @@ cdef flaw number_group(order_plan *plan, ol_slice name, int32_t *number) noexcep
     cdef size_t before = plan.groups.count
     if name.size > OL_STRING_SIZE_MAX:
         return FLAW_GROUP_SIZE
-    if ol_dictionary_number(&plan.groups, name, number, &error) != OL_OK:
+    if ol_string_dictionary_number(&plan.groups, name, number, &error) != OL_OK:
         return FLAW_MEMORY
     if plan.groups.count != before:
         ol_utf16_units(name, &valid)
@@ -288,7 +288,7 @@ cdef flaw sort_runs(order_plan *plan, int32_t partition_count) noexcept nogil:
         free(partition_start)
         return FLAW_MEMORY
     for at in range(group_count):
-        plan.log_partition[at] = ol_partition_for(ol_dictionary_get(&plan.groups, at), partition_count)
+        plan.log_partition[at] = ol_partition_for(ol_string_dictionary_get(&plan.groups, at), partition_count)
         partition_start[plan.log_partition[at] + 1] += 1
     for at in range(<size_t>partition_count):
         partition_start[at + 1] += partition_start[at]
@@ -347,7 +347,7 @@ cdef size_t fill_piece(piece *to, const batch_columns *batch, const order_plan *
     for at in range(start, end):
         run = &plan.runs[plan.order[at]]
         if previous == NULL or previous.group != run.group:
-            group = ol_dictionary_get(&plan.groups, <size_t>run.group)
+            group = ol_string_dictionary_get(&plan.groups, <size_t>run.group)
         previous = run
         out.group = group
         out.topic = run.topic

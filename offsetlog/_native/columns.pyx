@@ -17,8 +17,8 @@ from offsetlog._native.csrc cimport (
     ol_columns_append_table,
     ol_columns_free,
     ol_columns_reserve,
-    ol_dictionary,
-    ol_dictionary_get,
+    ol_string_dictionary,
+    ol_string_dictionary_get,
     ol_error,
     ol_partition_lock_state,
     ol_partition_unlock_state,
@@ -120,17 +120,17 @@ cdef object fixed_column(object pyarrow, object kind, const void *data, size_t w
     return pyarrow.Array.from_buffers(kind, count, [None, buffer], 0)
 
 
-cdef bint all_valid(const ol_dictionary *dictionary) noexcept nogil:
+cdef bint all_valid(const ol_string_dictionary *dictionary) noexcept nogil:
     cdef size_t index
     cdef c_bool valid = True
     for index in range(dictionary.count):
-        ol_utf16_units(ol_dictionary_get(dictionary, index), &valid)
+        ol_utf16_units(ol_string_dictionary_get(dictionary, index), &valid)
         if not valid:
             return False
     return True
 
 
-cdef object names_array(object pyarrow, const ol_dictionary *dictionary):
+cdef object names_array(object pyarrow, const ol_string_dictionary *dictionary):
     # The distinct names, as a column of strings; what is not UTF-8 is decoded as Java does it.
     cdef size_t index
     cdef ol_slice name
@@ -139,7 +139,7 @@ cdef object names_array(object pyarrow, const ol_dictionary *dictionary):
     if not all_valid(dictionary):
         texts = []
         for index in range(dictionary.count):
-            name = ol_dictionary_get(dictionary, index)
+            name = ol_string_dictionary_get(dictionary, index)
             texts.append(text_of(name.data, name.size))
         return pyarrow.array(texts, pyarrow.string())
     ends = (<const char *>dictionary.ends)[: (dictionary.count + 1) * sizeof(int64_t)]
@@ -287,7 +287,7 @@ def fetch_group(StoreCore core not None, group):
         return found
     read_groups(partition, [group], [block])
     for row in range(columns.topic_names.count):
-        name = ol_dictionary_get(&columns.topic_names, row)
+        name = ol_string_dictionary_get(&columns.topic_names, row)
         topics.append(text_of(name.data, name.size))
     for row in range(columns.count):
         key = new_named_tuple(TOPIC_PARTITION, 2)

@@ -10,7 +10,7 @@ cdef extern from "stdbool.h" nogil:
     ctypedef bint c_bool "bool"
 
 
-cdef extern from "ol_base.h" nogil:
+cdef extern from "base/base.h" nogil:
     ctypedef struct ol_slice:
         const uint8_t *data
         size_t size
@@ -19,7 +19,7 @@ cdef extern from "ol_base.h" nogil:
     ol_slice ol_slice_null() noexcept
 
 
-cdef extern from "ol_status.h" nogil:
+cdef extern from "base/status.h" nogil:
     enum:
         OL_OK
         OL_END
@@ -65,7 +65,7 @@ cdef extern from "ol_status.h" nogil:
     const char *ol_status_name(int status) noexcept
 
 
-cdef extern from "ol_hash.h" nogil:
+cdef extern from "base/hash.h" nogil:
     ctypedef struct ol_hash128:
         uint64_t low
         uint64_t high
@@ -81,14 +81,14 @@ cdef extern from "ol_hash.h" nogil:
     uint64_t ol_hash64_mix(uint64_t a, uint64_t b) noexcept
 
 
-cdef extern from "ol_crc32c.h" nogil:
+cdef extern from "base/crc32c.h" nogil:
     uint32_t ol_crc32c(const void *data, size_t size) noexcept
     uint32_t ol_crc32c_extend(uint32_t crc, const void *data, size_t size) noexcept
     const char *ol_crc32c_implementation() noexcept
     uint32_t ol_crc32(const void *data, size_t size) noexcept
 
 
-cdef extern from "ol_bytes.h" nogil:
+cdef extern from "base/bytes.h" nogil:
     bint ol_slice_equal(ol_slice a, ol_slice b) noexcept
 
 
@@ -971,14 +971,14 @@ cdef extern from "ol_state_compare.h" nogil:
     int ol_state_settle_differences(const ol_state *right, bint physical, ol_differences *differences, ol_error *error) noexcept
 
 
-cdef extern from "ol_numbers.h" nogil:
-    ctypedef struct ol_numbers:
+cdef extern from "base/int64_map.h" nogil:
+    ctypedef struct ol_int64_map:
         size_t count
 
-    void ol_numbers_free(ol_numbers *numbers) noexcept
-    int ol_numbers_reserve(ol_numbers *numbers, size_t count, ol_error *error) noexcept
-    uint64_t ol_numbers_get(const ol_numbers *numbers, uint64_t key) noexcept
-    void ol_numbers_set(ol_numbers *numbers, uint64_t key, uint64_t value) noexcept
+    void ol_int64_map_free(ol_int64_map *numbers) noexcept
+    int ol_int64_map_reserve(ol_int64_map *numbers, size_t count, ol_error *error) noexcept
+    uint64_t ol_int64_map_get(const ol_int64_map *numbers, uint64_t key) noexcept
+    void ol_int64_map_set(ol_int64_map *numbers, uint64_t key, uint64_t value) noexcept
 
 
 cdef extern from "ol_log_cutoff.h" nogil:
@@ -995,7 +995,7 @@ cdef extern from "ol_timeline.h" nogil:
         ol_slice group
         ol_slice topic
         int32_t partition
-        const ol_numbers *places
+        const ol_int64_map *places
 
     ctypedef struct ol_timeline_sink:
         int (*record)(void *context, const ol_batch *batch, const ol_record *record, const ol_key *key, ol_error *error) noexcept nogil
@@ -1032,7 +1032,7 @@ cdef extern from "ol_past.h" nogil:
     int ol_past_make(ol_partition *partition, const ol_timeline_filter *filter, ol_past *pasts, size_t count,
                      const ol_past_tombstones *tombstones, ol_timeline_facts *facts, ol_error *error) noexcept
     int ol_past_find_tombstones(ol_partition *partition, const ol_timeline_filter *filter, int64_t until, int64_t since_ms,
-                                ol_numbers *places, ol_timeline_facts *facts, ol_error *error) noexcept
+                                ol_int64_map *places, ol_timeline_facts *facts, ol_error *error) noexcept
     int ol_past_compare(const ol_state *before, const ol_state *after, const ol_past_changes *changes, ol_error *error) noexcept
 
 
@@ -1170,16 +1170,16 @@ cdef extern from "ol_schema_writer.h" nogil:
     int ol_schema_writer_finish(ol_schema_writer *writer, size_t *size, ol_error *error) noexcept
 
 
-cdef extern from "ol_dictionary.h" nogil:
-    ctypedef struct ol_dictionary:
+cdef extern from "base/string_dictionary.h" nogil:
+    ctypedef struct ol_string_dictionary:
         int64_t *ends
         uint8_t *bytes
         size_t count
         uint64_t seed
 
-    void ol_dictionary_free(ol_dictionary *dictionary) noexcept
-    int ol_dictionary_number(ol_dictionary *dictionary, ol_slice string, int32_t *number, ol_error *error) noexcept
-    ol_slice ol_dictionary_get(const ol_dictionary *dictionary, size_t number) noexcept
+    void ol_string_dictionary_free(ol_string_dictionary *dictionary) noexcept
+    int ol_string_dictionary_number(ol_string_dictionary *dictionary, ol_slice string, int32_t *number, ol_error *error) noexcept
+    ol_slice ol_string_dictionary_get(const ol_string_dictionary *dictionary, size_t number) noexcept
 
 
 cdef extern from "ol_columns.h" nogil:
@@ -1200,8 +1200,8 @@ cdef extern from "ol_columns.h" nogil:
         uint8_t *topic_ids
         uint8_t *topic_id_valid
         size_t topic_id_count
-        ol_dictionary group_names
-        ol_dictionary topic_names
+        ol_string_dictionary group_names
+        ol_string_dictionary topic_names
 
     void ol_columns_free(ol_columns *columns) noexcept
     int ol_columns_reserve(ol_columns *columns, size_t count, ol_error *error) noexcept
@@ -1242,8 +1242,8 @@ cdef extern from "ol_expiring.h" nogil:
     ctypedef struct ol_expiring_rows:
         ol_expiring_row *rows
         size_t count
-        ol_dictionary group_names
-        ol_dictionary topic_names
+        ol_string_dictionary group_names
+        ol_string_dictionary topic_names
 
     void ol_expiring_rows_free(ol_expiring_rows *rows) noexcept
 

@@ -12,8 +12,8 @@ from offsetlog._native.buffers cimport NAME_GROUP, take_name, text_of
 from offsetlog._native.csrc cimport (
     OL_RETENTION_NEVER,
     atomic_flag_value,
-    ol_dictionary,
-    ol_dictionary_get,
+    ol_string_dictionary,
+    ol_string_dictionary_get,
     ol_error,
     ol_expire_options,
     ol_expire_report,
@@ -229,12 +229,12 @@ cdef object _named(object pyarrow, object numbers, object absent, list names):
     return pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(names, pyarrow.string()))
 
 
-cdef list _names(const ol_dictionary *dictionary):
+cdef list _names(const ol_string_dictionary *dictionary):
     cdef size_t index
     cdef ol_slice name
     cdef list names = []
     for index in range(dictionary.count):
-        name = ol_dictionary_get(dictionary, index)
+        name = ol_string_dictionary_get(dictionary, index)
         names.append(text_of(name.data, name.size))
     return names
 

@@ -42,11 +42,11 @@ from offsetlog._native.csrc cimport (
     ol_log_segment_at,
     ol_log_segment_info,
     ol_log_start,
-    ol_numbers,
-    ol_numbers_free,
-    ol_numbers_get,
-    ol_numbers_reserve,
-    ol_numbers_set,
+    ol_int64_map,
+    ol_int64_map_free,
+    ol_int64_map_get,
+    ol_int64_map_reserve,
+    ol_int64_map_set,
     ol_offset_value,
     ol_offset_value_decode,
     ol_pair_name,
@@ -152,7 +152,7 @@ cdef class _Collector:
     # What a callback of a walk fills; a failure in it is kept, to be raised once the walk has ended with it.
     cdef list rows
     cdef object failure
-    cdef ol_numbers open        # producers whose transactions have something of what is looked for
+    cdef ol_int64_map open        # producers whose transactions have something of what is looked for
     cdef int64_t refused
 
     def __cinit__(self):
@@ -162,7 +162,7 @@ cdef class _Collector:
         self.refused = 0
 
     def __dealloc__(self):
-        ol_numbers_free(&self.open)
+        ol_int64_map_free(&self.open)
 
     cdef int fail(self, object failure, ol_error *error) noexcept:
         self.failure = failure
@@ -290,9 +290,9 @@ def next_timestamp(Partition partition not None, int64_t start):
 
 
 cdef int _open_producer(_Collector found, int64_t producer_id, ol_error *error) noexcept nogil:
-    cdef int status = ol_numbers_reserve(&found.open, found.open.count + 1, error)
+    cdef int status = ol_int64_map_reserve(&found.open, found.open.count + 1, error)
     if status == OL_OK:
-        ol_numbers_set(&found.open, <uint64_t>producer_id, 1)
+        ol_int64_map_set(&found.open, <uint64_t>producer_id, 1)
     return status
 
 
@@ -329,11 +329,11 @@ cdef int _tell_marker(_Collector found, const ol_batch *batch, const ol_record *
 cdef int _note_marker(void *context, const ol_batch *batch, const ol_record *record, ol_control type,
                       ol_error *error) noexcept nogil:
     # Most markers end transactions that had nothing of the position: these are told without the GIL.
-    if ol_numbers_get(&(<_Collector>context).open, <uint64_t>batch.producer_id) == 0:
+    if ol_int64_map_get(&(<_Collector>context).open, <uint64_t>batch.producer_id) == 0:
         return OL_OK
     if type != OL_CONTROL_COMMIT and type != 0:
         return OL_OK
-    ol_numbers_set(&(<_Collector>context).open, <uint64_t>batch.producer_id, 0)
+    ol_int64_map_set(&(<_Collector>context).open, <uint64_t>batch.producer_id, 0)
     return _tell_marker(<_Collector>context, batch, record, type, error)
 
 
@@ -500,7 +500,7 @@ def tombstones(Partition partition not None, group, int64_t until, int64_t since
     cdef ol_past_tombstones sink
     cdef ol_timeline_filter filter
     cdef ol_timeline_facts facts
-    cdef ol_numbers places
+    cdef ol_int64_map places
     cdef ol_past past
     cdef ol_error error
     cdef int status = OL_OK
@@ -522,7 +522,7 @@ def tombstones(Partition partition not None, group, int64_t until, int64_t since
         rows = [row for row in found.rows if not _is_there(&past.state, row[0], row[1], row[2])]
     finally:
         ol_state_destroy(&past.state)
-        ol_numbers_free(&places)
+        ol_int64_map_free(&places)
         partition.leave()
     return rows, _facts_of(&facts)
 

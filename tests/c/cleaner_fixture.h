@@ -2,9 +2,9 @@
 #ifndef CLEANER_FIXTURE_H
 #define CLEANER_FIXTURE_H
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_cleaner.h"
-#include "ol_crc32c.h"
+#include "base/crc32c.h"
 #include "ol_message.h"
 #include "ol_partition_internal.h"
 #include "partition_fixture.h"

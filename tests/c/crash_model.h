@@ -7,7 +7,7 @@
 #ifndef CRASH_MODEL_H
 #define CRASH_MODEL_H
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "partition_fixture.h"
 
 enum {

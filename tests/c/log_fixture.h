@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_fs.h"
 #include "ol_log.h"
 #include "ol_test.h"

@@ -2,7 +2,7 @@
 #ifndef OL_TEST_TABLE_H
 #define OL_TEST_TABLE_H
 
-#include "ol_arena.h"
+#include "base/arena.h"
 #include "ol_table.h"
 #include "ol_test.h"
 

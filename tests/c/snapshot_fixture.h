@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_snapshot.h"
 #include "partition_fixture.h"
 

@@ -1,8 +1,8 @@
 /* Batches of magic 2: the golden bytes of spec §14.2 in both directions, what is refused and how, cuts and flipped bits. */
 #include "golden_batches.h"
 #include "ol_batch.h"
-#include "ol_bytes.h"
-#include "ol_crc32c.h"
+#include "base/bytes.h"
+#include "base/crc32c.h"
 #include "ol_test.h"
 #include "stored_codec.h"
 

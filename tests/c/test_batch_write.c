@@ -2,8 +2,8 @@
  * written is read again as it was is in test_batch.c. */
 #include "golden_batches.h"
 #include "ol_batch.h"
-#include "ol_bytes.h"
-#include "ol_crc32c.h"
+#include "base/bytes.h"
+#include "base/crc32c.h"
 #include "ol_test.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])

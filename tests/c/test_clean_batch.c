@@ -2,7 +2,7 @@
 #include "ol_clean_batch.h"
 
 #include "golden_batches.h"
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_message.h"
 #include "ol_test.h"
 #include "stored_codec.h"

@@ -1,37 +1,37 @@
-/* ol_dictionary and ol_columns: numbers of strings, and positions as columns. */
+/* ol_string_dictionary and ol_columns: numbers of strings, and positions as columns. */
 #include "ol_columns.h"
 #include "ol_test.h"
 
 static ol_slice text(const char *value) { return ol_slice_of(value, strlen(value)); }
 
 OL_TEST(a_dictionary_numbers_each_string_once) {
-    ol_dictionary dictionary = {.seed = 7};
+    ol_string_dictionary dictionary = {.seed = 7};
     ol_error error;
     char name[32];
     for (int round = 0; round < 2; round++) {
         for (int32_t i = 0; i < 5000; i++) {
             int32_t number = -1;
             snprintf(name, sizeof name, "name %d", i);
-            OL_CHECK(ol_dictionary_number(&dictionary, text(name), &number, &error) == OL_OK);
+            OL_CHECK(ol_string_dictionary_number(&dictionary, text(name), &number, &error) == OL_OK);
             OL_CHECK(number == i);
         }
     }
     OL_CHECK(dictionary.count == 5000);
-    ol_slice last = ol_dictionary_get(&dictionary, 4999);
+    ol_slice last = ol_string_dictionary_get(&dictionary, 4999);
     OL_CHECK(last.size == 9 && memcmp(last.data, "name 4999", 9) == 0);
-    ol_dictionary_free(&dictionary);
+    ol_string_dictionary_free(&dictionary);
     OL_CHECK(dictionary.count == 0 && dictionary.seed == 7);
 }
 
 OL_TEST(a_dictionary_holds_the_empty_string) {
-    ol_dictionary dictionary = {0};
+    ol_string_dictionary dictionary = {0};
     ol_error error;
     int32_t number = -1;
-    OL_CHECK(ol_dictionary_number(&dictionary, text(""), &number, &error) == OL_OK && number == 0);
-    OL_CHECK(ol_dictionary_number(&dictionary, ol_slice_null(), &number, &error) == OL_OK && number == 0);
-    OL_CHECK(ol_dictionary_number(&dictionary, text("a"), &number, &error) == OL_OK && number == 1);
-    OL_CHECK(ol_dictionary_get(&dictionary, 0).size == 0);
-    ol_dictionary_free(&dictionary);
+    OL_CHECK(ol_string_dictionary_number(&dictionary, text(""), &number, &error) == OL_OK && number == 0);
+    OL_CHECK(ol_string_dictionary_number(&dictionary, ol_slice_null(), &number, &error) == OL_OK && number == 0);
+    OL_CHECK(ol_string_dictionary_number(&dictionary, text("a"), &number, &error) == OL_OK && number == 1);
+    OL_CHECK(ol_string_dictionary_get(&dictionary, 0).size == 0);
+    ol_string_dictionary_free(&dictionary);
 }
 
 static ol_table_row row_of(const char *group, const char *topic, int32_t partition, const char *metadata, const uint8_t *topic_id) {

@@ -1,5 +1,5 @@
 /* Memory that runs out during a commit is met before anything is written: what was appended can be applied. */
-#include "ol_arena.h"
+#include "base/arena.h"
 #include "partition_fixture.h"
 
 enum { GROUPS = 1500 };

@@ -1,5 +1,5 @@
 /* The short way of a commit (ol_commit_plain): what it writes and applies is what the long way would, whatever it is given. */
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "partition_fixture.h"
 
 enum { GROUPS = 3, TOPICS = 3, PARTITIONS = 40, ITEMS_MAX = 60 };

@@ -1,7 +1,7 @@
 /* Retention of a partition: what has expired gets tombstones, and nothing else does (spec §5.13, traps 21 to 23).  ol_expire_group decides, ol_expire_write
  * writes, ol_expire_report tells. */
 #include "ol_expire.h"
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_group_view.h"
 #include "partition_fixture.h"
 
@@ -332,7 +332,7 @@ OL_TEST(many_groups_each_by_its_own_rule) {
     ol_expire_report told;
     OL_CHECK_OK(ol_partition_expiring(partition, &options, 0, &rows, &told, &error), &error);
     for (size_t i = 0; i < rows.count; i++) {
-        ol_slice group = ol_dictionary_get(&rows.group_names, (size_t)rows.rows[i].group);
+        ol_slice group = ol_string_dictionary_get(&rows.group_names, (size_t)rows.rows[i].group);
         OL_CHECK_INT(rows.rows[i].rule, ol_slice_equal(group, text("c-2")) ? 2 : 0);
         OL_CHECK_INT(rows.rows[i].base, rows.rows[i].topic < 0 ? OL_EXPIRY_GROUP : OL_EXPIRY_COMMIT);
         OL_CHECK_INT(rows.rows[i].at_ms, fixture_now - 2 * HOUR + (rows.rows[i].rule == 2 ? 0 : HOUR));

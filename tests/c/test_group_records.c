@@ -1,5 +1,5 @@
 #include "ol_group_records.h"
-#include "ol_arena.h"
+#include "base/arena.h"
 #include "ol_test.h"
 
 enum { KEYS = 200, GROUPS = 7, GROUP_SIZE = 4 };

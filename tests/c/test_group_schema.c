@@ -5,7 +5,7 @@
 #include "group_schema_vectors_consumer.h"
 #include "group_schema_vectors_streams.h"
 #include "ol_batch.h"
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_offsets.h"
 #include "ol_schema_writer.h"
 #include "schema_json.h"

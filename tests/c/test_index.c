@@ -1,6 +1,6 @@
 #include <errno.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_fs_fault.h"
 #include "ol_index.h"
 #include "ol_test.h"

@@ -2,7 +2,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "partition_fixture.h"
 
 /* Writes one plain batch of one record into `out`; returns its size. */

@@ -1,7 +1,7 @@
 /* The load (ol_load, ol_load_window) against the one apply, batch by batch, on logs of every mixture. */
 #include <fcntl.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "partition_fixture.h"
 
 enum { BATCH_BYTES_MAX = 1 << 20, RECORD_BYTES_MAX = 200 };

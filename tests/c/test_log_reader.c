@@ -2,7 +2,7 @@
 #include <stdatomic.h>
 
 #include "log_fixture.h"
-#include "ol_crc32c.h"
+#include "base/crc32c.h"
 #include "ol_scan.h"
 
 typedef struct place {

@@ -1,7 +1,7 @@
 /* Messages of magic 0 and 1: the vectors of spec §2.8, wrappers with and without gaps, and what is refused. */
 #include "ol_batch.h"
-#include "ol_bytes.h"
-#include "ol_crc32c.h"
+#include "base/bytes.h"
+#include "base/crc32c.h"
 #include "ol_test.h"
 #include "stored_codec.h"
 

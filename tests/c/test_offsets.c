@@ -1,5 +1,5 @@
 /* Keys and values of offset commits: the vectors of spec §3.2 and §15.1 in both directions, and what is refused. */
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_offsets.h"
 #include "ol_test.h"
 

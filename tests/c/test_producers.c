@@ -1,7 +1,7 @@
 #include <dirent.h>
 
-#include "ol_bytes.h"
-#include "ol_crc32c.h"
+#include "base/bytes.h"
+#include "base/crc32c.h"
 #include "ol_names.h"
 #include "ol_producers.h"
 #include "ol_test.h"

@@ -2,8 +2,8 @@
 #include <fcntl.h>
 #include <pthread.h>
 
-#include "ol_bytes.h"
-#include "ol_crc32c.h"
+#include "base/bytes.h"
+#include "base/crc32c.h"
 #include "ol_partition_internal.h"
 #include "partition_fixture.h"
 #include "stored_codec.h"

@@ -1,7 +1,7 @@
 /* Mutations of good files through the parsers of the small formats, seeded.  OL_FUZZ_ROUNDS=n makes it longer. */
 #include "../fuzz/fuzz_small_formats.h"
-#include "ol_bytes.h"
-#include "ol_crc32c.h"
+#include "base/bytes.h"
+#include "base/crc32c.h"
 #include "ol_test.h"
 
 typedef struct seed_input {

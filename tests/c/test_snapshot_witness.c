@@ -1,5 +1,5 @@
 /* Which log a snapshot is of (ol_snapshot_check, ol_snapshot_witness): another one is refused, what a cleaner left of its own is not. */
-#include "ol_crc32c.h"
+#include "base/crc32c.h"
 #include "snapshot_fixture.h"
 
 static void check_refused(const container *file, const ol_partition_options *options, int64_t cleaned_to, const char *reason) {

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_scan.h"
 #include "partition_fixture.h"
 

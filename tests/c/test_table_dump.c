@@ -1,4 +1,4 @@
-/* A table as bytes and back (ol_table_dump, ol_table_check, ol_slots_check, ol_chunks_check, ol_parallel): what was dumped goes on as if it never was, and
+/* A table as bytes and back (ol_table_dump, ol_table_check, ol_slots_check, ol_chunks_check, base/parallel): what was dumped goes on as if it never was, and
  * no byte of a dump that is another one does harm. */
 #include <unistd.h>
 

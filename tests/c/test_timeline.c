@@ -302,7 +302,7 @@ static int meet_tombstone(void *context, const ol_record *record, const ol_key *
 OL_TEST(tombstones_are_told_with_what_they_take) {
     ol_partition_options options = fixture_options(fresh_directory());
     ol_partition *partition = open_partition(&options, true);
-    ol_numbers places = {0};
+    ol_int64_map places = {0};
     ol_timeline_facts facts;
     ol_error error;
     ol_timeline_filter all = {.partition = 0};
@@ -333,7 +333,7 @@ OL_TEST(tombstones_are_told_with_what_they_take) {
     }
     OL_CHECK_INT(ol_table_count(past.state.table), 0);      /* what has no tombstone was not asked for */
     ol_state_destroy(&past.state);
-    ol_numbers_free(&places);
+    ol_int64_map_free(&places);
     fixture_now = now;
     close_partition(partition);
     remove_fixture();

@@ -2,7 +2,7 @@
 #ifndef OL_XXH3_VECTORS_H
 #define OL_XXH3_VECTORS_H
 
-#include "ol_hash.h"
+#include "base/hash.h"
 
 static const struct {
     size_t size;

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "ol_bytes.h"
-#include "ol_hash.h"
+#include "base/bytes.h"
+#include "base/hash.h"
 #include "ol_offsets.h"
 #include "ol_schema_writer.h"
 

@@ -14,8 +14,8 @@
 
 #include "../c/golden_batches.h"
 #include "fuzz.h"
-#include "ol_bytes.h"
-#include "ol_crc32c.h"
+#include "base/bytes.h"
+#include "base/crc32c.h"
 #include "ol_partition.h"
 
 enum {

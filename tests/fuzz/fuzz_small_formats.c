@@ -2,8 +2,8 @@
 #include "fuzz_small_formats.h"
 
 #include "fuzz.h"
-#include "ol_bytes.h"
-#include "ol_crc32c.h"
+#include "base/bytes.h"
+#include "base/crc32c.h"
 
 enum { SNAPSHOT_FORMAT = 2, SNAPSHOT_BYTES_MIN = 6 };
 

@@ -1,4 +1,4 @@
-#include "ol_pages.h"
+#include "base/pages.h"
 
 #include <sys/mman.h>
 

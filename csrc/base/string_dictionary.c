@@ -1,14 +1,14 @@
-#include "ol_dictionary.h"
+#include "base/string_dictionary.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_bytes.h"
-#include "ol_hash.h"
+#include "base/bytes.h"
+#include "base/hash.h"
 
 enum { CAPACITY_FIRST = 16, BYTES_FIRST = 256 };
 
-void ol_dictionary_free(ol_dictionary *dictionary) {
+void ol_string_dictionary_free(ol_string_dictionary *dictionary) {
     free(dictionary->ends);
     free(dictionary->bytes);
     free(dictionary->slots);
@@ -29,7 +29,7 @@ static void fill_slots(uint32_t *slots, size_t slot_count, const uint32_t *hashe
 }
 
 /* Room for one more string; each array is moved by itself, so that a failure leaves a larger one and nothing else. */
-static int grow(ol_dictionary *dictionary, ol_error *error) {
+static int grow(ol_string_dictionary *dictionary, ol_error *error) {
     size_t capacity = dictionary->capacity == 0 ? CAPACITY_FIRST : dictionary->capacity * 2;
     int64_t *ends = realloc(dictionary->ends, (capacity + 1) * sizeof *ends);
     if (ends == NULL) return no_memory(error);
@@ -48,7 +48,7 @@ static int grow(ol_dictionary *dictionary, ol_error *error) {
     return OL_OK;
 }
 
-static int grow_bytes(ol_dictionary *dictionary, size_t size, ol_error *error) {
+static int grow_bytes(ol_string_dictionary *dictionary, size_t size, ol_error *error) {
     size_t used = (size_t)dictionary->ends[dictionary->count];
     if (dictionary->bytes_capacity - used >= size && dictionary->bytes != NULL) return OL_OK;
     size_t capacity = dictionary->bytes_capacity * 2 + size + BYTES_FIRST;
@@ -59,11 +59,11 @@ static int grow_bytes(ol_dictionary *dictionary, size_t size, ol_error *error) {
     return OL_OK;
 }
 
-static bool find(const ol_dictionary *dictionary, ol_slice string, uint32_t hash, size_t *slot) {
+static bool find(const ol_string_dictionary *dictionary, ol_slice string, uint32_t hash, size_t *slot) {
     size_t at = hash & (dictionary->slot_count - 1);
     while (dictionary->slots[at] != 0) {
         size_t number = dictionary->slots[at] - 1;
-        if (dictionary->hashes[number] == hash && ol_slice_equal(ol_dictionary_get(dictionary, number), string)) {
+        if (dictionary->hashes[number] == hash && ol_slice_equal(ol_string_dictionary_get(dictionary, number), string)) {
             *slot = at;
             return true;
         }
@@ -73,7 +73,7 @@ static bool find(const ol_dictionary *dictionary, ol_slice string, uint32_t hash
     return false;
 }
 
-int ol_dictionary_number(ol_dictionary *dictionary, ol_slice string, int32_t *number, ol_error *error) {
+int ol_string_dictionary_number(ol_string_dictionary *dictionary, ol_slice string, int32_t *number, ol_error *error) {
     uint64_t wide = ol_hash64(string.data, string.size, dictionary->seed);
     uint32_t hash = (uint32_t)(wide ^ wide >> 32);
     size_t slot = 0;

@@ -1,11 +1,11 @@
-/* ol_base: the ground every other header stands on: integer types, assertions, compiler hints.
+/* base/base: the ground every other header stands on: integer types, assertions, compiler hints.
  *
  * Assertions (OL_ASSERT) state invariants of our own code, never properties of input; they stay on in every build, because
  * a store that goes on after a broken invariant writes wrong bytes.  Checks that cost more than O(1) go behind OL_VERIFY,
  * which only the test builds switch on.
  */
-#ifndef OL_BASE_H
-#define OL_BASE_H
+#ifndef OL_BASE_BASE_H
+#define OL_BASE_BASE_H
 
 #include <stdbool.h>
 #include <stddef.h>

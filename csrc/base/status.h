@@ -1,13 +1,13 @@
-/* ol_status: how a failure is told.
+/* base/status: how a failure is told.
  *
  * A function that can fail returns an ol_status (0 is success) as int and fills the caller's ol_error.  The error names where
  * (file, byte position, log offset) and why in one sentence; it is plain memory, owns nothing and is never NULL.
  * On failure a function leaves the state as it was unless its header says otherwise.
  */
-#ifndef OL_STATUS_H
-#define OL_STATUS_H
+#ifndef OL_BASE_STATUS_H
+#define OL_BASE_STATUS_H
 
-#include "ol_base.h"
+#include "base/base.h"
 
 typedef enum ol_status {
     OL_OK = 0,

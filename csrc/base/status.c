@@ -1,4 +1,4 @@
-#include "ol_status.h"
+#include "base/status.h"
 
 #include <errno.h>
 #include <stdarg.h>

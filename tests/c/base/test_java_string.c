@@ -1,5 +1,5 @@
-/* ol_java_string: every character there is, every way to break one, and that hash and length follow from the characters (spec §4). */
-#include "ol_hash.h"
+/* base/java_string: every character there is, every way to break one, and that hash and length follow from the characters (spec §4). */
+#include "base/hash.h"
 #include "ol_test.h"
 
 enum { REPLACEMENT = 0xfffd };

@@ -1,11 +1,11 @@
-/* ol_parallel: one job cut into pieces, done by a few threads that live for as long as it takes.
+/* base/parallel: one job cut into pieces, done by a few threads that live for as long as it takes.
  *
  * For work on memory that is at rest: checking a snapshot, say.  No locks; the pieces share nothing but what `context` lets them.
  */
-#ifndef OL_PARALLEL_H
-#define OL_PARALLEL_H
+#ifndef OL_BASE_PARALLEL_H
+#define OL_BASE_PARALLEL_H
 
-#include "ol_base.h"
+#include "base/base.h"
 
 enum { OL_PARALLEL_WORKERS_MAX = 16 };
 

@@ -1,4 +1,4 @@
-#include "ol_hash.h"
+#include "base/hash.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "ol_crc32c_hardware.h"
+#include "base/crc32c_hardware.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
-#include "ol_crc32c.h"
+#include "base/crc32c.h"
 
 #include <string.h>
 
-#include "ol_crc32c_hardware.h"
+#include "base/crc32c_hardware.h"
 
 /* Both polynomials are used reflected: bit 31 of a value is the coefficient of x^0. */
 #define CASTAGNOLI 0x82f63b78u

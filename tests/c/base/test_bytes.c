@@ -1,5 +1,5 @@
 /* Integers and varints: the vectors of spec §0 in both directions, and what the decoders refuse. */
-#include "ol_bytes.h"
+#include "base/bytes.h"
 #include "ol_test.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])

@@ -1,4 +1,4 @@
-#include "ol_parallel.h"
+#include "base/parallel.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* XXH3-128 with seed 0 and the default secret, written from the published description of the algorithm.  Inputs fall into
  * five ranges of length, each with its own mixing; from 241 bytes on eight accumulators take stripes of 64 bytes. */
-#include "ol_hash.h"
+#include "base/hash.h"
 
 #include <string.h>
 

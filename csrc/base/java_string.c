@@ -1,5 +1,5 @@
 /* What Java makes of UTF-8: the hash of the decoded string and its length in UTF-16 units (spec §4). */
-#include "ol_hash.h"
+#include "base/hash.h"
 
 #include <string.h>
 

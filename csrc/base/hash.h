@@ -1,13 +1,13 @@
-/* ol_hash: the hashes of the project.
+/* base/hash: the hashes of the project.
  *
  * XXH3-128 (seed 0) as the xxHash project specifies it, for digests; Java's String.hashCode over UTF-16 units for the choice
  * of a partition (spec §4); and a fast 64-bit hash for tables in memory, seeded per table, whose values never leave the
  * process.
  */
-#ifndef OL_HASH_H
-#define OL_HASH_H
+#ifndef OL_BASE_HASH_H
+#define OL_BASE_HASH_H
 
-#include "ol_base.h"
+#include "base/base.h"
 
 /* A 128-bit sum, little end first: value = low + high * 2^64. */
 typedef struct ol_hash128 {

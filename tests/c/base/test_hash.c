@@ -1,7 +1,7 @@
 /* The hashes: XXH3-128 against the library's values, Java's String.hashCode against a Java machine's (spec §4), and the quality of
  * the hash of the tables in memory. */
 #include "java_hash_vectors.h"
-#include "ol_hash.h"
+#include "base/hash.h"
 #include "ol_test.h"
 #include "xxh3_vectors.h"
 

@@ -1,15 +1,15 @@
-/* ol_arena: a run of zeroed memory that grows at its end and is addressed by offsets.
+/* base/arena: a run of zeroed memory that grows at its end and is addressed by offsets.
  *
  * A small arena is a block of the heap, so that a store with many small tables stays small.  A larger one is its own mapping,
  * grown in place or moved by the kernel without copying (mremap), an eighth at a time; the part that was not used yet is
  * address space, not memory.  Very large ones ask for huge pages and stay aligned to them.
  * Growth moves the arena: a pointer into it is valid until the next call of ol_arena_extend.  No locks.
  */
-#ifndef OL_ARENA_H
-#define OL_ARENA_H
+#ifndef OL_BASE_ARENA_H
+#define OL_BASE_ARENA_H
 
-#include "ol_base.h"
-#include "ol_status.h"
+#include "base/base.h"
+#include "base/status.h"
 
 typedef struct ol_arena {
     uint8_t *base;              /* aligned to 64 bytes */

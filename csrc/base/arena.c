@@ -1,4 +1,4 @@
-#include "ol_arena.h"
+#include "base/arena.h"
 
 #include <stdlib.h>
 #include <string.h>

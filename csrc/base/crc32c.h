@@ -1,11 +1,11 @@
-/* ol_crc32c: CRC-32C (Castagnoli) of record batches of magic 2 and of producer snapshots, and CRC-32 (IEEE) of magic 0/1.
+/* base/crc32c: CRC-32C (Castagnoli) of record batches of magic 2 and of producer snapshots, and CRC-32 (IEEE) of magic 0/1.
  *
  * The implementation is chosen once, at run time, by what the processor has: SSE4.2 on x86-64, the CRC extension on arm64,
  * else tables.  Thread-safe. */
-#ifndef OL_CRC32C_H
-#define OL_CRC32C_H
+#ifndef OL_BASE_CRC32C_H
+#define OL_BASE_CRC32C_H
 
-#include "ol_base.h"
+#include "base/base.h"
 
 /* CRC of a whole run: ASCII "123456789" gives e3069283. */
 uint32_t ol_crc32c(const void *data, size_t size);

@@ -1,7 +1,7 @@
 /* Arenas that are large at once, as those of a snapshot are, and how they go on growing. */
 #include <string.h>
 
-#include "ol_arena.h"
+#include "base/arena.h"
 #include "ol_test.h"
 
 enum { MIB = 1 << 20, HUGE_PAGE = 2 * MIB };

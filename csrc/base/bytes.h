@@ -1,15 +1,15 @@
-/* ol_bytes: the single place where integers become bytes and bytes become integers (spec §0).
+/* base/bytes: the single place where integers become bytes and bytes become integers (spec §0).
  *
  * Everything is big-endian.  Loads and stores do not check bounds: they are for bytes whose extent was checked before.  The
  * ol_reader and the varint decoders take (cursor, limit) and never read at or behind the limit; they are for bytes from
  * outside.  Comparisons are made by subtraction of pointers of one buffer, so that a hostile length cannot overflow.
  */
-#ifndef OL_BYTES_H
-#define OL_BYTES_H
+#ifndef OL_BASE_BYTES_H
+#define OL_BASE_BYTES_H
 
 #include <string.h>
 
-#include "ol_base.h"
+#include "base/base.h"
 
 static inline uint16_t ol_load_u16(const uint8_t *p) {
     uint16_t v;

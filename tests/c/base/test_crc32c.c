@@ -1,5 +1,5 @@
 /* CRC-32C and CRC-32: the values of spec §0, and every implementation against the definition, bit by bit. */
-#include "ol_crc32c.h"
+#include "base/crc32c.h"
 #include "ol_test.h"
 
 static uint32_t bitwise(uint32_t polynomial, uint32_t crc, const uint8_t *p, size_t size) {

@@ -1,32 +1,32 @@
-#include "ol_numbers.h"
+#include "base/int64_map.h"
 
 #include <stdlib.h>
 
-#include "ol_hash.h"
+#include "base/hash.h"
 
-static size_t home_of(const ol_numbers *numbers, uint64_t key) {
+static size_t home_of(const ol_int64_map *numbers, uint64_t key) {
     return ol_hash64_mix(key, 0x51ed270b35ae1e5du) & (numbers->capacity - 1);
 }
 
-static size_t next(const ol_numbers *numbers, size_t at) {
+static size_t next(const ol_int64_map *numbers, size_t at) {
     return (at + 1) & (numbers->capacity - 1);
 }
 
 /* Where the key is, or the free place where it would be put. */
-static size_t find(const ol_numbers *numbers, uint64_t key) {
+static size_t find(const ol_int64_map *numbers, uint64_t key) {
     size_t at = home_of(numbers, key);
     while (numbers->entries[at].value != 0 && numbers->entries[at].key != key) at = next(numbers, at);
     return at;
 }
 
-void ol_numbers_free(ol_numbers *numbers) {
+void ol_int64_map_free(ol_int64_map *numbers) {
     free(numbers->entries);
-    *numbers = (ol_numbers){NULL, 0, 0};
+    *numbers = (ol_int64_map){NULL, 0, 0};
 }
 
-int ol_numbers_reserve(ol_numbers *numbers, size_t count, ol_error *error) {
+int ol_int64_map_reserve(ol_int64_map *numbers, size_t count, ol_error *error) {
     if (count <= numbers->capacity / 4 * 3) return OL_OK;
-    ol_numbers larger = {.capacity = numbers->capacity == 0 ? 16 : numbers->capacity, .count = numbers->count};
+    ol_int64_map larger = {.capacity = numbers->capacity == 0 ? 16 : numbers->capacity, .count = numbers->count};
     while (count > larger.capacity / 4 * 3) larger.capacity *= 2;
     larger.entries = calloc(larger.capacity, sizeof *larger.entries);
     if (larger.entries == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu keys", count);
@@ -38,11 +38,11 @@ int ol_numbers_reserve(ol_numbers *numbers, size_t count, ol_error *error) {
     return OL_OK;
 }
 
-uint64_t ol_numbers_get(const ol_numbers *numbers, uint64_t key) {
+uint64_t ol_int64_map_get(const ol_int64_map *numbers, uint64_t key) {
     return numbers->count == 0 ? 0 : numbers->entries[find(numbers, key)].value;
 }
 
-static void remove_at(ol_numbers *numbers, size_t hole) {
+static void remove_at(ol_int64_map *numbers, size_t hole) {
     numbers->entries[hole].value = 0;
     numbers->count--;
     /* Every entry of the run behind the hole whose home does not lie between the two moves into it. */
@@ -55,7 +55,7 @@ static void remove_at(ol_numbers *numbers, size_t hole) {
     }
 }
 
-void ol_numbers_set(ol_numbers *numbers, uint64_t key, uint64_t value) {
+void ol_int64_map_set(ol_int64_map *numbers, uint64_t key, uint64_t value) {
     if (numbers->capacity == 0) {
         OL_ASSERT(value == 0);
         return;
@@ -68,5 +68,5 @@ void ol_numbers_set(ol_numbers *numbers, uint64_t key, uint64_t value) {
     }
     OL_ASSERT(there || numbers->count < numbers->capacity - 1);
     numbers->count += !there;
-    numbers->entries[at] = (ol_numbers_entry){key, value};
+    numbers->entries[at] = (ol_int64_map_entry){key, value};
 }

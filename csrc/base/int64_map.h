@@ -1,0 +1,28 @@
+/* base/int64_map: a small map from 64-bit keys to 64-bit values that are not 0, for side structures of some thousand entries.
+ *
+ * Open addressing with backward shift: removing leaves nothing behind.  Room is made ahead, so that setting cannot fail.  It grows by
+ * doubling, all at once: the table's own structures, which become large, use ol_slots.
+ */
+#ifndef OL_BASE_INT64_MAP_H
+#define OL_BASE_INT64_MAP_H
+
+#include "base/status.h"
+
+typedef struct ol_int64_map_entry {
+    uint64_t key;
+    uint64_t value;             /* 0: free */
+} ol_int64_map_entry;
+
+typedef struct ol_int64_map {
+    ol_int64_map_entry *entries;
+    size_t capacity;            /* a power of two, or 0 */
+    size_t count;
+} ol_int64_map;
+
+void ol_int64_map_free(ol_int64_map *numbers);
+/* Room for `count` keys in all. */
+int ol_int64_map_reserve(ol_int64_map *numbers, size_t count, ol_error *error) OL_NODISCARD;
+uint64_t ol_int64_map_get(const ol_int64_map *numbers, uint64_t key);      /* 0: none */
+void ol_int64_map_set(ol_int64_map *numbers, uint64_t key, uint64_t value); /* value 0 removes */
+
+#endif
