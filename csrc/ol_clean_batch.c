@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/crc32c.h"
-#include "ol_message.h"
+#include "format/message_set.h"
 
 enum { OUTPUT_CAPACITY_MIN = 4 << 10 };
 

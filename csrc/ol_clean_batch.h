@@ -6,7 +6,7 @@
 #ifndef OL_CLEAN_BATCH_H
 #define OL_CLEAN_BATCH_H
 
-#include "ol_batch.h"
+#include "format/batch.h"
 
 /* The port to a compressor, which lives above this floor.  `compress` gives one block in the framing that Kafka reads (spec §2.3), in memory that stays valid
  * until `release` is called with it.  Any failure is OL_UNSUPPORTED but for OL_NO_MEMORY.  Called from any thread, without a lock of this library. */

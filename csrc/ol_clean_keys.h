@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "ol_cleaner.h"
 #include "ol_key_map.h"
-#include "ol_offsets.h"
+#include "format/offset_record.h"
 
 enum {
     OL_CLEAN_POSITION = 1,          /* an offset record; `name` is set */

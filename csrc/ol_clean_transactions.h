@@ -6,7 +6,7 @@
 #ifndef OL_CLEAN_TRANSACTIONS_H
 #define OL_CLEAN_TRANSACTIONS_H
 
-#include "ol_batch.h"
+#include "format/batch.h"
 
 /* ------------------------------------------------------------------------------------------------ open ones */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "ol_commit_internal.h"
-#include "ol_offsets.h"
+#include "format/offset_record.h"
 
 enum {
     STACK_ROWS = 4,

@@ -10,7 +10,7 @@
 #define OL_FLUSHED_H
 
 #include "base/base.h"
-#include "ol_batch.h"
+#include "format/batch.h"
 #include "ol_fs.h"
 #include "base/status.h"
 

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "ol_group_schema.h"
-#include "ol_offsets.h"
+#include "format/group_schema.h"
+#include "format/offset_record.h"
 
 /* What the types of keys tell (spec §3.1, §15.1). */
 typedef struct type_meaning {

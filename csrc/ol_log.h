@@ -17,7 +17,7 @@
 #ifndef OL_LOG_H
 #define OL_LOG_H
 
-#include "ol_batch.h"
+#include "format/batch.h"
 #include "ol_checkpoint.h"
 #include "ol_fs.h"
 #include "base/status.h"

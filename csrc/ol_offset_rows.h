@@ -5,7 +5,7 @@
 #ifndef OL_OFFSET_ROWS_H
 #define OL_OFFSET_ROWS_H
 
-#include "ol_offsets.h"
+#include "format/offset_record.h"
 #include "ol_rows.h"
 #include "ol_table.h"
 

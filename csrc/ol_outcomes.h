@@ -6,7 +6,7 @@
 #ifndef OL_OUTCOMES_H
 #define OL_OUTCOMES_H
 
-#include "ol_batch.h"
+#include "format/batch.h"
 #include "base/int64_map.h"
 
 typedef struct ol_outcome_marker {

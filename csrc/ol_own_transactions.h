@@ -5,7 +5,7 @@
 #ifndef OL_OWN_TRANSACTIONS_H
 #define OL_OWN_TRANSACTIONS_H
 
-#include "ol_batch.h"
+#include "format/batch.h"
 
 #define OL_OWN_PRODUCER_ID_MIN ((int64_t)1 << 62)   /* producer ids of our own transactions start here */
 #define OL_HEADER_TRANSACTION "ol.transaction"      /* the header that marks their batches */

@@ -8,7 +8,7 @@
 #define OL_PRODUCERS_H
 
 #include "base/base.h"
-#include "ol_batch.h"
+#include "format/batch.h"
 #include "ol_fs.h"
 #include "base/status.h"
 #include "ol_transaction_index.h"

@@ -67,7 +67,7 @@ static bool is_asked(const ol_record_scan *work, const ol_key *key) {
     if (work->group.data != NULL && !(key->known && ol_slice_equal(key->group, work->group))) return false;
     if (work->topic.data != NULL && !(is_position(key) && ol_slice_equal(key->topic, work->topic))) return false;
     if (work->partition >= 0 && !(is_position(key) && key->partition == work->partition)) return false;
-    return ol_bucket_has(&work->bucket, key);
+    return ol_key_shard_has(&work->bucket, key);
 }
 
 /* *refused: the record cannot be decoded, and no row was begun. */

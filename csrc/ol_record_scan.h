@@ -8,7 +8,7 @@
 #ifndef OL_RECORD_SCAN_H
 #define OL_RECORD_SCAN_H
 
-#include "ol_bucket.h"
+#include "format/key_shard.h"
 #include "ol_outcomes.h"
 #include "ol_rows.h"
 #include "ol_scan.h"
@@ -36,7 +36,7 @@ typedef struct ol_record_scan {
     ol_slice group;                     /* only this one; data NULL: all, likewise the topic; the views of records and batches look at no topic */
     ol_slice topic;
     int32_t partition;                  /* -1: all */
-    ol_bucket bucket;
+    ol_key_shard bucket;
     bool wants_outcomes;
     /* of the batch that is being told */
     ol_records records;

@@ -5,7 +5,7 @@
  * takes those. */
 #include <string.h>
 
-#include "ol_offsets.h"
+#include "format/offset_record.h"
 #include "ol_log_walk.h"
 #include "ol_snapshot_internal.h"
 

@@ -8,10 +8,10 @@
 #ifndef OL_STATE_H
 #define OL_STATE_H
 
-#include "ol_batch.h"
-#include "ol_bucket.h"
+#include "format/batch.h"
+#include "format/key_shard.h"
 #include "ol_group_records.h"
-#include "ol_offsets.h"
+#include "format/offset_record.h"
 #include "ol_pending.h"
 #include "ol_table.h"
 
@@ -83,7 +83,7 @@ int ol_state_apply_batch(ol_state *state, const ol_batch *batch, const ol_decomp
 /* The same, but only for the records of a bucket below a log offset; ends of transactions count for every bucket.  Keys that cannot be decoded are
  * told by bucket 0 alone. */
 typedef struct ol_state_share {
-    ol_bucket bucket;
+    ol_key_shard bucket;
     int64_t until;
 } ol_state_share;
 int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_share *share, const ol_decompressor *decompressor,

@@ -13,7 +13,7 @@
 #define OL_TIMELINE_H
 
 #include "base/int64_map.h"
-#include "ol_offsets.h"
+#include "format/offset_record.h"
 #include "ol_partition.h"
 
 /* What is looked for.  Zeroed: everything. */

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_batch.h"
+#include "format/batch.h"
 #include "ol_commit_internal.h"
-#include "ol_offsets.h"
+#include "format/offset_record.h"
 
 enum {
     BLOCK_BYTES = 4096,

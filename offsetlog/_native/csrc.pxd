@@ -179,7 +179,7 @@ cdef extern from "ol_checkpoint.h" nogil:
                                     ol_error *error) noexcept
 
 
-cdef extern from "ol_batch.h" nogil:
+cdef extern from "format/batch.h" nogil:
     enum:
         OL_BATCH_OVERHEAD
         OL_BATCH_MAGIC_END
@@ -275,7 +275,7 @@ cdef extern from "ol_batch.h" nogil:
                                int16_t producer_epoch, ol_control type, int32_t coordinator_epoch) noexcept
 
 
-cdef extern from "ol_offsets.h" nogil:
+cdef extern from "format/offset_record.h" nogil:
     enum:
         OL_KEY_OFFSET_COMMIT_LEGACY
         OL_KEY_OFFSET_COMMIT
@@ -492,8 +492,8 @@ cdef extern from "ol_group_records.h" nogil:
     uint64_t ol_group_records_memory_usage(const ol_group_records *records) noexcept
 
 
-cdef extern from "ol_bucket.h" nogil:
-    ctypedef struct ol_bucket:
+cdef extern from "format/key_shard.h" nogil:
+    ctypedef struct ol_key_shard:
         uint32_t number
         uint32_t count
         c_bool by_group
@@ -520,7 +520,7 @@ cdef extern from "ol_state.h" nogil:
     int ol_state_apply_batch(ol_state *state, const ol_batch *batch, const ol_decompressor *decompressor,
                              const ol_refusal *refused, ol_error *error) noexcept
     ctypedef struct ol_state_share:
-        ol_bucket bucket
+        ol_key_shard bucket
         int64_t until
     int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_share *share,
                              const ol_decompressor *decompressor, const ol_refusal *refused, ol_error *error) noexcept
@@ -910,7 +910,7 @@ cdef extern from "ol_record_scan.h" nogil:
         ol_slice group
         ol_slice topic
         int32_t partition
-        ol_bucket bucket
+        ol_key_shard bucket
         c_bool wants_outcomes
         int64_t position
     int ol_record_scan_fill(ol_record_scan *work, ol_rows *rows, c_bool *refused, ol_error *error) noexcept
@@ -1107,7 +1107,7 @@ cdef extern from "ol_producers.h" nogil:
     int ol_producers_decode(ol_producers *producers, ol_slice bytes, ol_error *error) noexcept
 
 
-cdef extern from "ol_group_schema.h" nogil:
+cdef extern from "format/group_schema.h" nogil:
     ctypedef enum ol_field_kind:
         OL_FIELD_NONE
         OL_FIELD_BOOLEAN
@@ -1154,7 +1154,7 @@ cdef extern from "ol_group_schema.h" nogil:
                          size_t *used, ol_error *error) noexcept
 
 
-cdef extern from "ol_schema_writer.h" nogil:
+cdef extern from "format/group_schema_encode.h" nogil:
     ctypedef struct ol_schema_writer:
         pass
 

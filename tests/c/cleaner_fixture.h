@@ -5,7 +5,7 @@
 #include "base/bytes.h"
 #include "ol_cleaner.h"
 #include "base/crc32c.h"
-#include "ol_message.h"
+#include "format/message_set.h"
 #include "ol_partition_internal.h"
 #include "partition_fixture.h"
 #include "stored_codec.h"

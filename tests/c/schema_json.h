@@ -2,7 +2,7 @@
 #ifndef OL_TEST_SCHEMA_JSON_H
 #define OL_TEST_SCHEMA_JSON_H
 
-#include "ol_group_schema.h"
+#include "format/group_schema.h"
 #include "ol_test.h"
 
 typedef struct schema_vector {

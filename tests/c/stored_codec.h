@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_batch.h"
+#include "format/batch.h"
 
 typedef struct stored_codec {
     int held;               /* outputs that were not released */

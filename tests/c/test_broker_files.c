@@ -2,7 +2,7 @@
  * OFFSETLOG_DATA, else ../../../shared/data. */
 #include <dirent.h>
 
-#include "ol_batch.h"
+#include "format/batch.h"
 #include "ol_checkpoint.h"
 #include "ol_index.h"
 #include "ol_leader_epochs.h"

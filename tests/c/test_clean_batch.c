@@ -3,7 +3,7 @@
 
 #include "golden_batches.h"
 #include "base/bytes.h"
-#include "ol_message.h"
+#include "format/message_set.h"
 #include "ol_test.h"
 #include "stored_codec.h"
 

@@ -104,7 +104,7 @@ typedef struct reading {
     int64_t limit;
     int64_t first;
     int64_t until;
-    ol_bucket bucket;
+    ol_key_shard bucket;
     size_t block_rows;
 } reading;
 

@@ -1,13 +1,13 @@
 /* Any bytes as a .log file: batches and messages are found one behind the other, checked and walked.
  *
- * What a walk accepts is held against the promises of ol_batch.h, and a walk over an uncompressed batch of magic 2 is written again
+ * What a walk accepts is held against the promises of format/batch.h, and a walk over an uncompressed batch of magic 2 is written again
  * and must read the same. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "../c/golden_batches.h"
 #include "fuzz.h"
-#include "ol_batch.h"
+#include "format/batch.h"
 
 static const char *const seeds[] = {
     GOLDEN_A GOLDEN_B GOLDEN_C GOLDEN_D,

@@ -8,8 +8,8 @@
 #include "fuzz.h"
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "ol_offsets.h"
-#include "ol_schema_writer.h"
+#include "format/offset_record.h"
+#include "format/group_schema_encode.h"
 
 static const char *const seeds[] = {
     "01" "000100086d792d67726f757000066f726465727300000003",

@@ -1,12 +1,12 @@
-/* ol_group_schema: the fields of every record of __consumer_offsets, as data (spec §3, §15.1), with one bounded decoder that
+/* format/group_schema: the fields of every record of __consumer_offsets, as data (spec §3, §15.1), with one bounded decoder that
  * walks them for any of the records.
  *
  * Field names are those that Kafka's own tools print.  The tables are constant, so that other layers can walk them too: to
- * write a record from a dictionary, walk its schema and call ol_schema_writer (ol_schema_writer.h) in the same order as the decoder
- * would tell its events.  The engine's own path for offset commits is ol_offsets; their schemas are here for dumps.
+ * write a record from a dictionary, walk its schema and call ol_schema_writer (format/group_schema_encode.h) in the same order as the decoder
+ * would tell its events.  The engine's own path for offset commits is format/offset_record; their schemas are here for dumps.
  */
-#ifndef OL_GROUP_SCHEMA_H
-#define OL_GROUP_SCHEMA_H
+#ifndef OL_FORMAT_GROUP_SCHEMA_H
+#define OL_FORMAT_GROUP_SCHEMA_H
 
 #include "base/base.h"
 #include "base/status.h"

@@ -1,11 +1,11 @@
-/* ol_offsets: keys and values of the records of __consumer_offsets that the engine itself understands (spec §3, §15): offset
+/* format/offset_record: keys and values of the records of __consumer_offsets that the engine itself understands (spec §3, §15): offset
  * commits in every version, and the kind and group of every other record.  The group records' own fields are described as
  * data in ol_group_schema.
  *
  * Decoders borrow from the bytes they are given; encoders write into the caller's memory.  No locks, no allocation.
  */
-#ifndef OL_OFFSETS_H
-#define OL_OFFSETS_H
+#ifndef OL_FORMAT_OFFSET_RECORD_H
+#define OL_FORMAT_OFFSET_RECORD_H
 
 #include "base/bytes.h"
 #include "base/status.h"

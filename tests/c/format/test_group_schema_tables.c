@@ -1,9 +1,9 @@
-/* ol_group_schema_tables: the tables keep what the decoder and the writer rely on, name what Kafka's tools print, and every field of every
+/* format/group_schema_tables: the tables keep what the decoder and the writer rely on, name what Kafka's tools print, and every field of every
  * version can be written and read again. */
 #include <stdarg.h>
 
-#include "ol_group_schema.h"
-#include "ol_schema_writer.h"
+#include "format/group_schema.h"
+#include "format/group_schema_encode.h"
 #include "ol_test.h"
 
 enum { TYPES = 24, BYTES_MAX = 1 << 16, TEXT_MAX = 1 << 18 };

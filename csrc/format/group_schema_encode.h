@@ -1,4 +1,4 @@
-/* ol_schema_writer: encodes a record from the same events that ol_schema_decode tells, in the same order.
+/* format/group_schema_encode: encodes a record from the same events that ol_schema_decode tells, in the same order.
  *
  * To write a record: start, begin_struct(NULL), for each field of the schema that is in the version one of the calls (arrays:
  * begin_array, the elements, end_array), tagged fields last and only those that are to be there, in ascending order of their
@@ -6,10 +6,10 @@
  *
  * The writer owns nothing and writes only into the caller's memory.  A failure sticks: later calls return it again.
  */
-#ifndef OL_SCHEMA_WRITER_H
-#define OL_SCHEMA_WRITER_H
+#ifndef OL_FORMAT_GROUP_SCHEMA_ENCODE_H
+#define OL_FORMAT_GROUP_SCHEMA_ENCODE_H
 
-#include "ol_group_schema.h"
+#include "format/group_schema.h"
 
 typedef struct ol_schema_frame {
     const ol_field *field;

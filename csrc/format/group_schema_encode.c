@@ -1,4 +1,4 @@
-#include "ol_schema_writer.h"
+#include "format/group_schema_encode.h"
 
 #include "base/bytes.h"
 

@@ -1,4 +1,4 @@
-#include "ol_offsets.h"
+#include "format/offset_record.h"
 
 #include "base/bytes.h"
 

@@ -1,6 +1,6 @@
 /* Keys and values of offset commits: the vectors of spec §3.2 and §15.1 in both directions, and what is refused. */
 #include "base/bytes.h"
-#include "ol_offsets.h"
+#include "format/offset_record.h"
 #include "ol_test.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])

@@ -1,13 +1,13 @@
 /* The records of groups by their schemas: vectors of spec §3.4 and §3.5 and of Kafka's own classes in both directions, damage,
- * agreement with ol_offsets, and every record in the broker directories where they are there. */
+ * agreement with format/offset_record, and every record in the broker directories where they are there. */
 #include <ftw.h>
 
 #include "group_schema_vectors_consumer.h"
 #include "group_schema_vectors_streams.h"
-#include "ol_batch.h"
+#include "format/batch.h"
 #include "base/bytes.h"
-#include "ol_offsets.h"
-#include "ol_schema_writer.h"
+#include "format/offset_record.h"
+#include "format/group_schema_encode.h"
 #include "schema_json.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
@@ -289,7 +289,7 @@ OL_TEST(what_the_writer_refuses) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ beside ol_offsets */
+/* ------------------------------------------------------------------------------------------------ beside format/offset_record */
 
 typedef struct collected {
     ol_offset_value value;

@@ -1,5 +1,5 @@
 /* Messages of magic 0 and 1: the vectors of spec §2.8, wrappers with and without gaps, and what is refused. */
-#include "ol_batch.h"
+#include "format/batch.h"
 #include "base/bytes.h"
 #include "base/crc32c.h"
 #include "ol_test.h"

@@ -1,9 +1,9 @@
 /* The walk over the records of a batch, of whatever magic and codec (spec §2.2, §2.3, §2.6). */
 #include <inttypes.h>
 
-#include "ol_batch.h"
+#include "format/batch.h"
 #include "base/bytes.h"
-#include "ol_message.h"
+#include "format/message_set.h"
 
 enum {
     HEADER_SIZE_LEAST = 2,      /* an empty key and a null value */

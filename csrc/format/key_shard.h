@@ -1,21 +1,21 @@
-/* ol_bucket: an even share of the positions, or of the groups, of a partition, so that several workers can each read all of it and keep their part.
+/* format/key_shard: an even share of the positions, or of the groups, of a partition, so that several workers can each read all of it and keep their part.
  *
  * The hash is the same in every process of one version of the library, and for both key types (spec §3.1): it never gets into a file.
  */
-#ifndef OL_BUCKET_H
-#define OL_BUCKET_H
+#ifndef OL_FORMAT_KEY_SHARD_H
+#define OL_FORMAT_KEY_SHARD_H
 
 #include "base/hash.h"
-#include "ol_offsets.h"
+#include "format/offset_record.h"
 
-typedef struct ol_bucket {
+typedef struct ol_key_shard {
     uint32_t number;
     uint32_t count;             /* 0 or 1: everything */
     bool by_group;              /* all of a group in one bucket, its other records too */
-} ol_bucket;
+} ol_key_shard;
 
 /* Keys of other kinds than positions, and unknown ones, are in bucket 0 unless their group decides. */
-static inline bool ol_bucket_has(const ol_bucket *bucket, const ol_key *key) {
+static inline bool ol_key_shard_has(const ol_key_shard *bucket, const ol_key *key) {
     if (bucket->count <= 1) return true;
     if (!key->known) return bucket->number == 0;
     uint64_t hash = ol_hash64(key->group.data, key->group.size, 0);

@@ -1,4 +1,4 @@
-#include "ol_message.h"
+#include "format/message_set.h"
 
 #include <inttypes.h>
 

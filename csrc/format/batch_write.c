@@ -1,5 +1,5 @@
 /* Encoding of batches of magic 2 (spec §2.1, §2.2, §2.5). */
-#include "ol_batch.h"
+#include "format/batch.h"
 #include "base/bytes.h"
 #include "base/crc32c.h"
 

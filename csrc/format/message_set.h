@@ -1,11 +1,11 @@
-/* ol_message: messages of magic 0 and 1 (spec §2.8, §15.2); private to ol_batch.
+/* format/message_set: messages of magic 0 and 1 (spec §2.8, §15.2); private to ol_batch.
  *
  * A message is a record with its own offset and CRC.  A compressed one is a wrapper: its value is a block of messages.
  */
-#ifndef OL_MESSAGE_H
-#define OL_MESSAGE_H
+#ifndef OL_FORMAT_MESSAGE_SET_H
+#define OL_FORMAT_MESSAGE_SET_H
 
-#include "ol_batch.h"
+#include "format/batch.h"
 
 enum {
     OL_MESSAGE_AT_CRC = 12,

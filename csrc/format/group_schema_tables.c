@@ -1,5 +1,5 @@
 /* The tables of ol_group_schema.  One list per struct, in wire order; shared structs come first. */
-#include "ol_group_schema.h"
+#include "format/group_schema.h"
 
 /* A field that is in every version, in its place, and never null; what differs is written behind it. */
 #define FIELD(field_name, field_kind) .name = field_name, .kind = OL_FIELD_##field_kind

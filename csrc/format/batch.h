@@ -1,4 +1,4 @@
-/* ol_batch: record batches of magic 2 and message sets of magic 0 and 1, as they lie in a .log file (spec §2).
+/* format/batch: record batches of magic 2 and message sets of magic 0 and 1, as they lie in a .log file (spec §2).
  *
  * Reading: ol_batch_parse finds the next batch (for magic 0/1: the next message, perhaps a compressed wrapper) and checks
  * every size before it is used; ol_batch_check_crc checks the bytes; ol_records walks the records, whatever the magic, the codec or the
@@ -8,10 +8,10 @@
  * of a compressed batch from the ol_records that is walked.  No function here takes a lock; different batches can be read from
  * many threads.
  */
-#ifndef OL_BATCH_H
-#define OL_BATCH_H
+#ifndef OL_FORMAT_BATCH_H
+#define OL_FORMAT_BATCH_H
 
-#include "ol_record_put.h"
+#include "format/record_put.h"
 #include "base/status.h"
 
 enum {
@@ -175,7 +175,7 @@ typedef struct ol_batch_fields {
 /* A plain coordinator batch (spec §2.5, trap 6): producer -1/-1, baseSequence 0, leader epoch -1, no attributes. */
 void ol_batch_fields_init(ol_batch_fields *fields, int64_t base_offset, int64_t timestamp);
 
-/* One record for a key and a value that already are bytes; piece by piece: ol_record_put.h. */
+/* One record for a key and a value that already are bytes; piece by piece: format/record_put.h. */
 uint8_t *ol_record_put(uint8_t *p, int64_t timestamp_delta, int32_t offset_delta, ol_slice key, ol_slice value,
                        int32_t header_count, ol_slice headers);
 

@@ -1,10 +1,10 @@
-#include "ol_batch.h"
+#include "format/batch.h"
 
 #include <inttypes.h>
 
 #include "base/bytes.h"
 #include "base/crc32c.h"
-#include "ol_message.h"
+#include "format/message_set.h"
 
 /* The failures are out of line, so that the path of a sound batch stays short. */
 static OL_NOINLINE int refuse(ol_error *error, int status, int64_t position, const char *reason, int64_t value) {

@@ -1,4 +1,4 @@
-#include "ol_group_schema.h"
+#include "format/group_schema.h"
 
 #include "base/bytes.h"
 
