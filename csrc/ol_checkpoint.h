@@ -11,7 +11,7 @@
 #define OL_CHECKPOINT_H
 
 #include "base/base.h"
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "base/status.h"
 
 #define OL_CHECKPOINT_SIZE_MAX ((size_t)64 << 20)

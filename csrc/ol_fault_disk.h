@@ -7,7 +7,7 @@
 #define OL_FAULT_DISK_H
 
 #include "base/base.h"
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "base/status.h"
 
 #define OL_FAULT_PAGE ((size_t)4096)

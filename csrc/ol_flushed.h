@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 #include "format/batch.h"
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "base/status.h"
 
 enum { OL_FLUSHED_SLOT_SIZE = 64, OL_FLUSHED_FILE_SIZE = 128 };

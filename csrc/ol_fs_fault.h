@@ -28,7 +28,7 @@
 #define OL_FS_FAULT_H
 
 #include "base/base.h"
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "base/status.h"
 
 #define OL_FAULT_PAGE_SIZE 4096

@@ -19,7 +19,7 @@
 #define OL_INDEX_H
 
 #include "base/base.h"
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "base/status.h"
 
 enum {

@@ -8,7 +8,7 @@
 
 #include "base/base.h"
 #include "ol_checkpoint.h"
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "base/status.h"
 
 /* Zeroed memory is an empty one. */

@@ -19,7 +19,7 @@
 
 #include "format/batch.h"
 #include "ol_checkpoint.h"
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "base/status.h"
 #include "ol_transaction_index.h"
 

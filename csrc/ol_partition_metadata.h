@@ -3,7 +3,7 @@
 #define OL_PARTITION_METADATA_H
 
 #include "base/base.h"
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "ol_names.h"
 #include "base/status.h"
 

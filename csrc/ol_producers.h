@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 #include "format/batch.h"
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "base/status.h"
 #include "ol_transaction_index.h"
 

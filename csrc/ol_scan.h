@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 #include "format/batch.h"
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "base/status.h"
 
 typedef struct ol_scan {

@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "ol_index.h"
 #include "base/status.h"
 #include "ol_transaction_index.h"

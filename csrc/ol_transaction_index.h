@@ -7,7 +7,7 @@
 #define OL_TRANSACTION_INDEX_H
 
 #include "base/base.h"
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "base/status.h"
 
 enum { OL_TRANSACTION_INDEX_ENTRY_SIZE = 34 };

@@ -92,7 +92,7 @@ cdef extern from "base/bytes.h" nogil:
     bint ol_slice_equal(ol_slice a, ol_slice b) noexcept
 
 
-cdef extern from "ol_fs.h" nogil:
+cdef extern from "fs/fs.h" nogil:
     ctypedef struct ol_file:
         pass
 

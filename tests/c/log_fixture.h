@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "ol_log.h"
 #include "ol_test.h"
 

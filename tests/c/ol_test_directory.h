@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "ol_test.h"
 
 OL_UNUSED static void ol_test_directory_make(char path[256]) {

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "ol_fs_fault.h"
 #include "ol_test.h"
 #include "ol_test_directory.h"

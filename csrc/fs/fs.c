@@ -1,4 +1,4 @@
-#include "ol_fs.h"
+#include "fs/fs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

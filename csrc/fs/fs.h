@@ -1,4 +1,4 @@
-/* ol_fs: the file port.  Every file operation of the engine goes through here, so that tests can lie about the disk.
+/* fs/fs: the file port.  Every file operation of the engine goes through here, so that tests can lie about the disk.
  *
  * Two implementations: ol_fs_posix (the real one, a shared immutable object) and ol_fs_fault (tests: counts operations, stops
  * the machine at a chosen one, and writes out what a disk could hold after that, unflushed 4 KiB pages kept or lost by a
@@ -7,8 +7,8 @@
  *
  * Paths are absolute or relative to the working directory, terminated, and bounded by OL_PATH_MAX.  Functions fill error->path.
  */
-#ifndef OL_FS_H
-#define OL_FS_H
+#ifndef OL_FS_FS_H
+#define OL_FS_FS_H
 
 #include "base/base.h"
 #include "base/status.h"

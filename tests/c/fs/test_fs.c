@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "ol_fs.h"
+#include "fs/fs.h"
 #include "ol_test.h"
 #include "ol_test_directory.h"
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ol_fs.h"
+#include "fs/fs.h"
 
 /* Fault-in without a change of content; older headers lack the name, older kernels answer EINVAL. */
 #ifndef MADV_POPULATE_WRITE
