@@ -1,6 +1,6 @@
 /* fs/fs: the file port.  Every file operation of the engine goes through here, so that tests can lie about the disk.
  *
- * Two implementations: ol_fs_posix (the real one, a shared immutable object) and ol_fs_fault (tests: counts operations, stops
+ * Two implementations: ol_fs_posix (the real one, a shared immutable object) and testing/fault_fs (tests: counts operations, stops
  * the machine at a chosen one, and writes out what a disk could hold after that, unflushed 4 KiB pages kept or lost by a
  * seeded draw).  An ol_fs can be used by many threads; an ol_file may be read, written and flushed by many threads at once,
  * but is closed by one, last.

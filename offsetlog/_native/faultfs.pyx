@@ -1,4 +1,4 @@
-"""A file system for the crash tests (csrc/ol_fs_fault.h): it stops the machine and says what its disk could hold then."""
+"""A file system for the crash tests (csrc/ol_fault_fs.h): it stops the machine and says what its disk could hold then."""
 
 import os
 
@@ -7,18 +7,18 @@ from libc.stdint cimport int64_t, uint64_t
 from offsetlog._native.csrc cimport (
     ol_error,
     ol_fs,
-    ol_fs_fault_create,
-    ol_fs_fault_fail_at,
-    ol_fs_fault_fail_flush,
-    ol_fs_fault_flushes,
-    ol_fs_fault_free,
-    ol_fs_fault_materialize,
-    ol_fs_fault_materialize_all,
-    ol_fs_fault_operations,
-    ol_fs_fault_stop,
-    ol_fs_fault_stop_at,
-    ol_fs_fault_stopped,
-    ol_fs_fault_write_back,
+    ol_fault_fs_create,
+    ol_fault_fs_fail_at,
+    ol_fault_fs_fail_flush,
+    ol_fault_fs_flushes,
+    ol_fault_fs_free,
+    ol_fault_fs_materialize,
+    ol_fault_fs_materialize_all,
+    ol_fault_fs_operations,
+    ol_fault_fs_stop,
+    ol_fault_fs_stop_at,
+    ol_fault_fs_stopped,
+    ol_fault_fs_write_back,
 )
 from offsetlog._native.files cimport FileSystem
 from offsetlog._native.status cimport check
@@ -34,60 +34,60 @@ cdef class FaultFileSystem(FileSystem):
         cdef ol_error error
         # Nothing to free until there is something.
         self.fs = NULL
-        check(ol_fs_fault_create(text, &fs, &error), &error)
+        check(ol_fault_fs_create(text, &fs, &error), &error)
         self.fs = fs
 
     def __dealloc__(self):
         if self.fs != NULL:
-            ol_fs_fault_free(self.fs)
+            ol_fault_fs_free(self.fs)
 
     @property
     def operations(self):
         """Operations begun so far, the one that stopped the machine included."""
-        return ol_fs_fault_operations(self.fs)
+        return ol_fault_fs_operations(self.fs)
 
     @property
     def flushes(self):
         """Flushes of files so far."""
-        return ol_fs_fault_flushes(self.fs)
+        return ol_fault_fs_flushes(self.fs)
 
     @property
     def stopped(self):
         """Whether the machine has stopped."""
-        return bool(ol_fs_fault_stopped(self.fs))
+        return bool(ol_fault_fs_stopped(self.fs))
 
     def stop_at(self, int64_t operation):
         """Stops the machine at this operation, counted from 1; 0 means never."""
-        ol_fs_fault_stop_at(self.fs, operation)
+        ol_fault_fs_stop_at(self.fs, operation)
 
     def stop(self):
         """Stops the machine now."""
         cdef ol_error error
-        check(ol_fs_fault_stop(self.fs, &error), &error)
+        check(ol_fault_fs_stop(self.fs, &error), &error)
 
     def fail_at(self, int64_t operation, int errno):
         """Makes one operation fail once; 0 takes the order back."""
-        ol_fs_fault_fail_at(self.fs, operation, errno)
+        ol_fault_fs_fail_at(self.fs, operation, errno)
 
     def fail_flush(self, int64_t flush, int errno):
         """Makes one flush of a file fail once; 0 takes the order back."""
-        ol_fs_fault_fail_flush(self.fs, flush, errno)
+        ol_fault_fs_fail_flush(self.fs, flush, errno)
 
     def write_back(self, uint64_t seed):
         """Lets the kernel write some dirty pages back by itself."""
         cdef ol_error error
-        check(ol_fs_fault_write_back(self.fs, seed, &error), &error)
+        check(ol_fault_fs_write_back(self.fs, seed, &error), &error)
 
     def materialize(self, target, uint64_t seed):
         """Writes into an empty directory one state that the disk could hold after a power loss."""
         cdef bytes name = os.fsencode(target)
         cdef const char *text = name
         cdef ol_error error
-        check(ol_fs_fault_materialize(self.fs, text, seed, &error), &error)
+        check(ol_fault_fs_materialize(self.fs, text, seed, &error), &error)
 
     def materialize_all(self, target):
         """Writes into an empty directory what is there after the process, but not the machine, died."""
         cdef bytes name = os.fsencode(target)
         cdef const char *text = name
         cdef ol_error error
-        check(ol_fs_fault_materialize_all(self.fs, text, &error), &error)
+        check(ol_fault_fs_materialize_all(self.fs, text, &error), &error)

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "crash_model.h"
-#include "ol_fs_fault.h"
+#include "testing/fault_fs.h"
 
 enum {
     WORKLOAD_STEPS = 60,
@@ -316,7 +316,7 @@ static int workload_step(workload *w, ol_error *error) {
     if (draw < 70) return step_condition(w, error);
     if (draw < 84) return step_wait(w, error);
     if (draw < 89) return ol_log_prepare(ol_partition_log(w->partition)), OL_OK;
-    if (draw < 92) return ol_fs_fault_stopped(w->fs) ? OL_OK : ol_fs_fault_write_back(w->fs, ol_test_random(), error);
+    if (draw < 92) return ol_fault_fs_stopped(w->fs) ? OL_OK : ol_fault_fs_write_back(w->fs, ol_test_random(), error);
     if (draw < 95) return step_reopen(w, error);
     return w->options.replicated ? step_replicated(w, error) : step_wait(w, error);
 }

@@ -1,7 +1,7 @@
 #include <errno.h>
 
 #include "ol_checkpoint.h"
-#include "ol_fs_fault.h"
+#include "testing/fault_fs.h"
 #include "ol_test.h"
 #include "ol_test_directory.h"
 

@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "cleaned_fixture.h"
-#include "ol_fs_fault.h"
+#include "testing/fault_fs.h"
 
 enum { SEGMENT_BYTES = 4 << 10 };
 
@@ -161,7 +161,7 @@ static int step(run *r, uint64_t what, ol_error *error) {
     if (what < 4) return append_many(r, error);
     if (what < 6) return flush_log(r, error);
     if (what == 6) (void)ol_log_prepare(r->log);
-    if (what == 7) return ol_fs_fault_write_back(r->fs, ol_test_random(), error);
+    if (what == 7) return ol_fault_fs_write_back(r->fs, ol_test_random(), error);
     if (what == 8) return ol_log_roll_active(r->log, error);
     if (what == 9) return cut_tail(r, error);
     if (what == 10) return reopen(r, ol_test_below(2), error);
@@ -188,7 +188,7 @@ static void run_begin(run *r, const char *root, const char *partition, uint64_t 
     ol_error error;
     mkdir(root, 0777);
     memset(r, 0, sizeof *r);
-    OL_CHECK_OK(ol_fs_fault_create(root, &r->fs, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_create(root, &r->fs, &error), &error);
     ol_test_random_state = seed;
     r->transaction = -1;
     r->cutting = -1;
@@ -375,8 +375,8 @@ static void crash_the_open(const places *p, const run *r, uint64_t seed) {
     ol_fs *fs = NULL;
     ol_log *log = NULL;
     ol_log_recovery recovery;
-    OL_CHECK_OK(ol_fs_fault_create(p->target, &fs, &error), &error);
-    ol_fs_fault_stop_at(fs, 1 + (int64_t)(seed % 29));
+    OL_CHECK_OK(ol_fault_fs_create(p->target, &fs, &error), &error);
+    ol_fault_fs_stop_at(fs, 1 + (int64_t)(seed % 29));
     ol_log_options options = small_options(p->target_partition);
     options.fs = fs;
     options.recovery_point = r->recovery_point;
@@ -384,8 +384,8 @@ static void crash_the_open(const places *p, const run *r, uint64_t seed) {
     OL_CHECK(status == OL_OK || status == OL_CRASHED);
     if (status == OL_OK) ol_log_abandon(log);
     mkdir(p->again, 0777);
-    OL_CHECK_OK(ol_fs_fault_materialize(fs, p->again, seed, &error), &error);
-    ol_fs_fault_free(fs);
+    OL_CHECK_OK(ol_fault_fs_materialize(fs, p->again, seed, &error), &error);
+    ol_fault_fs_free(fs);
 }
 
 static void check_disk(const places *p, const run *r, uint64_t seed, int64_t stop_at, int i, bool killed) {
@@ -394,9 +394,9 @@ static void check_disk(const places *p, const run *r, uint64_t seed, int64_t sto
     size_t count_min = killed && r->cutting < 0 ? r->published : 0;
     mkdir(p->target, 0777);
     if (killed) {
-        OL_CHECK_OK(ol_fs_fault_materialize_all(r->fs, p->target, &error), &error);
+        OL_CHECK_OK(ol_fault_fs_materialize_all(r->fs, p->target, &error), &error);
     } else {
-        OL_CHECK_OK(ol_fs_fault_materialize(r->fs, p->target, draw_seed, &error), &error);
+        OL_CHECK_OK(ol_fault_fs_materialize(r->fs, p->target, draw_seed, &error), &error);
     }
     mkdir(p->target_partition, 0777);
     if (i % 3 == 1) {
@@ -415,16 +415,16 @@ static int64_t crash_at(const places *p, uint64_t seed, int64_t stop_at, int see
     ol_log_recovery recovery;
     run *r = malloc(sizeof *r);
     run_begin(r, p->root, p->partition, seed);
-    ol_fs_fault_stop_at(r->fs, stop_at);
+    ol_fault_fs_stop_at(r->fs, stop_at);
     int status = ol_log_open(&r->options, &r->log, &recovery, &error);
     if (status == OL_OK) status = run_steps(r, &error);
     if (stop_at == 0) OL_CHECK_OK(status, &error);
-    if (stop_at > 0) OL_CHECK(status == OL_CRASHED || ol_fs_fault_stopped(r->fs));
+    if (stop_at > 0) OL_CHECK(status == OL_CRASHED || ol_fault_fs_stopped(r->fs));
     if (stop_at == 0) model_check(&r->m, r->log);
     if (r->log != NULL) ol_log_abandon(r->log);
-    int64_t operations = ol_fs_fault_operations(r->fs);
+    int64_t operations = ol_fault_fs_operations(r->fs);
     for (int i = 0; i <= seeds; i++) check_disk(p, r, seed, stop_at, i, i == seeds);
-    ol_fs_fault_free(r->fs);
+    ol_fault_fs_free(r->fs);
     fixture_remove(p->root);
     *swaps = r->swaps;
     model_remove_from(&r->m, 0);
@@ -477,11 +477,11 @@ static int64_t fail_at(const places *p, uint64_t seed, int64_t operation, int sy
     int64_t bases[MODEL_SEGMENTS_MAX];
     size_t count = segment_bases(r->log, bases);
     OL_CHECK(count > 2);
-    int64_t before = ol_fs_fault_operations(r->fs);
-    if (operation > 0) ol_fs_fault_fail_at(r->fs, before + operation, sys_errno);
+    int64_t before = ol_fault_fs_operations(r->fs);
+    if (operation > 0) ol_fault_fs_fail_at(r->fs, before + operation, sys_errno);
     status = model_clean(&r->m, r->log, seed % 2, count - 1 - seed % 2, keep_drawn, &d, &error);
-    int64_t operations = ol_fs_fault_operations(r->fs) - before;
-    ol_fs_fault_fail_at(r->fs, 0, 0);
+    int64_t operations = ol_fault_fs_operations(r->fs) - before;
+    ol_fault_fs_fail_at(r->fs, 0, 0);
     *log_failed = ol_log_has_failed(r->log);
     if (operation == 0) OL_CHECK_OK(status, &error);
     if (*log_failed) {
@@ -512,7 +512,7 @@ static int64_t fail_at(const places *p, uint64_t seed, int64_t operation, int sy
     }
     if (r->log != NULL) ol_log_abandon(r->log);
     for (int i = 0; i < 3; i++) check_disk(p, r, seed, operation, i, i == 2);
-    ol_fs_fault_free(r->fs);
+    ol_fault_fs_free(r->fs);
     fixture_remove(p->root);
     model_remove_from(&r->m, 0);
     free(r);
@@ -533,11 +533,11 @@ static void stop_after_failure(const places *p, uint64_t seed, int64_t operation
     draw d = {.seed = seed, .kept_of_eight = seed % 9, .limit = seed % 3 == 0 ? (int64_t)(seed % 40) : INT64_MAX};
     int64_t bases[MODEL_SEGMENTS_MAX];
     size_t count = segment_bases(r->log, bases);
-    int64_t before = ol_fs_fault_operations(r->fs);
-    ol_fs_fault_fail_at(r->fs, before + operation, EIO);
-    ol_fs_fault_stop_at(r->fs, before + operation + stop_after);
+    int64_t before = ol_fault_fs_operations(r->fs);
+    ol_fault_fs_fail_at(r->fs, before + operation, EIO);
+    ol_fault_fs_stop_at(r->fs, before + operation + stop_after);
     int status = model_clean(&r->m, r->log, seed % 2, count - 1 - seed % 2, keep_drawn, &d, &error);
-    if (ol_fs_fault_stopped(r->fs)) {
+    if (ol_fault_fs_stopped(r->fs)) {
         /* Undone only in part: the model settled as if it were whole, which is the old log as well.  What is removed behind the swap may fail. */
         OL_CHECK(status == OL_OK || status == OL_IO || status == OL_CRASHED);
         r->published = r->m.count;
@@ -546,7 +546,7 @@ static void stop_after_failure(const places *p, uint64_t seed, int64_t operation
     } else {
         ol_log_abandon(r->log);
     }
-    ol_fs_fault_free(r->fs);
+    ol_fault_fs_free(r->fs);
     fixture_remove(p->root);
     model_remove_from(&r->m, 0);
     free(r);
@@ -570,7 +570,7 @@ OL_TEST(a_bound_on_disk_that_names_a_cleaned_segment_is_no_corruption) {
         }
         int64_t flushed = 0;
         OL_CHECK_OK(ol_log_flush(r->log, &flushed, &error), &error);
-        for (uint64_t i = 0; i < 4; i++) OL_CHECK_OK(ol_fs_fault_write_back(r->fs, seed * 16 + i, &error), &error);
+        for (uint64_t i = 0; i < 4; i++) OL_CHECK_OK(ol_fault_fs_write_back(r->fs, seed * 16 + i, &error), &error);
         while (ol_log_size_bytes(r->log) < 12000) {
             fixture_batch batch = fixture_plain(100 + seed % 7, ++r->salt);
             batch.count = 4;
@@ -590,7 +590,7 @@ OL_TEST(a_bound_on_disk_that_names_a_cleaned_segment_is_no_corruption) {
         r->published = r->m.count;
         ol_log_abandon(r->log);
         for (int i = 0; i < 4; i++) check_disk(p, r, seed, 0, i, i == 3);
-        ol_fs_fault_free(r->fs);
+        ol_fault_fs_free(r->fs);
         fixture_remove(p->root);
         model_remove_from(&r->m, 0);
         free(r);

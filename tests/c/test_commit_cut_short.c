@@ -3,7 +3,7 @@
  * partition as well, where nothing of it is applied yet (ol_partition_commit). */
 #include <errno.h>
 
-#include "ol_fs_fault.h"
+#include "testing/fault_fs.h"
 #include "partition_fixture.h"
 
 enum { GROUPS = 5, NUMBERS = 40, OLD = 1, NEW = 2 };
@@ -82,16 +82,16 @@ static bool commit_with_fault(bool replicated, int64_t nth, counts *seen) {
     (void)fresh_directory();
     char root[256];
     snprintf(root, sizeof root, "%.*s", (int)(strrchr(fixture_directory, '/') - fixture_directory), fixture_directory);
-    OL_CHECK_OK(ol_fs_fault_create(root, &fs, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_create(root, &fs, &error), &error);
     fs->stored = NULL;
     ol_partition *partition = open_on(fs, replicated, 1);
     OL_CHECK_OK(commit_groups(partition, OLD, &error), &error);
     apply_all(partition, replicated);
-    int64_t before = ol_fs_fault_operations(fs);
-    ol_fs_fault_fail_at(fs, before + nth, ENOSPC);
+    int64_t before = ol_fault_fs_operations(fs);
+    ol_fault_fs_fail_at(fs, before + nth, ENOSPC);
     int status = commit_groups(partition, NEW, &error);
-    bool reached = ol_fs_fault_operations(fs) >= before + nth;
-    ol_fs_fault_fail_at(fs, 0, 0);
+    bool reached = ol_fault_fs_operations(fs) >= before + nth;
+    ol_fault_fs_fail_at(fs, 0, 0);
     if (status != OL_OK) OL_CHECK(status == OL_DISK_FULL || status == OL_FAILED);
     if (status != OL_OK && ol_partition_role(partition) == OL_ROLE_ACTIVE) check_refused(partition, replicated, seen);
     seen->failed += ol_partition_role(partition) == OL_ROLE_FAILED;
@@ -104,7 +104,7 @@ static bool commit_with_fault(bool replicated, int64_t nth, counts *seen) {
     if (same) check_same_digest(live, digest_of(partition));
     else (void)count_new(partition);
     ol_partition_abandon(partition);
-    ol_fs_fault_free(fs);
+    ol_fault_fs_free(fs);
     remove_fixture();
     return reached;
 }

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "ol_fs_fault.h"
+#include "testing/fault_fs.h"
 #include "ol_test.h"
 #include "ol_test_directory.h"
 
@@ -108,13 +108,13 @@ OL_TEST(a_flush_that_fails_is_told_by_the_partition) {
     ol_flusher *flusher;
     ol_test_directory_make(directory);
     ol_fs *fs;
-    OL_CHECK_OK(ol_fs_fault_create(directory, &fs, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_create(directory, &fs, &error), &error);
     ol_partition *partition = open_numbered(fs, 0);
     OL_CHECK_OK(ol_flusher_create(&flusher, &error), &error);
     ol_commit_result first = commit(partition, 1);
     OL_CHECK_OK(ol_partition_wait(partition, first.end_offset, first.term, OL_WAIT_FLUSHED, -1, &error), &error);
     ol_commit_result second = commit(partition, 2);
-    ol_fs_fault_fail_flush(fs, ol_fs_fault_flushes(fs) + 1, EIO);
+    ol_fault_fs_fail_flush(fs, ol_fault_fs_flushes(fs) + 1, EIO);
     ol_flusher_begin(flusher, partition);
     ol_flusher_begin(flusher, partition);
     OL_CHECK_INT(ol_partition_wait(partition, second.end_offset, second.term, OL_WAIT_FLUSHED, -1, &error), OL_FAILED);
@@ -123,7 +123,7 @@ OL_TEST(a_flush_that_fails_is_told_by_the_partition) {
     OL_CHECK(!ol_partition_is_flushed(partition, second.end_offset, second.term));
     ol_flusher_stop(flusher);
     ol_partition_abandon(partition);
-    ol_fs_fault_free(fs);
+    ol_fault_fs_free(fs);
     ol_test_directory_remove(directory);
 }
 

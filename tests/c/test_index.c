@@ -1,7 +1,7 @@
 #include <errno.h>
 
 #include "base/bytes.h"
-#include "ol_fs_fault.h"
+#include "testing/fault_fs.h"
 #include "ol_index.h"
 #include "ol_test.h"
 #include "ol_test_directory.h"
@@ -262,17 +262,17 @@ OL_TEST(garbage_is_survived) {
 
 OL_TEST(appends_go_on_when_the_disk_is_full) {
     begin();
-    OL_CHECK_OK(ol_fs_fault_create(directory, &fs, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_create(directory, &fs, &error), &error);
     ol_index index = open_index("a.index", OL_INDEX_OFFSET, 0, 10485760, OL_INDEX_APPEND);
     int64_t next = 1;
     for (; next <= OL_INDEX_BLOCK_ENTRIES; next++) {
         OL_CHECK_OK(ol_offset_index_append(&index, next, next * 10, &error), &error);
     }
-    ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + 1, ENOSPC);
+    ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + 1, ENOSPC);
     OL_CHECK_OK(ol_offset_index_append(&index, next, next * 10, &error), &error);
     OL_CHECK_INT(index.dropped, 1);
     check_lookup(&index, next, next - 1, (next - 1) * 10);
-    ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + 1, ENOSPC);
+    ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + 1, ENOSPC);
     OL_CHECK_INT(ol_index_flush(&index, &error), OL_DISK_FULL);
     next++;
     OL_CHECK_OK(ol_offset_index_append(&index, next, next * 10, &error), &error);
@@ -281,7 +281,7 @@ OL_TEST(appends_go_on_when_the_disk_is_full) {
     OL_CHECK_OK(ol_index_trim(&index, &error), &error);
     OL_CHECK_OK(ol_index_check(&index, next * 10 + 1, next + 1, &error), &error);
     ol_index_close(&index);
-    ol_fs_fault_free(fs);
+    ol_fault_fs_free(fs);
     end();
 }
 

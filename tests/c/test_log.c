@@ -2,7 +2,7 @@
 #include <sys/wait.h>
 
 #include "log_fixture.h"
-#include "ol_fs_fault.h"
+#include "testing/fault_fs.h"
 
 OL_TEST(appends_and_reads_back) {
     char directory[OL_PATH_MAX];
@@ -264,11 +264,11 @@ OL_TEST(a_failed_flush_fails_the_log_until_it_is_opened_anew) {
     fixture_join(p.path, p.root, "__consumer_offsets-0");
     p.options = fixture_options(p.path);
     ol_fs *fs = NULL;
-    OL_CHECK_OK(ol_fs_fault_create(p.root, &fs, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_create(p.root, &fs, &error), &error);
     p.options.fs = fs;
     p.log = fixture_open(&p.options, NULL);
     fixture_append(p.log, fixture_plain(50, 1));
-    ol_fs_fault_fail_flush(fs, ol_fs_fault_flushes(fs) + 1, EIO);
+    ol_fault_fs_fail_flush(fs, ol_fault_fs_flushes(fs) + 1, EIO);
     int64_t flushed = 0;
     OL_CHECK_INT(ol_log_flush(p.log, &flushed, &error), OL_IO);
     OL_CHECK_INT(flushed, 0);
@@ -284,7 +284,7 @@ OL_TEST(a_failed_flush_fails_the_log_until_it_is_opened_anew) {
     OL_CHECK_INT(ol_log_end(p.log), 1);
     OL_CHECK_INT(ol_log_flushed(p.log), 1);
     fixture_close(p.log);
-    ol_fs_fault_free(fs);
+    ol_fault_fs_free(fs);
     fixture_remove(p.root);
 }
 
@@ -337,17 +337,17 @@ OL_TEST(a_full_disk_changes_nothing) {
     fixture_join(p.path, p.root, "__consumer_offsets-0");
     p.options = fixture_options(p.path);
     ol_fs *fs = NULL;
-    OL_CHECK_OK(ol_fs_fault_create(p.root, &fs, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_create(p.root, &fs, &error), &error);
     p.options.fs = fs;
     p.log = fixture_open(&p.options, NULL);
     int64_t end = 0;
     int refused = 0;
     for (int i = 0; i < 400; i++) {
         fixture_batch batch = fixture_plain(700, (uint64_t)i);
-        ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + 1 + (int64_t)ol_test_below(6), ENOSPC);
+        ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + 1 + (int64_t)ol_test_below(6), ENOSPC);
         uint8_t *start;
         int status = ol_log_reserve(p.log, fixture_batch_size(&batch), 0, batch.timestamp, &start, &batch.base_offset, &error);
-        ol_fs_fault_fail_at(fs, 0, 0);
+        ol_fault_fs_fail_at(fs, 0, 0);
         OL_CHECK(status == OL_OK || status == OL_DISK_FULL);
         if (status != OL_OK) {
             refused++;
@@ -368,7 +368,7 @@ OL_TEST(a_full_disk_changes_nothing) {
     p.log = fixture_open(&p.options, NULL);
     OL_CHECK_INT(ol_log_end(p.log), end);
     fixture_close(p.log);
-    ol_fs_fault_free(fs);
+    ol_fault_fs_free(fs);
     fixture_remove(p.root);
 }
 

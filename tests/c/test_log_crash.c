@@ -3,7 +3,7 @@
  *
  * OL_CRASH_SEEDS=n sets how many disk states are drawn at each point (default 2), OL_CRASH_RUNS=n how many workloads (default 3). */
 #include "log_fixture.h"
-#include "ol_fs_fault.h"
+#include "testing/fault_fs.h"
 
 enum { WORKLOAD_STEPS = 110, BATCHES_MAX = 4096 };
 
@@ -178,7 +178,7 @@ static int run_step(run *r, ol_error *error) {
     } else if (draw < 84) {
         (void)ol_log_prepare(r->log);
     } else if (draw < 87) {
-        status = ol_fs_fault_write_back(r->fs, ol_test_random(), error);
+        status = ol_fault_fs_write_back(r->fs, ol_test_random(), error);
     } else if (draw < 92) {
         if (r->transaction < 0) {
             r->transaction = 1 + (int64_t)ol_test_below(5);
@@ -200,8 +200,8 @@ static int run_step(run *r, ol_error *error) {
 static int64_t run_workload(const char *root, const char *partition, uint64_t seed, int64_t stop_at, model *m, ol_fs **fs) {
     ol_error error;
     mkdir(root, 0777);
-    OL_CHECK_OK(ol_fs_fault_create(root, fs, &error), &error);
-    ol_fs_fault_stop_at(*fs, stop_at);
+    OL_CHECK_OK(ol_fault_fs_create(root, fs, &error), &error);
+    ol_fault_fs_stop_at(*fs, stop_at);
     ol_test_random_state = seed;
     run r = {.fs = *fs, .m = m, .transaction = -1};
     r.options = fixture_options(partition);
@@ -216,7 +216,7 @@ static int64_t run_workload(const char *root, const char *partition, uint64_t se
         OL_CHECK_INT(ol_log_end(r.log) >= m->acknowledged, true);
         ol_log_abandon(r.log);
     }
-    return ol_fs_fault_operations(*fs);
+    return ol_fault_fs_operations(*fs);
 }
 
 /* The log at `partition` must hold a prefix of the model that reaches `guaranteed` at least. */
@@ -274,8 +274,8 @@ static void crash_the_open(const char *target, const char *again, const model *m
     ol_log *log = NULL;
     ol_log_recovery recovery;
     fixture_join(partition, target, "p-0");
-    OL_CHECK_OK(ol_fs_fault_create(target, &fs, &error), &error);
-    ol_fs_fault_stop_at(fs, 1 + (int64_t)(seed % 23));
+    OL_CHECK_OK(ol_fault_fs_create(target, &fs, &error), &error);
+    ol_fault_fs_stop_at(fs, 1 + (int64_t)(seed % 23));
     ol_log_options options = fixture_options(partition);
     options.fs = fs;
     options.config.segment_bytes = 24 << 10;
@@ -284,8 +284,8 @@ static void crash_the_open(const char *target, const char *again, const model *m
     OL_CHECK(status == OL_OK || status == OL_CRASHED);
     if (status == OL_OK) ol_log_abandon(log);
     mkdir(again, 0777);
-    OL_CHECK_OK(ol_fs_fault_materialize(fs, again, seed, &error), &error);
-    ol_fs_fault_free(fs);
+    OL_CHECK_OK(ol_fault_fs_materialize(fs, again, seed, &error), &error);
+    ol_fault_fs_free(fs);
 }
 
 static int64_t crash_at(const char *directory, uint64_t seed, int64_t stop_at, int seeds) {
@@ -301,15 +301,15 @@ static int64_t crash_at(const char *directory, uint64_t seed, int64_t stop_at, i
     fixture_join(target, directory, "target");
     fixture_join(target_partition, target, "p-0");
     int64_t operations = run_workload(root, partition, seed, stop_at, &m, &fs);
-    if (stop_at > 0) OL_CHECK(ol_fs_fault_stopped(fs));
+    if (stop_at > 0) OL_CHECK(ol_fault_fs_stopped(fs));
     int64_t guaranteed = m.acknowledged;
     for (int i = 0; i <= seeds; i++) {
         mkdir(target, 0777);
         bool killed = i == seeds;
         if (killed) {
-            OL_CHECK_OK(ol_fs_fault_materialize_all(fs, target, &error), &error);
+            OL_CHECK_OK(ol_fault_fs_materialize_all(fs, target, &error), &error);
         } else {
-            OL_CHECK_OK(ol_fs_fault_materialize(fs, target, seed * 1000 + (uint64_t)stop_at * 10 + (uint64_t)i, &error), &error);
+            OL_CHECK_OK(ol_fault_fs_materialize(fs, target, seed * 1000 + (uint64_t)stop_at * 10 + (uint64_t)i, &error), &error);
         }
         size_t count_min = killed && m.cutting < 0 ? m.published : 0;
         mkdir(target_partition, 0777);
@@ -327,7 +327,7 @@ static int64_t crash_at(const char *directory, uint64_t seed, int64_t stop_at, i
         }
         fixture_remove(target);
     }
-    ol_fs_fault_free(fs);
+    ol_fault_fs_free(fs);
     fixture_remove(root);
     model_clear(&m);
     return operations;

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "log_fixture.h"
-#include "ol_fs_fault.h"
+#include "testing/fault_fs.h"
 
 enum { POWER_LOSSES = 40 };
 
@@ -21,7 +21,7 @@ static place shared;                    /* what the hooks below see */
 static void open_place(int64_t extend_bytes) {
     ol_error error;
     fixture_directory(shared.root);
-    OL_CHECK_OK(ol_fs_fault_create(shared.root, &shared.fs, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_create(shared.root, &shared.fs, &error), &error);
     fixture_join(shared.path, shared.root, "p-0");
     shared.options = fixture_options(shared.path);
     shared.options.fs = shared.fs;
@@ -44,7 +44,7 @@ static void check_power_losses(int64_t acknowledged) {
         ol_error error;
         ol_log_recovery recovery;
         fixture_directory(target);
-        OL_CHECK_OK(ol_fs_fault_materialize(shared.fs, target, seed, &error), &error);
+        OL_CHECK_OK(ol_fault_fs_materialize(shared.fs, target, seed, &error), &error);
         fixture_join(path, target, "p-0");
         ol_log_options options = fixture_options(path);
         options.config = shared.options.config;
@@ -59,7 +59,7 @@ static void check_power_losses(int64_t acknowledged) {
 
 static void leave_place(void) {
     ol_log_abandon(shared.log);
-    ol_fs_fault_free(shared.fs);
+    ol_fault_fs_free(shared.fs);
     fixture_remove(shared.root);
 }
 
@@ -126,12 +126,12 @@ static int flush_range_failing(ol_file *file, void *data, int64_t from, int64_t 
     if (!background_fails) return plain_flush_range(file, data, from, to, error);
     background_fails = false;
     for (int i = 0; i < 12; i++) fixture_append(shared.log, fixture_plain(6000, 7));
-    int64_t flushes = ol_fs_fault_flushes(shared.fs);
-    ol_fs_fault_fail_flush(shared.fs, flushes + 1, EIO);
+    int64_t flushes = ol_fault_fs_flushes(shared.fs);
+    ol_fault_fs_fail_flush(shared.fs, flushes + 1, EIO);
     int status = plain_flush_range(file, data, from, to, error);
     OL_CHECK_INT(status, OL_IO);
     OL_CHECK_INT(pthread_create(&waiter, NULL, wait_for_disk, NULL), 0);
-    while (ol_fs_fault_flushes(shared.fs) < flushes + 2) usleep(1000);
+    while (ol_fault_fs_flushes(shared.fs) < flushes + 2) usleep(1000);
     usleep(50000);
     OL_CHECK(!atomic_load(&waiter_told));
     return status;

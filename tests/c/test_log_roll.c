@@ -1,7 +1,7 @@
 /* ol_log_roll: the note of a roll, what the old segment becomes, what the next one starts as, and a roll that fails at every operation. */
 #include <errno.h>
 
-#include "ol_fs_fault.h"
+#include "testing/fault_fs.h"
 #include "ol_log_internal.h"
 #include "ol_swap.h"
 #include "recovery_fixture.h"
@@ -184,16 +184,16 @@ OL_TEST(a_roll_that_fails_leaves_the_log_as_it_was) {
             ol_error error;
             ol_fs *fs = NULL;
             place_make(&p);
-            OL_CHECK_OK(ol_fs_fault_create(p.root, &fs, &error), &error);
+            OL_CHECK_OK(ol_fault_fs_create(p.root, &fs, &error), &error);
             p.options.fs = fs;
             ol_log *log = fixture_open(&p.options, NULL);
             append_many(log, 3, 100);
             if (with_spare) OL_CHECK_OK(ol_log_reserve_space(log, 100 << 10, 5000, &error), &error);
-            ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + nth, EIO);
-            int64_t before = ol_fs_fault_operations(fs);
+            ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + nth, EIO);
+            int64_t before = ol_fault_fs_operations(fs);
             int status = ol_log_roll(log, 3, &error);
-            bool done = ol_fs_fault_operations(fs) < before + nth;
-            ol_fs_fault_fail_at(fs, 0, 0);
+            bool done = ol_fault_fs_operations(fs) < before + nth;
+            ol_fault_fs_fail_at(fs, 0, 0);
             if (status != OL_OK) {
                 failures++;
                 OL_CHECK_INT(status, OL_IO);
@@ -214,7 +214,7 @@ OL_TEST(a_roll_that_fails_leaves_the_log_as_it_was) {
             free(fixture_read_log(log, 0, 1 << 16, &size));
             OL_CHECK_INT(size, size_of_three() / 3 * 4);
             fixture_close(log);
-            ol_fs_fault_free(fs);
+            ol_fault_fs_free(fs);
             fixture_remove(p.root);
             if (done) break;
         }
@@ -229,13 +229,13 @@ OL_TEST(a_log_grows_on_over_a_roll_that_failed) {
         ol_error error;
         ol_fs *fs = NULL;
         place_make(&p);
-        OL_CHECK_OK(ol_fs_fault_create(p.root, &fs, &error), &error);
+        OL_CHECK_OK(ol_fault_fs_create(p.root, &fs, &error), &error);
         p.options.fs = fs;
         ol_log *log = fixture_open(&p.options, NULL);
         append_many(log, 3, 100);
-        ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + nth, EIO);
+        ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + nth, EIO);
         int status = ol_log_roll(log, 3, &error);
-        ol_fs_fault_fail_at(fs, 0, 0);
+        ol_fault_fs_fail_at(fs, 0, 0);
         if (status != OL_OK) {
             char note[128];
             note_of_three(note);
@@ -250,7 +250,7 @@ OL_TEST(a_log_grows_on_over_a_roll_that_failed) {
         OL_CHECK(!recovery.corrupt);
         OL_CHECK_INT(ol_log_end(log), status == OL_OK ? 3 : 4);
         fixture_close(log);
-        ol_fs_fault_free(fs);
+        ol_fault_fs_free(fs);
         fixture_remove(p.root);
         if (status == OL_OK) break;
     }
@@ -274,7 +274,7 @@ static void check_power_losses(ol_fs *fs, const place *p, int64_t acknowledged) 
         ol_error error;
         ol_log_recovery recovery;
         fixture_directory(target);
-        OL_CHECK_OK(ol_fs_fault_materialize(fs, target, seed, &error), &error);
+        OL_CHECK_OK(ol_fault_fs_materialize(fs, target, seed, &error), &error);
         fixture_join(path, target, "__consumer_offsets-0");
         ol_log_options options = fixture_options(path);
         options.config = p->options.config;
@@ -294,20 +294,20 @@ OL_TEST(a_power_loss_does_not_bring_back_a_roll_that_failed) {
         ol_error error;
         ol_fs *fs = NULL;
         place_make(&p);
-        OL_CHECK_OK(ol_fs_fault_create(p.root, &fs, &error), &error);
+        OL_CHECK_OK(ol_fault_fs_create(p.root, &fs, &error), &error);
         p.options.fs = fs;
         ol_log *log = fixture_open(&p.options, NULL);
         append_many(log, 3, 100);
         flush(log);
-        ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + nth, ENOSPC);
+        ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + nth, ENOSPC);
         int status = ol_log_roll(log, 3, &error);
-        ol_fs_fault_fail_at(fs, 0, 0);
+        ol_fault_fs_fail_at(fs, 0, 0);
         if (status != OL_OK) {
             grow_to_end_of_file(log);
             check_power_losses(fs, &p, flush(log));
         }
         ol_log_abandon(log);
-        ol_fs_fault_free(fs);
+        ol_fault_fs_free(fs);
         fixture_remove(p.root);
         if (status == OL_OK) break;
     }
@@ -321,16 +321,16 @@ OL_TEST(room_that_was_not_found_is_given_back) {
         ol_error error;
         ol_fs *fs = NULL;
         place_make(&p);
-        OL_CHECK_OK(ol_fs_fault_create(p.root, &fs, &error), &error);
+        OL_CHECK_OK(ol_fault_fs_create(p.root, &fs, &error), &error);
         p.options.fs = fs;
         ol_log *log = fixture_open(&p.options, NULL);
         append_many(log, 3, 100);
         OL_CHECK_OK(ol_log_reserve_space(log, 80 << 10, 5000, &error), &error);
         size_t spares_before = log->spare_count;
         OL_CHECK(spares_before > 0);
-        ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + nth, ENOSPC);
+        ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + nth, ENOSPC);
         int status = ol_log_reserve_space(log, 400 << 10, 5000, &error);
-        ol_fs_fault_fail_at(fs, 0, 0);
+        ol_fault_fs_fail_at(fs, 0, 0);
         if (status != OL_OK) {
             refused++;
             OL_CHECK_INT(status, OL_DISK_FULL);
@@ -340,7 +340,7 @@ OL_TEST(room_that_was_not_found_is_given_back) {
             append_many(log, 100, 1000);
         }
         fixture_close(log);
-        ol_fs_fault_free(fs);
+        ol_fault_fs_free(fs);
         fixture_remove(p.root);
         if (status == OL_OK) break;
     }
@@ -389,7 +389,7 @@ OL_TEST(a_roll_whose_flush_fails_fails_the_log) {
     ol_error error;
     ol_fs *fs = NULL;
     place_make(&p);
-    OL_CHECK_OK(ol_fs_fault_create(p.root, &fs, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_create(p.root, &fs, &error), &error);
     p.options.fs = fs;
     ol_log *log = fixture_open(&p.options, NULL);
     append_many(log, 1, 100);
@@ -398,16 +398,16 @@ OL_TEST(a_roll_whose_flush_fails_fails_the_log) {
         append_many(log, 1, 100);
     }
     OL_CHECK_INT(ol_log_flushed(log), 0);
-    ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + 1, EIO);
+    ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + 1, EIO);
     OL_CHECK_INT(ol_log_roll(log, OL_UNFLUSHED_MAX + 1, &error), OL_IO);
-    ol_fs_fault_fail_at(fs, 0, 0);
+    ol_fault_fs_fail_at(fs, 0, 0);
     OL_CHECK(ol_log_has_failed(log));
     OL_CHECK_INT(ol_log_end(log), OL_UNFLUSHED_MAX + 1);
     ol_log_abandon(log);
     log = fixture_open(&p.options, NULL);
     OL_CHECK_INT(ol_log_end(log), OL_UNFLUSHED_MAX + 1);
     fixture_close(log);
-    ol_fs_fault_free(fs);
+    ol_fault_fs_free(fs);
     fixture_remove(p.root);
 }
 

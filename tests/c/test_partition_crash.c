@@ -165,9 +165,9 @@ static void check_disk(const crash_paths *paths, const workload *w, crash_place 
     make_empty(paths->target);
     place->what = killed ? "killed" : "power lost";
     if (killed) {
-        OL_CHECK_OK(ol_fs_fault_materialize_all(w->fs, paths->target, &error), &error);
+        OL_CHECK_OK(ol_fault_fs_materialize_all(w->fs, paths->target, &error), &error);
     } else {
-        OL_CHECK_OK(ol_fs_fault_materialize(w->fs, paths->target, place->disk_seed, &error), &error);
+        OL_CHECK_OK(ol_fault_fs_materialize(w->fs, paths->target, place->disk_seed, &error), &error);
     }
     left l = {.place = place, .history = w->history, .options = w->options, .low = w->acknowledged_disk, .count = -1};
     if (killed) l.low = w->cutting < 0 ? w->history->done : model_count_below(w->history, w->cutting);
@@ -186,14 +186,14 @@ static bool stop_recovery(const crash_paths *paths, const workload *w, ol_fs *fs
     options.log.fs = fs;
     options.log.directory = paths->target_partition;
     options.log.clean = false;
-    ol_fs_fault_stop_at(fs, stop_at);
+    ol_fault_fs_stop_at(fs, stop_at);
     if (ol_partition_open(&options, &partition, &recovery, &error) == OL_OK) {
         int status = options.replicated ? ol_partition_advance(partition, INT64_MAX, &error) : OL_OK;
         if (status == OL_OK) status = ol_partition_load(partition, &error);
-        OL_CHECK(status == OL_OK || ol_fs_fault_stopped(fs));
+        OL_CHECK(status == OL_OK || ol_fault_fs_stopped(fs));
         ol_partition_abandon(partition);
     }
-    return ol_fs_fault_stopped(fs);
+    return ol_fault_fs_stopped(fs);
 }
 
 /* Power is lost, and lost again at each operation of the recovery. */
@@ -204,11 +204,11 @@ static int64_t check_recovery(const crash_paths *paths, const workload *w, crash
         ol_fs *fs;
         make_empty(paths->target);
         make_empty(paths->second);
-        OL_CHECK_OK(ol_fs_fault_materialize(w->fs, paths->target, place->disk_seed, &error), &error);
-        OL_CHECK_OK(ol_fs_fault_create(paths->target, &fs, &error), &error);
+        OL_CHECK_OK(ol_fault_fs_materialize(w->fs, paths->target, place->disk_seed, &error), &error);
+        OL_CHECK_OK(ol_fault_fs_create(paths->target, &fs, &error), &error);
         bool stopped = stop_recovery(paths, w, fs, stop_at);
-        OL_CHECK_OK(ol_fs_fault_materialize(fs, paths->second, place->disk_seed + (uint64_t)stop_at, &error), &error);
-        ol_fs_fault_free(fs);
+        OL_CHECK_OK(ol_fault_fs_materialize(fs, paths->second, place->disk_seed + (uint64_t)stop_at, &error), &error);
+        ol_fault_fs_free(fs);
         left l = {.place = place, .history = w->history, .options = w->options, .low = w->acknowledged_disk, .count = -1};
         l.options.log.fs = ol_fs_posix();
         l.options.log.directory = paths->second_partition;
@@ -227,15 +227,15 @@ static int64_t run_and_stop(const crash_paths *paths, uint64_t seed, bool replic
     ol_error error;
     ol_fs *fs;
     make_empty(paths->root);
-    OL_CHECK_OK(ol_fs_fault_create(paths->root, &fs, &error), &error);
-    ol_fs_fault_stop_at(fs, stop_at);
+    OL_CHECK_OK(ol_fault_fs_create(paths->root, &fs, &error), &error);
+    ol_fault_fs_stop_at(fs, stop_at);
     workload_begin(&w, fs, paths->partition, replicated, seed, &history);
     w.check_live = stop_at == 0;
     crash_place place = {.seed = seed, .stop_at = stop_at, .replicated = replicated, .what = "running"};
     int status = workload_run(&w, &error);
     if (stop_at == 0) {
         if (status != OL_OK) fail_at(&place, "%s", error.reason);
-    } else if (!ol_fs_fault_stopped(fs)) {
+    } else if (!ol_fault_fs_stopped(fs)) {
         fail_at(&place, "the run ended before: %s", status != OL_OK ? error.reason : "all steps done");
     }
     for (int i = 0; i <= disks; i++) {
@@ -243,9 +243,9 @@ static int64_t run_and_stop(const crash_paths *paths, uint64_t seed, bool replic
         check_disk(paths, &w, &place, i == disks);
     }
     if (stop_at % RECOVERY_SAMPLE == (int64_t)(seed % RECOVERY_SAMPLE)) recovery_points += check_recovery(paths, &w, &place);
-    int64_t operations = ol_fs_fault_operations(fs);
+    int64_t operations = ol_fault_fs_operations(fs);
     workload_free(&w);
-    ol_fs_fault_free(fs);
+    ol_fault_fs_free(fs);
     return operations;
 }
 

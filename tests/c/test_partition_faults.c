@@ -104,7 +104,7 @@ static void check_power_loss(const fault_place *place, workload *w, const char *
     remove_tree(target);
     OL_CHECK(mkdir(target, 0777) == 0);
     scratch_join(directory, target);
-    OL_CHECK_OK(ol_fs_fault_materialize(w->fs, target, place->seed + (uint64_t)place->at, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_materialize(w->fs, target, place->seed + (uint64_t)place->at, &error), &error);
     ol_partition_options options = w->options;
     options.log.fs = ol_fs_posix();
     options.log.directory = directory;
@@ -163,23 +163,23 @@ static void run_with_fault(const char *root, const char *target, fault_place *pl
     remove_tree(root);
     OL_CHECK(mkdir(root, 0777) == 0);
     scratch_join(directory, root);
-    OL_CHECK_OK(ol_fs_fault_create(root, &fs, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_create(root, &fs, &error), &error);
     fs->stored = NULL;          /* a store into a mapping does not fail */
-    if (place->kind == FAULT_FLUSH) ol_fs_fault_fail_flush(fs, place->at, EIO);
-    else ol_fs_fault_fail_at(fs, place->at, place->kind == FAULT_IO ? EIO : ENOSPC);
+    if (place->kind == FAULT_FLUSH) ol_fault_fs_fail_flush(fs, place->at, EIO);
+    else ol_fault_fs_fail_at(fs, place->at, place->kind == FAULT_IO ? EIO : ENOSPC);
     workload_begin(&w, fs, directory, place->replicated, place->seed, &history);
     run_steps(place, &w, counts);
-    counts->operations = ol_fs_fault_operations(fs);
-    counts->flushes = ol_fs_fault_flushes(fs);
-    ol_fs_fault_fail_at(fs, 0, 0);
-    ol_fs_fault_fail_flush(fs, 0, 0);
+    counts->operations = ol_fault_fs_operations(fs);
+    counts->flushes = ol_fault_fs_flushes(fs);
+    ol_fault_fs_fail_at(fs, 0, 0);
+    ol_fault_fs_fail_flush(fs, 0, 0);
     check_power_loss(place, &w, target);
     /* Killed and opened once more, everything is there. */
     ol_partition_abandon(w.partition);
     w.partition = NULL;
     open_again(place, &w);
     workload_free(&w);
-    ol_fs_fault_free(fs);
+    ol_fault_fs_free(fs);
 }
 
 static void run_all(const char *root, const char *target, uint64_t seed, fault_counts *counts, int64_t *points) {

@@ -1,6 +1,6 @@
 #include <errno.h>
 
-#include "ol_fs_fault.h"
+#include "testing/fault_fs.h"
 #include "ol_test.h"
 #include "ol_test_directory.h"
 #include "ol_transaction_index.h"
@@ -149,10 +149,10 @@ OL_TEST(damaged_files_are_refused) {
 
 OL_TEST(failed_append_changes_nothing) {
     begin();
-    OL_CHECK_OK(ol_fs_fault_create(directory, &fs, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_create(directory, &fs, &error), &error);
     ol_transaction_index index = open_index(true);
     for (int64_t fail_at = 1; fail_at <= 2; fail_at++) {
-        ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + fail_at, ENOSPC);
+        ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + fail_at, ENOSPC);
         OL_CHECK_INT(append(&index, 103, 105, 106), OL_DISK_FULL);
         OL_CHECK_INT(index.count, 0);
     }
@@ -161,7 +161,7 @@ OL_TEST(failed_append_changes_nothing) {
     index = open_index(false);
     OL_CHECK_INT(index.count, 1);
     ol_transaction_index_close(&index);
-    ol_fs_fault_free(fs);
+    ol_fault_fs_free(fs);
     end();
 }
 

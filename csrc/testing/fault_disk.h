@@ -1,10 +1,10 @@
-/* ol_fault_disk: what a disk holds, as opposed to what programs see.  The model behind ol_fs_fault; see there for its rules.
+/* testing/fault_disk: what a disk holds, as opposed to what programs see.  The model behind testing/fault_fs; see there for its rules.
  *
  * It keeps, for every file, the durable bytes beside a way to read the current ones, and two sets of names, the current one
- * and the durable one, with the journal of the changes between them.  No lock: ol_fs_fault's mutex covers it.
+ * and the durable one, with the journal of the changes between them.  No lock: testing/fault_fs's mutex covers it.
  */
-#ifndef OL_FAULT_DISK_H
-#define OL_FAULT_DISK_H
+#ifndef OL_TESTING_FAULT_DISK_H
+#define OL_TESTING_FAULT_DISK_H
 
 #include "base/base.h"
 #include "fs/fs.h"

@@ -1,4 +1,4 @@
-/* ol_fs_fault: a file system for tests, which can stop the machine and say what its disk could hold afterwards.
+/* testing/fault_fs: a file system for tests, which can stop the machine and say what its disk could hold afterwards.
  *
  * It works on a real directory (the root) and remembers beside it what is durable: for every file the bytes and the size at
  * its last successful flush, for every name what the last flush of its directory covered.  Flushes are modelled, not made, so
@@ -12,7 +12,7 @@
  *
  * The model of the disk (spec of what materialize draws from):
  *  - A page of 4 KiB that was written since the last flush holds its new or its old content, each page for itself; or what
- *    ol_fs_fault_write_back let through in between.
+ *    ol_fault_fs_write_back let through in between.
  *  - An unflushed change of size is kept or lost.  Where it is lost, the pages behind the old size are lost with it; where a
  *    file was cut and has grown again, the cut bytes come back only if the cut itself is lost.
  *  - Names live in a journal: of the creates, renames and removes that no flush of their directory covers, a prefix (in the
@@ -24,8 +24,8 @@
  *
  * Opening or changing what lies outside the root is OL_INVALID.  Every call takes one mutex; any number of threads may use the file system.
  */
-#ifndef OL_FS_FAULT_H
-#define OL_FS_FAULT_H
+#ifndef OL_TESTING_FAULT_FS_H
+#define OL_TESTING_FAULT_FS_H
 
 #include "base/base.h"
 #include "fs/fs.h"
@@ -35,34 +35,34 @@
 
 /* `root` must be an existing directory; everything in it counts as durable.  The name is taken as given: paths passed to the
  * file system start with it. */
-int ol_fs_fault_create(const char *root, ol_fs **fs, ol_error *error) OL_NODISCARD;
+int ol_fault_fs_create(const char *root, ol_fs **fs, ol_error *error) OL_NODISCARD;
 
 /* Every file must have been closed. */
-void ol_fs_fault_free(ol_fs *fs);
+void ol_fault_fs_free(ol_fs *fs);
 
 /* Operations begun so far, the one that stopped the machine included. */
-int64_t ol_fs_fault_operations(ol_fs *fs);
-int64_t ol_fs_fault_flushes(ol_fs *fs);
+int64_t ol_fault_fs_operations(ol_fs *fs);
+int64_t ol_fault_fs_flushes(ol_fs *fs);
 
-/* Stops the machine at operation `operation` (0: never).  To stop it now: ol_fs_fault_stop. */
-void ol_fs_fault_stop_at(ol_fs *fs, int64_t operation);
-int ol_fs_fault_stop(ol_fs *fs, ol_error *error) OL_NODISCARD;
-bool ol_fs_fault_stopped(ol_fs *fs);
+/* Stops the machine at operation `operation` (0: never).  To stop it now: ol_fault_fs_stop. */
+void ol_fault_fs_stop_at(ol_fs *fs, int64_t operation);
+int ol_fault_fs_stop(ol_fs *fs, ol_error *error) OL_NODISCARD;
+bool ol_fault_fs_stopped(ol_fs *fs);
 
 /* Makes operation `operation`, or the flush (of a file) with that number among flushes, fail once with `sys_errno`; 0 takes
  * the order back.  The failed operation changes nothing. */
-void ol_fs_fault_fail_at(ol_fs *fs, int64_t operation, int sys_errno);
-void ol_fs_fault_fail_flush(ol_fs *fs, int64_t flush, int sys_errno);
+void ol_fault_fs_fail_at(ol_fs *fs, int64_t operation, int sys_errno);
+void ol_fault_fs_fail_flush(ol_fs *fs, int64_t flush, int sys_errno);
 
 /* Lets the kernel write back by itself: each dirty page becomes durable as it is now, or not, by a draw from `seed`; sizes
  * and names stay pending.  Gives crash states in which a page is older than its newest content and newer than its last flush. */
-int ol_fs_fault_write_back(ol_fs *fs, uint64_t seed, ol_error *error) OL_NODISCARD;
+int ol_fault_fs_write_back(ol_fs *fs, uint64_t seed, ol_error *error) OL_NODISCARD;
 
 /* Writes into `target` (an existing, empty directory outside the root) one state that the disk could hold if power failed at
  * the stop, or now if the machine was not stopped.  Equal seeds give equal states. */
-int ol_fs_fault_materialize(ol_fs *fs, const char *target, uint64_t seed, ol_error *error) OL_NODISCARD;
+int ol_fault_fs_materialize(ol_fs *fs, const char *target, uint64_t seed, ol_error *error) OL_NODISCARD;
 
 /* The same for a process that was killed: everything that reached the page cache is there. */
-int ol_fs_fault_materialize_all(ol_fs *fs, const char *target, ol_error *error) OL_NODISCARD;
+int ol_fault_fs_materialize_all(ol_fs *fs, const char *target, ol_error *error) OL_NODISCARD;
 
 #endif

@@ -1,5 +1,5 @@
-/* Names and contents of the modelled disk; what it may hold after a power loss is in ol_fault_crash.c. */
-#include "ol_fault_disk.h"
+/* Names and contents of the modelled disk; what it may hold after a power loss is in testing/fault_crash.c. */
+#include "testing/fault_disk.h"
 
 #include <stdlib.h>
 #include <string.h>

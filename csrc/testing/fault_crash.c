@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_fault_disk.h"
+#include "testing/fault_disk.h"
 
 /* One draw for the whole state: how likely a page is kept, in quarters.  All and nothing come up often, since they are the states
  * that mistakes of order show in. */

@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #include "fs/fs.h"
-#include "ol_fs_fault.h"
+#include "testing/fault_fs.h"
 #include "ol_test.h"
 #include "ol_test_directory.h"
 
@@ -16,11 +16,11 @@ static ol_fs *fs;
 
 static void begin(void) {
     ol_test_directory_make(root);
-    OL_CHECK_OK(ol_fs_fault_create(root, &fs, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_create(root, &fs, &error), &error);
 }
 
 static void end(void) {
-    ol_fs_fault_free(fs);
+    ol_fault_fs_free(fs);
     ol_test_directory_remove(root);
 }
 
@@ -39,12 +39,12 @@ static void write_byte(ol_file *file, size_t page, char byte) {
 /* One state after a power loss, to be looked at with file_in and dropped. */
 static void crash(uint64_t seed) {
     ol_test_directory_make(target);
-    OL_CHECK_OK(ol_fs_fault_materialize(fs, target, seed, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_materialize(fs, target, seed, &error), &error);
 }
 
 static void crash_keeping_all(void) {
     ol_test_directory_make(target);
-    OL_CHECK_OK(ol_fs_fault_materialize_all(fs, target, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_materialize_all(fs, target, &error), &error);
 }
 
 static void drop(void) { ol_test_directory_remove(target); }
@@ -158,7 +158,7 @@ OL_TEST(a_flush_of_a_range_leaves_the_other_pages_to_luck) {
     /* It counts as a flush, and fails as one. */
     memset(data, 'x', PAGE);
     OL_CHECK_OK(fs->stored(file, 0, PAGE, &error), &error);
-    ol_fs_fault_fail_flush(fs, ol_fs_fault_flushes(fs) + 1, EIO);
+    ol_fault_fs_fail_flush(fs, ol_fault_fs_flushes(fs) + 1, EIO);
     OL_CHECK_INT(fs->flush_range(file, data, 0, PAGE, &error), OL_IO);
     OL_CHECK_OK(fs->flush_range(file, data, 0, PAGE, &error), &error);
     check_states("a", "mm,xm");
@@ -194,11 +194,11 @@ OL_TEST(mapped_stores_count_and_are_found) {
     void *data;
     OL_CHECK_OK(fs->map(file, 2 * PAGE, true, &data, &error), &error);
     memset(data, 'm', 2 * PAGE);
-    int64_t before = ol_fs_fault_operations(fs);
+    int64_t before = ol_fault_fs_operations(fs);
     OL_CHECK_OK(fs->stored(file, 0, 2 * PAGE, &error), &error);
-    OL_CHECK_INT(ol_fs_fault_operations(fs), before + 1);
+    OL_CHECK_INT(ol_fault_fs_operations(fs), before + 1);
     check_states("a", "00,0m,m0,mm");
-    OL_CHECK_OK(ol_fs_fault_stop(fs, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_stop(fs, &error), &error);
     /* What is stored behind the stop is not in the state. */
     memset(data, 'x', 2 * PAGE);
     OL_CHECK_INT(fs->stored(file, 0, 2 * PAGE, &error), OL_CRASHED);
@@ -265,7 +265,7 @@ OL_TEST(failed_flush_leaves_pages_clean_and_not_durable) {
     OL_CHECK_OK(fs->flush_directory(fs, root, &error), &error);
     write_byte(file, 0, 'b');
     write_byte(file, 1, 'b');
-    ol_fs_fault_fail_flush(fs, ol_fs_fault_flushes(fs) + 1, EIO);
+    ol_fault_fs_fail_flush(fs, ol_fault_fs_flushes(fs) + 1, EIO);
     OL_CHECK_INT(fs->flush(file, &error), OL_IO);
     OL_CHECK_INT(error.sys_errno, EIO);
     check_states("a", "aa,ab,ba,bb");
@@ -283,7 +283,7 @@ OL_TEST(failed_flush_leaves_pages_clean_and_not_durable) {
 OL_TEST(chosen_operations_fail_once_and_change_nothing) {
     begin();
     ol_file *file = open_file("a", OL_OPEN_CREATE);
-    ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + 2, ENOSPC);
+    ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + 2, ENOSPC);
     write_byte(file, 0, 'a');
     OL_CHECK_INT(fs->extend(file, PAGE, 2 * PAGE, true, &error), OL_DISK_FULL);
     OL_CHECK(strcmp(error.path, ol_test_path(root, "a")) == 0);
@@ -291,7 +291,7 @@ OL_TEST(chosen_operations_fail_once_and_change_nothing) {
     OL_CHECK_OK(fs->size(file, &size, &error), &error);
     OL_CHECK_INT(size, PAGE);
     OL_CHECK_OK(fs->extend(file, PAGE, 2 * PAGE, true, &error), &error);
-    ol_fs_fault_fail_at(fs, ol_fs_fault_operations(fs) + 1, EIO);
+    ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + 1, EIO);
     OL_CHECK_INT(fs->rename(fs, ol_test_path(root, "a"), ol_test_path(root, "b"), &error), OL_IO);
     OL_CHECK_OK(fs->rename(fs, ol_test_path(root, "a"), ol_test_path(root, "b"), &error), &error);
     fs->close(file);
@@ -305,7 +305,7 @@ OL_TEST(write_back_makes_states_in_between) {
     OL_CHECK_OK(fs->flush(file, &error), &error);
     OL_CHECK_OK(fs->flush_directory(fs, root, &error), &error);
     write_byte(file, 0, 'a');
-    for (uint64_t seed = 0; seed < 8; seed++) OL_CHECK_OK(ol_fs_fault_write_back(fs, seed, &error), &error);
+    for (uint64_t seed = 0; seed < 8; seed++) OL_CHECK_OK(ol_fault_fs_write_back(fs, seed, &error), &error);
     write_byte(file, 0, 'b');
     check_states("a", "a,b");
     fs->close(file);
@@ -315,18 +315,18 @@ OL_TEST(write_back_makes_states_in_between) {
 OL_TEST(what_was_there_before_is_durable) {
     ol_test_directory_make(root);
     ol_test_write_file(ol_test_path(root, "old"), "old content", 11);
-    OL_CHECK_OK(ol_fs_fault_create(root, &fs, &error), &error);
-    OL_CHECK_INT(ol_fs_fault_operations(fs), 0);
+    OL_CHECK_OK(ol_fault_fs_create(root, &fs, &error), &error);
+    OL_CHECK_INT(ol_fault_fs_operations(fs), 0);
     check_states("old", "o");
     ol_file *file;
     OL_CHECK_INT(fs->open(fs, "/tmp/elsewhere", OL_OPEN_CREATE, &file, &error), OL_INVALID);
     OL_CHECK_INT(fs->open(fs, ol_test_path(root, "no/where"), OL_OPEN_CREATE, &file, &error), OL_NO_SUCH_FILE);
     OL_CHECK_INT(fs->open(fs, ol_test_path(root, "missing"), OL_OPEN_READ, &file, &error), OL_NO_SUCH_FILE);
     OL_CHECK_INT(fs->remove(fs, ol_test_path(root, "missing"), &error), OL_NO_SUCH_FILE);
-    OL_CHECK_INT(ol_fs_fault_operations(fs), 0);
-    ol_fs_fault_stop_at(fs, 1);
+    OL_CHECK_INT(ol_fault_fs_operations(fs), 0);
+    ol_fault_fs_stop_at(fs, 1);
     OL_CHECK_INT(fs->open(fs, ol_test_path(root, "new"), OL_OPEN_CREATE, &file, &error), OL_CRASHED);
-    OL_CHECK(ol_fs_fault_stopped(fs));
+    OL_CHECK(ol_fault_fs_stopped(fs));
     OL_CHECK_INT(fs->open(fs, ol_test_path(root, "old"), OL_OPEN_READ, &file, &error), OL_CRASHED);
     bool exists;
     OL_CHECK_INT(fs->exists(fs, ol_test_path(root, "old"), &exists, &error), OL_CRASHED);
@@ -343,8 +343,8 @@ static void check_replace(bool existed, int64_t stop_at, uint64_t seeds, bool *f
     ol_test_directory_make(root);
     if (existed) ol_test_write_file(ol_test_path(root, "file"), old_bytes, sizeof old_bytes);
     ol_test_write_file(ol_test_path(root, "file.tmp"), old_bytes, sizeof old_bytes);
-    OL_CHECK_OK(ol_fs_fault_create(root, &fs, &error), &error);
-    ol_fs_fault_stop_at(fs, stop_at);
+    OL_CHECK_OK(ol_fault_fs_create(root, &fs, &error), &error);
+    ol_fault_fs_stop_at(fs, stop_at);
     int status = ol_fs_replace_file(fs, ol_test_path(root, "file"), new_bytes, sizeof new_bytes, &error);
     OL_CHECK(status == OL_OK || status == OL_CRASHED);
     *finished = status == OL_OK;
@@ -375,8 +375,8 @@ OL_TEST(replace_file_fails_without_a_trace) {
     for (int64_t fail_at = 1; fail_at <= 5; fail_at++) {
         ol_test_directory_make(root);
         ol_test_write_file(ol_test_path(root, "file"), "old", 3);
-        OL_CHECK_OK(ol_fs_fault_create(root, &fs, &error), &error);
-        ol_fs_fault_fail_at(fs, fail_at, ENOSPC);
+        OL_CHECK_OK(ol_fault_fs_create(root, &fs, &error), &error);
+        ol_fault_fs_fail_at(fs, fail_at, ENOSPC);
         int status = ol_fs_replace_file(fs, ol_test_path(root, "file"), "new", 3, &error);
         OL_CHECK_INT(status, OL_DISK_FULL);
         crash_keeping_all();
@@ -392,7 +392,7 @@ OL_TEST(replace_file_fails_without_a_trace) {
 OL_TEST(canary_a_rename_without_flush_is_caught) {
     ol_test_directory_make(root);
     ol_test_write_file(ol_test_path(root, "file"), "old", 3);
-    OL_CHECK_OK(ol_fs_fault_create(root, &fs, &error), &error);
+    OL_CHECK_OK(ol_fault_fs_create(root, &fs, &error), &error);
     ol_file *file = open_file("file.tmp", OL_OPEN_CREATE);
     OL_CHECK_OK(fs->write(file, 0, "new", 3, &error), &error);
     fs->close(file);
@@ -426,14 +426,14 @@ OL_TEST(threads_share_it) {
     begin();
     pthread_t threads[4];
     hammer hammers[4];
-    ol_fs_fault_stop_at(fs, 1500);
+    ol_fault_fs_stop_at(fs, 1500);
     for (int i = 0; i < 4; i++) {
         hammers[i].number = i;
         OL_CHECK(pthread_create(&threads[i], NULL, hammer_run, &hammers[i]) == 0);
     }
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-    OL_CHECK_INT(ol_fs_fault_operations(fs), 1500);
-    OL_CHECK(ol_fs_fault_stopped(fs));
+    OL_CHECK_INT(ol_fault_fs_operations(fs), 1500);
+    OL_CHECK(ol_fault_fs_stopped(fs));
     crash(3);
     drop();
     end();

@@ -1,5 +1,5 @@
-/* ol_fault_crash: that the states which a power loss may leave are those of the model in ol_fs_fault.h, each of them, and no other. */
-#include "ol_fault_disk.h"
+/* testing/fault_crash: that the states which a power loss may leave are those of the model in testing/fault_fs.h, each of them, and no other. */
+#include "testing/fault_disk.h"
 #include "ol_test.h"
 #include "ol_test_directory.h"
 

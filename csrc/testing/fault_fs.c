@@ -1,4 +1,4 @@
-#include "ol_fs_fault.h"
+#include "testing/fault_fs.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ol_fault_disk.h"
+#include "testing/fault_disk.h"
 
 _Static_assert(OL_FAULT_PAGE == OL_FAULT_PAGE_SIZE, "one page size");
 
@@ -404,7 +404,7 @@ static const ol_fs fault_port = {
     .lock = fault_lock,
 };
 
-int ol_fs_fault_create(const char *root, ol_fs **port, ol_error *error) {
+int ol_fault_fs_create(const char *root, ol_fs **port, ol_error *error) {
     fault_fs *fs = calloc(1, sizeof *fs);
     char *copy = strdup(root);
     OL_ASSERT(fs != NULL && copy != NULL);
@@ -416,12 +416,12 @@ int ol_fs_fault_create(const char *root, ol_fs **port, ol_error *error) {
     ol_fault_disk_open(&fs->disk, fs->real);
     int status = scan_directory(fs, fs->disk.root, copy, error);
     ol_fault_disk_flush_all_names(&fs->disk);
-    if (status != OL_OK) ol_fs_fault_free(&fs->port);
+    if (status != OL_OK) ol_fault_fs_free(&fs->port);
     else *port = &fs->port;
     return status;
 }
 
-void ol_fs_fault_free(ol_fs *port) {
+void ol_fault_fs_free(ol_fs *port) {
     fault_fs *fs = (fault_fs *)port;
     if (fs == NULL) return;
     ol_fault_disk_close(&fs->disk);
@@ -430,27 +430,27 @@ void ol_fs_fault_free(ol_fs *port) {
     free(fs);
 }
 
-int64_t ol_fs_fault_operations(ol_fs *port) {
+int64_t ol_fault_fs_operations(ol_fs *port) {
     fault_fs *fs = lock_fs(port);
     int64_t operations = fs->operations;
     unlock_fs(fs, OL_OK);
     return operations;
 }
 
-int64_t ol_fs_fault_flushes(ol_fs *port) {
+int64_t ol_fault_fs_flushes(ol_fs *port) {
     fault_fs *fs = lock_fs(port);
     int64_t flushes = fs->flushes;
     unlock_fs(fs, OL_OK);
     return flushes;
 }
 
-void ol_fs_fault_stop_at(ol_fs *port, int64_t operation) {
+void ol_fault_fs_stop_at(ol_fs *port, int64_t operation) {
     fault_fs *fs = lock_fs(port);
     fs->stop_at = operation;
     unlock_fs(fs, OL_OK);
 }
 
-int ol_fs_fault_stop(ol_fs *port, ol_error *error) {
+int ol_fault_fs_stop(ol_fs *port, ol_error *error) {
     fault_fs *fs = lock_fs(port);
     if (!fs->stopped) stop(fs);
     int status = fs->capture_error.status;
@@ -458,28 +458,28 @@ int ol_fs_fault_stop(ol_fs *port, ol_error *error) {
     return unlock_fs(fs, status);
 }
 
-bool ol_fs_fault_stopped(ol_fs *port) {
+bool ol_fault_fs_stopped(ol_fs *port) {
     fault_fs *fs = lock_fs(port);
     bool stopped = fs->stopped;
     unlock_fs(fs, OL_OK);
     return stopped;
 }
 
-void ol_fs_fault_fail_at(ol_fs *port, int64_t operation, int sys_errno) {
+void ol_fault_fs_fail_at(ol_fs *port, int64_t operation, int sys_errno) {
     fault_fs *fs = lock_fs(port);
     fs->fail_at = operation;
     fs->fail_errno = sys_errno;
     unlock_fs(fs, OL_OK);
 }
 
-void ol_fs_fault_fail_flush(ol_fs *port, int64_t flush, int sys_errno) {
+void ol_fault_fs_fail_flush(ol_fs *port, int64_t flush, int sys_errno) {
     fault_fs *fs = lock_fs(port);
     fs->fail_flush_at = flush;
     fs->fail_flush_errno = sys_errno;
     unlock_fs(fs, OL_OK);
 }
 
-int ol_fs_fault_write_back(ol_fs *port, uint64_t seed, ol_error *error) {
+int ol_fault_fs_write_back(ol_fs *port, uint64_t seed, ol_error *error) {
     fault_fs *fs = lock_fs(port);
     int status = fs->stopped ? crashed(error) : OL_OK;
     for (ol_fault_node *node = fs->disk.nodes; node != NULL && status == OL_OK; node = node->next) {
@@ -497,10 +497,10 @@ static int materialize(ol_fs *port, const char *target, uint64_t seed, bool ever
     return unlock_fs(fs, status);
 }
 
-int ol_fs_fault_materialize(ol_fs *port, const char *target, uint64_t seed, ol_error *error) {
+int ol_fault_fs_materialize(ol_fs *port, const char *target, uint64_t seed, ol_error *error) {
     return materialize(port, target, seed, false, error);
 }
 
-int ol_fs_fault_materialize_all(ol_fs *port, const char *target, ol_error *error) {
+int ol_fault_fs_materialize_all(ol_fs *port, const char *target, ol_error *error) {
     return materialize(port, target, 0, true, error);
 }

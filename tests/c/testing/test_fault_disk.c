@@ -1,4 +1,4 @@
-#include "ol_fault_disk.h"
+#include "testing/fault_disk.h"
 #include "ol_test.h"
 #include "ol_test_directory.h"
 
