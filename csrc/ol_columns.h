@@ -8,7 +8,7 @@
 #define OL_COLUMNS_H
 
 #include "base/string_dictionary.h"
-#include "ol_table.h"
+#include "table/table.h"
 
 #define OL_COLUMNS_METADATA_MAX ((size_t)1 << 30)
 

@@ -5,7 +5,7 @@
 #define OL_EXPIRY_H
 
 #include "base/base.h"
-#include "ol_table.h"
+#include "table/table.h"
 
 typedef enum ol_group_kind {
     OL_GROUP_SIMPLE,            /* classic without a protocol type: made by commits alone */

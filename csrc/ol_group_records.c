@@ -6,8 +6,8 @@
 #include <sys/random.h>
 
 #include "base/bytes.h"
-#include "ol_digest.h"
-#include "ol_slots.h"
+#include "table/digest.h"
+#include "table/hash_index.h"
 
 /* Values can be of any size, so each is a block of the heap; records are numbered from 1, in the order of their numbers they are
  * walked, and a removed one's number is used again.
@@ -40,8 +40,8 @@ struct ol_group_reservation {
 
 struct ol_group_records {
     ol_arena records;           /* record 0 is not used */
-    ol_slots slots;             /* by key */
-    ol_slots groups;            /* by group: the first record of each */
+    ol_hash_index slots;             /* by key */
+    ol_hash_index groups;            /* by group: the first record of each */
     uint64_t seed;
     uint64_t count;             /* without absent ones */
     uint64_t bytes;             /* on the heap, of records */
@@ -88,8 +88,8 @@ static uint64_t group_hash_of(const void *owner, uint32_t number) {
     return hash_slice(owner, group_of(record_at(owner, number)));
 }
 
-static const ol_slots_items record_items = {hash_of, NULL};
-static const ol_slots_items group_items = {group_hash_of, NULL};
+static const ol_hash_index_items record_items = {hash_of, NULL};
+static const ol_hash_index_items group_items = {group_hash_of, NULL};
 
 int ol_group_records_create(ol_group_records **records, ol_error *error) {
     uint64_t seed;
@@ -98,8 +98,8 @@ int ol_group_records_create(ol_group_records **records, ol_error *error) {
     *records = calloc(1, sizeof **records);
     if (*records == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for group records");
     (*records)->seed = seed;
-    ol_slots_init(&(*records)->slots, RECORD_BITS, &record_items, *records);
-    ol_slots_init(&(*records)->groups, RECORD_BITS, &group_items, *records);
+    ol_hash_index_init(&(*records)->slots, RECORD_BITS, &record_items, *records);
+    ol_hash_index_init(&(*records)->groups, RECORD_BITS, &group_items, *records);
     return OL_OK;
 }
 
@@ -108,15 +108,15 @@ void ol_group_records_destroy(ol_group_records *records) {
     ol_group_records_release_promised(records);
     for (size_t i = 1; i < record_limit(records); i++) free(record_at(records, i)->bytes);
     ol_arena_free(&records->records);
-    ol_slots_free(&records->slots);
-    ol_slots_free(&records->groups);
+    ol_hash_index_free(&records->slots);
+    ol_hash_index_free(&records->groups);
     free(records);
 }
 
 static uint32_t find(const ol_group_records *records, ol_slice key, uint64_t hash) {
-    ol_slots_probe probe = ol_slots_probe_begin(&records->slots, hash);
+    ol_hash_index_probe probe = ol_hash_index_probe_begin(&records->slots, hash);
     uint32_t number;
-    while ((number = ol_slots_probe_next(&probe)) != 0) {
+    while ((number = ol_hash_index_probe_next(&probe)) != 0) {
         const stored_record *record = record_at(records, number);
         if (ol_slice_equal(ol_slice_of(record->bytes, record->key_size), key)) break;
     }
@@ -124,9 +124,9 @@ static uint32_t find(const ol_group_records *records, ol_slice key, uint64_t has
 }
 
 static uint32_t find_group(const ol_group_records *records, ol_slice group, uint64_t hash) {
-    ol_slots_probe probe = ol_slots_probe_begin(&records->groups, hash);
+    ol_hash_index_probe probe = ol_hash_index_probe_begin(&records->groups, hash);
     uint32_t number;
-    while ((number = ol_slots_probe_next(&probe)) != 0 && !ol_slice_equal(group_of(record_at(records, number)), group)) continue;
+    while ((number = ol_hash_index_probe_next(&probe)) != 0 && !ol_slice_equal(group_of(record_at(records, number)), group)) continue;
     return number;
 }
 
@@ -145,7 +145,7 @@ static int reserve_number(ol_group_records *records, ol_error *error) {
 
 static void link_record(ol_group_records *records, uint32_t number, uint32_t first, uint64_t group_hash) {
     if (first == 0) {
-        ol_slots_insert(&records->groups, group_hash, number);
+        ol_hash_index_insert(&records->groups, group_hash, number);
         return;
     }
     stored_record *record = record_at(records, number), *head = record_at(records, first);
@@ -161,9 +161,9 @@ static void unlink_record(ol_group_records *records, uint32_t number) {
     if (record->previous != 0) {
         record_at(records, record->previous)->next = record->next;
     } else if (record->next != 0) {
-        ol_slots_replace(&records->groups, group_hash_of(records, number), number, record->next);
+        ol_hash_index_replace(&records->groups, group_hash_of(records, number), number, record->next);
     } else {
-        ol_slots_remove(&records->groups, group_hash_of(records, number), number);
+        ol_hash_index_remove(&records->groups, group_hash_of(records, number), number);
     }
 }
 
@@ -172,8 +172,8 @@ static int add_record(ol_group_records *records, const stored_record *record, ui
     ol_slice group = group_of(record);
     uint64_t group_hash = hash_slice(records, group);
     uint32_t first = find_group(records, group, group_hash);
-    int status = ol_slots_reserve(&records->slots, hash, error);
-    if (status == OL_OK && first == 0) status = ol_slots_reserve(&records->groups, group_hash, error);
+    int status = ol_hash_index_reserve(&records->slots, hash, error);
+    if (status == OL_OK && first == 0) status = ol_hash_index_reserve(&records->groups, group_hash, error);
     if (status == OL_OK) status = reserve_number(records, error);
     if (status != OL_OK) return status;
     uint32_t number = records->free_record;
@@ -181,7 +181,7 @@ static int add_record(ol_group_records *records, const stored_record *record, ui
     *record_at(records, number) = *record;
     records->bytes += size_of(record);
     records->count += !is_absent(record);
-    ol_slots_insert(&records->slots, hash, number);
+    ol_hash_index_insert(&records->slots, hash, number);
     link_record(records, number, first, group_hash);
     *added = number;
     return OL_OK;
@@ -202,7 +202,7 @@ static void replace_record(ol_group_records *records, uint32_t number, const sto
 }
 
 static void drop_record(ol_group_records *records, uint32_t number, uint64_t hash) {
-    ol_slots_remove(&records->slots, hash, number);
+    ol_hash_index_remove(&records->slots, hash, number);
     unlink_record(records, number);
     stored_record *record = record_at(records, number);
     records->bytes -= size_of(record);
@@ -450,8 +450,8 @@ ol_hash128 ol_group_records_digest(const ol_group_records *records, bool physica
 }
 
 uint64_t ol_group_records_memory_usage(const ol_group_records *records) {
-    return sizeof *records + records->bytes + records->reserved_bytes + ol_arena_resident(&records->records) + ol_slots_resident(&records->slots) +
-           ol_slots_resident(&records->groups);
+    return sizeof *records + records->bytes + records->reserved_bytes + ol_arena_resident(&records->records) + ol_hash_index_resident(&records->slots) +
+           ol_hash_index_resident(&records->groups);
 }
 
 /* Each record is found by its key, its chain's first one by its group, and each neighbour agrees. */
@@ -470,8 +470,8 @@ static void verify_record(const ol_group_records *records, uint32_t number) {
 
 void ol_group_records_verify(const ol_group_records *records) {
     uint64_t count = 0, absent = 0, groups = 0, unused = 0, bytes = 0;
-    ol_slots_verify(&records->slots);
-    ol_slots_verify(&records->groups);
+    ol_hash_index_verify(&records->slots);
+    ol_hash_index_verify(&records->groups);
     for (uint32_t number = 1; number < record_limit(records); number++) {
         const stored_record *record = record_at(records, number);
         if (record->bytes == NULL) continue;

@@ -7,7 +7,7 @@
 
 #include "format/offset_record.h"
 #include "ol_rows.h"
-#include "ol_table.h"
+#include "table/table.h"
 
 /* Group, topic and partition of a key of a position. */
 int ol_rows_put_offset_key(ol_rows *rows, const ol_key *key, ol_error *error) OL_NODISCARD;

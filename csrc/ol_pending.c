@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_digest.h"
+#include "table/digest.h"
 #include "base/int64_map.h"
-#include "ol_table_reserved.h"
+#include "table/reserved.h"
 
 /* An entry is named by its producer's place and its own, plus one: 0 names none.  Entries of one position and those of one
  * group are chained, newest first; `heads` names the first of each chain. */

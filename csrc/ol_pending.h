@@ -6,7 +6,7 @@
 #ifndef OL_PENDING_H
 #define OL_PENDING_H
 
-#include "ol_table.h"
+#include "table/table.h"
 
 typedef struct ol_pending ol_pending;
 

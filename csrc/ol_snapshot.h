@@ -9,7 +9,7 @@
  * Taking one.  A second state is made beside the partition's: that of the last snapshot, or none, and the log up to S.  It reads the log as any reader does,
  * so that commits go on; it costs the memory of a second table for that time.  A partition that is about to be closed lends its own state.
  *
- * Bytes of the file are hostile: everything is checked before it is used (ol_table_dump.h), and no file does harm.
+ * Bytes of the file are hostile: everything is checked before it is used (table/dump.h), and no file does harm.
  *
  * Ownership: a snapshot is its maker's, plain memory, no locks; one thread at a time.  It does not outlive the partition it borrows a state of.
  */
@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 
 #include "ol_partition.h"
-#include "ol_table_dump.h"
+#include "table/dump.h"
 
 /* In the partition's directory.  Kafka does not touch it: it neither begins with a digit nor ends as a file of Kafka's does. */
 #define OL_SNAPSHOT_FILE "offsetlog-snapshot.arrow"

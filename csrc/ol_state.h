@@ -13,7 +13,7 @@
 #include "ol_group_records.h"
 #include "format/offset_record.h"
 #include "ol_pending.h"
-#include "ol_table.h"
+#include "table/table.h"
 
 typedef struct ol_state {
     ol_table *table;

@@ -17,7 +17,7 @@
 #ifndef OL_STATE_COMPARE_H
 #define OL_STATE_COMPARE_H
 
-#include "ol_digest.h"
+#include "table/digest.h"
 #include "ol_log_view.h"
 #include "ol_partition.h"
 

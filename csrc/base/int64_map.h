@@ -1,7 +1,7 @@
 /* base/int64_map: a small map from 64-bit keys to 64-bit values that are not 0, for side structures of some thousand entries.
  *
  * Open addressing with backward shift: removing leaves nothing behind.  Room is made ahead, so that setting cannot fail.  It grows by
- * doubling, all at once: the table's own structures, which become large, use ol_slots.
+ * doubling, all at once: the table's own structures, which become large, use ol_hash_index.
  */
 #ifndef OL_BASE_INT64_MAP_H
 #define OL_BASE_INT64_MAP_H

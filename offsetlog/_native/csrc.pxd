@@ -404,7 +404,7 @@ cdef extern from "ol_log.h" nogil:
     int ol_log_segment_files_at(ol_log *log, int64_t base_offset, ol_log_segment_files *files, ol_error *error) noexcept
 
 
-cdef extern from "ol_table.h" nogil:
+cdef extern from "table/table.h" nogil:
     ctypedef struct ol_table:
         pass
 

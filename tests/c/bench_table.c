@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ol_table.h"
+#include "table/table.h"
 
 typedef struct bench_workload {
     const char *name;

@@ -3,7 +3,7 @@
 #define OL_TEST_TABLE_H
 
 #include "base/arena.h"
-#include "ol_table.h"
+#include "table/table.h"
 #include "ol_test.h"
 
 enum { MODEL_GROUPS = 7, MODEL_TOPICS = 5, MODEL_PARTITIONS = 48, MODEL_RESERVATIONS = 24 };

@@ -1,0 +1,53 @@
+/* table/cell_extras: what few positions have: an expire timestamp, a topic id that is not their pair's, reservations.
+ *
+ * One entry by (pair, partition), with a place for each of them.  An entry is there while one of them is.
+ */
+#ifndef OL_TABLE_CELL_EXTRAS_H
+#define OL_TABLE_CELL_EXTRAS_H
+
+#include "table/hash_index.h"
+
+typedef struct ol_cell_extras_entry {
+    uint64_t key;
+    int64_t expire_timestamp;   /* -1 none */
+    int64_t tombstone;          /* log offset of the last tombstone applied while pinned; INT64_MIN none */
+    uint32_t topic_id;          /* string number, a reference held; 0 none */
+    uint32_t pins;              /* living reservations */
+} ol_cell_extras_entry;
+
+_Static_assert(sizeof(ol_cell_extras_entry) == 32, "the account of memory in docs/table.md counts on it");
+
+typedef struct ol_cell_extras {
+    ol_arena entries;           /* entry 0 is not used */
+    ol_hash_index slots;
+    uint64_t seed;
+    uint64_t pins;              /* of all entries */
+    uint32_t free_entry;        /* linked through key */
+    uint32_t free_count;
+} ol_cell_extras;
+
+static inline uint64_t ol_cell_extras_key(uint32_t pair, int32_t partition) {
+    return (uint64_t)pair << 32 | (uint32_t)partition;
+}
+
+void ol_cell_extras_init(ol_cell_extras *side, uint64_t seed);
+void ol_cell_extras_free_all(ol_cell_extras *side);
+
+/* NULL when there is none.  Valid until the next ol_cell_extras_make. */
+ol_cell_extras_entry *ol_cell_extras_find(const ol_cell_extras *side, uint64_t key);
+/* Finds the entry or makes an empty one. */
+int ol_cell_extras_make(ol_cell_extras *side, uint64_t key, ol_cell_extras_entry **entry, ol_error *error) OL_NODISCARD;
+/* Drops an entry that holds nothing any more. */
+void ol_cell_extras_drop(ol_cell_extras *side, ol_cell_extras_entry *entry);
+
+uint64_t ol_cell_extras_resident(const ol_cell_extras *side);
+uint64_t ol_cell_extras_unused(const ol_cell_extras *side);
+
+/* Walks the entries: `at` from 0; NULL behind the last. */
+const ol_cell_extras_entry *ol_cell_extras_next(const ol_cell_extras *side, uint32_t *at);
+void ol_cell_extras_verify(const ol_cell_extras *side);
+
+/* Of entries that came from a file (table/validate/ownership.h): checks everything but what they belong to.  Then each can be read. */
+int ol_cell_extras_validate(const ol_cell_extras *side, uint64_t key, ol_error *error) OL_NODISCARD;
+
+#endif

@@ -1,0 +1,126 @@
+#include "table/dump.h"
+
+#include "table/table_impl.h"
+
+uint64_t ol_table_layout(void) {
+    static const char short_name[] = "offsetlog", long_name[] = "a longer name, which takes another way";
+    const uint64_t parts[] = {
+        OL_TABLE_LAYOUT_VERSION, sizeof(ol_cell), sizeof(ol_pair), sizeof(ol_chunk), sizeof(ol_chunk_array), sizeof(ol_run_allocator_page),
+        sizeof(ol_hash_index_line), sizeof(ol_hash_index_piece), sizeof(ol_cell_extras_entry), OL_STRING_HEADER_SIZE, OL_PAIR_BITS, OL_STRING_NUMBER_BITS,
+        OL_RUN_ALLOCATOR_PAGE_UNITS, OL_CHUNK_PARTITIONS, OL_PARTITION_MAP_CLASS_COUNT, OL_HASH_INDEX_UNIT_LINES, OL_HASH_INDEX_PIECE_UNITS,
+        ol_hash64(short_name, sizeof short_name, 1), ol_hash64(long_name, sizeof long_name, 2), ol_hash64_mix(3, 4),
+    };
+    return ol_hash64(parts, sizeof parts, 0);
+}
+
+static const char *const section_names[OL_TABLE_SECTIONS] = {
+    "cells",        "cell_pages",     "pairs",          "pair_slots",    "pair_pieces",      "pair_directory", "group_slots",
+    "group_pieces", "group_directory", "chunks",        "chunk_pages",   "chunks_large",     "strings",        "strings_free",
+    "string_slots", "string_pieces",  "string_directory", "side",        "side_slots",       "side_pieces",    "side_directory",
+};
+
+const char *ol_table_section_name(int index) { return section_names[index]; }
+
+void ol_table_sections(ol_table *table, ol_table_section sections[OL_TABLE_SECTIONS]) {
+    ol_arena *const arenas[OL_TABLE_SECTIONS] = {
+        &table->cells.units,
+        &table->cells.pages,
+        &table->pairs,
+        &table->pair_slots.units,
+        &table->pair_slots.pieces,
+        &table->pair_slots.directory,
+        &table->group_slots.units,
+        &table->group_slots.pieces,
+        &table->group_slots.directory,
+        &table->chunks.small.units,
+        &table->chunks.small.pages,
+        &table->chunks.large,
+        &table->strings.arena,
+        &table->strings.free_lists,
+        &table->strings.slots.units,
+        &table->strings.slots.pieces,
+        &table->strings.slots.directory,
+        &table->side.entries,
+        &table->side.slots.units,
+        &table->side.slots.pieces,
+        &table->side.slots.directory,
+    };
+    for (int i = 0; i < OL_TABLE_SECTIONS; i++) sections[i] = (ol_table_section){section_names[i], arenas[i]};
+}
+
+/* ------------------------------------------------------------------------------------------------ numbers */
+
+/* One walk names the fields for both directions, so that they cannot disagree. */
+typedef struct number_walk {
+    uint8_t *at;
+    bool put;
+    bool fits;                  /* whether every number that was read fits its field */
+} number_walk;
+
+static void walk_u64(number_walk *walk, uint64_t *field) {
+    if (walk->put) {
+        ol_store_u64(walk->at, *field);
+    } else {
+        *field = ol_load_u64(walk->at);
+    }
+    walk->at += 8;
+}
+
+static void walk_u32(number_walk *walk, uint32_t *field) {
+    uint64_t wide = *field;
+    walk_u64(walk, &wide);
+    *field = (uint32_t)wide;
+    walk->fits &= wide <= UINT32_MAX;
+}
+
+static void walk_runs(number_walk *walk, ol_run_allocator *runs) {
+    walk_u64(walk, &runs->free_units);
+    walk_u32(walk, &runs->page_count);
+    walk_u64(walk, &runs->lists_used);
+    for (unsigned i = 0; i <= OL_RUN_LENGTH_MAX; i++) walk_u32(walk, &runs->lists[i]);
+}
+
+static void walk_slots(number_walk *walk, ol_hash_index *slots) {
+    walk_u64(walk, &slots->count);
+    walk_u32(walk, &slots->depth);
+    walk_u32(walk, &slots->free_unit);
+    walk_u32(walk, &slots->free_unit_count);
+}
+
+static void walk_table(number_walk *walk, ol_table *table) {
+    walk_u64(walk, &table->seed);
+    walk_u64(walk, &table->count);
+    walk_u64(walk, &table->absent_count);
+    walk_u32(walk, &table->free_pair);
+    walk_u32(walk, &table->free_pair_count);
+    walk_runs(walk, &table->cells);
+    walk_runs(walk, &table->chunks.small);
+    walk_u64(walk, &table->chunks.large_free_units);
+    for (unsigned i = 0; i < OL_PARTITION_MAP_CLASS_COUNT; i++) walk_u32(walk, &table->chunks.large_free[i]);
+    walk_u64(walk, &table->strings.count);
+    walk_u64(walk, &table->strings.bytes);
+    walk_u64(walk, &table->strings.free_bytes);
+    walk_slots(walk, &table->strings.slots);
+    walk_slots(walk, &table->pair_slots);
+    walk_slots(walk, &table->group_slots);
+    walk_u64(walk, &table->side.pins);
+    walk_u32(walk, &table->side.free_entry);
+    walk_u32(walk, &table->side.free_count);
+    walk_slots(walk, &table->side.slots);
+}
+
+void ol_table_put_numbers(const ol_table *table, uint8_t numbers[OL_TABLE_NUMBERS_SIZE]) {
+    number_walk walk = {.at = numbers, .put = true, .fits = true};
+    walk_table(&walk, (ol_table *)table);
+    OL_ASSERT(walk.at == numbers + OL_TABLE_NUMBERS_SIZE);
+}
+
+int ol_table_restore(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZE], const ol_reservation *held, size_t held_count,
+                     unsigned threads, ol_error *error) {
+    number_walk walk = {.at = (uint8_t *)numbers, .put = false, .fits = true};
+    walk_table(&walk, table);
+    OL_ASSERT(walk.at == numbers + OL_TABLE_NUMBERS_SIZE);
+    if (!walk.fits) return ol_fail(error, OL_CORRUPT, "a number of the table does not fit its field");
+    ol_table_set_seed(table, table->seed);
+    return ol_table_validate(table, held, held_count, threads, error);
+}

@@ -1,0 +1,95 @@
+/* table/string_pool: byte strings of up to 32,767 bytes, counted, each kept once.
+ *
+ * A string is named by its place in one arena, in units of 4 bytes, so that 30 bits name 4 GiB of them.  In front of the bytes
+ * stand a count of references and the length: 6 bytes.  A string can carry a topic id (16 bytes) as part of what it is, so that
+ * a topic's id costs its pairs nothing.  The empty string without a topic id is number 0 and lies nowhere.
+ * Strings never move while they live; freed ones are reused by strings of the same size.  No locks.
+ */
+#ifndef OL_TABLE_STRING_POOL_H
+#define OL_TABLE_STRING_POOL_H
+
+#include <string.h>
+
+#include "base/bytes.h"
+#include "table/hash_index.h"
+
+enum {
+    OL_STRING_NUMBER_BITS = 30,
+    OL_STRING_NUMBER_MAX = (1 << OL_STRING_NUMBER_BITS) - 2,
+    OL_STRING_BYTES_MAX = 32767,
+    OL_STRING_ID_SIZE = 16,
+    OL_STRING_UNIT_SIZE = 4,
+    OL_STRING_HEADER_SIZE = 6,
+};
+
+typedef struct ol_string_pool {
+    ol_arena arena;
+    ol_arena free_lists;        /* number of the first free string, by size in units */
+    ol_hash_index slots;             /* the strings that ol_string_pool_intern can find */
+    uint64_t seed;
+    uint64_t count;             /* strings, each once */
+    uint64_t bytes;             /* their bytes, topic ids included, headers not */
+    uint64_t free_bytes;        /* of freed strings */
+} ol_string_pool;
+
+void ol_string_pool_init(ol_string_pool *strings, uint64_t seed);
+void ol_string_pool_free_all(ol_string_pool *strings);
+
+/* The one string of these bytes and this topic id (16 bytes, or NULL for none), with one more reference.  OL_NO_MEMORY, OL_LIMIT (the
+ * arena is full), OL_TOO_LARGE: nothing changed. */
+int ol_string_pool_intern(ol_string_pool *strings, ol_slice bytes, const uint8_t *topic_id, uint32_t *number, ol_error *error)
+    OL_NODISCARD;
+/* A string of its own with one reference, which ol_string_pool_intern does not find: for owners that find it otherwise. */
+int ol_string_pool_add(ol_string_pool *strings, ol_slice bytes, uint32_t *number, ol_error *error) OL_NODISCARD;
+void ol_string_pool_retain(ol_string_pool *strings, uint32_t number);
+void ol_string_pool_release(ol_string_pool *strings, uint32_t number);
+
+uint64_t ol_string_pool_resident(const ol_string_pool *strings);
+uint64_t ol_string_pool_unused(const ol_string_pool *strings);
+
+/* Asserts every invariant but the counts of references, which `references` receives by number: an array of
+ * arena.used / 4 counts that the owner compares with its own. */
+void ol_string_pool_verify(const ol_string_pool *strings, uint32_t *references);
+
+/* Of strings that came from a file (table/validate/ownership.h): checks everything but what references them; *references is the sum of the marks that the counts of
+ * references stand for.  A number from the file is to be read only where ol_string_pool_is_within says that this stays within the arena. */
+int ol_string_pool_validate(const ol_string_pool *strings, uint64_t key, uint64_t *references, ol_error *error) OL_NODISCARD;
+bool ol_string_pool_is_within(const ol_string_pool *strings, uint32_t number);
+
+/* ------------------------------------------------------------------------------------------------ reading */
+
+static inline const uint8_t *ol_string_pool_record(const ol_string_pool *strings, uint32_t number) {
+    return strings->arena.base + (size_t)number * OL_STRING_UNIT_SIZE;
+}
+
+static inline uint16_t ol_string_pool_length_field(const uint8_t *record) {
+    uint16_t field;
+    memcpy(&field, record + sizeof(uint32_t), sizeof field);
+    return field;
+}
+
+/* The bytes, without the topic id; never a null slice. */
+static inline ol_slice ol_string_pool_get(const ol_string_pool *strings, uint32_t number) {
+    if (number == 0) return ol_slice_of("", 0);
+    const uint8_t *record = ol_string_pool_record(strings, number);
+    uint16_t field = ol_string_pool_length_field(record);
+    size_t id_size = field >> 15 ? OL_STRING_ID_SIZE : 0;
+    return ol_slice_of(record + OL_STRING_HEADER_SIZE + id_size, field & OL_STRING_BYTES_MAX);
+}
+
+/* Its topic id, or NULL. */
+static inline const uint8_t *ol_string_pool_topic_id(const ol_string_pool *strings, uint32_t number) {
+    if (number == 0) return NULL;
+    const uint8_t *record = ol_string_pool_record(strings, number);
+    return ol_string_pool_length_field(record) >> 15 ? record + OL_STRING_HEADER_SIZE : NULL;
+}
+
+static inline bool ol_string_pool_equal(const ol_string_pool *strings, uint32_t number, ol_slice bytes) {
+    return ol_slice_equal(ol_string_pool_get(strings, number), bytes);
+}
+
+static inline void ol_string_pool_prefetch(const ol_string_pool *strings, uint32_t number) {
+    __builtin_prefetch(ol_string_pool_record(strings, number));
+}
+
+#endif

@@ -1,0 +1,75 @@
+/* table/validate/ownership: what the checks of a restored table share.  A table that comes from a file is used only after everything was looked at that the code
+ * relies on for the safety of memory, for loops to end and for its own assertions; the checks are in the ol_*_check files.
+ *
+ * That each thing is owned exactly once is shown in two ways: by bits, one for each unit of an arena, and by sums of marks: two sums of
+ * pseudo-random marks over many numbers are equal if, but for chance, the same numbers are in both, equally often.  The key of the marks is drawn
+ * for each check, so that whoever wrote the file does not know it.
+ */
+#ifndef OL_TABLE_VALIDATE_OWNERSHIP_H
+#define OL_TABLE_VALIDATE_OWNERSHIP_H
+
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "base/status.h"
+
+static inline uint64_t ol_ownership_mark(uint64_t key, uint64_t number) {
+    uint64_t z = (number + 1) * 0x9e3779b97f4a7c15u + key;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+typedef struct ol_ownership_bits {
+    uint64_t *words;
+    uint64_t count;             /* bits */
+} ol_ownership_bits;
+
+static inline int ol_ownership_bits_create(ol_ownership_bits *bits, uint64_t count, ol_error *error) {
+    bits->count = count;
+    bits->words = calloc((size_t)(count / 64 + 1), sizeof *bits->words);
+    if (bits->words == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to check a table");
+    return OL_OK;
+}
+
+static inline void ol_ownership_bits_free(ol_ownership_bits *bits) { free(bits->words); }
+
+/* Takes units that nobody took yet and that are there; false otherwise.  A run that is aligned to its length of 1, 2 or 4 lies in one word. */
+static inline bool ol_ownership_take_aligned(ol_ownership_bits *bits, uint64_t first, unsigned length) {
+    if (OL_UNLIKELY(first >= bits->count || length > bits->count - first)) return false;
+    uint64_t mask = (((uint64_t)1 << length) - 1) << (first % 64);
+    uint64_t *word = &bits->words[first / 64];
+    bool untaken = (*word & mask) == 0;
+    *word |= mask;
+    return untaken;
+}
+
+static inline bool ol_ownership_take(ol_ownership_bits *bits, uint64_t first, uint64_t length) {
+    if (OL_UNLIKELY(first >= bits->count || length > bits->count - first)) return false;
+    for (uint64_t i = first; i < first + length; i++) {
+        uint64_t mask = (uint64_t)1 << (i % 64);
+        if (bits->words[i / 64] & mask) return false;
+        bits->words[i / 64] |= mask;
+    }
+    return true;
+}
+
+/* Adds what another one took; false when both took the same. */
+static inline bool ol_ownership_merge(ol_ownership_bits *bits, const ol_ownership_bits *other) {
+    uint64_t both = 0;
+    for (uint64_t i = 0; i < bits->count / 64 + 1; i++) {
+        both |= bits->words[i] & other->words[i];
+        bits->words[i] |= other->words[i];
+    }
+    return both == 0;
+}
+
+static inline bool ol_ownership_all_taken(const ol_ownership_bits *bits) {
+    for (uint64_t i = 0; i < bits->count / 64; i++) {
+        if (bits->words[i] != UINT64_MAX) return false;
+    }
+    uint64_t rest = ((uint64_t)1 << (bits->count % 64)) - 1;
+    return (bits->words[bits->count / 64] & rest) == rest;
+}
+
+#endif
