@@ -234,7 +234,7 @@ int ol_clean_copy_group(ol_clean_run *run, size_t first, size_t count, size_t *b
         status = copy_segment(&copy, error);
     }
     if (status == OL_OK && copy.cleaned != NULL) status = ol_clean_swap_in(&copy, error);
-    ol_cleaned_discard(copy.cleaned);
+    ol_segment_rewrite_discard(copy.cleaned);
     free(copy.index);
     free(copy.aborted);
     return status;

@@ -12,7 +12,7 @@
 
 #include "ol_clean_keys.h"
 #include "ol_clean_transactions.h"
-#include "ol_cleaned.h"
+#include "log/segment_rewrite.h"
 #include "ol_clean_superseded.h"
 #include "ol_partition_internal.h"
 
@@ -186,7 +186,7 @@ typedef struct ol_clean_copier {
     size_t count;
     ol_clean_segment *segment;  /* the current one */
     ol_clean_source source;
-    ol_cleaned *cleaned;        /* NULL: nothing differs yet */
+    ol_segment_rewrite *cleaned;        /* NULL: nothing differs yet */
     int64_t next_offset;        /* behind the batch before the current one, or the base of the group */
     int64_t unpaced;            /* bytes written that the pace was not told of */
     size_t row_count;           /* waiting in run->rows */

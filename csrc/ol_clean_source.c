@@ -5,7 +5,7 @@
 
 #include "ol_clean_internal.h"
 #include "base/pages.h"
-#include "ol_segment.h"
+#include "log/segment.h"
 
 enum {
     NAP_NS = 20 * 1000 * 1000,

@@ -11,7 +11,7 @@
 static int append(ol_clean_copier *copy, const uint8_t *data, size_t size, int64_t base_offset, int64_t last_offset,
                   int64_t max_timestamp, ol_error *error) {
     copy->unpaced += (int64_t)size;
-    return ol_cleaned_append(copy->cleaned, data, size, base_offset, last_offset, max_timestamp, error);
+    return ol_segment_rewrite_append(copy->cleaned, data, size, base_offset, last_offset, max_timestamp, error);
 }
 
 static int append_batch(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) {
@@ -51,7 +51,7 @@ static int copy_prefix(ol_clean_copier *copy, int64_t position, ol_error *error)
 /* From here on everything is written.  `position`: of the first difference in the current segment. */
 int ol_clean_start_writing(ol_clean_copier *copy, int64_t position, ol_error *error) {
     ol_clean_run *run = copy->run;
-    int status = ol_cleaned_start(run->log, run->segments[copy->first].base_offset, run->cuts, &copy->cleaned, error);
+    int status = ol_segment_rewrite_start(run->log, run->segments[copy->first].base_offset, run->cuts, &copy->cleaned, error);
     if (status != OL_OK || position == 0) return status;
     OL_ASSERT(copy->count == 1);
     return copy_prefix(copy, position, error);
@@ -142,10 +142,10 @@ static int raise_floor(ol_clean_run *run, ol_error *error) {
 
 int ol_clean_swap_in(ol_clean_copier *copy, ol_error *error) {
     ol_clean_run *run = copy->run;
-    ol_cleaned *cleaned = copy->cleaned;
+    ol_segment_rewrite *cleaned = copy->cleaned;
     int status = OL_OK;
     for (size_t i = 0; i < copy->aborted_count && status == OL_OK; i++) {
-        status = ol_cleaned_append_aborted(cleaned, &copy->aborted[i], error);
+        status = ol_segment_rewrite_append_aborted(cleaned, &copy->aborted[i], error);
     }
     if (status == OL_OK) status = raise_floor(run, error);
     int64_t *bases = status == OL_OK ? malloc(copy->count * sizeof *bases) : NULL;
@@ -153,7 +153,7 @@ int ol_clean_swap_in(ol_clean_copier *copy, ol_error *error) {
     if (status != OL_OK) return status;
     for (size_t i = 0; i < copy->count; i++) bases[i] = run->segments[copy->first + i].base_offset;
     copy->cleaned = NULL;
-    status = ol_cleaned_swap(cleaned, bases, copy->count, error);
+    status = ol_segment_rewrite_swap(cleaned, bases, copy->count, error);
     free(bases);
     if (status == OL_OK && run->options->progress != NULL) run->options->progress->segments_after++;
     if (status != OL_WOULD_BLOCK) return status;

@@ -4,7 +4,7 @@
  * transaction and below `end_max`, rounded down to the start of a segment.  A record is live when no later one of its slot is below E: for offset
  * records the slot is (group, topic, partition) whatever the version of the key, for all others the bytes of the key.  Replaying
  * what a run leaves gives the state that it found, by every digest, at every moment of the run: segments are replaced one group after the other, in
- * ascending order, each by one swap (ol_cleaned.h).
+ * ascending order, each by one swap (log/segment_rewrite.h).
  *
  * A run reads twice.  Pass A walks the dirty part [first_dirty, E) and keeps the last offset of every key in a map of fixed size (ol_key_map.h);
  * pass B rewrites all segments below E.  Where not all keys fit the map, that is done again for the rest, with one pass A and one pass B more, until

@@ -205,7 +205,7 @@ static int write_batch(ol_commit *work, const plain *of, bool *done, ol_error *e
     size_t size = of->size;
     /* A small commit is encoded first, while its cells are under way.  Not so when there is a note to take: that is given once, to a batch that
      * nothing but the log can refuse any more. */
-    bool settles_first = of->row_count > STACK_ROWS || ol_log_has_flushed_note(log);
+    bool settles_first = of->row_count > STACK_ROWS || ol_log_has_flushed_record(log);
     if (settles_first) {
         if (!is_settled(work, of)) return OL_OK;
         ol_commit_plan_headers(work);

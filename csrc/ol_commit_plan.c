@@ -182,7 +182,7 @@ void ol_commit_plan_headers(ol_commit *work) {
     work->header_count = 0;
     if (work->own_transaction) add_header(work, OL_HEADER_TRANSACTION, (const uint8_t *)"1", 1);
     if (work->partition->options.replicated) return;
-    int64_t flushed = ol_log_take_flushed_note(work->partition->log);
+    int64_t flushed = ol_log_take_flushed_record(work->partition->log);
     if (OL_LIKELY(flushed < 0)) return;
     uint8_t value[8];
     ol_store_i64(value, flushed);

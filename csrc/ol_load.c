@@ -339,7 +339,7 @@ static int finish(loader *load, ol_error *error) {
     check_complete(load);
     keep_time(load);
     /* What somebody else appended since the log was opened is in the state, too. */
-    if (!ol_log_is_writable(partition->log)) ol_log_note_end(partition->log, load->next_offset);
+    if (!ol_log_is_writable(partition->log)) ol_log_record_end(partition->log, load->next_offset);
     int64_t end = ol_log_end(partition->log);
     ol_partition_set_positions(partition, end, end);
     if (!partition->read_only) {

@@ -15,7 +15,7 @@
 #ifndef OL_PARTITION_H
 #define OL_PARTITION_H
 
-#include "ol_log.h"
+#include "log/log.h"
 #include "ol_own_transactions.h"
 #include "ol_state.h"
 

@@ -284,7 +284,7 @@ static int tell_records(ol_record_scan *work, ol_rows *rows, bool *refused, ol_e
 static int next_batch(ol_record_scan *work, ol_rows *rows, ol_error *error) {
     ol_batch batch;
     int64_t position = work->scan->position;
-    int status = ol_scan_next(work->scan, &batch, error);
+    int status = ol_file_scan_next(work->scan, &batch, error);
     if (status != OL_OK) return status;
     work->position = position;
     work->base_offset = batch.base_offset;

@@ -11,7 +11,7 @@
 #include "format/key_shard.h"
 #include "ol_outcomes.h"
 #include "ol_rows.h"
-#include "ol_scan.h"
+#include "log/file_scan.h"
 
 typedef enum ol_record_view {
     OL_VIEW_COMMITS,            /* offset commits and their tombstones */
@@ -20,7 +20,7 @@ typedef enum ol_record_view {
 } ol_record_view;
 
 typedef struct ol_record_scan {
-    ol_scan *scan;
+    ol_file_scan *scan;
     const ol_decompressor *decompressor;
     const ol_outcomes *outcomes;        /* NULL as long as nobody asked; see OL_WOULD_BLOCK */
     const char *const *kinds;           /* names of records by key type, kind_count of them, NULL for types that are not known */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_log_walk.h"
+#include "log/batch_walk.h"
 #include "base/pages.h"
 #include "ol_snapshot_internal.h"
 #include "ol_state_loader.h"
@@ -123,7 +123,7 @@ static int64_t active_base(const ol_log *log) {
 
 typedef struct replay {
     ol_snapshot *snapshot;
-    ol_log_walk walk;
+    ol_batch_walk walk;
     ol_state_loader loader;
     bool refused;               /* a record or a batch could not be applied */
     ol_error refusal;
@@ -156,7 +156,7 @@ static int replay_batch(replay *run, const ol_batch *batch, ol_error *error) {
 }
 
 static int replay_all(replay *run, int64_t up_to, const atomic_bool *stop, ol_error *error) {
-    ol_log_walk *walk = &run->walk;
+    ol_batch_walk *walk = &run->walk;
     for (;;) {
         /* The next piece may take the place of the bytes that rows borrow. */
         if (walk->position >= walk->piece.size) {
@@ -167,7 +167,7 @@ static int replay_all(replay *run, int64_t up_to, const atomic_bool *stop, ol_er
             }
         }
         ol_batch batch;
-        int status = ol_log_walk_next(walk, &batch, error);
+        int status = ol_batch_walk_next(walk, &batch, error);
         if (status == OL_OUT_OF_RANGE) return ol_fail(error, OL_WOULD_BLOCK, "the log was truncated meanwhile");
         if (walk->passed_over != 0) return ol_fail(error, OL_CORRUPT, "the log has bytes that cannot be read");
         if (status == OL_OK && batch.last_offset < up_to) status = replay_batch(run, &batch, error);
@@ -181,10 +181,10 @@ static int run_replay(replay *run, ol_partition *partition, int64_t up_to, const
     ol_snapshot *snapshot = run->snapshot;
     const ol_refusal refused = {note_refusal, run};
     ol_state_loader_init(&run->loader, &snapshot->state, &snapshot->own, partition->options.log.decompressor, refused);
-    int status = ol_log_walk_open(&run->walk, partition->log, snapshot->offset, up_to, true, error);
+    int status = ol_batch_walk_open(&run->walk, partition->log, snapshot->offset, up_to, true, error);
     if (status != OL_OK) return status;
     status = replay_all(run, up_to, stop, error);
-    ol_log_walk_close(&run->walk);
+    ol_batch_walk_close(&run->walk);
     if (run->loader.max_timestamp > snapshot->max_timestamp) snapshot->max_timestamp = run->loader.max_timestamp;
     return status;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "format/offset_record.h"
-#include "ol_log_walk.h"
+#include "log/batch_walk.h"
 #include "ol_snapshot_internal.h"
 
 enum {
@@ -38,13 +38,13 @@ const ol_snapshot_witness *ol_snapshot_witness_at(const ol_snapshot *snapshot, s
 }
 
 static int note_from(ol_snapshot *snapshot, ol_log *log, int64_t from, ol_error *error) {
-    ol_log_walk walk;
+    ol_batch_walk walk;
     ol_batch batch;
-    int status = ol_log_walk_open(&walk, log, from, snapshot->offset, false, error);
+    int status = ol_batch_walk_open(&walk, log, from, snapshot->offset, false, error);
     if (status != OL_OK) return status;
     snapshot->batches_seen = 0;
-    while ((status = ol_log_walk_next(&walk, &batch, error)) == OL_OK) ol_snapshot_note_witness(snapshot, &batch);
-    ol_log_walk_close(&walk);
+    while ((status = ol_batch_walk_next(&walk, &batch, error)) == OL_OK) ol_snapshot_note_witness(snapshot, &batch);
+    ol_batch_walk_close(&walk);
     return status == OL_END ? OL_OK : status;
 }
 
@@ -111,17 +111,17 @@ static int hear_batch(proof *work, const ol_batch *batch, ol_error *error) {
 static int hear_batches(proof *work, ol_log *log, ol_error *error) {
     const ol_snapshot *snapshot = work->snapshot;
     int64_t from = work->count > 0 ? next_witness(work)->base_offset : snapshot->log_start;
-    ol_log_walk walk;
+    ol_batch_walk walk;
     ol_batch batch;
-    int status = ol_log_walk_open(&walk, log, from, snapshot->offset, true, error);
+    int status = ol_batch_walk_open(&walk, log, from, snapshot->offset, true, error);
     if (status != OL_OK) return status;
     while (status == OL_OK) {
-        status = ol_log_walk_next(&walk, &batch, error);
+        status = ol_batch_walk_next(&walk, &batch, error);
         if (status == OL_OK) status = hear_batch(work, &batch, error);
     }
     if (status == OL_END) status = OL_OK;
     if (status == OL_OK && walk.passed_over > 0) status = ol_fail(error, OL_INVALID, "the log before its offset cannot be read");
-    ol_log_walk_close(&walk);
+    ol_batch_walk_close(&walk);
     return status != OL_OK ? status : pass_missing(work, snapshot->offset, error);
 }
 
@@ -177,14 +177,14 @@ static bool holds_row(const ol_batch *batch, const ol_table_row *row, const ol_d
 }
 
 static int find_row(const ol_table_row *row, ol_partition *partition, ol_error *error) {
-    ol_log_walk walk;
+    ol_batch_walk walk;
     ol_batch batch;
     int64_t offset = row->value.log_offset;
-    int status = ol_log_walk_open(&walk, partition->log, offset, offset + 1, true, error);
+    int status = ol_batch_walk_open(&walk, partition->log, offset, offset + 1, true, error);
     if (status != OL_OK) return status;
-    status = ol_log_walk_next(&walk, &batch, error);
+    status = ol_batch_walk_next(&walk, &batch, error);
     bool found = status == OL_OK && holds_row(&batch, row, partition->options.log.decompressor);
-    ol_log_walk_close(&walk);
+    ol_batch_walk_close(&walk);
     if (status != OL_OK && status != OL_END) return status;
     return found ? OL_OK : ol_fail(error, OL_INVALID, "the log does not have its position at offset %lld", (long long)offset);
 }

@@ -18,7 +18,7 @@
 #define OL_STATE_COMPARE_H
 
 #include "table/digest.h"
-#include "ol_log_view.h"
+#include "log/view.h"
 #include "ol_partition.h"
 
 /* What one state says of a key. */

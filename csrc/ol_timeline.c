@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "ol_log_walk.h"
+#include "log/batch_walk.h"
 #include "ol_partition_internal.h"
 
 typedef struct timeline {
@@ -156,17 +156,17 @@ static const ol_timeline_filter everything;
 
 int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until, const ol_timeline_filter *filter,
                      const ol_timeline_sink *sink, ol_timeline_facts *facts, ol_error *error) {
-    ol_log_walk walk;
+    ol_batch_walk walk;
     ol_batch batch;
     int64_t start = ol_log_start(partition->log);
     timeline work = {.filter = filter != NULL ? filter : &everything, .sink = sink, .facts = facts,
                      .decompressor = partition->options.log.decompressor, .until = until,
                      .from = from > start ? from : 0, .expected = from > start ? from : 0};
     *facts = (ol_timeline_facts){.first_missing = INT64_MAX, .max_timestamp = -1};
-    int status = ol_log_walk_open(&walk, partition->log, from > start ? from : start, until, sink != NULL, error);
+    int status = ol_batch_walk_open(&walk, partition->log, from > start ? from : start, until, sink != NULL, error);
     if (status != OL_OK) return status;
     int64_t passed_over = 0;
-    while ((status = ol_log_walk_next(&walk, &batch, error)) == OL_OK) {
+    while ((status = ol_batch_walk_next(&walk, &batch, error)) == OL_OK) {
         if (walk.passed_over > passed_over) {
             /* What damage took is told as damage, not as cleaned. */
             facts->passed_over += walk.passed_over - passed_over;
@@ -178,18 +178,18 @@ int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until, const
     }
     if (status == OL_END && walk.passed_over == passed_over) expect(&work, until);
     facts->passed_over += walk.passed_over - passed_over;
-    ol_log_walk_close(&walk);
+    ol_batch_walk_close(&walk);
     return status == OL_END ? OL_OK : status;
 }
 
 int ol_timeline_next_timestamp(ol_partition *partition, int64_t from, int64_t until, int64_t *timestamp, ol_error *error) {
-    ol_log_walk walk;
+    ol_batch_walk walk;
     ol_batch batch;
     *timestamp = -1;
-    int status = ol_log_walk_open(&walk, partition->log, from, until, true, error);
+    int status = ol_batch_walk_open(&walk, partition->log, from, until, true, error);
     if (status != OL_OK) return status;
-    status = ol_log_walk_next(&walk, &batch, error);
+    status = ol_batch_walk_next(&walk, &batch, error);
     if (status == OL_OK) *timestamp = batch.max_timestamp;
-    ol_log_walk_close(&walk);
+    ol_batch_walk_close(&walk);
     return status == OL_END ? OL_OK : status;
 }

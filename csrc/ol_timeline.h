@@ -2,7 +2,7 @@
  *
  * A walk goes over the log in its order and tells a sink the offset commits, their tombstones and the ends of transactions; of all other
  * records, and of positions that the filter leaves out, only the key's first bytes are looked at.  Half a batch is never told: its structure is
- * checked before its first record.  What a load passes over is passed over here (ol_log_walk).
+ * checked before its first record.  What a load passes over is passed over here (ol_batch_walk).
  *
  * Offsets that are missing tell that the log was cleaned: a log that was not has every one.  Below the first that is missing everything
  * that was ever written is there.

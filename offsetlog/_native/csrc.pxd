@@ -140,7 +140,7 @@ cdef extern from "testing/fault_fs.h" nogil:
     int ol_fault_fs_materialize_all(ol_fs *fs, const char *target, ol_error *error) noexcept
 
 
-cdef extern from "ol_names.h" nogil:
+cdef extern from "log/files/names.h" nogil:
     enum:
         OL_UUID_SIZE
         OL_UUID_TEXT_SIZE
@@ -160,7 +160,7 @@ cdef extern from "ol_names.h" nogil:
     bint ol_directory_name_parse(const char *name, ol_directory_name *parsed) noexcept
 
 
-cdef extern from "ol_checkpoint.h" nogil:
+cdef extern from "log/files/checkpoint.h" nogil:
     ctypedef struct ol_checkpoint_entry:
         char *topic
         int64_t offset
@@ -310,7 +310,7 @@ cdef extern from "format/offset_record.h" nogil:
     uint8_t *ol_offset_value_put(uint8_t *p, const ol_offset_value *value, int16_t version) noexcept
 
 
-cdef extern from "ol_log.h" nogil:
+cdef extern from "log/log.h" nogil:
     ctypedef struct ol_log_transaction:
         int64_t producer_id
         int64_t first_offset
@@ -796,17 +796,17 @@ cdef extern from "ol_snapshot.h" nogil:
     void ol_snapshot_destroy(ol_snapshot *snapshot) noexcept
 
 
-cdef extern from "ol_scan.h" nogil:
-    ctypedef struct ol_scan:
+cdef extern from "log/file_scan.h" nogil:
+    ctypedef struct ol_file_scan:
         int64_t position
         int64_t limit
 
-    int ol_scan_open(ol_scan *scan, ol_fs *fs, const char *path, int64_t position, int64_t limit, ol_error *error) noexcept
-    void ol_scan_close(ol_scan *scan) noexcept
-    int ol_scan_next(ol_scan *scan, ol_batch *batch, ol_error *error) noexcept
-    int ol_scan_resync(ol_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch,
+    int ol_file_scan_open(ol_file_scan *scan, ol_fs *fs, const char *path, int64_t position, int64_t limit, ol_error *error) noexcept
+    void ol_file_scan_close(ol_file_scan *scan) noexcept
+    int ol_file_scan_next(ol_file_scan *scan, ol_batch *batch, ol_error *error) noexcept
+    int ol_file_scan_resync(ol_file_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch,
                        ol_error *error) noexcept
-    int ol_scan_used(ol_scan *scan, int64_t position, int64_t *used, ol_error *error) noexcept
+    int ol_file_scan_used(ol_file_scan *scan, int64_t position, int64_t *used, ol_error *error) noexcept
 
 
 cdef extern from "ol_rows.h" nogil:
@@ -894,7 +894,7 @@ cdef extern from "ol_record_scan.h" nogil:
         OL_VIEW_RECORDS
         OL_VIEW_BATCHES
     ctypedef struct ol_record_scan:
-        ol_scan *scan
+        ol_file_scan *scan
         const ol_decompressor *decompressor
         const ol_outcomes *outcomes
         const char *const *kinds
@@ -916,7 +916,7 @@ cdef extern from "ol_record_scan.h" nogil:
     int ol_record_scan_fill(ol_record_scan *work, ol_rows *rows, c_bool *refused, ol_error *error) noexcept
     void ol_record_scan_close(ol_record_scan *work) noexcept
 
-cdef extern from "ol_log_view.h" nogil:
+cdef extern from "log/view.h" nogil:
     ctypedef struct ol_log_view:
         pass
 
@@ -926,7 +926,7 @@ cdef extern from "ol_log_view.h" nogil:
         const char *path
 
     bint ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *segment) noexcept
-    int ol_log_view_scan(const ol_log_view *view, size_t index, int64_t position, ol_scan *scan, ol_error *error) noexcept
+    int ol_log_view_scan(const ol_log_view *view, size_t index, int64_t position, ol_file_scan *scan, ol_error *error) noexcept
     bint ol_log_view_is_current(const ol_log_view *view) noexcept
     void ol_log_view_close(ol_log_view *view) noexcept
 
@@ -981,11 +981,11 @@ cdef extern from "base/int64_map.h" nogil:
     void ol_int64_map_set(ol_int64_map *numbers, uint64_t key, uint64_t value) noexcept
 
 
-cdef extern from "ol_log_cutoff.h" nogil:
-    int ol_log_cutoff(ol_log *log, int64_t timestamp_ms, int64_t until, int64_t *offset, ol_error *error) noexcept
+cdef extern from "log/offset_for_time.h" nogil:
+    int ol_log_offset_for_time(ol_log *log, int64_t timestamp_ms, int64_t until, int64_t *offset, ol_error *error) noexcept
 
 
-cdef extern from "ol_log_spans.h" nogil:
+cdef extern from "log/transaction_spans.h" nogil:
     int ol_log_open_since(ol_log *log, int64_t offset, int64_t *first, ol_error *error) noexcept
     int ol_log_ended_by(ol_log *log, int64_t offset, int64_t until, int64_t *end, ol_error *error) noexcept
 
@@ -1056,7 +1056,7 @@ cdef extern from "ol_group_copy.h" nogil:
     void ol_group_copy_free(ol_group_copy *copy) noexcept
 
 
-cdef extern from "ol_index.h" nogil:
+cdef extern from "log/files/offset_index.h" nogil:
     ctypedef enum ol_index_kind:
         OL_INDEX_OFFSET
         OL_INDEX_TIME
@@ -1065,7 +1065,7 @@ cdef extern from "ol_index.h" nogil:
                              ol_error *error) noexcept
 
 
-cdef extern from "ol_transaction_index.h" nogil:
+cdef extern from "log/files/transaction_index.h" nogil:
     enum:
         OL_TRANSACTION_INDEX_ENTRY_SIZE
 
@@ -1079,7 +1079,7 @@ cdef extern from "ol_transaction_index.h" nogil:
                                    ol_error *error) noexcept
 
 
-cdef extern from "ol_producers.h" nogil:
+cdef extern from "log/files/producers.h" nogil:
     ctypedef struct ol_producer:
         int64_t producer_id
         int64_t last_offset

@@ -46,10 +46,10 @@ from offsetlog._native.csrc cimport (
     ol_records_close,
     ol_records_next,
     ol_records_open,
-    ol_scan,
-    ol_scan_close,
-    ol_scan_next,
-    ol_scan_open,
+    ol_file_scan,
+    ol_file_scan_close,
+    ol_file_scan_next,
+    ol_file_scan_open,
     ol_schema,
     ol_schema_decode,
     ol_schema_of_key,
@@ -369,7 +369,7 @@ cdef class SegmentReader:
     It sees the bytes that the file had when it was opened.  One thread at a time; `close`, or a with statement, ends it.
     """
 
-    cdef ol_scan scan
+    cdef ol_file_scan scan
     cdef FileSystem fs
     cdef Decompressor decompressor
     cdef readonly object path
@@ -391,7 +391,7 @@ cdef class SegmentReader:
         self.decompressor = decompressor if decompressor is not None else Decompressor()
         self.next_offset = 0
         with nogil:
-            check(ol_scan_open(&self.scan, self.fs.fs, text, 0, -1, &error), &error)
+            check(ol_file_scan_open(&self.scan, self.fs.fs, text, 0, -1, &error), &error)
         self.is_open = True
 
     def __enter__(self):
@@ -402,13 +402,13 @@ cdef class SegmentReader:
 
     def __dealloc__(self):
         if self.is_open:
-            ol_scan_close(&self.scan)
+            ol_file_scan_close(&self.scan)
 
     def close(self):
         """Closes the file; does nothing the second time."""
         if self.is_open:
             self.is_open = False
-            ol_scan_close(&self.scan)
+            ol_file_scan_close(&self.scan)
 
     cdef int ready(self) except -1:
         if not self.is_open:
@@ -445,7 +445,7 @@ cdef class SegmentReader:
         self.ready()
         try:
             with nogil:
-                status = check(ol_scan_next(&self.scan, &batch, &error), &error)
+                status = check(ol_file_scan_next(&self.scan, &batch, &error), &error)
                 if status == OL_OK:
                     check(ol_batch_check_crc(&batch, &error), &error)
             if status == OL_END:
@@ -507,12 +507,12 @@ cdef class SegmentReader:
         """Goes back to where a batch begins, or may begin by now, and forgets what was read of the file."""
         cdef bytes name = os.fsencode(self.path)
         cdef const char *text = name
-        cdef ol_scan scan
+        cdef ol_file_scan scan
         cdef ol_error error
         self.ready()
         with nogil:
-            check(ol_scan_open(&scan, self.fs.fs, text, position, -1, &error), &error)
-        ol_scan_close(&self.scan)
+            check(ol_file_scan_open(&scan, self.fs.fs, text, position, -1, &error), &error)
+        ol_file_scan_close(&self.scan)
         self.scan = scan
 
     def skip(self):

@@ -7,7 +7,7 @@ from offsetlog._native.csrc cimport (
     ol_error,
     ol_producers,
     ol_producers_change,
-    ol_scan,
+    ol_file_scan,
     ol_state,
     ol_state_share,
 )
@@ -47,10 +47,10 @@ cdef class Replay:
     cdef size_t row_count
     cdef size_t row_capacity
 
-    cdef int open_scan(self, ol_scan *scan, path, int64_t position) except -1
+    cdef int open_scan(self, ol_file_scan *scan, path, int64_t position) except -1
     cdef int add_row(self, const ol_batch *batch, int64_t position, ol_error *error) noexcept nogil
     cdef int apply_batch(self, const ol_batch *batch, ol_producers_change *change, ol_error *error) noexcept nogil
     cdef int count_records(self, const ol_batch *batch, ol_error *error) noexcept nogil
-    cdef int walk(self, ol_scan *scan, int64_t stop, int64_t until, bint keeps_rows, ol_producers_change *change,
+    cdef int walk(self, ol_file_scan *scan, int64_t stop, int64_t until, bint keeps_rows, ol_producers_change *change,
                   ol_error *error) noexcept nogil
-    cdef int go_on(self, ol_scan *scan, list stops, int64_t until, bint keeps_rows, dict found) except -1
+    cdef int go_on(self, ol_file_scan *scan, list stops, int64_t until, bint keeps_rows, dict found) except -1

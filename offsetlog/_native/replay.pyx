@@ -49,11 +49,11 @@ from offsetlog._native.csrc cimport (
     ol_records_next,
     ol_records_open,
     ol_refusal,
-    ol_scan,
-    ol_scan_close,
-    ol_scan_next,
-    ol_scan_open,
-    ol_scan_used,
+    ol_file_scan,
+    ol_file_scan_close,
+    ol_file_scan_next,
+    ol_file_scan_open,
+    ol_file_scan_used,
     ol_slice,
     ol_slice_of,
     ol_state,
@@ -222,11 +222,11 @@ cdef class Replay:
 
     # ------------------------------------------------------------------------------------------------ the walk
 
-    cdef int open_scan(self, ol_scan *scan, path, int64_t position) except -1:
+    cdef int open_scan(self, ol_file_scan *scan, path, int64_t position) except -1:
         cdef ol_error error
         self.path = os.fsencode(path)
         if self.view is None:
-            return check(ol_scan_open(scan, self.fs.fs, self.path, position, -1, &error), &error)
+            return check(ol_file_scan_open(scan, self.fs.fs, self.path, position, -1, &error), &error)
         cdef size_t index = <size_t>self.view.find(self.path)
         return check(ol_log_view_scan(self.view.view, index, position, scan, &error), &error)
 
@@ -284,7 +284,7 @@ cdef class Replay:
         ol_records_close(&records)
         return OL_OK if status == OL_END else status
 
-    cdef int walk(self, ol_scan *scan, int64_t stop, int64_t until, bint keeps_rows, ol_producers_change *change,
+    cdef int walk(self, ol_file_scan *scan, int64_t stop, int64_t until, bint keeps_rows, ol_producers_change *change,
                   ol_error *error) noexcept nogil:
         # Goes on until the end (OL_END), a batch at or behind `stop` (OL_OK with *change empty), an aborted transaction (OL_OK
         # with *change filled) or damage, where scan->position stays.
@@ -293,7 +293,7 @@ cdef class Replay:
         while True:
             self.position = scan.position
             change.completed = change.aborted = False
-            status = ol_scan_next(scan, &batch, error)
+            status = ol_file_scan_next(scan, &batch, error)
             if status != OL_OK:
                 return status
             if batch.base_offset >= stop or is_behind(&batch, self.next_offset, until):
@@ -316,7 +316,7 @@ cdef class Replay:
             if change.aborted:
                 return OL_OK
 
-    cdef int go_on(self, ol_scan *scan, list stops, int64_t until, bint keeps_rows, dict found) except -1:
+    cdef int go_on(self, ol_file_scan *scan, list stops, int64_t until, bint keeps_rows, dict found) except -1:
         cdef ol_producers_change change
         cdef ol_error error
         cdef int64_t stop
@@ -361,7 +361,7 @@ cdef class Replay:
             ClosedError: it was stopped.
             CapacityError: there is no memory.
         """
-        cdef ol_scan scan
+        cdef ol_file_scan scan
         cdef dict found = {"damage": None, "aborted": [], "producers": {}}
         cdef list stops = sorted(snapshots)
         self.refused = []
@@ -372,7 +372,7 @@ cdef class Replay:
             self.go_on(&scan, stops, until, batches, found)
             found["position"], found["size"] = scan.position, scan.limit
         finally:
-            ol_scan_close(&scan)
+            ol_file_scan_close(&scan)
         found["refused"], self.refused = self.refused, []
         raw = PyBytes_FromStringAndSize(<const char *>self.rows, <Py_ssize_t>(self.row_count * sizeof(batch_row)))
         found["batches"] = raw
@@ -380,7 +380,7 @@ cdef class Replay:
 
     def skip(self, path, int64_t position):
         """Returns where the next whole batch behind the damage at `position` begins, None when the file holds no more."""
-        cdef ol_scan scan
+        cdef ol_file_scan scan
         cdef ol_error error
         cdef int status
         self.open_scan(&scan, path, position)
@@ -389,20 +389,20 @@ cdef class Replay:
                 status = check(resync(&scan, position, self.next_offset, &error), &error)
             return scan.position if status == OL_OK else None
         finally:
-            ol_scan_close(&scan)
+            ol_file_scan_close(&scan)
 
     def used(self, path, int64_t position):
         """Returns the position behind the last byte from `position` on that is not zero; `position` when all are."""
-        cdef ol_scan scan
+        cdef ol_file_scan scan
         cdef ol_error error
         cdef int64_t used = 0
         self.open_scan(&scan, path, position)
         try:
             with nogil:
-                check(ol_scan_used(&scan, position, &used, &error), &error)
+                check(ol_file_scan_used(&scan, position, &used, &error), &error)
             return used
         finally:
-            ol_scan_close(&scan)
+            ol_file_scan_close(&scan)
 
     # ------------------------------------------------------------------------------------------------ the state
 

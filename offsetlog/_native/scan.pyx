@@ -35,11 +35,11 @@ from offsetlog._native.csrc cimport (
     ol_record_scan_close,
     ol_record_scan_fill,
     ol_rows_put_table,
-    ol_scan,
-    ol_scan_close,
-    ol_scan_next,
-    ol_scan_open,
-    ol_scan_used,
+    ol_file_scan,
+    ol_file_scan_close,
+    ol_file_scan_next,
+    ol_file_scan_open,
+    ol_file_scan_used,
     ol_slice,
     ol_slice_of,
     ol_table_cursor,
@@ -87,11 +87,11 @@ cdef bint is_damage(int status) noexcept nogil:
     return status in (OL_CORRUPT, OL_TORN, OL_UNSUPPORTED, OL_LIMIT)
 
 
-cdef int open_scan(ol_scan *scan, FileSystem fs, bytes path, int64_t position, int64_t limit) except -1:
+cdef int open_scan(ol_file_scan *scan, FileSystem fs, bytes path, int64_t position, int64_t limit) except -1:
     cdef const char *text = path
     cdef ol_error error
     with nogil:
-        check(ol_scan_open(scan, fs.fs, text, position, limit, &error), &error)
+        check(ol_file_scan_open(scan, fs.fs, text, position, limit, &error), &error)
     return 0
 
 
@@ -119,7 +119,7 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
     """
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
     cdef bytes name = os.fsencode(path)
-    cdef ol_scan scan
+    cdef ol_file_scan scan
     cdef ol_batch batch
     cdef ol_error error
     cdef int64_t at = position, next_offset = -1, first_offset = -1, newest = -1, next_mark = position
@@ -134,7 +134,7 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
             with nogil:
                 while True:
                     at = scan.position
-                    status = ol_scan_next(&scan, &batch, &error)
+                    status = ol_file_scan_next(&scan, &batch, &error)
                     if status == OL_OK and check_crc:
                         status = ol_batch_check_crc(&batch, &error)
                     if status != OL_OK:
@@ -163,7 +163,7 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
                 check(status, &error)
             break
     finally:
-        ol_scan_close(&scan)
+        ol_file_scan_close(&scan)
     return Skim(at, next_offset, first_offset, batches, newest, marks, damage)
 
 
@@ -173,14 +173,14 @@ def batch_at(path, int64_t position, *, FileSystem file_system=None):
     None where there is none, and for a compressed message set of magic 0 or 1, of which the first offset is not known.
     """
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
-    cdef ol_scan scan
+    cdef ol_file_scan scan
     cdef ol_batch batch
     cdef ol_error error
     cdef int status
     open_scan(&scan, fs, os.fsencode(path), position, -1)
     try:
         with nogil:
-            status = ol_scan_next(&scan, &batch, &error)
+            status = ol_file_scan_next(&scan, &batch, &error)
             if status == OL_OK:
                 status = ol_batch_check_crc(&batch, &error)
         if status == OL_END or is_damage(status):
@@ -190,16 +190,16 @@ def batch_at(path, int64_t position, *, FileSystem file_system=None):
             return None
         return batch.base_offset, batch.last_offset, batch.size
     finally:
-        ol_scan_close(&scan)
+        ol_file_scan_close(&scan)
 
 
 def next_batch(path, int64_t position, int64_t offset_min, *, int64_t limit=-1, FileSystem file_system=None):
     """Returns the position of the next whole batch behind the bad one at `position` that begins at or above a log offset.
 
-    None where there is none below `limit`.  The rule is that of a load (csrc/ol_scan.h).
+    None where there is none below `limit`.  The rule is that of a load (csrc/ol_file_scan.h).
     """
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
-    cdef ol_scan scan
+    cdef ol_file_scan scan
     cdef ol_error error
     cdef int status
     open_scan(&scan, fs, os.fsencode(path), position, limit)
@@ -208,22 +208,22 @@ def next_batch(path, int64_t position, int64_t offset_min, *, int64_t limit=-1, 
             status = check(resync(&scan, position, offset_min, &error), &error)
         return scan.position if status == OL_OK else None
     finally:
-        ol_scan_close(&scan)
+        ol_file_scan_close(&scan)
 
 
 def used_until(path, int64_t position, *, FileSystem file_system=None):
     """Returns the position behind the last byte from `position` on that is not zero; `position` when all are."""
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
-    cdef ol_scan scan
+    cdef ol_file_scan scan
     cdef ol_error error
     cdef int64_t used = 0
     open_scan(&scan, fs, os.fsencode(path), position, -1)
     try:
         with nogil:
-            check(ol_scan_used(&scan, position, &used, &error), &error)
+            check(ol_file_scan_used(&scan, position, &used, &error), &error)
         return used
     finally:
-        ol_scan_close(&scan)
+        ol_file_scan_close(&scan)
 
 
 # -------------------------------------------------------------------------------------------------------------- outcomes
@@ -251,7 +251,7 @@ cdef class Outcomes:
         """How many of the transactions that were asked for have not ended."""
         return ol_outcomes_open(&self.outcomes)
 
-    cdef int walk(self, ol_scan *scan, Decompressor decompressor, int64_t first, int64_t until, int64_t horizon,
+    cdef int walk(self, ol_file_scan *scan, Decompressor decompressor, int64_t first, int64_t until, int64_t horizon,
                   ol_error *error) noexcept nogil:
         # OL_END at the end of the file, OL_OK at the horizon or once everything that was asked for has ended; damage where
         # scan.position stays.
@@ -260,7 +260,7 @@ cdef class Outcomes:
         cdef int status
         while True:
             at = scan.position
-            status = ol_scan_next(scan, &batch, error)
+            status = ol_file_scan_next(scan, &batch, error)
             if status != OL_OK:
                 return status
             if batch.base_offset >= horizon or (batch.base_offset >= until and ol_outcomes_open(&self.outcomes) == 0):
@@ -292,7 +292,7 @@ def outcomes_of(segments, *, int64_t first=0, int64_t until=NEVER, int64_t horiz
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
     cdef Decompressor inflate = decompressor if decompressor is not None else Decompressor()
     cdef Outcomes found = Outcomes.__new__(Outcomes)
-    cdef ol_scan scan
+    cdef ol_file_scan scan
     cdef ol_error error
     cdef int status = OL_END
     for path, position, limit in segments:
@@ -310,7 +310,7 @@ def outcomes_of(segments, *, int64_t first=0, int64_t until=NEVER, int64_t horiz
                     break
             check(status, &error)
         finally:
-            ol_scan_close(&scan)
+            ol_file_scan_close(&scan)
         if status == OL_OK:
             break
     ol_outcomes_sort(&found.outcomes)
@@ -336,7 +336,7 @@ cdef class SegmentScan:
     One thread at a time; `close`, or a with statement, ends it.
     """
 
-    cdef ol_scan scan
+    cdef ol_file_scan scan
     cdef ol_record_scan work
     cdef FileSystem fs
     cdef Decompressor decompressor
@@ -429,14 +429,14 @@ cdef class SegmentScan:
     def __dealloc__(self):
         if self.is_open:
             ol_record_scan_close(&self.work)
-            ol_scan_close(&self.scan)
+            ol_file_scan_close(&self.scan)
 
     def close(self):
         """Closes the file; does nothing the second time.  Batches that were read stay."""
         if self.is_open:
             self.is_open = False
             ol_record_scan_close(&self.work)
-            ol_scan_close(&self.scan)
+            ol_file_scan_close(&self.scan)
 
     @property
     def position(self):

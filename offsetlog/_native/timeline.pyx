@@ -35,7 +35,7 @@ from offsetlog._native.csrc cimport (
     ol_group_mark,
     ol_item,
     ol_key,
-    ol_log_cutoff,
+    ol_log_offset_for_time,
     ol_log_end,
     ol_log_ended_by,
     ol_log_open_since,
@@ -228,7 +228,7 @@ def cutoff(Partition partition not None, int64_t timestamp_ms):
             log = ol_partition_log(partition.handle)
             ol_partition_positions(partition.handle, &positions)
             until = positions.applied if ol_partition_role(partition.handle) != OL_ROLE_UNLOADED else ol_log_end(log)
-            check(ol_log_cutoff(log, timestamp_ms, until, &offset, &error), &error)
+            check(ol_log_offset_for_time(log, timestamp_ms, until, &offset, &error), &error)
         return offset
     finally:
         partition.leave()

@@ -3,7 +3,7 @@
 #define CLEANED_FIXTURE_H
 
 #include "log_fixture.h"
-#include "ol_cleaned.h"
+#include "log/segment_rewrite.h"
 
 enum { MODEL_BATCHES_MAX = 8192, MODEL_SEGMENTS_MAX = 256 };
 
@@ -144,7 +144,7 @@ OL_UNUSED static bool keep_none(void *context OL_UNUSED, const model_batch *batc
 
 typedef struct cleaning {
     const model *m;
-    ol_cleaned *cleaned;
+    ol_segment_rewrite *cleaned;
     int64_t from;
     int64_t up_to;
     ol_error *error;
@@ -157,12 +157,12 @@ static int copy_aborted(void *context, const ol_aborted_transaction *transaction
         const model_batch *batch = &state->m->batches[i];
         stays = batch->base == transaction->last_offset && batch->base >= state->from && batch->base < state->up_to && !batch->going;
     }
-    return stays ? ol_cleaned_append_aborted(state->cleaned, transaction, state->error) : OL_OK;
+    return stays ? ol_segment_rewrite_append_aborted(state->cleaned, transaction, state->error) : OL_OK;
 }
 
 /* Writes what `keep` says of the segments [first, first + count) aside; *cleaned is NULL when that failed.  Batches that go are marked. */
 OL_UNUSED static int model_write_cleaned(model *m, ol_log *log, size_t first, size_t count, keeps keep, void *context,
-                                         ol_cleaned **cleaned, ol_error *error) {
+                                         ol_segment_rewrite **cleaned, ol_error *error) {
     int64_t bases[MODEL_SEGMENTS_MAX];
     size_t segment_count = segment_bases(log, bases);
     OL_CHECK(first + count < segment_count);
@@ -171,27 +171,27 @@ OL_UNUSED static int model_write_cleaned(model *m, ol_log *log, size_t first, si
         model_batch *batch = &m->batches[i];
         if (batch->base >= state.from && batch->base < state.up_to) batch->going = !keep(context, batch);
     }
-    int status = ol_cleaned_start(log, bases[first], ol_log_cuts(log), cleaned, error);
+    int status = ol_segment_rewrite_start(log, bases[first], ol_log_cuts(log), cleaned, error);
     for (size_t i = 0; i < m->count && status == OL_OK; i++) {
         const model_batch *batch = &m->batches[i];
         if (batch->base < state.from || batch->base >= state.up_to || batch->going) continue;
-        status = ol_cleaned_append(*cleaned, batch->bytes, batch->size, batch->base, batch->next - 1, batch->timestamp, error);
+        status = ol_segment_rewrite_append(*cleaned, batch->bytes, batch->size, batch->base, batch->next - 1, batch->timestamp, error);
     }
     state.cleaned = *cleaned;
     if (status == OL_OK) status = ol_log_collect_aborted(log, state.from, state.up_to, copy_aborted, &state, error);
     if (status == OL_OK) return OL_OK;
-    ol_cleaned_discard(*cleaned);
+    ol_segment_rewrite_discard(*cleaned);
     *cleaned = NULL;
     return status;
 }
 
 /* All of a clean.  The model stays undecided after OL_CRASHED and after a failure that left the log failed. */
 OL_UNUSED static int model_clean(model *m, ol_log *log, size_t first, size_t count, keeps keep, void *context, ol_error *error) {
-    ol_cleaned *cleaned = NULL;
+    ol_segment_rewrite *cleaned = NULL;
     int64_t bases[MODEL_SEGMENTS_MAX];
     segment_bases(log, bases);
     int status = model_write_cleaned(m, log, first, count, keep, context, &cleaned, error);
-    if (status == OL_OK) status = ol_cleaned_swap(cleaned, bases + first, count, error);
+    if (status == OL_OK) status = ol_segment_rewrite_swap(cleaned, bases + first, count, error);
     if (status == OL_CRASHED || ol_log_has_failed(log)) return status;
     model_settle(m, status == OL_OK);
     return status;

@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "fs/fs.h"
-#include "ol_log.h"
+#include "log/log.h"
 #include "ol_test.h"
 
 /* A fresh directory under TMPDIR, else in memory where there is such a place (the flushes of thousands of opens are slow on a

@@ -1,6 +1,6 @@
 /* A clean that changes nothing tells what one that does would leave, and a replay of that is the state. */
 #include "ol_cleaner.h"
-#include "ol_log_walk.h"
+#include "log/batch_walk.h"
 #include "partition_fixture.h"
 
 static const int64_t day_ms = 86400000;
@@ -59,14 +59,14 @@ static ol_clean_report run(ol_partition *partition, told *to, bool takes_active,
 
 /* What stands at and above `from` and begins below `until`; appended to `to`. */
 static void take_log(ol_partition *partition, int64_t from, int64_t until, told *to) {
-    ol_log_walk walk;
+    ol_batch_walk walk;
     ol_batch batch;
     ol_error error;
-    OL_CHECK_OK(ol_log_walk_open(&walk, ol_partition_log(partition), from, until, true, &error), &error);
-    while (ol_log_walk_next(&walk, &batch, &error) == OL_OK) {
+    OL_CHECK_OK(ol_batch_walk_open(&walk, ol_partition_log(partition), from, until, true, &error), &error);
+    while (ol_batch_walk_next(&walk, &batch, &error) == OL_OK) {
         if (batch.base_offset >= from) OL_CHECK_OK(take(to, &batch, &error), &error);
     }
-    ol_log_walk_close(&walk);
+    ol_batch_walk_close(&walk);
 }
 
 /* ------------------------------------------------------------------------------------------------ logs */

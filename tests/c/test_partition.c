@@ -292,7 +292,7 @@ OL_TEST(a_transaction_of_ours_that_a_crash_left_open_is_aborted_by_the_next_load
     close_partition(partition);
     OL_CHECK_INT(truncate(info.path, info.size - OL_BATCH_MARKER_SIZE), 0);     /* the marker was never written */
     char sidecar[512];
-    snprintf(sidecar, sizeof sidecar, "%s/%s", options.log.directory, OL_FLUSHED_FILE);
+    snprintf(sidecar, sizeof sidecar, "%s/%s", options.log.directory, OL_FLUSH_SIDECAR_FILE);
     OL_CHECK_INT(unlink(sidecar), 0);
     partition = open_partition(&options, true);
     ol_load_progress progress;

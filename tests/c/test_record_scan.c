@@ -47,23 +47,23 @@ static void write_log(log_file *file) {
     file->next_offset = ol_log_end(ol_partition_log(partition));
     close_partition(partition);
     snprintf(file->path, sizeof file->path, "%s/00000000000000000000.log", fixture_directory);
-    ol_scan scan;
+    ol_file_scan scan;
     ol_batch batch;
     ol_error error;
-    OL_CHECK_OK(ol_scan_open(&scan, ol_fs_posix(), file->path, 0, -1, &error), &error);
+    OL_CHECK_OK(ol_file_scan_open(&scan, ol_fs_posix(), file->path, 0, -1, &error), &error);
     file->end_count = 0;
-    while (ol_scan_next(&scan, &batch, &error) == OL_OK) file->ends[file->end_count++] = scan.position;
-    ol_scan_close(&scan);
+    while (ol_file_scan_next(&scan, &batch, &error) == OL_OK) file->ends[file->end_count++] = scan.position;
+    ol_file_scan_close(&scan);
     OL_CHECK(file->end_count > STEPS / 2 && file->end_count <= STEPS);
 }
 
 static void find_outcomes(const log_file *file, ol_outcomes *outcomes) {
-    ol_scan scan;
+    ol_file_scan scan;
     ol_batch batch;
     ol_error error;
-    OL_CHECK_OK(ol_scan_open(&scan, ol_fs_posix(), file->path, 0, -1, &error), &error);
-    while (ol_scan_next(&scan, &batch, &error) == OL_OK) OL_CHECK_OK(ol_outcomes_note(outcomes, &batch, NULL, true, &error), &error);
-    ol_scan_close(&scan);
+    OL_CHECK_OK(ol_file_scan_open(&scan, ol_fs_posix(), file->path, 0, -1, &error), &error);
+    while (ol_file_scan_next(&scan, &batch, &error) == OL_OK) OL_CHECK_OK(ol_outcomes_note(outcomes, &batch, NULL, true, &error), &error);
+    ol_file_scan_close(&scan);
     ol_outcomes_sort(outcomes);
 }
 
@@ -121,11 +121,11 @@ static void make_rows(ol_rows *rows, ol_record_view view, size_t block_rows) {
 
 static void read_rows(const log_file *file, const reading *how, const ol_outcomes *outcomes, found *into) {
     ol_rows rows;
-    ol_scan scan;
+    ol_file_scan scan;
     ol_error error;
     bool refused;
     make_rows(&rows, how->view, how->block_rows);
-    OL_CHECK_OK(ol_scan_open(&scan, ol_fs_posix(), file->path, how->position, how->limit, &error), &error);
+    OL_CHECK_OK(ol_file_scan_open(&scan, ol_fs_posix(), file->path, how->position, how->limit, &error), &error);
     ol_record_scan work = {.scan = &scan, .kinds = kinds, .kind_count = 2, .segment = text("x.log"), .first = how->first, .until = how->until,
                            .view = how->view, .partition = -1, .bucket = how->bucket, .wants_outcomes = how->view == OL_VIEW_COMMITS};
     for (;;) {
@@ -141,7 +141,7 @@ static void read_rows(const log_file *file, const reading *how, const ol_outcome
         ol_rows_clear(&rows);
     }
     ol_record_scan_close(&work);
-    ol_scan_close(&scan);
+    ol_file_scan_close(&scan);
     ol_rows_free(&rows);
 }
 
@@ -213,17 +213,17 @@ OL_TEST(bounds_of_log_offsets_and_buckets_part_the_records) {
 OL_TEST(batches_are_told_by_their_headers) {
     static log_file file;
     ol_rows rows;
-    ol_scan scan;
+    ol_file_scan scan;
     ol_error error;
     bool refused;
     write_log(&file);
     make_rows(&rows, OL_VIEW_BATCHES, STEPS + 1);
-    OL_CHECK_OK(ol_scan_open(&scan, ol_fs_posix(), file.path, 0, -1, &error), &error);
+    OL_CHECK_OK(ol_file_scan_open(&scan, ol_fs_posix(), file.path, 0, -1, &error), &error);
     ol_record_scan work = {.scan = &scan, .until = INT64_MAX, .view = OL_VIEW_BATCHES, .partition = -1};
     OL_CHECK_INT(ol_record_scan_fill(&work, &rows, &refused, &error), OL_END);
     OL_CHECK_INT(rows.count, file.end_count);
     for (size_t row = 0; row < rows.count; row++) OL_CHECK(rows.arrays[OL_COLUMN_CRC_OK].data[row >> 3] >> (row & 7) & 1);
-    ol_scan_close(&scan);
+    ol_file_scan_close(&scan);
     ol_rows_free(&rows);
     remove_fixture();
 }
@@ -231,15 +231,15 @@ OL_TEST(batches_are_told_by_their_headers) {
 /* ------------------------------------------------------------------------------------------------ states by shares */
 
 static void replay(const log_file *file, const ol_state_share *share, ol_state *state) {
-    ol_scan scan;
+    ol_file_scan scan;
     ol_batch batch;
     ol_error error;
     OL_CHECK_OK(ol_state_create(state, &error), &error);
-    OL_CHECK_OK(ol_scan_open(&scan, ol_fs_posix(), file->path, 0, -1, &error), &error);
-    while (ol_scan_next(&scan, &batch, &error) == OL_OK) {
+    OL_CHECK_OK(ol_file_scan_open(&scan, ol_fs_posix(), file->path, 0, -1, &error), &error);
+    while (ol_file_scan_next(&scan, &batch, &error) == OL_OK) {
         OL_CHECK_OK(ol_state_apply_share(state, &batch, share, NULL, NULL, &error), &error);
     }
-    ol_scan_close(&scan);
+    ol_file_scan_close(&scan);
 }
 
 static size_t count_rows(const ol_state *state) {

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "ol_scan.h"
+#include "log/file_scan.h"
 #include "partition_fixture.h"
 
 enum { GROUPS = 9, TOPICS = 4, PARTITIONS = 12, RECORDS = 20, PRODUCERS = 3 };
@@ -268,15 +268,15 @@ static ol_state replay(const ol_log_view *view, int64_t until, int64_t skipped) 
     ol_log_view_segment segment;
     ol_error error;
     for (size_t i = 0; ol_log_view_at(view, i, &segment); i++) {
-        ol_scan scan;
+        ol_file_scan scan;
         ol_batch batch;
         OL_CHECK_OK(ol_log_view_scan(view, i, 0, &scan, &error), &error);
         int status;
-        while ((status = ol_scan_next(&scan, &batch, &error)) == OL_OK && batch.base_offset < until) {
+        while ((status = ol_file_scan_next(&scan, &batch, &error)) == OL_OK && batch.base_offset < until) {
             if (batch.base_offset != skipped) OL_CHECK_OK(ol_state_apply_batch(&state, &batch, NULL, NULL, &error), &error);
         }
         OL_CHECK(status == OL_OK || status == OL_END);
-        ol_scan_close(&scan);
+        ol_file_scan_close(&scan);
     }
     return state;
 }

@@ -1,6 +1,6 @@
 /* What the log says about positions: states of the past against the live one of that moment, record by record. */
 #include "ol_group_copy.h"
-#include "ol_log_walk.h"
+#include "log/batch_walk.h"
 #include "ol_past.h"
 #include "partition_fixture.h"
 

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_checkpoint.h"
-#include "ol_index.h"
-#include "ol_leader_epochs.h"
-#include "ol_names.h"
-#include "ol_partition_metadata.h"
-#include "ol_producers.h"
-#include "ol_transaction_index.h"
+#include "log/files/checkpoint.h"
+#include "log/files/offset_index.h"
+#include "log/files/leader_epochs.h"
+#include "log/files/names.h"
+#include "log/files/partition_metadata.h"
+#include "log/files/producers.h"
+#include "log/files/transaction_index.h"
 
 enum { OL_FUZZ_SMALL_FORMAT_COUNT = 8 };
 

@@ -1,0 +1,233 @@
+#include "log/file_scan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+enum { SCAN_BUFFER_SIZE = 1 << 18, ENDING_BYTES = 64 };
+
+int ol_file_scan_open(ol_file_scan *scan, ol_fs *fs, const char *path, int64_t position, int64_t limit, ol_error *error) {
+    *scan = (ol_file_scan){.fs = fs, .position = position, .limit = limit, .budget = OL_FILE_SCAN_BUDGET, .claimed_end = -1};
+    int status = fs->open(fs, path, OL_OPEN_READ, &scan->file, error);
+    if (status != OL_OK) return status;
+    int64_t size = 0;
+    status = fs->size(scan->file, &size, error);
+    if (status != OL_OK) {
+        fs->close(scan->file);
+        return status;
+    }
+    if (limit < 0 || limit > size) scan->limit = size;
+    return OL_OK;
+}
+
+void ol_file_scan_open_bytes(ol_file_scan *scan, const uint8_t *bytes, int64_t position, int64_t limit) {
+    *scan = (ol_file_scan){.bytes = bytes, .position = position, .limit = limit, .budget = OL_FILE_SCAN_BUDGET, .claimed_end = -1};
+}
+
+void ol_file_scan_close(ol_file_scan *scan) {
+    if (scan->file != NULL) scan->fs->close(scan->file);
+    free(scan->buffer);
+    scan->buffer = NULL;
+}
+
+/* Makes [position, position + size) available at *data; *got is less only where the file ends. */
+static int fetch(ol_file_scan *scan, int64_t position, size_t size, const uint8_t **data, size_t *got, ol_error *error) {
+    int64_t remaining = scan->limit - position;
+    if (remaining < 0) remaining = 0;
+    if (scan->file == NULL) {
+        *data = remaining > 0 ? scan->bytes + position : scan->bytes;
+        *got = (size_t)remaining;
+        return OL_OK;
+    }
+    if ((int64_t)size > remaining) size = (size_t)remaining;
+    int64_t buffered_end = scan->buffer_position + (int64_t)scan->buffer_size;
+    if (position >= scan->buffer_position && position + (int64_t)size <= buffered_end) {
+        *data = scan->buffer + (position - scan->buffer_position);
+        *got = (size_t)(buffered_end - position);
+        return OL_OK;
+    }
+    size_t wanted = size > SCAN_BUFFER_SIZE ? size : SCAN_BUFFER_SIZE;
+    if ((int64_t)wanted > remaining) wanted = (size_t)remaining;
+    if (wanted > scan->capacity) {
+        uint8_t *buffer = realloc(scan->buffer, wanted);
+        if (buffer == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to read a batch of %zu bytes", wanted);
+        scan->buffer = buffer;
+        scan->capacity = wanted;
+    }
+    scan->buffer_position = position;
+    scan->buffer_size = 0;
+    if (wanted > 0) {
+        int status = scan->fs->read(scan->file, position, scan->buffer, wanted, &scan->buffer_size, error);
+        if (status != OL_OK) return status;
+    }
+    *data = scan->buffer;
+    *got = scan->buffer_size;
+    return OL_OK;
+}
+
+/* The batch at `position`; moves nothing. */
+static int batch_at(ol_file_scan *scan, int64_t position, ol_batch *batch, ol_error *error) {
+    const uint8_t *data = NULL;
+    size_t got = 0;
+    int status = fetch(scan, position, OL_BATCH_OVERHEAD, &data, &got, error);
+    if (status != OL_OK) return status;
+    if (got == 0) return position < scan->limit ? ol_fail(error, OL_TORN, "the file ends early") : OL_END;
+    status = ol_batch_parse(data, got, batch, error);
+    if (status == OL_TORN && batch->size > got && (int64_t)batch->size <= scan->limit - position) {
+        size_t needed = batch->size;
+        status = fetch(scan, position, needed, &data, &got, error);
+        if (status != OL_OK) return status;
+        status = ol_batch_parse(data, got, batch, error);
+    }
+    return status;
+}
+
+int ol_file_scan_next(ol_file_scan *scan, ol_batch *batch, ol_error *error) {
+    if (scan->position >= scan->limit) return OL_END;
+    int status = batch_at(scan, scan->position, batch, error);
+    if (status == OL_OK) {
+        scan->position += (int64_t)batch->size;
+    } else if (status == OL_TORN || status == OL_CORRUPT || status == OL_UNSUPPORTED) {
+        error->position = scan->position;
+    }
+    return status;
+}
+
+/* Cheap tests first: hardly any position passes them, so the CRC is computed for few. */
+static bool is_plausible(const uint8_t *data, size_t got, int64_t remaining, int64_t offset_min, int64_t offset_max) {
+    if (got < OL_BATCH_OVERHEAD || data[OL_BATCH_AT_MAGIC] != 2) return false;
+    int64_t length = ol_load_i32(data + OL_BATCH_AT_LENGTH);
+    if (length < OL_BATCH_OVERHEAD - OL_BATCH_LOG_OVERHEAD || length > remaining - OL_BATCH_LOG_OVERHEAD) return false;
+    int64_t base_offset = ol_load_i64(data + OL_BATCH_AT_BASE_OFFSET);
+    int64_t delta = ol_load_i32(data + OL_BATCH_AT_LAST_OFFSET_DELTA);
+    return base_offset >= offset_min && delta >= 0 && base_offset <= offset_max - delta;
+}
+
+static bool is_zero(const uint8_t *data, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        if (data[i] != 0) return false;
+    }
+    return true;
+}
+
+/* Where the batch at `position` ends by its length field, or -1 where that cannot be.  The magic is not asked: it may be what is bad. */
+static int find_claimed_end(ol_file_scan *scan, int64_t position, int64_t *end, ol_error *error) {
+    const uint8_t *data = NULL;
+    size_t got = 0;
+    *end = -1;
+    int status = fetch(scan, position, OL_BATCH_LOG_OVERHEAD, &data, &got, error);
+    if (status != OL_OK || got < OL_BATCH_LOG_OVERHEAD) return status;
+    int64_t length = ol_load_i32(data + OL_BATCH_AT_LENGTH);
+    if (length >= OL_BATCH_MINIMUM_LENGTH && length <= scan->limit - position - OL_BATCH_LOG_OVERHEAD) {
+        *end = position + OL_BATCH_LOG_OVERHEAD + length;
+    }
+    return OL_OK;
+}
+
+/* Whether `end` is where the bytes that were written end.  Zeros behind it are an extension, and a length that merely leads into one is no
+ * proof: the bytes right before must be such as a batch ends with. */
+static int is_ending(ol_file_scan *scan, int64_t end, bool *ending, ol_error *error) {
+    const uint8_t *data = NULL;
+    size_t got = 0;
+    *ending = end == scan->limit;
+    if (*ending) return OL_OK;
+    int status = fetch(scan, end, ENDING_BYTES, &data, &got, error);
+    if (status != OL_OK || !is_zero(data, got < ENDING_BYTES ? got : ENDING_BYTES)) return status;
+    int64_t before = end > ENDING_BYTES ? end - ENDING_BYTES : 0;
+    status = fetch(scan, before, (size_t)(end - before), &data, &got, error);
+    if (status != OL_OK || (int64_t)got < end - before || is_zero(data, (size_t)(end - before))) return status;
+    scan->budget -= scan->limit - end;
+    int64_t used = 0;
+    status = ol_file_scan_used(scan, end, &used, error);
+    *ending = status == OL_OK && used == end;
+    return status;
+}
+
+/* Goes from one bad batch to the next as their lengths say.  OL_OK: a right batch was reached; OL_END: the end was.  OL_CORRUPT: the length
+ * of the batch at *position, where the way ends, is wrong. */
+static int follow_lengths(ol_file_scan *scan, int64_t *position, int64_t offset_min, int64_t offset_max, ol_batch *batch,
+                          ol_error *error) {
+    for (;;) {
+        int64_t end = -1;
+        bool ending = false;
+        int status = find_claimed_end(scan, *position, &end, error);
+        if (status == OL_OK && end < 0) return OL_CORRUPT;
+        if (status == OL_OK) status = is_ending(scan, end, &ending, error);
+        if (status != OL_OK) return status;
+        if (ending) {
+            scan->position = end;
+            return OL_END;
+        }
+        status = batch_at(scan, end, batch, error);
+        if (status == OL_NO_MEMORY || status == OL_IO) return status;
+        if (status != OL_OK) return OL_CORRUPT;
+        bool right = ol_batch_check_crc(batch, error) == OL_OK;
+        bool fits = batch->base_offset >= offset_min && batch->last_offset <= offset_max;
+        if (right && fits) {
+            scan->position = end;
+            return OL_OK;
+        }
+        /* Wrong as it is, it is a batch, so the length that led to it was right. */
+        if (!right && !fits) return OL_CORRUPT;
+        if (!right) scan->budget -= (int64_t)batch->size;
+        *position = end;
+    }
+}
+
+/* Tries every byte from `position` on. */
+static int try_every_byte(ol_file_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch,
+                          ol_error *error) {
+    while (position + OL_BATCH_OVERHEAD <= scan->limit && scan->budget >= 0) {
+        const uint8_t *data = NULL;
+        size_t got = 0;
+        int status = fetch(scan, position, OL_BATCH_OVERHEAD, &data, &got, error);
+        if (status != OL_OK) return status;
+        if (got < OL_BATCH_OVERHEAD) return OL_END;
+        size_t step = 0;
+        while (step + OL_BATCH_OVERHEAD <= got &&
+               !is_plausible(data + step, got - step, scan->limit - position - (int64_t)step, offset_min, offset_max)) {
+            step++;
+        }
+        position += (int64_t)step;
+        if (step + OL_BATCH_OVERHEAD > got) continue;
+        status = batch_at(scan, position, batch, error);
+        if (status == OL_NO_MEMORY || status == OL_IO) return status;
+        if (status == OL_OK) {
+            if (ol_batch_check_crc(batch, error) == OL_OK) {
+                scan->position = position;
+                return OL_OK;
+            }
+            scan->budget -= (int64_t)batch->size;
+        }
+        position++;
+    }
+    return OL_END;
+}
+
+int ol_file_scan_resync(ol_file_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch, ol_error *error) {
+    int status = follow_lengths(scan, &position, offset_min, offset_max, batch, error);
+    if (status != OL_CORRUPT) return status;
+    status = batch_at(scan, position, batch, error);
+    if (status == OL_NO_MEMORY || status == OL_IO) return status;
+    if (status == OL_OK && position + (int64_t)batch->size > scan->claimed_end) {
+        scan->claimed_end = position + (int64_t)batch->size;
+    }
+    return try_every_byte(scan, position + 1, offset_min, offset_max, batch, error);
+}
+
+int ol_file_scan_used(ol_file_scan *scan, int64_t position, int64_t *used, ol_error *error) {
+    *used = position;
+    while (position < scan->limit) {
+        const uint8_t *data = NULL;
+        size_t got = 0;
+        int status = fetch(scan, position, 1, &data, &got, error);
+        if (status != OL_OK) return status;
+        if (got == 0) break;
+        size_t last = got;
+        while (last > 0 && data[last - 1] == 0) last--;
+        if (last > 0) *used = position + (int64_t)last;
+        position += (int64_t)got;
+    }
+    return OL_OK;
+}

@@ -1,0 +1,64 @@
+/* log/files/checkpoint: Kafka's text checkpoints (spec §1.5).
+ *
+ * Two forms share the frame (version line, count line, one line an entry): offset checkpoints of a log dir ("topic partition
+ * offset") and the leader-epoch-checkpoint of a partition ("epoch startOffset").  An empty file and one with only the version
+ * line hold nothing.  Everything else that is not as Kafka writes it is OL_CORRUPT, with the line in the reason, and nothing of
+ * it is used: a caller treats a bad checkpoint as absent, it never guesses a part of it.
+ *
+ * The structures own their memory and have no lock.
+ */
+#ifndef OL_LOG_FILES_CHECKPOINT_H
+#define OL_LOG_FILES_CHECKPOINT_H
+
+#include "base/base.h"
+#include "fs/fs.h"
+#include "base/status.h"
+
+#define OL_CHECKPOINT_SIZE_MAX ((size_t)64 << 20)
+#define OL_TOPIC_SIZE_MAX 255       /* bytes; Kafka allows 249, very old brokers 255 */
+
+typedef struct ol_checkpoint_entry {
+    char *topic;                /* terminated, owned */
+    int64_t offset;
+    int32_t partition;
+} ol_checkpoint_entry;
+
+/* Zeroed memory is an empty one. */
+typedef struct ol_offset_checkpoint {
+    ol_checkpoint_entry *entries;   /* in the order of the file; a key appears once */
+    size_t count;
+    size_t capacity;
+} ol_offset_checkpoint;
+
+void ol_offset_checkpoint_free(ol_offset_checkpoint *checkpoint);
+
+/* The entry, or NULL.  Linear: the files have some dozens of lines. */
+const ol_checkpoint_entry *ol_offset_checkpoint_find(const ol_offset_checkpoint *checkpoint, const char *topic,
+                                                     int32_t partition);
+/* Adds or replaces.  OL_INVALID for a topic that is empty, too long or has white space in it. */
+int ol_offset_checkpoint_set(ol_offset_checkpoint *checkpoint, const char *topic, int32_t partition, int64_t offset,
+                             ol_error *error) OL_NODISCARD;
+void ol_offset_checkpoint_remove(ol_offset_checkpoint *checkpoint, const char *topic, int32_t partition);
+
+/* Fills an empty *checkpoint; on failure it stays empty. */
+int ol_offset_checkpoint_parse(ol_offset_checkpoint *checkpoint, ol_slice text, ol_error *error) OL_NODISCARD;
+/* *text is malloc'ed. */
+int ol_offset_checkpoint_format(const ol_offset_checkpoint *checkpoint, char **text, size_t *size, ol_error *error)
+    OL_NODISCARD;
+/* OL_NO_SUCH_FILE when missing. */
+int ol_offset_checkpoint_load(ol_offset_checkpoint *checkpoint, ol_fs *fs, const char *path, ol_error *error) OL_NODISCARD;
+/* Published by ol_fs_replace_file: the old file, or the new one. */
+int ol_offset_checkpoint_store(const ol_offset_checkpoint *checkpoint, ol_fs *fs, const char *path, ol_error *error)
+    OL_NODISCARD;
+
+typedef struct ol_leader_epoch {
+    int64_t start_offset;
+    int32_t epoch;
+} ol_leader_epoch;
+
+/* *entries is malloc'ed (NULL when there are none); both columns ascend strictly, else OL_CORRUPT. */
+int ol_epoch_checkpoint_parse(ol_slice text, ol_leader_epoch **entries, size_t *count, ol_error *error) OL_NODISCARD;
+int ol_epoch_checkpoint_format(const ol_leader_epoch *entries, size_t count, char **text, size_t *size, ol_error *error)
+    OL_NODISCARD;
+
+#endif

@@ -1,0 +1,397 @@
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log/log_impl.h"
+
+void ol_log_config_init(ol_log_config *config) {
+    *config = (ol_log_config){
+        .segment_bytes = OL_SEGMENT_BYTES_DEFAULT,
+        .segment_ms = (int64_t)604800000,
+        .index_interval_bytes = 4096,
+        .segment_index_bytes = (int64_t)10 << 20,
+        .producer_expiration_ms = (int64_t)86400000,
+        .extend_bytes_min = (int64_t)64 << 10,
+        .extend_bytes_max = (int64_t)8 << 20,
+    };
+}
+
+int64_t ol_log_start(const ol_log *log) { return atomic_load_explicit(&log->start, memory_order_acquire); }
+int64_t ol_log_end(const ol_log *log) { return atomic_load_explicit(&log->end, memory_order_acquire); }
+int64_t ol_log_flushed(const ol_log *log) { return atomic_load_explicit(&log->flushed, memory_order_acquire); }
+bool ol_log_is_writable(const ol_log *log) { return log->writable; }
+
+void ol_log_record_end(ol_log *log, int64_t end) {
+    OL_ASSERT(!log->writable);
+    int64_t known = atomic_load(&log->end);
+    while (end > known && !atomic_compare_exchange_weak(&log->end, &known, end)) continue;
+}
+
+bool ol_log_has_failed(const ol_log *log) { return atomic_load(&log->failed); }
+uint64_t ol_log_cuts(const ol_log *log) { return atomic_load(&log->cuts); }
+
+/* These are asked of a const log; the lock inside it is no part of what it says. */
+static pthread_mutex_t *lock_of(const pthread_mutex_t *lock) { return (pthread_mutex_t *)(uintptr_t)lock; }
+
+int32_t ol_log_leader_epoch(const ol_log *log) {
+    pthread_mutex_lock(lock_of(&log->epochs_lock));
+    int32_t epoch = ol_leader_epochs_newest(&log->epochs);
+    pthread_mutex_unlock(lock_of(&log->epochs_lock));
+    return epoch;
+}
+
+void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) {
+    pthread_mutex_lock(lock_of(&log->epochs_lock));
+    ol_leader_epochs_end_offset(&log->epochs, epoch, ol_log_end(log), found_epoch, end_offset);
+    pthread_mutex_unlock(lock_of(&log->epochs_lock));
+}
+
+size_t ol_log_epochs(const ol_log *log, int64_t offset, ol_leader_epoch *epochs, size_t capacity) {
+    size_t count = 0;
+    pthread_mutex_lock(lock_of(&log->epochs_lock));
+    while (count < log->epochs.count && log->epochs.entries[count].start_offset < offset) {
+        if (count < capacity) epochs[count] = log->epochs.entries[count];
+        count++;
+    }
+    pthread_mutex_unlock(lock_of(&log->epochs_lock));
+    return count;
+}
+
+bool ol_log_topic_id(const ol_log *log, uint8_t topic_id[16]) {
+    if (log->has_topic_id) memcpy(topic_id, log->topic_id, OL_UUID_SIZE);
+    return log->has_topic_id;
+}
+
+int64_t ol_log_size_bytes(const ol_log *log) {
+    pthread_mutex_lock(lock_of(&log->list_lock));
+    int64_t size = 0;
+    for (size_t i = 0; i < log->segment_count; i++) {
+        size += atomic_load_explicit(&log->segments[i]->size, memory_order_acquire);
+    }
+    pthread_mutex_unlock(lock_of(&log->list_lock));
+    return size;
+}
+
+bool ol_log_segment_at(const ol_log *log, size_t index, ol_log_segment_info *info) {
+    pthread_mutex_lock(lock_of(&log->list_lock));
+    bool found = index < log->segment_count;
+    if (found) {
+        const ol_segment *segment = log->segments[index];
+        info->base_offset = segment->base_offset;
+        info->size = atomic_load_explicit(&segment->size, memory_order_acquire);
+        info->active = index + 1 == log->segment_count;
+        size_t length = strlen(segment->path);
+        size_t cut = length >= sizeof info->path ? length - sizeof info->path + 1 : 0;
+        memcpy(info->path, segment->path + cut, length - cut + 1);
+    }
+    pthread_mutex_unlock(lock_of(&log->list_lock));
+    return found;
+}
+
+int ol_log_path(const ol_log *log, const char *name, char path[OL_PATH_MAX], ol_error *error) {
+    return ol_path_join(path, OL_PATH_MAX, log->directory, name, error);
+}
+
+void ol_log_set_failed(ol_log *log) { atomic_store(&log->failed, true); }
+
+int ol_log_check_writable(const ol_log *log, ol_error *error) {
+    int status = OL_OK;
+    if (!log->writable) {
+        status = ol_fail(error, OL_READ_ONLY, "the log was opened for reading, or is corrupt");
+    } else if (atomic_load(&log->failed)) {
+        status = ol_fail(error, OL_FAILED, "an earlier failure left the log unknown; it has to be opened anew");
+    }
+    if (status != OL_OK) status = ol_error_at(error, log->directory, -1);
+    return status;
+}
+
+void ol_log_set_limits(ol_log *log) {
+    ol_segment *active = log->active;
+    log->size = atomic_load(&active->size);
+    log->size_limit = log->config.segment_bytes < (int64_t)active->mapped_size ? log->config.segment_bytes
+                                                                              : (int64_t)active->mapped_size;
+    log->offset_limit = active->base_offset > INT64_MAX - INT32_MAX ? INT64_MAX : active->base_offset + INT32_MAX;
+    log->timestamp_limit = INT64_MAX;
+    if (log->size > 0) {
+        log->timestamp_limit = INT64_MIN;
+        if (active->first_timestamp >= 0 && active->first_timestamp <= INT64_MAX - log->config.segment_ms) {
+            log->timestamp_limit = active->first_timestamp + log->config.segment_ms;
+        }
+    }
+    log->reserved_size = -1;
+    log->slow = true;
+}
+
+int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) {
+    pthread_mutex_lock(&log->list_lock);
+    int status = OL_OK;
+    if (log->segment_count == log->segment_capacity) {
+        size_t capacity = log->segment_capacity == 0 ? 8 : 2 * log->segment_capacity;
+        ol_segment **segments = realloc(log->segments, capacity * sizeof *segments);
+        if (segments == NULL) {
+            status = ol_fail(error, OL_NO_MEMORY, "no memory for the list of segments");
+        } else {
+            log->segments = segments;
+            log->segment_capacity = capacity;
+        }
+    }
+    if (status == OL_OK) log->segments[log->segment_count++] = segment;
+    pthread_mutex_unlock(&log->list_lock);
+    return status;
+}
+
+/* Index of the last segment with a base at or below `offset`, 0 when all are above; under list_lock, the list is not empty. */
+static size_t segment_index(const ol_log *log, int64_t offset) {
+    size_t low = 0;
+    size_t high = log->segment_count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (log->segments[middle]->base_offset <= offset) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+ol_segment *ol_log_find_segment(ol_log *log, int64_t offset) {
+    ol_segment *found = NULL;
+    pthread_mutex_lock(&log->list_lock);
+    if (log->segment_count > 0) {
+        found = log->segments[segment_index(log, offset)];
+        ol_segment_reference(found);
+    }
+    pthread_mutex_unlock(&log->list_lock);
+    return found;
+}
+
+ol_segment *ol_log_next_segment(ol_log *log, int64_t base) {
+    ol_segment *found = NULL;
+    pthread_mutex_lock(&log->list_lock);
+    if (log->segment_count > 0) {
+        size_t index = segment_index(log, base);
+        if (log->segments[index]->base_offset <= base) index++;
+        if (index < log->segment_count) found = log->segments[index];
+        if (found != NULL) ol_segment_reference(found);
+    }
+    pthread_mutex_unlock(&log->list_lock);
+    return found;
+}
+
+/* ------------------------------------------------------------------------------------------------ epochs, producers */
+
+int ol_log_store_epochs(ol_log *log, ol_error *error) {
+    pthread_mutex_lock(&log->epochs_lock);
+    int status = OL_OK;
+    if (log->epochs_changed) {
+        char path[OL_PATH_MAX];
+        status = ol_log_path(log, OL_EPOCHS_FILE, path, error);
+        if (status == OL_OK) status = ol_leader_epochs_store(&log->epochs, log->fs, path, error);
+        if (status == OL_OK) log->epochs_changed = false;
+    }
+    pthread_mutex_unlock(&log->epochs_lock);
+    return status;
+}
+
+int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) {
+    int status = ol_log_check_writable(log, error);
+    if (status != OL_OK) return status;
+    bool changed = false;
+    pthread_mutex_lock(&log->epochs_lock);
+    if (epoch < ol_leader_epochs_newest(&log->epochs)) {
+        status = ol_fail(error, OL_FENCED, "leader epoch %d is older than %d", epoch, ol_leader_epochs_newest(&log->epochs));
+    } else {
+        status = ol_leader_epochs_assign(&log->epochs, epoch, log->next_offset, &changed, error);
+    }
+    if (changed) log->epochs_changed = true;
+    pthread_mutex_unlock(&log->epochs_lock);
+    if (status != OL_OK) return status;
+    log->epoch_newest = epoch;
+    return ol_log_store_epochs(log, error);
+}
+
+static int64_t time_of_batches(const ol_log *log) {
+    if (log->clock_ms != NULL) return log->clock_ms(log->clock_context);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Kafka looks every ten minutes.  Whoever gives out ids from the greatest one on must never give it again, so that one stays. */
+size_t ol_log_expire_producers(ol_log *log) {
+    return ol_producers_expire(&log->producers, time_of_batches(log), log->config.producer_expiration_ms, log->highest_producer_id);
+}
+
+int ol_log_store_snapshot(ol_log *log, int64_t offset, bool flush, ol_error *error) {
+    char path[OL_PATH_MAX];
+    (void)ol_log_expire_producers(log);
+    int status = ol_segment_path(path, sizeof path, log->directory, offset, ".snapshot", error);
+    if (status == OL_OK) status = ol_producers_store(&log->producers, log->fs, path, flush, error);
+    if (status == OL_OK) log->snapshot_offset = offset;
+    return status;
+}
+
+static void fill_transaction(const ol_producer *producer, ol_log_transaction *transaction) {
+    *transaction = (ol_log_transaction){
+        .producer_id = producer->producer_id,
+        .first_offset = producer->transaction_first_offset,
+        .last_timestamp = producer->timestamp,
+        .producer_epoch = producer->epoch,
+    };
+}
+
+bool ol_log_open_transaction_at(const ol_log *log, size_t index, ol_log_transaction *transaction) {
+    if (index >= log->producers.open_count) return false;
+    const ol_producer *producer = ol_producers_find(&log->producers, log->producers.open[index].producer_id);
+    OL_ASSERT(producer != NULL);
+    fill_transaction(producer, transaction);
+    return true;
+}
+
+bool ol_log_find_transaction(const ol_log *log, int64_t producer_id, ol_log_transaction *transaction) {
+    const ol_producer *producer = ol_producers_find(&log->producers, producer_id);
+    if (producer == NULL || producer->transaction_first_offset < 0) return false;
+    fill_transaction(producer, transaction);
+    return true;
+}
+
+bool ol_log_producer(const ol_log *log, int64_t producer_id, int16_t *producer_epoch, int32_t *coordinator_epoch) {
+    const ol_producer *producer = ol_producers_find(&log->producers, producer_id);
+    if (producer == NULL) return false;
+    *producer_epoch = producer->epoch;
+    *coordinator_epoch = producer->coordinator_epoch;
+    return true;
+}
+
+static int compare_states(const void *a, const void *b) {
+    int64_t left = ((const ol_log_producer_state *)a)->producer_id;
+    int64_t right = ((const ol_log_producer_state *)b)->producer_id;
+    return left < right ? -1 : left > right;
+}
+
+int ol_log_producers_copy(const ol_log *log, ol_log_producer_state **states, size_t *count, ol_error *error) {
+    const ol_producers *producers = &log->producers;
+    *states = NULL;
+    *count = 0;
+    if (producers->count == 0) return OL_OK;
+    ol_log_producer_state *copy = malloc(producers->count * sizeof *copy);
+    if (copy == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu producers", producers->count);
+    size_t filled = 0;
+    for (size_t i = 0; i < producers->slot_count; i++) {
+        const ol_producer *producer = &producers->slots[i];
+        if (producer->producer_id < 0) continue;
+        copy[filled++] = (ol_log_producer_state){producer->producer_id, producer->last_offset, producer->epoch};
+    }
+    OL_ASSERT(filled == producers->count);
+    qsort(copy, filled, sizeof *copy, compare_states);
+    *states = copy;
+    *count = filled;
+    return OL_OK;
+}
+
+int64_t ol_log_highest_producer_id(const ol_log *log) { return log->highest_producer_id; }
+
+int64_t ol_log_first_unstable(const ol_log *log) {
+    int64_t first = ol_producers_first_open_offset(&log->producers);
+    return first >= 0 ? first : ol_log_end(log);
+}
+
+bool ol_log_has_flushed_record(const ol_log *log) { return ol_log_flushed(log) != log->noted_flushed; }
+
+int64_t ol_log_take_flushed_record(ol_log *log) {
+    int64_t flushed = ol_log_flushed(log);
+    if (flushed == log->noted_flushed) return -1;
+    log->note_taken = true;
+    return flushed;
+}
+
+/* ------------------------------------------------------------------------------------------------ the end */
+
+static void free_log(ol_log *log) {
+    pthread_mutex_destroy(&log->swap_lock);
+    pthread_mutex_destroy(&log->flush_lock);
+    pthread_mutex_destroy(&log->extend_lock);
+    pthread_mutex_destroy(&log->list_lock);
+    pthread_mutex_destroy(&log->epochs_lock);
+    for (int i = 0; i < 2; i++) pthread_mutex_destroy(&log->step_locks[i]);
+    ol_leader_epochs_free(&log->epochs);
+    ol_producers_free(&log->producers);
+    free(log->segments);
+    free(log->spares);
+    free(log->directory);
+    free(log);
+}
+
+/* A rolled segment stays in use until it is flushed, the active one until now, and one whose swap failed behind the point of no return. */
+static bool is_used_by_log(const ol_log *log, const ol_segment *segment) {
+    return segment == log->active || segment->flush_needed || segment->held;
+}
+
+void ol_log_abandon(ol_log *log) {
+    bool forked = log->process != getpid();
+    OL_ASSERT(forked || !log->is_cleaning);
+    for (size_t i = 0; i < log->segment_count; i++) {
+        ol_segment *segment = log->segments[i];
+        if (forked) {
+            ol_segment_abandon(segment);
+            continue;
+        }
+        if (log->writable && is_used_by_log(log, segment)) ol_segment_unuse(segment);
+        ol_segment_close_indexes(segment);
+        ol_segment_release(segment);
+    }
+    for (size_t i = 0; i < log->spare_count; i++) {
+        if (forked) {
+            ol_segment_abandon(log->spares[i]);
+            continue;
+        }
+        ol_segment_unuse(log->spares[i]);
+        ol_segment_release(log->spares[i]);
+    }
+    if (forked) {
+        ol_flush_sidecar_release(&log->sidecar);
+    } else {
+        ol_flush_sidecar_close(&log->sidecar);
+    }
+    free_log(log);
+}
+
+/* Trims and flushes what this log wrote; under flush_lock and extend_lock. */
+static int close_files(ol_log *log, ol_error *error) {
+    ol_segment *active = log->active;
+    int status = ol_log_drop_spares(log, error);
+    if (status != OL_OK) return status;
+    bool changed = atomic_load(&log->appended);
+    if (changed) status = ol_segment_finish_indexes(active, error);
+    if (status == OL_OK && atomic_load(&active->extended) > log->size) {
+        atomic_store(&active->extended, log->size);
+        atomic_store(&active->populated, log->size);
+        status = log->fs->truncate(active->file, log->size, error);
+    }
+    if (status == OL_OK) status = ol_log_store_epochs(log, error);
+    if (status == OL_OK && changed && log->snapshot_offset != log->next_offset) {
+        status = ol_log_store_snapshot(log, log->next_offset, true, error);
+    }
+    if (status == OL_OK && changed) status = ol_segment_flush(active, error);
+    if (status == OL_OK) status = ol_log_flush_locked(log, error);
+    if (status == OL_OK && changed) status = log->fs->flush_directory(log->fs, log->directory, error);
+    return status;
+}
+
+int ol_log_close(ol_log *log, ol_error *error) {
+    int status = OL_OK;
+    if (log->writable && log->process == getpid()) {
+        pthread_mutex_lock(&log->swap_lock);
+        pthread_mutex_lock(&log->flush_lock);
+        pthread_mutex_lock(&log->extend_lock);
+        status = ol_log_check_writable(log, error);
+        if (status == OL_OK) status = close_files(log, error);
+        pthread_mutex_unlock(&log->extend_lock);
+        pthread_mutex_unlock(&log->flush_lock);
+        pthread_mutex_unlock(&log->swap_lock);
+    }
+    ol_log_abandon(log);
+    return status;
+}

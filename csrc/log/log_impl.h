@@ -1,0 +1,228 @@
+/* log/log_impl: what the files of the log share.  Nothing above this floor includes it.
+ *
+ * Files: ol_log (positions, producers, close), ol_log_append (the hot path), ol_log_roll (extension, spares, the next segment),
+ * ol_log_flush, ol_log_truncate, ol_log_swap (a cleaned segment takes the place of others), log/segment_info (what segment files say),
+ * ol_log_reader, ol_log_open (the order of opening), log/recover (torn or corrupt), ol_log_replay (indexes and producer state from the log).
+ *
+ * Locks, in the order in which they are taken:
+ *   swap_lock     a swap of cleaned segments, a truncation or a close: each changes what is below the log end and keeps it to its end, file work
+ *                 included.  Nobody else waits for it, so that a swap does not hold up commits, rolls, flushes and readers
+ *   flush_lock    one flush at a time; a truncation and a close keep it, so that no flush tells of bytes that are gone
+ *   extend_lock   who changes the extension of the active file, the spares, or which segment is active
+ *   list_lock     the list of segments and their flush_needed; held for a few instructions, or a file cut in a truncation
+ *   epochs_lock   the epoch cache
+ *   segment->lock
+ *   step_locks    innermost; one flush of an extension, by turns
+ */
+#ifndef OL_LOG_LOG_IMPL_H
+#define OL_LOG_LOG_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "log/files/flush_sidecar.h"
+#include "log/files/leader_epochs.h"
+#include "log/log.h"
+#include "log/files/names.h"
+#include "log/files/producers.h"
+#include "log/segment.h"
+
+#define OL_ROLLED_PREFIX "offsetlog.rolled-"
+#define OL_CUT_PREFIX "offsetlog.cut-"          /* and the offset: a truncation to there is under way */
+#define OL_EPOCHS_FILE "leader-epoch-checkpoint"
+
+struct ol_log {
+    /* What reserve and publish touch; the writer's but for the atomics. */
+    ol_segment *active;
+    uint8_t *data;                      /* of the active segment */
+    int64_t size;                       /* of the active segment; what segment->size says to others */
+    int64_t next_offset;                /* what `end` says to others */
+    int64_t size_limit;                 /* the active segment may not grow above */
+    int64_t offset_limit;               /* greatest offset that fits the active segment */
+    int64_t timestamp_limit;            /* a batch above it starts a new segment; INT64_MIN: look closer */
+    int64_t reserved_size;              /* of the last reservation, for assertions */
+    int32_t epoch_newest;
+    bool slow;                          /* the next reservation has something to see to first */
+    bool index_full;
+    atomic_bool failed;
+    atomic_bool half_cut;               /* a truncation failed: list, files and positions may disagree, so nothing is read either */
+    _Atomic int64_t end;
+    _Atomic int64_t flushed;
+    _Atomic int64_t start;
+    int (*stored)(ol_file *file, int64_t position, size_t size, ol_error *error);
+
+    ol_fs *fs;
+    char *directory;
+    ol_log_config config;
+    bool writable;
+    bool replicated;
+    bool has_topic_id;
+    uint8_t topic_id[OL_UUID_SIZE];
+    pid_t process;
+    const ol_decompressor *decompressor;
+    int64_t (*clock_ms)(void *context);
+    void *clock_context;
+
+    pthread_mutex_t swap_lock;
+    pthread_mutex_t flush_lock;
+    pthread_mutex_t extend_lock;
+    pthread_mutex_t list_lock;
+    pthread_mutex_t epochs_lock;
+    pthread_mutex_t step_locks[2];      /* [step & 1] is held while that step flushes a piece of an extension */
+    _Atomic uint64_t step;              /* the newest one */
+
+    /* list_lock */
+    ol_segment **segments;              /* ascending by base */
+    size_t segment_count;
+    size_t segment_capacity;
+    bool is_cleaning;                   /* there is an ol_segment_rewrite */
+
+    /* extend_lock */
+    ol_segment **spares;                /* path is the spare's name; base_offset is its number */
+    size_t spare_count;
+    size_t spare_capacity;
+    int64_t spare_number;
+    int64_t extend_step;
+
+    /* epochs_lock (the writer changes it, others read) */
+    ol_leader_epochs epochs;
+    bool epochs_changed;                /* since the file was written */
+
+    /* flush_lock */
+    ol_flush_sidecar sidecar;
+    ol_flush_sidecar_bound last_flush;        /* what the last one covered; below `position` nothing of that segment is dirty while `flushed` is its offset;
+                                         * position 0: unknown, as after a truncation */
+    int64_t settled_base;               /* the sidecar on disk names this segment or a later one, -1 unknown */
+
+    /* The writer's. */
+    ol_producers producers;
+    int64_t highest_producer_id;
+    int64_t snapshot_offset;            /* of the newest producer snapshot, -1 none */
+    int64_t noted_flushed;              /* the newest `ol.flushed` of a batch that was published, -1 none */
+    bool note_taken;                    /* since the last batch was published */
+    atomic_bool appended;               /* something was written since the log was opened */
+    atomic_bool names_changed;          /* the directory has names that no flush of it covers */
+    atomic_bool flush_demanded;         /* somebody waits for the disk: extensions are flushed ahead */
+    atomic_bool roll_unflushed;         /* a segment was rolled that no flush has covered, be all its bytes on disk */
+    _Atomic uint64_t cuts;              /* truncations that began, and those that came to their end */
+
+    /* swap_lock */
+    bool leftovers;                     /* .cleaned or .swap files may lie about that could not be removed */
+};
+
+/* log/log.c */
+int ol_log_path(const ol_log *log, const char *name, char path[OL_PATH_MAX], ol_error *error) OL_NODISCARD;
+void ol_log_set_failed(ol_log *log);
+/* Refuses with OL_FAILED or OL_READ_ONLY. */
+int ol_log_check_writable(const ol_log *log, ol_error *error) OL_NODISCARD;
+/* Publishes positions after an open, a roll or a truncation. */
+void ol_log_set_limits(ol_log *log);
+int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) OL_NODISCARD;    /* takes over the reference */
+/* The last segment with a base at or below `offset`, else the first; referenced.  NULL when there is none. */
+ol_segment *ol_log_find_segment(ol_log *log, int64_t offset);
+/* The first segment with a base above `base`; referenced, or NULL. */
+ol_segment *ol_log_next_segment(ol_log *log, int64_t base);
+int ol_log_store_epochs(ol_log *log, ol_error *error) OL_NODISCARD;
+/* Forgets the producers that are too old (spec §1.6): before a snapshot, at the end of a load, and when the map would grow. */
+size_t ol_log_expire_producers(ol_log *log);
+int ol_log_store_snapshot(ol_log *log, int64_t offset, bool flush, ol_error *error) OL_NODISCARD;
+
+/* Segments that were rolled and not flushed, with their files open: from so many on the background flushes them, and the roll after so many does,
+ * whatever it costs, since a process has a few thousand descriptors at most. */
+enum { OL_UNFLUSHED_WANTED = 4, OL_UNFLUSHED_MAX = 32 };
+
+/* log/roll.c */
+int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
+/* Makes the active file reach `needed` bytes at least. */
+int ol_log_extend(ol_log *log, int64_t needed, ol_error *error) OL_NODISCARD;
+int ol_log_drop_spares(ol_log *log, ol_error *error) OL_NODISCARD;
+/* Creates `<base>.log` with its indexes, or opens it when it is there, as a segment to be written to. */
+int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment, ol_error *error) OL_NODISCARD;
+/* Puts an opened writable segment in the active place; its indexes are open. */
+void ol_log_activate(ol_log *log, ol_segment *segment);
+int ol_log_rolled_name(char *name, size_t capacity, int64_t base_offset, int64_t size, int64_t next_base) OL_NODISCARD;
+bool ol_log_rolled_parse(const char *name, int64_t *base_offset, int64_t *size, int64_t *next_base);
+
+/* log/append.c */
+int ol_log_reserve_at(ol_log *log, int64_t base_offset, size_t size, int64_t last_offset, int64_t max_timestamp,
+                      uint8_t **start, ol_error *error) OL_NODISCARD;
+int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int64_t max_timestamp, int64_t producer_id,
+                      int32_t leader_epoch, size_t size, ol_error *error) OL_NODISCARD;
+
+/* log/flush.c; the caller holds flush_lock */
+int ol_log_flush_locked(ol_log *log, ol_error *error) OL_NODISCARD;
+/* Segments that were rolled and not flushed since.  Takes list_lock; needs no flush_lock. */
+size_t ol_log_count_unflushed(ol_log *log);
+int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lower, ol_error *error) OL_NODISCARD;
+/* Makes the sidecar on disk name the segment at `base_offset` or a later one, so that what lies before may be replaced. */
+int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
+
+/* log/segment_swap.c: files of a segment that were written under names that end in ".cleaned". */
+typedef struct ol_aside {
+    ol_segment *segment;                /* carries its final names; one reference of the caller's; its indexes are open */
+    ol_file *file;                      /* of the .log */
+    int64_t size;
+    int64_t next_offset;                /* behind its last batch */
+    uint64_t cuts;                      /* ol_log_cuts when its sources began to be read */
+} ol_aside;
+/* What ol_segment_rewrite_swap does once everything is written; takes over file and reference, also on failure. */
+int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count, ol_error *error) OL_NODISCARD;
+/* Removes the files of a segment that was written aside and not swapped; what stays is remembered as leftovers.  Takes swap_lock. */
+void ol_log_remove_aside(ol_log *log, int64_t base_offset);
+/* Removes what could not be removed earlier.  Takes swap_lock. */
+int ol_log_clear_leftovers(ol_log *log, ol_error *error) OL_NODISCARD;
+/* The same for one who holds swap_lock. */
+int ol_log_clear_leftovers_locked(ol_log *log, ol_error *error) OL_NODISCARD;
+
+/* log/recover.c: one .log file of the directory while the log is opened. */
+typedef struct ol_found_segment {
+    char *path;                         /* as it lies there now */
+    int64_t base_offset;
+    int64_t file_size;
+    int64_t size;                       /* of the whole, right batches; the file's where it was not checked */
+    int64_t next_offset;                /* behind the last batch; the next segment's base where it was not checked */
+    int64_t first_timestamp;            /* of checked ones */
+    int64_t max_timestamp;
+    int64_t max_timestamp_offset;
+    bool checked;
+    bool rebuild_indexes;               /* both */
+    bool rebuild_times;                 /* only the time index, which old brokers did not have */
+    bool rebuild_transactions;
+} ol_found_segment;
+
+typedef struct ol_opening {
+    ol_log *log;
+    const ol_log_options *options;
+    ol_log_recovery *report;
+    char **names;                       /* of the directory, after the directory pass */
+    size_t name_count;
+    ol_found_segment *found;            /* ascending by base */
+    size_t found_count;
+    ol_flush_sidecar_bound sidecar;
+    bool has_sidecar;                   /* and it may be believed as far as the file goes */
+    int64_t end;                        /* what the checks found */
+    int64_t flushed;                    /* greatest bound that holds, at most `end` */
+} ol_opening;
+
+/* Checks the segments (spec §9.2), tells torn from corrupt (design §5), and when writable copies aside and cuts what is torn. */
+int ol_recovery_run(ol_opening *opening, ol_error *error) OL_NODISCARD;
+/* Writes the bytes of [flushed, end) again and flushes them (design §2.2), and after an unclean end every file that was checked. */
+int ol_recovery_rewrite(ol_opening *opening, ol_error *error) OL_NODISCARD;
+
+/* log/recover_aside.c: copies [position, end of the page with the last byte that is not zero) of a file to `broken-<base>.log.<position>`, durably. */
+int ol_broken_copy(ol_log *log, const ol_found_segment *segment, int64_t position, char *path, size_t capacity, int64_t *bytes,
+                   ol_error *error) OL_NODISCARD;
+
+/* log/rebuild.c: loads the newest usable producer snapshot, walks the log from there, and makes indexes anew where asked to. */
+int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t snapshot_max, char *const *names,
+                  size_t name_count, ol_error *error) OL_NODISCARD;
+/* Removes producer snapshots above `offset`, and with `strays` those that match no segment but the newest above all. */
+int ol_log_remove_snapshots(ol_log *log, char *const *names, size_t name_count, int64_t offset, bool strays, ol_error *error)
+    OL_NODISCARD;
+
+/* log/open.c: the names in a directory, malloc'ed; ol_log_free_names frees them. */
+int ol_log_list_names(ol_log *log, char ***names, size_t *count, ol_error *error) OL_NODISCARD;
+void ol_log_free_names(char **names, size_t count);
+
+#endif

@@ -1,0 +1,513 @@
+/* Opening a partition directory, in order: the directory pass, what the small files say, the checks (log/recover.c), the segments, the
+ * replay (log/rebuild.c), and the tail made durable. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log/log_impl.h"
+#include "log/files/partition_metadata.h"
+#include "log/file_scan.h"
+#include "log/swap_plan.h"
+
+enum { OPEN_TRIES = 3 };
+
+/* ------------------------------------------------------------------------------------------------ the directory */
+
+typedef struct name_list {
+    char **names;
+    size_t count;
+    size_t capacity;
+} name_list;
+
+static int add_name(void *context, const char *name) {
+    name_list *list = context;
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity == 0 ? 32 : 2 * list->capacity;
+        char **names = realloc(list->names, capacity * sizeof *names);
+        if (names == NULL) return OL_NO_MEMORY;
+        list->names = names;
+        list->capacity = capacity;
+    }
+    list->names[list->count] = strdup(name);
+    return list->names[list->count++] == NULL ? OL_NO_MEMORY : OL_OK;
+}
+
+int ol_log_list_names(ol_log *log, char ***names, size_t *count, ol_error *error) {
+    name_list list = {0};
+    int status = log->fs->list(log->fs, log->directory, add_name, &list, error);
+    if (status != OL_OK) {
+        ol_log_free_names(list.names, list.count);
+        return status == OL_NO_MEMORY ? ol_fail(error, OL_NO_MEMORY, "no memory for the names in the directory") : status;
+    }
+    *names = list.names;
+    *count = list.count;
+    return OL_OK;
+}
+
+void ol_log_free_names(char **names, size_t count) {
+    for (size_t i = 0; i < count; i++) free(names[i]);
+    free(names);
+}
+
+/* The swapped segment is scanned to its end (spec §9.1 step 3); what cannot be walked was never finished. */
+static int swap_next_offset(void *context, const char *name, int64_t base_offset, int64_t *next_offset, ol_error *error) {
+    ol_log *log = context;
+    char path[OL_PATH_MAX];
+    ol_file_scan scan;
+    *next_offset = base_offset;
+    int status = ol_log_path(log, name, path, error);
+    if (status == OL_OK) status = ol_file_scan_open(&scan, log->fs, path, 0, -1, error);
+    if (status != OL_OK) return status;
+    ol_batch batch;
+    while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK) *next_offset = batch.last_offset + 1;
+    ol_file_scan_close(&scan);
+    return status == OL_IO || status == OL_NO_MEMORY ? status : OL_OK;
+}
+
+static int carry_out(ol_log *log, const ol_swap_plan *plan, ol_error *error) {
+    int status = OL_OK;
+    for (size_t i = 0; i < plan->action_count && status == OL_OK; i++) {
+        char path[OL_PATH_MAX];
+        char target[OL_PATH_MAX];
+        status = ol_log_path(log, plan->actions[i].name, path, error);
+        if (status == OL_OK && plan->actions[i].target == NULL) {
+            status = log->fs->remove(log->fs, path, error);
+            if (status == OL_NO_SUCH_FILE) status = OL_OK;
+        } else if (status == OL_OK) {
+            status = ol_log_path(log, plan->actions[i].target, target, error);
+            if (status == OL_OK) status = log->fs->rename(log->fs, path, target, error);
+        }
+    }
+    if (status == OL_OK && plan->action_count > 0) status = log->fs->flush_directory(log->fs, log->directory, error);
+    return status;
+}
+
+static int add_found(ol_opening *opening, const char *path, int64_t base_offset, ol_error *error) {
+    ol_fs *fs = opening->log->fs;
+    ol_file *file = NULL;
+    int64_t size = 0;
+    int status = fs->open(fs, path, OL_OPEN_READ, &file, error);
+    if (status != OL_OK) return status;
+    status = fs->size(file, &size, error);
+    fs->close(file);
+    char *copy = status == OL_OK ? strdup(path) : NULL;
+    if (status == OL_OK && copy == NULL) status = ol_fail(error, OL_NO_MEMORY, "no memory for a segment");
+    if (status != OL_OK) return status;
+    opening->found[opening->found_count++] = (ol_found_segment){
+        .path = copy,
+        .base_offset = base_offset,
+        .file_size = size,
+        .size = size,
+        .first_timestamp = -1,
+        .max_timestamp = -1,
+    };
+    return OL_OK;
+}
+
+/* Carries out the directory pass, or looks at what it would leave, and finds the segments. */
+static int find_segments(ol_opening *opening, ol_error *error) {
+    ol_log *log = opening->log;
+    char **names = NULL;
+    size_t count = 0;
+    ol_swap_plan plan;
+    int status = ol_log_list_names(log, &names, &count, error);
+    if (status != OL_OK) return status;
+    status = ol_swap_plan_make(names, count, swap_next_offset, log, &plan, error);
+    ol_log_free_names(names, count);
+    if (status != OL_OK) return status;
+    if (log->writable) status = carry_out(log, &plan, error);
+    opening->report->swaps_finished = plan.swaps_finished;
+    opening->report->segments_removed = plan.segments_removed;
+    opening->found = calloc(plan.name_count + 1, sizeof *opening->found);
+    opening->names = calloc(plan.name_count + 1, sizeof *opening->names);
+    if (opening->found == NULL || opening->names == NULL) {
+        status = status != OL_OK ? status : ol_fail(error, OL_NO_MEMORY, "no memory for the list of segments");
+    }
+    for (size_t i = 0; i < plan.name_count && status == OL_OK; i++) {
+        const char *suffix = NULL;
+        int64_t base_offset = 0;
+        char path[OL_PATH_MAX];
+        opening->names[opening->name_count++] = plan.names[i].name;
+        const char *real = log->writable ? plan.names[i].name : plan.names[i].real;
+        if (ol_file_name_parse(plan.names[i].name, &base_offset, &suffix) && strcmp(suffix, ".log") == 0) {
+            status = ol_log_path(log, real, path, error);
+            if (status == OL_OK) status = add_found(opening, path, base_offset, error);
+        }
+        plan.names[i].name = NULL;
+    }
+    for (size_t i = 0; i < opening->found_count; i++) {
+        bool last = i + 1 == opening->found_count;
+        opening->found[i].next_offset = last ? INT64_MAX : opening->found[i + 1].base_offset;
+    }
+    ol_swap_plan_free(&plan);
+    return status;
+}
+
+static bool has_name(const ol_opening *opening, int64_t offset, const char *wanted) {
+    for (size_t i = 0; i < opening->name_count; i++) {
+        const char *suffix = NULL;
+        int64_t number;
+        if (ol_file_name_parse(opening->names[i], &number, &suffix) && number == offset && strcmp(suffix, wanted) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------------------------------------------ the small files */
+
+static int load_topic_id(ol_opening *opening, ol_error *error) {
+    ol_log *log = opening->log;
+    const uint8_t *wanted = opening->options->topic_id;
+    char path[OL_PATH_MAX];
+    ol_uuid found;
+    int status = ol_log_path(log, OL_PARTITION_METADATA_NAME, path, error);
+    if (status != OL_OK) return status;
+    status = ol_partition_metadata_load(log->fs, path, &found, error);
+    if (status == OL_OK && wanted != NULL && memcmp(wanted, found.bytes, OL_UUID_SIZE) != 0) {
+        (void)ol_fail(error, OL_CORRUPT, "the partition belongs to another topic id");
+        return ol_error_at(error, path, -1);
+    }
+    /* Who only reads and asks for no id is not kept from the offsets by a file that names one. */
+    if ((status == OL_CORRUPT || status == OL_UNSUPPORTED || status == OL_LIMIT) && wanted == NULL && !log->writable) return OL_OK;
+    if (status == OL_NO_SUCH_FILE) {
+        if (wanted == NULL || !log->writable) return OL_OK;
+        memcpy(found.bytes, wanted, OL_UUID_SIZE);
+        status = ol_partition_metadata_store(log->fs, path, &found, error);
+    }
+    if (status != OL_OK) return status;
+    log->has_topic_id = true;
+    memcpy(log->topic_id, found.bytes, OL_UUID_SIZE);
+    return OL_OK;
+}
+
+static int load_small_files(ol_opening *opening, ol_error *error) {
+    ol_log *log = opening->log;
+    char path[OL_PATH_MAX];
+    int status = load_topic_id(opening, error);
+    if (status == OL_OK) status = ol_log_path(log, OL_EPOCHS_FILE, path, error);
+    if (status != OL_OK) return status;
+    status = ol_leader_epochs_load(&log->epochs, log->fs, path, error);
+    /* A checkpoint that does not parse, or is of an unknown version, is taken as absent (spec §1.5); the batches say most of it. */
+    if (status == OL_CORRUPT || status == OL_NO_SUCH_FILE || status == OL_LIMIT || status == OL_UNSUPPORTED) status = OL_OK;
+    if (status == OL_OK) status = ol_log_path(log, OL_FLUSH_SIDECAR_FILE, path, error);
+    if (status != OL_OK) return status;
+    status = ol_flush_sidecar_load(log->fs, path, &opening->sidecar, error);
+    opening->has_sidecar = status == OL_OK;
+    return status == OL_CORRUPT || status == OL_NO_SUCH_FILE ? OL_OK : status;
+}
+
+/* ------------------------------------------------------------------------------------------------ indexes after a clean stop */
+
+static int check_index(ol_opening *opening, const ol_found_segment *segment, const char *suffix, ol_index_kind kind,
+                       bool *right, ol_error *error) {
+    ol_log *log = opening->log;
+    char path[OL_PATH_MAX];
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    *right = false;
+    if (!has_name(opening, segment->base_offset, suffix)) return OL_OK;
+    int status = ol_segment_path(path, sizeof path, log->directory, segment->base_offset, suffix, error);
+    if (status == OL_OK) status = ol_fs_read_file(log->fs, path, (size_t)OL_SEGMENT_BYTES_MAX, &bytes, &size, error);
+    if (status != OL_OK) return status == OL_LIMIT ? OL_OK : status;
+    ol_error reason;
+    *right = ol_index_check_bytes(kind, ol_slice_of(bytes, size), segment->base_offset, segment->size, segment->next_offset,
+                                  &reason) == OL_OK;
+    free(bytes);
+    return OL_OK;
+}
+
+static int check_transactions(ol_opening *opening, const ol_found_segment *segment, bool *right, ol_error *error) {
+    ol_log *log = opening->log;
+    char path[OL_PATH_MAX];
+    ol_transaction_index index;
+    *right = true;
+    if (!has_name(opening, segment->base_offset, ".txnindex")) return OL_OK;
+    int status = ol_segment_path(path, sizeof path, log->directory, segment->base_offset, ".txnindex", error);
+    if (status == OL_OK) {
+        status = ol_transaction_index_open(&index, log->fs, path, segment->base_offset, false, error);
+        *right = status == OL_OK && (index.count == 0 || index.entries[index.count - 1].last_offset < segment->next_offset);
+        if (status == OL_OK) ol_transaction_index_close(&index);
+    }
+    return status == OL_CORRUPT || status == OL_LIMIT ? OL_OK : status;
+}
+
+/* What an unclean stop has not condemned already is looked at: an index that is missing or stale is made anew (spec §9.1). */
+static int check_indexes(ol_opening *opening, ol_error *error) {
+    int status = OL_OK;
+    for (size_t i = 0; i < opening->found_count && status == OL_OK; i++) {
+        ol_found_segment *segment = &opening->found[i];
+        bool offsets = true;
+        bool times = true;
+        bool transactions = true;
+        if (!segment->rebuild_indexes) {
+            status = check_index(opening, segment, ".index", OL_INDEX_OFFSET, &offsets, error);
+            if (status == OL_OK) status = check_index(opening, segment, ".timeindex", OL_INDEX_TIME, &times, error);
+            segment->rebuild_indexes = !offsets;
+            segment->rebuild_times = !times;
+        }
+        if (status == OL_OK && !segment->rebuild_transactions) {
+            status = check_transactions(opening, segment, &transactions, error);
+            segment->rebuild_transactions = !transactions;
+        }
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ segments */
+
+/* Everything lies below the log start (spec §9.3), or there is nothing: the log begins anew, empty. */
+static int begin_anew(ol_opening *opening, int64_t offset, ol_error *error) {
+    ol_log *log = opening->log;
+    int status = OL_OK;
+    while (opening->found_count > 0 && status == OL_OK) {
+        ol_found_segment *last = &opening->found[opening->found_count - 1];
+        status = ol_segment_remove_files(log->fs, log->directory, last->base_offset, error);
+        if (status == OL_OK) free(opening->found[--opening->found_count].path);
+    }
+    if (status != OL_OK) return status;
+    if (ol_leader_epochs_truncate_from_end(&log->epochs, 0)) log->epochs_changed = true;
+    opening->end = offset;
+    opening->flushed = offset;
+    return OL_OK;
+}
+
+static int make_segments(ol_opening *opening, ol_error *error) {
+    ol_log *log = opening->log;
+    for (size_t i = 0; i < opening->found_count; i++) {
+        const ol_found_segment *found = &opening->found[i];
+        ol_segment *segment = NULL;
+        int status = ol_segment_create(log->fs, log->directory, found->path, found->base_offset, found->size, &segment, error);
+        if (status != OL_OK) return status;
+        segment->first_timestamp = found->first_timestamp;
+        segment->max_timestamp = found->max_timestamp;
+        segment->max_timestamp_offset = found->max_timestamp_offset;
+        status = ol_log_add_segment(log, segment, error);
+        if (status != OL_OK) {
+            ol_segment_release(segment);
+            return status;
+        }
+    }
+    return OL_OK;
+}
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* The last segment becomes the active one: mapped for writing, its indexes open. */
+static int open_active(ol_log *log, ol_error *error) {
+    ol_segment *active = log->segments[log->segment_count - 1];
+    int64_t mapped = atomic_load(&active->size);
+    if (mapped < log->config.segment_bytes) mapped = log->config.segment_bytes;
+    int status = ol_segment_use_writable(active, NULL, (size_t)mapped, error);
+    if (status != OL_OK) return status;
+    status = ol_segment_open_indexes(active, (size_t)log->config.segment_index_bytes, error);
+    if (status != OL_OK) {
+        ol_segment_unuse(active);
+        return status;
+    }
+    active->created_ms = now_ms();
+    ol_log_activate(log, active);
+    return OL_OK;
+}
+
+/* The name of the directory has to survive as well.  As long as it holds no segment, nobody can say that this was seen to: the open that
+ * made it may have been stopped here. */
+static int flush_parent(const ol_log *log, ol_error *error) {
+    char parent[OL_PATH_MAX];
+    size_t length = strlen(log->directory);
+    while (length > 1 && log->directory[length - 1] == '/') length--;
+    while (length > 0 && log->directory[length - 1] != '/') length--;
+    while (length > 1 && log->directory[length - 1] == '/') length--;
+    if (length >= sizeof parent) return ol_fail(error, OL_INVALID, "the path of the partition directory is too long");
+    memcpy(parent, log->directory, length);
+    parent[length] = '\0';
+    return log->fs->flush_directory(log->fs, length == 0 ? "." : parent, error);
+}
+
+static int start_empty(ol_opening *opening, ol_error *error) {
+    ol_log *log = opening->log;
+    ol_segment *segment = NULL;
+    int status = flush_parent(log, error);
+    if (status == OL_OK) status = ol_log_start_segment(log, opening->end, &segment, error);
+    if (status != OL_OK) return status;
+    status = ol_log_add_segment(log, segment, error);
+    if (status != OL_OK) {
+        ol_segment_unuse(segment);
+        ol_segment_release(segment);
+        return status;
+    }
+    ol_log_activate(log, segment);
+    return log->fs->flush_directory(log->fs, log->directory, error);
+}
+
+/* ------------------------------------------------------------------------------------------------ all of it */
+
+static int remove_notes(ol_opening *opening, ol_error *error) {
+    ol_log *log = opening->log;
+    int status = OL_OK;
+    for (size_t i = 0; i < opening->name_count && status == OL_OK; i++) {
+        char path[OL_PATH_MAX];
+        bool is_note = strncmp(opening->names[i], OL_ROLLED_PREFIX, strlen(OL_ROLLED_PREFIX)) == 0 ||
+                       strncmp(opening->names[i], OL_CUT_PREFIX, strlen(OL_CUT_PREFIX)) == 0;
+        if (!is_note) continue;
+        status = ol_log_path(log, opening->names[i], path, error);
+        if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
+        if (status == OL_NO_SUCH_FILE) status = OL_OK;
+    }
+    return status;
+}
+
+/* What a writable open does once the segments are what they should be. */
+static int finish_writable(ol_opening *opening, int64_t snapshot_max, ol_error *error) {
+    ol_log *log = opening->log;
+    /* Kafka drops the entry that starts at the end as well.  It says that a leader began there and wrote nothing; kept, no epoch is
+     * ever used twice. */
+    if (ol_leader_epochs_truncate_from_end(&log->epochs, opening->end + 1)) log->epochs_changed = true;
+    int status = ol_recovery_rewrite(opening, error);
+    if (status == OL_OK) status = remove_notes(opening, error);
+    if (status == OL_OK) {
+        status = ol_log_remove_snapshots(log, opening->names, opening->name_count, snapshot_max, true, error);
+    }
+    if (status == OL_OK) status = ol_log_store_epochs(log, error);
+    if (status == OL_OK) status = log->segment_count > 0 ? open_active(log, error) : start_empty(opening, error);
+    if (status != OL_OK) return status;
+    ol_flush_sidecar_bound bound = {
+        .offset = opening->flushed,
+        .segment_base = log->active->base_offset,
+        .position = log->size,
+        .leader_epoch = ol_leader_epochs_at(&log->epochs, opening->flushed - 1),
+    };
+    /* A sidecar of another time must not speak for this one. */
+    bool stale = opening->has_sidecar && (opening->sidecar.offset != bound.offset || opening->sidecar.position != bound.position ||
+                                          opening->sidecar.leader_epoch != bound.leader_epoch);
+    return stale ? ol_log_store_bound(log, &bound, false, error) : OL_OK;
+}
+
+static int open_segments(ol_opening *opening, ol_error *error) {
+    ol_log *log = opening->log;
+    int64_t log_start = opening->options->log_start_offset > 0 ? opening->options->log_start_offset : 0;
+    int64_t snapshot_max = INT64_MAX;
+    int status = OL_OK;
+    if (opening->found_count > 0) {
+        status = ol_recovery_run(opening, error);
+        if (status != OL_OK) return status;
+        if (opening->report->corrupt) log->writable = false;
+    } else {
+        opening->end = log_start;
+        opening->flushed = log_start;
+    }
+    if (log->writable && opening->end < log_start) {
+        status = begin_anew(opening, log_start, error);
+        snapshot_max = -1;
+    }
+    if (status == OL_OK && log->writable) status = check_indexes(opening, error);
+    for (size_t i = opening->found_count; i-- > 0;) {
+        if (opening->found[i].rebuild_transactions) snapshot_max = opening->found[i].base_offset;
+    }
+    if (snapshot_max > opening->end) snapshot_max = opening->end;
+    if (status == OL_OK && (opening->found_count > 0 || log->writable)) {
+        status = ol_log_replay(log, opening->found, opening->found_count, snapshot_max, opening->names, opening->name_count,
+                               error);
+    }
+    if (status == OL_OK) status = make_segments(opening, error);
+    if (status == OL_OK && log->writable) status = finish_writable(opening, snapshot_max, error);
+    if (status != OL_OK) return status;
+    int64_t first_base = log->segment_count > 0 ? log->segments[0]->base_offset : log_start;
+    atomic_store(&log->start, log_start > first_base ? log_start : first_base);
+    if (atomic_load(&log->start) > opening->end) atomic_store(&log->start, opening->end);
+    atomic_store(&log->end, opening->end);
+    atomic_store(&log->flushed, opening->flushed);
+    log->next_offset = opening->end;
+    log->epoch_newest = ol_leader_epochs_newest(&log->epochs);
+    log->noted_flushed = -1;
+    return OL_OK;
+}
+
+static int make_directory(const ol_log_options *options, ol_error *error) {
+    bool exists = false;
+    int status = options->fs->exists(options->fs, options->directory, &exists, error);
+    if (status != OL_OK || exists) return status;
+    if (options->create && options->writable) return options->fs->make_directory(options->fs, options->directory, error);
+    (void)ol_fail(error, OL_NO_SUCH_FILE, "the partition directory is not there");
+    return ol_error_at(error, options->directory, -1);
+}
+
+static int check_config(const ol_log_config *config, ol_error *error) {
+    bool right = config->segment_bytes >= OL_SEGMENT_BYTES_MIN && config->segment_bytes <= OL_SEGMENT_BYTES_MAX &&
+                 config->segment_ms > 0 && config->producer_expiration_ms > 0 && config->index_interval_bytes >= 0 && config->segment_index_bytes >= 64 &&
+                 config->segment_index_bytes <= OL_SEGMENT_BYTES_MAX && config->extend_bytes_min >= 4096 &&
+                 config->extend_bytes_max >= config->extend_bytes_min;
+    return right ? OL_OK : ol_fail(error, OL_INVALID, "a setting of the log is out of its range");
+}
+
+static int create_log(const ol_log_options *options, ol_log **created, ol_error *error) {
+    ol_log *log = calloc(1, sizeof *log);
+    char *directory = strdup(options->directory);
+    if (log == NULL || directory == NULL) {
+        free(log);
+        free(directory);
+        return ol_fail(error, OL_NO_MEMORY, "no memory for a log");
+    }
+    log->fs = options->fs;
+    log->stored = options->fs->stored;
+    log->directory = directory;
+    log->config = options->config;
+    log->writable = options->writable;
+    log->replicated = options->replicated;
+    log->decompressor = options->decompressor;
+    log->clock_ms = options->clock_ms;
+    log->clock_context = options->clock_context;
+    log->process = getpid();
+    log->extend_step = options->config.extend_bytes_min;
+    log->snapshot_offset = -1;
+    log->highest_producer_id = -1;
+    log->epoch_newest = -1;
+    log->noted_flushed = -1;
+    log->settled_base = -1;
+    log->slow = true;
+    pthread_mutex_init(&log->swap_lock, NULL);
+    pthread_mutex_init(&log->flush_lock, NULL);
+    pthread_mutex_init(&log->extend_lock, NULL);
+    pthread_mutex_init(&log->list_lock, NULL);
+    pthread_mutex_init(&log->epochs_lock, NULL);
+    for (int i = 0; i < 2; i++) pthread_mutex_init(&log->step_locks[i], NULL);
+    *created = log;
+    return OL_OK;
+}
+
+static int open_once(const ol_log_options *options, ol_log **opened, ol_log_recovery *recovery, ol_error *error) {
+    ol_log *log = NULL;
+    *recovery = (ol_log_recovery){.torn_position = -1, .lost_below = -1};
+    int status = create_log(options, &log, error);
+    if (status != OL_OK) return status;
+    ol_opening opening = {.log = log, .options = options, .report = recovery};
+    status = find_segments(&opening, error);
+    if (status == OL_OK) status = load_small_files(&opening, error);
+    if (status == OL_OK) status = open_segments(&opening, error);
+    for (size_t i = 0; i < opening.found_count; i++) free(opening.found[i].path);
+    free(opening.found);
+    ol_log_free_names(opening.names, opening.name_count);
+    if (status != OL_OK) {
+        ol_log_abandon(log);
+        return status;
+    }
+    *opened = log;
+    return OL_OK;
+}
+
+int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery, ol_error *error) {
+    int status = check_config(&options->config, error);
+    if (status == OL_OK) status = make_directory(options, error);
+    if (status != OL_OK) return status;
+    status = open_once(options, log, recovery, error);
+    /* Read-only: a running broker may roll, clean and delete between our look at the directory and at its files. */
+    for (int i = 1; i < OPEN_TRIES && status == OL_NO_SUCH_FILE && !options->writable; i++) {
+        status = open_once(options, log, recovery, error);
+    }
+    return status;
+}

@@ -1,0 +1,524 @@
+/* Reading upwards in pieces of whole batches.
+ *
+ * A writable log is read through the mappings of its segments, without copying; a reader uses the segment it is in, so the bytes stay
+ * whatever happens to the file.  A read-only log is read by pread into a buffer of the reader's: somebody else may shorten or remove
+ * the files, and rolls and grows them.  A reader's place is an offset; positions are only kept within the segment object it holds. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "log/log_impl.h"
+#include "base/pages.h"
+#include "log/file_scan.h"
+
+enum { READER_TRIES = 3, WALK_AHEAD = 2048 };
+
+struct ol_log_reader {
+    ol_log *log;
+    int64_t offset;             /* everything below was given out */
+    ol_segment *segment;        /* in use; NULL: to be found by offset */
+    int64_t position;           /* of the next piece, in the segment */
+    bool positioned;            /* false: `position` came from an index and lies at or before the offset */
+    ol_file *file;              /* read-only logs: the reader's own */
+    uint8_t *buffer;
+    size_t capacity;
+    size_t buffered;            /* of the last piece */
+    int64_t buffer_position;
+    bool was_followed;          /* another segment followed this one already before it was looked at for more */
+    int tries;
+    int64_t search_budget;      /* what is left of it for all searches of this reader (log/file_scan.h) */
+    char *path;
+};
+
+int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader, ol_error *error) {
+    if (offset < 0 || (log->writable && offset > ol_log_end(log))) {
+        return ol_fail(error, OL_OUT_OF_RANGE, "offset %lld is not in the log, which ends at %lld", (long long)offset,
+                       (long long)ol_log_end(log));
+    }
+    ol_log_reader *created = calloc(1, sizeof *created);
+    if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a reader");
+    created->log = log;
+    created->offset = offset;
+    created->search_budget = OL_FILE_SCAN_BUDGET;
+    *reader = created;
+    return OL_OK;
+}
+
+static void leave_segment(ol_log_reader *reader) {
+    if (reader->segment == NULL) return;
+    if (reader->file != NULL) {
+        reader->log->fs->close(reader->file);
+        reader->file = NULL;
+        ol_segment_release(reader->segment);
+    } else {
+        ol_segment_unuse(reader->segment);
+    }
+    reader->segment = NULL;
+}
+
+void ol_log_reader_close(ol_log_reader *reader) {
+    leave_segment(reader);
+    ol_pages_free(reader->buffer, reader->capacity);
+    free(reader->path);
+    free(reader);
+}
+
+/* Takes the segment (whose reference the caller holds and gives up) and goes to `position` in it. */
+static int enter_segment(ol_log_reader *reader, ol_segment *segment, int64_t position, bool positioned, ol_error *error) {
+    ol_log *log = reader->log;
+    int status;
+    reader->was_followed = false;
+    free(reader->path);
+    reader->path = strdup(segment->path);
+    if (reader->path == NULL) {
+        status = ol_fail(error, OL_NO_MEMORY, "no memory for a reader");
+    } else if (log->writable) {
+        status = ol_segment_use(segment, error);
+        ol_segment_release(segment);
+        if (status == OL_OK) reader->segment = segment;
+        reader->position = position;
+        reader->positioned = positioned;
+        return status;
+    } else {
+        status = log->fs->open(log->fs, segment->path, OL_OPEN_READ, &reader->file, error);
+    }
+    if (status != OL_OK) {
+        ol_segment_release(segment);
+        return status;
+    }
+    reader->segment = segment;
+    reader->position = position;
+    reader->positioned = positioned;
+    return OL_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ bytes */
+
+/* What can be read at `position` now: through the mapping all of it, else at least `wanted` bytes where the file has them. */
+static int bytes_at(ol_log_reader *reader, int64_t position, size_t wanted, const uint8_t **data, size_t *got, ol_error *error) {
+    ol_segment *segment = reader->segment;
+    if (reader->file == NULL) {
+        int64_t size = atomic_load_explicit(&segment->size, memory_order_acquire);
+        *got = position < size ? (size_t)(size - position) : 0;
+        *data = *got > 0 ? segment->data + position : NULL;
+        return OL_OK;
+    }
+    if (wanted > reader->capacity) {
+        uint8_t *buffer = ol_pages_allocate(wanted);
+        if (buffer == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to read %zu bytes", wanted);
+        ol_pages_free(reader->buffer, reader->capacity);
+        reader->buffer = buffer;
+        reader->capacity = wanted;
+    }
+    *got = 0;
+    int status = reader->log->fs->read(reader->file, position, reader->buffer, wanted, got, error);
+    reader->buffer_position = position;
+    reader->buffered = *got;
+    *data = reader->buffer;
+    return status;
+}
+
+/* Size of the batch at data[0] by its length field, or 0 where the header cannot be right.  Only what is needed to walk: the bytes are
+ * the caller's to check. */
+static size_t batch_size_at(const uint8_t *data, size_t got) {
+    if (got < OL_BATCH_MAGIC_END) return 0;
+    int64_t length = ol_load_i32(data + OL_BATCH_AT_LENGTH);
+    int magic = (int8_t)data[OL_BATCH_AT_MAGIC];
+    int64_t length_min = magic == 2 ? OL_BATCH_OVERHEAD - OL_BATCH_LOG_OVERHEAD : OL_BATCH_MINIMUM_LENGTH;
+    if (magic < 0 || magic > 2 || length < length_min) return 0;
+    return (size_t)length + OL_BATCH_LOG_OVERHEAD;
+}
+
+/* The offset behind the batch at data[0]; its size was found right. */
+static int64_t next_offset_at(const uint8_t *data) {
+    uint64_t next = (uint64_t)ol_load_i64(data) + 1;
+    if (data[OL_BATCH_AT_MAGIC] == 2) next += (uint64_t)(int64_t)ol_load_i32(data + OL_BATCH_AT_LAST_OFFSET_DELTA);
+    return (int64_t)next;
+}
+
+static int fail_at(ol_log_reader *reader, int64_t position, const char *reason, ol_error *error) {
+    (void)ol_fail(error, OL_CORRUPT, "%s", reason);
+    error->offset = reader->offset;
+    return ol_error_at(error, reader->path, position);
+}
+
+/* ------------------------------------------------------------------------------------------------ finding the place */
+
+/* Walks from an index position to the batch that holds the offset.  OL_END: it is behind what the segment holds. */
+static int walk_to_offset(ol_log_reader *reader, ol_error *error) {
+    bool trusted = reader->position == 0;
+    for (;;) {
+        const uint8_t *data = NULL;
+        size_t got = 0;
+        int status = bytes_at(reader, reader->position, OL_BATCH_OVERHEAD, &data, &got, error);
+        if (status != OL_OK) return status;
+        size_t size = batch_size_at(data, got);
+        bool right = size > 0 && (got >= OL_BATCH_OVERHEAD || data[OL_BATCH_AT_MAGIC] < 2);
+        if (!trusted && (!right || ol_load_i64(data) > reader->offset)) {
+            /* The index led somewhere else: stale or damaged.  The start of the file is always right. */
+            reader->position = 0;
+            trusted = true;
+            continue;
+        }
+        trusted = true;
+        if (!right || next_offset_at(data) > reader->offset) {
+            reader->positioned = true;
+            return right || got > 0 ? OL_OK : OL_END;
+        }
+        reader->position += (int64_t)size;
+    }
+}
+
+/* Lists the directory of a read-only log anew: somebody rolled or cleaned it. */
+static int list_anew(ol_log_reader *reader, ol_error *error) {
+    ol_log *log = reader->log;
+    ol_log_options options = {
+        .fs = log->fs,
+        .directory = log->directory,
+        .config = log->config,
+        .clean = true,
+        .being_written = true,
+        .recovery_point = ol_log_flushed(log),
+        .log_start_offset = -1,
+        .replicated = true,
+    };
+    ol_log *fresh = NULL;
+    ol_log_recovery recovery;
+    int status = ol_log_open(&options, &fresh, &recovery, error);
+    if (status != OL_OK) return status;
+    pthread_mutex_lock(&log->list_lock);
+    ol_segment **segments = log->segments;
+    size_t count = log->segment_count;
+    size_t capacity = log->segment_capacity;
+    log->segments = fresh->segments;
+    log->segment_count = fresh->segment_count;
+    log->segment_capacity = fresh->segment_capacity;
+    fresh->segments = segments;
+    fresh->segment_count = count;
+    fresh->segment_capacity = capacity;
+    pthread_mutex_unlock(&log->list_lock);
+    int64_t end = ol_log_end(fresh);
+    if (end > ol_log_end(log)) atomic_store(&log->end, end);
+    ol_log_abandon(fresh);
+    return OL_OK;
+}
+
+/* Finds the segment that holds reader->offset, or the first behind it. */
+static int find_place(ol_log_reader *reader, ol_error *error) {
+    ol_log *log = reader->log;
+    if (atomic_load(&log->half_cut)) {
+        return ol_fail(error, OL_FAILED, "a truncation failed; what is left is known when the log is opened anew");
+    }
+    if (log->writable && reader->offset > ol_log_end(log)) {
+        return ol_fail(error, OL_OUT_OF_RANGE, "the log was cut to %lld while it was read at %lld", (long long)ol_log_end(log),
+                       (long long)reader->offset);
+    }
+    ol_segment *segment = ol_log_find_segment(log, reader->offset);
+    if (segment == NULL) return OL_END;
+    bool from_start = segment->base_offset >= reader->offset;
+    int64_t position = from_start ? 0 : ol_segment_lookup(segment, reader->offset);
+    return enter_segment(reader, segment, position, from_start, error);
+}
+
+/* Goes to the segment behind the current one.  OL_END when there is none; the reader stays where it is then.  OL_WOULD_BLOCK: look once more. */
+static int next_segment(ol_log_reader *reader, ol_error *error) {
+    ol_segment *next = ol_log_next_segment(reader->log, reader->segment->base_offset);
+    if (next == NULL) return OL_END;
+    /* It may have grown between our look at its end and the roll.  Now that another one follows it does not grow any more. */
+    if (!reader->was_followed) {
+        reader->was_followed = true;
+        ol_segment_release(next);
+        return OL_WOULD_BLOCK;
+    }
+    /* Replaced meanwhile: what it holds is in another segment now, and what follows in the list follows that one. */
+    if (atomic_load(&reader->segment->detached)) {
+        ol_segment_release(next);
+        leave_segment(reader);
+        return OL_WOULD_BLOCK;
+    }
+    leave_segment(reader);
+    /* Nothing is left below it, also where damage was passed over; a listing made anew must not lead back. */
+    if (next->base_offset > reader->offset) reader->offset = next->base_offset;
+    return enter_segment(reader, next, 0, true, error);
+}
+
+/* ------------------------------------------------------------------------------------------------ pieces */
+
+/* Whole batches of data[0, got), at most size_max bytes but at least one batch; *last is where the last one starts. */
+static size_t walk_batches(const uint8_t *data, size_t got, size_t size_max, size_t *last) {
+    size_t total = 0;
+    *last = 0;
+    while (total < got) {
+        size_t size = batch_size_at(data + total, got - total);
+        if (size == 0 || size > got - total || (total > 0 && size > size_max - total)) break;
+        *last = total;
+        total += size;
+        /* Each length is where the next one stands: without this every header would be a miss of its own. */
+        __builtin_prefetch(data + (got - total > WALK_AHEAD ? total + WALK_AHEAD : total));
+        if (total >= size_max) break;
+    }
+    return total;
+}
+
+static int give_piece(ol_log_reader *reader, const uint8_t *data, size_t size, size_t last, ol_log_piece *piece) {
+    piece->data = data;
+    piece->size = size;
+    piece->base_offset = ol_load_i64(data);
+    piece->position = reader->position;
+    piece->segment_base = reader->segment->base_offset;
+    piece->path = reader->path;
+    reader->position += (int64_t)size;
+    int64_t next = next_offset_at(data + last);
+    if (next > reader->offset) reader->offset = next;
+    reader->tries = 0;
+    return OL_OK;
+}
+
+/* Where the next segment begins, or -1. */
+static int64_t next_base(ol_log_reader *reader) {
+    ol_segment *next = ol_log_next_segment(reader->log, reader->segment->base_offset);
+    if (next == NULL) return -1;
+    int64_t base_offset = next->base_offset;
+    ol_segment_release(next);
+    return base_offset;
+}
+
+/* Whether the first batch cannot be below the end because of its offset although one behind it is.  No CRC covers the base offset. */
+static bool is_first_too_high(const uint8_t *data, size_t got, int64_t end) {
+    size_t first = batch_size_at(data, got);
+    if (first == 0 || first >= got || next_offset_at(data) <= end) return false;
+    size_t second = batch_size_at(data + first, got - first);
+    return second > 0 && second <= got - first && next_offset_at(data + first) <= end;
+}
+
+/* In a segment that another one follows nothing is being written, and nothing reaches above where that one begins.  Leaves of the piece what
+ * is below, or fails where that is nothing. */
+static int bound_piece(ol_log_reader *reader, const uint8_t *data, size_t *size, size_t *last, ol_error *error) {
+    int64_t bound = next_base(reader);
+    if (bound < 0 || *size == 0) return OL_OK;
+    if (next_offset_at(data) <= bound && next_offset_at(data + *last) <= bound) return OL_OK;
+    if (atomic_load(&reader->segment->detached)) return OL_WOULD_BLOCK;     /* cut meanwhile: what follows does not follow this one */
+    if (next_offset_at(data) > bound) {
+        return fail_at(reader, reader->position, "the offsets of the batch reach into the next segment", error);
+    }
+    while (next_offset_at(data + *last) > bound) *size = walk_batches(data, *last, *last, last);
+    return OL_OK;
+}
+
+/* A piece of a mapped segment. */
+static int mapped_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) {
+    const uint8_t *data = NULL;
+    size_t got = 0;
+    size_t last = 0;
+    int64_t end = ol_log_end(reader->log);
+    int status = bytes_at(reader, reader->position, 0, &data, &got, error);
+    if (status != OL_OK) return status;
+    if (got == 0) return OL_END;
+    size_t size = walk_batches(data, got, size_max, &last);
+    status = bound_piece(reader, data, &size, &last, error);
+    if (status != OL_OK) return status;
+    if (is_first_too_high(data, got, end)) {
+        return fail_at(reader, reader->position, "the offsets of the batch reach above the log end", error);
+    }
+    /* The writer stores the size before the end, so the last batches may be above the end that was seen. */
+    while (size > 0 && next_offset_at(data + last) > end) {
+        int64_t newer = ol_log_end(reader->log);
+        if (newer == end) {
+            size = last == 0 ? 0 : walk_batches(data, last, last, &last);
+            if (size == 0) return OL_END;
+        }
+        end = newer;
+    }
+    if (size == 0) return fail_at(reader, reader->position, "the bytes are not a record batch", error);
+    return give_piece(reader, data, size, last, piece);
+}
+
+/* Whether unreadable bytes of the last segment are a tail that is being written, or was torn: nothing follows, or recovery found the log to
+ * end there. */
+static int is_unfinished(ol_log_reader *reader, bool *unfinished, ol_error *error) {
+    ol_file_scan scan;
+    ol_batch batch;
+    *unfinished = false;
+    if (reader->offset < ol_log_flushed(reader->log)) return OL_OK;
+    if (reader->offset >= ol_log_end(reader->log)) {
+        *unfinished = true;
+        return OL_OK;
+    }
+    int status = ol_file_scan_open(&scan, reader->log->fs, reader->path, reader->position, -1, error);
+    if (status != OL_OK) return status;
+    int64_t base = reader->segment->base_offset;
+    int64_t last = base > INT64_MAX - INT32_MAX ? INT64_MAX - 1 : base + INT32_MAX;
+    scan.budget = reader->search_budget;
+    status = ol_file_scan_resync(&scan, reader->position, reader->offset, last, &batch, error);
+    reader->search_budget = scan.budget;
+    ol_file_scan_close(&scan);
+    *unfinished = status == OL_END;
+    return status == OL_END ? OL_OK : status;
+}
+
+/* Whether only zeros follow up to where the next segment goes on: the trimming of a roll was lost with the power, or was not made yet. */
+static int is_untrimmed(ol_log_reader *reader, bool *untrimmed, ol_error *error) {
+    ol_file_scan scan;
+    int64_t used = 0;
+    *untrimmed = false;
+    int status = ol_file_scan_open(&scan, reader->log->fs, reader->path, reader->position, -1, error);
+    if (status != OL_OK) return status;
+    status = ol_file_scan_used(&scan, reader->position, &used, error);
+    ol_file_scan_close(&scan);
+    *untrimmed = used == reader->position;
+    return status;
+}
+
+/* A piece of a file that somebody else writes to. */
+static int read_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) {
+    const uint8_t *data = NULL;
+    size_t got = 0;
+    size_t last = 0;
+    size_t wanted = size_max < OL_BATCH_OVERHEAD ? OL_BATCH_OVERHEAD : size_max;
+    int64_t file_size = 0;
+    int status = reader->log->fs->size(reader->file, &file_size, error);
+    if (status != OL_OK) return status;
+    if (reader->position >= file_size) return OL_END;
+    if ((int64_t)wanted > file_size - reader->position) wanted = (size_t)(file_size - reader->position);
+    status = bytes_at(reader, reader->position, wanted, &data, &got, error);
+    if (status != OL_OK) return status;
+    size_t needed = batch_size_at(data, got);
+    if (needed > got && (int64_t)needed <= file_size - reader->position) {
+        status = bytes_at(reader, reader->position, needed, &data, &got, error);
+        if (status != OL_OK) return status;
+    }
+    size_t size = walk_batches(data, got, size_max > needed ? size_max : needed, &last);
+    bool whole = size >= OL_BATCH_OVERHEAD || (size > 0 && data[OL_BATCH_AT_MAGIC] < 2);
+    if (whole) return give_piece(reader, data, size, last, piece);
+    bool at_end = false;
+    int64_t next = next_base(reader);
+    if (next < 0) status = is_unfinished(reader, &at_end, error);
+    if (next == reader->offset) status = is_untrimmed(reader, &at_end, error);
+    if (status != OL_OK) return status;
+    return at_end ? OL_END : fail_at(reader, reader->position, "the bytes are not a record batch", error);
+}
+
+static int next_once(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) {
+    if (reader->segment != NULL && (atomic_load(&reader->segment->detached) || atomic_load(&reader->log->half_cut))) {
+        leave_segment(reader);
+    }
+    for (;;) {
+        int status = OL_OK;
+        if (reader->segment == NULL) status = find_place(reader, error);
+        if (status == OL_WOULD_BLOCK) continue;     /* truncated or replaced between our finding and using it */
+        if (status == OL_OK && !reader->positioned) status = walk_to_offset(reader, error);
+        if (status == OL_OK) {
+            status = reader->file == NULL ? mapped_piece(reader, size_max, piece, error)
+                                          : read_piece(reader, size_max, piece, error);
+        }
+        if (status == OL_WOULD_BLOCK) {             /* replaced between our finding and reading it */
+            leave_segment(reader);
+            continue;
+        }
+        if (status != OL_END || reader->segment == NULL) return status;
+        if (reader->file == NULL && reader->offset < ol_log_end(reader->log) &&
+            atomic_load_explicit(&reader->segment->size, memory_order_acquire) > reader->position) {
+            return OL_END;
+        }
+        status = next_segment(reader, error);
+        if (status != OL_OK && status != OL_WOULD_BLOCK) return status;
+    }
+}
+
+/* Whether the process that writes to a read-only log has gone on to a segment that our list does not have. */
+static int was_rolled(ol_log_reader *reader, bool *rolled, ol_error *error) {
+    char path[OL_PATH_MAX];
+    *rolled = false;
+    if (reader->segment != NULL && reader->segment->base_offset == reader->offset) return OL_OK;
+    int status = ol_segment_path(path, sizeof path, reader->log->directory, reader->offset, ".log", error);
+    if (status == OL_OK) status = reader->log->fs->exists(reader->log->fs, path, rolled, error);
+    return status;
+}
+
+int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) {
+    int status = OL_OK;
+    for (int i = 0; i < READER_TRIES; i++) {
+        status = next_once(reader, size_max, piece, error);
+        bool listed = false;
+        if (reader->log->writable) return status;
+        if (status == OL_END) {
+            int looked = was_rolled(reader, &listed, error);
+            if (looked != OL_OK) return looked;
+        }
+        if (status != OL_NO_SUCH_FILE && !listed) return status;
+        if (i + 1 == READER_TRIES) return status;   /* recovery leaves out what the directory has */
+        leave_segment(reader);
+        status = list_anew(reader, error);
+        if (status != OL_OK) return status;
+    }
+    return status;
+}
+
+int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *piece, ol_error *error) {
+    if (reader->file == NULL) return OL_END;
+    if (++reader->tries >= READER_TRIES) return OL_END;
+    const uint8_t *data = NULL;
+    size_t got = 0;
+    size_t last = 0;
+    int64_t piece_end = reader->buffer_position + (int64_t)reader->buffered;
+    if (position < reader->buffer_position || position >= piece_end) {
+        return ol_fail(error, OL_INVALID, "position %lld is not in the last piece", (long long)position);
+    }
+    int status = bytes_at(reader, position, (size_t)(piece_end - position), &data, &got, error);
+    if (status != OL_OK) return status;
+    size_t size = walk_batches(data, got, got, &last);
+    if (size == 0) return fail_at(reader, position, "the bytes are not a record batch", error);
+    int tries = reader->tries;
+    reader->position = position;
+    status = give_piece(reader, data, size, last, piece);
+    reader->tries = tries;
+    return status;
+}
+
+/* The file of that name is another one by now, where the place is found by offset: that of the bad batch, as far as it tells one. */
+static void leave_replaced(ol_log_reader *reader, int64_t position, int64_t size) {
+    const ol_segment *segment = reader->segment;
+    if (position >= 0 && size - position >= OL_BATCH_MAGIC_END) {
+        int64_t claimed = ol_load_i64(segment->data + position);
+        if (claimed >= segment->base_offset && claimed < reader->offset) reader->offset = claimed;
+    }
+    leave_segment(reader);
+}
+
+int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol_error *error) {
+    ol_file_scan scan;
+    ol_batch batch;
+    *is_end = false;
+    if (reader->segment == NULL) return ol_fail(error, OL_INVALID, "the reader is in no segment");
+    int64_t base = reader->segment->base_offset;
+    int64_t last = base > INT64_MAX - INT32_MAX ? INT64_MAX - 1 : base + INT32_MAX;
+    int64_t limit = reader->file == NULL ? atomic_load(&reader->segment->size) : -1;
+    int status = ol_file_scan_open(&scan, reader->log->fs, reader->path, position, limit, error);
+    if (reader->file == NULL && atomic_load(&reader->segment->detached)) {
+        if (status == OL_OK) ol_file_scan_close(&scan);
+        leave_replaced(reader, position, limit);
+        return OL_OK;
+    }
+    if (status == OL_OK) {
+        /* What stood at the position counted into reader->offset when it was given out, right or wrong; so the place is found by
+         * bytes here, and only batches of this segment come into question. */
+        scan.budget = reader->search_budget;
+        status = ol_file_scan_resync(&scan, position, base, last, &batch, error);
+        reader->search_budget = scan.budget;
+        if (status == OL_OK) {
+            reader->position = scan.position;
+            reader->positioned = true;
+            reader->offset = batch.base_offset;
+        }
+        ol_file_scan_close(&scan);
+    }
+    if (status == OL_END) {
+        reader->was_followed = true;        /* what may have come behind the limit meanwhile is behind bad bytes */
+        status = next_segment(reader, error);
+        if (status == OL_END) *is_end = true;
+        if (status == OL_END || status == OL_WOULD_BLOCK) status = OL_OK;
+        /* What a writer appends stands behind the bad bytes; in somebody else's file they may yet become right. */
+        if (*is_end && reader->file == NULL) reader->position = limit;
+    }
+    return status;
+}

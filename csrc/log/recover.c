@@ -1,0 +1,565 @@
+/* Opening a log: which batches are right, and what the first wrong one means (spec §9.2, design §5, docs/durability.md). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "log/log_impl.h"
+#include "log/file_scan.h"
+
+enum { REWRITE_CHUNK = 1 << 20 };
+
+/* Where the first bad batch lies. */
+typedef struct bad_place {
+    size_t index;               /* of the segment */
+    int64_t position;
+    int64_t end;                /* where the batch before it ended */
+    int64_t before;             /* and begins, if it lies; `end` where it begins right behind its neighbour, so that it cannot */
+    int64_t offset;             /* the bad batch holds this offset or greater ones; below `end` when it, or the one before it, lies
+                                   about its base offset, which no CRC covers */
+    bool whole;                 /* its CRC is right: it only starts too low */
+    bool zeros;                 /* nothing but zeros from there to the end of the file */
+    bool searched;              /* the next two are known, as of one moment: somebody may append while we look */
+    int64_t noted_behind;       /* the greatest `ol.flushed` behind it, or -1 */
+    int64_t end_behind;         /* where the last right batch behind it ends; `offset` where there is none */
+    ol_error error;
+} bad_place;
+
+/* ------------------------------------------------------------------------------------------------ walking */
+
+/* The rules of design §5 beside size and CRC. */
+static int check_batch(const ol_batch *batch, int64_t segment_base, int64_t offset_min, ol_error *error) {
+    int status = ol_batch_check_crc(batch, error);
+    if (status != OL_OK) return status;
+    if (batch->base_offset < offset_min) {
+        return ol_fail(error, OL_CORRUPT, "base offset %lld is below %lld, where the batch before it ended",
+                       (long long)batch->base_offset, (long long)offset_min);
+    }
+    if (batch->last_offset - segment_base > INT32_MAX || batch->last_offset == INT64_MAX) {
+        return ol_fail(error, OL_CORRUPT, "last offset %lld does not fit the segment at %lld", (long long)batch->last_offset,
+                       (long long)segment_base);
+    }
+    return OL_OK;
+}
+
+static void note_timestamps(ol_found_segment *segment, const ol_batch *batch, int64_t position) {
+    if (position == 0) segment->first_timestamp = batch->max_timestamp;
+    if (batch->max_timestamp > segment->max_timestamp) {
+        segment->max_timestamp = batch->max_timestamp;
+        segment->max_timestamp_offset = batch->last_offset;
+    }
+}
+
+/* Only what lies above the checkpoint's newest (spec §9.2).  After a clean stop the checkpoint is not written for it: where in the
+ * unchecked segments an older epoch began is not known. */
+static int note_epoch(ol_opening *opening, const ol_batch *batch, ol_error *error) {
+    ol_log *log = opening->log;
+    if (batch->leader_epoch <= ol_leader_epochs_newest(&log->epochs)) return OL_OK;
+    bool changed = false;
+    int status = ol_leader_epochs_assign(&log->epochs, batch->leader_epoch, batch->base_offset, &changed, error);
+    if (changed && !opening->options->clean) log->epochs_changed = true;
+    return status;
+}
+
+/* The bound that the sidecar gives, or -1: it is believed when the file it speaks of is as long as it says, and the epoch that wrote the
+ * last flushed offset is still the one it knew (another writer may have cut and grown the log since). */
+static int64_t sidecar_bound(const ol_opening *opening) {
+    if (!opening->has_sidecar) return -1;
+    const ol_flush_sidecar_bound *bound = &opening->sidecar;
+    if (ol_leader_epochs_at(&opening->log->epochs, bound->offset - 1) != bound->leader_epoch) return -1;
+    for (size_t i = 0; i < opening->found_count; i++) {
+        const ol_found_segment *segment = &opening->found[i];
+        if (segment->base_offset == bound->segment_base) return segment->file_size >= bound->position ? bound->offset : -1;
+    }
+    return -1;
+}
+
+/* Where the checkpoint knows more, somebody else wrote here since, and may have compacted what the sidecar speaks of.  Where it knows as much, as
+ * after our close, somebody may have who wrote no checkpoint; but nobody compacts the last segment. */
+static bool may_be_compacted(const ol_opening *opening, const ol_found_segment *segment) {
+    int64_t recovery_point = opening->options->recovery_point;
+    bool followed = segment != &opening->found[opening->found_count - 1];
+    return opening->sidecar.offset < recovery_point || (opening->sidecar.offset == recovery_point && followed);
+}
+
+/* A flush ends where a batch does.  One that begins below the sidecar's bound and ends above it is where it was when that was stored,
+ * so its base offset is another one now. */
+static int check_bound(const ol_opening *opening, const ol_found_segment *segment, const ol_batch *batch, const bad_place *place,
+                       ol_error *error) {
+    const ol_flush_sidecar_bound *bound = &opening->sidecar;
+    bool covered = segment->base_offset < bound->segment_base ||
+                   (segment->base_offset == bound->segment_base && place->position < bound->position);
+    bool crosses = place->end < bound->offset && batch->last_offset >= bound->offset;
+    if (!covered || !crosses || may_be_compacted(opening, segment) || sidecar_bound(opening) < 0) return OL_OK;
+    return ol_fail(error, OL_CORRUPT, "the batch ends at offset %lld, behind %lld, where a flush that covered it ended",
+                   (long long)batch->last_offset, (long long)bound->offset);
+}
+
+/* Says where and why a batch is bad that the walk ended at. */
+static int describe_bad(ol_file_scan *scan, const ol_found_segment *segment, int64_t bad_base, bad_place *bad) {
+    int64_t used = bad->position;
+    ol_error read_error;
+    int status = ol_file_scan_used(scan, bad->position, &used, &read_error);
+    if (status != OL_OK) {
+        bad->error = read_error;
+        return status;
+    }
+    bad->zeros = used == bad->position;
+    /* Either of two batches in the wrong order may be the one that lies: the first if there is a gap before it, which would hold the second. */
+    if (bad->whole && bad_base >= bad->before && bad_base < bad->end) bad->offset = bad_base;
+    bad->error.status = OL_CORRUPT;
+    bad->error.offset = bad->offset;
+    return ol_error_at(&bad->error, segment->path, bad->position);
+}
+
+/* Checks one segment, from bad->position and bad->end on.  OL_OK: whole (zeros behind its last batch included, which bad->zeros then tells).  OL_CORRUPT:
+ * `bad` says where and why. */
+static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
+    ol_file_scan scan;
+    int status = ol_file_scan_open(&scan, opening->log->fs, segment->path, bad->position, -1, &bad->error);
+    if (status != OL_OK) return status;
+    segment->file_size = scan.limit;
+    bad->whole = bad->zeros = bad->searched = false;
+    if (bad->position == 0) {
+        segment->checked = true;
+        segment->first_timestamp = -1;
+        segment->max_timestamp = -1;
+        segment->max_timestamp_offset = segment->base_offset;
+        if (bad->end < segment->base_offset) bad->end = segment->base_offset;
+        bad->before = bad->end;
+    }
+    ol_batch batch;
+    int64_t bad_base = -1;
+    while ((status = ol_file_scan_next(&scan, &batch, &bad->error)) == OL_OK) {
+        ol_error ignored;
+        status = check_batch(&batch, segment->base_offset, bad->end, &bad->error);
+        if (status == OL_CORRUPT) {
+            bad->whole = batch.base_offset < bad->end && ol_batch_check_crc(&batch, &ignored) == OL_OK;
+            bad_base = batch.base_offset;
+        }
+        if (status == OL_OK) status = check_bound(opening, segment, &batch, bad, &bad->error);
+        if (status == OL_OK) status = note_epoch(opening, &batch, &bad->error);
+        if (status != OL_OK) break;
+        note_timestamps(segment, &batch, bad->position);
+        bad->before = batch.base_offset > bad->end ? bad->end : batch.last_offset + 1;
+        bad->end = batch.last_offset + 1;
+        bad->position = scan.position;
+    }
+    segment->size = bad->position;
+    segment->next_offset = bad->end;
+    bad->offset = bad->end;
+    if (status == OL_TORN || status == OL_UNSUPPORTED || status == OL_CORRUPT) {
+        status = describe_bad(&scan, segment, bad_base, bad);
+    }
+    ol_file_scan_close(&scan);
+    return status == OL_END ? OL_OK : status;
+}
+
+/* Whether a note says that this segment was larger when it was rolled to the one at `next_base`. */
+static bool has_hole(const ol_opening *opening, const ol_found_segment *segment, int64_t next_base) {
+    if (segment->next_offset >= next_base) return false;
+    for (size_t i = 0; i < opening->name_count; i++) {
+        int64_t base_offset, size, noted_next;
+        if (!ol_log_rolled_parse(opening->names[i], &base_offset, &size, &noted_next)) continue;
+        if (base_offset == segment->base_offset && noted_next == next_base && size > segment->size) return true;
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------------------------------------------ the verdict */
+
+/* Whether a truncation to `offset` or below was under way: then what batches behind it say of flushes is void. */
+static bool was_being_cut(const ol_opening *opening, int64_t offset) {
+    for (size_t i = 0; i < opening->name_count; i++) {
+        const char *name = opening->names[i];
+        char *end = NULL;
+        if (strncmp(name, OL_CUT_PREFIX, strlen(OL_CUT_PREFIX)) != 0) continue;
+        unsigned long long value = strtoull(name + strlen(OL_CUT_PREFIX), &end, 10);
+        if (*end == '\0' && end != name + strlen(OL_CUT_PREFIX) && value <= (unsigned long long)offset) return true;
+    }
+    return false;
+}
+
+/* What search_behind gathers. */
+typedef struct behind {
+    int64_t offset_min;
+    int64_t noted;              /* the greatest `ol.flushed` */
+    int64_t end;                /* where the last right batch ends */
+    int64_t budget;             /* one for all files: a crafted directory has many */
+} behind;
+
+/* One segment, from `position` on; with `bad` a bad batch stands there. */
+static int search_segment(const ol_opening *opening, const ol_found_segment *segment, int64_t position, bool bad, behind *found,
+                          ol_error *error) {
+    ol_file_scan scan;
+    ol_batch batch;
+    int status = ol_file_scan_open(&scan, opening->log->fs, segment->path, position, -1, error);
+    if (status != OL_OK) return status;
+    scan.budget = found->budget;
+    int64_t last = segment->base_offset > INT64_MAX - INT32_MAX ? INT64_MAX - 1 : segment->base_offset + INT32_MAX;
+    while (status == OL_OK) {
+        int64_t at = scan.position;
+        bool right = false;
+        if (!bad) {
+            status = ol_file_scan_next(&scan, &batch, error);
+            right = status == OL_OK && ol_batch_check_crc(&batch, error) == OL_OK && batch.base_offset >= found->offset_min &&
+                    batch.last_offset <= last;
+            bad = !right && status != OL_END && status != OL_IO && status != OL_NO_MEMORY;
+        }
+        if (bad) {
+            status = ol_file_scan_resync(&scan, at, found->offset_min, last, &batch, error);
+            at = scan.position;
+            if (status == OL_OK) scan.position += (int64_t)batch.size;
+            bad = false;
+        }
+        if (status != OL_OK) break;
+        if (batch.last_offset >= found->end) found->end = batch.last_offset + 1;
+        /* What lies in the bytes of a bad batch may be what a client stored there. */
+        int64_t note = at >= scan.claimed_end ? ol_flush_sidecar_record(&batch) : -1;
+        if (note > found->noted) found->noted = note;
+    }
+    found->budget = scan.budget;
+    ol_file_scan_close(&scan);
+    return status == OL_END ? OL_OK : status;
+}
+
+/* Looks through everything behind the bad place: the greatest `ol.flushed`, and where the last right batch ends. */
+static int search_behind(const ol_opening *opening, bad_place *bad, ol_error *error) {
+    if (bad->searched) return OL_OK;
+    behind found = {.offset_min = bad->offset, .noted = -1, .end = bad->offset, .budget = OL_FILE_SCAN_BUDGET};
+    int status = OL_OK;
+    for (size_t i = bad->index; i < opening->found_count && status == OL_OK; i++) {
+        bool first = i == bad->index;
+        status = search_segment(opening, &opening->found[i], first ? bad->position : 0, first && !bad->whole, &found, error);
+    }
+    bad->noted_behind = was_being_cut(opening, bad->offset) ? -1 : found.noted;
+    bad->end_behind = found.end;
+    bad->searched = status == OL_OK;
+    return status;
+}
+
+/* The last segment of a log that somebody may append to while we read it.  What stands behind a place was written later than what stands in it, so
+ * that a place found bad is read once more when something was seen behind: only what is bad still was not merely being filled. */
+static int check_growing_segment(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
+    int64_t tried = -1;
+    int status = check_segment(opening, segment, bad);
+    while (status == OL_CORRUPT && !bad->zeros && bad->position != tried) {
+        ol_error error;
+        int searched = search_behind(opening, bad, &error);
+        if (searched != OL_OK) {
+            bad->error = error;
+            return searched;
+        }
+        if (bad->end_behind <= bad->offset) break;
+        tried = bad->position;
+        status = check_segment(opening, segment, bad);
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ what is done about it */
+
+/* Cut at the front when too long, as in ol_error. */
+static void copy_path(char target[OL_ERROR_PATH_MAX], const char *path) {
+    size_t length = strlen(path);
+    size_t skipped = length >= OL_ERROR_PATH_MAX ? length - OL_ERROR_PATH_MAX + 1 : 0;
+    memcpy(target, path + skipped, length - skipped + 1);
+}
+
+static int cut_file(ol_log *log, const char *path, int64_t size, bool flush, ol_error *error) {
+    ol_file *file = NULL;
+    int status = log->fs->open(log->fs, path, OL_OPEN_WRITE, &file, error);
+    if (status != OL_OK) return status;
+    status = log->fs->truncate(file, size, error);
+    if (status == OL_OK && flush) status = log->fs->flush(file, error);
+    log->fs->close(file);
+    return status;
+}
+
+static void drop_found(ol_opening *opening, size_t count) {
+    while (opening->found_count > count) free(opening->found[--opening->found_count].path);
+}
+
+/* Everything from the bad place on goes aside, then away: later segments first, the last one first, so that a crash in between
+ * leaves the same bad place with less behind it. */
+static int cut_torn(ol_opening *opening, const bad_place *bad, ol_error *error) {
+    ol_log *log = opening->log;
+    ol_log_recovery *report = opening->report;
+    ol_found_segment *torn = &opening->found[bad->index];
+    int64_t removed_before = report->segments_removed;
+    int status = OL_OK;
+    for (size_t i = bad->index; i < opening->found_count && status == OL_OK; i++) {
+        char path[OL_PATH_MAX];
+        int64_t bytes = 0;
+        status = ol_broken_copy(log, &opening->found[i], i == bad->index ? bad->position : 0, path, sizeof path, &bytes, error);
+        report->torn_bytes += bytes;
+        if (bytes > 0 && report->broken_path[0] == '\0') copy_path(report->broken_path, path);
+    }
+    while (status == OL_OK && opening->found_count > bad->index + 1) {
+        const ol_found_segment *last = &opening->found[opening->found_count - 1];
+        status = ol_segment_remove_files(log->fs, log->directory, last->base_offset, error);
+        if (status != OL_OK) return status;
+        report->segments_removed++;
+        drop_found(opening, opening->found_count - 1);
+    }
+    /* If the removals were lost and the cut was not, the removed segments would come back behind what looks like a legal gap. */
+    if (status == OL_OK && report->segments_removed > removed_before) {
+        status = log->fs->flush_directory(log->fs, log->directory, error);
+    }
+    if (status != OL_OK) return status;
+    /* A segment of which nothing is left goes as well, unless it is where the log ends anyway. */
+    if (bad->position == 0 && bad->index > 0 && torn->base_offset != opening->end) {
+        status = ol_segment_remove_files(log->fs, log->directory, torn->base_offset, error);
+        if (status == OL_OK) report->segments_removed++;
+        if (status == OL_OK) drop_found(opening, bad->index);
+    } else if (torn->file_size > bad->position) {
+        status = cut_file(log, torn->path, bad->position, true, error);
+        torn->file_size = bad->position;
+    }
+    if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
+    return status;
+}
+
+static void report_corruption(ol_opening *opening, const bad_place *bad, int64_t bound) {
+    ol_log_recovery *report = opening->report;
+    report->corrupt = true;
+    report->corruption = bad->error;
+    size_t length = strlen(report->corruption.reason);
+    if (bound == INT64_MAX) {
+        snprintf(report->corruption.reason + length, sizeof report->corruption.reason - length, " (the log was closed cleanly)");
+        return;
+    }
+    snprintf(report->corruption.reason + length, sizeof report->corruption.reason - length,
+             " (offset %lld is below the flushed bound %lld)", (long long)bad->offset, (long long)bound);
+}
+
+/* After a clean stop everything is flushed, whatever the checkpoint and the sidecar say (spec §9.2). */
+static bool is_all_flushed(const ol_opening *opening) { return opening->options->clean && !opening->options->being_written; }
+
+/* The end of a segment is missing by the note of its roll.  Below the flushed bound the note is an old one: a flush covered the segment
+ * and the note's removal was lost, or somebody else compacted the segment since; then the gap is as legal as any other. */
+static int hole_is_real(const ol_opening *opening, bad_place *bad, bool *real, ol_error *error) {
+    int64_t bound = sidecar_bound(opening);
+    if (opening->options->recovery_point > bound) bound = opening->options->recovery_point;
+    int status = search_behind(opening, bad, error);
+    *real = bound <= bad->offset && bad->noted_behind <= bad->offset;
+    return status;
+}
+
+/* Whether the bad batch is below the flushed bound; where two are in the wrong order, whether the one that lies may be. */
+static bool is_below(const bad_place *bad, int64_t bound) {
+    bool either_lies = bad->offset < bad->end;
+    return bound > (either_lies && bad->before < bad->offset ? bad->before : bad->offset);
+}
+
+/* The first bad batch was found: torn or corrupt? */
+static int judge(ol_opening *opening, bad_place *bad, ol_error *error) {
+    ol_log_recovery *report = opening->report;
+    ol_found_segment *segment = &opening->found[bad->index];
+    int64_t bound = opening->options->recovery_point;
+    int64_t sidecar = sidecar_bound(opening);
+    int64_t noted = -1;
+    int64_t end = bad->offset;
+    if (sidecar > bound) bound = sidecar;
+    bool last = bad->index + 1 == opening->found_count;
+    if (!(last && bad->zeros)) {
+        int status = search_behind(opening, bad, error);
+        if (status != OL_OK) return status;
+        noted = bad->noted_behind;
+        end = bad->end_behind;
+    }
+    if (!opening->options->replicated && noted > bound) bound = noted;
+    if (is_all_flushed(opening) && !(last && bad->zeros)) bound = INT64_MAX;
+    if (is_below(bad, bound)) {
+        report_corruption(opening, bad, bound);
+        /* Where one of two batches lies about its base offset, those behind them know better than the first. */
+        bool one_lies = bad->offset < bad->end && end > bad->offset;
+        opening->end = end > bad->end || one_lies ? end : bad->end;
+        for (size_t i = bad->index; i < opening->found_count; i++) opening->found[i].size = opening->found[i].file_size;
+        return OL_OK;
+    }
+    opening->end = bad->end;
+    if (!(last && bad->zeros)) {
+        copy_path(report->torn_path, segment->path);
+        report->torn_position = bad->position;
+    }
+    segment->size = bad->position;
+    if (opening->options->writable) return cut_torn(opening, bad, error);
+    for (size_t i = bad->index; i < opening->found_count; i++) {
+        report->torn_bytes += opening->found[i].file_size - (i == bad->index ? bad->position : 0);
+    }
+    if (last && bad->zeros) report->torn_bytes = 0;
+    drop_found(opening, bad->index + 1);
+    return OL_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ all of it */
+
+/* The first segment to check: the one that holds the recovery point, and after a clean stop at least the active one.  Where a segment
+ * begins exactly there, the one before it was the active one when it was flushed, and the trimming at its roll may have been lost. */
+static size_t first_checked(const ol_opening *opening) {
+    size_t last = opening->found_count - 1;
+    if (opening->options->clean) return last;
+    size_t first = 0;
+    while (first < last && opening->found[first + 1].base_offset < opening->options->recovery_point) first++;
+    return first;
+}
+
+/* Zeros behind the last batch of a file: the extension of a process that did not close it. */
+static int trim_zeros(ol_opening *opening, ol_found_segment *segment, ol_error *error) {
+    if (!opening->options->writable || segment->file_size == segment->size) return OL_OK;
+    int status = cut_file(opening->log, segment->path, segment->size, false, error);
+    if (status == OL_OK) segment->file_size = segment->size;
+    return status;
+}
+
+static int check_all(ol_opening *opening, ol_error *error) {
+    size_t first = first_checked(opening);
+    int64_t next_offset = opening->found[first].base_offset;
+    int64_t before = next_offset;
+    for (size_t i = first; i < opening->found_count; i++) {
+        ol_found_segment *segment = &opening->found[i];
+        bool last = i + 1 == opening->found_count;
+        bad_place bad = {.index = i, .end = next_offset, .before = before, .offset = next_offset};
+        ol_error_clear(&bad.error);
+        int status;
+        if (next_offset > segment->base_offset) {
+            ol_file_scan scan;
+            /* The segments overlap: nothing in this one can be told from what the one before it holds. */
+            status = ol_file_scan_open(&scan, opening->log->fs, segment->path, 0, -1, error);
+            if (status != OL_OK) return status;
+            segment->file_size = scan.limit;
+            ol_file_scan_close(&scan);
+            bad.offset = segment->base_offset;
+            bad.whole = true;
+            status = ol_fail(&bad.error, OL_CORRUPT, "the segment starts below offset %lld, where the one before it ended",
+                             (long long)next_offset);
+            (void)ol_error_at(&bad.error, segment->path, 0);
+        } else {
+            bool growing = last && !opening->options->writable;
+            status = growing ? check_growing_segment(opening, segment, &bad) : check_segment(opening, segment, &bad);
+            next_offset = bad.end;
+            before = bad.before;
+            if (status != OL_OK && status != OL_CORRUPT) {
+                *error = bad.error;
+                return status;
+            }
+        }
+        int64_t next_base = last ? -1 : opening->found[i + 1].base_offset;
+        bool untrimmed = status != OL_OK && bad.zeros && next_base == next_offset;
+        if (status == OL_OK && !last && has_hole(opening, segment, next_base)) {
+            bool real = false;
+            status = hole_is_real(opening, &bad, &real, error);
+            if (status != OL_OK) return status;
+            if (real) status = OL_CORRUPT;
+        }
+        if (untrimmed) status = trim_zeros(opening, segment, error);
+        if (status == OL_CORRUPT && !untrimmed) return judge(opening, &bad, error);
+        if (status != OL_OK) return status;
+    }
+    opening->end = next_offset;
+    return OL_OK;
+}
+
+/* Whole batches may be gone from the end, so that no bad one is there.  Checkpoints never run ahead of a log; but one may be of another time:
+ * a broker that was stopped between cutting the log and lowering it.  The sidecar, which is lowered before a cut, is the second witness. */
+static void check_end(ol_opening *opening) {
+    ol_log_recovery *report = opening->report;
+    const ol_flush_sidecar_bound *sidecar = &opening->sidecar;
+    const ol_found_segment *last = &opening->found[opening->found_count - 1];
+    int64_t recovery_point = opening->options->recovery_point;
+    if (report->corrupt || opening->options->being_written || opening->end >= recovery_point) return;
+    bool sure = opening->has_sidecar && sidecar->offset > opening->end &&
+                ol_leader_epochs_at(&opening->log->epochs, sidecar->offset - 1) == sidecar->leader_epoch;
+    report->lost_below = recovery_point;
+    if (!sure) return;
+    report->lost_below = -1;
+    report->corrupt = true;
+    (void)ol_fail(&report->corruption, OL_CORRUPT, "the log ends at offset %lld, and was flushed up to %lld",
+                  (long long)opening->end, (long long)(sidecar->offset > recovery_point ? sidecar->offset : recovery_point));
+    report->corruption.offset = opening->end;
+    (void)ol_error_at(&report->corruption, last->path, last->size);
+}
+
+int ol_recovery_run(ol_opening *opening, ol_error *error) {
+    OL_ASSERT(opening->found_count > 0);
+    opening->report->recovered = !opening->options->clean;
+    int status = check_all(opening, error);
+    if (status != OL_OK) return status;
+    check_end(opening);
+    bool clean = opening->options->clean;
+    for (size_t i = 0; i < opening->found_count; i++) {
+        if (opening->found[i].checked && !clean) {
+            opening->found[i].rebuild_indexes = true;
+            opening->found[i].rebuild_transactions = true;
+        }
+    }
+    int64_t bound = sidecar_bound(opening);
+    if (opening->options->recovery_point > bound) bound = opening->options->recovery_point;
+    if (bound < 0) bound = 0;
+    if (is_all_flushed(opening) && !opening->report->corrupt) bound = opening->end;
+    opening->flushed = bound < opening->end ? bound : opening->end;
+    return OL_OK;
+}
+
+/* Position of the batch that holds `offset`, or the size. */
+static int find_position(ol_opening *opening, const ol_found_segment *segment, int64_t offset, int64_t *position,
+                         ol_error *error) {
+    ol_file_scan scan;
+    *position = 0;
+    int status = ol_file_scan_open(&scan, opening->log->fs, segment->path, 0, segment->size, error);
+    if (status != OL_OK) return status;
+    ol_batch batch;
+    while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK && batch.last_offset < offset) *position = scan.position;
+    ol_file_scan_close(&scan);
+    /* Bytes that cannot be walked here are below what was checked; writing too many again does no harm. */
+    return status == OL_IO || status == OL_NO_MEMORY ? status : OL_OK;
+}
+
+static int rewrite_file(ol_opening *opening, const ol_found_segment *segment, int64_t position, uint8_t *chunk,
+                        ol_error *error) {
+    ol_log *log = opening->log;
+    ol_file *file = NULL;
+    int status = log->fs->open(log->fs, segment->path, OL_OPEN_WRITE, &file, error);
+    if (status != OL_OK) return status;
+    while (position < segment->size && status == OL_OK) {
+        int64_t left = segment->size - position;
+        size_t wanted = left < REWRITE_CHUNK ? (size_t)left : REWRITE_CHUNK;
+        size_t got = 0;
+        status = log->fs->read(file, position, chunk, wanted, &got, error);
+        if (status == OL_OK && got == 0) status = ol_fail(error, OL_IO, "the file became shorter while it was opened");
+        if (status == OL_OK) status = log->fs->write(file, position, chunk, got, error);
+        position += (int64_t)got;
+        if (status == OL_OK) opening->report->rewritten_bytes += (int64_t)got;
+    }
+    if (status == OL_OK) status = log->fs->flush(file, error);
+    log->fs->close(file);
+    return status;
+}
+
+int ol_recovery_rewrite(ol_opening *opening, ol_error *error) {
+    bool clean = opening->options->clean;
+    if (clean && opening->flushed >= opening->end) return OL_OK;
+    uint8_t *chunk = malloc(REWRITE_CHUNK);
+    if (chunk == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to write the tail again");
+    int status = OL_OK;
+    for (size_t i = 0; i < opening->found_count && status == OL_OK; i++) {
+        const ol_found_segment *segment = &opening->found[i];
+        bool last = i + 1 == opening->found_count;
+        int64_t position = 0;
+        bool below = last ? opening->end <= opening->flushed : opening->found[i + 1].base_offset <= opening->flushed;
+        /* Of a segment that was checked even the size may never have been flushed: a roll trims the file and leaves the flush to
+         * the next one who asks, and the process that rolled may have been killed before. */
+        if (below && (clean || !segment->checked)) continue;
+        if (below) {
+            position = segment->size;
+        } else if (segment->base_offset < opening->flushed) {
+            status = find_position(opening, segment, opening->flushed, &position, error);
+        }
+        if (status == OL_OK) status = rewrite_file(opening, segment, position, chunk, error);
+    }
+    free(chunk);
+    if (status == OL_OK) status = opening->log->fs->flush_directory(opening->log->fs, opening->log->directory, error);
+    if (status == OL_OK) opening->flushed = opening->end;
+    return status;
+}

@@ -1,0 +1,418 @@
+/* Extension ahead of need, spare segments, and the step to the next segment.
+ *
+ * A roll does not flush, unless the flush of too many before it is due as well: the old segment is flushed by the next ol_log_flush.
+ * Until then a power loss may take the end of the old segment's file (its size was never flushed) and leave the new segment whole.
+ * Since gaps in offsets are legal, the loss would look like a cleaned log.  Therefore a roll first creates an empty file whose *name*
+ * says how large the old segment was and which segment follows; names reach the disk in order, so where the new segment is, the note
+ * is.  The flush that covers the old segment removes the note. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "log/log_impl.h"
+#include "log/swap_plan.h"
+
+int ol_log_rolled_name(char *name, size_t capacity, int64_t base_offset, int64_t size, int64_t next_base) {
+    int length = snprintf(name, capacity, OL_ROLLED_PREFIX "%" PRId64 "-%" PRId64 "-%" PRId64, base_offset, size, next_base);
+    return length > 0 && (size_t)length < capacity ? OL_OK : OL_INVALID;
+}
+
+bool ol_log_rolled_parse(const char *name, int64_t *base_offset, int64_t *size, int64_t *next_base) {
+    if (strncmp(name, OL_ROLLED_PREFIX, strlen(OL_ROLLED_PREFIX)) != 0) return false;
+    int64_t *const fields[] = {base_offset, size, next_base};
+    const char *cursor = name + strlen(OL_ROLLED_PREFIX);
+    for (int i = 0; i < 3; i++) {
+        if (*cursor < '0' || *cursor > '9') return false;
+        char *end = NULL;
+        unsigned long long value = strtoull(cursor, &end, 10);
+        if (value > INT64_MAX || *end != (i < 2 ? '-' : '\0')) return false;
+        *fields[i] = (int64_t)value;
+        cursor = end + 1;
+    }
+    return true;
+}
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Under extend_lock. */
+static int extend_segment(ol_log *log, ol_segment *segment, int64_t needed, ol_error *error) {
+    int64_t extended = atomic_load_explicit(&segment->extended, memory_order_relaxed);
+    if (needed <= extended) return OL_OK;
+    int64_t target = extended + log->extend_step;
+    target -= target % 4096;
+    if (target > (int64_t)segment->mapped_size) target = (int64_t)segment->mapped_size;
+    if (target < needed) target = needed;
+    /* Only where somebody waits for the disk is it worth writing every byte twice. */
+    bool written = atomic_load(&log->flush_demanded);
+    int status = ol_segment_extend(segment, target, written, error);
+    if (status == OL_DISK_FULL && target > needed) status = ol_segment_extend(segment, needed, written, error);
+    if (status != OL_OK) return status;
+    if (log->extend_step < log->config.extend_bytes_max) log->extend_step *= 2;
+    if (log->extend_step > log->config.extend_bytes_max) log->extend_step = log->config.extend_bytes_max;
+    return OL_OK;
+}
+
+int ol_log_extend(ol_log *log, int64_t needed, ol_error *error) {
+    if (needed <= atomic_load_explicit(&log->active->extended, memory_order_acquire)) return OL_OK;
+    pthread_mutex_lock(&log->extend_lock);
+    int status = extend_segment(log, log->active, needed, error);
+    pthread_mutex_unlock(&log->extend_lock);
+    return status;
+}
+
+/* Under extend_lock: one more spare segment whose first `bytes` are there. */
+static int add_spare(ol_log *log, int64_t bytes, ol_error *error) {
+    if (log->spare_count == log->spare_capacity) {
+        size_t capacity = log->spare_capacity == 0 ? 4 : 2 * log->spare_capacity;
+        ol_segment **spares = realloc(log->spares, capacity * sizeof *spares);
+        if (spares == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a spare segment");
+        log->spares = spares;
+        log->spare_capacity = capacity;
+    }
+    char name[64];
+    char path[OL_PATH_MAX];
+    snprintf(name, sizeof name, OL_SPARE_PREFIX "%" PRId64, log->spare_number);
+    int status = ol_log_path(log, name, path, error);
+    if (status != OL_OK) return status;
+    ol_segment *spare = NULL;
+    status = ol_segment_create(log->fs, log->directory, path, log->spare_number, 0, &spare, error);
+    if (status != OL_OK) return status;
+    ol_file *file = NULL;
+    status = log->fs->open(log->fs, path, OL_OPEN_CREATE, &file, error);
+    if (status == OL_OK) {
+        status = log->fs->truncate(file, 0, error);
+        if (status != OL_OK) log->fs->close(file);
+    }
+    if (status == OL_OK) status = ol_segment_use_writable(spare, file, (size_t)log->config.segment_bytes, error);
+    if (status == OL_OK) {
+        status = ol_segment_extend(spare, bytes, atomic_load(&log->flush_demanded), error);
+        if (status != OL_OK) ol_segment_unuse(spare);
+    }
+    if (status != OL_OK) {
+        ol_error ignored;
+        int removed = log->fs->remove(log->fs, path, &ignored);
+        (void)removed;
+        ol_segment_release(spare);
+        return status;
+    }
+    log->spare_number++;
+    log->spares[log->spare_count++] = spare;
+    return OL_OK;
+}
+
+/* Under extend_lock: all but the first `kept`. */
+static int drop_spares_behind(ol_log *log, size_t kept, ol_error *error) {
+    int status = OL_OK;
+    while (log->spare_count > kept) {
+        ol_segment *spare = log->spares[--log->spare_count];
+        int removed = log->fs->remove(log->fs, spare->path, error);
+        if (status == OL_OK) status = removed;
+        ol_segment_unuse(spare);
+        ol_segment_release(spare);
+    }
+    return status;
+}
+
+int ol_log_drop_spares(ol_log *log, ol_error *error) { return drop_spares_behind(log, 0, error); }
+
+/* Gives a spare its place.  The object goes on as the segment: the background may be flushing its file this moment. */
+static int take_spare(ol_log *log, int64_t base_offset, const char *path, ol_segment **segment, ol_error *error) {
+    ol_segment *spare = log->spares[0];
+    char *path_copy = strdup(path);
+    if (path_copy == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a segment");
+    int status = log->fs->rename(log->fs, spare->path, path, error);
+    if (status != OL_OK) {
+        free(path_copy);
+        return status;
+    }
+    free(spare->path);
+    spare->path = path_copy;
+    spare->base_offset = base_offset;
+    spare->max_timestamp_offset = base_offset;
+    log->spare_count--;
+    memmove(log->spares, log->spares + 1, log->spare_count * sizeof *log->spares);
+    *segment = spare;
+    return OL_OK;
+}
+
+static int create_segment(ol_log *log, int64_t base_offset, const char *path, ol_segment **segment, ol_error *error) {
+    ol_segment *created = NULL;
+    ol_file *file = NULL;
+    int status = ol_segment_create(log->fs, log->directory, path, base_offset, 0, &created, error);
+    if (status != OL_OK) return status;
+    status = log->fs->open(log->fs, path, OL_OPEN_CREATE, &file, error);
+    if (status == OL_OK) {
+        status = log->fs->truncate(file, 0, error);
+        if (status != OL_OK) log->fs->close(file);
+    }
+    if (status == OL_OK) status = ol_segment_use_writable(created, file, (size_t)log->config.segment_bytes, error);
+    if (status != OL_OK) {
+        ol_segment_release(created);
+        return status;
+    }
+    *segment = created;
+    return OL_OK;
+}
+
+/* Nothing may stay of a segment that did not come to be: the active one grows over its base, and the next open would find both.  What cannot
+ * be removed must not be grown over, so the log fails then.  Nor may a power loss bring it back: the names may be on disk already, so that the next
+ * flush has to cover their removal. */
+static void remove_leftover(ol_log *log, int64_t base_offset) {
+    ol_error ignored;
+    if (ol_segment_remove_files(log->fs, log->directory, base_offset, &ignored) != OL_OK) ol_log_set_failed(log);
+    atomic_store(&log->names_changed, true);
+}
+
+int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment, ol_error *error) {
+    char path[OL_PATH_MAX];
+    ol_segment *created = NULL;
+    int status = ol_segment_path(path, sizeof path, log->directory, base_offset, ".log", error);
+    if (status != OL_OK) return status;
+    if (log->spare_count > 0) {
+        status = take_spare(log, base_offset, path, &created, error);
+    } else {
+        status = create_segment(log, base_offset, path, &created, error);
+    }
+    if (status != OL_OK) {
+        remove_leftover(log, base_offset);
+        return status;
+    }
+    /* A leftover index of that number must not speak for the new segment. */
+    status = ol_segment_open_indexes(created, (size_t)log->config.segment_index_bytes, error);
+    if (status == OL_OK) status = ol_index_reset(&created->offset_index, error);
+    if (status == OL_OK) status = ol_index_reset(&created->time_index, error);
+    if (status == OL_OK && created->transaction_index.count > 0) {
+        status = ol_transaction_index_reset(&created->transaction_index, error);
+    }
+    if (status != OL_OK) {
+        remove_leftover(log, base_offset);
+        ol_segment_unuse(created);
+        ol_segment_release(created);
+        return status;
+    }
+    created->created_ms = now_ms();
+    atomic_store(&log->names_changed, true);
+    *segment = created;
+    return OL_OK;
+}
+
+void ol_log_activate(ol_log *log, ol_segment *segment) {
+    log->active = segment;
+    log->data = segment->data;
+    log->index_full = ol_index_is_full(&segment->offset_index) || ol_index_is_full(&segment->time_index);
+    ol_log_set_limits(log);
+}
+
+static int note_path(const ol_log *log, int64_t next_base, char path[OL_PATH_MAX], ol_error *error) {
+    char name[128];
+    if (ol_log_rolled_name(name, sizeof name, log->active->base_offset, log->size, next_base) != OL_OK) {
+        return ol_fail(error, OL_INVALID, "the note of a roll has no name");
+    }
+    return ol_log_path(log, name, path, error);
+}
+
+/* Takes back the note of a roll that did not happen: the segment goes on, and the note would speak of another end. */
+static void take_note_back(ol_log *log, int64_t next_base) {
+    char path[OL_PATH_MAX];
+    ol_error ignored;
+    int status = note_path(log, next_base, path, &ignored);
+    if (status == OL_OK) status = log->fs->remove(log->fs, path, &ignored);
+    if (status != OL_OK && status != OL_NO_SUCH_FILE) ol_log_set_failed(log);
+    atomic_store(&log->names_changed, true);
+}
+
+/* Leaves a note that the active segment was this large when `next_base` followed it. */
+static int leave_note(ol_log *log, int64_t next_base, ol_error *error) {
+    char path[OL_PATH_MAX];
+    int status = note_path(log, next_base, path, error);
+    ol_file *file = NULL;
+    if (status == OL_OK) status = log->fs->open(log->fs, path, OL_OPEN_CREATE, &file, error);
+    if (status == OL_OK) log->fs->close(file);
+    return status;
+}
+
+/* What an active segment becomes when it is closed: indexes and file at their true sizes. */
+static int trim_active(ol_log *log, ol_error *error) {
+    ol_segment *active = log->active;
+    int status = ol_segment_finish_indexes(active, error);
+    int64_t extended = atomic_load(&active->extended);
+    if (status != OL_OK || extended <= log->size) return status;
+    /* Lowered first: whoever looks at it must not store behind the new end of the file. */
+    int64_t populated = atomic_load(&active->populated);
+    atomic_store(&active->extended, log->size);
+    atomic_store(&active->populated, log->size);
+    status = log->fs->truncate(active->file, log->size, error);
+    if (status != OL_OK) {
+        /* The file is as long as it was, and the next roll has to see that. */
+        atomic_store(&active->extended, extended);
+        atomic_store(&active->populated, populated);
+    }
+    return status;
+}
+
+/* The writer waits for the disk where the background did not keep up, or where there is none. */
+static int flush_rolled(ol_log *log, ol_error *error) {
+    int64_t flushed = 0;
+    if (ol_log_count_unflushed(log) < OL_UNFLUSHED_MAX) return OL_OK;
+    return ol_log_flush_unasked(log, &flushed, error);
+}
+
+int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) {
+    ol_segment *old = log->active;
+    ol_segment *next = NULL;
+    OL_ASSERT(base_offset >= log->next_offset);
+    if (base_offset == old->base_offset) {
+        return ol_fail(error, OL_TOO_LARGE, "the batch does not fit an empty segment");
+    }
+    int status = flush_rolled(log, error);
+    if (status != OL_OK) return status;
+    pthread_mutex_lock(&log->extend_lock);
+    status = trim_active(log, error);
+    if (status == OL_OK && log->snapshot_offset < base_offset) status = ol_log_store_snapshot(log, base_offset, false, error);
+    if (status == OL_OK) {
+        status = leave_note(log, base_offset, error);
+        if (status == OL_OK) status = ol_log_start_segment(log, base_offset, &next, error);
+        if (status == OL_OK) {
+            status = ol_log_add_segment(log, next, error);
+            if (status != OL_OK) {
+                remove_leftover(log, base_offset);
+                ol_segment_unuse(next);
+                ol_segment_release(next);
+            }
+        }
+        if (status != OL_OK) take_note_back(log, base_offset);
+    }
+    if (status == OL_OK) {
+        pthread_mutex_lock(&log->list_lock);
+        old->flush_needed = true;
+        old->rolled_note = true;
+        atomic_store(&log->roll_unflushed, true);
+        old->next_base = base_offset;
+        ol_log_activate(log, next);
+        pthread_mutex_unlock(&log->list_lock);
+    }
+    pthread_mutex_unlock(&log->extend_lock);
+    return status;
+}
+
+int ol_log_roll_active(ol_log *log, ol_error *error) {
+    int status = ol_log_check_writable(log, error);
+    if (status != OL_OK || log->size == 0) return status;
+    atomic_store(&log->appended, true);
+    return ol_log_roll(log, log->next_offset, error);
+}
+
+int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_error *error) {
+    int status = ol_log_check_writable(log, error);
+    int64_t segment_bytes = log->config.segment_bytes;
+    if (status == OL_OK && (size < 0 || (int64_t)batch_size_max > segment_bytes || batch_size_max == 0)) {
+        status = ol_fail(error, OL_INVALID, "room is reserved for batches that fit a segment");
+    }
+    if (status != OL_OK) return status;
+    int64_t batch_max = (int64_t)batch_size_max;
+    int64_t room = log->size_limit - log->size;
+    pthread_mutex_lock(&log->extend_lock);
+    size_t spares_before = log->spare_count;
+    if (size <= room) {
+        status = extend_segment(log, log->active, log->size + size, error);
+    } else {
+        if (room > 0) status = extend_segment(log, log->active, log->size_limit, error);
+        int64_t rest = size - (room >= batch_max ? room - batch_max + 1 : 0);
+        /* A segment is left when the next batch does not fit, so it holds more than segment_bytes - batch_max; and two in a row
+         * hold more than one segment. */
+        int64_t each = segment_bytes - batch_max + 1;
+        int64_t needed = (rest + each - 1) / each;
+        int64_t by_pairs = 2 * ((rest + segment_bytes - 1) / segment_bytes) + 1;
+        if (needed > by_pairs) needed = by_pairs;
+        for (size_t i = 0; i < log->spare_count && status == OL_OK; i++) {
+            status = ol_segment_extend(log->spares[i], segment_bytes, atomic_load(&log->flush_demanded), error);
+        }
+        while (status == OL_OK && (int64_t)log->spare_count < needed) status = add_spare(log, segment_bytes, error);
+    }
+    /* What is refused must not go on filling the disk, which others need as well. */
+    if (status != OL_OK) {
+        ol_error ignored;
+        int dropped = drop_spares_behind(log, spares_before, &ignored);
+        (void)dropped;
+    }
+    pthread_mutex_unlock(&log->extend_lock);
+    return status;
+}
+
+/* The kernel tells of a page that was lost only once to those who share an open file, be it now to us.  So the log fails before the step is over,
+ * and a flush that succeeded beside it waits for that (wait_for_step). */
+static int flush_step(ol_log *log, ol_segment *segment, int64_t from, int64_t to) {
+    ol_error ignored;
+    uint64_t step = atomic_load(&log->step) + 1;
+    pthread_mutex_lock(&log->step_locks[step & 1]);
+    atomic_store(&log->step, step);
+    int status = log->fs->flush_range(segment->file, segment->data, from, to, &ignored);
+    if (status != OL_OK) ol_log_set_failed(log);
+    pthread_mutex_unlock(&log->step_locks[step & 1]);
+    return status;
+}
+
+/* Flushes [from, to) of an extension, which is in use, and makes its pages writable again: else the next store to each would fault while somebody commits.
+ * In small steps, since whoever waits for the disk stands in line behind each, and the writer may need the lock. */
+static void flush_extension(ol_log *log, ol_segment *segment, int64_t from, int64_t to) {
+    const int64_t step = (int64_t)256 << 10;
+    int status = OL_OK;
+    for (int64_t at = from; at < to && status == OL_OK; at += step) {
+        int64_t end = at + step < to ? at + step : to;
+        status = flush_step(log, segment, at, end);
+        pthread_mutex_lock(&log->extend_lock);
+        /* A roll or a truncation may have shortened the file. */
+        if (status == OL_OK && atomic_load_explicit(&segment->extended, memory_order_relaxed) >= end) {
+            log->fs->populate(segment->file, segment->data, (size_t)at, (size_t)end);
+        }
+        pthread_mutex_unlock(&log->extend_lock);
+    }
+}
+
+bool ol_log_prepare(ol_log *log) {
+    if (!log->writable || !atomic_load(&log->appended) || atomic_load(&log->failed)) return false;
+    ol_error ignored;
+    bool did = false;
+    ol_segment *to_flush = NULL;
+    int64_t flush_from = 0;
+    pthread_mutex_lock(&log->extend_lock);
+    /* A truncation that failed while we waited may have left no active segment. */
+    if (atomic_load(&log->failed)) {
+        pthread_mutex_unlock(&log->extend_lock);
+        return false;
+    }
+    ol_segment *active = log->active;
+    int64_t limit = (int64_t)active->mapped_size;
+    if (limit > log->config.segment_bytes) limit = log->config.segment_bytes;
+    int64_t size = atomic_load_explicit(&active->size, memory_order_acquire);
+    int64_t extended = atomic_load_explicit(&active->extended, memory_order_relaxed);
+    if (extended < limit && extended - size < log->extend_step / 2) {
+        int64_t target = extended + log->extend_step > limit ? limit : extended + log->extend_step;
+        if (extend_segment(log, active, target, &ignored) == OL_OK) {
+            did = true;
+            flush_from = extended;
+            if (atomic_load(&log->flush_demanded)) to_flush = active;
+        }
+    } else if (log->spare_count == 0 && size > limit / 2 && limit - size < 2 * log->config.extend_bytes_max) {
+        int64_t bytes = log->extend_step < log->config.segment_bytes ? log->extend_step : log->config.segment_bytes;
+        if (add_spare(log, bytes, &ignored) == OL_OK) {
+            did = true;
+            if (atomic_load(&log->flush_demanded)) to_flush = log->spares[log->spare_count - 1];
+        }
+    }
+    /* The flush is made without the lock: the writer may need it for the next step.  A use keeps the file open. */
+    if (to_flush != NULL && ol_segment_use(to_flush, &ignored) != OL_OK) to_flush = NULL;
+    int64_t flush_to = to_flush == NULL ? 0 : atomic_load_explicit(&to_flush->extended, memory_order_relaxed);
+    pthread_mutex_unlock(&log->extend_lock);
+    if (to_flush != NULL) {
+        flush_extension(log, to_flush, flush_from, flush_to);
+        ol_segment_unuse(to_flush);
+    }
+    return did;
+}

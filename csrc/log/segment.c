@@ -1,0 +1,290 @@
+#include "log/segment.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log/files/names.h"
+
+int ol_segment_path(char *path, size_t capacity, const char *directory, int64_t offset, const char *suffix, ol_error *error) {
+    char name[OL_NAME_SIZE_MAX + 1];
+    int status = ol_file_name(name, sizeof name, offset, suffix, error);
+    if (status == OL_OK) status = ol_path_join(path, capacity, directory, name, error);
+    return status;
+}
+
+int ol_segment_create(ol_fs *fs, const char *directory, const char *path, int64_t base_offset, int64_t size,
+                      ol_segment **segment, ol_error *error) {
+    ol_segment *created = calloc(1, sizeof *created);
+    char *path_copy = strdup(path);
+    char *directory_copy = strdup(directory);
+    if (created == NULL || path_copy == NULL || directory_copy == NULL) {
+        free(created);
+        free(path_copy);
+        free(directory_copy);
+        return ol_fail(error, OL_NO_MEMORY, "no memory for a segment");
+    }
+    created->fs = fs;
+    created->path = path_copy;
+    created->directory = directory_copy;
+    created->base_offset = base_offset;
+    created->references = 1;
+    created->first_timestamp = -1;
+    created->max_timestamp = -1;
+    created->max_timestamp_offset = base_offset;
+    created->next_base = -1;
+    atomic_init(&created->size, size);
+    atomic_init(&created->extended, size);
+    atomic_init(&created->populated, size);
+    atomic_init(&created->detached, false);
+    pthread_mutex_init(&created->lock, NULL);
+    *segment = created;
+    return OL_OK;
+}
+
+static void close_file(ol_segment *segment) {
+    if (segment->data != NULL) segment->fs->unmap(segment->fs, segment->data, segment->mapped_size);
+    if (segment->file != NULL) segment->fs->close(segment->file);
+    segment->data = NULL;
+    segment->file = NULL;
+    segment->mapped_size = 0;
+}
+
+void ol_segment_reference(ol_segment *segment) {
+    pthread_mutex_lock(&segment->lock);
+    segment->references++;
+    pthread_mutex_unlock(&segment->lock);
+}
+
+void ol_segment_release(ol_segment *segment) {
+    pthread_mutex_lock(&segment->lock);
+    OL_ASSERT(segment->references > 0);
+    bool last = --segment->references == 0;
+    pthread_mutex_unlock(&segment->lock);
+    if (!last) return;
+    OL_ASSERT(segment->users == 0);
+    ol_segment_close_indexes(segment);
+    pthread_mutex_destroy(&segment->lock);
+    free(segment->path);
+    free(segment->directory);
+    free(segment);
+}
+
+int ol_segment_use(ol_segment *segment, ol_error *error) {
+    pthread_mutex_lock(&segment->lock);
+    int status = OL_OK;
+    if (atomic_load(&segment->detached)) {
+        status = OL_WOULD_BLOCK;
+    } else if (segment->users == 0) {
+        status = segment->fs->open(segment->fs, segment->path, OL_OPEN_READ, &segment->file, error);
+        size_t size = (size_t)atomic_load_explicit(&segment->size, memory_order_acquire);
+        if (status == OL_OK && size > 0) {
+            void *data = NULL;
+            status = segment->fs->map(segment->file, size, false, &data, error);
+            segment->data = data;
+            segment->mapped_size = size;
+            if (status != OL_OK) {
+                segment->data = NULL;
+                close_file(segment);
+            }
+        }
+        /* What is mapped stays readable without it, and a process has a few thousand descriptors at most. */
+        if (segment->file != NULL) segment->fs->close(segment->file);
+        segment->file = NULL;
+    }
+    if (status == OL_OK) {
+        segment->users++;
+        segment->references++;
+    }
+    pthread_mutex_unlock(&segment->lock);
+    return status;
+}
+
+void ol_segment_unuse(ol_segment *segment) {
+    pthread_mutex_lock(&segment->lock);
+    OL_ASSERT(segment->users > 0);
+    if (--segment->users == 0) close_file(segment);
+    pthread_mutex_unlock(&segment->lock);
+    ol_segment_release(segment);
+}
+
+int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_size, ol_error *error) {
+    OL_ASSERT(segment->users == 0);
+    int status = OL_OK;
+    if (file == NULL) status = segment->fs->open(segment->fs, segment->path, OL_OPEN_WRITE, &file, error);
+    if (status != OL_OK) return status;
+    void *data = NULL;
+    status = segment->fs->map(file, mapped_size, true, &data, error);
+    if (status != OL_OK) {
+        segment->fs->close(file);
+        return status;
+    }
+    segment->file = file;
+    segment->data = data;
+    segment->mapped_size = mapped_size;
+    segment->users = 1;
+    segment->references++;
+    return OL_OK;
+}
+
+int ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size, ol_error *error) {
+    OL_ASSERT(segment->users == 0);
+    void *data = NULL;
+    if (size > 0) {
+        int status = segment->fs->map(file, (size_t)size, false, &data, error);
+        if (status != OL_OK) return status;
+    }
+    segment->file = file;
+    segment->data = data;
+    segment->mapped_size = (size_t)size;
+    atomic_store(&segment->size, size);
+    atomic_store(&segment->extended, size);
+    atomic_store(&segment->populated, size);
+    segment->users = 1;
+    segment->references++;
+    return OL_OK;
+}
+
+int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) {
+    int64_t from = atomic_load_explicit(&segment->extended, memory_order_relaxed);
+    OL_ASSERT(to <= (int64_t)segment->mapped_size);
+    if (to <= from) return OL_OK;
+    int status = segment->fs->extend(segment->file, from, to, written, error);
+    if (status != OL_OK) return status;
+    atomic_store_explicit(&segment->extended, to, memory_order_release);
+    segment->fs->populate(segment->file, segment->data, (size_t)from, (size_t)to);
+    atomic_store_explicit(&segment->populated, to, memory_order_release);
+    return OL_OK;
+}
+
+static int index_path(const ol_segment *segment, const char *suffix, const char *ending, char path[OL_PATH_MAX], ol_error *error) {
+    char both[64];
+    snprintf(both, sizeof both, "%s%s", suffix, ending);
+    return ol_segment_path(path, OL_PATH_MAX, segment->directory, segment->base_offset, both, error);
+}
+
+int ol_segment_open_indexes_aside(ol_segment *segment, size_t index_bytes_max, const char *ending, ol_error *error) {
+    OL_ASSERT(!segment->indexes_open);
+    char path[OL_PATH_MAX];
+    int status = index_path(segment, ".index", ending, path, error);
+    if (status != OL_OK) return status;
+    status = ol_index_open(&segment->offset_index, segment->fs, path, OL_INDEX_OFFSET, segment->base_offset, index_bytes_max,
+                           OL_INDEX_APPEND, error);
+    if (status != OL_OK) return status;
+    status = index_path(segment, ".timeindex", ending, path, error);
+    if (status == OL_OK) {
+        status = ol_index_open(&segment->time_index, segment->fs, path, OL_INDEX_TIME, segment->base_offset, index_bytes_max,
+                               OL_INDEX_APPEND, error);
+    }
+    if (status == OL_OK) {
+        status = index_path(segment, ".txnindex", ending, path, error);
+        if (status == OL_OK) {
+            status = ol_transaction_index_open(&segment->transaction_index, segment->fs, path, segment->base_offset, true,
+                                               error);
+        }
+        if (status != OL_OK) ol_index_close(&segment->time_index);
+    }
+    if (status != OL_OK) {
+        ol_index_close(&segment->offset_index);
+        return status;
+    }
+    segment->indexes_open = true;
+    return OL_OK;
+}
+
+int ol_segment_open_indexes(ol_segment *segment, size_t index_bytes_max, ol_error *error) {
+    return ol_segment_open_indexes_aside(segment, index_bytes_max, "", error);
+}
+
+void ol_segment_close_indexes(ol_segment *segment) {
+    if (!segment->indexes_open) return;
+    segment->indexes_open = false;
+    ol_index_close(&segment->offset_index);
+    ol_index_close(&segment->time_index);
+    ol_transaction_index_close(&segment->transaction_index);
+}
+
+void ol_segment_append_entries(ol_segment *segment, int64_t position, int64_t last_offset, bool *full) {
+    ol_error ignored;
+    pthread_mutex_lock(&segment->lock);
+    int status = ol_offset_index_append(&segment->offset_index, last_offset, position, &ignored);
+    if (status == OL_OK && segment->max_timestamp >= 0) {
+        status = ol_time_index_append(&segment->time_index, segment->max_timestamp, segment->max_timestamp_offset, false,
+                                      &ignored);
+    }
+    (void)status;
+    if (full != NULL) *full = ol_index_is_full(&segment->offset_index) || ol_index_is_full(&segment->time_index);
+    pthread_mutex_unlock(&segment->lock);
+}
+
+int ol_segment_finish_indexes(ol_segment *segment, ol_error *error) {
+    OL_ASSERT(segment->indexes_open);
+    pthread_mutex_lock(&segment->lock);
+    if (segment->max_timestamp >= 0) {
+        ol_error ignored;
+        int full = ol_time_index_append(&segment->time_index, segment->max_timestamp, segment->max_timestamp_offset, true,
+                                        &ignored);
+        (void)full;
+    }
+    int status = ol_index_trim(&segment->offset_index, error);
+    if (status == OL_OK) status = ol_index_trim(&segment->time_index, error);
+    pthread_mutex_unlock(&segment->lock);
+    return status;
+}
+
+int ol_segment_flush(ol_segment *segment, ol_error *error) {
+    int status = segment->fs->flush(segment->file, error);
+    if (status != OL_OK || !segment->indexes_open) return status;
+    /* Only the indexes of a segment that is no longer appended to are flushed, so the lock is held against lookups alone. */
+    pthread_mutex_lock(&segment->lock);
+    status = ol_index_flush(&segment->offset_index, error);
+    if (status == OL_OK) status = ol_index_flush(&segment->time_index, error);
+    if (status == OL_OK) status = ol_transaction_index_flush(&segment->transaction_index, error);
+    pthread_mutex_unlock(&segment->lock);
+    return status;
+}
+
+int ol_segment_remove_files(ol_fs *fs, const char *directory, int64_t base_offset, ol_error *error) {
+    /* The .log goes first: an index without its log is removed by the next open, a log without its indexes would be kept. */
+    static const char *const suffixes[] = {".log", ".index", ".timeindex", ".txnindex"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        char path[OL_PATH_MAX];
+        int status = ol_segment_path(path, sizeof path, directory, base_offset, suffixes[i], error);
+        if (status == OL_OK) status = fs->remove(fs, path, error);
+        if (status != OL_OK && status != OL_NO_SUCH_FILE) return status;
+    }
+    return OL_OK;
+}
+
+int64_t ol_segment_lookup(ol_segment *segment, int64_t offset) {
+    ol_error ignored;
+    int64_t found_offset = 0;
+    int64_t position = 0;
+    pthread_mutex_lock(&segment->lock);
+    int status;
+    if (segment->indexes_open) {
+        status = ol_offset_index_lookup(&segment->offset_index, offset, &found_offset, &position, &ignored);
+    } else {
+        char path[OL_PATH_MAX];
+        ol_index index;
+        status = ol_segment_path(path, sizeof path, segment->directory, segment->base_offset, ".index", &ignored);
+        if (status == OL_OK) {
+            status = ol_index_open(&index, segment->fs, path, OL_INDEX_OFFSET, segment->base_offset, (size_t)10 << 20,
+                                   OL_INDEX_READ, &ignored);
+        }
+        if (status == OL_OK) {
+            status = ol_offset_index_lookup(&index, offset, &found_offset, &position, &ignored);
+            ol_index_close(&index);
+        }
+    }
+    pthread_mutex_unlock(&segment->lock);
+    return status == OL_OK && position >= 0 ? position : 0;
+}
+
+void ol_segment_abandon(ol_segment *segment) {
+    if (segment->file != NULL) segment->fs->close(segment->file);
+    ol_segment_close_indexes(segment);
+    free(segment->path);
+    free(segment->directory);
+    free(segment);
+}

@@ -1,0 +1,372 @@
+/* A segment that was written aside takes the place of closed ones (spec §8.6), so that whoever recovers the directory, we or Kafka, finds the old
+ * ones or the new one after each file operation (spec §9.1):
+ *
+ *   1. The files lie as `.cleaned`, complete and durable: whoever recovers removes them.
+ *   2. They are renamed to `.swap`, `<base>.log` as the last.  As long as one `.cleaned` is left, the lowest of them all, every `.swap` is condemned;
+ *      so that rename is the point of no return.  The directory is flushed.
+ *   3. In memory the new segment takes its place.  From here whoever recovers removes the old files himself: everything with a number in
+ *      [base, behind the last batch of the `.log.swap`).  Where that range ends before the last of the old segments does, because all batches of
+ *      those were dropped, an empty `.swap` with the number of the last one goes ahead with the others: it reaches up to there, and takes its place.
+ *   4. The old files are removed, the last one first, then the empty ones; `.swap` is renamed to what it will be, `.log` first; the directory
+ *      is flushed.
+ *
+ * The sidecar and the notes of rolls say how long segments were.  Both are made to speak of later segments before anything is changed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log/log_impl.h"
+
+enum { FILE_KINDS = 4, LOG_KIND = FILE_KINDS - 1 };
+static const char *const suffixes[FILE_KINDS] = {".index", ".timeindex", ".txnindex", ".log"};
+
+typedef struct swap {
+    ol_log *log;
+    ol_aside *aside;
+    const int64_t *bases;
+    size_t count;
+    size_t index;               /* of the first one in the list, which does not move while swap_lock is held */
+    ol_segment **replaced;
+    bool has_transactions;      /* a .txnindex goes with it */
+    bool has_tail;              /* an empty segment stands for the last of the old ones */
+} swap;
+
+static int64_t first_base(const swap *s) { return s->bases[0]; }
+static int64_t last_base(const swap *s) { return s->bases[s->count - 1]; }
+
+static int file_path(const ol_log *log, int64_t base_offset, int kind, const char *ending, char path[OL_PATH_MAX], ol_error *error) {
+    char suffix[64];
+    snprintf(suffix, sizeof suffix, "%s%s", suffixes[kind], ending);
+    return ol_segment_path(path, OL_PATH_MAX, log->directory, base_offset, suffix, error);
+}
+
+static int remove_file(ol_log *log, int64_t base_offset, int kind, const char *ending, ol_error *error) {
+    char path[OL_PATH_MAX];
+    int status = file_path(log, base_offset, kind, ending, path, error);
+    if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
+    return status == OL_NO_SUCH_FILE ? OL_OK : status;
+}
+
+static int rename_file(ol_log *log, int64_t base_offset, int kind, const char *from, const char *to, ol_error *error) {
+    char source[OL_PATH_MAX];
+    char target[OL_PATH_MAX];
+    int status = file_path(log, base_offset, kind, from, source, error);
+    if (status == OL_OK) status = file_path(log, base_offset, kind, to, target, error);
+    return status == OL_OK ? log->fs->rename(log->fs, source, target, error) : status;
+}
+
+/* ------------------------------------------------------------------------------------------------ before the point of no return */
+
+/* Finds the segments.  Under flush_lock: a flush that is at work still holds what it has just marked as flushed. */
+static int find_replaced(swap *s, int64_t *next_base, ol_error *error) {
+    ol_log *log = s->log;
+    int status = OL_OK;
+    pthread_mutex_lock(&log->list_lock);
+    while (s->index < log->segment_count && log->segments[s->index]->base_offset < first_base(s)) s->index++;
+    bool closed = s->index + s->count < log->segment_count;
+    for (size_t i = 0; i < s->count && closed && status == OL_OK; i++) {
+        s->replaced[i] = log->segments[s->index + i];
+        closed = s->replaced[i]->base_offset == s->bases[i];
+        if (s->replaced[i]->flush_needed) {
+            status = ol_fail(error, OL_WOULD_BLOCK, "the segment at %lld is not flushed", (long long)s->bases[i]);
+        }
+    }
+    if (!closed) status = ol_fail(error, OL_INVALID, "the segments are not neighbours, or not closed");
+    if (status == OL_OK) *next_base = log->segments[s->index + s->count]->base_offset;
+    pthread_mutex_unlock(&log->list_lock);
+    return status;
+}
+
+/* Whether the segments may be replaced, and nothing else on disk speaks of how long they are. */
+static int check_replaced(swap *s, ol_error *error) {
+    ol_log *log = s->log;
+    int64_t next_base = 0;
+    if (atomic_load(&log->cuts) != s->aside->cuts) {
+        return ol_fail(error, OL_WOULD_BLOCK, "the log was truncated while the segments were cleaned");
+    }
+    pthread_mutex_lock(&log->flush_lock);
+    int status = find_replaced(s, &next_base, error);
+    if (status == OL_OK && next_base > ol_log_flushed(log)) {
+        status = ol_fail(error, OL_WOULD_BLOCK, "the segments below %lld are not flushed", (long long)next_base);
+    }
+    if (status == OL_OK && s->aside->next_offset > next_base) {
+        status = ol_fail(error, OL_INVALID, "the cleaned segment reaches to %lld, into the one at %lld",
+                         (long long)s->aside->next_offset, (long long)next_base);
+    }
+    if (status == OL_OK) status = ol_log_settle_bound(log, next_base, error);
+    pthread_mutex_unlock(&log->flush_lock);
+    return status;
+}
+
+/* The flush that covered a roll could not remove its note. */
+static int remove_notes(swap *s, ol_error *error) {
+    ol_log *log = s->log;
+    int status = OL_OK;
+    for (size_t i = 0; i < s->count && status == OL_OK; i++) {
+        ol_segment *segment = s->replaced[i];
+        char name[128];
+        char path[OL_PATH_MAX];
+        pthread_mutex_lock(&log->list_lock);
+        bool stayed = segment->note_stayed;
+        pthread_mutex_unlock(&log->list_lock);
+        if (!stayed) continue;
+        status = ol_log_rolled_name(name, sizeof name, segment->base_offset, atomic_load(&segment->size), segment->next_base);
+        if (status == OL_OK) status = ol_log_path(log, name, path, error);
+        if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
+        if (status == OL_NO_SUCH_FILE) status = OL_OK;
+    }
+    return status;
+}
+
+static int create_empty(ol_log *log, int64_t base_offset, int kind, ol_error *error) {
+    char path[OL_PATH_MAX];
+    ol_file *file = NULL;
+    int status = file_path(log, base_offset, kind, ".cleaned", path, error);
+    if (status == OL_OK) status = log->fs->open(log->fs, path, OL_OPEN_CREATE_NEW, &file, error);
+    if (status == OL_OK) log->fs->close(file);
+    return status;
+}
+
+/* Everything that whoever finishes the swap has to find, besides what was written already. */
+static int add_empty_files(swap *s, ol_error *error) {
+    ol_log *log = s->log;
+    int status = OL_OK;
+    s->has_transactions = s->aside->segment->transaction_index.file != NULL;
+    s->has_tail = s->count > 1 && s->aside->next_offset <= last_base(s);
+    for (int kind = 0; kind < FILE_KINDS && s->has_tail && status == OL_OK; kind++) {
+        status = create_empty(log, last_base(s), kind, error);
+    }
+    /* One without a batch has no range from which an old .txnindex would be removed, so it brings one. */
+    if (status == OL_OK && s->aside->size == 0 && !s->has_transactions) {
+        char path[OL_PATH_MAX];
+        status = file_path(log, first_base(s), 2, "", path, error);
+        if (status == OL_OK) status = log->fs->exists(log->fs, path, &s->has_transactions, error);
+        if (status == OL_OK && s->has_transactions) status = create_empty(log, first_base(s), 2, error);
+    }
+    return status;
+}
+
+/* Kafka's age of tombstones in batches of magic 0 and 1, and of segments without timestamps (spec §8.3), goes by this. */
+static int copy_time(swap *s, ol_error *error) {
+    static const int kinds[] = {LOG_KIND, 0, 1};
+    ol_fs *fs = s->log->fs;
+    int64_t modified_ms = 0;
+    char path[OL_PATH_MAX];
+    int status = file_path(s->log, last_base(s), LOG_KIND, "", path, error);
+    if (status == OL_OK) status = fs->modified(fs, path, &modified_ms, error);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0] && status == OL_OK; i++) {
+        status = file_path(s->log, first_base(s), kinds[i], ".cleaned", path, error);
+        if (status == OL_OK) status = fs->set_modified(fs, path, modified_ms, error);
+    }
+    return status;
+}
+
+/* From `.cleaned` to `.swap`: the highest first, each .log as its last. */
+static int announce(swap *s, ol_error *error) {
+    int status = OL_OK;
+    for (int kind = 0; kind < FILE_KINDS && s->has_tail && status == OL_OK; kind++) {
+        status = rename_file(s->log, last_base(s), kind, ".cleaned", ".swap", error);
+    }
+    for (int kind = 0; kind < FILE_KINDS && status == OL_OK; kind++) {
+        if (kind == 2 && !s->has_transactions) continue;
+        status = rename_file(s->log, first_base(s), kind, ".cleaned", ".swap", error);
+    }
+    return status;
+}
+
+/* The `.swap` files go before the `.cleaned` ones that condemn them; under swap_lock.  If one cannot be removed the rest stays, and nothing is
+ * cleaned or cut until it could be: a rename may have taken place that was said to have failed. */
+static void undo(ol_log *log, const int64_t *bases, size_t count) {
+    static const char *const endings[] = {".swap", ".cleaned"};
+    ol_error ignored;
+    int status = OL_OK;
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t at = count; at-- > 0 && status == OL_OK;) {
+            for (int kind = 0; kind < FILE_KINDS && status == OL_OK; kind++) {
+                status = remove_file(log, bases[at], kind, endings[i], &ignored);
+            }
+        }
+    }
+    if (status != OL_OK) log->leftovers = true;
+}
+
+/* ------------------------------------------------------------------------------------------------ behind it */
+
+static void exchange(swap *s) {
+    ol_log *log = s->log;
+    pthread_mutex_lock(&log->list_lock);
+    for (size_t i = 0; i < s->count; i++) {
+        pthread_mutex_lock(&s->replaced[i]->lock);
+        atomic_store(&s->replaced[i]->detached, true);
+        pthread_mutex_unlock(&s->replaced[i]->lock);
+    }
+    ol_segment **place = log->segments + s->index;
+    size_t behind = log->segment_count - s->index - s->count;
+    place[0] = s->aside->segment;
+    memmove(place + 1, place + s->count, behind * sizeof *place);
+    log->segment_count -= s->count - 1;
+    s->aside->segment->held = true;
+    pthread_mutex_unlock(&log->list_lock);
+    for (size_t i = 0; i < s->count; i++) ol_segment_release(s->replaced[i]);
+}
+
+static int put_in_place(swap *s, ol_error *error) {
+    ol_log *log = s->log;
+    int status = OL_OK;
+    for (size_t i = s->count; i-- > 1 && status == OL_OK;) {
+        status = ol_segment_remove_files(log->fs, log->directory, s->bases[i], error);
+    }
+    if (status == OL_OK && !s->has_transactions) status = remove_file(log, first_base(s), 2, "", error);
+    for (int kind = FILE_KINDS; kind-- > 0 && s->has_tail && status == OL_OK;) {
+        status = remove_file(log, last_base(s), kind, ".swap", error);
+    }
+    for (int kind = FILE_KINDS; kind-- > 0 && status == OL_OK;) {
+        if (kind == 2 && !s->has_transactions) continue;
+        status = rename_file(log, first_base(s), kind, ".swap", "", error);
+    }
+    if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
+    return status;
+}
+
+/* The files have their names: they are opened anew when somebody reads. */
+static void let_go(ol_log *log, ol_segment *segment) {
+    pthread_mutex_lock(&log->list_lock);
+    segment->held = false;
+    pthread_mutex_unlock(&log->list_lock);
+    pthread_mutex_lock(&segment->lock);
+    ol_segment_close_indexes(segment);
+    pthread_mutex_unlock(&segment->lock);
+    ol_segment_unuse(segment);
+}
+
+static bool is_snapshot_of(const char *name, int64_t *offset) {
+    const char *suffix = NULL;
+    return ol_file_name_parse(name, offset, &suffix) && strcmp(suffix, ".snapshot") == 0;
+}
+
+/* Producer snapshots named after a base that is gone; never the newest.  One that stays is removed by the next open. */
+static void remove_snapshots(swap *s) {
+    ol_log *log = s->log;
+    ol_error ignored;
+    char **names = NULL;
+    size_t name_count = 0;
+    if (ol_log_list_names(log, &names, &name_count, &ignored) != OL_OK) return;
+    int64_t newest = -1;
+    int64_t offset = 0;
+    for (size_t i = 0; i < name_count; i++) {
+        if (is_snapshot_of(names[i], &offset) && offset > newest) newest = offset;
+    }
+    for (size_t i = 0; i < name_count; i++) {
+        char path[OL_PATH_MAX];
+        if (!is_snapshot_of(names[i], &offset) || offset == newest || offset <= first_base(s) || offset > last_base(s)) continue;
+        bool named = false;
+        for (size_t k = 1; k < s->count && !named; k++) named = s->bases[k] == offset;
+        int status = named ? ol_log_path(log, names[i], path, &ignored) : OL_NO_SUCH_FILE;
+        if (status == OL_OK) status = log->fs->remove(log->fs, path, &ignored);
+        if (status == OL_CRASHED) break;
+    }
+    ol_log_free_names(names, name_count);
+}
+
+/* ------------------------------------------------------------------------------------------------ all of it */
+
+/* Up to the point of no return; on failure nothing is left of it. */
+static int prepare(swap *s, ol_error *error) {
+    ol_aside *aside = s->aside;
+    int status = ol_log_check_writable(s->log, error);
+    if (status == OL_OK) status = check_replaced(s, error);
+    if (status == OL_OK) status = remove_notes(s, error);
+    if (status == OL_OK) status = add_empty_files(s, error);
+    if (status == OL_OK) status = copy_time(s, error);
+    if (status == OL_OK) {
+        status = ol_segment_use_aside(aside->segment, aside->file, aside->size, error);
+        if (status == OL_OK) aside->file = NULL;
+    }
+    if (status == OL_OK) status = announce(s, error);
+    if (status == OL_OK) return OL_OK;
+    if (aside->file != NULL) {
+        s->log->fs->close(aside->file);
+    } else {
+        ol_segment_unuse(aside->segment);
+    }
+    ol_segment_release(aside->segment);
+    const int64_t bases[] = {first_base(s), last_base(s)};
+    undo(s->log, bases, s->count > 1 ? 2 : 1);
+    return status;
+}
+
+int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count, ol_error *error) {
+    swap s = {.log = log, .aside = aside, .bases = bases, .count = count};
+    s.replaced = malloc(count * sizeof(ol_segment *));
+    if (s.replaced == NULL) {
+        log->fs->close(aside->file);
+        int64_t base_offset = aside->segment->base_offset;
+        ol_segment_release(aside->segment);
+        ol_log_remove_aside(log, base_offset);
+        return ol_fail(error, OL_NO_MEMORY, "no memory to swap %zu segments", count);
+    }
+    pthread_mutex_lock(&log->swap_lock);
+    int status = prepare(&s, error);
+    if (status == OL_OK) {
+        status = log->fs->flush_directory(log->fs, log->directory, error);
+        if (status == OL_OK) {
+            exchange(&s);
+            status = put_in_place(&s, error);
+            if (status == OL_OK) remove_snapshots(&s);
+            if (status == OL_OK) let_go(log, aside->segment);
+        } else {
+            ol_segment_unuse(aside->segment);
+            ol_segment_release(aside->segment);
+        }
+        /* The directory holds the old and the new, and only opening it anew sorts that out; nothing may be cut or cleaned before. */
+        if (status != OL_OK) ol_log_set_failed(log);
+    }
+    pthread_mutex_unlock(&log->swap_lock);
+    free(s.replaced);
+    return status;
+}
+
+void ol_log_remove_aside(ol_log *log, int64_t base_offset) {
+    pthread_mutex_lock(&log->swap_lock);
+    undo(log, &base_offset, 1);
+    pthread_mutex_unlock(&log->swap_lock);
+}
+
+static bool is_left_over(const char *name, const char *ending) {
+    int64_t number;
+    const char *suffix = NULL;
+    if (!ol_file_name_parse(name, &number, &suffix)) return false;
+    size_t size = strlen(suffix);
+    return size > strlen(ending) && strcmp(suffix + size - strlen(ending), ending) == 0;
+}
+
+static int clear_leftovers(ol_log *log, ol_error *error) {
+    static const char *const endings[] = {".swap", ".cleaned"};
+    char **names = NULL;
+    size_t count = 0;
+    int status = ol_log_list_names(log, &names, &count, error);
+    if (status != OL_OK) return status;
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t at = 0; at < count && status == OL_OK; at++) {
+            char path[OL_PATH_MAX];
+            if (!is_left_over(names[at], endings[i])) continue;
+            status = ol_log_path(log, names[at], path, error);
+            if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
+        }
+    }
+    ol_log_free_names(names, count);
+    return status;
+}
+
+int ol_log_clear_leftovers_locked(ol_log *log, ol_error *error) {
+    int status = log->leftovers ? clear_leftovers(log, error) : OL_OK;
+    if (status == OL_OK) log->leftovers = false;
+    return status;
+}
+
+int ol_log_clear_leftovers(ol_log *log, ol_error *error) {
+    pthread_mutex_lock(&log->swap_lock);
+    int status = ol_log_clear_leftovers_locked(log, error);
+    pthread_mutex_unlock(&log->swap_lock);
+    return status;
+}

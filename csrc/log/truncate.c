@@ -1,0 +1,298 @@
+/* Truncation: the sidecar is lowered and synced first, so that what is cut afterwards can never count as flushed; names and the cut
+ * itself are durable before the call returns, so that a crash cannot bring cut batches back between newer ones.
+ *
+ * A power loss in the middle can leave the zeros that the cut put into its page, and behind them, in the old length of the file, batches
+ * whose `ol.flushed` says that more was flushed than is left.  An empty file `offsetlog.cut-<offset>`, whose name is durable before the
+ * cut and whose removal is durable before the call returns, tells recovery not to believe those. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log/log_impl.h"
+#include "log/file_scan.h"
+#include "log/swap_plan.h"
+
+enum { COPY_CHUNK = 1 << 20 };
+
+typedef struct cut_place {
+    size_t index;               /* segment that will be the last */
+    int64_t base_offset;
+    int64_t position;           /* its new size */
+    int64_t end;                /* the new log end */
+} cut_place;
+
+/* The first batch whose last offset is at or above `offset` goes, and all behind it. */
+static int find_cut(ol_log *log, int64_t offset, cut_place *cut, ol_error *error) {
+    for (size_t i = log->segment_count; i-- > 0;) {
+        ol_segment *segment = log->segments[i];
+        if (segment->base_offset > offset && i > 0) continue;
+        *cut = (cut_place){.index = i, .base_offset = segment->base_offset, .end = segment->base_offset};
+        if (segment->base_offset >= offset) break;
+        ol_file_scan scan;
+        int status = ol_file_scan_open(&scan, log->fs, segment->path, 0, atomic_load(&segment->size), error);
+        if (status != OL_OK) return status;
+        ol_batch batch;
+        while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK && batch.last_offset < offset) {
+            cut->position = scan.position;
+            cut->end = batch.last_offset + 1;
+        }
+        ol_file_scan_close(&scan);
+        if (status != OL_OK && status != OL_END) return status;
+        break;
+    }
+    /* Below the first segment nothing can stay: the log begins anew at the offset (as Kafka's truncateFullyAndStartAt). */
+    if (cut->end > offset) cut->end = offset;
+    return OL_OK;
+}
+
+/* A copy of the first `size` bytes takes the file's place: readers go on with the file that they have. */
+static int replace_by_copy(ol_log *log, const ol_segment *segment, int64_t size, ol_error *error) {
+    char path[OL_PATH_MAX];
+    ol_file *source = NULL;
+    ol_file *target = NULL;
+    uint8_t *chunk = malloc(COPY_CHUNK);
+    if (chunk == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to copy a segment");
+    int status = ol_log_path(log, OL_TRUNCATED_FILE, path, error);
+    if (status == OL_OK) status = log->fs->open(log->fs, segment->path, OL_OPEN_READ, &source, error);
+    if (status == OL_OK) status = log->fs->open(log->fs, path, OL_OPEN_CREATE, &target, error);
+    if (status == OL_OK) status = log->fs->truncate(target, 0, error);
+    for (int64_t at = 0; at < size && status == OL_OK;) {
+        size_t wanted = size - at < COPY_CHUNK ? (size_t)(size - at) : COPY_CHUNK;
+        size_t got = 0;
+        status = log->fs->read(source, at, chunk, wanted, &got, error);
+        if (status == OL_OK && got == 0) status = ol_fail(error, OL_IO, "the segment is shorter than it should be");
+        if (status == OL_OK) status = log->fs->write(target, at, chunk, got, error);
+        at += (int64_t)got;
+    }
+    if (status == OL_OK) status = log->fs->flush(target, error);
+    if (source != NULL) log->fs->close(source);
+    if (target != NULL) log->fs->close(target);
+    if (status == OL_OK) status = log->fs->rename(log->fs, path, segment->path, error);
+    free(chunk);
+    return status;
+}
+
+/* Takes the last segment off the list; readers that are in it go on, and find their place anew. */
+static void detach_last(ol_log *log) {
+    ol_segment *last = log->segments[--log->segment_count];
+    pthread_mutex_lock(&last->lock);
+    atomic_store(&last->detached, true);
+    pthread_mutex_unlock(&last->lock);
+    if (last == log->active || last->flush_needed) ol_segment_unuse(last);
+    if (last == log->active) log->active = NULL;
+    pthread_mutex_lock(&last->lock);
+    ol_segment_close_indexes(last);
+    pthread_mutex_unlock(&last->lock);
+    ol_segment_release(last);
+}
+
+/* Makes the file of the segment that stays `position` bytes long.  Once it is detached no
+ * new user can come. */
+static int cut_segment(ol_log *log, ol_segment *segment, int64_t position, ol_error *error) {
+    uint32_t own = segment == log->active || segment->flush_needed ? 1 : 0;
+    pthread_mutex_lock(&segment->lock);
+    atomic_store(&segment->detached, true);
+    bool read = segment->users > own;
+    pthread_mutex_unlock(&segment->lock);
+    if (read) return replace_by_copy(log, segment, position, error);
+    ol_file *file = NULL;
+    int status = log->fs->open(log->fs, segment->path, OL_OPEN_WRITE, &file, error);
+    if (status == OL_OK) status = log->fs->truncate(file, position, error);
+    if (status == OL_OK) status = log->fs->flush(file, error);
+    if (file != NULL) log->fs->close(file);
+    return status;
+}
+
+/* What the writer knows of a segment that becomes active again. */
+static int learn_segment(ol_segment *segment, ol_error *error) {
+    ol_file_scan scan;
+    ol_batch batch;
+    int status = ol_file_scan_open(&scan, segment->fs, segment->path, 0, atomic_load(&segment->size), error);
+    if (status != OL_OK) return status;
+    segment->first_timestamp = -1;
+    segment->max_timestamp = -1;
+    segment->max_timestamp_offset = segment->base_offset;
+    segment->bytes_since_index = 0;
+    for (int64_t position = 0; (status = ol_file_scan_next(&scan, &batch, error)) == OL_OK; position = scan.position) {
+        if (position == 0) segment->first_timestamp = batch.max_timestamp;
+        if (batch.max_timestamp > segment->max_timestamp) {
+            segment->max_timestamp = batch.max_timestamp;
+            segment->max_timestamp_offset = batch.last_offset;
+        }
+    }
+    ol_file_scan_close(&scan);
+    return status == OL_END ? OL_OK : status;
+}
+
+/* A fresh object for the file that was cut takes the last place and is written to from now on. */
+static int reopen_last(ol_log *log, const cut_place *cut, ol_error *error) {
+    char path[OL_PATH_MAX];
+    ol_segment *segment = NULL;
+    int status = ol_segment_path(path, sizeof path, log->directory, cut->base_offset, ".log", error);
+    if (status == OL_OK) {
+        status = ol_segment_create(log->fs, log->directory, path, cut->base_offset, cut->position, &segment, error);
+    }
+    if (status != OL_OK) return status;
+    int64_t mapped = cut->position > log->config.segment_bytes ? cut->position : log->config.segment_bytes;
+    status = learn_segment(segment, error);
+    if (status == OL_OK) status = ol_segment_use_writable(segment, NULL, (size_t)mapped, error);
+    if (status != OL_OK) {
+        ol_segment_release(segment);
+        return status;
+    }
+    status = ol_segment_open_indexes(segment, (size_t)log->config.segment_index_bytes, error);
+    if (status == OL_OK) status = ol_index_truncate(&segment->offset_index, cut->end, cut->position, error);
+    if (status == OL_OK) status = ol_index_truncate(&segment->time_index, cut->end, cut->position, error);
+    if (status == OL_OK) status = ol_transaction_index_truncate(&segment->transaction_index, cut->end, error);
+    if (status != OL_OK) {
+        ol_segment_unuse(segment);
+        ol_segment_release(segment);
+        return status;
+    }
+    log->segments[log->segment_count++] = segment;      /* a place is free: one was just taken off */
+    ol_log_activate(log, segment);
+    return OL_OK;
+}
+
+static int cut_note_path(const ol_log *log, int64_t offset, char path[OL_PATH_MAX], ol_error *error) {
+    char name[64];
+    snprintf(name, sizeof name, OL_CUT_PREFIX "%" PRId64, offset);
+    return ol_log_path(log, name, path, error);
+}
+
+static int leave_cut_note(ol_log *log, int64_t offset, ol_error *error) {
+    char path[OL_PATH_MAX];
+    ol_file *file = NULL;
+    int status = cut_note_path(log, offset, path, error);
+    if (status == OL_OK) status = log->fs->open(log->fs, path, OL_OPEN_CREATE, &file, error);
+    if (status == OL_OK) log->fs->close(file);
+    return status;
+}
+
+/* Files of the segments that go, the last one first; then the cut.  Under list_lock and extend_lock. */
+static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
+    int status = leave_cut_note(log, cut->end, error);
+    while (log->segment_count > cut->index + 1 && status == OL_OK) {
+        status = ol_segment_remove_files(log->fs, log->directory, log->segments[log->segment_count - 1]->base_offset, error);
+        if (status == OL_OK) detach_last(log);
+    }
+    /* If the removals were lost and the cut was not, the removed segments would come back behind what looks like a legal gap. */
+    if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
+    if (status != OL_OK) return status;
+    ol_segment *last = log->segments[cut->index];
+    if (cut->end < cut->base_offset) {
+        ol_segment *fresh = NULL;
+        status = ol_segment_remove_files(log->fs, log->directory, cut->base_offset, error);
+        if (status != OL_OK) return status;
+        detach_last(log);
+        status = ol_log_start_segment(log, cut->end, &fresh, error);
+        if (status != OL_OK) return status;
+        log->segments[log->segment_count++] = fresh;
+        ol_log_activate(log, fresh);
+        return OL_OK;
+    }
+    status = cut_segment(log, last, cut->position, error);
+    if (status != OL_OK) return status;
+    detach_last(log);
+    return reopen_last(log, cut, error);
+}
+
+/* Producer state at the new end: an older snapshot and what follows it. */
+static int reload_producers(ol_log *log, int64_t end, ol_error *error) {
+    char **names = NULL;
+    size_t name_count = 0;
+    ol_producers_clear(&log->producers);
+    ol_found_segment *found = calloc(log->segment_count, sizeof *found);
+    if (found == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to reload producers");
+    for (size_t i = 0; i < log->segment_count; i++) {
+        found[i].path = log->segments[i]->path;
+        found[i].base_offset = log->segments[i]->base_offset;
+        found[i].size = atomic_load(&log->segments[i]->size);
+        found[i].next_offset = i + 1 < log->segment_count ? log->segments[i + 1]->base_offset : end;
+    }
+    int status = ol_log_list_names(log, &names, &name_count, error);
+    if (status == OL_OK) status = ol_log_remove_snapshots(log, names, name_count, end, false, error);
+    int64_t highest = log->highest_producer_id;
+    if (status == OL_OK) status = ol_log_replay(log, found, log->segment_count, end, names, name_count, error);
+    if (highest > log->highest_producer_id) log->highest_producer_id = highest;
+    ol_log_free_names(names, name_count);
+    free(found);
+    return status;
+}
+
+static int32_t epoch_before(ol_log *log, int64_t offset) {
+    pthread_mutex_lock(&log->epochs_lock);
+    int32_t epoch = ol_leader_epochs_at(&log->epochs, offset - 1);
+    pthread_mutex_unlock(&log->epochs_lock);
+    return epoch;
+}
+
+/* Under flush_lock and extend_lock. */
+static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
+    /* A flush covers batches that come while it runs, beyond the end that it tells: where they were cut at that end, `flushed` stays and
+     * bytes are written below that flush's position which it never saw. */
+    log->last_flush.position = 0;
+    log->settled_base = -1;
+    if (ol_log_flushed(log) > cut->end) {
+        ol_flush_sidecar_bound bound = {
+            .offset = cut->end,
+            .segment_base = cut->base_offset,
+            .position = cut->position,
+            .leader_epoch = epoch_before(log, cut->end),
+        };
+        int status = ol_log_store_bound(log, &bound, true, error);
+        if (status != OL_OK) return status;
+        atomic_store(&log->flushed, cut->end);
+    }
+    atomic_store_explicit(&log->end, cut->end, memory_order_release);
+    atomic_store(&log->appended, true);
+    log->noted_flushed = -1;        /* the batch that carried it may be gone */
+    pthread_mutex_lock(&log->epochs_lock);
+    if (ol_leader_epochs_truncate_from_end(&log->epochs, cut->end)) log->epochs_changed = true;
+    log->epoch_newest = ol_leader_epochs_newest(&log->epochs);
+    pthread_mutex_unlock(&log->epochs_lock);
+    pthread_mutex_lock(&log->list_lock);
+    int status = cut_files(log, cut, error);
+    pthread_mutex_unlock(&log->list_lock);
+    if (status == OL_OK) log->next_offset = cut->end;
+    if (status == OL_OK) status = reload_producers(log, cut->end, error);
+    if (status == OL_OK) status = ol_log_store_epochs(log, error);
+    char path[OL_PATH_MAX];
+    if (status == OL_OK) status = cut_note_path(log, cut->end, path, error);
+    if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
+    if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
+    if (cut->end < ol_log_start(log)) atomic_store(&log->start, cut->end);
+    return status;
+}
+
+int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
+    int status = ol_log_check_writable(log, error);
+    if (status != OL_OK) return status;
+    if (offset < 0) return ol_fail(error, OL_INVALID, "a log is not cut below 0");
+    if (offset >= log->next_offset) return OL_OK;
+    cut_place cut = {0};
+    pthread_mutex_lock(&log->swap_lock);
+    pthread_mutex_lock(&log->flush_lock);
+    pthread_mutex_lock(&log->extend_lock);
+    /* A swap that was given up may be finished by whoever opens the directory: over what is cut here, unless its files are gone before. */
+    status = ol_log_clear_leftovers_locked(log, error);
+    if (status == OL_OK) status = find_cut(log, offset, &cut, error);
+    if (status == OL_OK) {
+        /* Whoever finds a file shorter than it was shall know why, also while it is being cut; who begins meanwhile is told by the end. */
+        atomic_fetch_add(&log->cuts, 1);
+        status = truncate_to(log, &cut, error);
+        /* Half of it may be done: only opening the log anew tells what is left.  Segments stay detached, since a file may be shorter than
+         * its object says; readers are refused by the flag, not led to them again and again. */
+        if (status != OL_OK) {
+            atomic_store(&log->half_cut, true);
+            ol_log_set_failed(log);
+            log->slow = true;
+        }
+        atomic_fetch_add(&log->cuts, 1);
+    }
+    pthread_mutex_unlock(&log->extend_lock);
+    pthread_mutex_unlock(&log->flush_lock);
+    pthread_mutex_unlock(&log->swap_lock);
+    return status;
+}

@@ -1,0 +1,121 @@
+#include "log/view.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#include "log/log_impl.h"
+
+struct ol_log_view {
+    ol_log *log;
+    ol_segment **segments;      /* each is used, so that it stays mapped */
+    size_t count;
+    uint64_t cuts;
+};
+
+static void release(ol_log_view *view) {
+    for (size_t i = 0; i < view->count; i++) ol_segment_unuse(view->segments[i]);
+    free(view->segments);
+    view->segments = NULL;
+    view->count = 0;
+}
+
+/* A copy of the list with a reference to each; *count of them. */
+static int copy_list(ol_log *log, ol_segment ***segments, size_t *count, ol_error *error) {
+    pthread_mutex_lock(&log->list_lock);
+    *count = log->segment_count;
+    *segments = malloc((*count + 1) * sizeof **segments);
+    for (size_t i = 0; i < *count && *segments != NULL; i++) {
+        (*segments)[i] = log->segments[i];
+        ol_segment_reference(log->segments[i]);
+    }
+    pthread_mutex_unlock(&log->list_lock);
+    return *segments != NULL ? OL_OK : ol_fail(error, OL_NO_MEMORY, "no memory to look at %zu segments", *count);
+}
+
+/* OL_WOULD_BLOCK: one was replaced before it could be opened, so the list is to be taken anew. */
+static int take(ol_log_view *view, ol_error *error) {
+    ol_segment **segments = NULL;
+    size_t count = 0;
+    view->cuts = ol_log_cuts(view->log);
+    int status = copy_list(view->log, &segments, &count, error);
+    if (status != OL_OK) return status;
+    view->segments = segments;
+    for (size_t i = 0; i < count; i++) {
+        /* A use is a reference of its own.  Those that are not used keep their place in the array only for this loop. */
+        ol_segment *segment = segments[i];
+        if (status == OL_OK) {
+            status = ol_segment_use(segment, error);
+            if (status == OL_OK) segments[view->count++] = segment;
+        }
+        ol_segment_release(segment);
+    }
+    if (status != OL_OK) release(view);
+    return status;
+}
+
+int ol_log_view_open(ol_log *log, ol_log_view **view, ol_error *error) {
+    if (!ol_log_is_writable(log)) return ol_fail(error, OL_READ_ONLY, "the files of a read-only log cannot be held");
+    ol_log_view *created = calloc(1, sizeof *created);
+    if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to look at a log");
+    created->log = log;
+    int status;
+    do {
+        status = atomic_load(&log->half_cut)
+                     ? ol_fail(error, OL_FAILED, "a truncation failed; what is left is known when the log is opened anew")
+                     : take(created, error);
+    } while (status == OL_WOULD_BLOCK && sched_yield() == 0);
+    if (status != OL_OK) {
+        free(created);
+        return status;
+    }
+    *view = created;
+    return OL_OK;
+}
+
+bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *segment) {
+    if (index >= view->count) return false;
+    const ol_segment *found = view->segments[index];
+    segment->base_offset = found->base_offset;
+    segment->size = atomic_load_explicit(&found->size, memory_order_acquire);
+    segment->path = found->path;
+    return true;
+}
+
+/* Whether the files of a segment that was swapped in may have no names of their own yet: until then those are of the ones that it replaced. */
+static bool is_held(ol_log *log, const ol_segment *segment) {
+    pthread_mutex_lock(&log->list_lock);
+    bool held = segment->held;
+    pthread_mutex_unlock(&log->list_lock);
+    return held;
+}
+
+int ol_log_view_scan(const ol_log_view *view, size_t index, int64_t position, ol_file_scan *scan, ol_error *error) {
+    OL_ASSERT(index < view->count);
+    const ol_segment *segment = view->segments[index];
+    int64_t size = atomic_load_explicit(&segment->size, memory_order_acquire);
+    if (!is_held(view->log, segment)) {
+        int status = ol_file_scan_open(scan, view->log->fs, segment->path, position, size, error);
+        /* It is ours if it was in the log behind the opening.  One that is cut out of the log may have lost its name before. */
+        if (status == OL_OK && !atomic_load(&segment->detached)) {
+            scan->limit = size;
+            return OL_OK;
+        }
+        if (status == OL_OK) ol_file_scan_close(scan);
+        if (status != OL_OK && status != OL_NO_SUCH_FILE) return status;
+    }
+    ol_file_scan_open_bytes(scan, segment->data, position, size);
+    return OL_OK;
+}
+
+bool ol_log_view_is_current(const ol_log_view *view) {
+    for (size_t i = 0; i < view->count; i++) {
+        if (atomic_load(&view->segments[i]->detached)) return false;
+    }
+    return ol_log_cuts(view->log) == view->cuts;
+}
+
+void ol_log_view_close(ol_log_view *view) {
+    if (view == NULL) return;
+    release(view);
+    free(view);
+}
