@@ -10,7 +10,7 @@ static bool latest_written(const ol_partition *partition, const ol_pair_name *na
     bool present;
     int64_t log_offset;
     *rests_on = -1;
-    if (ol_inflight_find(&partition->inflight, name, number, &present, value, &log_offset)) {
+    if (ol_in_flight_find(&partition->inflight, name, number, &present, value, &log_offset)) {
         *rests_on = log_offset + 1;
         return present;
     }
@@ -62,7 +62,7 @@ static bool is_there(const ol_partition *partition, const ol_planned *planned) {
     int64_t rests_on;
     if (latest_written(partition, &planned->name, planned->item->partition, &value, &rests_on)) return true;
     if (ol_pending_has(partition->state.pending, &planned->name, planned->item->partition)) return true;
-    const ol_inflight *inflight = &partition->inflight;
+    const ol_in_flight *inflight = &partition->inflight;
     if (!inflight->active) return false;
     const ol_table *table = inflight->written.table;
     ol_pair_name name = ol_table_name(table, planned->name.group, ol_table_group_hash(table, planned->name.group),

@@ -120,7 +120,7 @@ int ol_commit_reserve_all(ol_commit *work, ol_error *error) {
     }
     for (size_t i = 0; i < work->count && status == OL_OK; i++) status = reserve_one(work, &work->planned[i], error);
     ol_commit_unlock_table(work);
-    if (status == OL_OK && partition->options.replicated) status = ol_inflight_reserve(&partition->inflight, work->count, error);
+    if (status == OL_OK && partition->options.replicated) status = ol_in_flight_reserve(&partition->inflight, work->count, error);
     if (status != OL_OK) ol_commit_release(work, 0);
     return status;
 }
@@ -206,14 +206,14 @@ static int note_in_flight(ol_commit *work, size_t from, size_t to, int64_t base_
         if (planned->item->kind == OL_ITEM_GROUP_RECORD) {
             ol_group_records_promise(partition->state.group_records, planned->group_reservation, log_offset);
         } else {
-            ol_inflight_hold(&partition->inflight, log_offset, &planned->reservation);
+            ol_in_flight_hold(&partition->inflight, log_offset, &planned->reservation);
         }
         planned->reserved = false;
     }
     ol_batch batch;
     int status = ol_batch_parse(start, size, &batch, error);
     OL_ASSERT(status == OL_OK);
-    return ol_inflight_note(&partition->inflight, &partition->state, &batch, NULL, error);
+    return ol_in_flight_record(&partition->inflight, &partition->state, &batch, NULL, error);
 }
 
 /* Encodes, publishes and applies one batch at the place that was reserved in the log.  A failure here is the partition's. */

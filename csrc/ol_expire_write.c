@@ -24,25 +24,25 @@ static ol_pair_name name_in(const ol_table *table, ol_slice group, ol_slice topi
 
 /* What stands above W is not decided about: the next run sees it. */
 static bool is_in_flight(const ol_partition *partition, const ol_pair_name *name, int32_t number) {
-    const ol_inflight *inflight = &partition->inflight;
+    const ol_in_flight *inflight = &partition->inflight;
     if (!inflight->active) return false;
     bool present;
     ol_position_value value;
     int64_t log_offset;
-    if (ol_inflight_find(inflight, name, number, &present, &value, &log_offset)) return true;
+    if (ol_in_flight_find(inflight, name, number, &present, &value, &log_offset)) return true;
     ol_pair_name written = name_in(inflight->written.table, name->group, name->topic);
     return ol_pending_has(inflight->written.pending, &written, number);
 }
 
 static bool has_group_records_in_flight(const ol_partition *partition, ol_slice group) {
-    const ol_inflight *inflight = &partition->inflight;
+    const ol_in_flight *inflight = &partition->inflight;
     size_t cursor = 0;
     ol_group_record record;
     return inflight->active && ol_group_records_next_of_group(inflight->written.group_records, group, &cursor, &record);
 }
 
 static bool has_anything_in_flight(const ol_partition *partition, ol_slice group) {
-    const ol_inflight *inflight = &partition->inflight;
+    const ol_in_flight *inflight = &partition->inflight;
     if (!inflight->active) return false;
     const ol_table *written = inflight->written.table, *absent = inflight->absent;
     uint64_t written_hash = ol_table_group_hash(written, group);

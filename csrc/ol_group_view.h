@@ -6,7 +6,7 @@
 #define OL_GROUP_VIEW_H
 
 #include "ol_expiry.h"
-#include "ol_group_records.h"
+#include "state/group_records.h"
 
 /* Returns whether the group has records of its own; without any it is a simple one.  The kind is that of the newest record.  The holder of what keeps
  * the records as they are calls. */

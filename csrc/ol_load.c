@@ -1,11 +1,11 @@
-/* Loading: the log is replayed into the state, in order (ol_state_loader), from its start or from where a snapshot ends. */
+/* Loading: the log is replayed into the state, in order (ol_batch_applier), from its start or from where a snapshot ends. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/pages.h"
 #include "ol_snapshot_internal.h"
-#include "ol_state_loader.h"
+#include "state/batch_applier.h"
 
 enum {
     PIECE_BYTES = 512 << 10,        /* stays in the cache between checking and decoding, and is hardly seen beside the table */
@@ -23,7 +23,7 @@ typedef struct loader {
     bool from_snapshot;             /* what was not read is in the state already; a gap would mean that it is another log's */
     bool is_tail_proved;            /* the batch that the limit lies in begins where the one before it ended */
     bool has_writer;                /* the last pass holds the writer lock */
-    ol_state_loader apply;
+    ol_batch_applier apply;
 } loader;
 
 static void report_batch(void *context, const ol_batch *batch, const ol_error *refused) {
@@ -34,7 +34,7 @@ static void report_batch(void *context, const ol_batch *batch, const ol_error *r
 }
 
 static int load_batch(loader *load, const ol_batch *batch, ol_error *error) {
-    int status = ol_state_loader_apply(&load->apply, batch, error);
+    int status = ol_batch_applier_apply(&load->apply, batch, error);
     load->next_offset = batch->last_offset + 1;
     return status;
 }
@@ -63,7 +63,7 @@ static int load_damaged(loader *load, size_t position, bool *again, ol_error *er
     int64_t file_position = load->piece.position + (int64_t)position;
     ol_error_at(&damage, load->piece.path, file_position);
     if (damage.offset < 0) damage.offset = load->next_offset;
-    int status = ol_state_loader_flush(&load->apply, error);      /* its rows borrow from the piece */
+    int status = ol_batch_applier_flush(&load->apply, error);      /* its rows borrow from the piece */
     if (status != OL_OK) return status;
     if (!ol_log_is_writable(load->partition->log)) {
         status = ol_log_reader_retry(load->reader, file_position, &load->piece, error);
@@ -124,7 +124,7 @@ static int check_offsets(loader *load, const ol_batch *batch, ol_error *error) {
 static void start_at(loader *load, int64_t offset) {
     ol_partition *partition = load->partition;
     const ol_refusal refused = {report_batch, load};
-    ol_state_loader_init(&load->apply, &partition->state, &partition->own, partition->options.log.decompressor, refused);
+    ol_batch_applier_init(&load->apply, &partition->state, &partition->own, partition->options.log.decompressor, refused);
     load->next_offset = offset;
     load->segment_limit = 0;
     load->ended = false;
@@ -235,12 +235,12 @@ static int load_to_end(loader *load, ol_error *error) {
         }
         if (status != OL_OK) {
             ol_error ignored;
-            int applied = ol_state_loader_flush(&load->apply, status == OL_END ? error : &ignored);
+            int applied = ol_batch_applier_flush(&load->apply, status == OL_END ? error : &ignored);
             return status == OL_END ? applied : status;
         }
         if (load->from_snapshot && load->apply.batches == 0) count_tail(load);
         status = load_piece(load, &stopped, error);
-        if (status == OL_OK) status = ol_state_loader_flush(&load->apply, error);
+        if (status == OL_OK) status = ol_batch_applier_flush(&load->apply, error);
         publish_progress(load);
         if (status != OL_OK) return status;
     }

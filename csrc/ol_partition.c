@@ -36,7 +36,7 @@ static void initialise_locks(ol_partition *partition) {
 }
 
 static void free_partition(ol_partition *partition) {
-    if (partition->state.table != NULL) ol_inflight_reset(&partition->inflight, partition->state.table);
+    if (partition->state.table != NULL) ol_in_flight_reset(&partition->inflight, partition->state.table);
     ol_state_destroy(&partition->state);
     free(partition->planned);
     free(partition->plain_rows);
@@ -70,7 +70,7 @@ int ol_partition_open(const ol_partition_options *options, ol_partition **opened
     partition->role = OL_ROLE_UNLOADED;
     partition->load_snapshot = partition->snapshot_file = -1;
     initialise_locks(partition);
-    ol_inflight_init(&partition->inflight);
+    ol_in_flight_init(&partition->inflight);
     int status = ol_state_create(&partition->state, error);
     if (status == OL_OK) status = ol_log_open(&partition->options.log, &partition->log, recovery, error);
     if (status != OL_OK) {

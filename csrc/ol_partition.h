@@ -16,8 +16,8 @@
 #define OL_PARTITION_H
 
 #include "log/log.h"
-#include "ol_own_transactions.h"
-#include "ol_state.h"
+#include "state/own_transactions.h"
+#include "state/state.h"
 
 typedef struct ol_partition ol_partition;
 typedef struct ol_snapshot ol_snapshot;

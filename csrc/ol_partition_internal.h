@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "ol_inflight.h"
+#include "state/in_flight.h"
 #include "ol_partition.h"
 
 /* One item on its way into a batch. */
@@ -39,7 +39,7 @@ struct ol_partition {
     pthread_mutex_t writer;
     pthread_mutex_t table;
     ol_state state;                 /* changed under writer and table */
-    ol_inflight inflight;           /* changed under writer; replicated only */
+    ol_in_flight inflight;           /* changed under writer; replicated only */
 
     _Atomic int role;               /* ol_role; changed under writer */
     _Atomic int64_t watermark;

@@ -36,7 +36,7 @@ static int for_each_batch(ol_partition *partition, int64_t from, int64_t to, bat
 }
 
 static int note_batch(ol_partition *partition, const ol_batch *batch, void *overlay, ol_error *error) {
-    return ol_inflight_note(overlay, &partition->state, batch, partition->options.log.decompressor, error);
+    return ol_in_flight_record(overlay, &partition->state, batch, partition->options.log.decompressor, error);
 }
 
 static void report_refused(void *partition, const ol_batch *batch, const ol_error *error) {
@@ -55,7 +55,7 @@ static int apply_batch(ol_partition *partition, const ol_batch *batch, void *con
         report_refused(partition, batch, error);
         status = OL_OK;
     }
-    if (status == OL_OK) ol_inflight_applied(&partition->inflight, partition->state.table, batch, decompressor);
+    if (status == OL_OK) ol_in_flight_applied(&partition->inflight, partition->state.table, batch, decompressor);
     pthread_mutex_unlock(&partition->table);
     return status;
 }
@@ -117,17 +117,17 @@ static int activate(ol_partition *partition, ol_error *error) {
 /* ------------------------------------------------------------------------------------------------ leadership */
 
 /* Under writer; releasing reservations changes the table. */
-static void replace_overlay(ol_partition *partition, const ol_inflight *overlay) {
+static void replace_overlay(ol_partition *partition, const ol_in_flight *overlay) {
     pthread_mutex_lock(&partition->table);
-    ol_inflight_reset(&partition->inflight, partition->state.table);
+    ol_in_flight_reset(&partition->inflight, partition->state.table);
     ol_group_records_release_promised(partition->state.group_records);
     pthread_mutex_unlock(&partition->table);
     partition->inflight = *overlay;
 }
 
 static void empty_overlay(ol_partition *partition) {
-    ol_inflight empty;
-    ol_inflight_init(&empty);
+    ol_in_flight empty;
+    ol_in_flight_init(&empty);
     replace_overlay(partition, &empty);
 }
 
@@ -150,13 +150,13 @@ static int lead_locked(ol_partition *partition, int32_t leader_epoch, ol_error *
     if (status == OL_OK) status = check_epoch(partition, leader_epoch, error);
     if (status == OL_OK && partition->read_only) status = ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
     if (status != OL_OK) return status;
-    ol_inflight overlay;    /* built aside: a failure leaves the old one, which a leader may need */
-    ol_inflight_init(&overlay);
+    ol_in_flight overlay;    /* built aside: a failure leaves the old one, which a leader may need */
+    ol_in_flight_init(&overlay);
     int64_t end = ol_log_end(partition->log);
     status = for_each_batch(partition, partition->applied, end, note_batch, &overlay, error);
     if (status == OL_OK) status = ol_log_assign_epoch(partition->log, leader_epoch, error);
     if (status != OL_OK) {
-        ol_inflight_reset(&overlay, partition->state.table);    /* it holds no reservations: the table is not touched */
+        ol_in_flight_reset(&overlay, partition->state.table);    /* it holds no reservations: the table is not touched */
         return status;
     }
     replace_overlay(partition, &overlay);
@@ -252,7 +252,7 @@ static int drop_state(ol_partition *partition, ol_error *error) {
     int status = ol_state_create(&fresh, error);
     if (status != OL_OK) return status;
     pthread_mutex_lock(&partition->table);
-    ol_inflight_reset(&partition->inflight, partition->state.table);
+    ol_in_flight_reset(&partition->inflight, partition->state.table);
     ol_state_destroy(&partition->state);
     partition->state = fresh;
     pthread_mutex_unlock(&partition->table);

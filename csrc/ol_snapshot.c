@@ -6,7 +6,7 @@
 #include "log/batch_walk.h"
 #include "base/pages.h"
 #include "ol_snapshot_internal.h"
-#include "ol_state_loader.h"
+#include "state/batch_applier.h"
 
 int ol_snapshot_create(ol_snapshot **snapshot, ol_error *error) {
     ol_snapshot *created = calloc(1, sizeof *created);
@@ -124,7 +124,7 @@ static int64_t active_base(const ol_log *log) {
 typedef struct replay {
     ol_snapshot *snapshot;
     ol_batch_walk walk;
-    ol_state_loader loader;
+    ol_batch_applier loader;
     bool refused;               /* a record or a batch could not be applied */
     ol_error refusal;
 } replay;
@@ -144,7 +144,7 @@ static int replay_batch(replay *run, const ol_batch *batch, ol_error *error) {
         error->offset = batch->base_offset;
         return OL_CORRUPT;
     }
-    int status = ol_state_loader_apply(&run->loader, batch, error);
+    int status = ol_batch_applier_apply(&run->loader, batch, error);
     if (status == OL_OK && run->refused) {
         *error = run->refusal;
         status = OL_CORRUPT;
@@ -160,7 +160,7 @@ static int replay_all(replay *run, int64_t up_to, const atomic_bool *stop, ol_er
     for (;;) {
         /* The next piece may take the place of the bytes that rows borrow. */
         if (walk->position >= walk->piece.size) {
-            int status = ol_state_loader_flush(&run->loader, error);
+            int status = ol_batch_applier_flush(&run->loader, error);
             if (status != OL_OK) return status;
             if (stop != NULL && atomic_load_explicit(stop, memory_order_relaxed)) {
                 return ol_fail(error, OL_CLOSED, "the snapshot was stopped");
@@ -172,7 +172,7 @@ static int replay_all(replay *run, int64_t up_to, const atomic_bool *stop, ol_er
         if (walk->passed_over != 0) return ol_fail(error, OL_CORRUPT, "the log has bytes that cannot be read");
         if (status == OL_OK && batch.last_offset < up_to) status = replay_batch(run, &batch, error);
         else if (status == OL_OK) status = OL_END;
-        if (status == OL_END) return ol_state_loader_flush(&run->loader, error);
+        if (status == OL_END) return ol_batch_applier_flush(&run->loader, error);
         if (status != OL_OK) return status;
     }
 }
@@ -180,7 +180,7 @@ static int replay_all(replay *run, int64_t up_to, const atomic_bool *stop, ol_er
 static int run_replay(replay *run, ol_partition *partition, int64_t up_to, const atomic_bool *stop, ol_error *error) {
     ol_snapshot *snapshot = run->snapshot;
     const ol_refusal refused = {note_refusal, run};
-    ol_state_loader_init(&run->loader, &snapshot->state, &snapshot->own, partition->options.log.decompressor, refused);
+    ol_batch_applier_init(&run->loader, &snapshot->state, &snapshot->own, partition->options.log.decompressor, refused);
     int status = ol_batch_walk_open(&run->walk, partition->log, snapshot->offset, up_to, true, error);
     if (status != OL_OK) return status;
     status = replay_all(run, up_to, stop, error);

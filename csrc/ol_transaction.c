@@ -25,7 +25,7 @@ static int apply_marker(ol_partition *partition, const uint8_t *start, int64_t p
         ol_batch batch;
         int status = ol_batch_parse(start, OL_BATCH_MARKER_SIZE, &batch, error);
         OL_ASSERT(status == OL_OK);
-        return ol_inflight_note(&partition->inflight, &partition->state, &batch, NULL, error);
+        return ol_in_flight_record(&partition->inflight, &partition->state, &batch, NULL, error);
     }
     int64_t end = ol_log_end(partition->log);
     pthread_mutex_lock(&partition->table);

@@ -459,7 +459,7 @@ cdef extern from "table/table.h" nogil:
     void ol_table_verify(const ol_table *table) noexcept
 
 
-cdef extern from "ol_pending.h" nogil:
+cdef extern from "state/pending.h" nogil:
     ctypedef struct ol_pending:
         pass
 
@@ -476,7 +476,7 @@ cdef extern from "ol_pending.h" nogil:
     uint64_t ol_pending_memory_usage(const ol_pending *pending) noexcept
 
 
-cdef extern from "ol_group_records.h" nogil:
+cdef extern from "state/group_records.h" nogil:
     ctypedef struct ol_group_records:
         pass
 
@@ -498,7 +498,7 @@ cdef extern from "format/key_shard.h" nogil:
         uint32_t count
         c_bool by_group
 
-cdef extern from "ol_state.h" nogil:
+cdef extern from "state/state.h" nogil:
     ctypedef struct ol_state:
         ol_table *table
         ol_pending *pending

@@ -1,4 +1,4 @@
-/* Snapshots (ol_snapshot, ol_snapshot_bytes, ol_snapshot_open, ol_snapshot_blocks, ol_state_loader, ol_own_transactions): taken beside commits or at the end,
+/* Snapshots (ol_snapshot, ol_snapshot_bytes, ol_snapshot_open, ol_snapshot_blocks, ol_batch_applier, ol_own_transactions): taken beside commits or at the end,
  * loaded with a tail, and discarded for every reason there is. */
 #include "base/crc32c.h"
 #include "snapshot_fixture.h"

@@ -1,7 +1,7 @@
 /* The vectors of docs/digest.md. */
 #include "table/digest.h"
-#include "ol_group_records.h"
-#include "ol_pending.h"
+#include "state/group_records.h"
+#include "state/pending.h"
 #include "ol_test.h"
 
 static const int64_t commit_time = 1700000000000;

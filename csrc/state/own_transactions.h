@@ -1,9 +1,9 @@
-/* ol_own_transactions: producer ids of open transactions of ours: commits that were larger than a batch (design §4).
+/* state/own_transactions: producer ids of open transactions of ours: commits that were larger than a batch (design §4).
  *
  * Few at a time.  No locks; the owner serialises.  Zeroed memory is an empty one.
  */
-#ifndef OL_OWN_TRANSACTIONS_H
-#define OL_OWN_TRANSACTIONS_H
+#ifndef OL_STATE_OWN_TRANSACTIONS_H
+#define OL_STATE_OWN_TRANSACTIONS_H
 
 #include "format/batch.h"
 

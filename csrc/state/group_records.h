@@ -1,10 +1,10 @@
-/* ol_group_records: the latest value of every record that is not an offset commit: group metadata and the modern groups'
+/* state/group_records: the latest value of every record that is not an offset commit: group metadata and the modern groups'
  * records, by key bytes.  Values are kept as bytes: this floor knows which group a key is of, not what its value means.
  *
  * Lock and ownership as ol_table.
  */
-#ifndef OL_GROUP_RECORDS_H
-#define OL_GROUP_RECORDS_H
+#ifndef OL_STATE_GROUP_RECORDS_H
+#define OL_STATE_GROUP_RECORDS_H
 
 #include "base/hash.h"
 #include "base/status.h"

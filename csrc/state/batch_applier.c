@@ -1,6 +1,6 @@
-#include "ol_state_loader.h"
+#include "state/batch_applier.h"
 
-void ol_state_loader_init(ol_state_loader *loader, ol_state *state, ol_own_transactions *own, const ol_decompressor *decompressor,
+void ol_batch_applier_init(ol_batch_applier *loader, ol_state *state, ol_own_transactions *own, const ol_decompressor *decompressor,
                           ol_refusal refused) {
     loader->state = state;
     loader->own = own;
@@ -9,10 +9,10 @@ void ol_state_loader_init(ol_state_loader *loader, ol_state *state, ol_own_trans
     loader->max_timestamp = -1;
     loader->batches = 0;
     loader->records = 0;
-    ol_load_window_init(&loader->window, state);
+    ol_prefetch_window_init(&loader->window, state);
 }
 
-static void refuse(ol_state_loader *loader, const ol_batch *batch, ol_error *error) {
+static void refuse(ol_batch_applier *loader, const ol_batch *batch, ol_error *error) {
     if (error->offset < 0) error->offset = batch->base_offset;
     loader->refused.report(loader->refused.context, batch, error);
 }
@@ -21,7 +21,7 @@ static void refuse(ol_state_loader *loader, const ol_batch *batch, ol_error *err
 static bool says_nothing_of_bytes(int status) { return status == OL_NO_MEMORY || status == OL_IO; }
 
 /* Applies a record that is not a plain position, or that goes alone; what cannot be decoded is reported. */
-static int apply_alone(ol_state_loader *loader, const ol_batch *batch, const ol_record *record, ol_error *error) {
+static int apply_alone(ol_batch_applier *loader, const ol_batch *batch, const ol_record *record, ol_error *error) {
     ol_change change;
     int status = ol_change_decode(loader->state, batch, record, NULL, &change, error);
     if (OL_UNLIKELY(status != OL_OK)) {
@@ -29,11 +29,11 @@ static int apply_alone(ol_state_loader *loader, const ol_batch *batch, const ol_
         return OL_OK;
     }
     loader->records++;
-    status = ol_load_window_apply(&loader->window, error);
+    status = ol_prefetch_window_apply(&loader->window, error);
     return status != OL_OK ? status : ol_state_apply(loader->state, &change, error);
 }
 
-static int apply_control(ol_state_loader *loader, const ol_batch *batch, ol_error *error) {
+static int apply_control(ol_batch_applier *loader, const ol_batch *batch, ol_error *error) {
     int status = ol_state_apply_batch(loader->state, batch, loader->decompressor, NULL, error);
     ol_own_transactions_end(loader->own, batch->producer_id);
     loader->records += batch->record_count > 0 ? batch->record_count : 0;
@@ -42,11 +42,11 @@ static int apply_control(ol_state_loader *loader, const ol_batch *batch, ol_erro
 
 /* The short way, for batches of nothing but plain positions that fit the window: one walk decodes and checks.  *done: it was one.
  * Otherwise nothing has changed, and `records` is used up. */
-static int apply_plain(ol_state_loader *loader, ol_records *records, bool *done, ol_error *error) {
-    ol_load_window *window = &loader->window;
+static int apply_plain(ol_batch_applier *loader, ol_records *records, bool *done, ol_error *error) {
+    ol_prefetch_window *window = &loader->window;
     *done = false;
-    if ((uint32_t)records->remaining > ol_load_window_room(window)) {
-        int status = ol_load_window_apply(window, error);
+    if ((uint32_t)records->remaining > ol_prefetch_window_room(window)) {
+        int status = ol_prefetch_window_apply(window, error);
         if (status != OL_OK) return status;
     }
     ol_load_mark mark = window->filled;
@@ -54,19 +54,19 @@ static int apply_plain(ol_state_loader *loader, ol_records *records, bool *done,
     ol_error ignored;
     int status;
     while ((status = ol_records_next(records, &record, &ignored)) == OL_OK) {
-        if (OL_UNLIKELY(ol_load_window_room(window) == 0 || !ol_load_window_add(window, &record))) break;
+        if (OL_UNLIKELY(ol_prefetch_window_room(window) == 0 || !ol_prefetch_window_add(window, &record))) break;
     }
     *done = status == OL_END;
     if (*done) {
         loader->records += window->filled.row_count - mark.row_count;
     } else {
-        ol_load_window_take_back(window, mark);
+        ol_prefetch_window_take_back(window, mark);
     }
     return OL_OK;
 }
 
 /* The long way, for every batch: its structure is walked first, since half a batch is never applied; then each record is applied. */
-static int apply_any(ol_state_loader *loader, const ol_batch *batch, ol_records *records, ol_error *error) {
+static int apply_any(ol_batch_applier *loader, const ol_batch *batch, ol_records *records, ol_error *error) {
     int status = ol_records_check(records, error);
     if (OL_UNLIKELY(status != OL_OK)) {
         refuse(loader, batch, error);
@@ -76,12 +76,12 @@ static int apply_any(ol_state_loader *loader, const ol_batch *batch, ol_records 
     bool own = transactional && batch->producer_id >= OL_OWN_PRODUCER_ID_MIN;
     ol_record record;
     while ((status = ol_records_next(records, &record, error)) == OL_OK) {
-        if (ol_load_window_room(&loader->window) == 0) status = ol_load_window_apply(&loader->window, error);
+        if (ol_prefetch_window_room(&loader->window) == 0) status = ol_prefetch_window_apply(&loader->window, error);
         if (OL_UNLIKELY(own) && status == OL_OK && ol_own_transactions_marks(&record)) {
             status = ol_own_transactions_open(loader->own, batch->producer_id, error);
         }
         if (OL_UNLIKELY(status != OL_OK)) return status;
-        if (!transactional && ol_load_window_add(&loader->window, &record)) {
+        if (!transactional && ol_prefetch_window_add(&loader->window, &record)) {
             loader->records++;
             continue;
         }
@@ -91,7 +91,7 @@ static int apply_any(ol_state_loader *loader, const ol_batch *batch, ol_records 
     return status == OL_END ? OL_OK : status;
 }
 
-static int apply_data(ol_state_loader *loader, const ol_batch *batch, ol_error *error) {
+static int apply_data(ol_batch_applier *loader, const ol_batch *batch, ol_error *error) {
     ol_records records;
     int status = ol_records_open(&records, batch, loader->decompressor, error);
     if (OL_UNLIKELY(says_nothing_of_bytes(status))) return status;
@@ -100,22 +100,22 @@ static int apply_data(ol_state_loader *loader, const ol_batch *batch, ol_error *
         return OL_OK;
     }
     bool done = false;
-    if (batch->magic == 2 && !ol_batch_is_transactional(batch) && (uint32_t)batch->record_count <= OL_LOAD_WINDOW_ROWS) {
+    if (batch->magic == 2 && !ol_batch_is_transactional(batch) && (uint32_t)batch->record_count <= OL_PREFETCH_WINDOW_ROWS) {
         ol_records walk = records;      /* the same bytes, a cursor of its own */
         status = apply_plain(loader, &walk, &done, error);
     }
     if (status == OL_OK && !done) status = apply_any(loader, batch, &records, error);
     /* Records of a compressed batch borrow from memory that ends here. */
-    if (records.inflated.data != NULL && status == OL_OK) status = ol_load_window_apply(&loader->window, error);
+    if (records.inflated.data != NULL && status == OL_OK) status = ol_prefetch_window_apply(&loader->window, error);
     ol_records_close(&records);
     return status;
 }
 
-int ol_state_loader_apply(ol_state_loader *loader, const ol_batch *batch, ol_error *error) {
+int ol_batch_applier_apply(ol_batch_applier *loader, const ol_batch *batch, ol_error *error) {
     loader->batches++;
     if (batch->max_timestamp > loader->max_timestamp) loader->max_timestamp = batch->max_timestamp;
     if (OL_LIKELY(!ol_batch_is_control(batch))) return apply_data(loader, batch, error);
-    int status = ol_load_window_apply(&loader->window, error);
+    int status = ol_prefetch_window_apply(&loader->window, error);
     if (status != OL_OK) return status;
     status = apply_control(loader, batch, error);
     if (status == OL_OK || says_nothing_of_bytes(status)) return status;
@@ -123,4 +123,4 @@ int ol_state_loader_apply(ol_state_loader *loader, const ol_batch *batch, ol_err
     return OL_OK;
 }
 
-int ol_state_loader_flush(ol_state_loader *loader, ol_error *error) { return ol_load_window_apply(&loader->window, error); }
+int ol_batch_applier_flush(ol_batch_applier *loader, ol_error *error) { return ol_prefetch_window_apply(&loader->window, error); }

@@ -1,23 +1,23 @@
-#include "ol_inflight.h"
+#include "state/in_flight.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void ol_inflight_init(ol_inflight *inflight) {
+void ol_in_flight_init(ol_in_flight *inflight) {
     memset(inflight, 0, sizeof *inflight);
 }
 
-void ol_inflight_reset(ol_inflight *inflight, ol_table *table) {
+void ol_in_flight_reset(ol_in_flight *inflight, ol_table *table) {
     for (size_t i = inflight->held_first; i < inflight->held_count; i++) {
         ol_table_release(table, &inflight->held[i].reservation);
     }
     free(inflight->held);
     ol_state_destroy(&inflight->written);
     ol_table_destroy(inflight->absent);
-    ol_inflight_init(inflight);
+    ol_in_flight_init(inflight);
 }
 
-int ol_inflight_reserve(ol_inflight *inflight, size_t count, ol_error *error) {
+int ol_in_flight_reserve(ol_in_flight *inflight, size_t count, ol_error *error) {
     if (inflight->held_first > inflight->held_capacity / 2) {
         size_t live = inflight->held_count - inflight->held_first;
         memmove(inflight->held, inflight->held + inflight->held_first, live * sizeof *inflight->held);
@@ -34,7 +34,7 @@ int ol_inflight_reserve(ol_inflight *inflight, size_t count, ol_error *error) {
     return OL_OK;
 }
 
-void ol_inflight_hold(ol_inflight *inflight, int64_t log_offset, const ol_reservation *reservation) {
+void ol_in_flight_hold(ol_in_flight *inflight, int64_t log_offset, const ol_reservation *reservation) {
     OL_ASSERT(inflight->held_count < inflight->held_capacity);
     inflight->held[inflight->held_count++] = (ol_held){log_offset, *reservation};
 }
@@ -44,7 +44,7 @@ static ol_pair_name rename_for(const ol_table *table, const ol_pair_name *name) 
     return ol_table_name(table, name->group, ol_table_group_hash(table, name->group), name->topic);
 }
 
-bool ol_inflight_find(const ol_inflight *inflight, const ol_pair_name *name, int32_t partition, bool *present,
+bool ol_in_flight_find(const ol_in_flight *inflight, const ol_pair_name *name, int32_t partition, bool *present,
                       ol_position_value *value, int64_t *log_offset) {
     if (!inflight->active) return false;
     ol_position_value gone;
@@ -57,7 +57,7 @@ bool ol_inflight_find(const ol_inflight *inflight, const ol_pair_name *name, int
     return *present || erased;
 }
 
-static int note_value(ol_inflight *inflight, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
+static int note_value(ol_in_flight *inflight, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
                       ol_error *error) {
     ol_pair_name absent_name = rename_for(inflight->absent, name);
     ol_pair_name written_name = rename_for(inflight->written.table, name);
@@ -66,7 +66,7 @@ static int note_value(ol_inflight *inflight, const ol_pair_name *name, int32_t p
     return status;
 }
 
-static int note_tombstone(ol_inflight *inflight, const ol_change *change, ol_error *error) {
+static int note_tombstone(ol_in_flight *inflight, const ol_change *change, ol_error *error) {
     ol_pair_name absent_name = rename_for(inflight->absent, &change->name);
     ol_position_value gone = {.log_offset = change->value.log_offset, .expire_timestamp = -1};
     int status = ol_table_put(inflight->absent, &absent_name, change->partition, &gone, error);
@@ -77,12 +77,12 @@ static int note_tombstone(ol_inflight *inflight, const ol_change *change, ol_err
 
 /* One pending value whose COMMIT was written: it is the latest written one unless a later record stands in flight or in the
  * applied table. */
-static int note_committed(ol_inflight *inflight, const ol_state *state, const ol_table_row *row, ol_error *error) {
+static int note_committed(ol_in_flight *inflight, const ol_state *state, const ol_table_row *row, ol_error *error) {
     ol_pair_name name = {.group = row->group, .topic = row->topic};
     ol_position_value latest;
     bool present;
     int64_t log_offset;
-    if (ol_inflight_find(inflight, &name, row->partition, &present, &latest, &log_offset)) {
+    if (ol_in_flight_find(inflight, &name, row->partition, &present, &latest, &log_offset)) {
         if (log_offset >= row->value.log_offset) return OL_OK;
     } else {
         ol_pair_name applied_name = rename_for(state->table, &name);
@@ -110,7 +110,7 @@ static uint8_t *own_row(ol_table_row *row) {
     return copy;
 }
 
-static int note_pending_of(ol_inflight *inflight, const ol_state *state, const ol_pending *pending, int64_t producer_id,
+static int note_pending_of(ol_in_flight *inflight, const ol_state *state, const ol_pending *pending, int64_t producer_id,
                            ol_error *error) {
     ol_table_row row;
     size_t cursor = 0;      /* not an index: what was noted is no longer among the values that a COMMIT would install */
@@ -124,7 +124,7 @@ static int note_pending_of(ol_inflight *inflight, const ol_state *state, const o
     return OL_OK;
 }
 
-static int note_marker(ol_inflight *inflight, const ol_state *state, const ol_batch *batch, ol_control type,
+static int note_marker(ol_in_flight *inflight, const ol_state *state, const ol_batch *batch, ol_control type,
                        ol_error *error) {
     int status = OL_OK;
     if (type == OL_CONTROL_COMMIT) {
@@ -137,7 +137,7 @@ static int note_marker(ol_inflight *inflight, const ol_state *state, const ol_ba
     return status;
 }
 
-static int note_record(ol_inflight *inflight, const ol_state *state, const ol_batch *batch, const ol_record *record,
+static int note_record(ol_in_flight *inflight, const ol_state *state, const ol_batch *batch, const ol_record *record,
                        ol_error *error) {
     if (ol_batch_is_control(batch)) {
         ol_control type;
@@ -155,7 +155,7 @@ static int note_record(ol_inflight *inflight, const ol_state *state, const ol_ba
     return note_value(inflight, &change.name, change.partition, &change.value, error);
 }
 
-static int activate(ol_inflight *inflight, ol_error *error) {
+static int activate(ol_in_flight *inflight, ol_error *error) {
     if (inflight->active) return OL_OK;
     int status = ol_state_create(&inflight->written, error);
     if (status != OL_OK) return status;
@@ -168,7 +168,7 @@ static int activate(ol_inflight *inflight, ol_error *error) {
     return OL_OK;
 }
 
-int ol_inflight_note(ol_inflight *inflight, const ol_state *state, const ol_batch *batch, const ol_decompressor *decompressor,
+int ol_in_flight_record(ol_in_flight *inflight, const ol_state *state, const ol_batch *batch, const ol_decompressor *decompressor,
                      ol_error *error) {
     int status = activate(inflight, error);
     if (status != OL_OK) return status;
@@ -204,7 +204,7 @@ static void forget_record(ol_group_records *records, const ol_group_record *appl
     if (record.log_offset <= applied->log_offset) ol_group_records_remove(records, applied->key);
 }
 
-void ol_inflight_applied(ol_inflight *inflight, ol_table *table, const ol_batch *batch, const ol_decompressor *decompressor) {
+void ol_in_flight_applied(ol_in_flight *inflight, ol_table *table, const ol_batch *batch, const ol_decompressor *decompressor) {
     while (inflight->held_first < inflight->held_count &&
            inflight->held[inflight->held_first].log_offset <= batch->last_offset) {
         ol_table_release(table, &inflight->held[inflight->held_first++].reservation);

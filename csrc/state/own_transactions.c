@@ -1,4 +1,4 @@
-#include "ol_own_transactions.h"
+#include "state/own_transactions.h"
 
 #include <stdlib.h>
 

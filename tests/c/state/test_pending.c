@@ -1,4 +1,4 @@
-#include "ol_pending.h"
+#include "state/pending.h"
 #include "ol_test_table.h"
 
 typedef struct fixture {

@@ -1,4 +1,4 @@
-#include "ol_load_window.h"
+#include "state/prefetch_window.h"
 
 #include <string.h>
 
@@ -12,7 +12,7 @@ enum {
     CELL_DISTANCE = 8,
 };
 
-void ol_load_window_init(ol_load_window *window, ol_state *state) {
+void ol_prefetch_window_init(ol_prefetch_window *window, ol_state *state) {
     window->state = state;
     window->filled = (ol_load_mark){0, 0, -1};
     window->key_start = ol_slice_null();
@@ -20,7 +20,7 @@ void ol_load_window_init(ol_load_window *window, ol_state *state) {
 
 /* ------------------------------------------------------------------------------------------------ filling */
 
-static uint64_t group_hash_of(const ol_load_window *window, ol_slice group) {
+static uint64_t group_hash_of(const ol_prefetch_window *window, ol_slice group) {
     if (window->filled.run_count != 0) {
         const ol_pair_name *previous = &window->runs[window->filled.run_count - 1].name;
         if (ol_slice_equal(previous->group, group)) return previous->group_hash;
@@ -29,7 +29,7 @@ static uint64_t group_hash_of(const ol_load_window *window, ol_slice group) {
 }
 
 /* Begins a run with the pair that a key names; returns false when it names none. */
-static bool begin_run(ol_load_window *window, ol_slice bytes, int32_t *partition) {
+static bool begin_run(ol_prefetch_window *window, ol_slice bytes, int32_t *partition) {
     ol_key key;
     ol_error ignored;
     if (ol_key_decode(bytes, &key, &ignored) != OL_OK || !key.known || key.type > OL_KEY_OFFSET_COMMIT) return false;
@@ -47,12 +47,12 @@ static bool begin_run(ol_load_window *window, ol_slice bytes, int32_t *partition
     return true;
 }
 
-static inline bool continues_run(const ol_load_window *window, ol_slice key) {
+static inline bool continues_run(const ol_prefetch_window *window, ol_slice key) {
     ol_slice start = window->key_start;
     return start.data != NULL && key.size == start.size + PARTITION_SIZE && memcmp(key.data, start.data, start.size) == 0;
 }
 
-static bool decode_value(ol_load_window *window, ol_slice bytes, ol_position_value *value) {
+static bool decode_value(ol_prefetch_window *window, ol_slice bytes, ol_position_value *value) {
     if (OL_LIKELY(bytes.size == BARE_VALUE_SIZE && window->key_type == OL_KEY_OFFSET_COMMIT && ol_load_i16(bytes.data) == 3 &&
                   ol_load_i16(bytes.data + 14) == 0)) {
         if (window->filled.value_version_max < 3) window->filled.value_version_max = 3;
@@ -77,8 +77,8 @@ static bool decode_value(ol_load_window *window, ol_slice bytes, ol_position_val
     return true;
 }
 
-bool ol_load_window_add(ol_load_window *window, const ol_record *record) {
-    OL_ASSERT(window->filled.row_count < OL_LOAD_WINDOW_ROWS);
+bool ol_prefetch_window_add(ol_prefetch_window *window, const ol_record *record) {
+    OL_ASSERT(window->filled.row_count < OL_PREFETCH_WINDOW_ROWS);
     if (OL_UNLIKELY(record->value.data == NULL || record->key.data == NULL)) return false;
     ol_load_mark mark = window->filled;
     ol_position_row *row = &window->rows[mark.row_count];
@@ -88,7 +88,7 @@ bool ol_load_window_add(ol_load_window *window, const ol_record *record) {
         return false;
     }
     if (OL_UNLIKELY(!decode_value(window, record->value, &row->value))) {
-        ol_load_window_take_back(window, mark);
+        ol_prefetch_window_take_back(window, mark);
         return false;
     }
     row->value.log_offset = record->offset;
@@ -96,14 +96,14 @@ bool ol_load_window_add(ol_load_window *window, const ol_record *record) {
     return true;
 }
 
-void ol_load_window_take_back(ol_load_window *window, ol_load_mark mark) {
+void ol_prefetch_window_take_back(ol_prefetch_window *window, ol_load_mark mark) {
     window->filled = mark;
     window->key_start = ol_slice_null();
 }
 
 /* ------------------------------------------------------------------------------------------------ applying */
 
-static void prefetch(ol_load_window *window, uint32_t at) {
+static void prefetch(ol_prefetch_window *window, uint32_t at) {
     const ol_table *table = window->state->table;
     uint32_t count = window->filled.run_count;
     if (at + PAIR_DISTANCE < count) {
@@ -120,7 +120,7 @@ static void prefetch(ol_load_window *window, uint32_t at) {
     }
 }
 
-int ol_load_window_apply(ol_load_window *window, ol_error *error) {
+int ol_prefetch_window_apply(ol_prefetch_window *window, ol_error *error) {
     ol_state *state = window->state;
     uint32_t run_count = window->filled.run_count;
     int status = OL_OK;
@@ -131,6 +131,6 @@ int ol_load_window_apply(ol_load_window *window, ol_error *error) {
         status = ol_state_apply_run(state, run->hint, &run->name, window->rows + run->first_row, end - run->first_row,
                                     window->filled.value_version_max, error);
     }
-    ol_load_window_init(window, state);
+    ol_prefetch_window_init(window, state);
     return status;
 }

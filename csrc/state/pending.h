@@ -1,10 +1,10 @@
-/* ol_pending: offsets committed inside transactions that have not ended, by producer id (spec §6.4).
+/* state/pending: offsets committed inside transactions that have not ended, by producer id (spec §6.4).
  *
  * Each entry holds a reservation in the table, so that a COMMIT allocates nothing and cannot fail.  Lock and ownership as
  * ol_table: the owner of the table calls under the table's lock.
  */
-#ifndef OL_PENDING_H
-#define OL_PENDING_H
+#ifndef OL_STATE_PENDING_H
+#define OL_STATE_PENDING_H
 
 #include "table/table.h"
 

@@ -1,4 +1,4 @@
-#include "ol_group_records.h"
+#include "state/group_records.h"
 
 #include <errno.h>
 #include <stdlib.h>

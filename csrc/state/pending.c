@@ -1,4 +1,4 @@
-#include "ol_pending.h"
+#include "state/pending.h"
 
 #include <stdlib.h>
 #include <string.h>

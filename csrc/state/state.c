@@ -1,4 +1,4 @@
-#include "ol_state.h"
+#include "state/state.h"
 
 #include <string.h>
 

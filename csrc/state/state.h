@@ -1,18 +1,18 @@
-/* ol_state: what the log of one partition means, and the one function that changes it (design §2.1, spec §6.3-6.4).
+/* state/state: what the log of one partition means, and the one function that changes it (design §2.1, spec §6.3-6.4).
  *
  * A state is the table of positions, the values of open transactions and the group records.  ol_state_apply takes one change,
  * in log order; live commits, loading, a follower and a replay of a cleaned log all end there, so that they cannot differ.
  *
  * Locks: none in here; the owner serialises changes and keeps readers out while one is made.
  */
-#ifndef OL_STATE_H
-#define OL_STATE_H
+#ifndef OL_STATE_STATE_H
+#define OL_STATE_STATE_H
 
 #include "format/batch.h"
 #include "format/key_shard.h"
-#include "ol_group_records.h"
+#include "state/group_records.h"
 #include "format/offset_record.h"
-#include "ol_pending.h"
+#include "state/pending.h"
 #include "table/table.h"
 
 typedef struct ol_state {
