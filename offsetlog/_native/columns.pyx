@@ -12,11 +12,11 @@ from offsetlog._native.csrc cimport (
     OL_LIMIT,
     OL_OK,
     c_bool,
-    ol_columns,
-    ol_columns_append_group,
-    ol_columns_append_table,
-    ol_columns_free,
-    ol_columns_reserve,
+    ol_position_columns,
+    ol_position_columns_append_group,
+    ol_position_columns_append_table,
+    ol_position_columns_free,
+    ol_position_columns_reserve,
     ol_string_dictionary,
     ol_string_dictionary_get,
     ol_error,
@@ -44,13 +44,13 @@ cdef type OFFSET_AND_METADATA = OffsetAndMetadata
 cdef class ColumnBlock:
     """A block of columns that Arrow arrays may borrow from for as long as they live."""
 
-    cdef ol_columns columns
+    cdef ol_position_columns columns
 
     def __cinit__(self):
         memset(&self.columns, 0, sizeof(self.columns))
 
     def __dealloc__(self):
-        ol_columns_free(&self.columns)
+        ol_position_columns_free(&self.columns)
 
 
 cdef int read_partition(Partition partition, list blocks) except -1:
@@ -65,9 +65,9 @@ cdef int read_partition(Partition partition, list blocks) except -1:
     try:
         with nogil:
             check(ol_partition_lock_state(partition.handle, &state, &error), &error)
-            status = ol_columns_reserve(&block.columns, ol_table_count(state.table), &error)
+            status = ol_position_columns_reserve(&block.columns, ol_table_count(state.table), &error)
             while status == OL_OK:
-                status = ol_columns_append_table(&block.columns, partition.number, state.table, &cursor, &error)
+                status = ol_position_columns_append_table(&block.columns, partition.number, state.table, &cursor, &error)
                 if status != OL_LIMIT:
                     break
                 with gil:
@@ -103,7 +103,7 @@ cdef int read_groups(Partition partition, list names, list blocks) except -1:
                 with nogil:
                     check(ol_partition_lock_state(partition.handle, &state, &error), &error)
                     while index < count and status == OL_OK:
-                        status = ol_columns_append_group(&block.columns, partition.number, state.table, slices[index], &error)
+                        status = ol_position_columns_append_group(&block.columns, partition.number, state.table, slices[index], &error)
                         index += 1
                     ol_partition_unlock_state(partition.handle)
                 check(status, &error)
@@ -152,7 +152,7 @@ cdef object names_array(object pyarrow, const ol_string_dictionary *dictionary):
     return large.cast(pyarrow.string()) if size <= INT32_MAX else large
 
 
-cdef bint metadata_is_valid(const ol_columns *columns) noexcept nogil:
+cdef bint metadata_is_valid(const ol_position_columns *columns) noexcept nogil:
     cdef size_t row
     cdef int32_t start, end
     cdef c_bool valid = True
@@ -167,13 +167,13 @@ cdef bint metadata_is_valid(const ol_columns *columns) noexcept nogil:
     return True
 
 
-cdef str metadata_at(const ol_columns *columns, size_t row):
+cdef str metadata_at(const ol_position_columns *columns, size_t row):
     cdef int32_t start = columns.metadata_ends[row]
     return text_of(columns.metadata + start, <size_t>(columns.metadata_ends[row + 1] - start))
 
 
 cdef object metadata_array(object pyarrow, ColumnBlock block):
-    cdef ol_columns *columns = &block.columns
+    cdef ol_position_columns *columns = &block.columns
     cdef size_t row
     if not metadata_is_valid(columns):
         return pyarrow.array([metadata_at(columns, row) for row in range(columns.count)], pyarrow.string())
@@ -184,7 +184,7 @@ cdef object metadata_array(object pyarrow, ColumnBlock block):
 
 
 cdef object topic_id_array(object pyarrow, ColumnBlock block):
-    cdef ol_columns *columns = &block.columns
+    cdef ol_position_columns *columns = &block.columns
     kind = pyarrow.binary(16)
     if columns.topic_ids == NULL:
         return pyarrow.nulls(columns.count, kind)
@@ -214,7 +214,7 @@ def position_schema():
 
 
 cdef object batch_of(object pyarrow, ColumnBlock block):
-    cdef ol_columns *columns = &block.columns
+    cdef ol_position_columns *columns = &block.columns
     cdef object int32 = pyarrow.int32()
     cdef object int64 = pyarrow.int64()
     groups = fixed_column(pyarrow, int32, columns.groups, 4, block)
@@ -277,7 +277,7 @@ def fetch_arrow(StoreCore core not None, list groups not None):
 def fetch_group(StoreCore core not None, group):
     """Returns {TopicPartition: OffsetAndMetadata} of one group."""
     cdef ColumnBlock block = ColumnBlock.__new__(ColumnBlock)
-    cdef ol_columns *columns = &block.columns
+    cdef ol_position_columns *columns = &block.columns
     cdef size_t row
     cdef ol_slice name
     cdef list topics = []
@@ -304,7 +304,7 @@ def fetch_group(StoreCore core not None, group):
     return found
 
 
-cdef object topic_id_at(const ol_columns *columns, size_t row):
+cdef object topic_id_at(const ol_position_columns *columns, size_t row):
     if columns.topic_ids == NULL or not (columns.topic_id_valid[row // 8] >> (row % 8)) & 1:
         return None
     return UUID(bytes=(<const char *>columns.topic_ids + 16 * row)[:16])

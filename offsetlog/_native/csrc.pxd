@@ -809,7 +809,7 @@ cdef extern from "log/file_scan.h" nogil:
     int ol_file_scan_used(ol_file_scan *scan, int64_t position, int64_t *used, ol_error *error) noexcept
 
 
-cdef extern from "ol_rows.h" nogil:
+cdef extern from "columns/record_block.h" nogil:
     ctypedef enum ol_column:
         OL_COLUMN_GROUP
         OL_COLUMN_TOPIC
@@ -867,28 +867,28 @@ cdef extern from "ol_rows.h" nogil:
         int32_t *list_ends
         uint8_t *valid
         c_bool has_nulls
-    ctypedef struct ol_rows:
+    ctypedef struct ol_record_block:
         size_t capacity
         size_t count
         ol_row_array *arrays
-    int ol_rows_create(ol_rows *rows, const ol_column *columns, size_t count, size_t capacity, ol_error *error) noexcept
-    void ol_rows_free(ol_rows *rows) noexcept
-    void ol_rows_clear(ol_rows *rows) noexcept
+    int ol_record_block_create(ol_record_block *rows, const ol_column *columns, size_t count, size_t capacity, ol_error *error) noexcept
+    void ol_record_block_free(ol_record_block *rows) noexcept
+    void ol_record_block_clear(ol_record_block *rows) noexcept
 
-cdef extern from "ol_offset_rows.h" nogil:
-    int ol_rows_put_table(ol_rows *rows, int32_t log_partition, const ol_table *table, ol_table_cursor *cursor,
+cdef extern from "columns/offset_rows.h" nogil:
+    int ol_record_block_put_table(ol_record_block *rows, int32_t log_partition, const ol_table *table, ol_table_cursor *cursor,
                           ol_error *error) noexcept
 
-cdef extern from "ol_outcomes.h" nogil:
-    ctypedef struct ol_outcomes:
+cdef extern from "columns/transaction_outcomes.h" nogil:
+    ctypedef struct ol_transaction_outcomes:
         size_t count
-    void ol_outcomes_free(ol_outcomes *outcomes) noexcept
-    int ol_outcomes_note(ol_outcomes *outcomes, const ol_batch *batch, const ol_decompressor *decompressor, c_bool is_asked,
+    void ol_transaction_outcomes_free(ol_transaction_outcomes *outcomes) noexcept
+    int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_batch *batch, const ol_decompressor *decompressor, c_bool is_asked,
                          ol_error *error) noexcept
-    size_t ol_outcomes_open(const ol_outcomes *outcomes) noexcept
-    void ol_outcomes_sort(ol_outcomes *outcomes) noexcept
+    size_t ol_transaction_outcomes_open(const ol_transaction_outcomes *outcomes) noexcept
+    void ol_transaction_outcomes_sort(ol_transaction_outcomes *outcomes) noexcept
 
-cdef extern from "ol_record_scan.h" nogil:
+cdef extern from "columns/record_scan.h" nogil:
     ctypedef enum ol_record_view:
         OL_VIEW_COMMITS
         OL_VIEW_RECORDS
@@ -896,7 +896,7 @@ cdef extern from "ol_record_scan.h" nogil:
     ctypedef struct ol_record_scan:
         ol_file_scan *scan
         const ol_decompressor *decompressor
-        const ol_outcomes *outcomes
+        const ol_transaction_outcomes *outcomes
         const char *const *kinds
         size_t kind_count
         ol_slice segment
@@ -913,7 +913,7 @@ cdef extern from "ol_record_scan.h" nogil:
         ol_key_shard bucket
         c_bool wants_outcomes
         int64_t position
-    int ol_record_scan_fill(ol_record_scan *work, ol_rows *rows, c_bool *refused, ol_error *error) noexcept
+    int ol_record_scan_fill(ol_record_scan *work, ol_record_block *rows, c_bool *refused, ol_error *error) noexcept
     void ol_record_scan_close(ol_record_scan *work) noexcept
 
 cdef extern from "log/view.h" nogil:
@@ -1182,8 +1182,8 @@ cdef extern from "base/string_dictionary.h" nogil:
     ol_slice ol_string_dictionary_get(const ol_string_dictionary *dictionary, size_t number) noexcept
 
 
-cdef extern from "ol_columns.h" nogil:
-    ctypedef struct ol_columns:
+cdef extern from "columns/position_columns.h" nogil:
+    ctypedef struct ol_position_columns:
         size_t count
         size_t capacity
         int32_t *groups
@@ -1203,13 +1203,13 @@ cdef extern from "ol_columns.h" nogil:
         ol_string_dictionary group_names
         ol_string_dictionary topic_names
 
-    void ol_columns_free(ol_columns *columns) noexcept
-    int ol_columns_reserve(ol_columns *columns, size_t count, ol_error *error) noexcept
-    int ol_columns_append(ol_columns *columns, int32_t log_partition, const ol_table_row *row, ol_error *error) noexcept
-    void ol_columns_forget(ol_columns *columns) noexcept
-    int ol_columns_append_table(ol_columns *columns, int32_t log_partition, const ol_table *table, ol_table_cursor *cursor,
+    void ol_position_columns_free(ol_position_columns *columns) noexcept
+    int ol_position_columns_reserve(ol_position_columns *columns, size_t count, ol_error *error) noexcept
+    int ol_position_columns_append(ol_position_columns *columns, int32_t log_partition, const ol_table_row *row, ol_error *error) noexcept
+    void ol_position_columns_release(ol_position_columns *columns) noexcept
+    int ol_position_columns_append_table(ol_position_columns *columns, int32_t log_partition, const ol_table *table, ol_table_cursor *cursor,
                                 ol_error *error) noexcept
-    int ol_columns_append_group(ol_columns *columns, int32_t log_partition, const ol_table *table, ol_slice group,
+    int ol_position_columns_append_group(ol_position_columns *columns, int32_t log_partition, const ol_table *table, ol_slice group,
                                 ol_error *error) noexcept
 
 

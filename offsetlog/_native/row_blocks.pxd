@@ -1,12 +1,12 @@
 cimport cython
 from libc.stddef cimport size_t
 
-from offsetlog._native.csrc cimport ol_rows
+from offsetlog._native.csrc cimport ol_record_block
 
 # A block of rows that Arrow arrays borrow from for as long as they live.
 @cython.final
 cdef class RowBlock:
-    cdef ol_rows rows
+    cdef ol_record_block rows
 
 # Makes blocks of the columns of a view, and Arrow batches of them.  One thread.
 @cython.final

@@ -21,10 +21,10 @@ from offsetlog._native.csrc cimport (
     ol_column_name,
     ol_error,
     ol_row_array,
-    ol_rows,
-    ol_rows_clear,
-    ol_rows_create,
-    ol_rows_free,
+    ol_record_block,
+    ol_record_block_clear,
+    ol_record_block_create,
+    ol_record_block_free,
 )
 from offsetlog._native.status cimport check
 
@@ -100,7 +100,7 @@ cdef class RowBlock:
         memset(&self.rows, 0, sizeof(self.rows))
 
     def __dealloc__(self):
-        ol_rows_free(&self.rows)
+        ol_record_block_free(&self.rows)
 
 
 cdef object _buffer(object pyarrow, const void *data, size_t size, RowBlock block):
@@ -194,7 +194,7 @@ cdef class RowBlocks:
             block = <RowBlock>each
             # The list's, the loop's and ours.
             if Py_REFCNT(each) == 3 and block.rows.capacity == rows:
-                ol_rows_clear(&block.rows)
+                ol_record_block_clear(&block.rows)
                 return block
         block = RowBlock.__new__(RowBlock)
         for name in self.columns:
@@ -207,7 +207,7 @@ cdef class RowBlocks:
                 if count < <size_t>OL_COLUMN_COUNT:
                     wanted[count] = each
                     count += 1
-        check(ol_rows_create(&block.rows, wanted, count, rows, &error), &error)
+        check(ol_record_block_create(&block.rows, wanted, count, rows, &error), &error)
         if len(self.pool) < 4:
             self.pool.append(block)
         return block

@@ -26,15 +26,15 @@ from offsetlog._native.csrc cimport (
     ol_batch_check_crc,
     ol_error,
     ol_error_at,
-    ol_outcomes,
-    ol_outcomes_free,
-    ol_outcomes_note,
-    ol_outcomes_open,
-    ol_outcomes_sort,
+    ol_transaction_outcomes,
+    ol_transaction_outcomes_free,
+    ol_transaction_outcomes_record,
+    ol_transaction_outcomes_open,
+    ol_transaction_outcomes_sort,
     ol_record_scan,
     ol_record_scan_close,
     ol_record_scan_fill,
-    ol_rows_put_table,
+    ol_record_block_put_table,
     ol_file_scan,
     ol_file_scan_close,
     ol_file_scan_next,
@@ -233,13 +233,13 @@ def used_until(path, int64_t position, *, FileSystem file_system=None):
 cdef class Outcomes:
     """How the transactions ended that had records in a range of log offsets; from `outcomes_of`."""
 
-    cdef ol_outcomes outcomes
+    cdef ol_transaction_outcomes outcomes
 
     def __cinit__(self):
         memset(&self.outcomes, 0, sizeof(self.outcomes))
 
     def __dealloc__(self):
-        ol_outcomes_free(&self.outcomes)
+        ol_transaction_outcomes_free(&self.outcomes)
 
     @property
     def markers(self):
@@ -249,7 +249,7 @@ cdef class Outcomes:
     @property
     def open(self):
         """How many of the transactions that were asked for have not ended."""
-        return ol_outcomes_open(&self.outcomes)
+        return ol_transaction_outcomes_open(&self.outcomes)
 
     cdef int walk(self, ol_file_scan *scan, Decompressor decompressor, int64_t first, int64_t until, int64_t horizon,
                   ol_error *error) noexcept nogil:
@@ -263,11 +263,11 @@ cdef class Outcomes:
             status = ol_file_scan_next(scan, &batch, error)
             if status != OL_OK:
                 return status
-            if batch.base_offset >= horizon or (batch.base_offset >= until and ol_outcomes_open(&self.outcomes) == 0):
+            if batch.base_offset >= horizon or (batch.base_offset >= until and ol_transaction_outcomes_open(&self.outcomes) == 0):
                 return OL_OK
             if batch.last_offset < first:
                 continue
-            status = ol_outcomes_note(&self.outcomes, &batch, &decompressor.port, batch.base_offset < until, error)
+            status = ol_transaction_outcomes_record(&self.outcomes, &batch, &decompressor.port, batch.base_offset < until, error)
             if status != OL_OK:
                 scan.position = at
                 return status
@@ -313,7 +313,7 @@ def outcomes_of(segments, *, int64_t first=0, int64_t until=NEVER, int64_t horiz
             ol_file_scan_close(&scan)
         if status == OL_OK:
             break
-    ol_outcomes_sort(&found.outcomes)
+    ol_transaction_outcomes_sort(&found.outcomes)
     return found
 
 
@@ -568,5 +568,5 @@ cdef class PositionScan:
             raise InvalidArgumentError("at least one row must be asked for")
         block = self.blocks.take(rows)
         with nogil:
-            check(ol_rows_put_table(&block.rows, self.log_partition, self.replay.state.table, &self.cursor, &error), &error)
+            check(ol_record_block_put_table(&block.rows, self.log_partition, self.replay.state.table, &self.cursor, &error), &error)
         return self.blocks.batch_of(block) if block.rows.count > 0 else None

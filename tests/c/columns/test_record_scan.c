@@ -1,8 +1,8 @@
 /* Records of .log files as rows: against a walk over the same batches, from any position, in blocks of any size; shares of a state. */
 #include <stdio.h>
 
-#include "ol_offset_rows.h"
-#include "ol_record_scan.h"
+#include "columns/offset_rows.h"
+#include "columns/record_scan.h"
 #include "partition_fixture.h"
 
 enum { STEPS = 400, ROWS_MAX = 4000, PRODUCERS = 3 };
@@ -57,14 +57,14 @@ static void write_log(log_file *file) {
     OL_CHECK(file->end_count > STEPS / 2 && file->end_count <= STEPS);
 }
 
-static void find_outcomes(const log_file *file, ol_outcomes *outcomes) {
+static void find_outcomes(const log_file *file, ol_transaction_outcomes *outcomes) {
     ol_file_scan scan;
     ol_batch batch;
     ol_error error;
     OL_CHECK_OK(ol_file_scan_open(&scan, ol_fs_posix(), file->path, 0, -1, &error), &error);
-    while (ol_file_scan_next(&scan, &batch, &error) == OL_OK) OL_CHECK_OK(ol_outcomes_note(outcomes, &batch, NULL, true, &error), &error);
+    while (ol_file_scan_next(&scan, &batch, &error) == OL_OK) OL_CHECK_OK(ol_transaction_outcomes_record(outcomes, &batch, NULL, true, &error), &error);
     ol_file_scan_close(&scan);
-    ol_outcomes_sort(outcomes);
+    ol_transaction_outcomes_sort(outcomes);
 }
 
 /* ------------------------------------------------------------------------------------------------ reading it */
@@ -82,7 +82,7 @@ static ol_slice string_at(const ol_row_array *array, size_t row) {
 
 static bool is_null(const ol_row_array *array, size_t row) { return (array->valid[row >> 3] >> (row & 7) & 1) == 0; }
 
-static void take_rows(const ol_rows *rows, found *into) {
+static void take_rows(const ol_record_block *rows, found *into) {
     for (size_t row = 0; row < rows->count; row++) {
         OL_CHECK(into->count < ROWS_MAX);
         into->offsets[into->count] = ((const int64_t *)(const void *)rows->arrays[OL_COLUMN_LOG_OFFSET].data)[row];
@@ -112,15 +112,15 @@ static reading everything(ol_record_view view, size_t block_rows) {
     return (reading){.view = view, .limit = -1, .until = INT64_MAX, .block_rows = block_rows};
 }
 
-static void make_rows(ol_rows *rows, ol_record_view view, size_t block_rows) {
+static void make_rows(ol_record_block *rows, ol_record_view view, size_t block_rows) {
     ol_error error;
     const ol_column *columns = view == OL_VIEW_COMMITS ? commit_columns : view == OL_VIEW_RECORDS ? record_columns : batch_columns;
     size_t count = view == OL_VIEW_BATCHES ? sizeof batch_columns / sizeof *batch_columns : 10;
-    OL_CHECK_OK(ol_rows_create(rows, columns, count, block_rows, &error), &error);
+    OL_CHECK_OK(ol_record_block_create(rows, columns, count, block_rows, &error), &error);
 }
 
-static void read_rows(const log_file *file, const reading *how, const ol_outcomes *outcomes, found *into) {
-    ol_rows rows;
+static void read_rows(const log_file *file, const reading *how, const ol_transaction_outcomes *outcomes, found *into) {
+    ol_record_block rows;
     ol_file_scan scan;
     ol_error error;
     bool refused;
@@ -138,11 +138,11 @@ static void read_rows(const log_file *file, const reading *how, const ol_outcome
         take_rows(&rows, into);
         if (status == OL_END) break;
         OL_CHECK_INT(rows.count, rows.capacity);
-        ol_rows_clear(&rows);
+        ol_record_block_clear(&rows);
     }
     ol_record_scan_close(&work);
     ol_file_scan_close(&scan);
-    ol_rows_free(&rows);
+    ol_record_block_free(&rows);
 }
 
 static void check_same(const found *a, const found *b) {
@@ -157,7 +157,7 @@ static void check_same(const found *a, const found *b) {
 OL_TEST(splits_and_blocks_of_any_size_tell_the_same) {
     static log_file file;
     static found whole, parts;
-    ol_outcomes outcomes = {0};
+    ol_transaction_outcomes outcomes = {0};
     write_log(&file);
     find_outcomes(&file, &outcomes);
     for (int round = 0; round < 60; round++) {
@@ -178,14 +178,14 @@ OL_TEST(splits_and_blocks_of_any_size_tell_the_same) {
         }
         check_same(&whole, &parts);
     }
-    ol_outcomes_free(&outcomes);
+    ol_transaction_outcomes_free(&outcomes);
     remove_fixture();
 }
 
 OL_TEST(bounds_of_log_offsets_and_buckets_part_the_records) {
     static log_file file;
     static found whole, parts;
-    ol_outcomes outcomes = {0};
+    ol_transaction_outcomes outcomes = {0};
     write_log(&file);
     find_outcomes(&file, &outcomes);
     memset(&whole, 0, sizeof whole);
@@ -206,13 +206,13 @@ OL_TEST(bounds_of_log_offsets_and_buckets_part_the_records) {
     memset(&parts, 0, sizeof parts);
     for (how.bucket.number = 0; how.bucket.number < 3; how.bucket.number++) read_rows(&file, &how, &outcomes, &parts);
     OL_CHECK_INT(whole.count, parts.count);
-    ol_outcomes_free(&outcomes);
+    ol_transaction_outcomes_free(&outcomes);
     remove_fixture();
 }
 
 OL_TEST(batches_are_told_by_their_headers) {
     static log_file file;
-    ol_rows rows;
+    ol_record_block rows;
     ol_file_scan scan;
     ol_error error;
     bool refused;
@@ -224,7 +224,7 @@ OL_TEST(batches_are_told_by_their_headers) {
     OL_CHECK_INT(rows.count, file.end_count);
     for (size_t row = 0; row < rows.count; row++) OL_CHECK(rows.arrays[OL_COLUMN_CRC_OK].data[row >> 3] >> (row & 7) & 1);
     ol_file_scan_close(&scan);
-    ol_rows_free(&rows);
+    ol_record_block_free(&rows);
     remove_fixture();
 }
 
@@ -245,18 +245,18 @@ static void replay(const log_file *file, const ol_state_share *share, ol_state *
 static size_t count_rows(const ol_state *state) {
     static const ol_column columns[] = {OL_COLUMN_GROUP, OL_COLUMN_TOPIC, OL_COLUMN_OFFSET, OL_COLUMN_LOG_OFFSET, OL_COLUMN_LOG_PARTITION};
     ol_table_cursor cursor = {0};
-    ol_rows rows;
+    ol_record_block rows;
     ol_error error;
     size_t count = 0;
     int status;
-    OL_CHECK_OK(ol_rows_create(&rows, columns, 5, 3, &error), &error);
+    OL_CHECK_OK(ol_record_block_create(&rows, columns, 5, 3, &error), &error);
     do {
-        ol_rows_clear(&rows);
-        status = ol_rows_put_table(&rows, 7, state->table, &cursor, &error);
+        ol_record_block_clear(&rows);
+        status = ol_record_block_put_table(&rows, 7, state->table, &cursor, &error);
         OL_CHECK(status == OL_OK || status == OL_END);
         count += rows.count;
     } while (status == OL_OK);
-    ol_rows_free(&rows);
+    ol_record_block_free(&rows);
     return count;
 }
 
@@ -294,19 +294,19 @@ OL_TEST(shares_of_a_state_add_up_to_it) {
 
 OL_TEST(strings_of_a_block_are_right_or_made_right) {
     static const ol_column columns[] = {OL_COLUMN_GROUP, OL_COLUMN_HEADER_KEYS, OL_COLUMN_CRC_OK};
-    ol_rows rows;
+    ol_record_block rows;
     ol_error error;
-    OL_CHECK_OK(ol_rows_create(&rows, columns, 3, 3, &error), &error);
+    OL_CHECK_OK(ol_record_block_create(&rows, columns, 3, 3, &error), &error);
     /* A row that is dropped leaves nothing behind. */
-    OL_CHECK_OK(ol_rows_put_string(&rows, OL_COLUMN_GROUP, text("gone"), &error), &error);
-    OL_CHECK_OK(ol_rows_add_string(&rows, OL_COLUMN_HEADER_KEYS, text("gone"), &error), &error);
-    ol_rows_drop(&rows);
+    OL_CHECK_OK(ol_record_block_put_string(&rows, OL_COLUMN_GROUP, text("gone"), &error), &error);
+    OL_CHECK_OK(ol_record_block_add_string(&rows, OL_COLUMN_HEADER_KEYS, text("gone"), &error), &error);
+    ol_record_block_drop(&rows);
     for (int i = 0; i < 3; i++) {
-        OL_CHECK_OK(ol_rows_put_string(&rows, OL_COLUMN_GROUP, text("a\xff"), &error), &error);
-        for (int k = 0; k < 4 * i; k++) OL_CHECK_OK(ol_rows_add_string(&rows, OL_COLUMN_HEADER_KEYS, text("key"), &error), &error);
-        ol_rows_end_list(&rows, OL_COLUMN_HEADER_KEYS);
-        ol_rows_put_boolean(&rows, OL_COLUMN_CRC_OK, i == 1);
-        ol_rows_end(&rows);
+        OL_CHECK_OK(ol_record_block_put_string(&rows, OL_COLUMN_GROUP, text("a\xff"), &error), &error);
+        for (int k = 0; k < 4 * i; k++) OL_CHECK_OK(ol_record_block_add_string(&rows, OL_COLUMN_HEADER_KEYS, text("key"), &error), &error);
+        ol_record_block_end_list(&rows, OL_COLUMN_HEADER_KEYS);
+        ol_record_block_put_boolean(&rows, OL_COLUMN_CRC_OK, i == 1);
+        ol_record_block_end(&rows);
     }
     for (size_t i = 0; i < 3; i++) OL_CHECK(ol_slice_equal(string_at(&rows.arrays[OL_COLUMN_GROUP], i), text("a\xef\xbf\xbd")));
     const ol_row_array *list = &rows.arrays[OL_COLUMN_HEADER_KEYS];
@@ -314,7 +314,7 @@ OL_TEST(strings_of_a_block_are_right_or_made_right) {
     OL_CHECK(ol_slice_equal(string_at(list, 11), text("key")));
     OL_CHECK_INT(rows.arrays[OL_COLUMN_CRC_OK].data[0] & 7, 2);
     for (int i = 0; i < OL_COLUMN_COUNT; i++) OL_CHECK(ol_column_name((ol_column)i) != NULL);
-    ol_rows_free(&rows);
+    ol_record_block_free(&rows);
 }
 
 OL_TEST_MAIN()

@@ -1,8 +1,8 @@
-#include "ol_record_scan.h"
+#include "columns/record_scan.h"
 
 #include <string.h>
 
-#include "ol_offset_rows.h"
+#include "columns/offset_rows.h"
 
 /* ------------------------------------------------------------------------------------------------ text */
 
@@ -18,42 +18,42 @@ static const char *timestamp_type(const ol_batch *batch) {
 /* ------------------------------------------------------------------------------------------------ rows of every view */
 
 /* Each puts a few columns, and goes on where those before went well. */
-static int put_text(ol_rows *rows, int status, ol_column column, const char *text, ol_error *error) {
-    return status == OL_OK ? ol_rows_put_string(rows, column, text_of(text), error) : status;
+static int put_text(ol_record_block *rows, int status, ol_column column, const char *text, ol_error *error) {
+    return status == OL_OK ? ol_record_block_put_string(rows, column, text_of(text), error) : status;
 }
 
-static void put_batch_numbers(const ol_record_scan *work, ol_rows *rows, const ol_batch *batch) {
-    ol_rows_put_int32(rows, OL_COLUMN_LOG_PARTITION, work->log_partition);
-    ol_rows_put_int64(rows, OL_COLUMN_POSITION, work->position);
-    ol_rows_put_int64(rows, OL_COLUMN_BASE_OFFSET, work->base_offset);
-    ol_rows_put_int64(rows, OL_COLUMN_LAST_OFFSET, batch->last_offset);
-    ol_rows_put_int32(rows, OL_COLUMN_BATCH_SIZE, (int32_t)batch->size);
-    ol_rows_put_int32(rows, OL_COLUMN_MAGIC, batch->magic);
-    ol_rows_put_boolean(rows, OL_COLUMN_TRANSACTIONAL, batch->magic == 2 && ol_batch_is_transactional(batch));
-    ol_rows_put_int64(rows, OL_COLUMN_PRODUCER_ID, batch->producer_id);
-    ol_rows_put_int32(rows, OL_COLUMN_PRODUCER_EPOCH, batch->producer_epoch);
-    ol_rows_put_int32(rows, OL_COLUMN_BASE_SEQUENCE, batch->base_sequence);
-    ol_rows_put_int32(rows, OL_COLUMN_BATCH_LEADER_EPOCH, batch->leader_epoch);
+static void put_batch_numbers(const ol_record_scan *work, ol_record_block *rows, const ol_batch *batch) {
+    ol_record_block_put_int32(rows, OL_COLUMN_LOG_PARTITION, work->log_partition);
+    ol_record_block_put_int64(rows, OL_COLUMN_POSITION, work->position);
+    ol_record_block_put_int64(rows, OL_COLUMN_BASE_OFFSET, work->base_offset);
+    ol_record_block_put_int64(rows, OL_COLUMN_LAST_OFFSET, batch->last_offset);
+    ol_record_block_put_int32(rows, OL_COLUMN_BATCH_SIZE, (int32_t)batch->size);
+    ol_record_block_put_int32(rows, OL_COLUMN_MAGIC, batch->magic);
+    ol_record_block_put_boolean(rows, OL_COLUMN_TRANSACTIONAL, batch->magic == 2 && ol_batch_is_transactional(batch));
+    ol_record_block_put_int64(rows, OL_COLUMN_PRODUCER_ID, batch->producer_id);
+    ol_record_block_put_int32(rows, OL_COLUMN_PRODUCER_EPOCH, batch->producer_epoch);
+    ol_record_block_put_int32(rows, OL_COLUMN_BASE_SEQUENCE, batch->base_sequence);
+    ol_record_block_put_int32(rows, OL_COLUMN_BATCH_LEADER_EPOCH, batch->leader_epoch);
     if (batch->magic == 2 && ol_batch_has_horizon(batch)) {
-        ol_rows_put_int64(rows, OL_COLUMN_DELETE_HORIZON, batch->base_timestamp);
+        ol_record_block_put_int64(rows, OL_COLUMN_DELETE_HORIZON, batch->base_timestamp);
     } else {
-        ol_rows_put_null(rows, OL_COLUMN_DELETE_HORIZON);
+        ol_record_block_put_null(rows, OL_COLUMN_DELETE_HORIZON);
     }
 }
 
-static int put_batch_text(const ol_record_scan *work, ol_rows *rows, const ol_batch *batch, ol_error *error) {
-    int status = ol_rows_put_string(rows, OL_COLUMN_SEGMENT, work->segment, error);
+static int put_batch_text(const ol_record_scan *work, ol_record_block *rows, const ol_batch *batch, ol_error *error) {
+    int status = ol_record_block_put_string(rows, OL_COLUMN_SEGMENT, work->segment, error);
     status = put_text(rows, status, OL_COLUMN_CODEC, codecs[ol_batch_codec(batch)], error);
     return put_text(rows, status, OL_COLUMN_TIMESTAMP_TYPE, timestamp_type(batch), error);
 }
 
-static int put_record(const ol_record_scan *work, ol_rows *rows, const ol_record *record, const char *kind, ol_error *error) {
-    ol_rows_put_int64(rows, OL_COLUMN_TIMESTAMP, record->timestamp);
-    ol_rows_put_int64(rows, OL_COLUMN_LOG_OFFSET, record->offset);
+static int put_record(const ol_record_scan *work, ol_record_block *rows, const ol_record *record, const char *kind, ol_error *error) {
+    ol_record_block_put_int64(rows, OL_COLUMN_TIMESTAMP, record->timestamp);
+    ol_record_block_put_int64(rows, OL_COLUMN_LOG_OFFSET, record->offset);
     if (work->marker_offset >= 0) {
-        ol_rows_put_int64(rows, OL_COLUMN_MARKER_OFFSET, work->marker_offset);
+        ol_record_block_put_int64(rows, OL_COLUMN_MARKER_OFFSET, work->marker_offset);
     } else {
-        ol_rows_put_null(rows, OL_COLUMN_MARKER_OFFSET);
+        ol_record_block_put_null(rows, OL_COLUMN_MARKER_OFFSET);
     }
     int status = put_text(rows, OL_OK, OL_COLUMN_KIND, kind, error);
     return put_text(rows, status, OL_COLUMN_OUTCOME, work->outcome, error);
@@ -71,7 +71,7 @@ static bool is_asked(const ol_record_scan *work, const ol_key *key) {
 }
 
 /* *refused: the record cannot be decoded, and no row was begun. */
-static int tell_commit(ol_record_scan *work, ol_rows *rows, const ol_record *record, bool *refused, ol_error *error) {
+static int tell_commit(ol_record_scan *work, ol_record_block *rows, const ol_record *record, bool *refused, ol_error *error) {
     const ol_batch *batch = &work->records.batch;
     ol_key key;
     ol_offset_value value;
@@ -81,19 +81,19 @@ static int tell_commit(ol_record_scan *work, ol_rows *rows, const ol_record *rec
     if (status == OL_OK && !is_tombstone) status = ol_offset_value_decode(record->value, key.type, &value, error);
     *refused = status != OL_OK;
     if (status != OL_OK) return status;
-    status = ol_rows_put_offset_key(rows, &key, error);
-    if (status == OL_OK) status = ol_rows_put_offset_value(rows, is_tombstone ? NULL : &value, error);
+    status = ol_record_block_put_offset_key(rows, &key, error);
+    if (status == OL_OK) status = ol_record_block_put_offset_value(rows, is_tombstone ? NULL : &value, error);
     if (status == OL_OK) status = put_record(work, rows, record, is_tombstone ? "delete" : "commit", error);
-    ol_rows_put_int64(rows, OL_COLUMN_PRODUCER_ID, batch->producer_id);
-    ol_rows_put_int32(rows, OL_COLUMN_PRODUCER_EPOCH, batch->producer_epoch);
-    ol_rows_put_int32(rows, OL_COLUMN_LOG_PARTITION, work->log_partition);
-    if (status == OL_OK) ol_rows_end(rows);
+    ol_record_block_put_int64(rows, OL_COLUMN_PRODUCER_ID, batch->producer_id);
+    ol_record_block_put_int32(rows, OL_COLUMN_PRODUCER_EPOCH, batch->producer_epoch);
+    ol_record_block_put_int32(rows, OL_COLUMN_LOG_PARTITION, work->log_partition);
+    if (status == OL_OK) ol_record_block_end(rows);
     return status;
 }
 
 /* ------------------------------------------------------------------------------------------------ every record */
 
-static int put_headers(ol_rows *rows, const ol_record *record, ol_error *error) {
+static int put_headers(ol_record_block *rows, const ol_record *record, ol_error *error) {
     const uint8_t *cursor = record->headers.data;
     const uint8_t *limit = cursor + record->headers.size;
     ol_slice key, value;
@@ -101,22 +101,22 @@ static int put_headers(ol_rows *rows, const ol_record *record, ol_error *error) 
     if (!rows->arrays[OL_COLUMN_HEADER_KEYS].wanted) return OL_OK;
     for (int32_t i = 0; i < record->header_count && status == OL_OK; i++) {
         status = ol_record_header_next(&cursor, limit, &key, &value, error);
-        if (status == OL_OK) status = ol_rows_add_string(rows, OL_COLUMN_HEADER_KEYS, key, error);
+        if (status == OL_OK) status = ol_record_block_add_string(rows, OL_COLUMN_HEADER_KEYS, key, error);
     }
-    ol_rows_end_list(rows, OL_COLUMN_HEADER_KEYS);
+    ol_record_block_end_list(rows, OL_COLUMN_HEADER_KEYS);
     return status == OL_END ? OL_OK : status;
 }
 
 /* What the key says of a data record: `kind`, and names and value as far as they are there. */
-static int put_decoded(const ol_record_scan *work, ol_rows *rows, const ol_record *record, const ol_key *key,
+static int put_decoded(const ol_record_scan *work, ol_record_block *rows, const ol_record *record, const ol_key *key,
                        const ol_offset_value *value, ol_error *error) {
-    int status = ol_rows_put_offset_value(rows, value, error);
-    if (status != OL_OK || is_position(key)) return status == OL_OK ? ol_rows_put_offset_key(rows, key, error) : status;
-    ol_rows_put_null(rows, OL_COLUMN_TOPIC);
-    ol_rows_put_null(rows, OL_COLUMN_PARTITION);
-    if (record->value.size >= 2) ol_rows_put_int32(rows, OL_COLUMN_VALUE_VERSION, ol_load_i16(record->value.data));
-    if (key->known) return ol_rows_put_string(rows, OL_COLUMN_GROUP, key->group, error);
-    ol_rows_put_null(rows, OL_COLUMN_GROUP);
+    int status = ol_record_block_put_offset_value(rows, value, error);
+    if (status != OL_OK || is_position(key)) return status == OL_OK ? ol_record_block_put_offset_key(rows, key, error) : status;
+    ol_record_block_put_null(rows, OL_COLUMN_TOPIC);
+    ol_record_block_put_null(rows, OL_COLUMN_PARTITION);
+    if (record->value.size >= 2) ol_record_block_put_int32(rows, OL_COLUMN_VALUE_VERSION, ol_load_i16(record->value.data));
+    if (key->known) return ol_record_block_put_string(rows, OL_COLUMN_GROUP, key->group, error);
+    ol_record_block_put_null(rows, OL_COLUMN_GROUP);
     (void)work;
     return OL_OK;
 }
@@ -126,24 +126,24 @@ static const char *kind_of(const ol_record_scan *work, const ol_key *key) {
     return kind != NULL ? kind : "unknown";
 }
 
-static int put_raw(ol_rows *rows, const ol_record *record, ol_error *error) {
-    int status = ol_rows_put_bytes(rows, OL_COLUMN_KEY, record->key, error);
-    if (status == OL_OK) status = ol_rows_put_bytes(rows, OL_COLUMN_VALUE, record->value, error);
+static int put_raw(ol_record_block *rows, const ol_record *record, ol_error *error) {
+    int status = ol_record_block_put_bytes(rows, OL_COLUMN_KEY, record->key, error);
+    if (status == OL_OK) status = ol_record_block_put_bytes(rows, OL_COLUMN_VALUE, record->value, error);
     return status == OL_OK ? put_headers(rows, record, error) : status;
 }
 
-static int end_record(const ol_record_scan *work, ol_rows *rows, const ol_record *record, const char *kind, int status,
+static int end_record(const ol_record_scan *work, ol_record_block *rows, const ol_record *record, const char *kind, int status,
                       ol_error *error) {
     const ol_batch *batch = &work->records.batch;
     if (status == OL_OK) status = put_raw(rows, record, error);
     put_batch_numbers(work, rows, batch);
     if (status == OL_OK) status = put_batch_text(work, rows, batch, error);
     if (status == OL_OK) status = put_record(work, rows, record, kind, error);
-    if (status == OL_OK) ol_rows_end(rows);
+    if (status == OL_OK) ol_record_block_end(rows);
     return status;
 }
 
-static int tell_record(ol_record_scan *work, ol_rows *rows, const ol_record *record, bool *refused, ol_error *error) {
+static int tell_record(ol_record_scan *work, ol_record_block *rows, const ol_record *record, bool *refused, ol_error *error) {
     ol_key key;
     ol_offset_value value;
     bool has_value = false;
@@ -155,12 +155,12 @@ static int tell_record(ol_record_scan *work, ol_rows *rows, const ol_record *rec
     }
     *refused = status != OL_OK;
     if (status != OL_OK) return status;
-    ol_rows_put_null(rows, OL_COLUMN_CONTROL_TYPE);
+    ol_record_block_put_null(rows, OL_COLUMN_CONTROL_TYPE);
     status = put_decoded(work, rows, record, &key, has_value ? &value : NULL, error);
     return end_record(work, rows, record, kind_of(work, &key), status, error);
 }
 
-static int tell_marker(ol_record_scan *work, ol_rows *rows, const ol_record *record, bool *refused, ol_error *error) {
+static int tell_marker(ol_record_scan *work, ol_record_block *rows, const ol_record *record, bool *refused, ol_error *error) {
     static const char *const types[] = {[OL_CONTROL_ABORT] = "ABORT", [OL_CONTROL_COMMIT] = "COMMIT", [OL_CONTROL_OTHER] = "OTHER"};
     ol_control type;
     int32_t coordinator_epoch;
@@ -169,33 +169,33 @@ static int tell_marker(ol_record_scan *work, ol_rows *rows, const ol_record *rec
     int status = ol_control_decode(record, &type, &coordinator_epoch, error);
     *refused = status != OL_OK;
     if (status != OL_OK) return status;
-    ol_rows_put_null(rows, OL_COLUMN_GROUP);
-    ol_rows_put_null(rows, OL_COLUMN_TOPIC);
-    ol_rows_put_null(rows, OL_COLUMN_PARTITION);
-    status = ol_rows_put_offset_value(rows, NULL, error);
+    ol_record_block_put_null(rows, OL_COLUMN_GROUP);
+    ol_record_block_put_null(rows, OL_COLUMN_TOPIC);
+    ol_record_block_put_null(rows, OL_COLUMN_PARTITION);
+    status = ol_record_block_put_offset_value(rows, NULL, error);
     status = put_text(rows, status, OL_COLUMN_CONTROL_TYPE, types[type], error);
     return end_record(work, rows, record, "marker", status, error);
 }
 
 /* ------------------------------------------------------------------------------------------------ batches */
 
-static int tell_batch(const ol_record_scan *work, ol_rows *rows, const ol_batch *batch, ol_error *error) {
+static int tell_batch(const ol_record_scan *work, ol_record_block *rows, const ol_batch *batch, ol_error *error) {
     ol_error damage;
     put_batch_numbers(work, rows, batch);
-    ol_rows_put_boolean(rows, OL_COLUMN_CONTROL, batch->magic == 2 && ol_batch_is_control(batch));
-    ol_rows_put_int64(rows, OL_COLUMN_BASE_TIMESTAMP, batch->base_timestamp);
-    ol_rows_put_int64(rows, OL_COLUMN_MAX_TIMESTAMP, batch->max_timestamp);
-    ol_rows_put_int64(rows, OL_COLUMN_CRC, batch->crc);
+    ol_record_block_put_boolean(rows, OL_COLUMN_CONTROL, batch->magic == 2 && ol_batch_is_control(batch));
+    ol_record_block_put_int64(rows, OL_COLUMN_BASE_TIMESTAMP, batch->base_timestamp);
+    ol_record_block_put_int64(rows, OL_COLUMN_MAX_TIMESTAMP, batch->max_timestamp);
+    ol_record_block_put_int64(rows, OL_COLUMN_CRC, batch->crc);
     if (batch->record_count >= 0) {
-        ol_rows_put_int32(rows, OL_COLUMN_RECORD_COUNT, batch->record_count);
+        ol_record_block_put_int32(rows, OL_COLUMN_RECORD_COUNT, batch->record_count);
     } else {
-        ol_rows_put_null(rows, OL_COLUMN_RECORD_COUNT);
+        ol_record_block_put_null(rows, OL_COLUMN_RECORD_COUNT);
     }
     if (rows->arrays[OL_COLUMN_CRC_OK].wanted) {
-        ol_rows_put_boolean(rows, OL_COLUMN_CRC_OK, ol_batch_check_crc(batch, &damage) == OL_OK);
+        ol_record_block_put_boolean(rows, OL_COLUMN_CRC_OK, ol_batch_check_crc(batch, &damage) == OL_OK);
     }
     int status = put_batch_text(work, rows, batch, error);
-    if (status == OL_OK) ol_rows_end(rows);
+    if (status == OL_OK) ol_record_block_end(rows);
     return status;
 }
 
@@ -208,7 +208,7 @@ static int find_outcome(ol_record_scan *work, const ol_batch *batch) {
     bool has_outcome = ol_batch_is_transactional(batch) && !ol_batch_is_control(batch) && batch->producer_id >= 0;
     if (!work->wants_outcomes || !has_outcome) return OL_OK;
     if (work->outcomes == NULL) return OL_WOULD_BLOCK;
-    const ol_outcome_marker *marker = ol_outcomes_find(work->outcomes, batch->producer_id, batch->base_offset);
+    const ol_outcome_marker *marker = ol_transaction_outcomes_find(work->outcomes, batch->producer_id, batch->base_offset);
     work->outcome = "open";
     if (marker == NULL) return OL_OK;
     work->outcome = marker->type == OL_CONTROL_COMMIT ? "committed" : "aborted";
@@ -238,7 +238,7 @@ static int open_batch(ol_record_scan *work, const ol_batch *batch, ol_error *err
     return status;
 }
 
-static int tell_any(ol_record_scan *work, ol_rows *rows, const ol_record *record, bool *refused, ol_error *error) {
+static int tell_any(ol_record_scan *work, ol_record_block *rows, const ol_record *record, bool *refused, ol_error *error) {
     bool is_control = ol_batch_is_control(&work->records.batch);
     int status;
     if (work->view == OL_VIEW_COMMITS) {
@@ -250,7 +250,7 @@ static int tell_any(ol_record_scan *work, ol_rows *rows, const ol_record *record
         status = tell_record(work, rows, record, refused, error);
     }
     if (status == OL_OK) return OL_OK;
-    ol_rows_drop(rows);
+    ol_record_block_drop(rows);
     if (status == OL_CORRUPT) *refused = true;
     error->offset = record->offset;
     error->position = work->position;
@@ -258,7 +258,7 @@ static int tell_any(ol_record_scan *work, ol_rows *rows, const ol_record *record
 }
 
 /* Tells records of the open batch until the rows are full (OL_OK) or it ends (OL_END). */
-static int tell_records(ol_record_scan *work, ol_rows *rows, bool *refused, ol_error *error) {
+static int tell_records(ol_record_scan *work, ol_record_block *rows, bool *refused, ol_error *error) {
     ol_record record;
     while (rows->count < rows->capacity) {
         const uint8_t *cursor = work->records.cursor;
@@ -281,7 +281,7 @@ static int tell_records(ol_record_scan *work, ol_rows *rows, bool *refused, ol_e
     return OL_OK;
 }
 
-static int next_batch(ol_record_scan *work, ol_rows *rows, ol_error *error) {
+static int next_batch(ol_record_scan *work, ol_record_block *rows, ol_error *error) {
     ol_batch batch;
     int64_t position = work->scan->position;
     int status = ol_file_scan_next(work->scan, &batch, error);
@@ -310,7 +310,7 @@ void ol_record_scan_close(ol_record_scan *work) {
     work->is_open = false;
 }
 
-int ol_record_scan_fill(ol_record_scan *work, ol_rows *rows, bool *refused, ol_error *error) {
+int ol_record_scan_fill(ol_record_scan *work, ol_record_block *rows, bool *refused, ol_error *error) {
     *refused = false;
     while (rows->count < rows->capacity) {
         int status = OL_OK;

@@ -1,15 +1,15 @@
-#include "ol_outcomes.h"
+#include "columns/transaction_outcomes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void ol_outcomes_free(ol_outcomes *outcomes) {
+void ol_transaction_outcomes_free(ol_transaction_outcomes *outcomes) {
     free(outcomes->markers);
     ol_int64_map_free(&outcomes->open);
     memset(outcomes, 0, sizeof *outcomes);
 }
 
-static int add_marker(ol_outcomes *outcomes, int64_t producer_id, int64_t offset, ol_control type, ol_error *error) {
+static int add_marker(ol_transaction_outcomes *outcomes, int64_t producer_id, int64_t offset, ol_control type, ol_error *error) {
     if (outcomes->count == outcomes->capacity) {
         size_t capacity = outcomes->capacity > 0 ? 2 * outcomes->capacity : 64;
         ol_outcome_marker *moved = realloc(outcomes->markers, capacity * sizeof *moved);
@@ -23,7 +23,7 @@ static int add_marker(ol_outcomes *outcomes, int64_t producer_id, int64_t offset
     return OL_OK;
 }
 
-static int note_markers(ol_outcomes *outcomes, const ol_batch *batch, ol_records *records, ol_error *error) {
+static int note_markers(ol_transaction_outcomes *outcomes, const ol_batch *batch, ol_records *records, ol_error *error) {
     ol_record record;
     ol_error damage;
     while (ol_records_next(records, &record, &damage) == OL_OK) {
@@ -37,7 +37,7 @@ static int note_markers(ol_outcomes *outcomes, const ol_batch *batch, ol_records
     return OL_OK;
 }
 
-int ol_outcomes_note(ol_outcomes *outcomes, const ol_batch *batch, const ol_decompressor *decompressor, bool is_asked,
+int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_batch *batch, const ol_decompressor *decompressor, bool is_asked,
                      ol_error *error) {
     if (ol_batch_is_control(batch)) {
         ol_records records;
@@ -62,12 +62,12 @@ static int compare(const void *left, const void *right) {
     return (a->offset > b->offset) - (a->offset < b->offset);
 }
 
-void ol_outcomes_sort(ol_outcomes *outcomes) {
+void ol_transaction_outcomes_sort(ol_transaction_outcomes *outcomes) {
     if (outcomes->count > 0) qsort(outcomes->markers, outcomes->count, sizeof *outcomes->markers, compare);
     outcomes->is_sorted = true;
 }
 
-const ol_outcome_marker *ol_outcomes_find(const ol_outcomes *outcomes, int64_t producer_id, int64_t offset) {
+const ol_outcome_marker *ol_transaction_outcomes_find(const ol_transaction_outcomes *outcomes, int64_t producer_id, int64_t offset) {
     OL_ASSERT(outcomes->is_sorted || outcomes->count == 0);
     size_t low = 0;
     size_t high = outcomes->count;

@@ -1,13 +1,13 @@
-/* ol_rows: records of a log as columns, laid out as Arrow lays them out, one block of rows at a time.
+/* columns/record_block: records of a log as columns, laid out as Arrow lays them out, one block of rows at a time.
  *
  * A block has the columns that were asked for and no others: what nobody asked for is neither copied nor decoded.  Strings are UTF-8 whatever the log
  * holds: malformed bytes become U+FFFD as Java decodes them (spec §4).
  *
- * Memory belongs to the block until ol_rows_free; ol_rows_clear keeps it for the next rows.  No locks: one thread fills a block, any number
+ * Memory belongs to the block until ol_record_block_free; ol_record_block_clear keeps it for the next rows.  No locks: one thread fills a block, any number
  * read it afterwards.
  */
-#ifndef OL_ROWS_H
-#define OL_ROWS_H
+#ifndef OL_COLUMNS_RECORD_BLOCK_H
+#define OL_COLUMNS_RECORD_BLOCK_H
 
 #include "base/base.h"
 #include "base/status.h"
@@ -69,7 +69,7 @@ const char *ol_column_name(ol_column column);
 ol_column_kind ol_column_kind_of(ol_column column);
 
 /* The bytes of all strings of one column of one block: end positions have 32 bits. */
-#define OL_ROWS_BYTES_MAX ((size_t)1 << 30)
+#define OL_RECORD_BLOCK_BYTES_MAX ((size_t)1 << 30)
 
 typedef struct ol_row_array {
     bool wanted;
@@ -83,29 +83,29 @@ typedef struct ol_row_array {
     bool has_nulls;             /* perhaps: a row with one may have been dropped */
 } ol_row_array;
 
-typedef struct ol_rows {
+typedef struct ol_record_block {
     size_t capacity;
     size_t count;
     ol_row_array arrays[OL_COLUMN_COUNT];
-} ol_rows;
+} ol_record_block;
 
 /* Room for `capacity` rows of these columns.  After a failure there is nothing to free. */
-int ol_rows_create(ol_rows *rows, const ol_column *columns, size_t count, size_t capacity, ol_error *error) OL_NODISCARD;
-void ol_rows_free(ol_rows *rows);       /* zeroed memory is fine */
-void ol_rows_clear(ol_rows *rows);
+int ol_record_block_create(ol_record_block *rows, const ol_column *columns, size_t count, size_t capacity, ol_error *error) OL_NODISCARD;
+void ol_record_block_free(ol_record_block *rows);       /* zeroed memory is fine */
+void ol_record_block_clear(ol_record_block *rows);
 
-/* A row is filled column by column, every wanted column once, and counts when ol_rows_end was called; one that cannot be filled is dropped.  Of a
+/* A row is filled column by column, every wanted column once, and counts when ol_record_block_end was called; one that cannot be filled is dropped.  Of a
  * column that is not wanted nothing happens.  There is room for one more row: the caller looks. */
-void ol_rows_put_boolean(ol_rows *rows, ol_column column, bool value);
-void ol_rows_put_null(ol_rows *rows, ol_column column);
-/* OL_NO_MEMORY, or OL_LIMIT where the column's bytes would exceed OL_ROWS_BYTES_MAX. */
-int ol_rows_put_string(ol_rows *rows, ol_column column, ol_slice value, ol_error *error) OL_NODISCARD;
-int ol_rows_put_bytes(ol_rows *rows, ol_column column, ol_slice value, ol_error *error) OL_NODISCARD;     /* as they are; data NULL: null */
-/* Adds one string to the list of this row; then ol_rows_end_list ends the list. */
-int ol_rows_add_string(ol_rows *rows, ol_column column, ol_slice value, ol_error *error) OL_NODISCARD;
-void ol_rows_end_list(ol_rows *rows, ol_column column);
+void ol_record_block_put_boolean(ol_record_block *rows, ol_column column, bool value);
+void ol_record_block_put_null(ol_record_block *rows, ol_column column);
+/* OL_NO_MEMORY, or OL_LIMIT where the column's bytes would exceed OL_RECORD_BLOCK_BYTES_MAX. */
+int ol_record_block_put_string(ol_record_block *rows, ol_column column, ol_slice value, ol_error *error) OL_NODISCARD;
+int ol_record_block_put_bytes(ol_record_block *rows, ol_column column, ol_slice value, ol_error *error) OL_NODISCARD;     /* as they are; data NULL: null */
+/* Adds one string to the list of this row; then ol_record_block_end_list ends the list. */
+int ol_record_block_add_string(ol_record_block *rows, ol_column column, ol_slice value, ol_error *error) OL_NODISCARD;
+void ol_record_block_end_list(ol_record_block *rows, ol_column column);
 
-static inline void ol_rows_put_int64(ol_rows *rows, ol_column column, int64_t value) {
+static inline void ol_record_block_put_int64(ol_record_block *rows, ol_column column, int64_t value) {
     ol_row_array *array = &rows->arrays[column];
     if (!array->wanted) return;
     OL_ASSERT(array->kind == OL_COLUMN_INT64);
@@ -113,7 +113,7 @@ static inline void ol_rows_put_int64(ol_rows *rows, ol_column column, int64_t va
     array->valid[rows->count >> 3] |= (uint8_t)(1u << (rows->count & 7));
 }
 
-static inline void ol_rows_put_int32(ol_rows *rows, ol_column column, int32_t value) {
+static inline void ol_record_block_put_int32(ol_record_block *rows, ol_column column, int32_t value) {
     ol_row_array *array = &rows->arrays[column];
     if (!array->wanted) return;
     OL_ASSERT(array->kind == OL_COLUMN_INT32);
@@ -121,9 +121,9 @@ static inline void ol_rows_put_int32(ol_rows *rows, ol_column column, int32_t va
     array->valid[rows->count >> 3] |= (uint8_t)(1u << (rows->count & 7));
 }
 
-void ol_rows_drop(ol_rows *rows);
+void ol_record_block_drop(ol_record_block *rows);
 
-static inline void ol_rows_end(ol_rows *rows) {
+static inline void ol_record_block_end(ol_record_block *rows) {
     OL_ASSERT(rows->count < rows->capacity);
     rows->count++;
 }

@@ -1,9 +1,9 @@
-#include "ol_columns.h"
+#include "columns/position_columns.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void ol_columns_free(ol_columns *columns) {
+void ol_position_columns_free(ol_position_columns *columns) {
     free(columns->groups);
     free(columns->topics);
     free(columns->partitions);
@@ -32,14 +32,14 @@ static bool move(void *array, size_t count, size_t item_size) {
     return true;
 }
 
-static bool move_topic_ids(ol_columns *columns, size_t capacity) {
+static bool move_topic_ids(ol_position_columns *columns, size_t capacity) {
     size_t before = (columns->capacity + 7) / 8, after = (capacity + 7) / 8;
     if (!move(&columns->topic_ids, capacity, 16) || !move(&columns->topic_id_valid, after, 1)) return false;
     memset(columns->topic_id_valid + before, 0, after - before);
     return true;
 }
 
-static int grow(ol_columns *columns, size_t capacity, ol_error *error) {
+static int grow(ol_position_columns *columns, size_t capacity, ol_error *error) {
     bool done = move(&columns->groups, capacity, sizeof(int32_t)) && move(&columns->topics, capacity, sizeof(int32_t)) &&
                 move(&columns->partitions, capacity, sizeof(int32_t)) && move(&columns->offsets, capacity, sizeof(int64_t)) &&
                 move(&columns->leader_epochs, capacity, sizeof(int32_t)) &&
@@ -55,15 +55,15 @@ static int grow(ol_columns *columns, size_t capacity, ol_error *error) {
     return OL_OK;
 }
 
-int ol_columns_reserve(ol_columns *columns, size_t count, ol_error *error) {
+int ol_position_columns_reserve(ol_position_columns *columns, size_t count, ol_error *error) {
     if (columns->capacity - columns->count >= count) return OL_OK;
     return grow(columns, columns->count + count, error);
 }
 
-static int append_metadata(ol_columns *columns, ol_slice metadata, ol_error *error) {
+static int append_metadata(ol_position_columns *columns, ol_slice metadata, ol_error *error) {
     size_t used = (size_t)columns->metadata_ends[columns->count];
     if (OL_UNLIKELY(metadata.size > 0)) {
-        if (used + metadata.size > OL_COLUMNS_METADATA_MAX) return ol_fail(error, OL_LIMIT, "the block's metadata is full");
+        if (used + metadata.size > OL_POSITION_COLUMNS_METADATA_MAX) return ol_fail(error, OL_LIMIT, "the block's metadata is full");
         if (columns->metadata_capacity - used < metadata.size) {
             size_t capacity = columns->metadata_capacity * 2 + metadata.size + 256;
             if (!move(&columns->metadata, capacity, 1)) return no_memory(error);
@@ -75,7 +75,7 @@ static int append_metadata(ol_columns *columns, ol_slice metadata, ol_error *err
     return OL_OK;
 }
 
-static int append_topic_id(ol_columns *columns, const uint8_t *topic_id, ol_error *error) {
+static int append_topic_id(ol_position_columns *columns, const uint8_t *topic_id, ol_error *error) {
     if (columns->topic_ids == NULL) {
         uint8_t *topic_ids = calloc(columns->capacity, 16), *valid = calloc((columns->capacity + 7) / 8, 1);
         if (topic_ids == NULL || valid == NULL) {
@@ -92,7 +92,7 @@ static int append_topic_id(ol_columns *columns, const uint8_t *topic_id, ol_erro
     return OL_OK;
 }
 
-static int number_strings(ol_columns *columns, const ol_table_row *row, ol_error *error) {
+static int number_strings(ol_position_columns *columns, const ol_table_row *row, ol_error *error) {
     if (row->group.data != columns->last_group || row->group.size != columns->last_group_size) {
         int status = ol_string_dictionary_number(&columns->group_names, row->group, &columns->last_group_number, error);
         if (status != OL_OK) return status;
@@ -108,7 +108,7 @@ static int number_strings(ol_columns *columns, const ol_table_row *row, ol_error
     return OL_OK;
 }
 
-int ol_columns_append(ol_columns *columns, int32_t log_partition, const ol_table_row *row, ol_error *error) {
+int ol_position_columns_append(ol_position_columns *columns, int32_t log_partition, const ol_table_row *row, ol_error *error) {
     int status = OL_OK;
     if (OL_UNLIKELY(columns->count == columns->capacity)) status = grow(columns, columns->capacity * 2 + 16, error);
     if (OL_LIKELY(status == OL_OK)) status = number_strings(columns, row, error);
@@ -130,34 +130,34 @@ int ol_columns_append(ol_columns *columns, int32_t log_partition, const ol_table
     return OL_OK;
 }
 
-void ol_columns_forget(ol_columns *columns) {
+void ol_position_columns_release(ol_position_columns *columns) {
     columns->last_group = NULL;
     columns->last_topic = NULL;
 }
 
-int ol_columns_append_table(ol_columns *columns, int32_t log_partition, const ol_table *table, ol_table_cursor *cursor,
+int ol_position_columns_append_table(ol_position_columns *columns, int32_t log_partition, const ol_table *table, ol_table_cursor *cursor,
                             ol_error *error) {
     ol_table_row row;
     ol_table_cursor before = *cursor;
-    int status = ol_columns_reserve(columns, 1, error);
+    int status = ol_position_columns_reserve(columns, 1, error);
     while (status == OL_OK && ol_table_next(table, cursor, &row)) {
-        status = ol_columns_append(columns, log_partition, &row, error);
+        status = ol_position_columns_append(columns, log_partition, &row, error);
         if (OL_LIKELY(status == OL_OK)) before = *cursor;
     }
     /* The row that did not fit is the next one of the next block. */
     if (status != OL_OK) *cursor = before;
-    ol_columns_forget(columns);
+    ol_position_columns_release(columns);
     return status;
 }
 
-int ol_columns_append_group(ol_columns *columns, int32_t log_partition, const ol_table *table, ol_slice group, ol_error *error) {
+int ol_position_columns_append_group(ol_position_columns *columns, int32_t log_partition, const ol_table *table, ol_slice group, ol_error *error) {
     ol_table_row row;
     ol_table_cursor cursor = {0};
     uint64_t hash = ol_table_group_hash(table, group);
     int status = OL_OK;
     while (status == OL_OK && ol_table_next_of_group(table, group, hash, &cursor, &row)) {
-        status = ol_columns_append(columns, log_partition, &row, error);
+        status = ol_position_columns_append(columns, log_partition, &row, error);
     }
-    ol_columns_forget(columns);
+    ol_position_columns_release(columns);
     return status;
 }

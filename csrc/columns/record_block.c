@@ -1,4 +1,4 @@
-#include "ol_rows.h"
+#include "columns/record_block.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -91,8 +91,8 @@ static bool allocate(ol_row_array *array, size_t capacity) {
     return done;
 }
 
-int ol_rows_create(ol_rows *rows, const ol_column *columns, size_t count, size_t capacity, ol_error *error) {
-    *rows = (ol_rows){.capacity = capacity};
+int ol_record_block_create(ol_record_block *rows, const ol_column *columns, size_t count, size_t capacity, ol_error *error) {
+    *rows = (ol_record_block){.capacity = capacity};
     OL_ASSERT(capacity > 0);
     for (size_t i = 0; i < count; i++) {
         ol_row_array *array = &rows->arrays[columns[i]];
@@ -100,13 +100,13 @@ int ol_rows_create(ol_rows *rows, const ol_column *columns, size_t count, size_t
         array->wanted = true;
         array->kind = ol_column_kind_of(columns[i]);
         if (allocate(array, capacity)) continue;
-        ol_rows_free(rows);
+        ol_record_block_free(rows);
         return ol_fail(error, OL_NO_MEMORY, "no memory for %zu rows", capacity);
     }
     return OL_OK;
 }
 
-void ol_rows_free(ol_rows *rows) {
+void ol_record_block_free(ol_record_block *rows) {
     for (size_t i = 0; i < OL_COLUMN_COUNT; i++) {
         free(rows->arrays[i].data);
         free(rows->arrays[i].ends);
@@ -116,7 +116,7 @@ void ol_rows_free(ol_rows *rows) {
     memset(rows, 0, sizeof *rows);
 }
 
-void ol_rows_clear(ol_rows *rows) {
+void ol_record_block_clear(ol_record_block *rows) {
     for (size_t i = 0; i < OL_COLUMN_COUNT; i++) {
         ol_row_array *array = &rows->arrays[i];
         if (!array->wanted) continue;
@@ -128,7 +128,7 @@ void ol_rows_clear(ol_rows *rows) {
 
 /* ------------------------------------------------------------------------------------------------ values */
 
-void ol_rows_drop(ol_rows *rows) {
+void ol_record_block_drop(ol_record_block *rows) {
     size_t row = rows->count;
     for (size_t i = 0; i < OL_COLUMN_COUNT; i++) {
         if (rows->arrays[i].wanted) rows->arrays[i].valid[row >> 3] &= (uint8_t)~(1u << (row & 7));
@@ -137,7 +137,7 @@ void ol_rows_drop(ol_rows *rows) {
 
 static void set_valid(ol_row_array *array, size_t row) { array->valid[row >> 3] |= (uint8_t)(1u << (row & 7)); }
 
-void ol_rows_put_boolean(ol_rows *rows, ol_column column, bool value) {
+void ol_record_block_put_boolean(ol_record_block *rows, ol_column column, bool value) {
     ol_row_array *array = &rows->arrays[column];
     if (!array->wanted) return;
     uint8_t bit = (uint8_t)(1u << (rows->count & 7));
@@ -146,7 +146,7 @@ void ol_rows_put_boolean(ol_rows *rows, ol_column column, bool value) {
     set_valid(array, rows->count);
 }
 
-void ol_rows_put_null(ol_rows *rows, ol_column column) {
+void ol_record_block_put_null(ol_record_block *rows, ol_column column) {
     ol_row_array *array = &rows->arrays[column];
     if (!array->wanted) return;
     size_t row = rows->count;
@@ -161,7 +161,7 @@ void ol_rows_put_null(ol_rows *rows, ol_column column) {
 
 /* Makes room for `size` more bytes behind `used`. */
 static int reserve_bytes(ol_row_array *array, size_t used, size_t size, ol_error *error) {
-    if (size > OL_ROWS_BYTES_MAX - used) return ol_fail(error, OL_LIMIT, "a column of one block has no room for %zu bytes more", size);
+    if (size > OL_RECORD_BLOCK_BYTES_MAX - used) return ol_fail(error, OL_LIMIT, "a column of one block has no room for %zu bytes more", size);
     if (used + size <= array->data_capacity) return OL_OK;
     size_t capacity = used + size > 2 * array->data_capacity ? used + size : 2 * array->data_capacity;
     uint8_t *moved = realloc(array->data, capacity);
@@ -228,7 +228,7 @@ static int append(ol_row_array *array, size_t *used, ol_slice value, bool as_is,
     return OL_OK;
 }
 
-static int put(ol_rows *rows, ol_column column, ol_slice value, bool as_is, ol_error *error) {
+static int put(ol_record_block *rows, ol_column column, ol_slice value, bool as_is, ol_error *error) {
     ol_row_array *array = &rows->arrays[column];
     size_t row = rows->count;
     size_t used = (size_t)array->ends[row];
@@ -240,7 +240,7 @@ static int put(ol_rows *rows, ol_column column, ol_slice value, bool as_is, ol_e
 }
 
 /* Most rows have the name of the row before them: what was found to be right is not looked at again. */
-static bool is_checked(const ol_rows *rows, ol_column column, ol_slice value) {
+static bool is_checked(const ol_record_block *rows, ol_column column, ol_slice value) {
     size_t row = rows->count;
     if (row == 0 || (column != OL_COLUMN_GROUP && column != OL_COLUMN_TOPIC)) return false;
     const ol_row_array *array = &rows->arrays[column];
@@ -248,16 +248,16 @@ static bool is_checked(const ol_rows *rows, ol_column column, ol_slice value) {
     return ol_slice_equal(value, ol_slice_of(array->data + start, (size_t)(array->ends[row] - start)));
 }
 
-int ol_rows_put_string(ol_rows *rows, ol_column column, ol_slice value, ol_error *error) {
+int ol_record_block_put_string(ol_record_block *rows, ol_column column, ol_slice value, ol_error *error) {
     if (!rows->arrays[column].wanted) return OL_OK;
     /* Bytes that are the same as text which stands there already are right. */
     return put(rows, column, value, is_checked(rows, column, value) || is_utf8(value), error);
 }
 
-int ol_rows_put_bytes(ol_rows *rows, ol_column column, ol_slice value, ol_error *error) {
+int ol_record_block_put_bytes(ol_record_block *rows, ol_column column, ol_slice value, ol_error *error) {
     if (!rows->arrays[column].wanted) return OL_OK;
     if (value.data != NULL) return put(rows, column, value, true, error);
-    ol_rows_put_null(rows, column);
+    ol_record_block_put_null(rows, column);
     return OL_OK;
 }
 
@@ -265,7 +265,7 @@ int ol_rows_put_bytes(ol_rows *rows, ol_column column, ol_slice value, ol_error 
 
 static int grow_list(ol_row_array *array, size_t count, ol_error *error) {
     if (count <= array->list_capacity) return OL_OK;
-    if (count > OL_ROWS_BYTES_MAX) return ol_fail(error, OL_LIMIT, "a list of one block has no room for %zu strings", count);
+    if (count > OL_RECORD_BLOCK_BYTES_MAX) return ol_fail(error, OL_LIMIT, "a list of one block has no room for %zu strings", count);
     size_t capacity = 2 * count;
     int32_t *moved = realloc(array->ends, (capacity + 1) * sizeof *moved);
     if (moved == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a list of %zu strings", capacity);
@@ -274,7 +274,7 @@ static int grow_list(ol_row_array *array, size_t count, ol_error *error) {
     return OL_OK;
 }
 
-int ol_rows_add_string(ol_rows *rows, ol_column column, ol_slice value, ol_error *error) {
+int ol_record_block_add_string(ol_record_block *rows, ol_column column, ol_slice value, ol_error *error) {
     ol_row_array *array = &rows->arrays[column];
     if (!array->wanted) return OL_OK;
     size_t row = rows->count;
@@ -293,7 +293,7 @@ int ol_rows_add_string(ol_rows *rows, ol_column column, ol_slice value, ol_error
     return OL_OK;
 }
 
-void ol_rows_end_list(ol_rows *rows, ol_column column) {
+void ol_record_block_end_list(ol_record_block *rows, ol_column column) {
     ol_row_array *array = &rows->arrays[column];
     if (!array->wanted) return;
     size_t row = rows->count;

@@ -1,18 +1,18 @@
-/* ol_columns: committed positions as columns, for reads in bulk.
+/* columns/position_columns: committed positions as columns, for reads in bulk.
  *
  * The arrays lie as Arrow wants them, so that Python hands them on without looking at a row.  Groups and topics are numbers into
- * dictionaries.  A block holds at most OL_COLUMNS_METADATA_MAX bytes of metadata, since its end positions have 32 bits.  No locks:
+ * dictionaries.  A block holds at most OL_POSITION_COLUMNS_METADATA_MAX bytes of metadata, since its end positions have 32 bits.  No locks:
  * the owner holds what keeps the rows alive while they are appended.
  */
-#ifndef OL_COLUMNS_H
-#define OL_COLUMNS_H
+#ifndef OL_COLUMNS_POSITION_COLUMNS_H
+#define OL_COLUMNS_POSITION_COLUMNS_H
 
 #include "base/string_dictionary.h"
 #include "table/table.h"
 
-#define OL_COLUMNS_METADATA_MAX ((size_t)1 << 30)
+#define OL_POSITION_COLUMNS_METADATA_MAX ((size_t)1 << 30)
 
-typedef struct ol_columns {
+typedef struct ol_position_columns {
     size_t count;
     size_t capacity;
     int32_t *groups;            /* numbers into group_names */
@@ -38,24 +38,24 @@ typedef struct ol_columns {
     size_t last_topic_size;
     int32_t last_group_number;
     int32_t last_topic_number;
-} ol_columns;
+} ol_position_columns;
 
 /* Zeroed memory is an empty block. */
-void ol_columns_free(ol_columns *columns);
+void ol_position_columns_free(ol_position_columns *columns);
 
 /* Room for `count` more rows in every array but the metadata. */
-int ol_columns_reserve(ol_columns *columns, size_t count, ol_error *error) OL_NODISCARD;
+int ol_position_columns_reserve(ol_position_columns *columns, size_t count, ol_error *error) OL_NODISCARD;
 
 /* Appends a row.  OL_LIMIT when the block's metadata is full (begin another block), OL_NO_MEMORY; nothing is appended then. */
-int ol_columns_append(ol_columns *columns, int32_t log_partition, const ol_table_row *row, ol_error *error) OL_NODISCARD;
+int ol_position_columns_append(ol_position_columns *columns, int32_t log_partition, const ol_table_row *row, ol_error *error) OL_NODISCARD;
 
 /* To be called when the strings of the rows so far may have been freed or moved: at the end of a hold of the table's lock. */
-void ol_columns_forget(ol_columns *columns);
+void ol_position_columns_release(ol_position_columns *columns);
 
 /* Every position of a table, or of one group. */
-int ol_columns_append_table(ol_columns *columns, int32_t log_partition, const ol_table *table, ol_table_cursor *cursor,
+int ol_position_columns_append_table(ol_position_columns *columns, int32_t log_partition, const ol_table *table, ol_table_cursor *cursor,
                             ol_error *error) OL_NODISCARD;
-int ol_columns_append_group(ol_columns *columns, int32_t log_partition, const ol_table *table, ol_slice group, ol_error *error)
+int ol_position_columns_append_group(ol_position_columns *columns, int32_t log_partition, const ol_table *table, ol_slice group, ol_error *error)
     OL_NODISCARD;
 
 #endif

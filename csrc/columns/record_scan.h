@@ -1,16 +1,16 @@
-/* ol_record_scan: the records of a .log file as rows, from a position on and within bounds of log offsets.
+/* columns/record_scan: the records of a .log file as rows, from a position on and within bounds of log offsets.
  *
  * A reader that knows nothing of the rest of the log: no table, no state, only batches in their order.  Half a batch is never told: its structure is checked
  * before its first record becomes a row, although its rows may fill several blocks.
  *
  * The caller owns the scan, the decompressor and what the slices point to, for as long as it uses this.  One thread.
  */
-#ifndef OL_RECORD_SCAN_H
-#define OL_RECORD_SCAN_H
+#ifndef OL_COLUMNS_RECORD_SCAN_H
+#define OL_COLUMNS_RECORD_SCAN_H
 
 #include "format/key_shard.h"
-#include "ol_outcomes.h"
-#include "ol_rows.h"
+#include "columns/transaction_outcomes.h"
+#include "columns/record_block.h"
 #include "log/file_scan.h"
 
 typedef enum ol_record_view {
@@ -22,7 +22,7 @@ typedef enum ol_record_view {
 typedef struct ol_record_scan {
     ol_file_scan *scan;
     const ol_decompressor *decompressor;
-    const ol_outcomes *outcomes;        /* NULL as long as nobody asked; see OL_WOULD_BLOCK */
+    const ol_transaction_outcomes *outcomes;        /* NULL as long as nobody asked; see OL_WOULD_BLOCK */
     const char *const *kinds;           /* names of records by key type, kind_count of them, NULL for types that are not known */
     size_t kind_count;
     ol_slice segment;                   /* name of the file */
@@ -54,7 +54,7 @@ typedef struct ol_record_scan {
  *                    which error->offset is the log offset, which a broker would not load: a further call goes on behind it;
  *   OL_IO, OL_NO_MEMORY.
  * What was filled in before stays, whatever is returned. */
-int ol_record_scan_fill(ol_record_scan *work, ol_rows *rows, bool *refused, ol_error *error) OL_NODISCARD;
+int ol_record_scan_fill(ol_record_scan *work, ol_record_block *rows, bool *refused, ol_error *error) OL_NODISCARD;
 
 /* Lets go of the batch that is being told, if there is one. */
 void ol_record_scan_close(ol_record_scan *work);

@@ -1,5 +1,5 @@
-/* ol_string_dictionary and ol_columns: numbers of strings, and positions as columns. */
-#include "ol_columns.h"
+/* ol_string_dictionary and ol_position_columns: numbers of strings, and positions as columns. */
+#include "columns/position_columns.h"
 #include "ol_test.h"
 
 static ol_slice text(const char *value) { return ol_slice_of(value, strlen(value)); }
@@ -45,12 +45,12 @@ static ol_table_row row_of(const char *group, const char *topic, int32_t partiti
 }
 
 OL_TEST(rows_become_columns) {
-    ol_columns columns = {0};
+    ol_position_columns columns = {0};
     ol_error error;
     uint8_t topic_id[16] = {1, 2, 3};
     for (int32_t i = 0; i < 1000; i++) {
         ol_table_row row = row_of(i % 2 ? "g" : "h", "t", i, i % 3 ? "" : "meta", i >= 500 && i % 5 == 0 ? topic_id : NULL);
-        OL_CHECK(ol_columns_append(&columns, 9, &row, &error) == OL_OK);
+        OL_CHECK(ol_position_columns_append(&columns, 9, &row, &error) == OL_OK);
     }
     OL_CHECK(columns.count == 1000 && columns.group_names.count == 2 && columns.topic_names.count == 1);
     OL_CHECK(columns.topic_id_count == 100);
@@ -63,7 +63,7 @@ OL_TEST(rows_become_columns) {
         OL_CHECK(has == (i >= 500 && i % 5 == 0));
         OL_CHECK(columns.topic_ids[16 * i] == (has ? 1 : 0) || i < 500);
     }
-    ol_columns_free(&columns);
+    ol_position_columns_free(&columns);
 }
 
 OL_TEST(a_table_and_a_group_are_appended) {
@@ -75,15 +75,15 @@ OL_TEST(a_table_and_a_group_are_appended) {
         ol_pair_name name = ol_table_name(table, row.group, ol_table_group_hash(table, row.group), row.topic);
         OL_CHECK(ol_table_put(table, &name, i, &row.value, &error) == OL_OK);
     }
-    ol_columns all = {0}, few = {0};
+    ol_position_columns all = {0}, few = {0};
     ol_table_cursor cursor = {0};
-    OL_CHECK(ol_columns_append_table(&all, 0, table, &cursor, &error) == OL_OK);
+    OL_CHECK(ol_position_columns_append_table(&all, 0, table, &cursor, &error) == OL_OK);
     OL_CHECK(all.count == 300 && all.group_names.count == 2 && all.topic_names.count == 2);
-    OL_CHECK(ol_columns_append_group(&few, 0, table, text("few"), &error) == OL_OK);
-    OL_CHECK(ol_columns_append_group(&few, 0, table, text("nobody"), &error) == OL_OK);
+    OL_CHECK(ol_position_columns_append_group(&few, 0, table, text("few"), &error) == OL_OK);
+    OL_CHECK(ol_position_columns_append_group(&few, 0, table, text("nobody"), &error) == OL_OK);
     OL_CHECK(few.count == 100 && few.group_names.count == 1);
-    ol_columns_free(&all);
-    ol_columns_free(&few);
+    ol_position_columns_free(&all);
+    ol_position_columns_free(&few);
     ol_table_destroy(table);
 }
 
