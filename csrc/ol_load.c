@@ -4,7 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/pages.h"
-#include "ol_snapshot_internal.h"
+#include "snapshot/snapshot_impl.h"
 #include "state/batch_applier.h"
 
 enum {

@@ -83,7 +83,7 @@ typedef struct ol_load_progress {
  * read-only.  Commits may be appended meanwhile.  Fails with OL_NO_MEMORY or OL_IO: the partition is then OL_FAILED. */
 int ol_partition_load(ol_partition *partition, ol_error *error) OL_NODISCARD;
 void ol_partition_progress(const ol_partition *partition, ol_load_progress *progress);
-/* Whether the load dropped the snapshot that it began with (ol_snapshot.h), and why. */
+/* Whether the load dropped the snapshot that it began with (snapshot/snapshot.h), and why. */
 bool ol_partition_snapshot_discarded(const ol_partition *partition, ol_error *why);
 bool ol_partition_problem_at(const ol_partition *partition, size_t index, ol_problem *problem);
 

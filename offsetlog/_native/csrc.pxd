@@ -751,7 +751,7 @@ cdef extern from "ol_cleaner.h" nogil:
                        ol_error *error) noexcept
 
 
-cdef extern from "ol_snapshot.h" nogil:
+cdef extern from "snapshot/snapshot.h" nogil:
     enum:
         OL_SNAPSHOT_SECTIONS
         OL_SNAPSHOT_DIRECTORY_SIZE
@@ -790,7 +790,7 @@ cdef extern from "ol_snapshot.h" nogil:
     int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot, ol_error *error) noexcept
     int ol_snapshot_check(const ol_snapshot *snapshot, ol_partition *partition, int64_t cleaned_to, ol_error *error) noexcept
     int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) noexcept
-    void ol_snapshot_tell(const ol_snapshot *snapshot, ol_snapshot_facts *facts) noexcept
+    void ol_snapshot_report(const ol_snapshot *snapshot, ol_snapshot_facts *facts) noexcept
     const ol_state *ol_snapshot_state(const ol_snapshot *snapshot) noexcept
     void ol_snapshot_digest(const ol_snapshot *snapshot, bint physical, ol_digest *digest) noexcept
     void ol_snapshot_destroy(ol_snapshot *snapshot) noexcept

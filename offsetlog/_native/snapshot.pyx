@@ -45,7 +45,7 @@ from offsetlog._native.csrc cimport (
     ol_snapshot_seal,
     ol_snapshot_section,
     ol_snapshot_tail_bytes,
-    ol_snapshot_tell,
+    ol_snapshot_report,
 )
 from offsetlog._native.files cimport FileSystem
 from offsetlog._native.partition cimport Partition
@@ -103,7 +103,7 @@ cdef class Snapshot:
         """Returns offset, log_start, max_timestamp, and how many positions, pending values and group records it has."""
         cdef ol_snapshot_facts facts
         self.need()
-        ol_snapshot_tell(self.handle, &facts)
+        ol_snapshot_report(self.handle, &facts)
         return {
             "offset": facts.offset,
             "log_start": facts.log_start,

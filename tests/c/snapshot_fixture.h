@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/bytes.h"
-#include "ol_snapshot.h"
+#include "snapshot/snapshot.h"
 #include "partition_fixture.h"
 
 enum { WORKLOAD_PRODUCERS = 4 };

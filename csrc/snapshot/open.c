@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "ol_snapshot_internal.h"
+#include "snapshot/snapshot_impl.h"
 
 static const char *const own_names[OL_SNAPSHOT_OWN_SECTIONS] = {"facts", "numbers", "pending", "group_records"};
 

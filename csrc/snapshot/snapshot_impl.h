@@ -1,15 +1,15 @@
-/* ol_snapshot_internal: what the files of ol_snapshot share.
+/* snapshot/snapshot_impl: what the files of ol_snapshot share.
  *
- * Files: ol_snapshot (its life, and the log it is of), ol_snapshot_witness (the proof that it is of that log), ol_snapshot_bytes (facts, pending values and group records as bytes), ol_snapshot_open (from a file),
- * ol_snapshot_blocks (checksums and reading).
+ * Files: ol_snapshot (its life, and the log it is of), ol_snapshot_witness (the proof that it is of that log), snapshot/encode (facts, pending values and group records as bytes), ol_snapshot_open (from a file),
+ * snapshot/blocks (checksums and reading).
  */
-#ifndef OL_SNAPSHOT_INTERNAL_H
-#define OL_SNAPSHOT_INTERNAL_H
+#ifndef OL_SNAPSHOT_SNAPSHOT_IMPL_H
+#define OL_SNAPSHOT_SNAPSHOT_IMPL_H
 
 #include "ol_partition_internal.h"
-#include "ol_snapshot.h"
+#include "snapshot/snapshot.h"
 
-/* One of the last batches below S, by which a log is known again (ol_snapshot_witness.c). */
+/* One of the last batches below S, by which a log is known again (snapshot/witness.c). */
 typedef struct ol_snapshot_witness {
     int64_t base_offset;
     int64_t last_offset;

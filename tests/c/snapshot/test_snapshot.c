@@ -1,4 +1,4 @@
-/* Snapshots (ol_snapshot, ol_snapshot_bytes, ol_snapshot_open, ol_snapshot_blocks, ol_batch_applier, ol_own_transactions): taken beside commits or at the end,
+/* Snapshots (ol_snapshot, snapshot/encode, ol_snapshot_open, snapshot/blocks, ol_batch_applier, ol_own_transactions): taken beside commits or at the end,
  * loaded with a tail, and discarded for every reason there is. */
 #include "base/crc32c.h"
 #include "snapshot_fixture.h"
@@ -29,7 +29,7 @@ OL_TEST(what_goes_on_from_a_snapshot_is_what_the_log_says) {
         work_some(&work, 120);
         ol_snapshot *snapshot = take_snapshot(work.partition, previous);
         check_snapshot_digest(snapshot, digest_of(work.partition));
-        ol_snapshot_tell(snapshot, &facts);
+        ol_snapshot_report(snapshot, &facts);
         OL_CHECK_INT(facts.offset, ol_log_end(ol_partition_log(work.partition)));
         store_container(snapshot, options.log.directory, &file);
         ol_snapshot_destroy(snapshot);

@@ -1,11 +1,11 @@
-#include "ol_snapshot.h"
+#include "snapshot/snapshot.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "log/batch_walk.h"
 #include "base/pages.h"
-#include "ol_snapshot_internal.h"
+#include "snapshot/snapshot_impl.h"
 #include "state/batch_applier.h"
 
 int ol_snapshot_create(ol_snapshot **snapshot, ol_error *error) {
@@ -32,7 +32,7 @@ void ol_snapshot_destroy(ol_snapshot *snapshot) {
     free(snapshot);
 }
 
-void ol_snapshot_tell(const ol_snapshot *snapshot, ol_snapshot_facts *facts) {
+void ol_snapshot_report(const ol_snapshot *snapshot, ol_snapshot_facts *facts) {
     *facts = (ol_snapshot_facts){
         .offset = snapshot->offset,
         .log_start = snapshot->log_start,

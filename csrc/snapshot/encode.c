@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_snapshot_internal.h"
+#include "snapshot/snapshot_impl.h"
 
 #define FACTS_MAGIC UINT64_C(0x4f4c534e41503031)        /* "OLSNAP01" */
 

@@ -29,7 +29,7 @@ OL_TEST(a_snapshot_of_another_log_is_refused) {
     work_some(&work, 150);
     ol_snapshot *snapshot = take_snapshot(work.partition, NULL);
     ol_snapshot_facts facts;
-    ol_snapshot_tell(snapshot, &facts);
+    ol_snapshot_report(snapshot, &facts);
     store_container(snapshot, options.log.directory, &file);
     ol_snapshot_destroy(snapshot);
     work_some(&work, 20);

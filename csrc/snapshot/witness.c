@@ -7,7 +7,7 @@
 
 #include "format/offset_record.h"
 #include "log/batch_walk.h"
-#include "ol_snapshot_internal.h"
+#include "snapshot/snapshot_impl.h"
 
 enum {
     NEWEST_POSITIONS = 8,

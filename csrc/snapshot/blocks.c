@@ -7,7 +7,7 @@
 
 #include "base/crc32c.h"
 #include "base/parallel.h"
-#include "ol_snapshot_internal.h"
+#include "snapshot/snapshot_impl.h"
 
 enum {
     PIECE_SIZE = 256 << 10,             /* that a core keeps in its cache between reading and checking it */

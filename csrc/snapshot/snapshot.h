@@ -1,4 +1,4 @@
-/* ol_snapshot: the state of a partition at a log offset S, in a file beside its log, so that a restart replays only what stands at and above S
+/* snapshot/snapshot: the state of a partition at a log offset S, in a file beside its log, so that a restart replays only what stands at and above S
  * (design §8).  It is a cache: whatever makes it doubtful discards it.
  *
  * What is in the file.  Sections, each with its size and checksum: facts (what it is a snapshot of), numbers, pending values, group records, and the arenas of
@@ -13,8 +13,8 @@
  *
  * Ownership: a snapshot is its maker's, plain memory, no locks; one thread at a time.  It does not outlive the partition it borrows a state of.
  */
-#ifndef OL_SNAPSHOT_H
-#define OL_SNAPSHOT_H
+#ifndef OL_SNAPSHOT_SNAPSHOT_H
+#define OL_SNAPSHOT_SNAPSHOT_H
 
 #include <stdatomic.h>
 
@@ -102,7 +102,7 @@ typedef struct ol_snapshot_facts {
     uint64_t pending;
     uint64_t group_records;
 } ol_snapshot_facts;
-void ol_snapshot_tell(const ol_snapshot *snapshot, ol_snapshot_facts *facts);
+void ol_snapshot_report(const ol_snapshot *snapshot, ol_snapshot_facts *facts);
 
 /* Its state, and the digest of it: for proofs. */
 const ol_state *ol_snapshot_state(const ol_snapshot *snapshot);
