@@ -14,7 +14,7 @@
 #include "ol_clean_transactions.h"
 #include "log/segment_rewrite.h"
 #include "ol_clean_superseded.h"
-#include "ol_partition_internal.h"
+#include "partition/partition_impl.h"
 
 enum {
     OL_CLEAN_ROWS = 128,                /* decided at a time, so that the misses of the map overlap; what they touch fits the nearest cache */

@@ -26,7 +26,7 @@
 #include <stdatomic.h>
 
 #include "ol_clean_batch.h"
-#include "ol_partition.h"
+#include "partition/partition.h"
 
 /* Records of these groups at or above `end` are left alone, whether superseded or not, and supersede nothing (min_history of a group).  Of
  * several that match a group the lowest end counts. */

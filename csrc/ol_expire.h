@@ -13,7 +13,7 @@
 
 #include "ol_expiring.h"
 #include "ol_expiry.h"
-#include "ol_partition.h"
+#include "partition/partition.h"
 #include "ol_retention.h"
 
 typedef struct ol_expire_options {

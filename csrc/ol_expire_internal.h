@@ -9,7 +9,7 @@
 #define OL_EXPIRE_INTERNAL_H
 
 #include "ol_expire.h"
-#include "ol_partition_internal.h"
+#include "partition/partition_impl.h"
 
 /* Positions that are looked at under one hold of the table's lock, roughly: a millisecond at most. */
 #define OL_EXPIRE_HOLD_POSITIONS 16384u

@@ -2,7 +2,7 @@
 #include <time.h>
 
 #include "ol_expire_internal.h"
-#include "ol_tombstones.h"
+#include "partition/tombstones.h"
 
 /* Of a big group a batch, and with it a hold of the lock, is kept short. */
 #define BIG_GROUP_BATCH_BYTES ((size_t)1 << 20)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_partition_internal.h"
+#include "partition/partition_impl.h"
 
 enum { LOCKED_KEYS = 512 };     /* looked at with a live partition's table locked, before it is let go */
 enum { KEY, LEFT, RIGHT };      /* blocks that a difference owns */

@@ -19,7 +19,7 @@
 
 #include "table/digest.h"
 #include "log/view.h"
-#include "ol_partition.h"
+#include "partition/partition.h"
 
 /* What one state says of a key. */
 typedef struct ol_compared {

@@ -4,7 +4,7 @@
 
 #include "base/bytes.h"
 #include "log/batch_walk.h"
-#include "ol_partition_internal.h"
+#include "partition/partition_impl.h"
 
 typedef struct timeline {
     const ol_timeline_filter *filter;

@@ -14,7 +14,7 @@
 
 #include "base/int64_map.h"
 #include "format/offset_record.h"
-#include "ol_partition.h"
+#include "partition/partition.h"
 
 /* What is looked for.  Zeroed: everything. */
 typedef struct ol_timeline_filter {

@@ -2,7 +2,7 @@
  *
  * What looks back into a log that goes on meanwhile walks with this: it reads through ol_log_reader, so that segments may be
  * cleaned, rolled or removed under it.  Bytes that cannot be read, and batches whose CRC or offsets cannot be right, are passed over
- * and counted, by the rules of a load (ol_load.c): whatever a load leaves out is left out here.
+ * and counted, by the rules of a load (partition/load.c): whatever a load leaves out is left out here.
  *
  * One thread at a time; many walks may go over one log.
  */

@@ -18,7 +18,7 @@
 
 #include <stdatomic.h>
 
-#include "ol_partition.h"
+#include "partition/partition.h"
 #include "table/dump.h"
 
 /* In the partition's directory.  Kafka does not touch it: it neither begins with a digit nor ends as a file of Kafka's does. */

@@ -6,7 +6,7 @@
 #ifndef OL_SNAPSHOT_SNAPSHOT_IMPL_H
 #define OL_SNAPSHOT_SNAPSHOT_IMPL_H
 
-#include "ol_partition_internal.h"
+#include "partition/partition_impl.h"
 #include "snapshot/snapshot.h"
 
 /* One of the last batches below S, by which a log is known again (snapshot/witness.c). */

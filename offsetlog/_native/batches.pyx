@@ -35,7 +35,7 @@ from offsetlog._native.csrc cimport (
     ol_partition_commit_rows,
     ol_partition_for,
     ol_position_row,
-    ol_preparer_kick,
+    ol_preallocator_kick,
     ol_row_run,
     ol_slice,
     ol_slice_equal,
@@ -482,7 +482,7 @@ cdef int write_all(StoreCore core, const batch_columns *columns, const order_pla
         core.ready(plan.log_partition[group])
     # So many rows will need fresh pages: whoever makes them ahead may have fallen asleep.
     if core.preparer != NULL:
-        ol_preparer_kick(core.preparer)
+        ol_preallocator_kick(core.preparer)
     scratch.rows = <ol_position_row *>malloc(rows * sizeof(ol_position_row))
     scratch.runs = <ol_row_run *>malloc(min(rows, plan.run_count) * sizeof(ol_row_run))
     try:

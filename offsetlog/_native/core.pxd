@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint64_t
 
 from offsetlog._native.buffers cimport item_array
-from offsetlog._native.csrc cimport ol_commit_result, ol_error, ol_item, ol_partition, ol_preparer, ol_slice
+from offsetlog._native.csrc cimport ol_commit_result, ol_error, ol_item, ol_partition, ol_preallocator, ol_slice
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.tickets cimport Flushes, durability_kind
 
@@ -18,7 +18,7 @@ cdef class StoreCore:
     cdef durability_kind durability
     cdef size_t metadata_units_max
     cdef item_array scratch         # taken while a call fills it
-    cdef ol_preparer *preparer
+    cdef ol_preallocator *preparer
     cdef readonly bint read_only
     cdef readonly bint closed
     cdef bint forked

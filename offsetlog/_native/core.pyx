@@ -54,11 +54,11 @@ from offsetlog._native.csrc cimport (
     ol_partition_try_lock_state,
     ol_partition_unlock_state,
     ol_position_value,
-    ol_preparer_abandon,
-    ol_preparer_add,
-    ol_preparer_kick,
-    ol_preparer_start,
-    ol_preparer_stop,
+    ol_preallocator_abandon,
+    ol_preallocator_add,
+    ol_preallocator_kick,
+    ol_preallocator_start,
+    ol_preallocator_stop,
     ol_slice,
     ol_state,
     ol_table_get,
@@ -118,7 +118,7 @@ def _forget_after_fork():
         core.closed = True
         memset(core.slots, 0, <size_t>core.count * sizeof(void *))
         if core.preparer != NULL:
-            ol_preparer_abandon(core.preparer)
+            ol_preallocator_abandon(core.preparer)
             core.preparer = NULL
         core.flushes.forget()
     _cores.clear()
@@ -230,7 +230,7 @@ cdef class StoreCore:
         self.metadata_units_max = metadata_units_max
         self.read_only = read_only
         if background and not read_only:
-            check(ol_preparer_start(&self.preparer, self.flushes.threads, &error), &error)
+            check(ol_preallocator_start(&self.preparer, self.flushes.threads, &error), &error)
         self.closed = False
         _cores.add(self)
 
@@ -242,7 +242,7 @@ cdef class StoreCore:
     def __dealloc__(self):
         if self.preparer != NULL:
             with nogil:
-                ol_preparer_stop(self.preparer)
+                ol_preallocator_stop(self.preparer)
         free(self.slots)
         free(self.scratch.items)
 
@@ -276,7 +276,7 @@ cdef class StoreCore:
         if partition.handle == NULL:
             raise ClosedError("the partition is closed")
         if self.preparer != NULL and partition.writable:
-            check(ol_preparer_add(self.preparer, partition.handle, &error), &error)
+            check(ol_preallocator_add(self.preparer, partition.handle, &error), &error)
         if self.durability == DURABILITY_DISK:
             ol_log_expect_flushes(ol_partition_log(partition.handle))
         self.partitions[partition.number] = partition
@@ -316,7 +316,7 @@ cdef class StoreCore:
 
     def detach_all(self):
         """Closes the core: every later call raises ClosedError.  Returns the partitions, for the caller to close."""
-        cdef ol_preparer *preparer = self.preparer
+        cdef ol_preallocator *preparer = self.preparer
         self.closed = True
         self.preparer = NULL
         if self.slots != NULL:
@@ -326,7 +326,7 @@ cdef class StoreCore:
         _cores.discard(self)
         if preparer != NULL:
             with nogil:
-                ol_preparer_stop(preparer)
+                ol_preallocator_stop(preparer)
         self.flushes.stop()
         return partitions
 
@@ -375,7 +375,7 @@ cdef class StoreCore:
             owner.leave()
         # It may have had to extend the file itself: whoever does that ahead of need has fallen asleep.
         if self.preparer != NULL:
-            ol_preparer_kick(self.preparer)
+            ol_preallocator_kick(self.preparer)
         if status == OL_CONDITION or status == OL_REWIND:
             raise refusal(status, items, result, error)
         return check(status, error)

@@ -527,7 +527,7 @@ cdef extern from "state/state.h" nogil:
     void ol_state_digest(const ol_state *state, bint physical, ol_digest *digest) noexcept
 
 
-cdef extern from "ol_partition.h" nogil:
+cdef extern from "partition/partition.h" nogil:
     ctypedef struct ol_partition:
         pass
 
@@ -1036,19 +1036,19 @@ cdef extern from "ol_past.h" nogil:
     int ol_past_compare(const ol_state *before, const ol_state *after, const ol_past_changes *changes, ol_error *error) noexcept
 
 
-cdef extern from "ol_group_mark.h" nogil:
-    ctypedef struct ol_group_mark:
+cdef extern from "partition/group_fingerprint.h" nogil:
+    ctypedef struct ol_group_fingerprint:
         ol_hash128 sum
         uint64_t positions
 
-    ol_group_mark ol_group_mark_of(const ol_state *state, ol_slice group) noexcept
-    int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group, const ol_group_mark *seen, const ol_item *items,
+    ol_group_fingerprint ol_group_fingerprint_of(const ol_state *state, ol_slice group) noexcept
+    int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group, const ol_group_fingerprint *seen, const ol_item *items,
                                       size_t count, ol_commit_result *result, ol_error *error) noexcept
 
 
-cdef extern from "ol_group_copy.h" nogil:
+cdef extern from "partition/group_copy.h" nogil:
     ctypedef struct ol_group_copy:
-        ol_group_mark mark
+        ol_group_fingerprint mark
         size_t count
 
     int ol_group_copy_take(ol_group_copy *copy, ol_partition *partition, ol_slice group, ol_error *error) noexcept
@@ -1273,7 +1273,7 @@ cdef extern from "ol_expire.h" nogil:
     int64_t ol_partition_newest_timestamp(ol_partition *partition) noexcept
 
 
-cdef extern from "ol_flusher.h" nogil:
+cdef extern from "partition/flusher.h" nogil:
     enum:
         OL_FLUSHER_THREADS
 
@@ -1286,16 +1286,16 @@ cdef extern from "ol_flusher.h" nogil:
     void ol_flusher_abandon(ol_flusher *flusher) noexcept
 
 
-cdef extern from "ol_preparer.h" nogil:
-    ctypedef struct ol_preparer:
+cdef extern from "partition/preallocator.h" nogil:
+    ctypedef struct ol_preallocator:
         pass
 
-    int ol_preparer_start(ol_preparer **preparer, ol_flusher *flusher, ol_error *error) noexcept
-    int ol_preparer_add(ol_preparer *preparer, ol_partition *partition, ol_error *error) noexcept
-    void ol_preparer_remove(ol_preparer *preparer, ol_partition *partition) noexcept
-    void ol_preparer_kick(ol_preparer *preparer) noexcept
-    void ol_preparer_stop(ol_preparer *preparer) noexcept
-    void ol_preparer_abandon(ol_preparer *preparer) noexcept
+    int ol_preallocator_start(ol_preallocator **preparer, ol_flusher *flusher, ol_error *error) noexcept
+    int ol_preallocator_add(ol_preallocator *preparer, ol_partition *partition, ol_error *error) noexcept
+    void ol_preallocator_remove(ol_preallocator *preparer, ol_partition *partition) noexcept
+    void ol_preallocator_kick(ol_preallocator *preparer) noexcept
+    void ol_preallocator_stop(ol_preallocator *preparer) noexcept
+    void ol_preallocator_abandon(ol_preallocator *preparer) noexcept
 
 
 cdef extern from "Python.h":

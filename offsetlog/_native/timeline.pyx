@@ -32,7 +32,7 @@ from offsetlog._native.csrc cimport (
     ol_group_copy_free,
     ol_group_copy_row,
     ol_group_copy_take,
-    ol_group_mark,
+    ol_group_fingerprint,
     ol_item,
     ol_key,
     ol_log_offset_for_time,
@@ -537,7 +537,7 @@ cdef class GroupNow:
     Raises StateError.
     """
 
-    cdef ol_group_mark mark
+    cdef ol_group_fingerprint mark
     cdef readonly dict rows
 
     def __init__(self, Partition partition not None, group):

@@ -6,7 +6,7 @@
 #include "ol_cleaner.h"
 #include "base/crc32c.h"
 #include "format/message_set.h"
-#include "ol_partition_internal.h"
+#include "partition/partition_impl.h"
 #include "partition_fixture.h"
 #include "stored_codec.h"
 

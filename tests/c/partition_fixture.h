@@ -5,7 +5,7 @@
 #include <ftw.h>
 #include <unistd.h>
 
-#include "ol_partition.h"
+#include "partition/partition.h"
 #include "ol_test.h"
 
 static char fixture_directory[256];

@@ -1,5 +1,5 @@
 /* What the log says about positions: states of the past against the live one of that moment, record by record. */
-#include "ol_group_copy.h"
+#include "partition/group_copy.h"
 #include "log/batch_walk.h"
 #include "ol_past.h"
 #include "partition_fixture.h"
@@ -341,16 +341,16 @@ OL_TEST(tombstones_are_told_with_what_they_take) {
 
 /* ------------------------------------------------------------------------------------------------ a commit while nothing changed */
 
-static ol_group_mark mark_of(ol_partition *partition, const char *group) {
+static ol_group_fingerprint mark_of(ol_partition *partition, const char *group) {
     const ol_state *state;
     ol_error error;
     OL_CHECK_OK(ol_partition_lock_state(partition, &state, &error), &error);
-    ol_group_mark mark = ol_group_mark_of(state, text(group));
+    ol_group_fingerprint mark = ol_group_fingerprint_of(state, text(group));
     ol_partition_unlock_state(partition);
     return mark;
 }
 
-static int commit_unchanged(ol_partition *partition, const char *group, ol_group_mark mark, int64_t offset) {
+static int commit_unchanged(ol_partition *partition, const char *group, ol_group_fingerprint mark, int64_t offset) {
     ol_item items[2] = {position_item(group, "t", 1, offset), position_item(group, "t", 2, 0)};
     ol_commit_result result;
     ol_error error;
@@ -363,7 +363,7 @@ OL_TEST(a_commit_is_refused_once_the_group_has_changed) {
     ol_partition *partition = open_partition(&options, true);
     commit_one(partition, "a", "t", 1, 5);
     commit_one(partition, "a", "t", 2, 6);
-    ol_group_mark mark = mark_of(partition, "a");
+    ol_group_fingerprint mark = mark_of(partition, "a");
     commit_one(partition, "b", "t", 1, 5);      /* another group */
     OL_CHECK_INT(commit_unchanged(partition, "a", mark, 7), OL_OK);
     OL_CHECK_INT(fetch_one(partition, "a", "t", 1), 7);
@@ -395,7 +395,7 @@ OL_TEST(a_copy_of_a_group_outlives_what_it_was_copied_from) {
     ol_error error;
     memset(&copy, 0, sizeof copy);
     OL_CHECK_OK(ol_group_copy_take(&copy, partition, text("a"), &error), &error);
-    ol_group_mark mark = mark_of(partition, "a");
+    ol_group_fingerprint mark = mark_of(partition, "a");
     OL_CHECK(copy.mark.positions == mark.positions && copy.mark.sum.low == mark.sum.low && copy.mark.sum.high == mark.sum.high);
     for (int32_t i = 0; i < POSITIONS; i++) commit_one(partition, "a", topics[i % 2], i, 7);
     close_partition(partition);

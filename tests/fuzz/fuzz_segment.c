@@ -16,7 +16,7 @@
 #include "fuzz.h"
 #include "base/bytes.h"
 #include "base/crc32c.h"
-#include "ol_partition.h"
+#include "partition/partition.h"
 
 enum {
     FLAG_STRUCTURED = 1,        /* always set, since an input without it is one segment */

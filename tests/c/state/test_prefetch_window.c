@@ -1,4 +1,4 @@
-/* The load (ol_load, ol_prefetch_window) against the one apply, batch by batch, on logs of every mixture. */
+/* The load (partition/load, ol_prefetch_window) against the one apply, batch by batch, on logs of every mixture. */
 #include <fcntl.h>
 
 #include "base/bytes.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_commit_internal.h"
+#include "partition/commit/commit_impl.h"
 #include "format/offset_record.h"
 
 enum {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "ol_commit_internal.h"
+#include "partition/commit/commit_impl.h"
 
 enum { RECORD_DELTA_SLACK = 2 * (OL_UVARINT_MAX - 1) };    /* an offset delta and the record's length may each take more bytes than with delta 0 */
 

@@ -1,12 +1,12 @@
-/* ol_tombstones: a batch of tombstones in the making: positions, and behind them a group's own records.
+/* partition/tombstones: a batch of tombstones in the making: positions, and behind them a group's own records.
  *
  * Owns its strings, since what the state lends is gone with the first tombstone that is applied.  Zeroed memory is an empty one.  Collected under
  * the lock that keeps the state as it is; no locks of its own.
  */
-#ifndef OL_TOMBSTONES_H
-#define OL_TOMBSTONES_H
+#ifndef OL_PARTITION_TOMBSTONES_H
+#define OL_PARTITION_TOMBSTONES_H
 
-#include "ol_partition.h"
+#include "partition/partition.h"
 
 typedef struct ol_tombstones {
     ol_item *items;

@@ -1,4 +1,4 @@
-/* A lone partition: commits (ol_commit, ol_commit_plan, ol_commit_write, ol_commit_large), conditions, deletes, transactions, reopening. */
+/* A lone partition: commits (ol_commit, ol_commit_plan, partition/commit/write, partition/commit/oversize), conditions, deletes, transactions, reopening. */
 #include <pthread.h>
 
 #include "partition_fixture.h"

@@ -1,4 +1,4 @@
-#include "ol_group_copy.h"
+#include "partition/group_copy.h"
 
 #include <string.h>
 
@@ -71,7 +71,7 @@ int ol_group_copy_take(ol_group_copy *copy, ol_partition *partition, ol_slice gr
     memset(&cursor, 0, sizeof cursor);
     int status = ol_partition_lock_state(partition, &state, error);
     if (status != OL_OK) return status;
-    copy->mark = ol_group_mark_of(state, group);
+    copy->mark = ol_group_fingerprint_of(state, group);
     uint64_t hash = ol_table_group_hash(state->table, group);
     while (status == OL_OK && ol_table_next_of_group(state->table, group, hash, &cursor, &row)) {
         status = copy_row(copy, &row, &before, error);

@@ -1,6 +1,6 @@
 /* Deleting everything that the log knows of a group: one batch of tombstones (spec §3.6, §5.5). */
-#include "ol_partition_internal.h"
-#include "ol_tombstones.h"
+#include "partition/partition_impl.h"
+#include "partition/tombstones.h"
 
 static int collect_positions(ol_tombstones *all, const ol_table *table, ol_slice group, ol_error *error) {
     ol_table_cursor cursor = {0};

@@ -1,7 +1,7 @@
 #include <errno.h>
 #include <time.h>
 
-#include "ol_partition_internal.h"
+#include "partition/partition_impl.h"
 
 void ol_partition_wake(ol_partition *partition, bool deposed) {
     pthread_mutex_lock(&partition->wait_lock);

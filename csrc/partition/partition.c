@@ -1,10 +1,10 @@
-#include "ol_partition.h"
+#include "partition/partition.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "ol_partition_internal.h"
+#include "partition/partition_impl.h"
 
 void ol_partition_options_init(ol_partition_options *options) {
     memset(options, 0, sizeof *options);

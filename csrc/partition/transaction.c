@@ -1,4 +1,4 @@
-#include "ol_partition_internal.h"
+#include "partition/partition_impl.h"
 
 static int64_t marker_timestamp(ol_partition *partition) {
     int64_t now = ol_partition_now(partition);

@@ -1,12 +1,12 @@
-#include "ol_group_mark.h"
+#include "partition/group_fingerprint.h"
 
 #include <string.h>
 
 #include "base/bytes.h"
-#include "ol_partition_internal.h"
+#include "partition/partition_impl.h"
 
-ol_group_mark ol_group_mark_of(const ol_state *state, ol_slice group) {
-    ol_group_mark mark = {{0, 0}, 0};
+ol_group_fingerprint ol_group_fingerprint_of(const ol_state *state, ol_slice group) {
+    ol_group_fingerprint mark = {{0, 0}, 0};
     ol_table_cursor cursor;
     ol_table_row row;
     uint64_t hash = ol_table_group_hash(state->table, group);
@@ -21,13 +21,13 @@ ol_group_mark ol_group_mark_of(const ol_state *state, ol_slice group) {
 }
 
 /* Under writer, which alone changes the state. */
-static bool is_unchanged(const ol_partition *partition, ol_slice group, const ol_group_mark *seen) {
+static bool is_unchanged(const ol_partition *partition, ol_slice group, const ol_group_fingerprint *seen) {
     if (atomic_load(&partition->applied) != ol_log_end(partition->log)) return false;
-    ol_group_mark now = ol_group_mark_of(&partition->state, group);
+    ol_group_fingerprint now = ol_group_fingerprint_of(&partition->state, group);
     return now.positions == seen->positions && now.sum.low == seen->sum.low && now.sum.high == seen->sum.high;
 }
 
-int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group, const ol_group_mark *seen, const ol_item *items,
+int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group, const ol_group_fingerprint *seen, const ol_item *items,
                                   size_t count, ol_commit_result *result, ol_error *error) {
     *result = (ol_commit_result){.base_offset = -1, .rests_on = -1};
     pthread_mutex_lock(&partition->writer);

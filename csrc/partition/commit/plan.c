@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "ol_commit_internal.h"
+#include "partition/commit/commit_impl.h"
 
 /* The latest written value of a position; *rests_on is the W that would settle it, -1 when it is applied. */
 static bool latest_written(const ol_partition *partition, const ol_pair_name *name, int32_t number, ol_position_value *value,

@@ -1,5 +1,5 @@
-/* ol_preparer: the background thread of a store. */
-#include "ol_preparer.h"
+/* ol_preallocator: the background thread of a store. */
+#include "partition/preallocator.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -11,12 +11,12 @@
 #include "ol_test_directory.h"
 
 OL_TEST(it_starts_and_stops_with_nothing_to_do) {
-    ol_preparer *preparer;
+    ol_preallocator *preparer;
     ol_error error;
     for (int i = 0; i < 20; i++) {
-        OL_CHECK(ol_preparer_start(&preparer, NULL, &error) == OL_OK);
-        ol_preparer_kick(preparer);
-        ol_preparer_stop(preparer);
+        OL_CHECK(ol_preallocator_start(&preparer, NULL, &error) == OL_OK);
+        ol_preallocator_kick(preparer);
+        ol_preallocator_stop(preparer);
     }
 }
 
@@ -43,12 +43,12 @@ static ol_partition *open_partition(ol_fs *fs, const char *directory, const char
 OL_TEST(it_prepares_what_commits_use_up) {
     char directory[256];
     ol_test_directory_make(directory);
-    ol_preparer *preparer;
+    ol_preallocator *preparer;
     ol_commit_result result;
     ol_error error;
     ol_partition *partition = open_partition(ol_fs_posix(), directory, "__consumer_offsets-0");
-    OL_CHECK(ol_preparer_start(&preparer, NULL, &error) == OL_OK);
-    OL_CHECK(ol_preparer_add(preparer, partition, &error) == OL_OK);
+    OL_CHECK(ol_preallocator_start(&preparer, NULL, &error) == OL_OK);
+    OL_CHECK(ol_preallocator_add(preparer, partition, &error) == OL_OK);
     int waited = 0;
     for (int32_t i = 0; i < 20000; i++) {
         ol_item item = item_of(i % 50);
@@ -56,14 +56,14 @@ OL_TEST(it_prepares_what_commits_use_up) {
         if (status == OL_WOULD_BLOCK) {
             waited++;
             status = ol_partition_commit(partition, &item, 1, -1, -1, &result, &error);
-            ol_preparer_kick(preparer);
+            ol_preallocator_kick(preparer);
         }
         OL_CHECK(status == OL_OK);
     }
     OL_CHECK(waited > 0 && waited < 20000);
-    ol_preparer_remove(preparer, partition);
-    ol_preparer_remove(preparer, partition);
-    ol_preparer_stop(preparer);
+    ol_preallocator_remove(preparer, partition);
+    ol_preallocator_remove(preparer, partition);
+    ol_preallocator_stop(preparer);
     OL_CHECK(ol_partition_close(partition, &error) == OL_OK);
     ol_test_directory_remove(directory);
 }
@@ -75,14 +75,14 @@ static double cpu_seconds(void) {
 }
 
 OL_TEST(it_sleeps_when_nothing_is_to_be_done) {
-    ol_preparer *preparer;
+    ol_preallocator *preparer;
     ol_error error;
-    OL_CHECK(ol_preparer_start(&preparer, NULL, &error) == OL_OK);
-    usleep((OL_PREPARER_IDLE_POLLS + 20) * OL_PREPARER_POLL_MS * 1000);
+    OL_CHECK(ol_preallocator_start(&preparer, NULL, &error) == OL_OK);
+    usleep((OL_PREALLOCATOR_IDLE_POLLS + 20) * OL_PREALLOCATOR_POLL_MS * 1000);
     double before = cpu_seconds();
     usleep(200000);
     OL_CHECK(cpu_seconds() - before < 0.02);
-    ol_preparer_stop(preparer);
+    ol_preallocator_stop(preparer);
 }
 
 /* ------------------------------------------------------------------------------------------------ a slow disk */
@@ -121,7 +121,7 @@ OL_TEST(other_partitions_come_and_go_while_one_waits_for_the_disk) {
     fs.flush_range = flush_range_until_released;
     tester = pthread_self();
     OL_CHECK(sem_init(&released, 0, 0) == 0);
-    ol_preparer *preparer;
+    ol_preallocator *preparer;
     ol_commit_result result;
     ol_error error;
     int64_t flushed;
@@ -130,23 +130,23 @@ OL_TEST(other_partitions_come_and_go_while_one_waits_for_the_disk) {
     ol_item item = item_of(0);
     OL_CHECK(ol_partition_commit(slow, &item, 1, -1, -1, &result, &error) == OL_OK);
     OL_CHECK(ol_log_flush(ol_partition_log(slow), &flushed, &error) == OL_OK);
-    OL_CHECK(ol_preparer_start(&preparer, NULL, &error) == OL_OK);
-    OL_CHECK(ol_preparer_add(preparer, slow, &error) == OL_OK);
+    OL_CHECK(ol_preallocator_start(&preparer, NULL, &error) == OL_OK);
+    OL_CHECK(ol_preallocator_add(preparer, slow, &error) == OL_OK);
     while (!atomic_load(&flushing)) {
         OL_CHECK(ol_partition_commit(slow, &item, 1, -1, -1, &result, &error) == OL_OK);
-        ol_preparer_kick(preparer);
+        ol_preallocator_kick(preparer);
     }
-    OL_CHECK(ol_preparer_add(preparer, other, &error) == OL_OK);
-    ol_preparer_remove(preparer, other);
+    OL_CHECK(ol_preallocator_add(preparer, other, &error) == OL_OK);
+    ol_preallocator_remove(preparer, other);
     OL_CHECK(!atomic_load(&gave_up));
     /* But the partition whose file that is stays until the flush is over. */
     pthread_t thread;
     OL_CHECK(pthread_create(&thread, NULL, release_later, NULL) == 0);
-    ol_preparer_remove(preparer, slow);
+    ol_preallocator_remove(preparer, slow);
     OL_CHECK(!atomic_load(&flushing));
     OL_CHECK(!atomic_load(&gave_up));
     pthread_join(thread, NULL);
-    ol_preparer_stop(preparer);
+    ol_preallocator_stop(preparer);
     OL_CHECK(ol_partition_close(slow, &error) == OL_OK);
     OL_CHECK(ol_partition_close(other, &error) == OL_OK);
     sem_destroy(&released);
@@ -156,15 +156,15 @@ OL_TEST(other_partitions_come_and_go_while_one_waits_for_the_disk) {
 OL_TEST(what_is_rolled_is_flushed_though_nobody_waits) {
     char directory[256];
     ol_test_directory_make(directory);
-    ol_preparer *preparer;
+    ol_preallocator *preparer;
     ol_flusher *flusher;
     ol_commit_result result;
     ol_error error;
     ol_partition *partition = open_partition(ol_fs_posix(), directory, "__consumer_offsets-0");
     ol_log *log = ol_partition_log(partition);
     OL_CHECK(ol_flusher_create(&flusher, &error) == OL_OK);
-    OL_CHECK(ol_preparer_start(&preparer, flusher, &error) == OL_OK);
-    OL_CHECK(ol_preparer_add(preparer, partition, &error) == OL_OK);
+    OL_CHECK(ol_preallocator_start(&preparer, flusher, &error) == OL_OK);
+    OL_CHECK(ol_preallocator_add(preparer, partition, &error) == OL_OK);
     ol_item item = item_of(0);
     for (int round = 0; round < 3; round++) {
         int64_t before = ol_log_flushed(log);
@@ -172,11 +172,11 @@ OL_TEST(what_is_rolled_is_flushed_though_nobody_waits) {
             OL_CHECK(ol_partition_commit(partition, &item, 1, -1, -1, &result, &error) == OL_OK);
             OL_CHECK(ol_partition_roll(partition, &error) == OL_OK);
         }
-        ol_preparer_kick(preparer);
+        ol_preallocator_kick(preparer);
         for (int waited = 0; ol_log_flushed(log) == before && waited < 5000; waited++) usleep(1000);
         OL_CHECK(ol_log_flushed(log) > before);
     }
-    ol_preparer_stop(preparer);
+    ol_preallocator_stop(preparer);
     ol_flusher_stop(flusher);
     OL_CHECK(ol_partition_close(partition, &error) == OL_OK);
     ol_test_directory_remove(directory);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_commit_internal.h"
+#include "partition/commit/commit_impl.h"
 
 enum {
     STACK_ITEMS = 4,                    /* small commits plan on the stack */

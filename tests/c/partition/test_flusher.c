@@ -1,5 +1,5 @@
-/* ol_flusher and ol_wait: flushes that others make. */
-#include "ol_flusher.h"
+/* ol_flusher and partition/wait: flushes that others make. */
+#include "partition/flusher.h"
 
 #include <errno.h>
 

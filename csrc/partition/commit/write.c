@@ -1,5 +1,5 @@
 /* One batch: reserve, encode, publish, apply. */
-#include "ol_commit_internal.h"
+#include "partition/commit/commit_impl.h"
 
 size_t ol_commit_record_size(const ol_commit *work, const ol_planned *planned, size_t index) {
     bool first = index == 0;

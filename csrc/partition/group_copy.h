@@ -1,15 +1,15 @@
-/* ol_group_copy: the committed positions of one group, taken out of the table in one short hold of its lock.
+/* partition/group_copy: the committed positions of one group, taken out of the table in one short hold of its lock.
  *
  * Whoever makes something slow of each position, as an object of Python, does so from the copy, while commits go on.
  */
-#ifndef OL_GROUP_COPY_H
-#define OL_GROUP_COPY_H
+#ifndef OL_PARTITION_GROUP_COPY_H
+#define OL_PARTITION_GROUP_COPY_H
 
 #include "base/arena.h"
-#include "ol_group_mark.h"
+#include "partition/group_fingerprint.h"
 
 typedef struct ol_group_copy {
-    ol_group_mark mark;         /* of exactly these positions */
+    ol_group_fingerprint mark;         /* of exactly these positions */
     size_t count;
     ol_arena rows;
     ol_arena bytes;             /* topics, topic ids and metadata */

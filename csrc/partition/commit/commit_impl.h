@@ -1,17 +1,17 @@
-/* ol_commit_internal: one commit on its way, shared by the files of the commit path (design §4) and nobody else.
+/* partition/commit/commit_impl: one commit on its way, shared by the files of the commit path (design §4) and nobody else.
  *
  *   ol_commit         the entry points: locks, roles, the way that never waits
  *   ol_commit_plain   the short way: known positions and nothing else
  *   ol_commit_plan    names, sizes, conditions, headers: nothing is changed
- *   ol_commit_write   reserve, encode, publish, apply one batch
- *   ol_commit_large   what does not fit one batch
+ *   partition/commit/write   reserve, encode, publish, apply one batch
+ *   partition/commit/oversize   what does not fit one batch
  *
  * Everything here is called under the partition's writer lock.
  */
-#ifndef OL_COMMIT_INTERNAL_H
-#define OL_COMMIT_INTERNAL_H
+#ifndef OL_PARTITION_COMMIT_COMMIT_IMPL_H
+#define OL_PARTITION_COMMIT_COMMIT_IMPL_H
 
-#include "ol_partition_internal.h"
+#include "partition/partition_impl.h"
 
 enum {
     OL_COMMIT_HEADERS_MAX = 64,

@@ -4,7 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/crc32c.h"
-#include "ol_partition_internal.h"
+#include "partition/partition_impl.h"
 #include "partition_fixture.h"
 #include "stored_codec.h"
 

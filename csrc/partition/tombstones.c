@@ -1,10 +1,10 @@
-#include "ol_tombstones.h"
+#include "partition/tombstones.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "format/batch.h"
-#include "ol_commit_internal.h"
+#include "partition/commit/commit_impl.h"
 #include "format/offset_record.h"
 
 enum {

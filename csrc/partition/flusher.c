@@ -1,9 +1,9 @@
-#include "ol_flusher.h"
+#include "partition/flusher.h"
 
 #include <signal.h>
 #include <stdlib.h>
 
-#include "ol_partition_internal.h"
+#include "partition/partition_impl.h"
 
 struct ol_flusher {
     pthread_mutex_t lock;

@@ -1,4 +1,4 @@
-/* ol_flusher: threads of a store that flush partitions for those who will wait: many partitions together, or one ahead of its next waiter.
+/* partition/flusher: threads of a store that flush partitions for those who will wait: many partitions together, or one ahead of its next waiter.
  *
  * Flushes that run at the same time share the disk's own flush, so that fifty take the time of a few.  The threads start when there is
  * something to do, one for each partition that waits, at most OL_FLUSHER_THREADS; then they sleep.
@@ -7,10 +7,10 @@
  * partition.  One lock, innermost but for the partition's, never held while the disk is waited for.  After fork the child has no such
  * threads: it calls ol_flusher_abandon.
  */
-#ifndef OL_FLUSHER_H
-#define OL_FLUSHER_H
+#ifndef OL_PARTITION_FLUSHER_H
+#define OL_PARTITION_FLUSHER_H
 
-#include "ol_partition.h"
+#include "partition/partition.h"
 
 enum { OL_FLUSHER_THREADS = 8 };
 

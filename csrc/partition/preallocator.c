@@ -1,4 +1,4 @@
-#include "ol_preparer.h"
+#include "partition/preallocator.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-struct ol_preparer {
+struct ol_preallocator {
     pthread_t thread;
     pthread_mutex_t list_lock;
     ol_partition **partitions;      /* under list_lock */
@@ -21,7 +21,7 @@ struct ol_preparer {
     bool stopping;                  /* under wake_lock */
 };
 
-static bool prepare_all(ol_preparer *preparer) {
+static bool prepare_all(ol_preallocator *preparer) {
     bool worked = false;
     pthread_mutex_lock(&preparer->list_lock);
     /* From the end, since the list changes meanwhile: the last one takes the place of one that is removed, and has had its turn. */
@@ -45,7 +45,7 @@ static bool prepare_all(ol_preparer *preparer) {
 static struct timespec next_poll(void) {
     struct timespec when;
     clock_gettime(CLOCK_MONOTONIC, &when);
-    when.tv_nsec += OL_PREPARER_POLL_MS * 1000000L;
+    when.tv_nsec += OL_PREALLOCATOR_POLL_MS * 1000000L;
     if (when.tv_nsec >= 1000000000L) {
         when.tv_sec++;
         when.tv_nsec -= 1000000000L;
@@ -54,7 +54,7 @@ static struct timespec next_poll(void) {
 }
 
 /* Waits for the next look, which follows at once where the last one found work.  Returns false when the thread shall end. */
-static bool wait_for_work(ol_preparer *preparer, bool worked, bool asleep, bool *kicked) {
+static bool wait_for_work(ol_preallocator *preparer, bool worked, bool asleep, bool *kicked) {
     struct timespec when = next_poll();
     pthread_mutex_lock(&preparer->wake_lock);
     int status = 0;
@@ -73,17 +73,17 @@ static bool wait_for_work(ol_preparer *preparer, bool worked, bool asleep, bool 
 }
 
 static void *run(void *argument) {
-    ol_preparer *preparer = argument;
+    ol_preallocator *preparer = argument;
     int idle = 0;
     bool worked, kicked = false;
     do {
         worked = prepare_all(preparer);
         idle = worked || kicked ? 0 : idle + 1;
-    } while (wait_for_work(preparer, worked, idle >= OL_PREPARER_IDLE_POLLS, &kicked));
+    } while (wait_for_work(preparer, worked, idle >= OL_PREALLOCATOR_IDLE_POLLS, &kicked));
     return NULL;
 }
 
-static void free_preparer(ol_preparer *preparer) {
+static void free_preparer(ol_preallocator *preparer) {
     pthread_mutex_destroy(&preparer->list_lock);
     pthread_mutex_destroy(&preparer->wake_lock);
     pthread_cond_destroy(&preparer->left);
@@ -92,8 +92,8 @@ static void free_preparer(ol_preparer *preparer) {
     free(preparer);
 }
 
-int ol_preparer_start(ol_preparer **started, ol_flusher *flusher, ol_error *error) {
-    ol_preparer *preparer = calloc(1, sizeof *preparer);
+int ol_preallocator_start(ol_preallocator **started, ol_flusher *flusher, ol_error *error) {
+    ol_preallocator *preparer = calloc(1, sizeof *preparer);
     if (preparer == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for the background thread");
     preparer->flusher = flusher;
     pthread_mutex_init(&preparer->list_lock, NULL);
@@ -118,7 +118,7 @@ int ol_preparer_start(ol_preparer **started, ol_flusher *flusher, ol_error *erro
     return OL_OK;
 }
 
-int ol_preparer_add(ol_preparer *preparer, ol_partition *partition, ol_error *error) {
+int ol_preallocator_add(ol_preallocator *preparer, ol_partition *partition, ol_error *error) {
     int status = OL_OK;
     pthread_mutex_lock(&preparer->list_lock);
     if (preparer->count == preparer->capacity) {
@@ -133,11 +133,11 @@ int ol_preparer_add(ol_preparer *preparer, ol_partition *partition, ol_error *er
     }
     if (status == OL_OK) preparer->partitions[preparer->count++] = partition;
     pthread_mutex_unlock(&preparer->list_lock);
-    if (status == OL_OK) ol_preparer_kick(preparer);
+    if (status == OL_OK) ol_preallocator_kick(preparer);
     return status;
 }
 
-void ol_preparer_remove(ol_preparer *preparer, ol_partition *partition) {
+void ol_preallocator_remove(ol_preallocator *preparer, ol_partition *partition) {
     pthread_mutex_lock(&preparer->list_lock);
     for (size_t i = 0; i < preparer->count; i++) {
         if (preparer->partitions[i] != partition) continue;
@@ -148,14 +148,14 @@ void ol_preparer_remove(ol_preparer *preparer, ol_partition *partition) {
     pthread_mutex_unlock(&preparer->list_lock);
 }
 
-void ol_preparer_kick(ol_preparer *preparer) {
+void ol_preallocator_kick(ol_preallocator *preparer) {
     pthread_mutex_lock(&preparer->wake_lock);
     preparer->kicked = true;
     pthread_cond_signal(&preparer->wake);
     pthread_mutex_unlock(&preparer->wake_lock);
 }
 
-void ol_preparer_stop(ol_preparer *preparer) {
+void ol_preallocator_stop(ol_preallocator *preparer) {
     pthread_mutex_lock(&preparer->wake_lock);
     preparer->stopping = true;
     pthread_cond_signal(&preparer->wake);
@@ -164,4 +164,4 @@ void ol_preparer_stop(ol_preparer *preparer) {
     free_preparer(preparer);
 }
 
-void ol_preparer_abandon(ol_preparer *preparer) { (void)preparer; }
+void ol_preallocator_abandon(ol_preallocator *preparer) { (void)preparer; }

@@ -1,12 +1,12 @@
-/* ol_partition_internal: the partition's own structure, shared by its source files and nobody else. */
-#ifndef OL_PARTITION_INTERNAL_H
-#define OL_PARTITION_INTERNAL_H
+/* partition/partition_impl: the partition's own structure, shared by its source files and nobody else. */
+#ifndef OL_PARTITION_PARTITION_IMPL_H
+#define OL_PARTITION_PARTITION_IMPL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "state/in_flight.h"
-#include "ol_partition.h"
+#include "partition/partition.h"
 
 /* One item on its way into a batch. */
 typedef struct ol_planned {

@@ -1,4 +1,4 @@
-/* ol_partition: one partition of the offsets log: its log on disk and its state in memory, joined (design §2, §4, §7).
+/* partition/partition: one partition of the offsets log: its log on disk and its state in memory, joined (design §2, §4, §7).
  *
  * Watermark.  W is the offset below which records count.  A lone partition has W == log end: apply follows append under the
  * writer lock.  A replicated one has W moved from outside (ol_partition_advance); what lies in [W, log end) is in flight: written,
@@ -12,8 +12,8 @@
  * Failure.  A call that fails has changed nothing, unless the partition becomes OL_FAILED (a failed flush, memory while applying): then it
  * refuses reads and writes until it is closed and opened anew.
  */
-#ifndef OL_PARTITION_H
-#define OL_PARTITION_H
+#ifndef OL_PARTITION_PARTITION_H
+#define OL_PARTITION_PARTITION_H
 
 #include "log/log.h"
 #include "state/own_transactions.h"

@@ -1,7 +1,7 @@
 /* Leadership, and W moved from outside (design §7). */
 #include <string.h>
 
-#include "ol_partition_internal.h"
+#include "partition/partition_impl.h"
 
 enum { REPLAY_PIECE_BYTES = 1 << 20 };
 
