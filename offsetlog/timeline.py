@@ -146,7 +146,7 @@ class PartitionPast:
             cleaned = foreign = self.end if touched else newest
         cleaned, foreign = min(cleaned, self.end), min(foreign, self.end)
         # A transaction counts from its end on: of one that was open where cleaning ended, a record that was cleaned for
-        # did not count yet.  Our cleaner looks after that (ol_clean_transactions.h), Kafka's does not.
+        # did not count yet.  Our cleaner looks after that (cleaner/transactions.h), Kafka's does not.
         settled = native.ended_by(self.partition, foreign, self.end) if foreign > 0 else 0
         return cleaned, max(cleaned, settled)
 

@@ -657,7 +657,7 @@ cdef extern from "partition/partition.h" nogil:
     size_t ol_partition_scratch_bytes(ol_partition *partition) noexcept
 
 
-cdef extern from "ol_clean_batch.h" nogil:
+cdef extern from "cleaner/rebuild_batch.h" nogil:
     ctypedef struct ol_compressor:
         int (*compress)(void *context, ol_codec codec, int magic, ol_slice input, ol_slice *output,
                         ol_error *error) noexcept nogil
@@ -665,7 +665,7 @@ cdef extern from "ol_clean_batch.h" nogil:
         void *context
 
 
-cdef extern from "ol_cleaner.h" nogil:
+cdef extern from "cleaner/cleaner.h" nogil:
     enum:
         OL_CLEAN_QUARANTINE_KEPT
 

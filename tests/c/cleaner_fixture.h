@@ -3,7 +3,7 @@
 #define CLEANER_FIXTURE_H
 
 #include "base/bytes.h"
-#include "ol_cleaner.h"
+#include "cleaner/cleaner.h"
 #include "base/crc32c.h"
 #include "format/message_set.h"
 #include "partition/partition_impl.h"

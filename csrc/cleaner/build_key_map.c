@@ -2,7 +2,7 @@
  *
  * Of the part that is clean already two kinds of records go into it, too: tombstones whose time has passed, so that whatever they deleted is dropped in the
  * pass in which they are, and records of groups that are held, since a hold that moved on leaves superseded ones behind. */
-#include "ol_clean_internal.h"
+#include "cleaner/cleaner_impl.h"
 
 typedef struct scanner {
     ol_clean_run *run;

@@ -1,4 +1,4 @@
-#include "ol_clean_keys.h"
+#include "cleaner/record_slot.h"
 
 
 int64_t ol_clean_hold_end(const ol_clean_hold *holds, size_t count, ol_slice group) {

@@ -1,9 +1,9 @@
-#include "ol_cleaner.h"
+#include "cleaner/cleaner.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_clean_internal.h"
+#include "cleaner/cleaner_impl.h"
 
 enum {
     DELETE_RETENTION_MS = 24 * 3600 * 1000,

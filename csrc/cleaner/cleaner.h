@@ -1,4 +1,4 @@
-/* ol_cleaner: what was superseded goes out of a partition's closed segments (spec §8, design §8).
+/* cleaner/cleaner: what was superseded goes out of a partition's closed segments (spec §8, design §8).
  *
  * One run works on the segments that lie wholly below an end E that nothing can take back: what is flushed, below W, below every open
  * transaction and below `end_max`, rounded down to the start of a segment.  A record is live when no later one of its slot is below E: for offset
@@ -6,7 +6,7 @@
  * what a run leaves gives the state that it found, by every digest, at every moment of the run: segments are replaced one group after the other, in
  * ascending order, each by one swap (log/segment_rewrite.h).
  *
- * A run reads twice.  Pass A walks the dirty part [first_dirty, E) and keeps the last offset of every key in a map of fixed size (ol_key_map.h);
+ * A run reads twice.  Pass A walks the dirty part [first_dirty, E) and keeps the last offset of every key in a map of fixed size (cleaner/key_map.h);
  * pass B rewrites all segments below E.  Where not all keys fit the map, that is done again for the rest, with one pass A and one pass B more, until
  * E is reached.  With `use_table` the partition's table answers for the keys it can once they do not fit, and the map holds the others.
  *
@@ -20,12 +20,12 @@
  *
  * Locks: the partition's writer lock for the moment in which E is found, and with `use_table` the table lock for some hundred keys at a time.  One run
  * at a time on a partition; commits, reads, rolls and flushes go on.  The partition outlives the run. */
-#ifndef OL_CLEANER_H
-#define OL_CLEANER_H
+#ifndef OL_CLEANER_CLEANER_H
+#define OL_CLEANER_CLEANER_H
 
 #include <stdatomic.h>
 
-#include "ol_clean_batch.h"
+#include "cleaner/rebuild_batch.h"
 #include "partition/partition.h"
 
 /* Records of these groups at or above `end` are left alone, whether superseded or not, and supersede nothing (min_history of a group).  Of

@@ -1,10 +1,10 @@
-/* ol_clean_batch: what is left of one batch when some of its records go (spec §2.7, §8.3).
+/* cleaner/rebuild_batch: what is left of one batch when some of its records go (spec §2.7, §8.3).
  *
  * Knows nothing of why a record goes.  Magic 2: a batch keeps its base and last offset, producer, sequence and framing, whatever is dropped; magic 0 and 1:
  * every message is a batch of its own, and a compressed wrapper of which some messages go is written out uncompressed, as Kafka's first
  * cleaner did (spec §15.2), so that nobody has to compress in a format that only old brokers write. */
-#ifndef OL_CLEAN_BATCH_H
-#define OL_CLEAN_BATCH_H
+#ifndef OL_CLEANER_REBUILD_BATCH_H
+#define OL_CLEANER_REBUILD_BATCH_H
 
 #include "format/batch.h"
 

@@ -1,4 +1,4 @@
-#include "ol_clean_transactions.h"
+#include "cleaner/transactions.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* What the cleaner knows of transactions: who is open, and how each one ended; against models. */
-#include "ol_clean_transactions.h"
+#include "cleaner/transactions.h"
 
 #include "cleaner_fixture.h"
 

@@ -1,4 +1,4 @@
-#include "ol_clean_batch.h"
+#include "cleaner/rebuild_batch.h"
 
 #include <stdlib.h>
 #include <string.h>

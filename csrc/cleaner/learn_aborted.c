@@ -2,7 +2,7 @@
  *
  * What is still open at E is not decided, be its marker above E or not: to whoever asks for the state at E its values are pending.  They stay and supersede nothing
  * in this run, and the next one begins before them. */
-#include "ol_clean_internal.h"
+#include "cleaner/cleaner_impl.h"
 
 enum { FATES_MIN = 1024 };
 

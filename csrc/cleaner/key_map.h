@@ -1,4 +1,4 @@
-/* ol_key_map: the last log offset of every key of one cleaning pass, in memory that is set beforehand (spec §8.2).
+/* cleaner/key_map: the last log offset of every key of one cleaning pass, in memory that is set beforehand (spec §8.2).
  *
  * Only a 128-bit hash of a key is kept, so two keys with the same hash would count as one, and the record of one of them would be lost.  By chance that
  * does not happen; that nobody makes it happen is why every run draws its own secrets for the hash: names of groups come from clients.
@@ -6,8 +6,8 @@
  * Entries of 24 bytes lie in one array in the order of their hashes, each at or behind the place that its hash names, so that a search ends at the
  * first greater hash, found or not, and costs little up to nine tenths full.  Nothing is ever removed but by ol_key_map_clear.
  * One thread uses a map. */
-#ifndef OL_KEY_MAP_H
-#define OL_KEY_MAP_H
+#ifndef OL_CLEANER_KEY_MAP_H
+#define OL_CLEANER_KEY_MAP_H
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* One batch, of which some records go: the golden bytes of spec §14.2, both magics, compression, and batches that stay as they are. */
-#include "ol_clean_batch.h"
+#include "cleaner/rebuild_batch.h"
 
 #include "golden_batches.h"
 #include "base/bytes.h"

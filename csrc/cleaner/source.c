@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "ol_clean_internal.h"
+#include "cleaner/cleaner_impl.h"
 #include "base/pages.h"
 #include "log/segment.h"
 

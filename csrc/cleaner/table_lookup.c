@@ -4,7 +4,7 @@
  * by a marker above E, so that it is still pending there, or the group's history is held, where it may not supersede anything.  Everything else is left to the map,
  * also what the table could have said when pass A asked: then a superseded record stays until the next run, and a tombstone that the map does not hold does not
  * go. */
-#include "ol_clean_internal.h"
+#include "cleaner/cleaner_impl.h"
 
 enum { HOLD_KEYS = 128 };       /* looked up under one hold of the table lock, which commits wait for */
 

@@ -1,11 +1,11 @@
-/* ol_clean_superseded: what pass A knows already of the records that pass B will drop.
+/* cleaner/superseded: what pass A knows already of the records that pass B will drop.
  *
  * Nearly every batch of a log of commits is one plain record that a later one supersedes.  When pass A puts a key for the second time it knows the offset of
  * the record that it put before; one bit for that offset spares pass B the checksum, the record and the search in the map.  No bit says nothing: pass B looks.
  *
  * Two bits for each offset of a range that begins with the dirty part, in memory that is bounded whatever the gaps of the log.  One thread uses it. */
-#ifndef OL_CLEAN_SUPERSEDED_H
-#define OL_CLEAN_SUPERSEDED_H
+#ifndef OL_CLEANER_SUPERSEDED_H
+#define OL_CLEANER_SUPERSEDED_H
 
 #include <stdlib.h>
 #include <string.h>

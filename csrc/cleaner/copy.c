@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ol_clean_internal.h"
+#include "cleaner/cleaner_impl.h"
 
 /* ------------------------------------------------------------------------------------------------ data */
 

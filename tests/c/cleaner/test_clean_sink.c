@@ -1,5 +1,5 @@
 /* A clean that changes nothing tells what one that does would leave, and a replay of that is the state. */
-#include "ol_cleaner.h"
+#include "cleaner/cleaner.h"
 #include "log/batch_walk.h"
 #include "partition_fixture.h"
 

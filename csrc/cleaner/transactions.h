@@ -1,10 +1,10 @@
-/* ol_clean_transactions: what the cleaner has to know of transactions (spec §8.5, design §8).
+/* cleaner/transactions: what the cleaner has to know of transactions (spec §8.5, design §8).
  *
  * Two things.  The *fates*: which transactional values were aborted, learnt from the markers in the log itself before a value is judged; a .txnindex may be
  * lost, or wrong, and carries no checksum.  And the *open* ones of a walk: of whose data something was met since the last marker, which decides
  * whether a marker still has something to end.  Both know batches only; one thread uses them. */
-#ifndef OL_CLEAN_TRANSACTIONS_H
-#define OL_CLEAN_TRANSACTIONS_H
+#ifndef OL_CLEANER_TRANSACTIONS_H
+#define OL_CLEANER_TRANSACTIONS_H
 
 #include "format/batch.h"
 

@@ -1,7 +1,7 @@
 /* Control batches in pass B (spec §8.5), and the .txnindex of what is written. */
 #include <stdlib.h>
 
-#include "ol_clean_internal.h"
+#include "cleaner/cleaner_impl.h"
 
 static int add_transaction(ol_aborted_transaction **list, size_t *count, size_t *capacity, const ol_aborted_transaction *entry,
                            ol_error *error) {

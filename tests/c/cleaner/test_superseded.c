@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "cleaner_findings.h"
-#include "ol_clean_superseded.h"
+#include "cleaner/superseded.h"
 
 enum { OFFSETS = 5000, FROM = 1000 };
 

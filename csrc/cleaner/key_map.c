@@ -1,4 +1,4 @@
-#include "ol_key_map.h"
+#include "cleaner/key_map.h"
 
 #include <sys/mman.h>
 #include <sys/random.h>

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/bytes.h"
-#include "ol_clean_internal.h"
+#include "cleaner/cleaner_impl.h"
 
 /* ------------------------------------------------------------------------------------------------ writing */
 

@@ -1,19 +1,19 @@
-/* ol_clean_internal: what the files of the cleaner share; nobody else includes it.
+/* cleaner/cleaner_impl: what the files of the cleaner share; nobody else includes it.
  *
- * Files: ol_cleaner (finding E, passes, the report), ol_clean_source (walking segments, quarantine, pace), ol_clean_scan (pass A), ol_clean_learn (fates of
- * transactions), ol_clean_decide (what stays), ol_clean_groups (pass B: which segments become one), ol_clean_copy, ol_clean_markers and ol_clean_write (one such group),
- * ol_clean_table (the partition's table as an accelerator), ol_clean_superseded (what pass A tells pass B), ol_clean_batch, ol_clean_keys,
+ * Files: cleaner/cleaner (finding E, passes, the report), ol_clean_source (walking segments, quarantine, pace), ol_clean_scan (pass A), ol_clean_learn (fates of
+ * transactions), ol_clean_decide (what stays), ol_clean_groups (pass B: which segments become one), cleaner/copy, cleaner/markers and cleaner/write (one such group),
+ * cleaner/table_lookup (the partition's table as an accelerator), ol_clean_superseded (what pass A tells pass B), cleaner/rebuild_batch, cleaner/record_slot,
  * ol_clean_transactions.
  *
  * Besides the codes of base/status.h, functions of a run return OL_END where the run ends early without a failure: stopped, or truncated.  A *damage* is a status
  * that says something of the bytes that were read: it quarantines a segment and is not returned from a run. */
-#ifndef OL_CLEAN_INTERNAL_H
-#define OL_CLEAN_INTERNAL_H
+#ifndef OL_CLEANER_CLEANER_IMPL_H
+#define OL_CLEANER_CLEANER_IMPL_H
 
-#include "ol_clean_keys.h"
-#include "ol_clean_transactions.h"
+#include "cleaner/record_slot.h"
+#include "cleaner/transactions.h"
 #include "log/segment_rewrite.h"
-#include "ol_clean_superseded.h"
+#include "cleaner/superseded.h"
 #include "partition/partition_impl.h"
 
 enum {
@@ -105,7 +105,7 @@ struct ol_clean_run {
 /* Where the name of a row goes: nobody asks for it but the table. */
 static inline ol_clean_name *ol_clean_name_place(ol_clean_run *run, size_t row) { return &run->names[run->ask_table ? row : 0]; }
 
-/* ------------------------------------------------------------------------------------------------ ol_clean_source.c */
+/* ------------------------------------------------------------------------------------------------ cleaner/source.c */
 
 /* Whether a status says something of the bytes, not of the machine. */
 static inline bool ol_clean_is_damage(int status) {
@@ -201,13 +201,13 @@ typedef struct ol_clean_copier {
     size_t aborted_capacity;
 } ol_clean_copier;
 
-/* ol_clean_copy.c: decides all rows that wait, and writes their batches. */
+/* cleaner/copy.c: decides all rows that wait, and writes their batches. */
 int ol_clean_flush_rows(ol_clean_copier *copy, ol_error *error) OL_NODISCARD;
 
-/* ol_clean_markers.c */
+/* cleaner/markers.c */
 int ol_clean_add_control(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* ol_clean_write.c.  Everything from `position` of the current segment on is written, and what stands before it is copied. */
+/* cleaner/write.c.  Everything from `position` of the current segment on is written, and what stands before it is copied. */
 int ol_clean_start_writing(ol_clean_copier *copy, int64_t position, ol_error *error) OL_NODISCARD;
 int ol_clean_put_batch(ol_clean_copier *copy, const ol_batch *batch, ol_clean_result result, ol_error *error) OL_NODISCARD;
 /* Completes `choice`, of which the kept records are known, rebuilds and puts.  `begins_horizon`: the time of a tombstone or a marker begins. */
@@ -216,7 +216,7 @@ int ol_clean_finish_batch(ol_clean_copier *copy, const ol_batch *batch, int64_t 
 /* Puts the segment in place of the group.  OL_END where the log was cut. */
 int ol_clean_swap_in(ol_clean_copier *copy, ol_error *error) OL_NODISCARD;
 
-/* ------------------------------------------------------------------------------------------------ ol_clean_decide.c */
+/* ------------------------------------------------------------------------------------------------ cleaner/retain.c */
 
 ol_clean_verdict ol_clean_judge_batch(ol_clean_run *run, ol_clean_segment *segment, const ol_batch *batch);
 
@@ -231,7 +231,7 @@ static inline void ol_clean_mark_row(ol_clean_row *row, ol_clean_verdict verdict
 /* Decides run->rows[0, count): bits of those that stay, and of the tombstones among them whose time has to begin. */
 void ol_clean_decide(ol_clean_run *run, size_t count, uint64_t kept[OL_CLEAN_ROWS / 64], uint64_t tombstones[OL_CLEAN_ROWS / 64]);
 
-/* ------------------------------------------------------------------------------------------------ ol_clean_table.c */
+/* ------------------------------------------------------------------------------------------------ cleaner/table_lookup.c */
 
 /* For rows that are positions: whether the table knows better than the map.  answers[i]: the offset of the record that is the last below pass_end, or -1 where the
  * map has to be asked. */

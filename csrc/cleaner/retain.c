@@ -1,5 +1,5 @@
 /* What stays (spec §8.3, design §8). */
-#include "ol_clean_internal.h"
+#include "cleaner/cleaner_impl.h"
 
 ol_clean_verdict ol_clean_judge_batch(ol_clean_run *run, ol_clean_segment *segment, const ol_batch *batch) {
     ol_clean_verdict verdict = {0, 0};

@@ -1,5 +1,5 @@
 /* Which segments become one (spec §8.4), and what happens to those that cannot be cleaned. */
-#include "ol_clean_internal.h"
+#include "cleaner/cleaner_impl.h"
 
 /* What must be as before when a group is begun anew. */
 typedef struct saved {

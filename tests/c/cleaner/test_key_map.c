@@ -1,5 +1,5 @@
 /* The map of key hashes: against a model, while it grows, when it is full. */
-#include "ol_key_map.h"
+#include "cleaner/key_map.h"
 
 #include "ol_test.h"
 

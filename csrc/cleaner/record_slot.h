@@ -1,13 +1,13 @@
-/* ol_clean_keys: what the cleaner sees of one record: whose slot it is, and whether it counts (design §8).
+/* cleaner/record_slot: what the cleaner sees of one record: whose slot it is, and whether it counts (design §8).
  *
  * Offset records are told apart by the bytes of (group, topic, partition), whatever the type of the key and whatever stands behind; all others by all
  * of their key.  What apply would refuse supersedes nothing here either. */
-#ifndef OL_CLEAN_KEYS_H
-#define OL_CLEAN_KEYS_H
+#ifndef OL_CLEANER_RECORD_SLOT_H
+#define OL_CLEANER_RECORD_SLOT_H
 
 #include "base/bytes.h"
-#include "ol_cleaner.h"
-#include "ol_key_map.h"
+#include "cleaner/cleaner.h"
+#include "cleaner/key_map.h"
 #include "format/offset_record.h"
 
 enum {
