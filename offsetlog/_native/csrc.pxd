@@ -1213,7 +1213,7 @@ cdef extern from "columns/position_columns.h" nogil:
                                 ol_error *error) noexcept
 
 
-cdef extern from "ol_retention.h" nogil:
+cdef extern from "retention/group_rules.h" nogil:
     const int64_t OL_RETENTION_NEVER
 
     ctypedef struct ol_retention_rule:
@@ -1229,12 +1229,12 @@ cdef extern from "ol_retention.h" nogil:
     void ol_retention_rules_destroy(ol_retention_rules *rules) noexcept
 
 
-cdef extern from "ol_expiry.h" nogil:
+cdef extern from "retention/expiry_rule.h" nogil:
     ctypedef struct ol_group_state:
         pass
 
 
-cdef extern from "ol_expiring.h" nogil:
+cdef extern from "retention/report_rows.h" nogil:
     ctypedef struct ol_expiring_row:
         int32_t group
         int32_t topic
@@ -1248,7 +1248,7 @@ cdef extern from "ol_expiring.h" nogil:
     void ol_expiring_rows_free(ol_expiring_rows *rows) noexcept
 
 
-cdef extern from "ol_expire.h" nogil:
+cdef extern from "retention/run.h" nogil:
     ctypedef struct ol_expire_options:
         const ol_retention_rules *rules
         const ol_group_state *groups

@@ -1,7 +1,7 @@
 /* Which retention is in force for a group. */
 #include <stdlib.h>
 
-#include "ol_retention.h"
+#include "retention/group_rules.h"
 #include "ol_test.h"
 
 static ol_slice text(const char *string) { return ol_slice_of(string, strlen(string)); }

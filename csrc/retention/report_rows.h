@@ -1,10 +1,10 @@
-/* ol_expiring: rows that tell what expires, when and why, for a report.  No locks. */
-#ifndef OL_EXPIRING_H
-#define OL_EXPIRING_H
+/* retention/report_rows: rows that tell what expires, when and why, for a report.  No locks. */
+#ifndef OL_RETENTION_REPORT_ROWS_H
+#define OL_RETENTION_REPORT_ROWS_H
 
 #include "base/string_dictionary.h"
-#include "ol_expiry.h"
-#include "ol_retention.h"
+#include "retention/expiry_rule.h"
+#include "retention/group_rules.h"
 
 /* Of fixed width, so that columns are taken from it with a stride. */
 typedef struct ol_expiring_row {

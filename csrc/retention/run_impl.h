@@ -1,14 +1,14 @@
-/* ol_expire_internal: one run of retention, shared by its source files and nobody else.
+/* retention/run_impl: one run of retention, shared by its source files and nobody else.
  *
- *   ol_expire            the walk over groups
- *   ol_expire_group      one group: its state and its topics, and which of its positions are due
+ *   retention/run            the walk over groups
+ *   retention/group      one group: its state and its topics, and which of its positions are due
  *   ol_expire_write      its tombstones
  *   ol_expire_report     the dry run
  */
-#ifndef OL_EXPIRE_INTERNAL_H
-#define OL_EXPIRE_INTERNAL_H
+#ifndef OL_RETENTION_RUN_IMPL_H
+#define OL_RETENTION_RUN_IMPL_H
 
-#include "ol_expire.h"
+#include "retention/run.h"
 #include "partition/partition_impl.h"
 
 /* Positions that are looked at under one hold of the table's lock, roughly: a millisecond at most. */
@@ -83,6 +83,6 @@ int ol_expire_write(ol_expire_run *run, ol_error *error);
 /* Lets those commit who wait for the writer lock.  It goes to whoever asks first, and who has just let it go would be first again and again. */
 void ol_expire_give_way(void);
 
-int ol_expire_tell(ol_expire_run *run, ol_error *error);
+int ol_expire_report_group(ol_expire_run *run, ol_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-#include "ol_group_view.h"
+#include "retention/group_view.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* The tombstones of one group (spec §5.13, §3.6), written under the writer lock, where everything is decided once more. */
 #include <time.h>
 
-#include "ol_expire_internal.h"
+#include "retention/run_impl.h"
 #include "partition/tombstones.h"
 
 /* Of a big group a batch, and with it a hold of the lock, is kept short. */

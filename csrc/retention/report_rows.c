@@ -1,4 +1,4 @@
-#include "ol_expiring.h"
+#include "retention/report_rows.h"
 
 #include <stdlib.h>
 #include <string.h>

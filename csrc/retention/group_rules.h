@@ -1,9 +1,9 @@
-/* ol_retention: which retention is in force for a group: its own, that of the longest prefix that fits, or the default.
+/* retention/group_rules: which retention is in force for a group: its own, that of the longest prefix that fits, or the default.
  *
  * Built once, then only read: any number of threads may look up at the same time.  Owns copies of the names.
  */
-#ifndef OL_RETENTION_H
-#define OL_RETENTION_H
+#ifndef OL_RETENTION_GROUP_RULES_H
+#define OL_RETENTION_GROUP_RULES_H
 
 #include "base/base.h"
 #include "base/status.h"

@@ -1,4 +1,4 @@
-/* ol_expire: retention of one partition: what has expired gets tombstones, and a group of which nothing is left goes too (spec §5.13, design §8).
+/* retention/run: retention of one partition: what has expired gets tombstones, and a group of which nothing is left goes too (spec §5.13, design §8).
  *
  * Groups are looked at one by one, and what is found is decided once more under the writer lock, where its tombstones are written: a position that was
  * committed in between survives.  A group's tombstones are one ordinary commit batch, or several of a large group: each position expires by
@@ -6,15 +6,15 @@
  *
  * Of a group whose retention is OL_RETENTION_NEVER nothing is touched, whatever its records say.
  */
-#ifndef OL_EXPIRE_H
-#define OL_EXPIRE_H
+#ifndef OL_RETENTION_RUN_H
+#define OL_RETENTION_RUN_H
 
 #include <stdatomic.h>
 
-#include "ol_expiring.h"
-#include "ol_expiry.h"
+#include "retention/report_rows.h"
+#include "retention/expiry_rule.h"
 #include "partition/partition.h"
-#include "ol_retention.h"
+#include "retention/group_rules.h"
 
 typedef struct ol_expire_options {
     const ol_retention_rules *rules;

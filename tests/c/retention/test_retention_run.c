@@ -1,8 +1,8 @@
-/* Retention of a partition: what has expired gets tombstones, and nothing else does (spec §5.13, traps 21 to 23).  ol_expire_group decides, ol_expire_write
+/* Retention of a partition: what has expired gets tombstones, and nothing else does (spec §5.13, traps 21 to 23).  retention/group decides, ol_expire_write
  * writes, ol_expire_report tells. */
-#include "ol_expire.h"
+#include "retention/run.h"
 #include "base/bytes.h"
-#include "ol_group_view.h"
+#include "retention/group_view.h"
 #include "partition_fixture.h"
 
 enum { HOUR = 3600000, DAY = 24 * HOUR };

@@ -1,5 +1,5 @@
 /* The dry run: what would expire, told and not done. */
-#include "ol_expire_internal.h"
+#include "retention/run_impl.h"
 
 /* What was seen of the group so far. */
 typedef struct seen {
@@ -53,7 +53,7 @@ static int tell_group(ol_expire_run *run, const ol_state *state, const seen *all
     return status;
 }
 
-int ol_expire_tell(ol_expire_run *run, ol_error *error) {
+int ol_expire_report_group(ol_expire_run *run, ol_error *error) {
     seen all = {.latest_ms = INT64_MIN};
     const ol_state *state;
     int status = run->group.is_frozen ? OL_OK : ol_expire_list_topics(run, error);

@@ -1,5 +1,5 @@
 /* Expiry as a pure function (spec §5.13). */
-#include "ol_expiry.h"
+#include "retention/expiry_rule.h"
 #include "ol_test.h"
 
 enum { DAY = 86400000 };

@@ -1,4 +1,4 @@
-#include "ol_retention.h"
+#include "retention/group_rules.h"
 
 #include <stdlib.h>
 #include <string.h>

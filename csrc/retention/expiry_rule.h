@@ -1,8 +1,8 @@
-/* ol_expiry: when a committed position expires: a pure function of the record, the group's state and the retention
+/* retention/expiry_rule: when a committed position expires: a pure function of the record, the group's state and the retention
  * (spec §5.13, design §8).  The group's state comes through a port: from a coordinator, or from the log where there is none.
  */
-#ifndef OL_EXPIRY_H
-#define OL_EXPIRY_H
+#ifndef OL_RETENTION_EXPIRY_RULE_H
+#define OL_RETENTION_EXPIRY_RULE_H
 
 #include "base/base.h"
 #include "table/table.h"

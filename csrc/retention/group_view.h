@@ -1,11 +1,11 @@
-/* ol_group_view: what a group's own records tell of it: what retention knows where there is no coordinator to ask.
+/* retention/group_view: what a group's own records tell of it: what retention knows where there is no coordinator to ask.
  *
  * The records do not tell who is alive: a group that has members is held (ol_expiry), whatever state they are in.
  */
-#ifndef OL_GROUP_VIEW_H
-#define OL_GROUP_VIEW_H
+#ifndef OL_RETENTION_GROUP_VIEW_H
+#define OL_RETENTION_GROUP_VIEW_H
 
-#include "ol_expiry.h"
+#include "retention/expiry_rule.h"
 #include "state/group_records.h"
 
 /* Returns whether the group has records of its own; without any it is a simple one.  The kind is that of the newest record.  The holder of what keeps

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "ol_expire_internal.h"
-#include "ol_group_view.h"
+#include "retention/run_impl.h"
+#include "retention/group_view.h"
 
 /* ------------------------------------------------------------------------------------------------ names */
 

@@ -1,4 +1,4 @@
-#include "ol_expiry.h"
+#include "retention/expiry_rule.h"
 
 /* What a group's state allows: nothing (trap 22), counting from the commit, or from when it became empty.  In a state without a condition the
  * record's own expire timestamp does not count either. */

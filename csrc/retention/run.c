@@ -1,8 +1,8 @@
 /* The walk over groups: first those with positions, then those that have records of their own and nothing else. */
-#include "ol_expire.h"
+#include "retention/run.h"
 
 #include "base/bytes.h"
-#include "ol_expire_internal.h"
+#include "retention/run_impl.h"
 
 enum { HOLD_GROUPS = 1024 };
 
@@ -75,7 +75,7 @@ static int handle_group(ol_expire_run *run, ol_slice name, bool is_big, ol_error
     if (status == OL_OK && group->is_frozen && (group->view.is_held || group->view.kind == OL_GROUP_SHARE)) {
         run->report->groups_held++;
     } else if (status == OL_OK) {
-        status = run->rows != NULL ? ol_expire_tell(run, error) : ol_expire_write(run, error);
+        status = run->rows != NULL ? ol_expire_report_group(run, error) : ol_expire_write(run, error);
     }
     ol_expire_thaw(run);
     return status;
