@@ -36,7 +36,7 @@ class Wanted(NamedTuple):
 
 
 def _is_same(one: Value, other: Value) -> bool:
-    # What counts is told where the engine compares states (ol_past_is_same).
+    # What counts is told where the engine compares states (ol_state_at_is_same).
     topic_ids = {row[5] for row in (one, other)} - {None}
     return one[:3] == other[:3] and len(topic_ids) < 2
 

@@ -29,7 +29,7 @@ from offsetlog._native.csrc cimport (
     ol_partition_cut,
     ol_partition_read_differences,
     ol_snapshot_state,
-    ol_state_compare,
+    ol_state_diff,
     ol_state_settle_differences,
 )
 from offsetlog._native.log_view cimport own_view
@@ -95,7 +95,7 @@ def compare(Replay left not None, Replay right not None, *, bint physical=True, 
     found.limit = limit
     try:
         with nogil:
-            check(ol_state_compare(&left.state, &right.state, physical, &found, &error), &error)
+            check(ol_state_diff(&left.state, &right.state, physical, &found, &error), &error)
         return _rows(&found, limit), found.left_out
     finally:
         ol_differences_free(&found)
@@ -110,7 +110,7 @@ def compare_snapshot(Snapshot left not None, Replay right not None, *, size_t li
     found.limit = limit
     try:
         with nogil:
-            check(ol_state_compare(ol_snapshot_state(left.handle), &right.state, True, &found, &error), &error)
+            check(ol_state_diff(ol_snapshot_state(left.handle), &right.state, True, &found, &error), &error)
         return _rows(&found, limit), found.left_out
     finally:
         ol_differences_free(&found)
@@ -139,7 +139,7 @@ def cut(Partition partition not None, *, bint physical=True):
 
 @cython.final
 cdef class LiveComparison:
-    """Keys that may differ between a partition in use and a replay of its log; the steps of csrc/ol_state_compare.h.
+    """Keys that may differ between a partition in use and a replay of its log; the steps of csrc/ol_state_diff.h.
 
     Made: keys that may differ are found, beside commits.  `read`: what they are now, and up to where the log was applied.  `settle`, with a
     replay up to there: those that do not differ are forgotten.  One thread at a time.

@@ -931,7 +931,7 @@ cdef extern from "log/view.h" nogil:
     void ol_log_view_close(ol_log_view *view) noexcept
 
 
-cdef extern from "ol_state_compare.h" nogil:
+cdef extern from "history/state_diff.h" nogil:
     enum:
         OL_DIGEST_POSITION
         OL_DIGEST_PENDING
@@ -960,7 +960,7 @@ cdef extern from "ol_state_compare.h" nogil:
         uint64_t left_out
 
     void ol_differences_free(ol_differences *differences) noexcept
-    int ol_state_compare(const ol_state *left, const ol_state *right, bint physical, ol_differences *found,
+    int ol_state_diff(const ol_state *left, const ol_state *right, bint physical, ol_differences *found,
                          ol_error *error) noexcept
     int ol_partition_cut(ol_partition *live, bint physical, ol_digest *digest, int64_t *applied, ol_log_view **view,
                          ol_error *error) noexcept
@@ -990,7 +990,7 @@ cdef extern from "log/transaction_spans.h" nogil:
     int ol_log_ended_by(ol_log *log, int64_t offset, int64_t until, int64_t *end, ol_error *error) noexcept
 
 
-cdef extern from "ol_timeline.h" nogil:
+cdef extern from "history/timeline.h" nogil:
     ctypedef struct ol_timeline_filter:
         ol_slice group
         ol_slice topic
@@ -1015,25 +1015,25 @@ cdef extern from "ol_timeline.h" nogil:
                                    ol_error *error) noexcept
 
 
-cdef extern from "ol_past.h" nogil:
-    ctypedef struct ol_past:
+cdef extern from "history/state_at.h" nogil:
+    ctypedef struct ol_state_at:
         ol_state state
         int64_t cut
 
-    ctypedef struct ol_past_tombstones:
+    ctypedef struct ol_state_at_tombstones:
         int (*report)(void *context, const ol_record *record, const ol_key *key, const ol_position_value *value,
                       const ol_timeline_facts *facts, ol_error *error) noexcept nogil
         void *context
 
-    ctypedef struct ol_past_changes:
+    ctypedef struct ol_state_at_changes:
         int (*report)(void *context, const ol_table_row *before, const ol_table_row *after, ol_error *error) noexcept nogil
         void *context
 
-    int ol_past_make(ol_partition *partition, const ol_timeline_filter *filter, ol_past *pasts, size_t count,
-                     const ol_past_tombstones *tombstones, ol_timeline_facts *facts, ol_error *error) noexcept
-    int ol_past_find_tombstones(ol_partition *partition, const ol_timeline_filter *filter, int64_t until, int64_t since_ms,
+    int ol_state_at_make(ol_partition *partition, const ol_timeline_filter *filter, ol_state_at *pasts, size_t count,
+                     const ol_state_at_tombstones *tombstones, ol_timeline_facts *facts, ol_error *error) noexcept
+    int ol_state_at_find_tombstones(ol_partition *partition, const ol_timeline_filter *filter, int64_t until, int64_t since_ms,
                                 ol_int64_map *places, ol_timeline_facts *facts, ol_error *error) noexcept
-    int ol_past_compare(const ol_state *before, const ol_state *after, const ol_past_changes *changes, ol_error *error) noexcept
+    int ol_state_at_compare(const ol_state *before, const ol_state *after, const ol_state_at_changes *changes, ol_error *error) noexcept
 
 
 cdef extern from "partition/group_fingerprint.h" nogil:

@@ -56,12 +56,12 @@ from offsetlog._native.csrc cimport (
     ol_partition_positions,
     ol_partition_role,
     ol_partition_unlock_state,
-    ol_past,
-    ol_past_changes,
-    ol_past_compare,
-    ol_past_find_tombstones,
-    ol_past_make,
-    ol_past_tombstones,
+    ol_state_at,
+    ol_state_at_changes,
+    ol_state_at_compare,
+    ol_state_at_find_tombstones,
+    ol_state_at_make,
+    ol_state_at_tombstones,
     ol_position_value,
     ol_positions,
     ol_record,
@@ -400,7 +400,7 @@ cdef class Pasts:
     Raises StorageError, CapacityError.
     """
 
-    cdef ol_past[PASTS_MAX] pasts
+    cdef ol_state_at[PASTS_MAX] pasts
     cdef size_t count
     cdef readonly object facts
 
@@ -423,7 +423,7 @@ cdef class Pasts:
         partition.enter()
         try:
             with nogil:
-                check(ol_past_make(partition.handle, &filter, self.pasts, self.count, NULL, &facts, &error), &error)
+                check(ol_state_at_make(partition.handle, &filter, self.pasts, self.count, NULL, &facts, &error), &error)
         finally:
             partition.leave()
         self.facts = _facts_of(&facts)
@@ -449,14 +449,14 @@ cdef class Pasts:
     def changes(self):
         """Returns (group, topic, partition, value, value) of every position that the two states do not have the same of."""
         cdef _Collector found = _Collector.__new__(_Collector)
-        cdef ol_past_changes changes
+        cdef ol_state_at_changes changes
         cdef ol_error error
         cdef int status
         if self.count != 2:
             raise InternalError("there is one state")
         changes.report, changes.context = _note_change, <void *>found
         with nogil:
-            status = ol_past_compare(&self.pasts[0].state, &self.pasts[1].state, &changes, &error)
+            status = ol_state_at_compare(&self.pasts[0].state, &self.pasts[1].state, &changes, &error)
         found.check(status, &error)
         return found.rows
 
@@ -497,11 +497,11 @@ def tombstones(Partition partition not None, group, int64_t until, int64_t since
     took away or None where there was none).  Only positions count of which a tombstone is as young as `since_ms`.
     """
     cdef _Collector found = _Collector.__new__(_Collector)
-    cdef ol_past_tombstones sink
+    cdef ol_state_at_tombstones sink
     cdef ol_timeline_filter filter
     cdef ol_timeline_facts facts
     cdef ol_int64_map places
-    cdef ol_past past
+    cdef ol_state_at past
     cdef ol_error error
     cdef int status = OL_OK
     memset(&filter, 0, sizeof(filter))
@@ -514,10 +514,10 @@ def tombstones(Partition partition not None, group, int64_t until, int64_t since
     partition.enter()
     try:
         with nogil:
-            check(ol_past_find_tombstones(partition.handle, &filter, until, since_ms, &places, &facts, &error), &error)
+            check(ol_state_at_find_tombstones(partition.handle, &filter, until, since_ms, &places, &facts, &error), &error)
             if places.count > 0:
                 filter.places = &places
-                status = ol_past_make(partition.handle, &filter, &past, 1, &sink, &facts, &error)
+                status = ol_state_at_make(partition.handle, &filter, &past, 1, &sink, &facts, &error)
         found.check(status, &error)
         rows = [row for row in found.rows if not _is_there(&past.state, row[0], row[1], row[2])]
     finally:

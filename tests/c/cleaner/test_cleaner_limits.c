@@ -5,7 +5,7 @@
 
 #include "cleaner_findings.h"
 #include "golden_batches.h"
-#include "ol_past.h"
+#include "history/state_at.h"
 
 /* ------------------------------------------------------------------------------------------------ damage */
 
@@ -299,11 +299,11 @@ OL_TEST(the_table_does_not_answer_for_what_is_pending_at_the_end_of_the_run) {
     OL_CHECK_INT(report.end, 1000);
     OL_CHECK_INT(report.records.superseded, 1);
     OL_CHECK_INT(fetch_one(partition, "g", "t", 5), 5000);
-    ol_past past = {.cut = report.floor};
+    ol_state_at past = {.cut = report.floor};
     ol_timeline_filter everything = {0};
     ol_timeline_facts facts;
     ol_position_value value;
-    OL_CHECK_OK(ol_past_make(partition, &everything, &past, 1, NULL, &facts, &error), &error);
+    OL_CHECK_OK(ol_state_at_make(partition, &everything, &past, 1, NULL, &facts, &error), &error);
     const ol_table *table = past.state.table;
     ol_pair_name name = ol_table_name(table, text("g"), ol_table_group_hash(table, text("g")), text("t"));
     OL_CHECK(ol_table_get(table, &name, 5, &value));

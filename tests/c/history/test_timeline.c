@@ -1,7 +1,7 @@
 /* What the log says about positions: states of the past against the live one of that moment, record by record. */
 #include "partition/group_copy.h"
 #include "log/batch_walk.h"
-#include "ol_past.h"
+#include "history/state_at.h"
 #include "partition_fixture.h"
 
 enum { STEPS = 1500, GROUPS = 4, NUMBERS = 5, PRODUCERS = 3 };
@@ -62,10 +62,10 @@ static void step(ol_partition *partition, bool *open) {
 }
 
 static ol_digest digest_of_past(ol_partition *partition, int64_t cut, ol_timeline_facts *facts) {
-    ol_past past = {.cut = cut};
+    ol_state_at past = {.cut = cut};
     ol_error error;
     ol_digest digest;
-    OL_CHECK_OK(ol_past_make(partition, NULL, &past, 1, NULL, facts, &error), &error);
+    OL_CHECK_OK(ol_state_at_make(partition, NULL, &past, 1, NULL, facts, &error), &error);
     ol_table_verify(past.state.table);
     ol_state_digest(&past.state, true, &digest);
     ol_state_destroy(&past.state);
@@ -115,10 +115,10 @@ static int count_rows(void *context, const ol_table_row *before, const ol_table_
     return OL_OK;
 }
 
-static void make_past(ol_partition *partition, const ol_timeline_filter *filter, ol_past *pasts, size_t count) {
+static void make_past(ol_partition *partition, const ol_timeline_filter *filter, ol_state_at *pasts, size_t count) {
     ol_timeline_facts facts;
     ol_error error;
-    OL_CHECK_OK(ol_past_make(partition, filter, pasts, count, NULL, &facts, &error), &error);
+    OL_CHECK_OK(ol_state_at_make(partition, filter, pasts, count, NULL, &facts, &error), &error);
 }
 
 /* Every position of `whole` that is of the group is in `part`, with the same value, and nothing else. */
@@ -131,7 +131,7 @@ static void check_part(const ol_state *whole, const ol_state *part, const char *
         ol_position_value value;
         ol_pair_name name = ol_table_name(part->table, row.group, ol_table_group_hash(part->table, row.group), row.topic);
         OL_CHECK(ol_table_get(part->table, &name, row.partition, &value));
-        OL_CHECK(ol_past_is_same(&value, &row.value) && value.log_offset == row.value.log_offset);
+        OL_CHECK(ol_state_at_is_same(&value, &row.value) && value.log_offset == row.value.log_offset);
         count++;
     }
     OL_CHECK_INT(ol_table_count(part->table), count);
@@ -144,21 +144,21 @@ OL_TEST(a_past_of_a_group_is_its_part_and_pasts_are_compared) {
     run_steps(partition, moments);
     int64_t end = ol_log_end(ol_partition_log(partition));
     for (int i = 0; i < 40; i++) {
-        ol_past whole[2] = {{.cut = (int64_t)ol_test_below((uint64_t)end + 1)}, {.cut = (int64_t)ol_test_below((uint64_t)end + 1)}};
+        ol_state_at whole[2] = {{.cut = (int64_t)ol_test_below((uint64_t)end + 1)}, {.cut = (int64_t)ol_test_below((uint64_t)end + 1)}};
         make_past(partition, NULL, whole, 2);
         for (size_t k = 0; k < GROUPS; k++) {
             ol_timeline_filter filter = {.group = text(groups[k])};
-            ol_past part = {.cut = whole[1].cut};
+            ol_state_at part = {.cut = whole[1].cut};
             make_past(partition, &filter, &part, 1);
             check_part(&whole[1].state, &part.state, groups[k]);
             ol_state_destroy(&part.state);
         }
         size_t there[4] = {0}, back[4] = {0};
         ol_error error;
-        ol_past_changes changes = {.report = count_rows, .context = there};
-        OL_CHECK_OK(ol_past_compare(&whole[0].state, &whole[1].state, &changes, &error), &error);
+        ol_state_at_changes changes = {.report = count_rows, .context = there};
+        OL_CHECK_OK(ol_state_at_compare(&whole[0].state, &whole[1].state, &changes, &error), &error);
         changes.context = back;
-        OL_CHECK_OK(ol_past_compare(&whole[1].state, &whole[0].state, &changes, &error), &error);
+        OL_CHECK_OK(ol_state_at_compare(&whole[1].state, &whole[0].state, &changes, &error), &error);
         OL_CHECK(there[1] == back[2] && there[2] == back[1] && there[3] == back[3]);
         OL_CHECK_INT(ol_table_count(whole[1].state.table), ol_table_count(whole[0].state.table) + there[1] - there[2]);
         ol_state_destroy(&whole[0].state);
@@ -316,15 +316,15 @@ OL_TEST(tombstones_are_told_with_what_they_take) {
     commit_one(partition, "b", "t", 1, 5);                                  /* 5 */
     delete_one(partition, "b", "t", 1);                                     /* 6 takes 5 */
     int64_t end = ol_log_end(ol_partition_log(partition));
-    OL_CHECK_OK(ol_past_find_tombstones(partition, &all, end, now + 1, &places, &facts, &error), &error);
+    OL_CHECK_OK(ol_state_at_find_tombstones(partition, &all, end, now + 1, &places, &facts, &error), &error);
     OL_CHECK_INT(places.count, 1);
-    OL_CHECK_OK(ol_past_find_tombstones(partition, &all, end, INT64_MIN, &places, &facts, &error), &error);
+    OL_CHECK_OK(ol_state_at_find_tombstones(partition, &all, end, INT64_MIN, &places, &facts, &error), &error);
     OL_CHECK_INT(places.count, 2);
     erasures found = {.count = 0};
-    ol_past_tombstones tombstones = {.report = meet_tombstone, .context = &found};
+    ol_state_at_tombstones tombstones = {.report = meet_tombstone, .context = &found};
     ol_timeline_filter filter = {.places = &places};
-    ol_past past = {.cut = end};
-    OL_CHECK_OK(ol_past_make(partition, &filter, &past, 1, &tombstones, &facts, &error), &error);
+    ol_state_at past = {.cut = end};
+    OL_CHECK_OK(ol_state_at_make(partition, &filter, &past, 1, &tombstones, &facts, &error), &error);
     const erased expected[] = {{2, 0}, {4, -1}, {6, 5}};
     OL_CHECK_INT(found.count, 3);
     for (size_t i = 0; i < 3; i++) {

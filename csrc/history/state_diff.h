@@ -1,4 +1,4 @@
-/* ol_state_compare: which keys differ between two states, where their digests say that some do (docs/digest.md).
+/* history/state_diff: which keys differ between two states, where their digests say that some do (docs/digest.md).
  *
  * A key is a committed position, a pending position of a producer, or a group record.  It differs when the digest would count it differently: when it is in
  * one state only, or with other values; `physical` looks at log offsets too, and at the timestamps of group records.
@@ -14,8 +14,8 @@
  * told if it still differs.
  *
  * Time is linear in the size of the states; a list of differences owns its bytes. */
-#ifndef OL_STATE_COMPARE_H
-#define OL_STATE_COMPARE_H
+#ifndef OL_HISTORY_STATE_DIFF_H
+#define OL_HISTORY_STATE_DIFF_H
 
 #include "table/digest.h"
 #include "log/view.h"
@@ -53,7 +53,7 @@ typedef struct ol_differences {
 void ol_differences_free(ol_differences *differences);
 
 /* Adds every key that differs; ordered by kind, producer, group, topic and partition, or key.  OL_NO_MEMORY. */
-int ol_state_compare(const ol_state *left, const ol_state *right, bool physical, ol_differences *found, ol_error *error) OL_NODISCARD;
+int ol_state_diff(const ol_state *left, const ol_state *right, bool physical, ol_differences *found, ol_error *error) OL_NODISCARD;
 
 /* The digest of a live state and the log offset below which everything is in it.  Where `view` is not NULL it gets the log's segments of that moment, to be
  * replayed up to there and then closed; NULL for a log that is read-only.  Commits wait meanwhile, reads of the state do not.  Fails as

@@ -1,4 +1,4 @@
-/* ol_timeline: what the log of a partition says about positions, record by record, and what it no longer says.
+/* history/timeline: what the log of a partition says about positions, record by record, and what it no longer says.
  *
  * A walk goes over the log in its order and tells a sink the offset commits, their tombstones and the ends of transactions; of all other
  * records, and of positions that the filter leaves out, only the key's first bytes are looked at.  Half a batch is never told: its structure is
@@ -9,8 +9,8 @@
  *
  * Threads: any number of walks over one partition, also while it is written to and cleaned.  No lock is held.
  */
-#ifndef OL_TIMELINE_H
-#define OL_TIMELINE_H
+#ifndef OL_HISTORY_TIMELINE_H
+#define OL_HISTORY_TIMELINE_H
 
 #include "base/int64_map.h"
 #include "format/offset_record.h"

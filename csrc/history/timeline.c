@@ -1,4 +1,4 @@
-#include "ol_timeline.h"
+#include "history/timeline.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Which keys differ: exactly those that were changed, in states of the test's own and in a partition that goes on. */
-#include "ol_state_compare.h"
+#include "history/state_diff.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -61,7 +61,7 @@ static bool are_equal(const ol_state *left, const ol_state *right, bool physical
 static ol_differences compare(const ol_state *left, const ol_state *right, bool physical) {
     ol_differences found = all;
     ol_error error;
-    OL_CHECK_OK(ol_state_compare(left, right, physical, &found, &error), &error);
+    OL_CHECK_OK(ol_state_diff(left, right, physical, &found, &error), &error);
     OL_CHECK_INT(found.left_out, 0);
     OL_CHECK((found.count == 0) == are_equal(left, right, physical));
     return found;
@@ -250,7 +250,7 @@ OL_TEST(random_changes_are_told_and_nothing_else) {
         }
         ol_differences few = {.limit = 3};
         ol_error error;
-        OL_CHECK_OK(ol_state_compare(&left, &right, false, &few, &error), &error);
+        OL_CHECK_OK(ol_state_diff(&left, &right, false, &few, &error), &error);
         OL_CHECK_INT(few.count + few.left_out, expected);
         OL_CHECK_INT(few.count, expected < 3 ? expected : 3);
         ol_differences_free(&few);

@@ -1,11 +1,11 @@
-#include "ol_past.h"
+#include "history/state_at.h"
 
 #include <string.h>
 
 typedef struct maker {
-    ol_past *pasts;
+    ol_state_at *pasts;
     size_t count;
-    const ol_past_tombstones *tombstones;
+    const ol_state_at_tombstones *tombstones;
     const ol_timeline_facts *facts;
 } maker;
 
@@ -43,8 +43,8 @@ static int end_transaction(void *context, const ol_batch *batch, const ol_record
     return OL_OK;
 }
 
-int ol_past_make(ol_partition *partition, const ol_timeline_filter *filter, ol_past *pasts, size_t count,
-                 const ol_past_tombstones *tombstones, ol_timeline_facts *facts, ol_error *error) {
+int ol_state_at_make(ol_partition *partition, const ol_timeline_filter *filter, ol_state_at *pasts, size_t count,
+                 const ol_state_at_tombstones *tombstones, ol_timeline_facts *facts, ol_error *error) {
     int64_t until = 0;
     for (size_t i = 0; i < count; i++) {
         memset(&pasts[i].state, 0, sizeof pasts[i].state);
@@ -75,7 +75,7 @@ static int note_tombstone(void *context, const ol_batch *batch OL_UNUSED, const 
     return status;
 }
 
-int ol_past_find_tombstones(ol_partition *partition, const ol_timeline_filter *filter, int64_t until, int64_t since_ms,
+int ol_state_at_find_tombstones(ol_partition *partition, const ol_timeline_filter *filter, int64_t until, int64_t since_ms,
                             ol_int64_map *places, ol_timeline_facts *facts, ol_error *error) {
     finder work = {.places = places, .since = since_ms};
     ol_timeline_filter tombstones = *filter;
@@ -86,7 +86,7 @@ int ol_past_find_tombstones(ol_partition *partition, const ol_timeline_filter *f
 
 /* ------------------------------------------------------------------------------------------------ differences */
 
-bool ol_past_is_same(const ol_position_value *a, const ol_position_value *b) {
+bool ol_state_at_is_same(const ol_position_value *a, const ol_position_value *b) {
     if (a->offset != b->offset || a->leader_epoch != b->leader_epoch || !ol_slice_equal(a->metadata, b->metadata)) return false;
     return a->topic_id == NULL || b->topic_id == NULL || memcmp(a->topic_id, b->topic_id, 16) == 0;
 }
@@ -97,14 +97,14 @@ static bool find(const ol_table *table, const ol_table_row *row, ol_table_row *f
     return ol_table_get(table, &name, row->partition, &found->value);
 }
 
-int ol_past_compare(const ol_state *before, const ol_state *after, const ol_past_changes *changes, ol_error *error) {
+int ol_state_at_compare(const ol_state *before, const ol_state *after, const ol_state_at_changes *changes, ol_error *error) {
     ol_table_cursor cursor;
     ol_table_row row;
     ol_table_row other;
     memset(&cursor, 0, sizeof cursor);
     while (ol_table_next(before->table, &cursor, &row)) {
         bool found = find(after->table, &row, &other);
-        if (found && ol_past_is_same(&row.value, &other.value)) continue;
+        if (found && ol_state_at_is_same(&row.value, &other.value)) continue;
         int status = changes->report(changes->context, &row, found ? &other : NULL, error);
         if (status != OL_OK) return status;
     }

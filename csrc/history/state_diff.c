@@ -1,4 +1,4 @@
-#include "ol_state_compare.h"
+#include "history/state_diff.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -223,7 +223,7 @@ static bool next_key(const ol_state *state, key_walk *walk, ol_difference *key, 
     return true;
 }
 
-int ol_state_compare(const ol_state *left, const ol_state *right, bool physical, ol_differences *found, ol_error *error) {
+int ol_state_diff(const ol_state *left, const ol_state *right, bool physical, ol_differences *found, ol_error *error) {
     ol_difference at;
     ol_compared side;
     name_cache cache = {0};
