@@ -1,4 +1,4 @@
-/* base/bytes: the single place where integers become bytes and bytes become integers (spec §0).
+/* base/bytes: the single place where integers become bytes and bytes become integers (docs/format/conventions.md §0).
  *
  * Everything is big-endian.  Loads and stores do not check bounds: they are for bytes whose extent was checked before.  The
  * ol_reader and the varint decoders take (cursor, limit) and never read at or behind the limit; they are for bytes from

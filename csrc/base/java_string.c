@@ -1,4 +1,4 @@
-/* What Java makes of UTF-8: the hash of the decoded string and its length in UTF-16 units (spec §4). */
+/* What Java makes of UTF-8: the hash of the decoded string and its length in UTF-16 units (docs/format/partitioning.md §4). */
 #include "base/hash.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Pass A: the last offset of every key of the dirty part goes into the map (spec §8.2).
+/* Pass A: the last offset of every key of the dirty part goes into the map (docs/format/cleaner.md §8.2).
  *
  * Of the part that is clean already two kinds of records go into it, too: tombstones whose time has passed, so that whatever they deleted is dropped in the
  * pass in which they are, and records of groups that are held, since a hold that moved on leaves superseded ones behind. */

@@ -154,7 +154,7 @@ static int prepare(ol_clean_run *run, ol_error *error) {
     if (status != OL_OK) return status;
     run->report->target = run->target;
     run->log_start = ol_log_start(run->log);
-    /* A checkpoint that is not in the log is of another time (spec §8.1). */
+    /* A checkpoint that is not in the log is of another time (docs/format/cleaner.md §8.1). */
     if (checkpoint < run->log_start || checkpoint > run->report->log_end) checkpoint = -1;
     run->report->end = run->report->floor = checkpoint;
     run->first_dirty = checkpoint < 0 ? run->log_start : checkpoint < run->target ? checkpoint : run->target;

@@ -1,4 +1,4 @@
-/* cleaner/cleaner: what was superseded goes out of a partition's closed segments (spec §8, design §8).
+/* cleaner/cleaner: what was superseded goes out of a partition's closed segments (docs/format/cleaner.md §8, docs/maintenance.md).
  *
  * One run works on the segments that lie wholly below an end E that nothing can take back: what is flushed, below W, below every open
  * transaction and below `end_max`, rounded down to the start of a segment.  A record is live when no later one of its slot is below E: for offset

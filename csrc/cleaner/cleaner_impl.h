@@ -154,7 +154,7 @@ int ol_clean_source_blame(const ol_clean_source *source, const ol_batch *batch, 
 int ol_clean_list_segments(ol_clean_run *run, bool first, ol_error *error) OL_NODISCARD;
 /* The segment is left as it is from now on; `damage` is reported.  OL_NO_MEMORY; OL_END where it only looks so because the log was cut. */
 int ol_clean_quarantine_segment(ol_clean_run *run, ol_clean_segment *segment, const ol_error *damage, ol_error *error) OL_NODISCARD;
-/* Whether tombstones of magic 0 and 1 in this segment may go (spec §8.3). */
+/* Whether tombstones of magic 0 and 1 in this segment may go (docs/format/cleaner.md §8.3). */
 bool ol_clean_legacy_may_go(ol_clean_run *run, ol_clean_segment *segment);
 
 /* ------------------------------------------------------------------------------------------------ the passes */

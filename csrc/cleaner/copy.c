@@ -1,4 +1,4 @@
-/* Pass B: a group of segments becomes one segment without what goes (spec §8.3). */
+/* Pass B: a group of segments becomes one segment without what goes (docs/format/cleaner.md §8.3). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* cleaner/key_map: the last log offset of every key of one cleaning pass, in memory that is set beforehand (spec §8.2).
+/* cleaner/key_map: the last log offset of every key of one cleaning pass, in memory that is set beforehand (docs/format/cleaner.md §8.2).
  *
  * Only a 128-bit hash of a key is kept, so two keys with the same hash would count as one, and the record of one of them would be lost.  By chance that
  * does not happen; that nobody makes it happen is why every run draws its own secrets for the hash: names of groups come from clients.

@@ -1,4 +1,4 @@
-/* Control batches in pass B (spec §8.5), and the .txnindex of what is written. */
+/* Control batches in pass B (docs/format/cleaner.md §8.5), and the .txnindex of what is written. */
 #include <stdlib.h>
 
 #include "cleaner/cleaner_impl.h"
@@ -47,7 +47,7 @@ static int keep_aborted(ol_clean_copier *copy, const ol_batch *marker, int64_t f
     return add_transaction(&copy->aborted, &copy->aborted_count, &copy->aborted_capacity, &entry, error);
 }
 
-/* A marker goes, after its time, once nothing is left of its transaction (spec §8.5). */
+/* A marker goes, after its time, once nothing is left of its transaction (docs/format/cleaner.md §8.5). */
 int ol_clean_add_control(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) {
     ol_clean_run *run = copy->run;
     ol_control type;

@@ -1,14 +1,14 @@
-/* cleaner/rebuild_batch: what is left of one batch when some of its records go (spec §2.7, §8.3).
+/* cleaner/rebuild_batch: what is left of one batch when some of its records go (docs/format/batches.md §2.7, docs/format/cleaner.md §8.3).
  *
  * Knows nothing of why a record goes.  Magic 2: a batch keeps its base and last offset, producer, sequence and framing, whatever is dropped; magic 0 and 1:
  * every message is a batch of its own, and a compressed wrapper of which some messages go is written out uncompressed, as Kafka's first
- * cleaner did (spec §15.2), so that nobody has to compress in a format that only old brokers write. */
+ * cleaner did (docs/format/brokers.md §15.2), so that nobody has to compress in a format that only old brokers write. */
 #ifndef OL_CLEANER_REBUILD_BATCH_H
 #define OL_CLEANER_REBUILD_BATCH_H
 
 #include "format/batch.h"
 
-/* The port to a compressor, which lives above this floor.  `compress` gives one block in the framing that Kafka reads (spec §2.3), in memory that stays valid
+/* The port to a compressor, which lives above this floor.  `compress` gives one block in the framing that Kafka reads (docs/format/batches.md §2.3), in memory that stays valid
  * until `release` is called with it.  Any failure is OL_UNSUPPORTED but for OL_NO_MEMORY.  Called from any thread, without a lock of this library. */
 typedef struct ol_compressor {
     int (*compress)(void *context, ol_codec codec, int magic, ol_slice input, ol_slice *output, ol_error *error);

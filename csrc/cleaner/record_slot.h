@@ -1,4 +1,4 @@
-/* cleaner/record_slot: what the cleaner sees of one record: whose slot it is, and whether it counts (design §8).
+/* cleaner/record_slot: what the cleaner sees of one record: whose slot it is, and whether it counts (docs/maintenance.md).
  *
  * Offset records are told apart by the bytes of (group, topic, partition), whatever the type of the key and whatever stands behind; all others by all
  * of their key.  What apply would refuse supersedes nothing here either. */
@@ -71,7 +71,7 @@ static inline void ol_clean_see(const ol_key_hasher *hasher, const ol_clean_opti
     row->flags |= ol_clean_see_other(hasher, options, record, last_offset, row);
 }
 
-/* Whether apply takes the value of an offset record (spec §3.2, §15.1). */
+/* Whether apply takes the value of an offset record (docs/format/records.md §3.2, docs/format/brokers.md §15.1). */
 static inline bool ol_clean_is_taken(const ol_record *record) {
     const uint8_t *value = record->value.data;
     /* Type 1 with version 3 is what nearly every commit is. */

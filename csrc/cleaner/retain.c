@@ -1,4 +1,4 @@
-/* What stays (spec §8.3, design §8). */
+/* What stays (docs/format/cleaner.md §8.3, docs/maintenance.md). */
 #include "cleaner/cleaner_impl.h"
 
 ol_clean_verdict ol_clean_judge_batch(ol_clean_run *run, ol_clean_segment *segment, const ol_batch *batch) {

@@ -1,4 +1,4 @@
-/* Which segments become one (spec §8.4), and what happens to those that cannot be cleaned. */
+/* Which segments become one (docs/format/cleaner.md §8.4), and what happens to those that cannot be cleaned. */
 #include "cleaner/cleaner_impl.h"
 
 /* What must be as before when a group is begun anew. */

@@ -334,7 +334,7 @@ int ol_clean_quarantine_segment(ol_clean_run *run, ol_clean_segment *segment, co
 
 /* ------------------------------------------------------------------------------------------------ magic 0 and 1 */
 
-/* Files of old messages have no delete horizon: what counts is how old the newest file is that was clean before (spec §8.3). */
+/* Files of old messages have no delete horizon: what counts is how old the newest file is that was clean before (docs/format/cleaner.md §8.3). */
 static void find_legacy_horizon(ol_clean_run *run) {
     ol_log_segment_files files;
     ol_error ignored;

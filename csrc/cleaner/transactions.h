@@ -1,4 +1,4 @@
-/* cleaner/transactions: what the cleaner has to know of transactions (spec §8.5, design §8).
+/* cleaner/transactions: what the cleaner has to know of transactions (docs/format/cleaner.md §8.5, docs/maintenance.md).
  *
  * Two things.  The *fates*: which transactional values were aborted, learnt from the markers in the log itself before a value is judged; a .txnindex may be
  * lost, or wrong, and carries no checksum.  And the *open* ones of a walk: of whose data something was met since the last marker, which decides

@@ -93,7 +93,7 @@ static int64_t new_horizon(const ol_clean_run *run) {
     return __builtin_add_overflow(options->now_ms, options->delete_retention_ms, &horizon) ? INT64_MAX : horizon;
 }
 
-/* The newest batch of a producer that may go on carries its sequence and epoch (spec §8.3). */
+/* The newest batch of a producer that may go on carries its sequence and epoch (docs/format/cleaner.md §8.3). */
 static bool is_last_of_producer(const ol_clean_run *run, const ol_batch *batch) {
     size_t low = 0, high = run->producer_count;
     while (low < high) {

@@ -1,7 +1,7 @@
 /* columns/record_block: records of a log as columns, laid out as Arrow lays them out, one block of rows at a time.
  *
  * A block has the columns that were asked for and no others: what nobody asked for is neither copied nor decoded.  Strings are UTF-8 whatever the log
- * holds: malformed bytes become U+FFFD as Java decodes them (spec §4).
+ * holds: malformed bytes become U+FFFD as Java decodes them (docs/format/partitioning.md §4).
  *
  * Memory belongs to the block until ol_record_block_free; ol_record_block_clear keeps it for the next rows.  No locks: one thread fills a block, any number
  * read it afterwards.

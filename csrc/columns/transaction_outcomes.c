@@ -48,7 +48,7 @@ int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_b
         ol_records_close(&records);
         return status;
     }
-    /* What has no producer takes effect at once (spec §6.4). */
+    /* What has no producer takes effect at once (docs/format/loading.md §6.4). */
     if (!is_asked || !ol_batch_is_transactional(batch) || batch->producer_id < 0) return OL_OK;
     int status = ol_int64_map_reserve(&outcomes->open, outcomes->open.count + 1, error);
     if (status == OL_OK) ol_int64_map_set(&outcomes->open, (uint64_t)batch->producer_id + 1, 1);

@@ -1,6 +1,6 @@
 /* columns/transaction_outcomes: how the transactions of a log ended, so that a reader who begins anywhere can say of each record whether it took effect.
  *
- * A marker ends what its producer has written since the one before it (spec §6.4).  Memory belongs to the object until it is freed.
+ * A marker ends what its producer has written since the one before it (docs/format/loading.md §6.4).  Memory belongs to the object until it is freed.
  * No locks: one thread notes, any number ask afterwards.
  */
 #ifndef OL_COLUMNS_TRANSACTION_OUTCOMES_H

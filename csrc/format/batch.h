@@ -1,4 +1,4 @@
-/* format/batch: record batches of magic 2 and message sets of magic 0 and 1, as they lie in a .log file (spec §2).
+/* format/batch: record batches of magic 2 and message sets of magic 0 and 1, as they lie in a .log file (docs/format/batches.md §2).
  *
  * Reading: ol_batch_parse finds the next batch (for magic 0/1: the next message, perhaps a compressed wrapper) and checks
  * every size before it is used; ol_batch_check_crc checks the bytes; ol_records walks the records, whatever the magic, the codec or the
@@ -22,7 +22,7 @@ enum {
     OL_BATCH_MARKER_SIZE = 78,          /* an end-transaction marker without headers and with deltas 0 */
 };
 
-/* Byte positions inside a magic 2 header (spec §2.1). */
+/* Byte positions inside a magic 2 header (docs/format/batches.md §2.1). */
 enum {
     OL_BATCH_AT_BASE_OFFSET = 0,
     OL_BATCH_AT_LENGTH = 8,
@@ -59,7 +59,7 @@ typedef struct ol_batch {
     const uint8_t *data;        /* first byte of the batch */
     size_t size;                /* all of it, overhead included */
     int64_t base_offset;
-    int64_t last_offset;        /* base_offset + lastOffsetDelta; survives compaction (trap 10) */
+    int64_t last_offset;        /* base_offset + lastOffsetDelta; survives compaction (docs/format/traps.md trap 10) */
     int64_t base_timestamp;     /* or the delete horizon; magic 0: -1, magic 1: the message's timestamp */
     int64_t max_timestamp;
     int64_t producer_id;        /* -1 none */
@@ -84,7 +84,7 @@ static inline bool ol_batch_has_horizon(const ol_batch *batch) {
 /* Reads the header of the batch at data[0].  Returns
  *   OL_OK            *batch is filled and all of its bytes are within `size`;
  *   OL_TORN          `size` bytes are not enough; batch->size says how many are needed where the length could be read, else 0;
- *   OL_CORRUPT       a size rule of spec §2.4 is broken (length < 14, magic 2 below 61 bytes, negative counts, an offset
+ *   OL_CORRUPT       a size rule of docs/format/batches.md §2.4 is broken (length < 14, magic 2 below 61 bytes, negative counts, an offset
  *                    range that overflows), or a magic below 0;
  *   OL_UNSUPPORTED   magic above 2, or codec 5 to 7.
  * error->position is relative to `data`.  Reads nothing behind `size`. */
@@ -139,7 +139,7 @@ int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompr
     OL_NODISCARD;
 
 /* OL_OK with the next record; OL_END behind the last one, after checking that exactly recordCount records filled the area
- * exactly; OL_CORRUPT where a record breaks a rule of spec §2.2 (offsets must grow and lie within the batch).  In
+ * exactly; OL_CORRUPT where a record breaks a rule of docs/format/batches.md §2.2 (offsets must grow and lie within the batch).  In
  * log-append-time batches every timestamp is the batch's. */
 int ol_records_next(ol_records *records, ol_record *record, ol_error *error) OL_NODISCARD;
 
@@ -153,7 +153,7 @@ bool ol_records_sole(const ol_batch *batch, ol_record *record);
 int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice *key, ol_slice *value, ol_error *error)
     OL_NODISCARD;
 
-/* What a control record says (spec §2.6); its key and value are checked.  *coordinator_epoch is -1 for OL_CONTROL_OTHER. */
+/* What a control record says (docs/format/batches.md §2.6); its key and value are checked.  *coordinator_epoch is -1 for OL_CONTROL_OTHER. */
 int ol_control_decode(const ol_record *record, ol_control *type, int32_t *coordinator_epoch, ol_error *error) OL_NODISCARD;
 
 /* ------------------------------------------------------------------------------------------------ writing, magic 2 */
@@ -172,7 +172,7 @@ typedef struct ol_batch_fields {
     int16_t attributes;
 } ol_batch_fields;
 
-/* A plain coordinator batch (spec §2.5, trap 6): producer -1/-1, baseSequence 0, leader epoch -1, no attributes. */
+/* A plain coordinator batch (docs/format/batches.md §2.5, docs/format/traps.md trap 6): producer -1/-1, baseSequence 0, leader epoch -1, no attributes. */
 void ol_batch_fields_init(ol_batch_fields *fields, int64_t base_offset, int64_t timestamp);
 
 /* One record for a key and a value that already are bytes; piece by piece: format/record_put.h. */
@@ -183,10 +183,10 @@ uint8_t *ol_record_put(uint8_t *p, int64_t timestamp_delta, int32_t offset_delta
  * stored last, so that a reader of the same memory that finds a length finds a whole batch. */
 void ol_batch_seal(uint8_t *start, const uint8_t *end, const ol_batch_fields *fields);
 
-/* Sets base offset and leader epoch of a sealed batch in place; neither is covered by the CRC (trap 5). */
+/* Sets base offset and leader epoch of a sealed batch in place; neither is covered by the CRC (docs/format/traps.md trap 5). */
 void ol_batch_assign(uint8_t *start, int64_t base_offset, int32_t leader_epoch);
 
-/* Writes an end-transaction marker (spec §2.5, 78 bytes) and returns its size. */
+/* Writes an end-transaction marker (docs/format/batches.md §2.5, 78 bytes) and returns its size. */
 size_t ol_batch_put_marker(uint8_t *start, int64_t offset, int32_t leader_epoch, int64_t timestamp, int64_t producer_id,
                            int16_t producer_epoch, ol_control type, int32_t coordinator_epoch);
 

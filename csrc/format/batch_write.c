@@ -1,4 +1,4 @@
-/* Encoding of batches of magic 2 (spec §2.1, §2.2, §2.5). */
+/* Encoding of batches of magic 2 (docs/format/batches.md §2.1, §2.2, §2.5). */
 #include "format/batch.h"
 #include "base/bytes.h"
 #include "base/crc32c.h"
@@ -10,7 +10,7 @@ void ol_batch_fields_init(ol_batch_fields *fields, int64_t base_offset, int64_t 
         .max_timestamp = timestamp,
         .producer_id = -1,
         .leader_epoch = -1,
-        .base_sequence = 0,     /* a coordinator's plain batch: not -1 (trap 6) */
+        .base_sequence = 0,     /* a coordinator's plain batch: not -1 (docs/format/traps.md trap 6) */
         .producer_epoch = -1,
     };
 }

@@ -1,4 +1,4 @@
-/* format/group_schema: the fields of every record of __consumer_offsets, as data (spec §3, §15.1), with one bounded decoder that
+/* format/group_schema: the fields of every record of __consumer_offsets, as data (docs/format/records.md §3, docs/format/brokers.md §15.1), with one bounded decoder that
  * walks them for any of the records.
  *
  * Field names are those that Kafka's own tools print.  The tables are constant, so that other layers can walk them too: to
@@ -81,7 +81,7 @@ typedef struct ol_schema_visitor {
 } ol_schema_visitor;
 
 /* Walks `bytes`, which begin behind the two bytes of the key's type or the value's version.  *used (may be NULL) is where the
- * last known field ended; bytes behind it are ignored (spec §3.1).
+ * last known field ended; bytes behind it are ignored (docs/format/records.md §3.1).
  *
  * OL_UNSUPPORTED: a version that the schema does not have.  OL_CORRUPT: a field is cut, is null and must not be, or does not fill its tag
  * exactly; counts are judged by the bytes that are left before anything is told of the array.  What was told before a failure

@@ -1,6 +1,6 @@
 /* format/key_shard: an even share of the positions, or of the groups, of a partition, so that several workers can each read all of it and keep their part.
  *
- * The hash is the same in every process of one version of the library, and for both key types (spec §3.1): it never gets into a file.
+ * The hash is the same in every process of one version of the library, and for both key types (docs/format/records.md §3.1): it never gets into a file.
  */
 #ifndef OL_FORMAT_KEY_SHARD_H
 #define OL_FORMAT_KEY_SHARD_H

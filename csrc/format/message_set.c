@@ -94,7 +94,7 @@ static int next_inner(const ol_records *records, const uint8_t *p, ol_batch *inn
 }
 
 /* Inner offsets of magic 1 are relative, but what to is known only from the last of them, which has the wrapper's offset;
- * compaction leaves gaps between them (spec §15.2).  Those of magic 0 are absolute. */
+ * compaction leaves gaps between them (docs/format/brokers.md §15.2).  Those of magic 0 are absolute. */
 static int find_base(ol_records *records, ol_error *error) {
     int64_t last = -1;
     ol_batch inner;

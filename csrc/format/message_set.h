@@ -1,4 +1,4 @@
-/* format/message_set: messages of magic 0 and 1 (spec §2.8, §15.2); private to ol_batch.
+/* format/message_set: messages of magic 0 and 1 (docs/format/batches.md §2.8, docs/format/brokers.md §15.2); private to ol_batch.
  *
  * A message is a record with its own offset and CRC.  A compressed one is a wrapper: its value is a block of messages.
  */

@@ -1,4 +1,4 @@
-/* format/offset_record: keys and values of the records of __consumer_offsets that the engine itself understands (spec §3, §15): offset
+/* format/offset_record: keys and values of the records of __consumer_offsets that the engine itself understands (docs/format/records.md §3, docs/format/brokers.md §15): offset
  * commits in every version, and the kind and group of every other record.  The group records' own fields are described as
  * data in ol_group_schema.
  *
@@ -15,7 +15,7 @@ enum {
     OL_KEY_OFFSET_COMMIT = 1,
     OL_KEY_GROUP_METADATA = 2,
     OL_KEY_CONSUMER_GROUP_METADATA = 3,
-    OL_KEY_LAST_KNOWN = 23,             /* with gaps: 9 and 18 do not exist (spec §15.1) */
+    OL_KEY_LAST_KNOWN = 23,             /* with gaps: 9 and 18 do not exist (docs/format/brokers.md §15.1) */
     OL_STRING_SIZE_MAX = 32767,         /* bytes of UTF-8 that a Kafka string can carry */
     OL_OFFSET_VALUE_VERSION_MAX = 4,
     OL_TOPIC_ID_SIZE = 16,
@@ -24,15 +24,15 @@ enum {
 /* What a record's key says. */
 typedef struct ol_key {
     int16_t type;
-    bool known;                 /* one of the types of spec §3.1/§15.1; others are kept in the file and passed over */
+    bool known;                 /* one of the types of docs/format/records.md §3.1, docs/format/brokers.md §15.1; others are kept in the file and passed over */
     ol_slice group;             /* set for every known type */
     ol_slice topic;             /* types 0 and 1 */
     int32_t partition;          /* types 0 and 1 */
     ol_slice member;            /* second string of types 5, 7, 8, 10, 13, 14, 16, 19, 21, 22 ...; else null */
 } ol_key;
 
-/* Bytes behind the last known field are ignored (spec §3.1).  OL_CORRUPT: a null key, or one cut inside a known field
- * (trap 9).  An unknown type is OL_OK with known == false. */
+/* Bytes behind the last known field are ignored (docs/format/records.md §3.1).  OL_CORRUPT: a null key, or one cut inside a known field
+ * (docs/format/traps.md trap 9).  An unknown type is OL_OK with known == false. */
 int ol_key_decode(ol_slice bytes, ol_key *key, ol_error *error) OL_NODISCARD;
 
 /* An offset commit's value. */
@@ -46,7 +46,7 @@ typedef struct ol_offset_value {
     const uint8_t *topic_id;    /* 16 bytes, or NULL for none */
 } ol_offset_value;
 
-/* `key_type` 0 takes version 0 only, type 1 versions 0 to 4 (spec §15.1).  OL_UNSUPPORTED for another version, OL_CORRUPT for
+/* `key_type` 0 takes version 0 only, type 1 versions 0 to 4 (docs/format/brokers.md §15.1).  OL_UNSUPPORTED for another version, OL_CORRUPT for
  * a cut value or null metadata.  Unknown tags are passed over; an all-zero topic id reads as none. */
 int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *value, ol_error *error) OL_NODISCARD;
 
@@ -54,7 +54,7 @@ int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *va
 size_t ol_offset_key_size(ol_slice group, ol_slice topic);
 uint8_t *ol_offset_key_put(uint8_t *p, int16_t key_type, ol_slice group, ol_slice topic, int32_t partition);
 
-/* Which version a value is written in (design §4): v1 iff an expire timestamp is given; else v4 where `allow_v4` and a topic id
+/* Which version a value is written in (docs/architecture.md §4): v1 iff an expire timestamp is given; else v4 where `allow_v4` and a topic id
  * is there; else v3. */
 int16_t ol_offset_value_version(const ol_offset_value *value, bool allow_v4);
 size_t ol_offset_value_size(const ol_offset_value *value, int16_t version);

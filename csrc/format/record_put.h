@@ -1,4 +1,4 @@
-/* format/record_put: one record of a batch of magic 2 is encoded (spec §2.2), inline, since a commit per message is one record a batch.
+/* format/record_put: one record of a batch of magic 2 is encoded (docs/format/batches.md §2.2), inline, since a commit per message is one record a batch.
  *
  * Write everything of a record up to and including the key length with ol_record_put_start, then the key, ol_record_put_value_size, the
  * value, ol_record_put_headers.  Each returns the position behind what it wrote; the caller has made sure of the room.

@@ -1,4 +1,4 @@
-/* The walk over the records of a batch, of whatever magic and codec (spec §2.2, §2.3, §2.6). */
+/* The walk over the records of a batch, of whatever magic and codec (docs/format/batches.md §2.2, §2.3, §2.6). */
 #include <inttypes.h>
 
 #include "format/batch.h"

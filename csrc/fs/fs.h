@@ -79,7 +79,7 @@ int ol_path_join(char *path, size_t capacity, const char *directory, const char 
 /* Reads a whole file of at most `limit` bytes (OL_LIMIT above) into malloc'ed memory that the caller frees. */
 int ol_fs_read_file(ol_fs *fs, const char *path, size_t limit, uint8_t **data, size_t *size, ol_error *error) OL_NODISCARD;
 
-/* Publishes a file: writes `path`.tmp, flushes it, renames it over `path`, flushes the directory (spec §1.5).  A crash leaves
+/* Publishes a file: writes `path`.tmp, flushes it, renames it over `path`, flushes the directory (docs/format/directory.md §1.5).  A crash leaves
  * the old content, the new one, or an ignorable .tmp. */
 int ol_fs_replace_file(ol_fs *fs, const char *path, const void *data, size_t size, ol_error *error) OL_NODISCARD;
 

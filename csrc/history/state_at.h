@@ -1,4 +1,4 @@
-/* history/state_at: states that a partition had, made anew from its log by the one apply (design §2.1).
+/* history/state_at: states that a partition had, made anew from its log by the one apply (docs/architecture.md §2.1).
  *
  * A past is the state of the records below a log offset, its `cut`; of transactions those count whose markers lie below it.  Several pasts
  * are made in one walk.  What a group or a set of places is asked for is in it, nothing else.

@@ -14,7 +14,7 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Whether Kafka would start a new segment for this batch (spec §1.10). */
+/* Whether Kafka would start a new segment for this batch (docs/format/directory.md §1.10). */
 static bool must_roll(const ol_log *log, size_t size, int64_t last_offset, int64_t max_timestamp) {
     const ol_segment *active = log->active;
     if ((int64_t)size > log->size_limit - log->size || last_offset > log->offset_limit) return true;

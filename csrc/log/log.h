@@ -1,4 +1,4 @@
-/* log/log: one partition directory, exactly as Kafka keeps it (spec §1, §9, §16; design §5).
+/* log/log: one partition directory, exactly as Kafka keeps it (docs/format/directory.md §1, docs/format/recovery.md §9, docs/format/brokers.md §16; docs/durability.md).
  *
  * The log knows batches, not what is in them.  It owns the segments with their indexes, the transaction index, the producer
  * state and its snapshots, the leader epoch cache, partition.metadata, and the sidecar with the flushed bound.
@@ -11,7 +11,7 @@
  * caller's.  Flushing and reading never wait for a writer.
  *
  * Failure: a call that fails leaves the log as it was, but for ol_log_flush: after a failed fdatasync nobody knows what is on disk
- * (design §2.2), so the log is `failed`: every later append and flush is refused with OL_FAILED until it is opened anew.  So it is after a
+ * (docs/architecture.md §2.2), so the log is `failed`: every later append and flush is refused with OL_FAILED until it is opened anew.  So it is after a
  * truncation that failed, and then readers are refused as well.
  */
 #ifndef OL_LOG_LOG_H
@@ -32,10 +32,10 @@ typedef struct ol_log ol_log;
 
 typedef struct ol_log_config {
     int64_t segment_bytes;
-    int64_t segment_ms;                 /* roll when the newest batch is this much younger than the segment's first; spec §1.10 */
+    int64_t segment_ms;                 /* roll when the newest batch is this much younger than the segment's first; docs/format/directory.md §1.10 */
     int64_t index_interval_bytes;
     int64_t segment_index_bytes;
-    int64_t producer_expiration_ms;     /* producers without an open transaction are forgotten when their last batch is this old; spec §1.6 */
+    int64_t producer_expiration_ms;     /* producers without an open transaction are forgotten when their last batch is this old; docs/format/directory.md §1.6 */
     int64_t extend_bytes_min;           /* the active segment is extended in steps that grow from the first to the second */
     int64_t extend_bytes_max;
 } ol_log_config;
@@ -48,7 +48,7 @@ typedef struct ol_log_options {
     ol_log_config config;
     bool writable;                      /* else: nothing is changed, nothing is mapped, files are read with pread only */
     bool create;                        /* make the directory and an empty log when it is not there (writable only) */
-    bool clean;                         /* the log dir carried Kafka's clean-shutdown marker: all of the log was flushed (spec §9.2) */
+    bool clean;                         /* the log dir carried Kafka's clean-shutdown marker: all of the log was flushed (docs/format/recovery.md §9.2) */
     bool being_written;                 /* somebody appends meanwhile (read-only): a bad tail is unfinished even with `clean` */
     bool replicated;                    /* `ol.flushed` headers are ignored (they state the leader's flush) */
     int64_t recovery_point;             /* of the checkpoint, -1 none */
@@ -70,13 +70,13 @@ typedef struct ol_log_recovery {
     int64_t swaps_finished;
     int64_t lost_below;                 /* the recovery point where the log ends below it and no other witness says that it was longer (the
                                            checkpoint may be of another time); else -1 */
-    int64_t rewritten_bytes;            /* of [flushed, end), made dirty again before the first flush (design §2.2) */
+    int64_t rewritten_bytes;            /* of [flushed, end), made dirty again before the first flush (docs/architecture.md §2.2) */
     bool corrupt;                       /* a bad batch below the flushed bound, or flushed batches are gone from the end: the log is
                                            open read-only; `corruption` says where */
     ol_error corruption;
 } ol_log_recovery;
 
-/* Opens (and when writable recovers, spec §9, design §5) a partition directory.  The owner holds the log dir's lock when
+/* Opens (and when writable recovers, docs/format/recovery.md §9, docs/durability.md) a partition directory.  The owner holds the log dir's lock when
  * writable.  Corruption below the flushed bound is not a failure of this call: recovery->corrupt is set and the log refuses writes.
  * Fails with OL_IO, OL_NO_MEMORY, OL_NO_SUCH_FILE, OL_CORRUPT (partition.metadata names another topic id than options->topic_id). */
 int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery, ol_error *error) OL_NODISCARD;
@@ -101,7 +101,7 @@ int64_t ol_log_size_bytes(const ol_log *log);   /* of all segments, true sizes *
 
 /* ------------------------------------------------------------------------------------------------ appending */
 
-/* [writer] Where the next batch of `size` bytes goes, with `last_offset_delta` + 1 offsets: rolls if Kafka would (spec §1.10), extends the
+/* [writer] Where the next batch of `size` bytes goes, with `last_offset_delta` + 1 offsets: rolls if Kafka would (docs/format/directory.md §1.10), extends the
  * file if the background has not.  *start is `size` writable zero bytes in the mapping of the active segment.  Nothing is changed but
  * perhaps a roll: a reservation that is not published is forgotten by the next one, after the caller has zeroed what it wrote.
  * Whether storing will not wait for a page fault is asked before, with ol_log_is_prepared.
@@ -124,11 +124,11 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
  * legal: the leader's log was cleaned).  All or nothing.  OL_CORRUPT names the position in `data`. */
 int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error) OL_NODISCARD;
 
-/* [writer] Starts a leader epoch at the log end (spec §1.5); batches appended from now on must carry it. Written to the checkpoint
+/* [writer] Starts a leader epoch at the log end (docs/format/directory.md §1.5); batches appended from now on must carry it. Written to the checkpoint
  * at once. */
 int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCARD;
 
-/* [writer] Removes everything at and above `offset` (spec §12, design §5: the sidecar is lowered and synced first).
+/* [writer] Removes everything at and above `offset` (docs/format/leader-epochs.md §12, docs/durability.md: the sidecar is lowered and synced first).
  * Whole batches go, so the new end may lie below `offset`.  The owner has lowered the recovery point of its checkpoint, durably, before:
  * one that says more than is left makes a torn tail look like corruption.  Fails with OL_IO, and the log as it was, where files of a swap that was
  * given up cannot be removed. */
@@ -240,12 +240,12 @@ typedef struct ol_log_segment_info {
 } ol_log_segment_info;
 bool ol_log_segment_at(const ol_log *log, size_t index, ol_log_segment_info *info);
 
-/* What the files of one segment say, as selection and grouping want it (spec §8.1, §8.4).  Looks at the files; OL_OUT_OF_RANGE when no
+/* What the files of one segment say, as selection and grouping want it (docs/format/cleaner.md §8.1, §8.4).  Looks at the files; OL_OUT_OF_RANGE when no
  * segment has this base (any more). */
 typedef struct ol_log_segment_files {
     int64_t modified_ms;        /* of the .log */
     int64_t first_timestamp;    /* greatest of the first batch, -1 for none or an empty segment */
-    int64_t largest_timestamp;  /* of the time index, modified_ms where that has none (spec §8.1) */
+    int64_t largest_timestamp;  /* of the time index, modified_ms where that has none (docs/format/cleaner.md §8.1) */
     int64_t index_size;         /* bytes */
     int64_t time_index_size;
 } ol_log_segment_files;

@@ -124,7 +124,7 @@ ol_segment *ol_log_find_segment(ol_log *log, int64_t offset);
 /* The first segment with a base above `base`; referenced, or NULL. */
 ol_segment *ol_log_next_segment(ol_log *log, int64_t base);
 int ol_log_store_epochs(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Forgets the producers that are too old (spec §1.6): before a snapshot, at the end of a load, and when the map would grow. */
+/* Forgets the producers that are too old (docs/format/directory.md §1.6): before a snapshot, at the end of a load, and when the map would grow. */
 size_t ol_log_expire_producers(ol_log *log);
 int ol_log_store_snapshot(ol_log *log, int64_t offset, bool flush, ol_error *error) OL_NODISCARD;
 
@@ -205,9 +205,9 @@ typedef struct ol_opening {
     int64_t flushed;                    /* greatest bound that holds, at most `end` */
 } ol_opening;
 
-/* Checks the segments (spec §9.2), tells torn from corrupt (design §5), and when writable copies aside and cuts what is torn. */
+/* Checks the segments (docs/format/recovery.md §9.2), tells torn from corrupt (docs/durability.md), and when writable copies aside and cuts what is torn. */
 int ol_recovery_run(ol_opening *opening, ol_error *error) OL_NODISCARD;
-/* Writes the bytes of [flushed, end) again and flushes them (design §2.2), and after an unclean end every file that was checked. */
+/* Writes the bytes of [flushed, end) again and flushes them (docs/architecture.md §2.2), and after an unclean end every file that was checked. */
 int ol_recovery_rewrite(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
 /* log/recover_aside.c: copies [position, end of the page with the last byte that is not zero) of a file to `broken-<base>.log.<position>`, durably. */

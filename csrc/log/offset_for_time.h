@@ -1,4 +1,4 @@
-/* log/offset_for_time: from a time to a place in the log (design §8).
+/* log/offset_for_time: from a time to a place in the log (docs/maintenance.md).
  *
  * A moment is the longest prefix of the log whose record timestamps are all <= it.  Timestamps need not grow: clocks differ between
  * brokers, and go back.  A batch is never split, so the prefix ends where the first batch with a greater timestamp begins.

@@ -50,7 +50,7 @@ void ol_log_free_names(char **names, size_t count) {
     free(names);
 }
 
-/* The swapped segment is scanned to its end (spec §9.1 step 3); what cannot be walked was never finished. */
+/* The swapped segment is scanned to its end (docs/format/recovery.md §9.1 step 3); what cannot be walked was never finished. */
 static int swap_next_offset(void *context, const char *name, int64_t base_offset, int64_t *next_offset, ol_error *error) {
     ol_log *log = context;
     char path[OL_PATH_MAX];
@@ -189,7 +189,7 @@ static int load_small_files(ol_opening *opening, ol_error *error) {
     if (status == OL_OK) status = ol_log_path(log, OL_EPOCHS_FILE, path, error);
     if (status != OL_OK) return status;
     status = ol_leader_epochs_load(&log->epochs, log->fs, path, error);
-    /* A checkpoint that does not parse, or is of an unknown version, is taken as absent (spec §1.5); the batches say most of it. */
+    /* A checkpoint that does not parse, or is of an unknown version, is taken as absent (docs/format/directory.md §1.5); the batches say most of it. */
     if (status == OL_CORRUPT || status == OL_NO_SUCH_FILE || status == OL_LIMIT || status == OL_UNSUPPORTED) status = OL_OK;
     if (status == OL_OK) status = ol_log_path(log, OL_FLUSH_SIDECAR_FILE, path, error);
     if (status != OL_OK) return status;
@@ -233,7 +233,7 @@ static int check_transactions(ol_opening *opening, const ol_found_segment *segme
     return status == OL_CORRUPT || status == OL_LIMIT ? OL_OK : status;
 }
 
-/* What an unclean stop has not condemned already is looked at: an index that is missing or stale is made anew (spec §9.1). */
+/* What an unclean stop has not condemned already is looked at: an index that is missing or stale is made anew (docs/format/recovery.md §9.1). */
 static int check_indexes(ol_opening *opening, ol_error *error) {
     int status = OL_OK;
     for (size_t i = 0; i < opening->found_count && status == OL_OK; i++) {
@@ -257,7 +257,7 @@ static int check_indexes(ol_opening *opening, ol_error *error) {
 
 /* ------------------------------------------------------------------------------------------------ segments */
 
-/* Everything lies below the log start (spec §9.3), or there is nothing: the log begins anew, empty. */
+/* Everything lies below the log start (docs/format/recovery.md §9.3), or there is nothing: the log begins anew, empty. */
 static int begin_anew(ol_opening *opening, int64_t offset, ol_error *error) {
     ol_log *log = opening->log;
     int status = OL_OK;

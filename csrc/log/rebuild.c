@@ -17,7 +17,7 @@ static int remove_snapshot(ol_log *log, const char *name, ol_error *error) {
     return status == OL_NO_SUCH_FILE ? OL_OK : status;
 }
 
-/* The newest snapshot at or below `snapshot_max` that is whole; bad ones are removed (spec §1.6).  *from is its offset, 0 when there
+/* The newest snapshot at or below `snapshot_max` that is whole; bad ones are removed (docs/format/directory.md §1.6).  *from is its offset, 0 when there
  * is none. */
 static int load_snapshot(ol_log *log, int64_t snapshot_max, char *const *names, size_t name_count, int64_t *from,
                          ol_error *error) {

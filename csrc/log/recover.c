@@ -1,4 +1,4 @@
-/* Opening a log: which batches are right, and what the first wrong one means (spec §9.2, design §5, docs/durability.md). */
+/* Opening a log: which batches are right, and what the first wrong one means (docs/format/recovery.md §9.2, docs/durability.md, docs/durability.md). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ typedef struct bad_place {
 
 /* ------------------------------------------------------------------------------------------------ walking */
 
-/* The rules of design §5 beside size and CRC. */
+/* The rules of docs/durability.md beside size and CRC. */
 static int check_batch(const ol_batch *batch, int64_t segment_base, int64_t offset_min, ol_error *error) {
     int status = ol_batch_check_crc(batch, error);
     if (status != OL_OK) return status;
@@ -50,7 +50,7 @@ static void note_timestamps(ol_found_segment *segment, const ol_batch *batch, in
     }
 }
 
-/* Only what lies above the checkpoint's newest (spec §9.2).  After a clean stop the checkpoint is not written for it: where in the
+/* Only what lies above the checkpoint's newest (docs/format/recovery.md §9.2).  After a clean stop the checkpoint is not written for it: where in the
  * unchecked segments an older epoch began is not known. */
 static int note_epoch(ol_opening *opening, const ol_batch *batch, ol_error *error) {
     ol_log *log = opening->log;
@@ -333,7 +333,7 @@ static void report_corruption(ol_opening *opening, const bad_place *bad, int64_t
              " (offset %lld is below the flushed bound %lld)", (long long)bad->offset, (long long)bound);
 }
 
-/* After a clean stop everything is flushed, whatever the checkpoint and the sidecar say (spec §9.2). */
+/* After a clean stop everything is flushed, whatever the checkpoint and the sidecar say (docs/format/recovery.md §9.2). */
 static bool is_all_flushed(const ol_opening *opening) { return opening->options->clean && !opening->options->being_written; }
 
 /* The end of a segment is missing by the note of its roll.  Below the flushed bound the note is an old one: a flush covered the segment

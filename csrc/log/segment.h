@@ -92,7 +92,7 @@ void ol_segment_close_indexes(ol_segment *segment);     /* writes nothing */
 /* Adds an entry to both indexes for the batch at `position`; the part of ol_segment_note_batch that is rarely needed. */
 void ol_segment_append_entries(ol_segment *segment, int64_t position, int64_t last_offset, bool *full);
 
-/* Adds the entries that spec §1.3 wants for the batch of `size` bytes at `position`, which was just appended or replayed.  Cannot fail:
+/* Adds the entries that docs/format/directory.md §1.3 wants for the batch of `size` bytes at `position`, which was just appended or replayed.  Cannot fail:
  * an index entry that is missing makes a lookup slower, nothing more.  *full (may be NULL): no room for another one. */
 static inline void ol_segment_note_batch(ol_segment *segment, int64_t position, size_t size, int64_t last_offset,
                                          int64_t max_timestamp, int64_t index_interval_bytes, bool *full) {

@@ -1,4 +1,4 @@
-/* log/segment_rewrite: a segment written aside that takes the place of closed ones (spec §8.4, §8.6).
+/* log/segment_rewrite: a segment written aside that takes the place of closed ones (docs/format/cleaner.md §8.4, §8.6).
  *
  * It is written as `<base>.log.cleaned` with its indexes, and put in place by ol_segment_rewrite_swap, whatever happens to the log meanwhile: commits, rolls,
  * flushes and reads go on, and readers that are in a replaced segment go on with its bytes until they move.  A crash at any moment leaves the old

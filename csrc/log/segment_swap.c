@@ -1,5 +1,5 @@
-/* A segment that was written aside takes the place of closed ones (spec §8.6), so that whoever recovers the directory, we or Kafka, finds the old
- * ones or the new one after each file operation (spec §9.1):
+/* A segment that was written aside takes the place of closed ones (docs/format/cleaner.md §8.6), so that whoever recovers the directory, we or Kafka, finds the old
+ * ones or the new one after each file operation (docs/format/recovery.md §9.1):
  *
  *   1. The files lie as `.cleaned`, complete and durable: whoever recovers removes them.
  *   2. They are renamed to `.swap`, `<base>.log` as the last.  As long as one `.cleaned` is left, the lowest of them all, every `.swap` is condemned;
@@ -146,7 +146,7 @@ static int add_empty_files(swap *s, ol_error *error) {
     return status;
 }
 
-/* Kafka's age of tombstones in batches of magic 0 and 1, and of segments without timestamps (spec §8.3), goes by this. */
+/* Kafka's age of tombstones in batches of magic 0 and 1, and of segments without timestamps (docs/format/cleaner.md §8.3), goes by this. */
 static int copy_time(swap *s, ol_error *error) {
     static const int kinds[] = {LOG_KIND, 0, 1};
     ol_fs *fs = s->log->fs;

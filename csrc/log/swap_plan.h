@@ -1,4 +1,4 @@
-/* log/swap_plan: the directory pass of spec §9.1 as a pure plan: names in, actions and remaining names out.
+/* log/swap_plan: the directory pass of docs/format/recovery.md §9.1 as a pure plan: names in, actions and remaining names out.
  *
  * A writable open carries the actions out, in order; it may be stopped behind any of them and the next pass finishes the work.  A
  * read-only open only looks at the names that would be left and under which name each of them lies now.

@@ -1,4 +1,4 @@
-/* Deleting everything that the log knows of a group: one batch of tombstones (spec §3.6, §5.5). */
+/* Deleting everything that the log knows of a group: one batch of tombstones (docs/format/records.md §3.6, docs/format/coordinator.md §5.5). */
 #include "partition/partition_impl.h"
 #include "partition/tombstones.h"
 

@@ -40,7 +40,7 @@ static int load_batch(loader *load, const ol_batch *batch, ol_error *error) {
 }
 
 /* Goes on behind bytes that cannot be read; they are reported, unless they are the unfinished tail of a log that somebody else
- * writes, or the torn place where recovery found the log to end: no damage (design §5).  The load ends there: what stands behind was
+ * writes, or the torn place where recovery found the log to end: no damage (docs/durability.md).  The load ends there: what stands behind was
  * left out by recovery, or was begun since, and with a batch missing before it must not be applied. */
 static int pass_over(loader *load, const ol_error *damage, ol_error *error) {
     const ol_partition *partition = load->partition;
@@ -247,7 +247,7 @@ static int load_to_end(loader *load, ol_error *error) {
     return OL_OK;
 }
 
-/* Our own transactions that a crash left open are closed with ABORT by a lone store (design §4). */
+/* Our own transactions that a crash left open are closed with ABORT by a lone store (docs/architecture.md §4). */
 static int abort_own(ol_partition *partition, ol_error *error) {
     while (partition->own.count > 0) {
         int64_t producer_id = partition->own.ids[0];
@@ -280,7 +280,7 @@ static void check_complete(loader *load) {
     if (load->next_offset == end || !ol_log_is_writable(partition->log) || partition->problem_count > 0) return;
     ol_log_segment_info last = {0}, info;
     for (size_t i = 0; ol_log_segment_at(partition->log, i, &info); i++) last = info;
-    if (last.size == 0 && last.base_offset == end) return;      /* the end of the log was compacted away (trap 25) */
+    if (last.size == 0 && last.base_offset == end) return;      /* the end of the log was compacted away (docs/format/traps.md trap 25) */
     ol_error damage;
     ol_fail(&damage, OL_CORRUPT, "the log ends at offset %lld, but only what is below %lld could be read", (long long)end,
             (long long)load->next_offset);

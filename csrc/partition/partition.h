@@ -1,4 +1,4 @@
-/* partition/partition: one partition of the offsets log: its log on disk and its state in memory, joined (design §2, §4, §7).
+/* partition/partition: one partition of the offsets log: its log on disk and its state in memory, joined (docs/architecture.md §2, docs/architecture.md §4, docs/architecture.md §7).
  *
  * Watermark.  W is the offset below which records count.  A lone partition has W == log end: apply follows append under the
  * writer lock.  A replicated one has W moved from outside (ol_partition_advance); what lies in [W, log end) is in flight: written,
@@ -60,7 +60,7 @@ bool ol_partition_is_read_only(const ol_partition *partition);
 
 /* ------------------------------------------------------------------------------------------------ loading */
 
-/* A thing found while loading that does not end the load but makes the partition read-only (design §2.4, §4). */
+/* A thing found while loading that does not end the load but makes the partition read-only (docs/architecture.md §2.4, docs/architecture.md §4). */
 typedef struct ol_problem {
     ol_error error;             /* path, position, log offset, reason */
     int64_t bytes;              /* size of what was passed over, -1 unknown */
@@ -134,7 +134,7 @@ typedef struct ol_commit_result {
 /* The term that runs when the call begins: for who waits for what is there, not for a commit. */
 #define OL_TERM_NOW UINT64_MAX
 
-/* Writes all items or none (design §4).  One batch; where they do not fit one batch, groups are kept whole: batches of whole groups, each atomic by
+/* Writes all items or none (docs/architecture.md §4).  One batch; where they do not fit one batch, groups are kept whole: batches of whole groups, each atomic by
  * itself, and a group that does not fit one batch as a transaction of ours.  Deletes that do not fit one batch are OL_TOO_LARGE.
  * Space is made sure of first; where writing fails all the same in between (OL_IO, or OL_DISK_FULL of an index or a snapshot at a roll), the
  * groups before that are there, each whole.
@@ -219,7 +219,7 @@ void ol_partition_positions(ol_partition *partition, ol_positions *positions);
 /* Bytes of scratch that commits left allocated for the next one.  Takes the writer lock. */
 size_t ol_partition_scratch_bytes(ol_partition *partition);
 
-/* ------------------------------------------------------------------------------------------------ replication (design §7) */
+/* ------------------------------------------------------------------------------------------------ replication (docs/architecture.md §7) */
 
 /* Starts leadership at an epoch: OL_FENCED unless it is above the current one.  [W, log end) is scanned into the overlay; active when W has reached the log
  * end of this moment and the transactions of ours that an earlier leader left open are closed with ABORT, loading until then.  On failure leadership is as it

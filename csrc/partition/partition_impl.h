@@ -89,7 +89,7 @@ struct ol_partition {
     int64_t problem_count;
 };
 
-/* The header that tells the flushed bound (design §5). */
+/* The header that tells the flushed bound (docs/durability.md). */
 #define OL_HEADER_FLUSHED "ol.flushed"
 
 int64_t ol_partition_now(const ol_partition *partition);

@@ -1,4 +1,4 @@
-/* Leadership, and W moved from outside (design §7). */
+/* Leadership, and W moved from outside (docs/architecture.md §7). */
 #include <string.h>
 
 #include "partition/partition_impl.h"
@@ -80,7 +80,7 @@ static int look_for_header(ol_partition *partition, const ol_batch *batch, void 
     return OL_END;
 }
 
-/* Closes with ABORT what an earlier leader left open of our own transactions (design §4): the id is of our range and the header is there.  A transaction of ours
+/* Closes with ABORT what an earlier leader left open of our own transactions (docs/architecture.md §4): the id is of our range and the header is there.  A transaction of ours
  * is written under one hold of the writer lock, so that whatever is open here nobody will end.  The log's books are asked, and not what was seen while applying:
  * they follow truncations. */
 static int abort_own(ol_partition *partition, ol_error *error) {

@@ -1,6 +1,6 @@
 #include "retention/expiry_rule.h"
 
-/* What a group's state allows: nothing (trap 22), counting from the commit, or from when it became empty.  In a state without a condition the
+/* What a group's state allows: nothing (docs/format/traps.md trap 22), counting from the commit, or from when it became empty.  In a state without a condition the
  * record's own expire timestamp does not count either. */
 static ol_expiry_base base_of(const ol_group_view *view) {
     if (view->is_held) return OL_EXPIRY_NEVER;

@@ -1,5 +1,5 @@
 /* retention/expiry_rule: when a committed position expires: a pure function of the record, the group's state and the retention
- * (spec §5.13, design §8).  The group's state comes through a port: from a coordinator, or from the log where there is none.
+ * (docs/format/coordinator.md §5.13, docs/maintenance.md).  The group's state comes through a port: from a coordinator, or from the log where there is none.
  */
 #ifndef OL_RETENTION_EXPIRY_RULE_H
 #define OL_RETENTION_EXPIRY_RULE_H

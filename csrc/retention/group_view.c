@@ -6,7 +6,7 @@
 #include "format/group_schema.h"
 #include "format/offset_record.h"
 
-/* What the types of keys tell (spec §3.1, §15.1). */
+/* What the types of keys tell (docs/format/records.md §3.1, docs/format/brokers.md §15.1). */
 typedef struct type_meaning {
     bool known;
     bool of_member;

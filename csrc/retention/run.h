@@ -1,4 +1,4 @@
-/* retention/run: retention of one partition: what has expired gets tombstones, and a group of which nothing is left goes too (spec §5.13, design §8).
+/* retention/run: retention of one partition: what has expired gets tombstones, and a group of which nothing is left goes too (docs/format/coordinator.md §5.13, docs/maintenance.md).
  *
  * Groups are looked at one by one, and what is found is decided once more under the writer lock, where its tombstones are written: a position that was
  * committed in between survives.  A group's tombstones are one ordinary commit batch, or several of a large group: each position expires by

@@ -1,4 +1,4 @@
-/* The tombstones of one group (spec §5.13, §3.6), written under the writer lock, where everything is decided once more. */
+/* The tombstones of one group (docs/format/coordinator.md §5.13, docs/format/records.md §3.6), written under the writer lock, where everything is decided once more. */
 #include <time.h>
 
 #include "retention/run_impl.h"

@@ -1,5 +1,5 @@
 /* snapshot/snapshot: the state of a partition at a log offset S, in a file beside its log, so that a restart replays only what stands at and above S
- * (design §8).  It is a cache: whatever makes it doubtful discards it.
+ * (docs/maintenance.md).  It is a cache: whatever makes it doubtful discards it.
  *
  * What is in the file.  Sections, each with its size and checksum: facts (what it is a snapshot of), numbers, pending values, group records, and the arenas of
  * the table as they lie in memory; and a directory that says where they lie.  The file is an Arrow IPC file of one row with a column for each of them, written

@@ -1,7 +1,7 @@
-/* state/in_flight: the overlay of a replicated leader: what was written in [W, log end) and is not applied yet (design §4 step 5).
+/* state/in_flight: the overlay of a replicated leader: what was written in [W, log end) and is not applied yet (docs/architecture.md §4 step 5).
  *
  * Conditions compare with the latest written value: the overlay first, then the table.  Values of open transactions do not count until
- * their COMMIT marker is written; from then on they do, by the rule of spec §6.4.  Memory that the table will need when W passes is held
+ * their COMMIT marker is written; from then on they do, by the rule of docs/format/loading.md §6.4.  Memory that the table will need when W passes is held
  * as reservations until then.
  *
  * Locks: the partition's writer lock around every call.  Empty in a lone store, where it costs one test.

@@ -1,4 +1,4 @@
-/* state/own_transactions: producer ids of open transactions of ours: commits that were larger than a batch (design §4).
+/* state/own_transactions: producer ids of open transactions of ours: commits that were larger than a batch (docs/architecture.md §4).
  *
  * Few at a time.  No locks; the owner serialises.  Zeroed memory is an empty one.
  */

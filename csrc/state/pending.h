@@ -1,4 +1,4 @@
-/* state/pending: offsets committed inside transactions that have not ended, by producer id (spec §6.4).
+/* state/pending: offsets committed inside transactions that have not ended, by producer id (docs/format/loading.md §6.4).
  *
  * Each entry holds a reservation in the table, so that a COMMIT allocates nothing and cannot fail.  Lock and ownership as
  * ol_table: the owner of the table calls under the table's lock.
@@ -44,7 +44,7 @@ bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_
 bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash, uint64_t *cursor, ol_table_row *row);
 
 /* A pending value lives until its transaction ends, a tombstone erases it, or its producer replaces it; a newer plain value does not
- * end it.  Whether any producer has a live pending value for this position (spec §5.3: such a partition is "unstable"). */
+ * end it.  Whether any producer has a live pending value for this position (docs/format/coordinator.md §5.3: such a partition is "unstable"). */
 bool ol_pending_has(const ol_pending *pending, const ol_pair_name *name, int32_t partition);
 /* Whether any producer has a live pending value for any position of this group. */
 bool ol_pending_has_group(const ol_pending *pending, ol_slice group, uint64_t group_hash);

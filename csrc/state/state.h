@@ -1,4 +1,4 @@
-/* state/state: what the log of one partition means, and the one function that changes it (design §2.1, spec §6.3-6.4).
+/* state/state: what the log of one partition means, and the one function that changes it (docs/architecture.md §2.1, docs/format/loading.md §6.3-6.4).
  *
  * A state is the table of positions, the values of open transactions and the group records.  ol_state_apply takes one change,
  * in log order; live commits, loading, a follower and a replay of a cleaned log all end there, so that they cannot differ.
@@ -65,7 +65,7 @@ int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) OL
 int ol_state_apply_run(ol_state *state, uint32_t hint, const ol_pair_name *name, const ol_position_row *rows, size_t count,
                        int32_t value_version, ol_error *error) OL_NODISCARD;
 
-/* An end-transaction marker: COMMIT installs by the rule of spec §6.4, ABORT drops, others do nothing.  Cannot fail. */
+/* An end-transaction marker: COMMIT installs by the rule of docs/format/loading.md §6.4, ABORT drops, others do nothing.  Cannot fail. */
 void ol_state_end_transaction(ol_state *state, int64_t producer_id, ol_control type);
 
 /* Walks all records of an opened batch without moving it: OL_OK when its structure is sound to the end. */

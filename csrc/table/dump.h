@@ -1,4 +1,4 @@
-/* table/dump: a table as bytes, and a table from bytes (design §6: the table is position-independent, so a snapshot is the table).
+/* table/dump: a table as bytes, and a table from bytes (docs/table.md: the table is position-independent, so a snapshot is the table).
  *
  * The bytes are those of its arenas, as they lie in memory, and some numbers.  They are of one layout: another version of this code, another
  * processor or another hash makes other ones, which ol_table_layout tells.  Whoever dumps keeps the table from changing for as long as the arenas are

@@ -14,7 +14,7 @@ uint32_t ol_table_pair_number(const ol_table *table, const ol_pair_name *name);
 bool ol_table_group_number(const ol_table *table, ol_slice group, uint64_t group_hash, uint32_t *number);
 uint32_t ol_table_reserved_group(const ol_table *table, const ol_reservation *reservation);
 
-/* Whether a tombstone above `log_offset` was applied to the cell while reservations pinned it (trap 15). */
+/* Whether a tombstone above `log_offset` was applied to the cell while reservations pinned it (docs/format/traps.md trap 15). */
 bool ol_table_reserved_erased(const ol_table *table, const ol_reservation *reservation, int64_t log_offset);
 /* Whether ol_table_install_if_newer would install now. */
 bool ol_table_reserved_newer(const ol_table *table, const ol_reservation *reservation, int64_t log_offset);

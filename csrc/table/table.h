@@ -11,7 +11,7 @@
  * the next call that changes the table.  Locks: none in here.  The owner (ol_partition) holds the partition's table lock around each call;
  * calls that take a const table may run side by side.
  * Failure: only the calls marked OL_NODISCARD can fail, with OL_NO_MEMORY and nothing changed, or OL_LIMIT when an index space is
- * full.  Everything that applies a record that was reserved before cannot fail (design §4 steps 5 and 8).
+ * full.  Everything that applies a record that was reserved before cannot fail (docs/architecture.md §4 steps 5 and 8).
  */
 #ifndef OL_TABLE_TABLE_H
 #define OL_TABLE_TABLE_H
@@ -86,7 +86,7 @@ int ol_table_reserve(ol_table *table, const ol_pair_name *name, int32_t partitio
 void ol_table_install(ol_table *table, const ol_reservation *reservation, const ol_position_value *value);
 
 /* Installs iff nothing newer is there: no record (value or tombstone) of this cell at or above value->log_offset was applied
- * while the reservation lived (spec §6.4, traps 14 and 15).  Ends the reservation.  Returns whether it was installed. */
+ * while the reservation lived (docs/format/loading.md §6.4, docs/format/traps.md traps 14 and 15).  Ends the reservation.  Returns whether it was installed. */
 bool ol_table_install_if_newer(ol_table *table, const ol_reservation *reservation, const ol_position_value *value);
 
 /* Ends a reservation without installing; frees what nothing else needs. */

@@ -2,7 +2,7 @@
  *
  * A history is a list of atoms in log order; each is there whole or not at all: one batch, one group of a commit that was larger
  * than a batch, one end of a transaction.  The state after the first k atoms is made by applying them from the start, by the rules of
- * spec §6.4.  Nothing here is shared with the engine but its reading functions, through which a partition is compared.
+ * docs/format/loading.md §6.4.  Nothing here is shared with the engine but its reading functions, through which a partition is compared.
  */
 #ifndef CRASH_MODEL_H
 #define CRASH_MODEL_H

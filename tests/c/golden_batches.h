@@ -1,4 +1,4 @@
-/* golden_batches: the log bytes of spec §14.2. */
+/* golden_batches: the log bytes of docs/format/vectors.md §14.2. */
 #ifndef OL_TEST_GOLDEN_BATCHES_H
 #define OL_TEST_GOLDEN_BATCHES_H
 

@@ -1,4 +1,4 @@
-/* log/files/checkpoint: Kafka's text checkpoints (spec §1.5).
+/* log/files/checkpoint: Kafka's text checkpoints (docs/format/directory.md §1.5).
  *
  * Two forms share the frame (version line, count line, one line an entry): offset checkpoints of a log dir ("topic partition
  * offset") and the leader-epoch-checkpoint of a partition ("epoch startOffset").  An empty file and one with only the version

@@ -1,4 +1,4 @@
-/* log/files/flush_sidecar: the sidecar `offsetlog.flushed`, which remembers how far a partition was flushed (design §5).
+/* log/files/flush_sidecar: the sidecar `offsetlog.flushed`, which remembers how far a partition was flushed (docs/durability.md).
  *
  * A small mapped file, stored after each successful fdatasync of the log and never synced itself, but before a truncation.  So what
  * is found in it after a crash is a true lower bound, and the exact one after kill -9.  Two slots are written in turn, each with

@@ -1,4 +1,4 @@
-/* log/files/leader_epochs: which leader epoch wrote which offsets of a partition (spec §1.5, §12).
+/* log/files/leader_epochs: which leader epoch wrote which offsets of a partition (docs/format/directory.md §1.5, docs/format/leader-epochs.md §12).
  *
  * A list of (epoch, start offset), ascending strictly in both, kept in the file leader-epoch-checkpoint.  Changes are made in
  * memory; the caller stores the list when one is reported.  No lock: the partition's writer lock covers it.

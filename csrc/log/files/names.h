@@ -1,4 +1,4 @@
-/* log/files/names: the names Kafka gives to the files and directories of a log dir, and topic ids as text (spec §0, §1.1, §1.2). */
+/* log/files/names: the names Kafka gives to the files and directories of a log dir, and topic ids as text (docs/format/conventions.md §0, docs/format/directory.md §1.1, §1.2). */
 #ifndef OL_LOG_FILES_NAMES_H
 #define OL_LOG_FILES_NAMES_H
 

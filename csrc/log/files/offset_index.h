@@ -1,11 +1,11 @@
-/* log/files/offset_index: the sparse offset index (.index) and time index (.timeindex) of one segment (spec §1.3, §1.4, §15.2).
+/* log/files/offset_index: the sparse offset index (.index) and time index (.timeindex) of one segment (docs/format/directory.md §1.3, §1.4, docs/format/brokers.md §15.2).
  *
  * An index only makes a scan of the .log shorter.  Entries that are missing make it slower, never wrong; therefore an append
  * whose bytes cannot be written is dropped and counted, and the failure is told by the next flush or trim.  An append costs
  * a store into a block in memory, which is written when it is full.  The file is not sized ahead (we do not map it, so a
  * crash leaves no zeros behind the entries), but it is full where Kafka's would be.
  *
- * When an entry is due (spec §1.3) is the segment's business: the bytes appended since the last entry exceed the interval,
+ * When an entry is due (docs/format/directory.md §1.3) is the segment's business: the bytes appended since the last entry exceed the interval,
  * tested before the batch's own size is added; both indexes get their entry then.
  *
  * Lookups are right whichever offset of a batch an entry names: brokers up to 1.1.1 wrote the first, later ones the last, a

@@ -1,4 +1,4 @@
-/* log/files/partition_metadata: the file partition.metadata, which ties a partition directory to its topic id (spec §1.7, trap 37). */
+/* log/files/partition_metadata: the file partition.metadata, which ties a partition directory to its topic id (docs/format/directory.md §1.7, docs/format/traps.md trap 37). */
 #ifndef OL_LOG_FILES_PARTITION_METADATA_H
 #define OL_LOG_FILES_PARTITION_METADATA_H
 

@@ -1,4 +1,4 @@
-/* The file form of a producer state: version, CRC, count, entries of 46 bytes (spec §1.6). */
+/* The file form of a producer state: version, CRC, count, entries of 46 bytes (docs/format/directory.md §1.6). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* log/files/producers: what a partition's log knows of producers and their transactions (spec §1.6, §2.6).
+/* log/files/producers: what a partition's log knows of producers and their transactions (docs/format/directory.md §1.6, docs/format/batches.md §2.6).
  *
  * A map producer id -> state, updated by every batch in log order, and the open transactions by their first offset.  The state at
  * an offset is written as a snapshot, from which a later load goes on; a truncation reloads an older snapshot and replays.  No

@@ -1,4 +1,4 @@
-/* log/files/transaction_index: the aborted transactions of one segment, its .txnindex (spec §1.7).
+/* log/files/transaction_index: the aborted transactions of one segment, its .txnindex (docs/format/directory.md §1.7).
  *
  * The entries are few, so they are held in memory; the file is created by the first append and each append is written to it
  * at once.  Calls on one index exclude each other by the caller's lock; lookups may run at the same time as each other.

@@ -1,4 +1,4 @@
-/* The path of one commit (design §4): plan, conditions, reserve, encode, publish, apply. */
+/* The path of one commit (docs/architecture.md §4): plan, conditions, reserve, encode, publish, apply. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ static void release_scratch(ol_partition *partition) {
     partition->planned_capacity = 0;
 }
 
-/* An older epoch than the log knows of a producer writes no more (spec §5.2). */
+/* An older epoch than the log knows of a producer writes no more (docs/format/coordinator.md §5.2). */
 static int check_producer_epoch(const ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_error *error) {
     int16_t known_epoch;
     int32_t coordinator_epoch;

@@ -1,4 +1,4 @@
-/* partition/commit/commit_impl: one commit on its way, shared by the files of the commit path (design §4) and nobody else.
+/* partition/commit/commit_impl: one commit on its way, shared by the files of the commit path (docs/architecture.md §4) and nobody else.
  *
  *   ol_commit         the entry points: locks, roles, the way that never waits
  *   ol_commit_plain   the short way: known positions and nothing else

@@ -1,4 +1,4 @@
-/* What does not fit one batch: batches of whole groups, and transactions of ours for groups that are larger (design §2.3, §4). */
+/* What does not fit one batch: batches of whole groups, and transactions of ours for groups that are larger (docs/architecture.md §2.3, docs/architecture.md §4). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -52,7 +52,7 @@ static ol_position_value position_value(const ol_commit *work, const ol_item *it
         .offset = value.offset,
         .commit_timestamp = value.commit_timestamp,
         .expire_timestamp = value.expire_timestamp,
-        .leader_epoch = version == 1 ? -1 : value.leader_epoch,     /* v1 has no place for it (trap 8) */
+        .leader_epoch = version == 1 ? -1 : value.leader_epoch,     /* v1 has no place for it (docs/format/traps.md trap 8) */
         .metadata = value.metadata,
         .topic_id = version == 4 ? value.topic_id : NULL,
     };
@@ -160,7 +160,7 @@ static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offs
     ol_partition *partition = work->partition;
     int64_t end = ol_log_end(partition->log);
     if (OL_UNLIKELY(partition->role == OL_ROLE_LOADING)) {
-        /* Not applied by its committer: the loader reaches it in log order (design §7). */
+        /* Not applied by its committer: the loader reaches it in log order (docs/architecture.md §7). */
         ol_partition_set_positions(partition, end, partition->applied);
         return OL_OK;
     }

@@ -1,4 +1,4 @@
-/* Integers and varints: the vectors of spec §0 in both directions, and what the decoders refuse. */
+/* Integers and varints: the vectors of docs/format/conventions.md §0 in both directions, and what the decoders refuse. */
 #include "base/bytes.h"
 #include "ol_test.h"
 

@@ -1,4 +1,4 @@
-/* CRC-32C and CRC-32: the values of spec §0, and every implementation against the definition, bit by bit. */
+/* CRC-32C and CRC-32: the values of docs/format/conventions.md §0, and every implementation against the definition, bit by bit. */
 #include "base/crc32c.h"
 #include "ol_test.h"
 

@@ -1,4 +1,4 @@
-/* The hashes: XXH3-128 against the library's values, Java's String.hashCode against a Java machine's (spec §4), and the quality of
+/* The hashes: XXH3-128 against the library's values, Java's String.hashCode against a Java machine's (docs/format/partitioning.md §4), and the quality of
  * the hash of the tables in memory. */
 #include "java_hash_vectors.h"
 #include "base/hash.h"

@@ -1,4 +1,4 @@
-/* base/java_string: every character there is, every way to break one, and that hash and length follow from the characters (spec §4). */
+/* base/java_string: every character there is, every way to break one, and that hash and length follow from the characters (docs/format/partitioning.md §4). */
 #include "base/hash.h"
 #include "ol_test.h"
 

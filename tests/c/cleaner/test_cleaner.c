@@ -1,4 +1,4 @@
-/* The cleaner on small logs made by hand: each rule of spec §8 and design §8 by itself.
+/* The cleaner on small logs made by hand: each rule of docs/format/cleaner.md §8 and docs/maintenance.md by itself.
  *
  * What each part of it does shows in these: clean_source and clean_scan read, clean_learn enters keys, clean_decide and clean_table say what stays,
  * clean_markers what of transactions, clean_groups which segments become one, clean_write what is written. */

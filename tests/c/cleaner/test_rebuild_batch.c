@@ -1,4 +1,4 @@
-/* One batch, of which some records go: the golden bytes of spec §14.2, both magics, compression, and batches that stay as they are. */
+/* One batch, of which some records go: the golden bytes of docs/format/vectors.md §14.2, both magics, compression, and batches that stay as they are. */
 #include "cleaner/rebuild_batch.h"
 
 #include "golden_batches.h"

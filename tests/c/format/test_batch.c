@@ -1,4 +1,4 @@
-/* Batches of magic 2: the golden bytes of spec §14.2 in both directions, what is refused and how, cuts and flipped bits. */
+/* Batches of magic 2: the golden bytes of docs/format/vectors.md §14.2 in both directions, what is refused and how, cuts and flipped bits. */
 #include "golden_batches.h"
 #include "format/batch.h"
 #include "base/bytes.h"

@@ -1,4 +1,4 @@
-/* format/batch_write: the bytes of records, headers and markers (spec §2.1, §2.2, §2.5), written out, and that nothing else is touched.  That what is
+/* format/batch_write: the bytes of records, headers and markers (docs/format/batches.md §2.1, §2.2, §2.5), written out, and that nothing else is touched.  That what is
  * written is read again as it was is in test_batch.c. */
 #include "golden_batches.h"
 #include "format/batch.h"
@@ -78,7 +78,7 @@ OL_TEST(a_plain_batch_is_a_coordinators) {
     ol_batch_fields_init(&fields, 7, GOLDEN_TIME);
     OL_CHECK(fields.base_offset == 7 && fields.base_timestamp == GOLDEN_TIME && fields.max_timestamp == GOLDEN_TIME);
     OL_CHECK(fields.producer_id == -1 && fields.producer_epoch == -1 && fields.leader_epoch == -1);
-    OL_CHECK(fields.base_sequence == 0);        /* trap 6 */
+    OL_CHECK(fields.base_sequence == 0);        /* docs/format/traps.md trap 6 */
     OL_CHECK(fields.attributes == 0 && fields.record_count == 0 && fields.last_offset_delta == 0);
 }
 
@@ -95,7 +95,7 @@ static const ol_batch_fields every_field = {
     .attributes = OL_ATTRIBUTE_TRANSACTIONAL | OL_ATTRIBUTE_DELETE_HORIZON,
 };
 
-/* Each field once, at the place that spec §2.1 gives it; the records behind the header and what lies around the batch stay. */
+/* Each field once, at the place that docs/format/batches.md §2.1 gives it; the records behind the header and what lies around the batch stay. */
 OL_TEST(seal_writes_each_field_at_its_place_and_nothing_else) {
     enum { AROUND = 16, RECORDS = 40, SIZE = OL_BATCH_OVERHEAD + RECORDS };
     uint8_t bytes[AROUND + SIZE + AROUND], *start = bytes + AROUND;
@@ -126,7 +126,7 @@ OL_TEST(a_batch_without_records_is_its_header) {
     OL_CHECK(batch.last_offset == 13 && batch.record_count == 0 && batch.size == OL_BATCH_OVERHEAD);
 }
 
-/* What a log changes when it appends what somebody else sealed; the checksum goes on to hold (trap 5). */
+/* What a log changes when it appends what somebody else sealed; the checksum goes on to hold (docs/format/traps.md trap 5). */
 OL_TEST(assign_changes_offset_and_epoch_alone) {
     size_t size;
     uint8_t *bytes = ol_test_unhex(GOLDEN_A, &size), *before = ol_test_unhex(GOLDEN_A, &size);

@@ -1,4 +1,4 @@
-/* The records of groups by their schemas: vectors of spec §3.4 and §3.5 and of Kafka's own classes in both directions, damage,
+/* The records of groups by their schemas: vectors of docs/format/records.md §3.4, §3.5 and of Kafka's own classes in both directions, damage,
  * agreement with format/offset_record, and every record in the broker directories where they are there. */
 #include <ftw.h>
 

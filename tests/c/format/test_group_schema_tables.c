@@ -8,7 +8,7 @@
 
 enum { TYPES = 24, BYTES_MAX = 1 << 16, TEXT_MAX = 1 << 18 };
 
-/* What a broker of 4.3 knows (spec §3, §15.1): the stem of both names, and of the value the last version and the first that is flexible. */
+/* What a broker of 4.3 knows (docs/format/records.md §3, docs/format/brokers.md §15.1): the stem of both names, and of the value the last version and the first that is flexible. */
 typedef struct known_type {
     int16_t type;
     const char *stem;

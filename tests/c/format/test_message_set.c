@@ -1,4 +1,4 @@
-/* Messages of magic 0 and 1: the vectors of spec §2.8, wrappers with and without gaps, and what is refused. */
+/* Messages of magic 0 and 1: the vectors of docs/format/batches.md §2.8, wrappers with and without gaps, and what is refused. */
 #include "format/batch.h"
 #include "base/bytes.h"
 #include "base/crc32c.h"

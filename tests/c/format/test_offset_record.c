@@ -1,4 +1,4 @@
-/* Keys and values of offset commits: the vectors of spec §3.2 and §15.1 in both directions, and what is refused. */
+/* Keys and values of offset commits: the vectors of docs/format/records.md §3.2, docs/format/brokers.md §15.1 in both directions, and what is refused. */
 #include "base/bytes.h"
 #include "format/offset_record.h"
 #include "ol_test.h"
@@ -56,7 +56,7 @@ OL_TEST(keys_of_offset_commits) {
     }
 }
 
-/* Offset 42, epoch 7, metadata "meta", commit time T, expire time T + 600000 (spec §3.2); v4 with a topic id (§15.1). */
+/* Offset 42, epoch 7, metadata "meta", commit time T, expire time T + 600000 (docs/format/records.md §3.2); v4 with a topic id (§15.1). */
 static const struct {
     const char *hex;
     int16_t version;
@@ -123,7 +123,7 @@ OL_TEST(a_value_cut_at_every_length_is_corrupt_and_bytes_behind_it_are_not) {
 OL_TEST(trap_07_value_version_is_not_the_key_version) {
     OL_CHECK_INT(key_status("000100086d792d67726f757000066f726465727300000003"), OL_OK);
     OL_CHECK_INT(value_status(values[3].hex, 1), OL_OK);
-    /* Only under the legacy key it is bound to 0 (spec §15.1). */
+    /* Only under the legacy key it is bound to 0 (docs/format/brokers.md §15.1). */
     OL_CHECK_INT(value_status(values[0].hex, 0), OL_OK);
     for (size_t k = 1; k < COUNT_OF(values); k++) OL_CHECK_INT(value_status(values[k].hex, 0), OL_UNSUPPORTED);
 }

@@ -127,7 +127,7 @@ static size_t compare_with_dump(const scenario *s, int32_t partition, const seen
     return dumped + records;
 }
 
-/* Each entry points at the start of a batch, and what it names does not lie before that (spec §15.2: the first or the last offset, of a
+/* Each entry points at the start of a batch, and what it names does not lie before that (docs/format/brokers.md §15.2: the first or the last offset, of a
  * wrapper the first inner one, of a cleaner's run of batches the last). */
 static size_t check_indexes(const char *partition, const seen_log *seen) {
     char pattern[OL_PATH_MAX];

@@ -1,4 +1,4 @@
-/* Producers that are too old are forgotten (spec §1.6): in memory, and so in the next snapshot. */
+/* Producers that are too old are forgotten (docs/format/directory.md §1.6): in memory, and so in the next snapshot. */
 #include "log/files/producers.h"
 #include "recovery_fixture.h"
 

@@ -188,7 +188,7 @@ OL_TEST(every_flipped_bit_of_the_first_batch_is_found) {
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         fixture_write(path, bytes, size);
         log = fixture_open(&p.options, &recovery);
-        /* The CRC does not cover base offset and leader epoch (trap 5); a base that went up makes the next batch wrong. */
+        /* The CRC does not cover base offset and leader epoch (docs/format/traps.md trap 5); a base that went up makes the next batch wrong. */
         bool epoch = bit / 8 >= OL_BATCH_AT_LEADER_EPOCH && bit / 8 < OL_BATCH_AT_MAGIC;
         OL_CHECK(recovery.corrupt || epoch);
         fixture_close(log);

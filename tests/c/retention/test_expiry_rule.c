@@ -1,4 +1,4 @@
-/* Expiry as a pure function (spec §5.13). */
+/* Expiry as a pure function (docs/format/coordinator.md §5.13). */
 #include "retention/expiry_rule.h"
 #include "ol_test.h"
 

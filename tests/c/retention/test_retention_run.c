@@ -1,4 +1,4 @@
-/* Retention of a partition: what has expired gets tombstones, and nothing else does (spec §5.13, traps 21 to 23).  retention/group decides, ol_expire_write
+/* Retention of a partition: what has expired gets tombstones, and nothing else does (docs/format/coordinator.md §5.13, docs/format/traps.md traps 21 to 23).  retention/group decides, ol_expire_write
  * writes, ol_expire_report tells. */
 #include "retention/run.h"
 #include "base/bytes.h"
@@ -43,7 +43,7 @@ static ol_slice key_of(int16_t type, const char *group, const char *member, uint
     return ol_slice_of(bytes, (size_t)(p - bytes));
 }
 
-/* GroupMetadata v3 with so many members (spec §3.4). */
+/* GroupMetadata v3 with so many members (docs/format/records.md §3.4). */
 static void commit_classic(ol_partition *partition, const char *group, const char *protocol_type, int64_t state_ms, int members) {
     uint8_t key[64], value[256], *p = value;
     size_t size = strlen(protocol_type);

@@ -137,7 +137,7 @@ OL_TEST(two_producers_commit_in_either_order) {
     }
 }
 
-/* Kafka's rules for some positions, written out (spec §6.4). */
+/* Kafka's rules for some positions, written out (docs/format/loading.md §6.4). */
 enum { POSITIONS = 12, PRODUCERS = 5 };
 typedef struct rule_value {
     bool present;
