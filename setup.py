@@ -1,16 +1,18 @@
-"""Builds the extensions: csrc/ is compiled once into a static library; every offsetlog/_native/*.pyx is linked with it.
+"""Builds the extensions: csrc/ is compiled once into a static library that every extension is linked with.
 
 Everything that does not need a program is in pyproject.toml.  Environment variables:
 
-* ``CC``, ``CFLAGS``: the compiler, and flags to add behind ours.
-* ``OFFSETLOG_JOBS``: how many C files are compiled at a time (default 2).
+* ``CC``, ``CFLAGS``: the compiler, and flags to add after ours.
+* ``OFFSETLOG_JOBS``: how many files are translated or compiled at a time (default 2).
 * ``OFFSETLOG_SANITIZE``: a list for ``-fsanitize=`` (``address,undefined``); built aside, in ``build/sanitize``.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import fcntl
+import functools
 import hashlib
 import os
 import platform
@@ -19,6 +21,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -32,13 +35,19 @@ os.chdir(ROOT)
 SANITIZE = os.environ.get("OFFSETLOG_SANITIZE", "")
 SANITIZE_FLAGS = [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-O1", "-g"] if SANITIZE else []
 BUILD = Path("build/sanitize" if SANITIZE else "build")
+JOBS = int(os.environ.get("OFFSETLOG_JOBS", "2"))
 TAG = f"{platform.machine()}-{sys.implementation.cache_tag}"
 
 # No -march: the baseline of the architecture, with what is faster chosen at run time (ol_crc32c).
 ENGINE_FLAGS = shlex.split("-std=gnu11 -O3 -g1 -fPIC -pthread -fvisibility=hidden -D_GNU_SOURCE -UNDEBUG -Wall")
 # CPython's own assertions stay off (its flags define NDEBUG): they would sit in every inlined macro of the hot path.
 # Ours are OL_ASSERT, which does not depend on NDEBUG.
-EXTENSION_FLAGS = shlex.split("-std=gnu11 -O3 -fvisibility=hidden -D_GNU_SOURCE")
+# -g1 after CPython's own -g: the full description of generated C is half of its compile time.
+EXTENSION_FLAGS = shlex.split("-std=gnu11 -O3 -g1 -fvisibility=hidden -D_GNU_SOURCE")
+USER_FLAGS = shlex.split(os.environ.get("CFLAGS", ""))
+
+#: What only tests import: built in place and for sanitized runs, never into a wheel.
+TEST_EXTENSIONS = {"faults.fault_fs": "tests/faults/fault_fs.pyx"}
 
 DIRECTIVES = {
     "language_level": 3,
@@ -66,46 +75,69 @@ def dependencies_of(record: Path) -> list[Path]:
     return [Path(name) for name in text.partition(":")[2].split()]
 
 
-def compile_engine() -> Path:
-    """Compiles what changed in csrc/ and returns the static library."""
+@dataclasses.dataclass(frozen=True)
+class Compilation:
+    """One C file and the object that comes of it; `command` lacks the names of both."""
+
+    source: Path
+    target: Path
+    command: list[str]
+
+    def is_stale(self) -> bool:
+        return is_stale(self.target, [self.source, *dependencies_of(self.target.with_suffix(".d"))])
+
+    def run(self) -> None:
+        # An interrupted compiler would leave half an object; the rename makes it whole or absent.
+        partial = self.target.with_suffix(".partial")
+        record = str(self.target.with_suffix(".d"))
+        started_ns = self.source.stat().st_mtime_ns
+        call = [*self.command, "-MMD", "-MF", record, "-c", str(self.source), "-o", str(partial)]
+        if subprocess.run(call, check=False).returncode != 0:
+            raise SystemExit(f"{self.source} does not compile")
+        if self.source.stat().st_mtime_ns != started_ns:
+            raise SystemExit(f"{self.source} was changed while it was compiled: build again")
+        partial.replace(self.target)
+
+
+def side_by_side(jobs: Iterable[Callable[[], object]]) -> None:
+    """Runs `jobs`, JOBS at a time; the first failure is raised once those that run have ended."""
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        running = [pool.submit(job) for job in jobs]
+        for job in running:
+            job.result()
+
+
+def object_folder(name: str, command: list[str]) -> Path:
+    """The folder of the objects that `command` makes: objects of other flags are other objects."""
+    flags = hashlib.sha256(repr(command).encode()).hexdigest()[:12]
+    folder = BUILD / f"{name}-{platform.machine()}-{flags}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def engine(for_tests: bool) -> tuple[list[Compilation], Path]:
+    """The compilations of csrc/, and the static library of their objects; csrc/testing only for tests."""
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
-    command = [*compiler, *ENGINE_FLAGS, *SANITIZE_FLAGS, *shlex.split(os.environ.get("CFLAGS", ""))]
+    command = [*compiler, *ENGINE_FLAGS, *SANITIZE_FLAGS, *USER_FLAGS, "-Icsrc"]
     if SANITIZE:
         command.append("-DOL_ENABLE_VERIFY")
-    # Objects of other flags are other objects.
-    folder = BUILD / f"engine-{platform.machine()}-{hashlib.sha256(repr(command).encode()).hexdigest()[:12]}"
-    folder.mkdir(parents=True, exist_ok=True)
-    sources = sorted(Path("csrc").rglob("*.c"))
+    folder = object_folder("engine", command)
+    sources = [path for path in sorted(Path("csrc").rglob("*.c")) if for_tests or path.parts[1] != "testing"]
     # An archive names its members without folders, so the name of an object says the room, too.
-    objects = {source: folder / ("-".join(source.with_suffix(".o").parts[1:])) for source in sources}
-    stale = [
-        source
-        for source, target in objects.items()
-        if is_stale(target, [source, *dependencies_of(target.with_suffix(".d"))])
-    ]
+    objects = [folder / "-".join(source.with_suffix(".o").parts[1:]) for source in sources]
+    compilations = [Compilation(*pair, command) for pair in zip(sources, objects, strict=True)]
+    return compilations, folder / ("liboffsetlog_tests.a" if for_tests else "liboffsetlog.a")
 
-    def compile_one(source: Path) -> None:
-        target = objects[source]
-        # The compiler would leave half an object behind when it is interrupted; the rename makes it whole or absent.
-        partial = target.with_suffix(".partial")
-        call = [*command, "-MMD", "-MF", str(target.with_suffix(".d")), "-c", str(source), "-o", str(partial)]
-        started_ns = source.stat().st_mtime_ns
-        if subprocess.run(call, check=False).returncode != 0:
-            raise SystemExit(f"{source} does not compile")
-        if source.stat().st_mtime_ns != started_ns:
-            raise SystemExit(f"{source} was changed while it was compiled: build again")
-        partial.replace(target)
 
-    with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("OFFSETLOG_JOBS", "2"))) as pool:
-        for job in [pool.submit(compile_one, source) for source in stale]:
-            job.result()
-    library, listing = folder / "liboffsetlog_c.a", folder / "objects.txt"
-    names = "\n".join(str(path) for path in objects.values())
-    if is_stale(library, list(objects.values())) or not listing.exists() or listing.read_text() != names:
-        library.unlink(missing_ok=True)
-        subprocess.run(["ar", "rcs", str(library), *map(str, objects.values())], check=True)
-        listing.write_text(names)
-    return library
+def archive(compilations: list[Compilation], library: Path) -> None:
+    """Makes the static library again where an object is newer or the list of objects has changed."""
+    objects = [compilation.target for compilation in compilations]
+    listing, names = library.with_suffix(".txt"), "\n".join(map(str, objects))
+    if not is_stale(library, objects) and listing.exists() and listing.read_text() == names:
+        return
+    library.unlink(missing_ok=True)
+    subprocess.run(["ar", "rcs", str(library), *map(str, objects)], check=True)
+    listing.write_text(names)
 
 
 class build(_build):  # noqa: N801  (setuptools names its commands so)
@@ -117,7 +149,11 @@ class build(_build):  # noqa: N801  (setuptools names its commands so)
 
 
 class build_ext(_build_ext):  # noqa: N801
-    """Links each extension with the engine, and builds it again whenever anything below it is newer."""
+    """Compiles the engine and the extensions side by side, then links each extension with what it needs of the engine.
+
+    An object is compiled again where its source or a header that it includes is newer; an extension is linked again
+    where its object or the engine is.
+    """
 
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -126,19 +162,37 @@ class build_ext(_build_ext):  # noqa: N801
         if self.inplace:
             # `pip install -e` and `build_ext --inplace` share one place, so that the second finds the first one's work.
             self.build_lib = str(BUILD / f"inplace-{TAG}")
-        self.build_temp = str(BUILD / f"temp-{TAG}")
+        self.for_tests = bool(self.inplace or SANITIZE)
+        if not self.for_tests:
+            self.extensions = [one for one in self.extensions if one.name not in TEST_EXTENSIONS]
 
-    def run(self) -> None:
-        self.library = compile_engine()
-        super().run()
+    def build_extensions(self) -> None:
+        compilations, library = engine(self.for_tests)
+        command = [*self.compiler.compiler_so, *EXTENSION_FLAGS, *SANITIZE_FLAGS, *USER_FLAGS]
+        command += [f"-I{folder}" for folder in [*self.include_dirs, "csrc"]]
+        folder = object_folder("extensions", command)
+        own = {
+            extension.name: Compilation(Path(extension.sources[0]), folder / f"{extension.name}.o", command)
+            for extension in self.extensions
+        }
+        # The largest first, so that no core waits for the other at the end.
+        stale = [compilation for compilation in [*own.values(), *compilations] if compilation.is_stale()]
+        stale.sort(key=lambda compilation: -compilation.source.stat().st_size)
+        side_by_side(compilation.run for compilation in stale)
+        archive(compilations, library)
+        side_by_side(
+            functools.partial(self.link, extension, own[extension.name].target, library)
+            for extension in self.extensions
+        )
 
-    def build_extension(self, extension: Extension) -> None:
+    def link(self, extension: Extension, compiled: Path, library: Path) -> None:
         target = Path(self.get_ext_fullpath(extension.name))
-        extension.extra_objects = [str(self.library)]
-        sources = [Path(source) for source in extension.sources]
-        below = [*sources, self.library, Path("setup.py"), *Path("csrc").rglob("*.h")]
-        self.force = is_stale(target, below)
-        super().build_extension(extension)
+        if not is_stale(target, [compiled, library, Path("setup.py")]):
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        call = [*self.compiler.linker_so, str(compiled), str(library), "-pthread", *SANITIZE_FLAGS[:1]]
+        subprocess.run([*call, "-o", f"{target}.partial"], check=True)
+        os.replace(f"{target}.partial", target)
 
     def copy_extensions_to_source(self) -> None:
         """Puts fresh extensions into the source tree by rename: a running process keeps the file it has mapped."""
@@ -156,27 +210,32 @@ def packages() -> dict[str, object]:
     found = find_packages(include=["offsetlog*"])
     return {
         "packages": [*found, "pyspark_offsetlog"],
-        "package_dir": {"pyspark_offsetlog": "offsetlog/spark/discovery/pyspark_offsetlog"},
+        "package_dir": {
+            "pyspark_offsetlog": "offsetlog/spark/discovery/pyspark_offsetlog",
+            "faults": "tests/faults",
+        },
     }
 
 
 def extensions() -> list[Extension]:
-    """One extension for every .pyx of offsetlog/_native, translated to C where that is out of date."""
-    found = [
-        Extension(
-            ".".join(source.with_suffix("").parts),
-            [str(source)],
-            include_dirs=["csrc"],
-            extra_compile_args=[*EXTENSION_FLAGS, *SANITIZE_FLAGS],
-            extra_link_args=["-pthread", *SANITIZE_FLAGS[:1]],
-        )
-        for source in sorted(Path("offsetlog/_native").glob("*.pyx"))
-    ]
-    return cythonize(found, build_dir=str(BUILD / "cython"), compiler_directives=DIRECTIVES, quiet=True)
+    """One extension for every .pyx, translated to C where that is out of date."""
+    package = sorted(Path("offsetlog/_native").glob("*.pyx"))
+    found = [Extension(".".join(source.with_suffix("").parts), [str(source)]) for source in package]
+    # A source distribution can be without the tests.
+    found += [Extension(name, [source]) for name, source in TEST_EXTENSIONS.items() if Path(source).exists()]
+    return cythonize(
+        found, nthreads=JOBS, build_dir=str(BUILD / "cython"), compiler_directives=DIRECTIVES, quiet=True
+    )
 
 
-BUILD.mkdir(parents=True, exist_ok=True)
-with open(BUILD / ".lock", "w") as lock:
-    # Two builds of one tree (two terminals) take turns.
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    setup(ext_modules=extensions(), cmdclass={"build": build, "build_ext": build_ext}, **packages())
+def main() -> None:
+    """Builds, one build of a tree at a time: two terminals take turns."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with open(BUILD / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        setup(ext_modules=extensions(), cmdclass={"build": build, "build_ext": build_ext}, **packages())
+
+
+# The processes that translate side by side may import this file again.
+if __name__ == "__main__":
+    main()

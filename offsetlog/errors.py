@@ -19,8 +19,7 @@
     │   ├── FencedError, TransactionError, ClockError, CommitTimeoutError (TimeoutError)
     ├── ClusterError                            a Kafka cluster that was asked through its protocol
     │   ├── ActiveGroupError, ClusterUnavailableError (retriable)
-    ├── InternalError                           our bug
-    └── SimulatedCrashError                     tests only
+    └── InternalError                           our bug
 
     CorruptionWarning (UserWarning)             opening found damage, and serves what is sound
 
@@ -37,7 +36,7 @@ from typing import Any, ClassVar, Self
 
 
 class Status(enum.IntEnum):
-    """The results of the C floor, as csrc/ol_status.h numbers them."""
+    """The results of the C floor, as csrc/base/status.h numbers them."""
 
     OK = 0
     END = 1
@@ -474,12 +473,6 @@ class InternalError(OffsetLogError):
     status = -1
 
 
-class SimulatedCrashError(OffsetLogError):
-    """The machine that the faulting file system of the tests simulates has stopped."""
-
-    status = Status.CRASHED
-
-
 #: The one table from a failure of the C floor to its class.
 STATUS_ERRORS: dict[int, type[OffsetLogError]] = {
     Status.NO_MEMORY: CapacityError,
@@ -504,7 +497,6 @@ STATUS_ERRORS: dict[int, type[OffsetLogError]] = {
     Status.FENCED: FencedError,
     Status.TRANSACTION: TransactionError,
     Status.TIMED_OUT: CommitTimeoutError,
-    Status.CRASHED: SimulatedCrashError,
 }
 
 

@@ -1,6 +1,6 @@
 """The file of a snapshot: an Arrow IPC file of one row, with a column for each section of the state.
 
-The engine reads it by itself (csrc/ol_snapshot_open.c); anybody else reads it with `pyarrow.ipc.open_file`.
+The engine reads it by itself (csrc/snapshot/open.c); anybody else reads it with `pyarrow.ipc.open_file`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Snapshots: the state of a log partition in a file beside its log, so that the next open reads only what came since.
 
-The engine says what is in it and whether it can be used (csrc/ol_snapshot.h); here it is put into an Arrow IPC file of
+The engine says what is in it and whether it can be used (csrc/snapshot/snapshot.h); here it is put into an Arrow IPC file of
 one row, with a column for each of its sections, and taken from there.  A snapshot is a cache: what makes it doubtful
 discards it, with a word why, and the log is read from its start.
 """

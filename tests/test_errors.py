@@ -27,7 +27,9 @@ def test_the_statuses_are_those_of_the_header():
 
 
 def test_every_status_is_a_result_or_has_a_class():
-    assert set(errors.STATUS_ERRORS) | errors.RESULTS == set(errors.Status)
+    # Only the faulting file system of the tests returns CRASHED; it brings the class along.
+    only_in_tests = {errors.Status.CRASHED}
+    assert (set(errors.STATUS_ERRORS) | errors.RESULTS) - only_in_tests == set(errors.Status) - only_in_tests
     assert not set(errors.STATUS_ERRORS) & errors.RESULTS
 
 

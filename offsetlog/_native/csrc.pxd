@@ -125,21 +125,6 @@ cdef extern from "fs/fs.h" nogil:
     int ol_fs_replace_file(ol_fs *fs, const char *path, const void *data, size_t size, ol_error *error) noexcept
 
 
-cdef extern from "testing/fault_fs.h" nogil:
-    int ol_fault_fs_create(const char *root, ol_fs **fs, ol_error *error) noexcept
-    void ol_fault_fs_free(ol_fs *fs) noexcept
-    int64_t ol_fault_fs_operations(ol_fs *fs) noexcept
-    int64_t ol_fault_fs_flushes(ol_fs *fs) noexcept
-    void ol_fault_fs_stop_at(ol_fs *fs, int64_t operation) noexcept
-    int ol_fault_fs_stop(ol_fs *fs, ol_error *error) noexcept
-    bint ol_fault_fs_stopped(ol_fs *fs) noexcept
-    void ol_fault_fs_fail_at(ol_fs *fs, int64_t operation, int sys_errno) noexcept
-    void ol_fault_fs_fail_flush(ol_fs *fs, int64_t flush, int sys_errno) noexcept
-    int ol_fault_fs_write_back(ol_fs *fs, uint64_t seed, ol_error *error) noexcept
-    int ol_fault_fs_materialize(ol_fs *fs, const char *target, uint64_t seed, ol_error *error) noexcept
-    int ol_fault_fs_materialize_all(ol_fs *fs, const char *target, ol_error *error) noexcept
-
-
 cdef extern from "log/files/names.h" nogil:
     enum:
         OL_UUID_SIZE

@@ -1,4 +1,4 @@
-"""The file port (csrc/ol_fs.h) for what Python reads and writes itself: small text files, directories and the lock."""
+"""The file port (csrc/fs/fs.h) for what Python reads and writes itself: small text files, directories and the lock."""
 
 import os
 

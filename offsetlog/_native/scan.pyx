@@ -196,7 +196,7 @@ def batch_at(path, int64_t position, *, FileSystem file_system=None):
 def next_batch(path, int64_t position, int64_t offset_min, *, int64_t limit=-1, FileSystem file_system=None):
     """Returns the position of the next whole batch behind the bad one at `position` that begins at or above a log offset.
 
-    None where there is none below `limit`.  The rule is that of a load (csrc/ol_file_scan.h).
+    None where there is none below `limit`.  The rule is that of a load (csrc/log/file_scan.h).
     """
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
     cdef ol_file_scan scan

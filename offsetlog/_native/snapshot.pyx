@@ -1,4 +1,4 @@
-"""Snapshots of a partition's state (csrc/ol_snapshot.h): in the making, and from a file."""
+"""Snapshots of a partition's state (csrc/snapshot/snapshot.h): in the making, and from a file."""
 
 import os
 

@@ -42,7 +42,7 @@ from test_round_trip import (
 import offsetlog
 from offsetlog import OffsetStore, StoreConfig, TopicPartition
 from offsetlog._native.codec import partition_for
-from offsetlog._native.faultfs import FaultFileSystem
+from faults import FaultFileSystem
 from offsetlog.config import MaintenanceConfig
 
 DAY_MS = 24 * 3600 * 1000

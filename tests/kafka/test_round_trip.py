@@ -285,7 +285,7 @@ STOPPED_COMMIT = """
 
     import offsetlog
     from commit_stream import oversize_offsets
-    from offsetlog._native.faultfs import FaultFileSystem
+    from faults import FaultFileSystem
 
     path, partitions, group, stop = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     fs = FaultFileSystem(path)

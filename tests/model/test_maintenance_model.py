@@ -35,7 +35,7 @@ from model.test_store_model import (
     values,
 )
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, errors
-from offsetlog._native.faultfs import FaultFileSystem
+from faults import FaultFileSystem
 from offsetlog.retention import ClockGuard, Expirer, Retention, expire, expiring
 from offsetlog.types import Undeletion
 

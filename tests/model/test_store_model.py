@@ -34,7 +34,7 @@ from hypothesis.stateful import (
 import offsetlog
 from model.reference import Atom, End, Erase, Key, Put, Reference, Value
 from offsetlog import OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
-from offsetlog._native.faultfs import FaultFileSystem
+from faults import FaultFileSystem
 from offsetlog.transaction import Transaction
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 
 import offsetlog
 from offsetlog import OffsetStore, StoreConfig, TopicPartition, errors
-from offsetlog._native.faultfs import FaultFileSystem
+from faults import FaultFileSystem
 
 pytestmark = pytest.mark.crash
 

@@ -21,7 +21,7 @@ import pytest
 
 import offsetlog
 from offsetlog import Digest, MaintenanceConfig, OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
-from offsetlog._native.faultfs import FaultFileSystem
+from faults import FaultFileSystem
 from offsetlog.history_floor import FLOOR_FILE
 from offsetlog.logdir import CLEANER_POINTS
 

@@ -17,7 +17,7 @@ import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition, errors
 from offsetlog import snapshots as snapshots_module
 from offsetlog._native import snapshot as native
-from offsetlog._native.faultfs import FaultFileSystem
+from faults import FaultFileSystem
 from offsetlog._native.files import format_offset_checkpoint
 from offsetlog.logdir import CLEAN_MARKER, CLEANER_POINTS, TOPIC
 

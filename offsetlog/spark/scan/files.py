@@ -283,7 +283,7 @@ def _settled(files: Files, directory: str) -> list[Entry]:
 
 
 def _recovered(files: Files, entries: list[Entry]) -> tuple[Segment, ...]:
-    """The segments of a directory, a swap in it finished or undone by the rules of the engine (csrc/ol_swap.h)."""
+    """The segments of a directory, a swap in it finished or undone by the rules of the engine (csrc/log/swap_plan.h)."""
     found = [(_name(entry.path), entry) for entry in entries if entry.is_file and _NUMBERED.match(_name(entry.path))]
     # What stands as .cleaned was not complete, and no swap from there on.
     undone = min((int(name[:20]) for name, _ in found if name.endswith(".cleaned")), default=OFFSET_MAX)

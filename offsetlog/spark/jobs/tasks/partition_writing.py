@@ -60,7 +60,7 @@ SPARK_SCHEMA = ", ".join(
     f"{each.name} {({'int32': 'int', 'int64': 'bigint', 'binary': 'binary'})[str(each.type)]}" for each in SCHEMA
 )
 
-#: Ids of our own transactions begin here (csrc/ol_own_transactions.h).
+#: Ids of our own transactions begin here (csrc/state/own_transactions.h).
 _OWN_PRODUCER_ID_MIN = 1 << 62
 #: Far above what a broker hands out, and below our own.
 _RENAMED_ID_MIN = 1 << 61

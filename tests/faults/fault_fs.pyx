@@ -1,27 +1,27 @@
-"""A file system for the crash tests (csrc/ol_fault_fs.h): it stops the machine and says what its disk could hold then."""
+"""A file system for the crash tests (csrc/testing/fault_fs.h): it stops the machine and says what its disk could hold then."""
 
 import os
 
 from libc.stdint cimport int64_t, uint64_t
 
-from offsetlog._native.csrc cimport (
-    ol_error,
-    ol_fs,
-    ol_fault_fs_create,
-    ol_fault_fs_fail_at,
-    ol_fault_fs_fail_flush,
-    ol_fault_fs_flushes,
-    ol_fault_fs_free,
-    ol_fault_fs_materialize,
-    ol_fault_fs_materialize_all,
-    ol_fault_fs_operations,
-    ol_fault_fs_stop,
-    ol_fault_fs_stop_at,
-    ol_fault_fs_stopped,
-    ol_fault_fs_write_back,
-)
+from offsetlog._native.csrc cimport ol_error, ol_fs
 from offsetlog._native.files cimport FileSystem
 from offsetlog._native.status cimport check
+
+
+cdef extern from "testing/fault_fs.h" nogil:
+    int ol_fault_fs_create(const char *root, ol_fs **fs, ol_error *error) noexcept
+    void ol_fault_fs_free(ol_fs *fs) noexcept
+    int64_t ol_fault_fs_operations(ol_fs *fs) noexcept
+    int64_t ol_fault_fs_flushes(ol_fs *fs) noexcept
+    void ol_fault_fs_stop_at(ol_fs *fs, int64_t operation) noexcept
+    int ol_fault_fs_stop(ol_fs *fs, ol_error *error) noexcept
+    bint ol_fault_fs_stopped(ol_fs *fs) noexcept
+    void ol_fault_fs_fail_at(ol_fs *fs, int64_t operation, int sys_errno) noexcept
+    void ol_fault_fs_fail_flush(ol_fs *fs, int64_t flush, int sys_errno) noexcept
+    int ol_fault_fs_write_back(ol_fs *fs, uint64_t seed, ol_error *error) noexcept
+    int ol_fault_fs_materialize(ol_fs *fs, const char *target, uint64_t seed, ol_error *error) noexcept
+    int ol_fault_fs_materialize_all(ol_fs *fs, const char *target, ol_error *error) noexcept
 
 
 cdef class FaultFileSystem(FileSystem):
