@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from offsetlog.config import MaintenanceConfig, StoreConfig
+from offsetlog.directory.log_directory import PARTITIONS_MAX
 from offsetlog.errors import ArgumentTypeError, ConfigError, InvalidArgumentError
-from offsetlog.logdir import PARTITIONS_MAX
 from offsetlog.types import TopicPartition
 
 

@@ -10,12 +10,12 @@ import threading
 import warnings
 import weakref
 
-from offsetlog import snapshots
 from offsetlog._native.core import StoreCore
 from offsetlog._native.partition import Partition
 from offsetlog._native.snapshot import tail_bytes
+from offsetlog.directory import snapshots
+from offsetlog.directory.log_directory import RECOVERY_POINTS, LogDirectory
 from offsetlog.errors import OffsetLogError
-from offsetlog.logdir import RECOVERY_POINTS, LogDirectory
 from offsetlog.maintenance import Maintenance
 from offsetlog.partitions import PartitionOpener
 from offsetlog.waiting import TicketWaiter

@@ -6,15 +6,22 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from offsetlog import snapshots
 from offsetlog._native.codec import partition_for
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.files import FileSystem
 from offsetlog._native.partition import Partition
 from offsetlog.config import StoreConfig
+from offsetlog.directory import snapshots
+from offsetlog.directory.log_directory import (
+    CLEANER_POINTS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    TOPIC,
+    LogDirectory,
+    random_topic_id,
+)
 from offsetlog.errors import ClosedError, PartitionCountError
 from offsetlog.loading import BackgroundLoads, LoadProgress
-from offsetlog.logdir import CLEANER_POINTS, LOG_STARTS, RECOVERY_POINTS, TOPIC, LogDirectory, random_topic_id
 
 
 class PartitionOpener:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from offsetlog import arguments
 from offsetlog._native import timeline as native
+from offsetlog.directory.listing import decode_text
 from offsetlog.errors import ConditionError, InvalidArgumentError, ReadOnlyError, TooLargeError
-from offsetlog.listing import decode_text
 from offsetlog.timeline import LONG_AGO, DeletedRow, Moment, PartitionPast, Timeline, Value, value_of
 from offsetlog.types import Change, TopicPartition, Undeletion
 

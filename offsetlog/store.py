@@ -21,12 +21,12 @@ from offsetlog._native.partition import Partition
 from offsetlog._native.tickets import Ticket
 from offsetlog.closing import StoreCloser
 from offsetlog.config import MaintenanceConfig, StoreConfig
+from offsetlog.directory.log_directory import LogDirectory
+from offsetlog.directory.snapshots import SnapshotReport
 from offsetlog.errors import ClosedError, CorruptionWarning, OffsetLogError, ReadOnlyError
 from offsetlog.loading import LoadProgress
-from offsetlog.logdir import LogDirectory
 from offsetlog.maintenance import Maintenance, Progress
 from offsetlog.opening import open_read_only, open_writable
-from offsetlog.snapshots import SnapshotReport
 from offsetlog.store_past import StorePast
 from offsetlog.transaction import Transaction, abort_everywhere, open_transactions
 from offsetlog.types import (

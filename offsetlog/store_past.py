@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from offsetlog._native.core import StoreCore
-from offsetlog.logdir import LogDirectory
+from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.restoring import Restorer
 from offsetlog.timeline import Timeline
 from offsetlog.types import Change, Deletion, History, TopicPartition, Undeletion

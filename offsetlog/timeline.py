@@ -23,10 +23,10 @@ from offsetlog._native.core import StoreCore
 from offsetlog._native.files import FileSystem, parse_directory_name
 from offsetlog._native.partition import Partition
 from offsetlog.config import StoreConfig
+from offsetlog.directory.history_floor import read_floor
+from offsetlog.directory.listing import decode_text
+from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
 from offsetlog.errors import HistoryError, InvalidArgumentError, MissingFileError, OffsetOutOfRangeError
-from offsetlog.history_floor import read_floor
-from offsetlog.listing import decode_text
-from offsetlog.logdir import CLEANER_POINTS, TOPIC, LogDirectory
 from offsetlog.types import (
     Change,
     Deletion,

@@ -17,9 +17,7 @@ from pathlib import Path
 
 from offsetlog._native.files import FileSystem, format_uuid, parse_offset_checkpoint
 from offsetlog._native.replay import Replay
-from offsetlog.errors import CorruptionError
-from offsetlog.findings import Finding, Place, Report
-from offsetlog.logdir import (
+from offsetlog.directory.log_directory import (
     CLEAN_MARKER,
     CLEANER_POINTS,
     HIGH_WATERMARKS,
@@ -30,8 +28,10 @@ from offsetlog.logdir import (
     Checkpoint,
     LogDirectory,
 )
+from offsetlog.directory.reading import find_partitions
+from offsetlog.errors import CorruptionError
+from offsetlog.findings import Finding, Place, Report
 from offsetlog.long_calls import Control
-from offsetlog.reading import find_partitions
 from offsetlog.types import Digest, Way
 from offsetlog.verify_partition import Around, PartitionCheck, Progress, check_partition, check_places
 from offsetlog.verify_sidefiles import read_optional

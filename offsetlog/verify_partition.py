@@ -19,12 +19,12 @@ from offsetlog._native.log_view import LogView
 from offsetlog._native.partition import Partition
 from offsetlog._native.replay import Replay
 from offsetlog.config import StoreConfig
+from offsetlog.directory.listing import SEGMENT, decode_text, transaction_rows
+from offsetlog.directory.log_directory import CLEAN_MARKER, TOPIC
+from offsetlog.directory.reading import PartitionFiles, PartitionState, Tail, age_text, segments_of
 from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
 from offsetlog.findings import Finding, Place, Report
-from offsetlog.listing import SEGMENT, decode_text, transaction_rows
-from offsetlog.logdir import CLEAN_MARKER, TOPIC
 from offsetlog.long_calls import Control
-from offsetlog.reading import PartitionFiles, PartitionState, Tail, age_text, segments_of
 from offsetlog.verify_sidefiles import (
     BATCHES,
     EPOCHS,

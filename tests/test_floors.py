@@ -67,7 +67,7 @@ PACKAGE: list[tuple[str, list[str]]] = [
     ("protocol", ["offsetlog.protocol", "offsetlog.protocol.*"]),
     ("history", ["offsetlog.history", "offsetlog.history.*"]),
     ("manager", ["offsetlog.manager", "offsetlog.manager.*"]),
-    ("listing", ["offsetlog.listing"]),
+    ("listing", ["offsetlog.directory", "offsetlog.directory.listing"]),
     ("store", ["offsetlog", "offsetlog.*"]),
 ]
 STORE_AND_BELOW = {"values", "crossing", "native", "listing", "store"}

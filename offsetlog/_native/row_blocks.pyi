@@ -6,6 +6,7 @@ VIEWS: dict[str, tuple[str, ...]]
 # Schemas are pyarrow's, which has no types.
 
 def view_schema(view: str) -> Any: ...
+
 @final
 class RowBlock: ...
 

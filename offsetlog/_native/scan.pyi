@@ -43,9 +43,8 @@ def next_batch(
     limit: int = ...,
     file_system: FileSystem | None = ...,
 ) -> int | None: ...
-def used_until(
-    path: str | bytes | PathLike[str], position: int, *, file_system: FileSystem | None = ...
-) -> int: ...
+def used_until(path: str | bytes | PathLike[str], position: int, *, file_system: FileSystem | None = ...) -> int: ...
+
 @final
 class Outcomes:
     @property
@@ -62,6 +61,7 @@ def outcomes_of(
     file_system: FileSystem | None = ...,
     decompressor: Decompressor | None = ...,
 ) -> Outcomes: ...
+
 @final
 class SegmentScan:
     needs_outcomes: bool

@@ -16,9 +16,9 @@ from offsetlog.cli.output import Format, Output, bytes_text, complain, count_tex
 from offsetlog.cli.stores import PartitionCount, open_writable
 from offsetlog.cli.text import escape
 from offsetlog.config import MaintenanceConfig
+from offsetlog.directory.log_directory import TOPIC
+from offsetlog.directory.reading import age_text
 from offsetlog.errors import OffsetLogError
-from offsetlog.logdir import TOPIC
-from offsetlog.reading import age_text
 from offsetlog.types import CleaningReport
 
 if TYPE_CHECKING:

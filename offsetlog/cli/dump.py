@@ -11,8 +11,8 @@ from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.states import complain_of_tail
 from offsetlog.cli.text import plain, time_text
+from offsetlog.directory.reading import Tail, dump_batches, find_partitions
 from offsetlog.errors import CorruptionError
-from offsetlog.reading import Tail, dump_batches, find_partitions
 
 HELP = """Print every record as it stands in the files, keys and values decoded.
 

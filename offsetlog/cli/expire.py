@@ -17,8 +17,8 @@ from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.stores import PartitionCount, open_writable
 from offsetlog.cli.text import time_text
+from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import InvalidArgumentError, OffsetLogError
-from offsetlog.logdir import LogDirectory
 from offsetlog.retention import listed
 from offsetlog.types import ExpiryReport
 

@@ -9,7 +9,7 @@ from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output
 from offsetlog.cli.states import read_states
 from offsetlog.cli.text import plain
-from offsetlog.listing import group_rows
+from offsetlog.directory.listing import group_rows
 
 HELP = """Print the groups that a log knows, sorted by name.
 

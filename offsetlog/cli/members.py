@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import offsetlog
 from offsetlog._native.codec import partition_for
-from offsetlog.listing import group_rows
-from offsetlog.reading import find_partitions, read_state
+from offsetlog.directory.listing import group_rows
+from offsetlog.directory.reading import find_partitions, read_state
 
 
 def count_members(store: offsetlog.OffsetStore, group: str) -> int:

@@ -11,7 +11,7 @@ from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.states import read_states
 from offsetlog.cli.text import name_text, time_text
-from offsetlog.listing import offset_rows
+from offsetlog.directory.listing import offset_rows
 
 HELP = """Print the committed offsets, sorted by group, topic and partition.
 

@@ -12,8 +12,8 @@ from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
 from offsetlog.cli.stores import PartitionCount, open_writable
+from offsetlog.directory.log_directory import TOPIC
 from offsetlog.errors import OffsetLogError
-from offsetlog.logdir import TOPIC
 
 HELP = """Write a snapshot of each log, from which the next start goes on instead of reading all of the log.
 

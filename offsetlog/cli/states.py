@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offsetlog.cli.output import complain, count_text, progress
-from offsetlog.reading import PartitionState, Tail, find_partitions, read_state, whole_size
+from offsetlog.directory.reading import PartitionState, Tail, find_partitions, read_state, whole_size
 
 #: Problems that are told one by one; of more only the number.
 PROBLEMS_TOLD = 10

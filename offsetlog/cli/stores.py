@@ -11,8 +11,8 @@ import offsetlog
 from offsetlog._native.files import FileSystem
 from offsetlog.cli.output import complain, count_text
 from offsetlog.config import MaintenanceConfig
+from offsetlog.directory.log_directory import LOCKED_ADVICE, LogDirectory
 from offsetlog.errors import LockedError, MissingFileError, PartitionCountError
-from offsetlog.logdir import LOCKED_ADVICE, LogDirectory
 from offsetlog.opening import PARTITIONS_DEFAULT
 
 #: A command does what it was told to, and nothing beside: while a question waits for its answer nothing is cleaned,

@@ -9,8 +9,8 @@ from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output
 from offsetlog.cli.states import read_states
 from offsetlog.cli.text import name_text, time_text
-from offsetlog.listing import transaction_rows
-from offsetlog.reading import age_text
+from offsetlog.directory.listing import transaction_rows
+from offsetlog.directory.reading import age_text
 
 HELP = """Print the open transactions, by log partition.
 

@@ -12,8 +12,8 @@ from offsetlog.cli.arguments import LogPath, OutputFormat
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, count_text, progress
 from offsetlog.cli.text import escape, plain
+from offsetlog.directory.reading import find_partitions, whole_size
 from offsetlog.findings import Finding
-from offsetlog.reading import find_partitions, whole_size
 from offsetlog.types import Digest, Way
 
 if TYPE_CHECKING:

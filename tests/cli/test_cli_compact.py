@@ -18,7 +18,7 @@ from test_cli_read import DATA, GROUPS, call, on_terminal, process
 
 import offsetlog
 from offsetlog import MaintenanceConfig, StoreConfig, TopicPartition
-from offsetlog.logdir import CLEAN_MARKER, CLEANER_POINTS
+from offsetlog.directory.log_directory import CLEAN_MARKER, CLEANER_POINTS
 
 TXN = DATA / "txn" / "log"
 

@@ -12,7 +12,7 @@ from test_cli_read import call, on_terminal
 
 import offsetlog
 from offsetlog import MaintenanceConfig
-from offsetlog.snapshots import FILE_NAME
+from offsetlog.directory.snapshots import FILE_NAME
 
 
 @pytest.fixture

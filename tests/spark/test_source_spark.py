@@ -133,8 +133,8 @@ def test_what_executors_import_loads_no_store() -> None:
     assert "offsetlog.spark.scan.batch" in told
     for name in (
         "offsetlog.store",
-        "offsetlog.logdir",
-        "offsetlog.reading",
+        "offsetlog.directory.log_directory",
+        "offsetlog.directory.reading",
         "offsetlog.spark.sink",
         "offsetlog._native.core",
     ):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import offsetlog
 from offsetlog import MaintenanceConfig
-from offsetlog.logdir import CLEAN_MARKER
+from offsetlog.directory.log_directory import CLEAN_MARKER
 
 BEGIN = """
 import os, sys, threading, time

@@ -9,9 +9,9 @@ import pytest
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig
+from offsetlog.directory.history_floor import FLOOR_FILE, HistoryFloor, read_floor
 from offsetlog.errors import HistoryError, InvalidArgumentError
 from offsetlog.findings import Finding
-from offsetlog.history_floor import FLOOR_FILE, HistoryFloor, read_floor
 from offsetlog.verify import verify
 
 HOUR = 3_600_000

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsetlog._native.files import FileSystem
-from offsetlog.history_floor import FLOOR_FILE, HistoryFloor, raise_floor, read_floor
+from offsetlog.directory.history_floor import FLOOR_FILE, HistoryFloor, raise_floor, read_floor
 
 
 def test_nothing_was_cleaned():

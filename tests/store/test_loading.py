@@ -11,7 +11,7 @@ import pytest
 
 import offsetlog
 from offsetlog import OffsetStore, errors
-from offsetlog.logdir import TOPIC
+from offsetlog.directory.log_directory import TOPIC
 from offsetlog.partitions import PartitionOpener
 
 

@@ -17,7 +17,7 @@ import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition, errors
 from offsetlog._native.snapshot import file_offset
 from offsetlog.cleaning import LogCleaner
-from offsetlog.logdir import CLEANER_POINTS, TOPIC, LogDirectory
+from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
 
 SMALL = StoreConfig(segment_bytes=16 << 10)
 #: Looks all the time, and cleans whatever can be.
@@ -447,7 +447,7 @@ def test_where_no_snapshot_can_be_written_the_log_is_cleaned_all_the_same(path, 
         def fail(*given, **options):
             raise errors.DiskFullError("no space left", errno=28)
 
-        monkeypatch.setattr(offsetlog.snapshots, "write", fail)
+        monkeypatch.setattr(offsetlog.directory.snapshots, "write", fail)
         (report,) = store.compact()
         assert report.records_kept == 4
     assert "no space left" in caplog.text

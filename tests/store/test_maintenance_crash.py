@@ -22,8 +22,8 @@ import pytest
 import offsetlog
 from offsetlog import Digest, MaintenanceConfig, OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
 from faults import FaultFileSystem
-from offsetlog.history_floor import FLOOR_FILE
-from offsetlog.logdir import CLEANER_POINTS
+from offsetlog.directory.history_floor import FLOOR_FILE
+from offsetlog.directory.log_directory import CLEANER_POINTS
 
 pytestmark = pytest.mark.crash
 

@@ -15,11 +15,11 @@ import pytest
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition, errors
-from offsetlog import snapshots as snapshots_module
 from offsetlog._native import snapshot as native
 from faults import FaultFileSystem
 from offsetlog._native.files import format_offset_checkpoint
-from offsetlog.logdir import CLEAN_MARKER, CLEANER_POINTS, TOPIC
+from offsetlog.directory import snapshots as snapshots_module
+from offsetlog.directory.log_directory import CLEAN_MARKER, CLEANER_POINTS, TOPIC
 
 QUIET = MaintenanceConfig(enabled=False)
 SMALL = StoreConfig(segment_bytes=16 * 1024, batch_bytes_max=4096, extend_bytes_min=4096, extend_bytes_max=16 * 1024)
@@ -614,7 +614,7 @@ def test_nothing_about_a_snapshot_keeps_a_store_from_being_closed(path, monkeypa
     def fail(*_):
         raise failure
 
-    monkeypatch.setattr("offsetlog.snapshots._store", fail)
+    monkeypatch.setattr("offsetlog.directory.snapshots._store", fail)
     store = offsetlog.open(path, 1, "process", maintenance=MaintenanceConfig(snapshot_tail_bytes=4096))
     for number in range(100):
         store.commit_one("g", "t", 0, number)

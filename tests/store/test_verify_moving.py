@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import offsetlog
-from offsetlog import reading, verify_partition
+from offsetlog import verify_partition
 from offsetlog._native.replay import Replay
 from offsetlog.config import StoreConfig
-from offsetlog.reading import find_partitions, read_state
+from offsetlog.directory import reading
+from offsetlog.directory.reading import find_partitions, read_state
 from offsetlog.verify import verify
 from offsetlog.verify_partition import CHECK_TRIES
 

@@ -22,9 +22,9 @@ from offsetlog.cli import groups as groups_command
 from offsetlog.cli import offsets as offsets_command
 from offsetlog.cli.arguments import OutputFormat
 from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
+from offsetlog.directory.listing import group_rows, offset_rows
+from offsetlog.directory.reading import PartitionState, find_partitions, read_state
 from offsetlog.errors import StorageError
-from offsetlog.listing import group_rows, offset_rows
-from offsetlog.reading import PartitionState, find_partitions, read_state
 
 HELP = """See it work on real input, in a temporary directory, in half a minute.
 

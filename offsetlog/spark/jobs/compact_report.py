@@ -20,7 +20,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
-from offsetlog.reading import find_partitions
+from offsetlog.directory.reading import find_partitions
 from offsetlog.spark.jobs.session import read_view
 
 #: Of the view "records".

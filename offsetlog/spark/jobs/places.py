@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 from offsetlog._native.files import FileSystem
+from offsetlog.directory.log_directory import LogDirectory
+from offsetlog.directory.reading import find_partitions
 from offsetlog.errors import ConfigError, InvalidArgumentError, MissingFileError
-from offsetlog.logdir import LogDirectory
-from offsetlog.reading import find_partitions
 
 #: A path of this machine as a URI, the way Spark prints it too.
 _FILE = re.compile(r"file:(?://)?(?=/)")
@@ -37,7 +37,7 @@ def local_path(path: AnyPath, what: str) -> Path:
 
 
 def check_log(path: AnyPath) -> None:
-    """Raises, as `offsetlog.reading.find_partitions`, where a path is no log; addresses are seen when they are read."""
+    """Raises, as `find_partitions`, where a path is no log; addresses are inspected when they are read."""
     found = here(path)
     if found is not None:
         find_partitions(found)

@@ -20,6 +20,16 @@ from pyspark.sql import functions as fn
 from offsetlog._native.codec import partition_for
 from offsetlog._native.files import FileLock, FileSystem, parse_uuid
 from offsetlog.config import StoreConfig
+from offsetlog.directory.history_floor import read_floor
+from offsetlog.directory.log_directory import (
+    CLEANER_POINTS,
+    META_PROPERTIES,
+    PARTITIONS_MAX,
+    TOPIC,
+    LogDirectory,
+    Properties,
+    random_topic_id,
+)
 from offsetlog.errors import (
     ConfigError,
     CorruptionError,
@@ -29,16 +39,6 @@ from offsetlog.errors import (
     UnsupportedVersionError,
 )
 from offsetlog.findings import Finding
-from offsetlog.history_floor import read_floor
-from offsetlog.logdir import (
-    CLEANER_POINTS,
-    META_PROPERTIES,
-    PARTITIONS_MAX,
-    TOPIC,
-    LogDirectory,
-    Properties,
-    random_topic_id,
-)
 from offsetlog.spark.jobs import state
 from offsetlog.spark.jobs.columns import survey_of, target_of
 from offsetlog.spark.jobs.places import AnyPath, check_rewrite, local_path

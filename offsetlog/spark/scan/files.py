@@ -22,8 +22,8 @@ import pyarrow.fs
 from offsetlog._native.arrow_files import ArrowFileSystem
 from offsetlog._native.files import FileSystem, parse_directory_name
 from offsetlog._native.scan import skim
+from offsetlog.directory.listing import PROPERTIES, SEGMENT, TOPIC, TRIES
 from offsetlog.errors import ConfigError, InvalidArgumentError, MissingFileError, StorageError
-from offsetlog.listing import PROPERTIES, SEGMENT, TOPIC, TRIES
 from offsetlog.spark.scan.options import OFFSET_MAX
 
 #: A file of a segment that takes the place of others, until it has its own name.

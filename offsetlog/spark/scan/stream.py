@@ -16,8 +16,8 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from offsetlog.directory.listing import TOPIC
 from offsetlog.errors import ConfigError, HistoryError, MissingFileError, OffsetLogError, OffsetOutOfRangeError
-from offsetlog.listing import TOPIC
 from offsetlog.spark.scan.bounds import Horizon, horizon_now
 from offsetlog.spark.scan.files import ATTEMPTS, Files, PartitionListing, attempts, list_again, resolve
 from offsetlog.spark.scan.open_transactions import OpenTransactions

@@ -60,7 +60,7 @@ def _check_partitions(chosen: SinkOptions) -> None:
     """Finds before the tasks run what opening the store would find behind them."""
     # Executors take this module, and no store with it.
     from offsetlog._native.files import FileSystem
-    from offsetlog.logdir import LogDirectory
+    from offsetlog.directory.log_directory import LogDirectory
 
     path = Path(chosen.path)
     known = LogDirectory(path, FileSystem()).read_properties() if path.is_dir() else None

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from offsetlog._native.replay import Replay
+from offsetlog.directory.listing import decode_text
 from offsetlog.errors import MissingFileError
-from offsetlog.listing import decode_text
 from offsetlog.spark.scan.files import Files, Segment, attempts, list_segments
 
 

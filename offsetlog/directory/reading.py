@@ -14,9 +14,9 @@ from pathlib import Path
 from offsetlog._native.files import FileSystem, parse_directory_name
 from offsetlog._native.records import SegmentReader
 from offsetlog._native.replay import Replay
+from offsetlog.directory.listing import SEGMENT, TRIES, Row
+from offsetlog.directory.log_directory import TOPIC, LogDirectory
 from offsetlog.errors import CorruptionError, InvalidArgumentError, MissingFileError, StorageError
-from offsetlog.listing import SEGMENT, TRIES, Row
-from offsetlog.logdir import TOPIC, LogDirectory
 
 #: Called with the bytes read since the last call.
 Progress = Callable[[int], None]

@@ -199,7 +199,7 @@ def write_last(partition: Partition, fs: FileSystem, *, threads: int = 1) -> Sna
 
 def _store(snapshot: Snapshot, partition: Partition, fs: FileSystem, threads: int) -> int:
     # Importing Arrow takes longer than most opens, which need none of it.
-    from offsetlog.snapshot_file import write_arrow
+    from offsetlog.directory.snapshot_file import write_arrow
 
     # Beside its place, flushed, then into it: a crash leaves the old one, the new one, or a .tmp that nobody reads.
     temporary = Path(partition.path) / TEMPORARY_NAME

@@ -11,7 +11,6 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from offsetlog import listing
 from offsetlog._native.files import (
     FileLock,
     FileSystem,
@@ -21,6 +20,7 @@ from offsetlog._native.files import (
     parse_offset_checkpoint,
     parse_uuid,
 )
+from offsetlog.directory import listing
 from offsetlog.errors import (
     ConfigError,
     CorruptionError,
