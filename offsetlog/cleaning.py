@@ -19,13 +19,13 @@ from offsetlog._native import cleaner
 from offsetlog._native import snapshot as native_snapshot
 from offsetlog._native.partition import Partition
 from offsetlog._native.snapshot import StopFlag
+from offsetlog.cancellation import Control
 from offsetlog.config import MaintenanceConfig
 from offsetlog.directory import snapshots
 from offsetlog.directory.history_floor import Hold, raise_floor, read_floor
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
 from offsetlog.directory.snapshots import SnapshotReport
 from offsetlog.errors import ClosedError, OffsetLogError
-from offsetlog.long_calls import Control
 from offsetlog.policy import LogFacts, Plan, Segment
 from offsetlog.timeline import cutoff_offset
 from offsetlog.types import CleaningReport, QuarantinedSegment

@@ -19,12 +19,12 @@ from typing import Literal, NamedTuple, TypeVar
 from offsetlog import policy
 from offsetlog._native.core import StoreCore
 from offsetlog._native.partition import Partition
+from offsetlog.cancellation import Control, LongCalls
 from offsetlog.cleaning import LogCleaner
 from offsetlog.config import MaintenanceConfig
 from offsetlog.directory.log_directory import TOPIC, LogDirectory
 from offsetlog.directory.snapshots import SnapshotReport
 from offsetlog.errors import ClockError, ClosedError, OffsetLogError, ReadOnlyError
-from offsetlog.long_calls import Control, LongCalls
 from offsetlog.policy import LogFacts, Plan, StuckTransaction
 from offsetlog.retention import Expirer, checked_retention
 from offsetlog.types import CleaningReport, QuarantinedSegment

@@ -43,7 +43,7 @@ from offsetlog.waiting import TicketWaiter
 if TYPE_CHECKING:
     import pyarrow
 
-    from offsetlog.verify_store import StoreVerification
+    from offsetlog.verify.store import StoreVerification
 
 Durability = Literal["process", "disk"]
 
@@ -561,7 +561,7 @@ class OffsetStore(StorePast):
         Checked: each batch and record, each group's place, and that every way to the state leads to the one in memory,
         as of one log offset a partition, while commits go on; its `findings` and `ways` tell more (docs/verify.md).
         """
-        from offsetlog.verify_store import verify_store
+        from offsetlog.verify.store import verify_store
 
         given = self._open_core.attached(), self._fs, self._config, self._open_core.count
         return self._maintenance.calls.run(lambda control: verify_store(*given, control))

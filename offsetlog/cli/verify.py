@@ -13,8 +13,8 @@ from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, count_text, progress
 from offsetlog.cli.text import escape, plain
 from offsetlog.directory.reading import find_partitions, whole_size
-from offsetlog.findings import Finding
 from offsetlog.types import Digest, Way
+from offsetlog.verify.findings import Finding
 
 if TYPE_CHECKING:
     from offsetlog.verify import Verification
@@ -138,7 +138,7 @@ def command(
 ) -> int:
     """Verifies; returns the exit code."""
     # Only this command needs arrays.
-    from offsetlog.long_calls import Control, interruptibly
+    from offsetlog.cancellation import Control, interruptibly
     from offsetlog.verify import verify
 
     output = Output(form)

@@ -18,10 +18,10 @@ from test_cli_read import DATA, FIRST, call, damage
 import offsetlog
 from offsetlog.cli.output import Format, Output
 from offsetlog.cli.verify import print_finding, ways_text
-from offsetlog.findings import Finding, KeyDifference
 from offsetlog.types import Digest, Way
 from offsetlog.verify import Verification, verify
-from offsetlog.verify_sidefiles import parse_epochs
+from offsetlog.verify.findings import Finding, KeyDifference
+from offsetlog.verify.side_files import parse_epochs
 
 SCENARIOS = sorted(path.parent for path in DATA.parent.glob("*/*/log"))
 WAYS = {"replay", "loaded", "cleaned", "snapshot"}

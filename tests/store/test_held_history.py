@@ -11,8 +11,8 @@ import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig
 from offsetlog.directory.history_floor import FLOOR_FILE, HistoryFloor, read_floor
 from offsetlog.errors import HistoryError, InvalidArgumentError
-from offsetlog.findings import Finding
 from offsetlog.verify import verify
+from offsetlog.verify.findings import Finding
 
 HOUR = 3_600_000
 SMALL = StoreConfig(segment_bytes=16 << 10)

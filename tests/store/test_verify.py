@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 import offsetlog
-from offsetlog import OffsetStore, TopicPartition, errors, verify_ways
+from offsetlog import OffsetStore, TopicPartition, errors
 from offsetlog._native.cleaner import replay_cleaned
 from offsetlog._native.codec import crc32c
 from offsetlog._native.compare import LiveComparison, compare, cut
 from offsetlog._native.replay import Replay
 from offsetlog._native.snapshot import FILE_NAME
 from offsetlog.config import StoreConfig
-from offsetlog.findings import Finding, KeyDifference
 from offsetlog.types import Way
-from offsetlog.verify import Verification, verify
-from offsetlog.verify_store import StoreVerification
+from offsetlog.verify import Verification, replays, verify
+from offsetlog.verify.findings import Finding, KeyDifference
+from offsetlog.verify.store import StoreVerification
 
 from .conftest import tree
 
@@ -513,7 +513,7 @@ def test_the_cleaned_way_leaves_out_what_was_superseded(small, monkeypatch):
         reports.append(replay_cleaned(*arguments, **named))
         return reports[-1]
 
-    monkeypatch.setattr(verify_ways, "replay_cleaned", watched)
+    monkeypatch.setattr(replays, "replay_cleaned", watched)
     for turn in range(1000):
         small.commit_one("g", "t", turn % 10, turn)
     assert small.verify() == []
@@ -533,7 +533,7 @@ def test_a_cleaner_that_loses_a_record_is_found(small, path, monkeypatch):
             into.apply(path / SEGMENT, position=positions[first], until=behind)
         return {"quarantined": 0, "truncated": False, "told_end": named["end_max"]}
 
-    monkeypatch.setattr(verify_ways, "replay_cleaned", losing)
+    monkeypatch.setattr(replays, "replay_cleaned", losing)
     finding = only_digest(small.verify())
     assert finding.reason.startswith("replaying what the cleaner would leave of them and replaying its files")
     assert [(key.partition, key.ways, key.sides[0]) for key in finding.keys] == [
@@ -627,7 +627,7 @@ def test_a_directory_whose_ways_differ(path, monkeypatch):
     with offsetlog.open(path, partitions=1, durability="process") as store:
         for number in range(30):
             store.commit_one("g", "t", number, number)
-    from offsetlog import verify_partition
+    from offsetlog.verify import partition as partition_check
 
     class Holed(Replay):
         """Leaves out the commit at log offset 9."""
@@ -638,7 +638,7 @@ def test_a_directory_whose_ways_differ(path, monkeypatch):
                 arguments["position"] = list(batches_of(Path(file).read_bytes()))[10][0]
             return super().apply(file, **arguments)
 
-    monkeypatch.setattr(verify_partition, "Replay", Holed)
+    monkeypatch.setattr(partition_check, "Replay", Holed)
     found = verify(path)
     finding = only_digest(found)
     (key,) = finding.keys

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import offsetlog
-from offsetlog import verify_partition
 from offsetlog._native.replay import Replay
 from offsetlog.config import StoreConfig
 from offsetlog.directory import reading
 from offsetlog.directory.reading import find_partitions, read_state
+from offsetlog.verify import partition as partition_check
 from offsetlog.verify import verify
-from offsetlog.verify_partition import CHECK_TRIES
+from offsetlog.verify.partition import CHECK_TRIES
 
 from .test_verify import SEGMENT, batches_of
 
@@ -32,7 +32,7 @@ def while_searching(monkeypatch: pytest.MonkeyPatch, meanwhile: Meanwhile) -> No
             meanwhile(Path(path))
             return super().skip(path, position)
 
-    monkeypatch.setattr(verify_partition, "Replay", Watched)
+    monkeypatch.setattr(partition_check, "Replay", Watched)
     monkeypatch.setattr(reading, "Replay", Watched)
 
 

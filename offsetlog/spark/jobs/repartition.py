@@ -38,7 +38,6 @@ from offsetlog.errors import (
     TransactionError,
     UnsupportedVersionError,
 )
-from offsetlog.findings import Finding
 from offsetlog.spark.jobs import state
 from offsetlog.spark.jobs.columns import survey_of, target_of
 from offsetlog.spark.jobs.places import AnyPath, check_rewrite, local_path
@@ -57,7 +56,8 @@ from offsetlog.spark.jobs.tasks.partition_writing import (
 )
 from offsetlog.spark.jobs.tasks.surveying import Survey
 from offsetlog.types import Digest
-from offsetlog.verify import DirectoryCheck, LogEnd
+from offsetlog.verify.directory import DirectoryCheck, LogEnd
+from offsetlog.verify.findings import Finding
 
 Keep = Literal["history", "state"]
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from offsetlog.findings import Finding
 from offsetlog.spark.jobs import state
 from offsetlog.spark.jobs.columns import group_record_hash, position_hash
 from offsetlog.spark.jobs.places import log_directory
@@ -18,6 +17,7 @@ from offsetlog.spark.jobs.repartition import survey
 from offsetlog.spark.jobs.session import read_view
 from offsetlog.spark.jobs.tasks.hashing import LIMBS, from_limbs
 from offsetlog.types import Digest
+from offsetlog.verify.findings import Finding
 
 #: The parts of a digest, in its order.
 PARTS = ("positions", "group_records", "pending")

@@ -14,7 +14,7 @@ from offsetlog._native.files import FileSystem, parse_uuid
 from offsetlog._native.replay import BATCH_FIELDS, check_index, parse_producer_snapshot, parse_transaction_index
 from offsetlog.directory.history_floor import FLOOR_FILE, read_floor
 from offsetlog.errors import CorruptionError, MissingFileError
-from offsetlog.findings import Place
+from offsetlog.verify.findings import Place
 
 #: A batch that was read.
 BATCHES = np.dtype(BATCH_FIELDS)

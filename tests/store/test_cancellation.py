@@ -11,7 +11,7 @@ import offsetlog
 from offsetlog import MaintenanceConfig, StoreConfig, errors
 from offsetlog._native import cleaner
 from offsetlog._native.replay import Replay
-from offsetlog.long_calls import Control, LongCalls, interruptibly
+from offsetlog.cancellation import Control, LongCalls, interruptibly
 
 #: Of a log that takes some seconds to be cleaned.
 SLOW = MaintenanceConfig(enabled=False, cleaner_bytes_per_second=1_500_000)
@@ -157,7 +157,7 @@ def test_an_interrupt_stops_what_is_in_c(path, monkeypatch, name):
         stopped.append(name)
         raise errors.ClosedError("it was stopped")
 
-    target = {"snapshot": "offsetlog.cleaning.LogCleaner.snapshot", "verify": "offsetlog.verify_store.verify_store"}
+    target = {"snapshot": "offsetlog.cleaning.LogCleaner.snapshot", "verify": "offsetlog.verify.store.verify_store"}
     monkeypatch.setattr(target[name], endless)
     with offsetlog.open(path, 1, "process", maintenance=MaintenanceConfig(enabled=False)) as store:
         store.commit_one("g", "t", 0, 0)

@@ -15,15 +15,15 @@ from offsetlog._native.log_view import LogView, listed_segments
 from offsetlog._native.partition import Partition
 from offsetlog._native.replay import Replay
 from offsetlog._native.snapshot import FILE_NAME, Snapshot, open_file
+from offsetlog.cancellation import Control
 from offsetlog.config import StoreConfig
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
 from offsetlog.directory.reading import segments_of
 from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
-from offsetlog.findings import Finding, Place, Report
-from offsetlog.long_calls import Control
 from offsetlog.types import Way
-from offsetlog.verify_partition import CHECK_TRIES, LogChangedError, check_places
-from offsetlog.verify_ways import Sums, WaysCheck, replay_cleaned_log, replay_files
+from offsetlog.verify.findings import Finding, Place, Report
+from offsetlog.verify.partition import CHECK_TRIES, LogChangedError, check_places
+from offsetlog.verify.replays import Sums, WaysCheck, replay_cleaned_log, replay_files
 
 
 class StoreVerification(list[OffsetLogError]):

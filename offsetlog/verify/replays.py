@@ -18,10 +18,10 @@ from offsetlog._native.log_view import LogView
 from offsetlog._native.partition import Partition
 from offsetlog._native.replay import Replay
 from offsetlog._native.snapshot import Snapshot
+from offsetlog.cancellation import Control
 from offsetlog.errors import CorruptionError
-from offsetlog.findings import KeyDifference, Place
-from offsetlog.long_calls import Control
 from offsetlog.types import Digest, Way
+from offsetlog.verify.findings import KeyDifference, Place
 
 #: How many of the keys that differ are named.
 KEYS_NAMED = 20

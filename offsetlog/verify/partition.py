@@ -18,14 +18,15 @@ from offsetlog._native.files import FileSystem
 from offsetlog._native.log_view import LogView
 from offsetlog._native.partition import Partition
 from offsetlog._native.replay import Replay
+from offsetlog.cancellation import Control
 from offsetlog.config import StoreConfig
 from offsetlog.directory.listing import SEGMENT, decode_text, transaction_rows
 from offsetlog.directory.log_directory import CLEAN_MARKER, TOPIC
 from offsetlog.directory.reading import PartitionFiles, PartitionState, Tail, age_text, segments_of
 from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
-from offsetlog.findings import Finding, Place, Report
-from offsetlog.long_calls import Control
-from offsetlog.verify_sidefiles import (
+from offsetlog.verify.findings import Finding, Place, Report
+from offsetlog.verify.replays import WaysCheck, replay_cleaned_log, replay_files
+from offsetlog.verify.side_files import (
     BATCHES,
     EPOCHS,
     Segment,
@@ -37,7 +38,6 @@ from offsetlog.verify_sidefiles import (
     read_topic_id,
     snapshot_offsets,
 )
-from offsetlog.verify_ways import WaysCheck, replay_cleaned_log, replay_files
 
 Progress = Callable[[int], None]
 

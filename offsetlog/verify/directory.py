@@ -17,6 +17,7 @@ from pathlib import Path
 
 from offsetlog._native.files import FileSystem, format_uuid, parse_offset_checkpoint
 from offsetlog._native.replay import Replay
+from offsetlog.cancellation import Control
 from offsetlog.directory.log_directory import (
     CLEAN_MARKER,
     CLEANER_POINTS,
@@ -30,11 +31,10 @@ from offsetlog.directory.log_directory import (
 )
 from offsetlog.directory.reading import find_partitions
 from offsetlog.errors import CorruptionError
-from offsetlog.findings import Finding, Place, Report
-from offsetlog.long_calls import Control
 from offsetlog.types import Digest, Way
-from offsetlog.verify_partition import Around, PartitionCheck, Progress, check_partition, check_places
-from offsetlog.verify_sidefiles import read_optional
+from offsetlog.verify.findings import Finding, Place, Report
+from offsetlog.verify.partition import Around, PartitionCheck, Progress, check_partition, check_places
+from offsetlog.verify.side_files import read_optional
 
 CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS)
 _SUM_MASK = (1 << 128) - 1
