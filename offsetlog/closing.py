@@ -16,7 +16,7 @@ from offsetlog._native.snapshot import tail_bytes
 from offsetlog.directory import snapshots
 from offsetlog.directory.log_directory import RECOVERY_POINTS, LogDirectory
 from offsetlog.errors import OffsetLogError
-from offsetlog.maintenance import Maintenance
+from offsetlog.maintenance.scheduler import Maintenance
 from offsetlog.partitions import PartitionOpener
 from offsetlog.waiting import TicketWaiter
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import UUID
 
 from offsetlog import arguments
-from offsetlog import retention as _retention
 from offsetlog._native import batches, columns
 from offsetlog._native.core import StoreCore, check_durability
 from offsetlog._native.files import FileSystem
@@ -25,7 +24,8 @@ from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.directory.snapshots import SnapshotReport
 from offsetlog.errors import ClosedError, CorruptionWarning, OffsetLogError, ReadOnlyError
 from offsetlog.loading import LoadProgress
-from offsetlog.maintenance import Maintenance, Progress
+from offsetlog.maintenance import retention as _retention
+from offsetlog.maintenance.scheduler import Maintenance, Progress
 from offsetlog.opening import open_read_only, open_writable
 from offsetlog.store_past import StorePast
 from offsetlog.transaction import Transaction, abort_everywhere, open_transactions

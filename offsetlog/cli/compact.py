@@ -22,7 +22,7 @@ from offsetlog.errors import OffsetLogError
 from offsetlog.types import CleaningReport
 
 if TYPE_CHECKING:
-    from offsetlog.policy import Plan, StuckTransaction
+    from offsetlog.maintenance.policy import Plan, StuckTransaction
 
 HELP = """Drop what was superseded from a log: only the last record of each key stays.
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import offsetlog
-from offsetlog.retention import ClockGuard, Expirer, Retention, expire, expiring, listed
+from offsetlog.maintenance.retention import ClockGuard, Expirer, Retention, expire, expiring
+from offsetlog.retention import listed
 
 from . import oracle
 from .oracle_batches import Batch

@@ -36,7 +36,7 @@ from model.test_store_model import (
 )
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, errors
 from faults import FaultFileSystem
-from offsetlog.retention import ClockGuard, Expirer, Retention, expire, expiring
+from offsetlog.maintenance.retention import ClockGuard, Expirer, Retention, expire, expiring
 from offsetlog.types import Undeletion
 
 pytestmark = pytest.mark.slow

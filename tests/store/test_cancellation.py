@@ -157,7 +157,10 @@ def test_an_interrupt_stops_what_is_in_c(path, monkeypatch, name):
         stopped.append(name)
         raise errors.ClosedError("it was stopped")
 
-    target = {"snapshot": "offsetlog.cleaning.LogCleaner.snapshot", "verify": "offsetlog.verify.store.verify_store"}
+    target = {
+        "snapshot": "offsetlog.maintenance.cleaning.LogCleaner.snapshot",
+        "verify": "offsetlog.verify.store.verify_store",
+    }
     monkeypatch.setattr(target[name], endless)
     with offsetlog.open(path, 1, "process", maintenance=MaintenanceConfig(enabled=False)) as store:
         store.commit_one("g", "t", 0, 0)

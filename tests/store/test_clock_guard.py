@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from offsetlog import errors, retention
-from offsetlog.retention import ClockGuard
+from offsetlog import errors
+from offsetlog.maintenance import retention
+from offsetlog.maintenance.retention import ClockGuard
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

@@ -16,8 +16,8 @@ import pytest
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition, errors
 from offsetlog._native.snapshot import file_offset
-from offsetlog.cleaning import LogCleaner
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
+from offsetlog.maintenance.cleaning import LogCleaner
 
 SMALL = StoreConfig(segment_bytes=16 << 10)
 #: Looks all the time, and cleans whatever can be.

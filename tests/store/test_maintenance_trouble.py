@@ -7,9 +7,9 @@ import pytest
 
 import offsetlog
 from offsetlog import MaintenanceConfig, StoreConfig, errors
-from offsetlog.cleaning import LogCleaner
-from offsetlog.maintenance import Maintenance
-from offsetlog.retention import Expirer
+from offsetlog.maintenance.cleaning import LogCleaner
+from offsetlog.maintenance.retention import Expirer
+from offsetlog.maintenance.scheduler import Maintenance
 
 SMALL = StoreConfig(segment_bytes=16 << 10)
 EAGER = {"interval_ms": 10, "min_cleanable_bytes": 0, "idle_roll_ms": 50}

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from offsetlog import policy
 from offsetlog.config import MIB, MaintenanceConfig
-from offsetlog.policy import LogFacts, Segment, decide, decide_asked, filthiest_first, measure
+from offsetlog.maintenance import policy
+from offsetlog.maintenance.policy import LogFacts, Segment, decide, decide_asked, filthiest_first, measure
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000

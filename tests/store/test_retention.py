@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, OffsetStore, TopicPartition, errors
-from offsetlog import retention as retention_module
 from offsetlog._native.encoding import encode_batch, encode_key, encode_value
 from offsetlog._native.records import SegmentReader
-from offsetlog.retention import ClockGuard, Expirer, Retention, expire, expiring, listed
+from offsetlog.maintenance import retention as retention_module
+from offsetlog.maintenance.retention import ClockGuard, Expirer, Retention, expire, expiring
+from offsetlog.retention import listed
 from offsetlog.types import Expiring, ExpiryReport
 
 from . import expiry_reference as reference

@@ -1,4 +1,4 @@
-"""Looks at the logs of a store, and cleans them, one at a time: what carries out a decision of `offsetlog.policy`.
+"""Looks at the logs of a store, and cleans them, one at a time: what carries out a decision of `policy`.
 
 Beside the log: the cleaner's checkpoint is Kafka's own file, so that our cleaner goes on where Kafka's stopped, and
 Kafka's where ours did.
@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from offsetlog import policy
 from offsetlog._native import cleaner
 from offsetlog._native import snapshot as native_snapshot
 from offsetlog._native.partition import Partition
@@ -26,7 +25,8 @@ from offsetlog.directory.history_floor import Hold, raise_floor, read_floor
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
 from offsetlog.directory.snapshots import SnapshotReport
 from offsetlog.errors import ClosedError, OffsetLogError
-from offsetlog.policy import LogFacts, Plan, Segment
+from offsetlog.maintenance import policy
+from offsetlog.maintenance.policy import LogFacts, Plan, Segment
 from offsetlog.timeline import cutoff_offset
 from offsetlog.types import CleaningReport, QuarantinedSegment
 

@@ -1,4 +1,4 @@
-"""What an open store does by itself: looks at its logs, decides (`offsetlog.policy`), and cleans (design §8).
+"""What an open store does by itself: looks at its logs, decides (`policy`), and cleans (design §8).
 
 One thread a store.  It holds no reference to the store for longer than a moment, so that a forgotten store ends; what
 goes wrong with one log is told, counted and tried again later, and never keeps it from the others.
@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeVar
 
-from offsetlog import policy
 from offsetlog._native.core import StoreCore
 from offsetlog._native.partition import Partition
 from offsetlog.cancellation import Control, LongCalls
-from offsetlog.cleaning import LogCleaner
 from offsetlog.config import MaintenanceConfig
 from offsetlog.directory.log_directory import TOPIC, LogDirectory
 from offsetlog.directory.snapshots import SnapshotReport
 from offsetlog.errors import ClockError, ClosedError, OffsetLogError, ReadOnlyError
-from offsetlog.policy import LogFacts, Plan, StuckTransaction
-from offsetlog.retention import Expirer, checked_retention
+from offsetlog.maintenance import policy
+from offsetlog.maintenance.cleaning import LogCleaner
+from offsetlog.maintenance.policy import LogFacts, Plan, StuckTransaction
+from offsetlog.maintenance.retention import Expirer, checked_retention
 from offsetlog.types import CleaningReport, QuarantinedSegment
 
 LOGGER = logging.getLogger("offsetlog.maintenance")

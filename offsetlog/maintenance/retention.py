@@ -1,0 +1,287 @@
+"""Retention: what positions expire, when the clock is to be believed, and what a check says (design §8, spec §5.13).
+
+Which group keeps what for how long is `Retention`; whether its clock can be relied on decides `ClockGuard`; `Expirer`
+checks the partitions of a store.  What a group's state allows is decided in C, position by position.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from offsetlog._native.core import StoreCore, check_durability
+from offsetlog._native.partition import Partition
+from offsetlog._native.retention import ExpiringRows, ExpiryRules, ExpiryStop, newest_timestamp
+from offsetlog._native.retention import expire as expire_partition
+from offsetlog.config import MaintenanceConfig
+from offsetlog.errors import ArgumentTypeError, ClockError, ClosedError, ConfigError, OffsetLogError, ReadOnlyError
+from offsetlog.types import ExpiryReport
+
+if TYPE_CHECKING:
+    import pyarrow
+
+#: A clock that is set by less has not jumped, however short the retention is.
+JUMP_MS_MIN = 60_000
+#: The latest time that can be asked about: all the milliseconds that a datetime has.
+_TIME_MS_MAX = 253_402_300_799_999
+
+
+class Retention:
+    """Which groups' positions expire, and how long after what; cannot be changed.
+
+    Args:
+        default_ms: milliseconds for every group that `groups` does not name, None for never.
+        groups: milliseconds, or None for never, by group, or by "prefix*" for every group that begins so.  A group's
+            own name counts before a prefix, a longer prefix before a shorter one.
+
+    Of a group that never expires nothing is touched, also no position whose record says when it expires.
+
+    Raises:
+        ConfigError: a time is out of its domain.
+        GroupError: a name cannot be a group's.
+    """
+
+    def __init__(self, default_ms: int | None = None, groups: Mapping[str, int | None] | None = None) -> None:
+        checked = MaintenanceConfig(retention_ms=default_ms, retention=groups if groups is not None else {})
+        self.default_ms = checked.retention_ms
+        self.groups = dict(checked.retention)
+        self.names = list(self.groups)
+        self.rules = ExpiryRules(
+            [(name.removesuffix("*"), name.endswith("*"), value) for name, value in self.groups.items()], default_ms
+        )
+
+    @classmethod
+    def of(cls, config: MaintenanceConfig) -> Retention:
+        """Returns what the settings of maintenance say."""
+        return cls(config.retention_ms, config.retention)
+
+    @property
+    def shortest_ms(self) -> int | None:
+        """The shortest time that anything is kept for, None where nothing expires."""
+        times = [value for value in (self.default_ms, *self.groups.values()) if value is not None]
+        return min(times, default=None)
+
+    def __repr__(self) -> str:
+        return f"Retention({self.default_ms}, {self.groups})"
+
+
+# ------------------------------------------------------------------------------------------------------------ the clock
+
+
+def wall_ms() -> int:
+    """Returns the time of day, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def steady_ms() -> int:
+    """Returns milliseconds of a clock that nobody sets, and that goes on while the machine sleeps."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+def _time_text(timestamp_ms: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{timestamp_ms} ms"
+    return moment.isoformat(" ", "milliseconds").replace("+00:00", " UTC")
+
+
+class ClockGuard:
+    """Refuses the time of day when it cannot be right: what expires by a wrong one is lost for good.
+
+    It is refused when it lies before the newest record, and when it has moved against a clock that nobody sets by more
+    than half of the shortest retention (but not by less than a minute) since it was looked at last, or since the guard
+    was made.  A jump stays refused until the clock is back, or somebody says that it is right.  Before the guard was
+    made nothing is known: a log may have been idle for any time.
+
+    Args:
+        wall: the time of day in milliseconds since 1970.
+        steady: milliseconds of a clock that only goes forward, at the same pace.
+    """
+
+    def __init__(self, wall: Callable[[], int] = wall_ms, steady: Callable[[], int] = steady_ms) -> None:
+        self._wall = wall
+        self._steady = steady
+        self._lock = threading.Lock()
+        self._difference_ms = wall() - steady()
+
+    def now(self) -> int:
+        """Returns the time of day, unchecked."""
+        return self._wall()
+
+    def check(self, newest_ms: int, shortest_ms: int | None, *, trust_clock: bool = False) -> int:
+        """Returns the time of day.
+
+        Args:
+            newest_ms: of the newest record; taken before, since what is committed meanwhile is newer than `now`.
+            shortest_ms: the shortest retention; None where nothing expires.
+            trust_clock: somebody says that the clock is right: it is not refused, and from now on it is the one that
+                has not jumped.
+
+        Raises:
+            ClockError: it cannot be right.
+        """
+        with self._lock:
+            now = self._wall()
+            difference = now - self._steady()
+            if not trust_clock:
+                self._refuse(now, newest_ms, shortest_ms, difference - self._difference_ms)
+            self._difference_ms = difference
+            return now
+
+    @staticmethod
+    def _refuse(now: int, newest_ms: int, shortest_ms: int | None, jump_ms: int) -> None:
+        if now < newest_ms:
+            raise ClockError(
+                f"the clock says {_time_text(now)}, and the newest record is of {_time_text(newest_ms)}: nothing "
+                "expires by a clock that goes wrong, or went wrong then",
+                now=now,
+                newest=newest_ms,
+            )
+        if shortest_ms is not None and abs(jump_ms) > max(shortest_ms // 2, JUMP_MS_MIN):
+            way = "forward" if jump_ms > 0 else "back"
+            raise ClockError(
+                f"the clock says {_time_text(now)}, and was set {way} by {timedelta(milliseconds=abs(jump_ms))} since "
+                "it was looked at last, which is more than half of the shortest retention: nothing expires by it until "
+                "it is told to be right",
+                now=now,
+                newest=newest_ms,
+            )
+
+
+# ----------------------------------------------------------------------------------------------------------- the checks
+
+
+class Expirer:
+    """Checks partitions of one store for what has expired.
+
+    Can be used from any thread; what two checks find at once is written once.
+
+    Args:
+        retention: what is in force when a check is not told otherwise.
+        guard: decides about the clock; its own where none is given.
+    """
+
+    def __init__(self, retention: Retention, guard: ClockGuard | None = None) -> None:
+        self.retention = retention
+        self.guard = guard if guard is not None else ClockGuard()
+        self._stop = ExpiryStop()
+
+    def end(self) -> None:
+        """Stops what is under way at its next group; nothing is checked any more."""
+        self._stop.set()
+
+    def now(self, partitions: list[Partition], *, retention: Retention | None = None, trust_clock: bool = False) -> int:
+        """Returns the time by which positions of these partitions expire.
+
+        Raises:
+            ClockError: the clock cannot be right.
+        """
+        retention = retention if retention is not None else self.retention
+        newest = max((newest_timestamp(partition) for partition in partitions), default=-1)
+        return self.guard.check(newest, retention.shortest_ms, trust_clock=trust_clock)
+
+    def expire_one(self, partition: Partition, now: int, *, retention: Retention | None = None) -> dict[str, int]:
+        """Writes tombstones for what has expired in one partition; returns the counters of `_native.retention.expire`.
+
+        Raises:
+            ClosedError: the store is being closed.
+            StateError, StorageError, TooLargeError, CapacityError: groups before are done.
+        """
+        retention = retention if retention is not None else self.retention
+        counted = expire_partition(partition, retention.rules, now, self._stop)
+        if counted["stopped"]:
+            raise ClosedError("the store is being closed; what has not expired yet does at the next check")
+        return counted
+
+    def count_one(self, partition: Partition, until: int, rows: ExpiringRows, retention: Retention) -> dict[str, int]:
+        """Adds to `rows` what expires in one partition up to a time; returns the counters."""
+        counted = rows.add(partition, retention.rules, until, self._stop)
+        if counted["stopped"]:
+            raise ClosedError("the store is being closed")
+        return counted
+
+
+_COUNTED = ("groups", "groups_never", "groups_held", "groups_removed", "positions_expired", "positions_pending")
+
+
+def _report(now: int, dry_run: bool, counted: list[dict[str, int]], started: float) -> ExpiryReport:
+    sums = {name: sum(each[name] for each in counted) for name in _COUNTED}
+    return ExpiryReport(
+        timestamp=now, dry_run=dry_run, partitions=len(counted), **sums, seconds=time.monotonic() - started
+    )
+
+
+def expire(
+    core: StoreCore,
+    expirer: Expirer,
+    retention: Retention | None,
+    *,
+    dry_run: bool = False,
+    trust_clock: bool = False,
+    durability: str | None = None,
+) -> ExpiryReport:
+    """Checks every partition of a store; see OffsetStore.expire."""
+    retention = retention if retention is not None else expirer.retention
+    started = time.monotonic()
+    partitions = core.attached()
+    if dry_run:
+        now = expirer.guard.now()
+        rows = ExpiringRows()
+        return _report(now, True, [expirer.count_one(each, now, rows, retention) for each in partitions], started)
+    if core.read_only:
+        raise ReadOnlyError("the store is open read-only")
+    check_durability(durability)
+    now = expirer.now(partitions, retention=retention, trust_clock=trust_clock)
+    counted: list[dict[str, int]] = []
+    waits: list[tuple[int, int]] = []
+    failures: list[OffsetLogError] = []
+    for partition in partitions:
+        try:
+            counted.append(expirer.expire_one(partition, now, retention=retention))
+            if counted[-1]["end_offset"] >= 0:
+                waits.append((partition.number, counted[-1]["end_offset"]))
+        except OffsetLogError as failure:
+            failures.append(failure)
+            if isinstance(failure, ClosedError):
+                break
+    core.wait_durable_all(waits, durability)
+    report = _report(now, False, counted, started)
+    if failures:
+        failures[0].add_note(
+            f"{report.positions_expired} positions have expired in {len(counted)} other log partitions"
+        )
+        raise failures[0]
+    return report
+
+
+def expiring(core: StoreCore, expirer: Expirer, within_ms: int, retention: Retention | None = None) -> pyarrow.Table:
+    """Returns what expires within a time from now; see OffsetStore.expiring."""
+    retention = retention if retention is not None else expirer.retention
+    until = min(expirer.guard.now() + within_ms, _TIME_MS_MAX)
+    rows = ExpiringRows()
+    for partition in core.attached():
+        expirer.count_one(partition, until, rows, retention)
+    return rows.to_arrow(retention.names)
+
+
+# -------------------------------------------------------------------------------------------------------- the arguments
+
+
+def checked_within(within: timedelta) -> int:
+    """Returns a time from now in milliseconds."""
+    if not isinstance(within, timedelta):
+        raise ArgumentTypeError(f"within must be a datetime.timedelta, not {type(within).__name__}")
+    if within < timedelta(0):
+        raise ConfigError(f"within must not be negative, as {within} is")
+    return within // timedelta(milliseconds=1)
+
+
+def checked_retention(retention_ms: int | None, groups: Mapping[str, int | None] | None) -> Retention | None:
+    """Returns the retention that a call names, None where it names none."""
+    if retention_ms is None and groups is None:
+        return None
+    return Retention(retention_ms, groups)
