@@ -8,8 +8,8 @@ from datetime import datetime
 
 from offsetlog._native.core import StoreCore
 from offsetlog.directory.log_directory import LogDirectory
-from offsetlog.restoring import Restorer
-from offsetlog.timeline import Timeline
+from offsetlog.history.restore import Restorer
+from offsetlog.history.timeline import Timeline
 from offsetlog.types import Change, Deletion, History, TopicPartition, Undeletion
 
 

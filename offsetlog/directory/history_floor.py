@@ -17,7 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from offsetlog._native.files import FileSystem
+from offsetlog._native import timeline
+from offsetlog._native.files import FileSystem, parse_directory_name
+from offsetlog._native.partition import Partition
+from offsetlog.config import StoreConfig
 from offsetlog.errors import MissingFileError
 
 #: In a partition's directory; Kafka ignores the name.
@@ -186,3 +189,31 @@ def raise_floor(
     }
     fs.replace_file(directory / FLOOR_FILE, (json.dumps(content) + "\n").encode())
     return floor
+
+
+def cutoff_offset(partition: Partition | Path, timestamp_ms: int) -> int:
+    """Returns the log offset below which a cleaner may clean and yet spoil no state of a time or later.
+
+    The longest prefix of the log whose timestamps are all <= the time ends there.  Where transactions
+    were open at that end, the offset is the one where the oldest of them began: their records take
+    effect at their ends, which the prefix does not have.
+
+    Args:
+        partition: an open partition, from any thread; or a partition's directory, which is only read.
+        timestamp_ms: milliseconds since 1970.
+
+    Raises:
+        MissingFileError, StorageError, CorruptionError, CapacityError, StateError.
+    """
+    if isinstance(partition, Partition):
+        return timeline.open_since(partition, timeline.cutoff(partition, timestamp_ms))
+    parsed = parse_directory_name(partition.name)
+    fs = FileSystem()
+    if not fs.exists(partition):
+        raise MissingFileError("there is no such directory", path=partition)
+    number = parsed[1] if parsed is not None else 0
+    opened = Partition(partition, number, fs, None, StoreConfig(), writable=False)
+    try:
+        return cutoff_offset(opened, timestamp_ms)
+    finally:
+        opened.abandon()

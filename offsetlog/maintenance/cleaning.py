@@ -21,13 +21,12 @@ from offsetlog._native.snapshot import StopFlag
 from offsetlog.cancellation import Control
 from offsetlog.config import MaintenanceConfig
 from offsetlog.directory import snapshots
-from offsetlog.directory.history_floor import Hold, raise_floor, read_floor
+from offsetlog.directory.history_floor import Hold, cutoff_offset, raise_floor, read_floor
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
 from offsetlog.directory.snapshots import SnapshotReport
 from offsetlog.errors import ClosedError, OffsetLogError
 from offsetlog.maintenance import policy
 from offsetlog.maintenance.policy import LogFacts, Plan, Segment
-from offsetlog.timeline import cutoff_offset
 from offsetlog.types import CleaningReport, QuarantinedSegment
 
 LOGGER = logging.getLogger("offsetlog.maintenance")

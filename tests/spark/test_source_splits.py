@@ -21,10 +21,10 @@ from pyspark.sql.datasource import EqualTo
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
 from offsetlog._native.encoding import encode_batch
+from offsetlog.directory.history_floor import cutoff_offset
 from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.pushdown import narrowed
 from offsetlog.spark.scan.states import BucketReader
-from offsetlog.timeline import cutoff_offset
 
 from .moving_logs import key_of, value_of
 from .reading import Row, read_splits, rows_of, splits_of, table_of

@@ -19,10 +19,9 @@ from offsetlog import MaintenanceConfig, OffsetAndMetadata, OffsetStore, StoreCo
 from offsetlog._native import timeline as native
 from offsetlog._native.codec import partition_for
 from offsetlog._native.files import FileSystem
-from offsetlog.directory.history_floor import FLOOR_FILE
+from offsetlog.directory.history_floor import FLOOR_FILE, cutoff_offset
 from offsetlog.directory.log_directory import CLEANER_POINTS, LogDirectory
 from offsetlog.partitions import PartitionOpener
-from offsetlog.timeline import cutoff_offset
 
 from .past_reference import PastReference, told
 

@@ -13,7 +13,7 @@ from conformance import oracle
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, StoreConfig, TopicPartition, errors
 from offsetlog._native import timeline as native
-from offsetlog.restoring import TRIES
+from offsetlog.history.restore import TRIES
 
 from .test_history import KEYS, SMALL, fill, moment, offsets, opened
 
@@ -213,7 +213,7 @@ def test_who_commits_meanwhile_is_not_overwritten_unseen(single, monkeypatch):
                 single.commit("g", {KEYS[1]: 100 + len(seen)})
             return self.now.commit(partition, group, changes)
 
-    monkeypatch.setattr("offsetlog.restoring.native", type("", (), {"GroupNow": Slow}))
+    monkeypatch.setattr("offsetlog.history.restore.native", type("", (), {"GroupNow": Slow}))
     changes = single.restore("g", 2)
     assert [(each.partition, each.before.offset, each.after.offset) for each in changes] == [(0, 2, 1), (1, 102, 1)]
     assert offsets(single.fetch("g")) == {0: 1, 1: 1}
@@ -233,7 +233,7 @@ def test_a_group_that_never_stops_committing(single, monkeypatch):
         def commit(self, partition, group, changes):
             return None
 
-    monkeypatch.setattr("offsetlog.restoring.native", type("", (), {"GroupNow": Never}))
+    monkeypatch.setattr("offsetlog.history.restore.native", type("", (), {"GroupNow": Never}))
     with pytest.raises(errors.ConditionError, match="stop its consumers first") as raised:
         single.restore("g", 1)
     assert raised.value.group == "g"

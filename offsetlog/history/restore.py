@@ -16,7 +16,7 @@ from offsetlog import arguments
 from offsetlog._native import timeline as native
 from offsetlog.directory.listing import decode_text
 from offsetlog.errors import ConditionError, InvalidArgumentError, ReadOnlyError, TooLargeError
-from offsetlog.timeline import LONG_AGO, DeletedRow, Moment, PartitionPast, Timeline, Value, value_of
+from offsetlog.history.timeline import LONG_AGO, DeletedRow, Moment, PartitionPast, Timeline, Value, value_of
 from offsetlog.types import Change, TopicPartition, Undeletion
 
 #: How often a group is looked at again that goes on committing.

@@ -20,13 +20,11 @@ from uuid import UUID
 from offsetlog import arguments
 from offsetlog._native import timeline as native
 from offsetlog._native.core import StoreCore
-from offsetlog._native.files import FileSystem, parse_directory_name
 from offsetlog._native.partition import Partition
-from offsetlog.config import StoreConfig
 from offsetlog.directory.history_floor import read_floor
 from offsetlog.directory.listing import decode_text
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
-from offsetlog.errors import HistoryError, InvalidArgumentError, MissingFileError, OffsetOutOfRangeError
+from offsetlog.errors import HistoryError, InvalidArgumentError, OffsetOutOfRangeError
 from offsetlog.types import (
     Change,
     Deletion,
@@ -43,33 +41,6 @@ LONG_AGO = -(2**63)
 Moment = datetime | int
 #: Offset, leader epoch, metadata, commit timestamp, expire timestamp, topic id, log offset: as the log has them.
 Value = tuple[int, int, bytes, int, int, bytes | None, int]
-
-
-def cutoff_offset(partition: Partition | Path, timestamp_ms: int) -> int:
-    """Returns the log offset below which a cleaner may clean and yet spoil no state of a time or later.
-
-    That is where the longest prefix of the log ends whose timestamps are all <= the time; or, where transactions were
-    open there, where the oldest of them began: their records take effect at their ends, which the prefix does not have.
-
-    Args:
-        partition: an open partition, from any thread; or a partition's directory, which is only read.
-        timestamp_ms: milliseconds since 1970.
-
-    Raises:
-        MissingFileError, StorageError, CorruptionError, CapacityError, StateError.
-    """
-    if isinstance(partition, Partition):
-        return native.open_since(partition, native.cutoff(partition, timestamp_ms))
-    parsed = parse_directory_name(partition.name)
-    fs = FileSystem()
-    if not fs.exists(partition):
-        raise MissingFileError("there is no such directory", path=partition)
-    number = parsed[1] if parsed is not None else 0
-    opened = Partition(partition, number, fs, None, StoreConfig(), writable=False)
-    try:
-        return cutoff_offset(opened, timestamp_ms)
-    finally:
-        opened.abandon()
 
 
 def value_of(row: Value) -> OffsetAndMetadata:
