@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from offsetlog.config import MaintenanceConfig, StoreConfig
-from offsetlog.directory.log_directory import PARTITIONS_MAX
+from offsetlog.config import PARTITIONS_MAX, MaintenanceConfig, StoreConfig
 from offsetlog.errors import ArgumentTypeError, ConfigError, InvalidArgumentError
 from offsetlog.types import TopicPartition
 

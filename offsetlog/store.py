@@ -18,15 +18,16 @@ from offsetlog._native.core import StoreCore, check_durability
 from offsetlog._native.files import FileSystem
 from offsetlog._native.partition import Partition
 from offsetlog._native.tickets import Ticket
-from offsetlog.closing import StoreCloser
 from offsetlog.config import MaintenanceConfig, StoreConfig
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.directory.snapshots import SnapshotReport
 from offsetlog.errors import ClosedError, CorruptionWarning, OffsetLogError, ReadOnlyError
-from offsetlog.loading import LoadProgress
+from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
+from offsetlog.lifecycle.background_load import LoadProgress
+from offsetlog.lifecycle.close import StoreCloser
+from offsetlog.lifecycle.open import open_read_only, open_writable
 from offsetlog.maintenance import retention as _retention
 from offsetlog.maintenance.scheduler import Maintenance, Progress
-from offsetlog.opening import open_read_only, open_writable
 from offsetlog.store_past import StorePast
 from offsetlog.transaction import Transaction, abort_everywhere, open_transactions
 from offsetlog.types import (
@@ -38,7 +39,6 @@ from offsetlog.types import (
     Position,
     TopicPartition,
 )
-from offsetlog.waiting import TicketWaiter
 
 if TYPE_CHECKING:
     import pyarrow

@@ -13,7 +13,7 @@ from offsetlog.cli.output import complain, count_text
 from offsetlog.config import MaintenanceConfig
 from offsetlog.directory.log_directory import LOCKED_ADVICE, LogDirectory
 from offsetlog.errors import LockedError, MissingFileError, PartitionCountError
-from offsetlog.opening import PARTITIONS_DEFAULT
+from offsetlog.lifecycle.open import PARTITIONS_DEFAULT
 
 #: A command does what it was told to, and nothing beside: while a question waits for its answer nothing is cleaned,
 #: least of all by settings that are not those of the log's owner.

@@ -20,6 +20,7 @@ from offsetlog._native.files import (
     parse_offset_checkpoint,
     parse_uuid,
 )
+from offsetlog.config import PARTITIONS_MAX
 from offsetlog.directory import listing
 from offsetlog.errors import (
     ConfigError,
@@ -43,7 +44,6 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_POINTS = "cleaner-offset-checkpoint"
 
 FORMAT = 1
-PARTITIONS_MAX = 100_000
 
 Checkpoint = dict[tuple[str, int], int]
 

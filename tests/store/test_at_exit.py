@@ -79,7 +79,7 @@ def test_every_store_is_closed_though_one_fails(path):
     ended = run(
         path,
         """
-        from offsetlog.closing import StoreCloser
+        from offsetlog.lifecycle.close import StoreCloser
         stores = [offsetlog.open(f"{sys.argv[1]}/{name}", 1, "process") for name in "abc"]
         for store in stores:
             store.commit_one("g", "t", 0, 1)

@@ -17,7 +17,7 @@ import pytest
 
 import offsetlog
 from offsetlog import TopicPartition, errors
-from offsetlog.closing import StoreCloser
+from offsetlog.lifecycle.close import StoreCloser
 
 KEY = TopicPartition("t", 0)
 

@@ -21,7 +21,7 @@ from offsetlog._native.codec import partition_for
 from offsetlog._native.files import FileSystem
 from offsetlog.directory.history_floor import FLOOR_FILE, cutoff_offset
 from offsetlog.directory.log_directory import CLEANER_POINTS, LogDirectory
-from offsetlog.partitions import PartitionOpener
+from offsetlog.lifecycle.partition_opener import PartitionOpener
 
 from .past_reference import PastReference, told
 

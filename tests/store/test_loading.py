@@ -12,7 +12,7 @@ import pytest
 import offsetlog
 from offsetlog import OffsetStore, errors
 from offsetlog.directory.log_directory import TOPIC
-from offsetlog.partitions import PartitionOpener
+from offsetlog.lifecycle.partition_opener import PartitionOpener
 
 
 @pytest.fixture

@@ -19,12 +19,11 @@ from pyspark.sql import functions as fn
 
 from offsetlog._native.codec import partition_for
 from offsetlog._native.files import FileLock, FileSystem, parse_uuid
-from offsetlog.config import StoreConfig
+from offsetlog.config import PARTITIONS_MAX, StoreConfig
 from offsetlog.directory.history_floor import read_floor
 from offsetlog.directory.log_directory import (
     CLEANER_POINTS,
     META_PROPERTIES,
-    PARTITIONS_MAX,
     TOPIC,
     LogDirectory,
     Properties,

@@ -9,7 +9,7 @@ import typer
 
 from offsetlog.cli.arguments import OutputFormat
 from offsetlog.cli.output import Format, Output, count_text
-from offsetlog.directory.log_directory import PARTITIONS_MAX
+from offsetlog.config import PARTITIONS_MAX
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.commands.options import DirectoryPath, DriverMemory, Master, Settings, spark_for
 from offsetlog.spark.jobs.places import check_rewrite

@@ -16,9 +16,9 @@ from offsetlog._native.snapshot import tail_bytes
 from offsetlog.directory import snapshots
 from offsetlog.directory.log_directory import RECOVERY_POINTS, LogDirectory
 from offsetlog.errors import OffsetLogError
+from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
+from offsetlog.lifecycle.partition_opener import PartitionOpener
 from offsetlog.maintenance.scheduler import Maintenance
-from offsetlog.partitions import PartitionOpener
-from offsetlog.waiting import TicketWaiter
 
 #: Seconds between two writes of the recovery points, as Kafka's `log.flush.offset.checkpoint.interval.ms`.
 CHECKPOINT_SECONDS = 60.0

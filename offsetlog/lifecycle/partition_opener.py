@@ -21,7 +21,7 @@ from offsetlog.directory.log_directory import (
     random_topic_id,
 )
 from offsetlog.errors import ClosedError, PartitionCountError
-from offsetlog.loading import BackgroundLoads, LoadProgress
+from offsetlog.lifecycle.background_load import BackgroundLoads, LoadProgress
 
 
 class PartitionOpener:

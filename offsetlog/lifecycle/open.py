@@ -8,7 +8,7 @@ from offsetlog._native.partition import Partition
 from offsetlog.config import StoreConfig
 from offsetlog.directory.log_directory import LogDirectory, Properties, random_topic_id
 from offsetlog.errors import ConfigError, MissingFileError, PartitionCountError
-from offsetlog.partitions import PartitionOpener, check_groups
+from offsetlog.lifecycle.partition_opener import PartitionOpener, check_groups
 
 #: Partitions of a new directory, as Kafka's `offsets.topic.num.partitions`.
 PARTITIONS_DEFAULT = 50
