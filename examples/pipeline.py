@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+from offsetlog.cli.spark import audit
 from offsetlog.spark.jobs import diff, repartition, snapshot, verify
-from offsetlog.spark.jobs.commands import audit
 from offsetlog.spark.jobs.session import read_view, session_for
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data" / "kafka-4.3.0" / "txn" / "log"

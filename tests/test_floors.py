@@ -48,8 +48,7 @@ PACKAGE: list[tuple[str, list[str]]] = [
         "command line",
         [
             "offsetlog.__main__", "offsetlog.cli", "offsetlog.cli.*",
-            "offsetlog.spark.__main__", "offsetlog.spark.jobs.command", "offsetlog.spark.jobs.commands",
-            "offsetlog.spark.jobs.commands.*",
+            "offsetlog.spark.__main__", "offsetlog.spark.jobs.commands",
         ],
     ),
     ("web", ["offsetlog.web", "offsetlog.web.*"]),
@@ -65,7 +64,6 @@ PACKAGE: list[tuple[str, list[str]]] = [
     ("cluster", ["offsetlog.cluster", "offsetlog.cluster.*"]),
     ("coordinator", ["offsetlog.coordinator", "offsetlog.coordinator.*"]),
     ("protocol", ["offsetlog.protocol", "offsetlog.protocol.*"]),
-    ("history", ["offsetlog.history", "offsetlog.history.*"]),
     ("manager", ["offsetlog.manager", "offsetlog.manager.*"]),
     ("listing", ["offsetlog.directory", "offsetlog.directory.listing"]),
     ("store", ["offsetlog", "offsetlog.*"]),
@@ -80,16 +78,15 @@ BELOW: dict[str, set[str]] = {
     "manager": STORE_AND_BELOW,
     "coordinator": {*STORE_AND_BELOW, "manager"},
     "protocol": {"values", "crossing", "native"},
-    "history": {*STORE_AND_BELOW, "manager"},
     "server": {*STORE_AND_BELOW, "manager", "coordinator", "protocol"},
     "cluster": {*STORE_AND_BELOW, "manager", "coordinator", "protocol"},
     "command line": {
-        *STORE_AND_BELOW, "manager", "coordinator", "protocol", "history", "server", "cluster", "web", "spark",
+        *STORE_AND_BELOW, "manager", "coordinator", "protocol", "server", "cluster", "web", "spark",
     },
-    "web": {*STORE_AND_BELOW, "manager", "coordinator", "history"},
+    "web": {*STORE_AND_BELOW, "manager", "coordinator"},
     # What executors import needs neither a store nor a server.
     "spark executors": {"values", "crossing", "native", "listing"},
-    "spark": {*STORE_AND_BELOW, "history", "spark executors"},
+    "spark": {*STORE_AND_BELOW, "spark executors"},
 }
 
 SAYS_NOTHING = {"util", "utils", "helper", "helpers", "common", "misc"}

@@ -34,12 +34,12 @@ from offsetlog.cli import (
     offsets,
     restore,
     snapshot,
+    spark,
     transactions,
     undelete,
     verify,
 )
 from offsetlog.cli.output import complain, prepare
-from offsetlog.spark.jobs import command as spark
 
 OK, PROBLEMS, FAILED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 

@@ -11,8 +11,8 @@ pytest.importorskip("typer")
 
 import offsetlog
 from offsetlog import errors
-from offsetlog.spark.jobs.commands import audit, compact_report, lag
-from offsetlog.spark.jobs.commands.options import failure_of, told_plainly
+from offsetlog.cli.spark import audit, compact_report, lag
+from offsetlog.cli.spark.session import failure_of, own_failures
 from offsetlog.spark.jobs.places import check_vacant
 
 
@@ -55,7 +55,7 @@ def test_what_spark_says_is_one_line():
 
 
 def test_faults_of_ours_stay_what_they_are():
-    with pytest.raises(ZeroDivisionError), told_plainly():
+    with pytest.raises(ZeroDivisionError), own_failures():
         _ = 1 / 0
 
 

@@ -13,9 +13,9 @@ import pytest
 
 import offsetlog
 from offsetlog import MaintenanceConfig, TopicPartition, errors
+from offsetlog.cli.spark.session import own_failures
 from offsetlog.spark.jobs import lag as job
 from offsetlog.spark.jobs import lag_ends
-from offsetlog.spark.jobs.commands.options import told_plainly
 
 from .frames import COMMITS, RECORDS, frame, told
 from .oracle_rows import record_rows
@@ -161,7 +161,7 @@ def test_samples_from_files(spark, tmp_path):
     (tmp_path / "cut.jsonl").write_text(json.dumps(rows[0]) + '\n{"topic": "t", "parti')
     (tmp_path / "cut.csv").write_text("topic,partition,log_end_offset\nt,0,7\nt\n")
     for name in ("cut.jsonl", "cut.csv"):
-        with pytest.raises(errors.OffsetLogError), told_plainly():
+        with pytest.raises(errors.OffsetLogError), own_failures():
             lag_ends.of_samples(spark, str(tmp_path / name)).collect()
 
 

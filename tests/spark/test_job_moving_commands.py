@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 import offsetlog
 from offsetlog import TopicPartition
 from offsetlog.cli.app import app
+from offsetlog.cli.spark import diff, migrate, repartition, snapshot, verify
+from offsetlog.cli.spark.options import moment_option
 from offsetlog.errors import ConfigError, InvalidArgumentError, MissingFileError
-from offsetlog.spark.jobs.commands import diff, migrate, repartition, snapshot, verify
-from offsetlog.spark.jobs.commands.moments import moment_option
 
 pytestmark = pytest.mark.spark
 

@@ -9,9 +9,10 @@ import typer
 
 from offsetlog.cli.arguments import OutputFormat
 from offsetlog.cli.output import Format, Output, count_text
+from offsetlog.cli.spark.options import DirectoryPath, DriverMemory, Master, Settings
+from offsetlog.cli.spark.session import spark_for
 from offsetlog.config import PARTITIONS_MAX
 from offsetlog.errors import InvalidArgumentError
-from offsetlog.spark.jobs.commands.options import DirectoryPath, DriverMemory, Master, Settings, spark_for
 from offsetlog.spark.jobs.places import check_rewrite
 
 HELP = """Rewrite a log directory to another number of partitions of the offsets topic.

@@ -12,9 +12,7 @@ from offsetlog.cli.amounts import duration_text, parse_duration
 from offsetlog.cli.arguments import OutputFormat
 from offsetlog.cli.moments import parse_time
 from offsetlog.cli.output import Format, Output, bytes_text, complain
-from offsetlog.cli.text import time_text
-from offsetlog.errors import ConfigError
-from offsetlog.spark.jobs.commands.options import (
+from offsetlog.cli.spark.options import (
     DirectoryPath,
     DriverMemory,
     LogPartitions,
@@ -22,8 +20,10 @@ from offsetlog.spark.jobs.commands.options import (
     OutputDirectory,
     Overwrite,
     Settings,
-    spark_for,
 )
+from offsetlog.cli.spark.session import spark_for
+from offsetlog.cli.text import time_text
+from offsetlog.errors import ConfigError
 from offsetlog.spark.jobs.places import check_paths
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ import typer
 
 from offsetlog.cli.arguments import OutputFormat
 from offsetlog.cli.output import Format, Output, complain, count_text
+from offsetlog.cli.spark.options import DriverMemory, Master, Settings
+from offsetlog.cli.spark.session import spark_for
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.errors import InvalidArgumentError
-from offsetlog.spark.jobs.commands.options import DriverMemory, Master, Settings, spark_for
 from offsetlog.spark.jobs.places import check_file, store_path
 
 HELP = """Commit the offsets that consumers kept in ZooKeeper (before Kafka 0.9), or that a file lists.

@@ -1,11 +1,21 @@
 """The commands `offsetlog spark <job>`: which there are.
 
-Each stands in a module of `offsetlog.spark.jobs.commands`, which loads neither PySpark nor its job before it is run.
+Each is a module that loads neither PySpark nor its job before it runs.  `options` holds what several
+of them take, `session` runs their jobs.
 """
 
 from __future__ import annotations
 
-from offsetlog.spark.jobs.commands import audit, compact_report, diff, lag, migrate, repartition, snapshot, verify
+from offsetlog.cli.spark import (
+    audit,
+    compact_report,
+    diff,
+    lag,
+    migrate,
+    repartition,
+    snapshot,
+    verify,
+)
 
 DESCRIPTION = """Questions to whole log directories, answered on Spark; needs the extra offsetlog[spark] and Java 17.
 

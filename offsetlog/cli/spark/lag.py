@@ -11,9 +11,7 @@ from offsetlog.cli.arguments import OutputFormat, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.moments import parse_time
 from offsetlog.cli.output import Format, Output, complain
-from offsetlog.cli.text import time_text
-from offsetlog.errors import ConfigError, InvalidArgumentError
-from offsetlog.spark.jobs.commands.options import (
+from offsetlog.cli.spark.options import (
     DirectoryPath,
     DriverMemory,
     LogPartitions,
@@ -21,8 +19,10 @@ from offsetlog.spark.jobs.commands.options import (
     OutputDirectory,
     Overwrite,
     Settings,
-    spark_for,
 )
+from offsetlog.cli.spark.session import spark_for
+from offsetlog.cli.text import time_text
+from offsetlog.errors import ConfigError, InvalidArgumentError
 from offsetlog.spark.jobs.places import check_paths
 
 if TYPE_CHECKING:

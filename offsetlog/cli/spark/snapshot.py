@@ -9,15 +9,8 @@ import typer
 
 from offsetlog.cli.arguments import OutputFormat
 from offsetlog.cli.output import Format, Output, count_text
-from offsetlog.spark.jobs.commands.moments import moment_option
-from offsetlog.spark.jobs.commands.options import (
-    DirectoryPath,
-    DriverMemory,
-    Master,
-    Overwrite,
-    Settings,
-    spark_for,
-)
+from offsetlog.cli.spark.options import DirectoryPath, DriverMemory, Master, Overwrite, Settings, moment_option
+from offsetlog.cli.spark.session import spark_for
 from offsetlog.spark.jobs.places import check_log, check_target
 
 HELP = """Write the committed positions as of a time to a table that everybody reads.

@@ -9,7 +9,8 @@ import typer
 from offsetlog.cli.arguments import OutputFormat, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain
-from offsetlog.spark.jobs.commands.options import DirectoryPath, DriverMemory, Master, Settings, spark_for
+from offsetlog.cli.spark.options import DirectoryPath, DriverMemory, Master, Settings
+from offsetlog.cli.spark.session import spark_for
 from offsetlog.spark.jobs.places import log_directory
 
 HELP = """Compute the digest of each log partition twice, on Spark from the views and by a replay in the engine.

@@ -9,7 +9,7 @@ import typer
 from offsetlog.cli.arguments import OutputFormat, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, bytes_text
-from offsetlog.spark.jobs.commands.options import (
+from offsetlog.cli.spark.options import (
     DirectoryPath,
     DriverMemory,
     LogPartitions,
@@ -17,8 +17,8 @@ from offsetlog.spark.jobs.commands.options import (
     OutputDirectory,
     Overwrite,
     Settings,
-    spark_for,
 )
+from offsetlog.cli.spark.session import spark_for
 from offsetlog.spark.jobs.places import check_paths
 
 HELP = """Tell what of a log is alive, what is dead, and what a clean would free.

@@ -1,57 +1,18 @@
-"""What the commands of all jobs take, and how they run a job."""
+"""How a command runs its job: the Spark session, and the failures of Spark as errors of ours."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from offsetlog import errors
-from offsetlog.errors import ConfigError, InvalidArgumentError, OffsetLogError
+from offsetlog.cli.spark.options import parse_settings
+from offsetlog.errors import ConfigError, OffsetLogError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-#: Not a Path: on a cluster it may be the address of a store of objects.
-DirectoryPath = Annotated[
-    str, typer.Argument(metavar="PATH", help="A log directory, ours or a broker's.", show_default=False)
-]
-Master = Annotated[
-    str | None,
-    typer.Option("--master", metavar="URL", help="Spark's master; local[*] by default.", show_default=False),
-]
-DriverMemory = Annotated[
-    str | None,
-    typer.Option("--driver-memory", metavar="SIZE", help="Of Spark's JVM, as 1g.", show_default=False),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--conf", metavar="NAME=VALUE", help="A setting of Spark. Can be given several times.", show_default=False
-    ),
-]
-LogPartitions = Annotated[
-    str | None,
-    typer.Option("--log-partition", metavar="N,...", help="Only these log partitions, as 0,3-5.", show_default=False),
-]
-OutputDirectory = Annotated[
-    str | None,
-    typer.Option("--output", metavar="DIR", help="Write the tables there, as Parquet.", show_default=False),
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
-
-
-def _parsed(settings: list[str] | None) -> dict[str, str]:
-    pairs = {}
-    for setting in settings or []:
-        name, equals, value = setting.partition("=")
-        if not name or not equals:
-            raise InvalidArgumentError(f"{setting!r} is no setting; one is written NAME=VALUE")
-        pairs[name] = value
-    return pairs
 
 
 @contextlib.contextmanager
@@ -64,7 +25,7 @@ def spark_for(
         ConfigError: PySpark is not installed, or Spark does not start.
         OffsetLogError: as the source raised it on an executor, or with the first line of what Spark says.
     """
-    parsed = _parsed(settings)
+    parsed = parse_settings(settings)
     try:
         from pyspark.sql import SparkSession as Session
 
@@ -76,7 +37,7 @@ def spark_for(
     was_there = Session.getActiveSession() is not None
     spark = session_for(job, master=master, driver_memory=driver_memory, settings=parsed)
     try:
-        with told_plainly():
+        with own_failures():
             yield spark
     finally:
         if not was_there:
@@ -87,7 +48,7 @@ _OURS = re.compile(r"^(?:[\w.]+: )*offsetlog\.errors\.(\w+): (.*)$", re.MULTILIN
 
 
 @contextlib.contextmanager
-def told_plainly() -> Iterator[None]:
+def own_failures() -> Iterator[None]:
     """Turns a failure of Spark into one of ours: what an executor raised, or the first line of what Spark says."""
     try:
         yield

@@ -9,17 +9,17 @@ import typer
 from offsetlog.cli.arguments import OutputFormat, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output
-from offsetlog.errors import InvalidArgumentError
-from offsetlog.spark.jobs.commands.moments import moment_option
-from offsetlog.spark.jobs.commands.options import (
+from offsetlog.cli.spark.options import (
     DirectoryPath,
     DriverMemory,
     Master,
     OutputDirectory,
     Overwrite,
     Settings,
-    spark_for,
+    moment_option,
 )
+from offsetlog.cli.spark.session import spark_for
+from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.places import check_log, check_target
 
 HELP = """Print the positions that two directories do not have the same of, or one directory at two times.
