@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import UUID
 
 from offsetlog import arguments
-from offsetlog._native import batches, columns
-from offsetlog._native.core import StoreCore, check_durability
+from offsetlog._native import commit_columns
+from offsetlog._native import fetch_columns
+from offsetlog._native.store_core import StoreCore, check_durability
 from offsetlog._native.files import FileSystem
 from offsetlog._native.partition import Partition
 from offsetlog._native.tickets import Ticket
@@ -375,7 +376,7 @@ class OffsetStore(StorePast):
                 refuse (`item` is its row); nothing was written.
             StateError, StorageError: groups of partitions that were written before it stay written.
         """
-        return batches.commit_arrow(self._open_core, batch, durability=durability)
+        return commit_columns.commit_arrow(self._open_core, batch, durability=durability)
 
     def delete(
         self,
@@ -499,7 +500,7 @@ class OffsetStore(StorePast):
         if at is not None:
             return self._timeline.fetch(group, partitions, at)
         if partitions is None:
-            return columns.fetch_group(core, group)
+            return fetch_columns.fetch_group(core, group)
         found = {}
         for key in arguments.listed_keys(partitions):
             topic, partition = key
@@ -514,7 +515,7 @@ class OffsetStore(StorePast):
 
     def fetch_arrow(self, groups: Iterable[str]) -> pyarrow.Table:
         """Returns the committed positions of many groups as an Arrow table; columns as `to_arrow`."""
-        return columns.fetch_arrow(self._open_core, arguments.listed_groups(groups))
+        return fetch_columns.fetch_arrow(self._open_core, arguments.listed_groups(groups))
 
     def to_arrow(self) -> pyarrow.Table:
         """Returns every committed position as an Arrow table.
@@ -524,7 +525,7 @@ class OffsetStore(StorePast):
         fixed_size_binary(16) or null, log_partition int32, log_offset int64.  Each partition is a consistent state of
         itself; commits to it wait meanwhile.
         """
-        return columns.to_arrow(self._open_core)
+        return fetch_columns.to_arrow(self._open_core)
 
     def expiring(
         self,

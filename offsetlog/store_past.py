@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from datetime import datetime
 
-from offsetlog._native.core import StoreCore
+from offsetlog._native.store_core import StoreCore
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.history.restore import Restorer
 from offsetlog.history.timeline import Timeline

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from offsetlog._native.core import StoreCore
+from offsetlog._native.store_core import StoreCore
 from offsetlog.errors import OffsetLogError, TransactionError
 from offsetlog.types import OffsetAndMetadata, OpenTransaction, Position, TopicPartition
 

@@ -81,7 +81,7 @@ from offsetlog._native.csrc cimport (
     ol_timeline_sink,
     ol_timeline_walk,
 )
-from offsetlog._native.items cimport start_item
+from offsetlog._native.commit_items cimport start_item
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.status cimport check
 

@@ -10,7 +10,7 @@ import threading
 import warnings
 import weakref
 
-from offsetlog._native.core import StoreCore
+from offsetlog._native.store_core import StoreCore
 from offsetlog._native.partition import Partition
 from offsetlog._native.snapshot import tail_bytes
 from offsetlog.directory import snapshots

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from offsetlog._native.core import StoreCore, check_durability
+from offsetlog._native.store_core import StoreCore, check_durability
 from offsetlog._native.partition import Partition
 from offsetlog._native.retention import ExpiringRows, ExpiryRules, ExpiryStop, newest_timestamp
 from offsetlog._native.retention import expire as expire_partition

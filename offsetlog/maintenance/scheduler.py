@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeVar
 
-from offsetlog._native.core import StoreCore
+from offsetlog._native.store_core import StoreCore
 from offsetlog._native.partition import Partition
 from offsetlog.cancellation import Control, LongCalls
 from offsetlog.config import MaintenanceConfig

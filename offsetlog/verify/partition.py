@@ -12,7 +12,7 @@ import numpy as np
 
 from offsetlog._native import snapshot
 from offsetlog._native.codec import partition_for
-from offsetlog._native.compare import cut
+from offsetlog._native.state_diff import cut
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.files import FileSystem
 from offsetlog._native.log_view import LogView

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from offsetlog._native.cleaner import replay_cleaned
-from offsetlog._native.compare import LiveComparison, compare, compare_snapshot
+from offsetlog._native.state_diff import LiveComparison, compare, compare_snapshot
 from offsetlog._native.files import format_uuid
 from offsetlog._native.log_view import LogView
 from offsetlog._native.partition import Partition

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from offsetlog._native.compare import cut
+from offsetlog._native.state_diff import cut
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.files import FileSystem
 from offsetlog._native.log_view import LogView, listed_segments

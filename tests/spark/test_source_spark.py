@@ -136,7 +136,7 @@ def test_what_executors_import_loads_no_store() -> None:
         "offsetlog.directory.log_directory",
         "offsetlog.directory.reading",
         "offsetlog.spark.sink",
-        "offsetlog._native.core",
+        "offsetlog._native.store_core",
     ):
         assert repr(name) not in told
 

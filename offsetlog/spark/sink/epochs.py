@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import xxhash
 
-from offsetlog._native.core import StoreCore
+from offsetlog._native.store_core import StoreCore
 from offsetlog.errors import StateError
 from offsetlog.spark.sink.staging import RESERVED_PREFIX
 from offsetlog.types import OffsetAndMetadata, TopicPartition

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
-from offsetlog._native.core import StoreCore
+from offsetlog._native.store_core import StoreCore
 from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import CorruptionError, LockedError, MissingFileError, OffsetLogError, TransactionError
 from offsetlog.spark.sink import epochs

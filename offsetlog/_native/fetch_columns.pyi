@@ -1,6 +1,6 @@
 from typing import Any, final
 
-from offsetlog._native.core import StoreCore
+from offsetlog._native.store_core import StoreCore
 from offsetlog._native.partition import Partition
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 

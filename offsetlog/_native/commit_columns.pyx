@@ -21,7 +21,7 @@ from offsetlog._native.arrow_columns cimport (
     table_from,
     take_columns,
 )
-from offsetlog._native.core cimport StoreCore
+from offsetlog._native.store_core cimport StoreCore
 from offsetlog._native.csrc cimport (
     OL_OK,
     OL_STRING_SIZE_MAX,
@@ -45,7 +45,7 @@ from offsetlog._native.csrc cimport (
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.status cimport check
 
-from offsetlog._native.core import check_durability
+from offsetlog._native.store_core import check_durability
 from offsetlog.errors import (
     ClosedError,
     GroupError,

@@ -1,6 +1,6 @@
 from typing import Any
 
-from offsetlog._native.core import StoreCore
+from offsetlog._native.store_core import StoreCore
 from offsetlog.errors import OffsetLogError
 
 FLAWS: dict[int, tuple[type[OffsetLogError], str]]

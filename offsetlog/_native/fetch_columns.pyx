@@ -7,7 +7,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from offsetlog._native.buffers cimport NAME_GROUP, new_named_tuple, set_item, take_name, text_of
-from offsetlog._native.core cimport StoreCore
+from offsetlog._native.store_core cimport StoreCore
 from offsetlog._native.csrc cimport (
     OL_LIMIT,
     OL_OK,

@@ -65,7 +65,7 @@ from offsetlog._native.csrc cimport (
     ol_table_group_hash,
     ol_table_name,
 )
-from offsetlog._native.items cimport (
+from offsetlog._native.commit_items cimport (
     name_key,
     name_raised,
     own_dictionary,
