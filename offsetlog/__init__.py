@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from offsetlog import errors
     from offsetlog._native.tickets import Ticket
     from offsetlog.config import MaintenanceConfig, StoreConfig
-    from offsetlog.store import OffsetStore, open  # noqa: A004  (offsetlog.open, like gzip.open)
+    from offsetlog.opening import open  # noqa: A004  (offsetlog.open, like gzip.open)
+    from offsetlog.store import OffsetStore
     from offsetlog.transaction import Transaction
     from offsetlog.types import (
         Change,
@@ -59,7 +60,7 @@ _MODULES = {
     "MaintenanceConfig": "offsetlog.config",
     "StoreConfig": "offsetlog.config",
     "OffsetStore": "offsetlog.store",
-    "open": "offsetlog.store",
+    "open": "offsetlog.opening",
     "Transaction": "offsetlog.transaction",
 }
 

@@ -1,6 +1,7 @@
-"""Calls that take long: each on a thread of its own, so that an interrupt of its caller stops it, or the store's end.
+"""Long calls, which an interrupt of the caller or the close of the store can stop.
 
-A signal is delivered between two instructions of Python, and a run in C has none.
+Each runs on a thread of its own.  A signal is delivered between two instructions of Python, and a
+run in C has none.
 """
 
 from __future__ import annotations
@@ -13,28 +14,28 @@ from offsetlog._native.cleaner import CleanControl
 from offsetlog._native.snapshot import StopFlag
 from offsetlog.errors import ClosedError
 
-#: How often who waits looks whether to go on, in seconds.
-LOOK_SECONDS = 0.1
+#: How often a caller that waits checks whether to go on, in seconds.
+CHECK_SECONDS = 0.1
 
 Result = TypeVar("Result")
 
 
 class Control:
-    """Stops what one caller asked for, wherever it is, and tells how far it is; any thread may use it."""
+    """Stops the work of one caller, and knows how far it is.  Safe from any thread."""
 
     def __init__(self) -> None:
         self.clean = CleanControl()
         self.flag = StopFlag()
 
     def renew(self) -> None:
-        """Begins with the next log: how far it is counts from nothing, and what was stopped stays so."""
+        """Begins with the next log: progress starts at zero; a stopped control stays stopped."""
         self.clean = CleanControl()
-        # Behind it, as `stop` looks for it behind the flag: one of the two sees the other.
+        # After it, as `stop` reads it after the flag: one of the two sees the other.
         if self.flag.is_set():
             self.clean.stop()
 
     def stop(self) -> None:
-        """Ends it soon."""
+        """Stops the work soon."""
         self.flag.set()
         self.clean.stop()
 
@@ -50,20 +51,20 @@ class Control:
 
 
 def interruptibly(
-    work: Callable[[Control], Result], control: Control, look: Callable[[], None] | None = None
+    work: Callable[[Control], Result], control: Control, report: Callable[[], None] | None = None
 ) -> Result:
-    """Returns what the work does on another thread; what interrupts the waiting stops it, and is raised at its end.
+    """Runs work on another thread; an interrupt of the caller stops it, and is raised at its end.
 
     Args:
         work: gets the control, and ends soon once that is stopped.
         control: of this work alone.
-        look: called from here ten times a second.
+        report: called from here ten times a second.
     """
     results: list[Result] = []
     failures: list[BaseException] = []
     begun: list[bool] = []
-    # Held by the work.  An interrupt cannot come between the parts of an Event here, nor let a Thread take itself for
-    # ended, as it does in Python 3.11.
+    # Held by the work.  An interrupt cannot come between the parts of an Event here, nor let a
+    # Thread take itself for ended, as it does in Python 3.11.
     at_work = threading.Lock()
     at_work.acquire()
 
@@ -80,12 +81,12 @@ def interruptibly(
     worker = threading.Thread(target=guarded, name="offsetlog-call", daemon=True)
     try:
         worker.start()
-        while not at_work.acquire(timeout=LOOK_SECONDS):
-            if look is not None:
-                look()
+        while not at_work.acquire(timeout=CHECK_SECONDS):
+            if report is not None:
+                report()
     except BaseException:
         control.stop()
-        while begun and not (results or failures) and not at_work.acquire(timeout=LOOK_SECONDS):
+        while begun and not (results or failures) and not at_work.acquire(timeout=CHECK_SECONDS):
             pass
         raise
     if failures:
@@ -98,22 +99,24 @@ class LongCalls:
 
     def __init__(self) -> None:
         self._controls: set[Control] = set()
-        self._ended = False
+        self._stopped = False
 
-    def run(self, work: Callable[[Control], Result], look: Callable[[Control], None] | None = None) -> Result:
-        """Does the work; see `interruptibly`.  Raises ClosedError once the store is being closed."""
+    def run(
+        self, work: Callable[[Control], Result], report: Callable[[Control], None] | None = None
+    ) -> Result:
+        """Runs the work (`interruptibly`); raises ClosedError once the store is being closed."""
         control = Control()
         self._controls.add(control)
         try:
-            # Behind the `add`, so that `end` either stops this one or keeps it from beginning.
-            if self._ended:
+            # After the `add`, so that `stop` either stops this one or keeps it from beginning.
+            if self._stopped:
                 raise ClosedError("the store is closed")
-            return interruptibly(work, control, None if look is None else lambda: look(control))
+            return interruptibly(work, control, None if report is None else lambda: report(control))
         finally:
             self._controls.discard(control)
 
-    def end(self) -> None:
-        """Ends those that are under way soon, and does not wait for it; no other begins."""
-        self._ended = True
+    def stop(self) -> None:
+        """Stops the calls under way soon, and does not wait for their end; no other begins."""
+        self._stopped = True
         for control in list(self._controls):
             control.stop()

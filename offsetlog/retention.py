@@ -1,4 +1,4 @@
-"""Retention for callers of a store: the rows of `OffsetStore.expiring` as objects (docs/retention.md)."""
+"""The rows of `OffsetStore.expiring` as objects, for callers of a store (docs/retention.md)."""
 
 from __future__ import annotations
 

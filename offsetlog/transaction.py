@@ -1,4 +1,4 @@
-"""A transaction of one group: several commits that take effect together, or not at all, also after a crash."""
+"""A transaction of one group: several commits take effect together or not at all."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from offsetlog import arguments
 from offsetlog._native.store_core import StoreCore
-from offsetlog.errors import OffsetLogError, TransactionError
+from offsetlog._native.tickets import check_durability
+from offsetlog.errors import OffsetLogError, ReadOnlyError, TransactionError
 from offsetlog.types import OffsetAndMetadata, OpenTransaction, Position, TopicPartition
 
 if TYPE_CHECKING:
@@ -15,13 +17,18 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """From `OffsetStore.transaction`; a context manager: left normally it commits, left by an exception it aborts.
+    """From `OffsetStore.transaction`: a context manager that commits, or aborts on an exception.
 
-    What it wrote is seen by nobody until it ends.  One thread uses it at a time.
+    Nobody sees its commits until it ends.  One thread uses it at a time.
     """
 
     def __init__(
-        self, core: StoreCore, group: str, producer_id: int, producer_epoch: int, durability: str | None
+        self,
+        core: StoreCore,
+        group: str,
+        producer_id: int,
+        producer_epoch: int,
+        durability: str | None,
     ) -> None:
         self._core = core
         self._group = group
@@ -45,7 +52,9 @@ class Transaction:
             # Refused before anything is there, so that there is nothing to take back.
             partition = self._core.ready(self._core.number_of(self._group))
             partition.check_producer(self._producer_id, self._producer_epoch)
-        position = self._core.commit_transactional(self._group, offsets, self._producer_id, self._producer_epoch)
+        position = self._core.commit_transactional(
+            self._group, offsets, self._producer_id, self._producer_epoch
+        )
         self._written = True
         return position
 
@@ -80,9 +89,25 @@ class Transaction:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._end(commit=kind is None)
+
+
+def begin(
+    core: StoreCore, group: str, producer_id: int, producer_epoch: int, durability: str | None
+) -> Transaction:
+    """Begins a transaction of one group; see OffsetStore.transaction."""
+    arguments.checked_producer_id(producer_id)
+    arguments.checked_number("producer_epoch", producer_epoch, 0, 2**15 - 1)
+    if core.read_only:
+        raise ReadOnlyError("the store is open read-only")
+    core.number_of(group)
+    check_durability(durability)
+    return Transaction(core, group, producer_id, producer_epoch, durability)
 
 
 def open_transactions(core: StoreCore) -> list[OpenTransaction]:
@@ -96,6 +121,9 @@ def open_transactions(core: StoreCore) -> list[OpenTransaction]:
 
 def abort_everywhere(core: StoreCore, producer_id: int) -> int:
     """Ends with ABORT what is open of a producer; see OffsetStore.abort_transaction."""
+    arguments.checked_producer_id(producer_id)
+    if core.read_only:
+        raise ReadOnlyError("the store is open read-only")
     waits: list[tuple[int, int]] = []
     failures: list[OffsetLogError] = []
     for partition in core.attached():
@@ -109,7 +137,9 @@ def abort_everywhere(core: StoreCore, producer_id: int) -> int:
     core.wait_durable_all(waits, None)
     if failures:
         if waits:
-            failures[0].add_note("the transaction was aborted in the other log partitions that have it")
+            failures[0].add_note(
+                "the transaction was aborted in the other log partitions that have it"
+            )
         raise failures[0]
     if not waits:
         raise TransactionError(f"there is no open transaction of producer {producer_id}")

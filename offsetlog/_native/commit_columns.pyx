@@ -45,7 +45,7 @@ from offsetlog._native.csrc cimport (
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.status cimport check
 
-from offsetlog._native.store_core import check_durability
+from offsetlog._native.tickets import check_durability
 from offsetlog.errors import (
     ClosedError,
     GroupError,
@@ -391,7 +391,7 @@ cdef struct progress:
 cdef int write_partition(StoreCore core, int32_t number, piece *scratch, const batch_columns *batch, const order_plan *plan,
                          size_t group_end, progress *done, int64_t *end_offset) except -1:
     # Writes the groups of the sequence from done.group to group_end, which are all of this partition.
-    cdef Partition owner = core.owner(number)
+    cdef Partition owner = core.used(number)
     cdef ol_commit_result result
     cdef ol_error error
     cdef size_t group

@@ -304,6 +304,16 @@ def fetch_group(StoreCore core not None, group):
     return found
 
 
+def fetch_keys(StoreCore core not None, group, list keys not None):
+    """Returns {TopicPartition: OffsetAndMetadata} of those (topic, partition) of a group that have a position."""
+    cdef dict found = {}
+    for topic, partition in keys:
+        value = core.fetch_one(group, topic, partition)
+        if value is not None:
+            found[TopicPartition(topic, partition)] = value
+    return found
+
+
 cdef object topic_id_at(const ol_position_columns *columns, size_t row):
     if columns.topic_ids == NULL or not (columns.topic_id_valid[row // 8] >> (row % 8)) & 1:
         return None

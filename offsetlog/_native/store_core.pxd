@@ -11,9 +11,9 @@ from offsetlog._native.tickets cimport Flushes, durability_kind
 cdef class StoreCore:
     cdef ol_partition **slots       # NULL where there is no directory yet, and everywhere once the store is closed
     cdef readonly int32_t count
-    cdef list partitions            # the owners of the slots
-    cdef object opener
-    cdef public object closer       # a StoreCloser: its `forgotten` is called when nobody can reach the core any more
+    cdef list partitions            # those that the slots lead to
+    cdef object owner               # an OpenPartitions, which opened the partitions and closes them
+    cdef public object closer       # a StoreCloser, which is called when nobody can reach the core any more
     cdef Flushes flushes
     cdef durability_kind durability
     cdef size_t metadata_units_max
@@ -26,11 +26,11 @@ cdef class StoreCore:
 
     cdef int refuse_closed(self) except -1
     cdef ol_partition *open_slot(self, int32_t number) except NULL
-    cdef Partition owner(self, int32_t number)
+    cdef Partition used(self, int32_t number)
 
-    # What the opener still has in hand is loaded before others, and attached.
+    # A partition that is still being loaded is loaded before the others, and attached.
     cdef inline int load_now(self, int32_t number) except -1:
-        partition = self.opener.loaded(number)
+        partition = self.owner.loaded(number)
         if partition is not None and self.slots[number] == NULL:
             self.attach(partition)
         return 0
@@ -42,6 +42,7 @@ cdef class StoreCore:
                            size_t *taken) except -1
     cdef int64_t commit_dictionary(self, group, object given, object given_expected, bint monotonic, int64_t producer_id,
                                    int16_t producer_epoch, int32_t *number, uint64_t *term, size_t *taken) except -1
+    cdef object delete_group(self, group, durability)
     cdef object fetch_one_waiting(self, int32_t number, ol_slice group, ol_slice topic, int32_t partition)
     cdef item_array take_scratch(self, size_t count) except *
     cdef void give_scratch(self, item_array *array) noexcept

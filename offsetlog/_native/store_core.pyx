@@ -84,6 +84,7 @@ from offsetlog._native.tickets cimport (
     Flushes,
     Ticket,
     durability_kind,
+    durability_of,
     new_position,
 )
 
@@ -91,7 +92,6 @@ from uuid import UUID
 
 from offsetlog.errors import (
     ClosedError,
-    ConfigError,
     InvalidArgumentError,
     OffsetLogError,
     ReadOnlyError,
@@ -127,26 +127,6 @@ def _forget_after_fork():
 os.register_at_fork(after_in_child=_forget_after_fork)
 
 
-# ---------------------------------------------------------------------------------------------------- arguments
-
-
-cdef int durability_of(object value, durability_kind default) except -1:
-    if value is None:
-        return default
-    if value == "process":
-        return DURABILITY_PROCESS
-    if value == "disk":
-        return DURABILITY_DISK
-    if value == "replicas":
-        raise ConfigError('durability "replicas" needs a replicated partition; a store of its own knows "process" and "disk"')
-    raise ConfigError(f'durability must be "process" or "disk", not {value!r}')
-
-
-def check_durability(value):
-    """Refuses what is no durability of a store; raises ConfigError."""
-    durability_of(value, DURABILITY_DISK)
-
-
 ctypedef int64_t (*unchecked_commit)(StoreCore, object, object, object, bint, int64_t, int16_t, int32_t *, uint64_t *, size_t *) noexcept
 
 
@@ -157,7 +137,7 @@ cdef int64_t commit_checked(StoreCore core, object group, object offsets, object
 
 cdef inline int64_t commit_named(StoreCore core, object group, object offsets, object expected, bint monotonic, int64_t producer_id,
                                  int16_t producer_epoch, int32_t *number, uint64_t *term) except -1:
-    # An error is told with the key that it is about.  A `try` would cost every commit a tenth of its time.
+    # An error names the key that it is about.  A `try` would cost every commit a tenth of its time.
     cdef size_t taken = <size_t>-1
     cdef int64_t end_offset = (<unchecked_commit>commit_checked)(core, group, offsets, expected, monotonic, producer_id,
                                                                  producer_epoch, number, term, &taken)
@@ -198,8 +178,7 @@ cdef class StoreCore:
 
     Args:
         count: partitions of the offsets topic.
-        opener: called with a number when a commit needs a partition that is not attached; returns a loaded Partition.
-            Its `loading` tells numbers that `loaded` gives, waiting for them; see PartitionOpener.
+        owner: owns the partitions, and gives those that the core uses; see OpenPartitions.
         waiter: called with a ticket; returns something to await that ends when the ticket is durable or failed.
         durability: "process" or "disk", where a call does not say.
         metadata_units_max: the longest metadata in UTF-16 units.
@@ -214,7 +193,7 @@ cdef class StoreCore:
         self.scratch.capacity = 0
         self.closed = True
 
-    def __init__(self, int32_t count, opener, waiter, durability, size_t metadata_units_max, *, bint read_only=False,
+    def __init__(self, int32_t count, owner, waiter, durability, size_t metadata_units_max, *, bint read_only=False,
                  bint background=True):
         cdef ol_error error
         if self.slots != NULL or count < 1:
@@ -224,7 +203,7 @@ cdef class StoreCore:
             raise MemoryError()
         self.count = count
         self.partitions = [None] * count
-        self.opener = opener
+        self.owner = owner
         self.flushes = Flushes(waiter, background and not read_only)
         self.durability = <durability_kind>durability_of(durability, DURABILITY_DISK)
         self.metadata_units_max = metadata_units_max
@@ -237,7 +216,7 @@ cdef class StoreCore:
     def __del__(self):
         # The hot methods are bound to the core: whoever holds one of them holds all that it needs, and no store object.
         if self.closer is not None:
-            self.closer.forgotten(self)
+            self.closer.close_unreachable(self)
 
     def __dealloc__(self):
         if self.preparer != NULL:
@@ -253,7 +232,7 @@ cdef class StoreCore:
             raise ClosedError("this process is a child of the one that opened the store; open it anew here")
         raise ClosedError("the store is closed")
 
-    cdef Partition owner(self, int32_t number):
+    cdef Partition used(self, int32_t number):
         return <Partition>self.partitions[number]
 
     cdef ol_partition *open_slot(self, int32_t number) except NULL:
@@ -262,7 +241,7 @@ cdef class StoreCore:
             self.refuse_closed()
         if self.read_only:
             raise ReadOnlyError("the store is open read-only")
-        partition = self.opener(number)
+        partition = self.owner.make(number)
         # Another thread may have been here first, or have closed the store meanwhile.
         if self.slots[number] == NULL:
             self.attach(partition)
@@ -283,7 +262,7 @@ cdef class StoreCore:
         self.slots[partition.number] = partition.handle
 
     def replace_all(self, list fresh not None):
-        """Puts loaded partitions in the place of all there are, in a read-only store; who reads an old one reads on."""
+        """Uses loaded partitions in place of all others, in a read-only store; a read under way ends on an old one."""
         cdef Partition partition
         cdef list before = self.partitions
         if self.closed:
@@ -310,25 +289,23 @@ cdef class StoreCore:
         """Returns the partitions that there are, by number: once all are loaded, or with wait=False those that are now."""
         if self.closed:
             self.refuse_closed()
-        for number in self.opener.loading(wait):
+        for number in self.owner.loading(wait):
             self.load_now(number)
         return [partition for partition in self.partitions if partition is not None]
 
-    def detach_all(self):
-        """Closes the core: every later call raises ClosedError.  Returns the partitions, for the caller to close."""
+    def close(self):
+        """Closes the core: every later call raises ClosedError.  The partitions are closed by their owner."""
         cdef ol_preallocator *preparer = self.preparer
         self.closed = True
         self.preparer = NULL
         if self.slots != NULL:
             memset(self.slots, 0, <size_t>self.count * sizeof(void *))
-        partitions = [partition for partition in self.partitions if partition is not None]
         self.partitions = [None] * self.count
         _cores.discard(self)
         if preparer != NULL:
             with nogil:
                 ol_preallocator_stop(preparer)
         self.flushes.stop()
-        return partitions
 
     def number_of(self, group):
         """Returns the number of the partition that keeps a group."""
@@ -364,15 +341,15 @@ cdef class StoreCore:
                    ol_commit_result *result, ol_error *error) except -1:
         # The way that may wait.  The partition is there.
         cdef int status
-        cdef Partition owner = self.owner(number)
-        if owner is None:
+        cdef Partition used = self.used(number)
+        if used is None:
             self.refuse_closed()
-        owner.enter()
+        used.enter()
         try:
             with nogil:
-                status = ol_partition_commit(owner.handle, items, count, producer_id, producer_epoch, result, error)
+                status = ol_partition_commit(used.handle, items, count, producer_id, producer_epoch, result, error)
         finally:
-            owner.leave()
+            used.leave()
         # It may have had to extend the file itself: whoever does that ahead of need has fallen asleep.
         if self.preparer != NULL:
             ol_preallocator_kick(self.preparer)
@@ -381,13 +358,13 @@ cdef class StoreCore:
         return check(status, error)
 
     cdef int wait(self, int32_t number, int64_t end_offset, uint64_t term, durability_kind durability) except -1:
-        cdef Partition owner
+        cdef Partition used
         if durability == DURABILITY_PROCESS:
             return 0
-        owner = self.owner(number)
-        if owner is None:
+        used = self.used(number)
+        if used is None:
             self.refuse_closed()
-        return owner.wait_for(end_offset, term, OL_WAIT_FLUSHED, -1)
+        return used.wait_for(end_offset, term, OL_WAIT_FLUSHED, -1)
 
     def flush(self):
         """Waits until everything written before the call is on disk, all partitions together; see OffsetStore.flush."""
@@ -527,18 +504,18 @@ cdef class StoreCore:
         """Like commit, but returns a Ticket as soon as the commit is written; see OffsetStore.commit_async."""
         cdef int32_t number = 0
         cdef int64_t end_offset
-        cdef Partition owner
+        cdef Partition used
         cdef Ticket ticket = Ticket.__new__(Ticket)
         ticket.durability = <durability_kind>durability_of(durability, self.durability)
         end_offset = commit_named(self, group, offsets, expected, monotonic, -1, -1, &number, &ticket.term)
-        owner = self.owner(number)
-        if owner is None:
+        used = self.used(number)
+        if used is None:
             self.refuse_closed()
         ticket.flushes = self.flushes
-        ticket.owner = owner
+        ticket.owner = used
         ticket.end_offset = end_offset
-        if ticket.durability != DURABILITY_PROCESS and not owner.wanted:
-            self.flushes.want(owner)
+        if ticket.durability != DURABILITY_PROCESS and not used.wanted:
+            self.flushes.want(used)
         return ticket
 
     def commit_transactional(self, group, offsets, int64_t producer_id, int16_t producer_epoch):
@@ -563,28 +540,32 @@ cdef class StoreCore:
 
     def wait_durable_all(self, waits, durability):
         """The same for several (number, log offset), whose partitions are flushed together."""
-        cdef Partition owner
+        cdef Partition used
         cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
         if wanted == DURABILITY_PROCESS:
             return
         if len(waits) > 1:
             for number, _ in waits:
-                owner = self.owner(number)
-                if owner is not None:
-                    self.flushes.begin(owner)
+                used = self.used(number)
+                if used is not None:
+                    self.flushes.begin(used)
         for number, end_offset in waits:
             self.wait(number, end_offset, OL_TERM_NOW, wanted)
 
     def delete(self, group, partitions, *, durability=None):
-        """Writes tombstones for positions of a group and returns how many were there."""
+        """Writes tombstones for positions of a group, or with None for all of it; returns how many were there."""
         cdef ol_slice name
         cdef ol_commit_result result
         cdef ol_error error
         cdef item_array array
         cdef size_t count = 0
         cdef int32_t number
-        cdef list keys = list(dict.fromkeys(partitions))
-        cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
+        cdef list keys
+        cdef durability_kind wanted
+        if partitions is None:
+            return self.delete_group(group, durability)
+        keys = list(dict.fromkeys(partitions))
+        wanted = <durability_kind>durability_of(durability, self.durability)
         take_name(group, NAME_GROUP, &name)
         number = ol_partition_for(name, self.count)
         array = self.take_scratch(<size_t>len(keys))
@@ -610,6 +591,20 @@ cdef class StoreCore:
             self.give_scratch(&array)
         self.wait(number, result.end_offset, result.term, wanted)
         return result.written
+
+    cdef object delete_group(self, group, durability):
+        cdef durability_kind wanted
+        if self.closed:
+            self.refuse_closed()
+        if self.read_only:
+            raise ReadOnlyError("the store is open read-only")
+        wanted = <durability_kind>durability_of(durability, self.durability)
+        partition = self.partition(self.number_of(group))
+        if partition is None:
+            return 0
+        end_offset, written = partition.delete_group(group)
+        self.wait(partition.number, end_offset, OL_TERM_NOW, wanted)
+        return written
 
     # ------------------------------------------------------------------------------------------------ reading
 
@@ -675,11 +670,11 @@ cdef class StoreCore:
         cdef bint found
         cdef uint8_t[16] topic_id
         cdef uint8_t *metadata = NULL
-        cdef Partition owner = self.owner(number)
-        owner.enter()
+        cdef Partition used = self.used(number)
+        used.enter()
         try:
             with nogil:
-                check(ol_partition_lock_state(owner.handle, &state, &error), &error)
+                check(ol_partition_lock_state(used.handle, &state, &error), &error)
                 name = ol_table_name(state.table, group, ol_table_group_hash(state.table, group), topic)
                 found = ol_table_get(state.table, &name, partition, &value)
                 if found:
@@ -689,7 +684,7 @@ cdef class StoreCore:
                     if value.topic_id != NULL:
                         memcpy(topic_id, value.topic_id, 16)
                         value.topic_id = topic_id
-                ol_partition_unlock_state(owner.handle)
+                ol_partition_unlock_state(used.handle)
             if not found:
                 return None
             if metadata == NULL:
@@ -697,4 +692,4 @@ cdef class StoreCore:
             return new_offset_and_metadata(&value, text_of(metadata, value.metadata.size))
         finally:
             free(metadata)
-            owner.leave()
+            used.leave()

@@ -8,6 +8,7 @@ cdef enum durability_kind:
     DURABILITY_PROCESS
     DURABILITY_DISK
 
+cdef int durability_of(object value, durability_kind default) except -1
 cdef object new_position(int32_t number, int64_t end_offset)
 
 # For which partitions of a store somebody will wait, and the threads that flush them together.

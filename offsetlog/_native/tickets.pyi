@@ -4,6 +4,8 @@ from typing import Any, final
 from offsetlog._native.partition import Partition
 from offsetlog.types import Position
 
+def check_durability(value: str | None) -> None: ...
+
 @final
 class Flushes:
     def __init__(self, waiter: Callable[[Ticket], Awaitable[None]], background: bool) -> None: ...

@@ -21,10 +21,27 @@ from offsetlog._native.csrc cimport (
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.status cimport check
 
-from offsetlog.errors import OffsetLogError
+from offsetlog.errors import ConfigError, OffsetLogError
 from offsetlog.types import Position
 
 cdef type POSITION = Position
+
+
+cdef int durability_of(object value, durability_kind default) except -1:
+    if value is None:
+        return default
+    if value == "process":
+        return DURABILITY_PROCESS
+    if value == "disk":
+        return DURABILITY_DISK
+    if value == "replicas":
+        raise ConfigError('durability "replicas" needs a replicated partition; a store of its own knows "process" and "disk"')
+    raise ConfigError(f'durability must be "process" or "disk", not {value!r}')
+
+
+def check_durability(value):
+    """Refuses what is no durability of a store; raises ConfigError."""
+    durability_of(value, DURABILITY_DISK)
 
 
 cdef object new_position(int32_t number, int64_t end_offset):

@@ -10,10 +10,9 @@ import typer
 import offsetlog
 from offsetlog._native.files import FileSystem
 from offsetlog.cli.output import complain, count_text
-from offsetlog.config import MaintenanceConfig
+from offsetlog.config import PARTITIONS_DEFAULT, MaintenanceConfig
 from offsetlog.directory.log_directory import LOCKED_ADVICE, LogDirectory
 from offsetlog.errors import LockedError, MissingFileError, PartitionCountError
-from offsetlog.lifecycle.open import PARTITIONS_DEFAULT
 
 #: A command does what it was told to, and nothing beside: while a question waits for its answer nothing is cleaned,
 #: least of all by settings that are not those of the log's owner.

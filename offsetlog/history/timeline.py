@@ -19,8 +19,8 @@ from uuid import UUID
 
 from offsetlog import arguments
 from offsetlog._native import timeline as native
-from offsetlog._native.store_core import StoreCore
 from offsetlog._native.partition import Partition
+from offsetlog._native.store_core import StoreCore
 from offsetlog.directory.history_floor import read_floor
 from offsetlog.directory.listing import decode_text
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory

@@ -1,4 +1,4 @@
-"""One thread of a store that waits for the disk on behalf of every `await ticket`, of any event loop."""
+"""`await ticket`: one thread of a store waits for the disk on behalf of every event loop."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from offsetlog.errors import ClosedError
 
 
 class TicketWaiter:
-    """Turns tickets into futures; the thread begins with the first one.  Safe to call from any thread."""
+    """Turns tickets into futures; the first one starts the thread.  Safe from any thread."""
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Ticket, asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
         self._filled = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._ended = False
+        self._stopped = False
         self._pid = os.getpid()
 
     def __call__(self, ticket: Ticket) -> asyncio.Future[None]:
-        """Returns a future of the running loop that ends when the ticket is durable, or with what went wrong."""
+        """Returns a future of the running loop that ends when the ticket is durable or failed."""
         # Before the lock, which a thread that a child does not have may hold for ever.
         if os.getpid() != self._pid:
-            raise ClosedError("this process is a child of the one that opened the store; open it anew here")
+            raise ClosedError(
+                "this process is a child of the one that opened the store; open it anew here"
+            )
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         with self._filled:
-            if self._ended:
+            if self._stopped:
                 raise ClosedError("the store is closed")
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="offsetlog-waiter", daemon=True)
@@ -39,10 +41,10 @@ class TicketWaiter:
             self._filled.notify()
         return future
 
-    def end(self) -> None:
-        """Answers what is waited for and ends the thread."""
+    def stop(self) -> None:
+        """Answers every ticket that is waited for, and stops the thread."""
         with self._filled:
-            self._ended = True
+            self._stopped = True
             self._filled.notify()
             thread = self._thread
         # The waiter itself may hold the last reference to a store for a moment.
@@ -52,7 +54,7 @@ class TicketWaiter:
     def _run(self) -> None:
         while True:
             with self._filled:
-                while not self._queue and not self._ended:
+                while not self._queue and not self._stopped:
                     self._filled.wait()
                 if not self._queue:
                     return
@@ -61,9 +63,13 @@ class TicketWaiter:
             self._answer(taken)
 
     @staticmethod
-    def _answer(taken: list[tuple[Ticket, asyncio.AbstractEventLoop, asyncio.Future[None]]]) -> None:
-        # The first ticket of a partition waits for the disk; those behind it find it done.
-        answers: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], BaseException | None]]] = {}
+    def _answer(
+        taken: list[tuple[Ticket, asyncio.AbstractEventLoop, asyncio.Future[None]]],
+    ) -> None:
+        # The first ticket of a partition waits for the disk; those after it find it done.
+        answers: dict[
+            asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], BaseException | None]]
+        ] = {}
         for ticket, loop, future in taken:
             failure: BaseException | None = None
             try:

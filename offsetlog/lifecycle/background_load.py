@@ -1,4 +1,4 @@
-"""Loads log partitions in the background, those that somebody waits for before the others."""
+"""Loads log partitions in the background; those that a call waits for are loaded first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class LoadProgress(NamedTuple):
         ready: those of them that are loaded, and answer.
         failed: those that could not be loaded.
         bytes: read so far, of the logs; what a snapshot stands for is not read.
-        bytes_total: to be read, as far as is known: a partition counts from when its load has begun.
+        bytes_total: to be read, as far as is known: a partition counts from when its load has
+            begun.
         seconds: since loading began, or that it took.
     """
 
@@ -37,8 +38,10 @@ class LoadProgress(NamedTuple):
         return self.ready + self.failed == self.partitions
 
 
-class BackgroundLoads:
-    """Partitions whose logs are open, being loaded side by side.  Safe to call from any thread.
+class BackgroundLoad:
+    """Loads partitions whose logs are open, several at a time.  Safe to call from any thread.
+
+    It borrows the partitions from their owner (`OpenPartitions`) until they are loaded.
 
     Args:
         partitions: opened, not loaded.
@@ -46,7 +49,9 @@ class BackgroundLoads:
         workers: how many at a time.
     """
 
-    def __init__(self, partitions: list[Partition], load: Callable[[Partition], None], workers: int) -> None:
+    def __init__(
+        self, partitions: list[Partition], load: Callable[[Partition], None], workers: int
+    ) -> None:
         self._partitions = {partition.number: partition for partition in partitions}
         self._load = load
         self._changed = threading.Condition()
@@ -55,7 +60,7 @@ class BackgroundLoads:
         self._count = len(partitions)
         self._workers = min(workers, len(partitions))
         self._threads: list[threading.Thread] = []
-        self._ended = False
+        self._stopped = False
         self._begun = time.monotonic()
         self._final: LoadProgress | None = None
 
@@ -80,23 +85,23 @@ class BackgroundLoads:
             with self._changed:
                 self._failures[number] = failure
                 if len(self._failures) == self._count:
-                    self._final = self._look(time.monotonic())
+                    self._final = self._measure(time.monotonic())
                 self._changed.notify_all()
 
-    # ------------------------------------------------------------------------------------------------ asking
+    # --------------------------------------------------------------------------------------- asking
 
     def numbers(self, *, loaded: bool = False) -> list[int]:
-        """Returns the partitions that are known here; with `loaded` those that `get` returns at once."""
+        """Returns the numbers that `get` knows; with `loaded` those that it returns at once."""
         if not loaded or not self._partitions:
             return list(self._partitions)
         with self._changed:
             return [number for number, failure in self._failures.items() if failure is None]
 
     def get(self, number: int) -> Partition | None:
-        """Returns a partition once it is loaded, which is done before others; None for one that is not known here.
+        """Returns a partition once it is loaded, before others; None if it is not one of these.
 
         Raises:
-            ClosedError: loading was ended.
+            ClosedError: loading was stopped.
             OffsetLogError: why it could not be loaded.
         """
         with self._changed:
@@ -107,7 +112,7 @@ class BackgroundLoads:
                 self._queue.remove(number)
                 self._queue.append(number)
             while number not in self._failures:
-                if self._ended:
+                if self._stopped:
                     raise ClosedError("the store is closed")
                 self._changed.wait()
             failure = self._failures[number]
@@ -116,7 +121,7 @@ class BackgroundLoads:
         return partition
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until nothing is left to be loaded, or for so many seconds; returns whether nothing is.
+        """Waits until everything is loaded, or for so many seconds; returns whether it is.
 
         Raises:
             OffsetLogError: the first partition that could not be loaded.
@@ -125,12 +130,14 @@ class BackgroundLoads:
         with self._changed:
             while len(self._failures) < self._count:
                 left = None if deadline is None else deadline - time.monotonic()
-                if self._ended:
+                if self._stopped:
                     raise ClosedError("the store is closed")
                 if left is not None and left <= 0:
                     return False
                 self._changed.wait(left)
-            failures = [failure for _, failure in sorted(self._failures.items()) if failure is not None]
+            failures = [
+                failure for _, failure in sorted(self._failures.items()) if failure is not None
+            ]
         if failures:
             raise failures[0]
         return True
@@ -138,36 +145,36 @@ class BackgroundLoads:
     def progress(self) -> LoadProgress:
         """Returns how far it is."""
         with self._changed:
-            return self._look(time.monotonic()) if self._final is None else self._final
+            return self._measure(time.monotonic()) if self._final is None else self._final
 
-    def _look(self, now: float) -> LoadProgress:
+    def _measure(self, now: float) -> LoadProgress:
         failed = sum(failure is not None for failure in self._failures.values())
         read = total = 0
         for partition in self._partitions.values():
             with contextlib.suppress(ClosedError):
-                told = partition.progress()
-                read += told["bytes"]
-                total += max(told["bytes_total"], told["bytes"])
-        return LoadProgress(self._count, len(self._failures) - failed, failed, read, total, now - self._begun)
+                measured = partition.progress()
+                read += measured["bytes"]
+                total += max(measured["bytes_total"], measured["bytes"])
+        return LoadProgress(
+            self._count, len(self._failures) - failed, failed, read, total, now - self._begun
+        )
 
-    # ------------------------------------------------------------------------------------------------ the end
+    # -------------------------------------------------------------------------------------- the end
 
-    def forget(self) -> None:
-        """Lets the partitions go, all of which are loaded and somebody else's by now."""
+    def release(self) -> None:
+        """Releases the partitions once all of them are loaded; their owner has them."""
         with self._changed:
             if self._final is not None:
                 self._partitions = {}
 
     def stop(self) -> None:
-        """Begins no more loads; who waits for one is refused."""
+        """Begins no more loads; a call that waits for one is refused."""
         with self._changed:
             self._queue.clear()
-            self._ended = True
+            self._stopped = True
             self._changed.notify_all()
 
-    def end(self) -> list[Partition]:
-        """Stops, waits for the loads under way, and returns all partitions, loaded or not."""
-        self.stop()
+    def join(self) -> None:
+        """Waits for the loads under way, after `stop`."""
         for thread in self._threads:
             thread.join()
-        return list(self._partitions.values())

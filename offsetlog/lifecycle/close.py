@@ -1,4 +1,4 @@
-"""The end of a store: what has to be done once, by `close` or when nobody can reach the store any more."""
+"""The end of a store, which comes once: by `close`, or when nobody can reach the store any more."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ import threading
 import warnings
 import weakref
 
-from offsetlog._native.store_core import StoreCore
 from offsetlog._native.partition import Partition
 from offsetlog._native.snapshot import tail_bytes
+from offsetlog._native.store_core import StoreCore
 from offsetlog.directory import snapshots
 from offsetlog.directory.log_directory import RECOVERY_POINTS, LogDirectory
 from offsetlog.errors import OffsetLogError
 from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
-from offsetlog.lifecycle.partition_opener import PartitionOpener
+from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.maintenance.scheduler import Maintenance
 
-#: Seconds between two writes of the recovery points, as Kafka's `log.flush.offset.checkpoint.interval.ms`.
+#: Seconds between two writes of the recovery points, as Kafka's
+#: `log.flush.offset.checkpoint.interval.ms`.
 CHECKPOINT_SECONDS = 60.0
 
 
 class StoreCloser:
     """Closes one store, once.  The core holds it and it does not hold the core.
 
-    So the store lives for as long as anything that commits to it, also when that is only `store.commit_one`, and ends
-    at once when the last of it goes.
+    So the store lives for as long as anything that commits to it, also when that is only
+    `store.commit_one`, and ends at once when the last of it goes.
 
     Args:
         directory: the log directory; when writable, locked.
-        opener: what makes partitions.
-        waiter: what waits for the store's tickets.
+        partitions: the owner of the store's partitions.
+        waiter: waits for the store's tickets.
         maintenance: what the store does by itself.
         read_only: whether nothing is to be written.
     """
@@ -41,14 +42,14 @@ class StoreCloser:
     def __init__(
         self,
         directory: LogDirectory,
-        opener: PartitionOpener,
+        partitions: OpenPartitions,
         waiter: TicketWaiter,
         maintenance: Maintenance,
         *,
         read_only: bool,
     ) -> None:
         self._directory = directory
-        self._opener = opener
+        self._partitions = partitions
         self._waiter = waiter
         self._maintenance = maintenance
         self._read_only = read_only
@@ -59,7 +60,8 @@ class StoreCloser:
         self._keeper: threading.Thread | None = None
 
     def watch(self, core: StoreCore) -> None:
-        """Has the store closed when the program ends, at the latest."""
+        """Has the store closed when nobody can reach it any more, or when the program ends."""
+        core.closer = self
         _open_stores[core] = self
 
     def keep_checkpoints(self, core: StoreCore) -> None:
@@ -82,59 +84,72 @@ class StoreCloser:
                 return
             self._closed = True
             try:
-                self._end(core)
+                self._stop_and_close(core)
             finally:
                 self._directory.unlock()
 
-    def _end(self, core: StoreCore) -> None:
-        # Whatever goes wrong on the way, as a Ctrl-C, what is behind it is done all the same.
+    def _stop_and_close(self, core: StoreCore) -> None:
+        # Whatever goes wrong on the way, such as a Ctrl-C, the later steps are done all the same.
         failures: list[BaseException] = []
-        partitions: dict[int, Partition] = {}
         self._stop.set()
-        # First of all: whoever waits for a load keeps a thread busy.
-        self._opener.stop_loading()
-        for step in (self._maintenance.end, self._end_keeper, self._opener.end, core.detach_all, self._waiter.end):
+        # First of all: a call that waits for a load keeps a thread busy.
+        self._partitions.stop_loading()
+        for step in (self._maintenance.stop, self._stop_keeper, self._partitions.stop):
             try:
-                partitions.update((id(partition), partition) for partition in step() or ())
+                step()
             except BaseException as failure:
                 failures.append(failure)
-        self._close_partitions(list(partitions.values()), failures)
+        # No partition is closed before calls can no longer begin, not even after an interrupt.
+        while not core.closed:
+            try:
+                core.close()
+            except BaseException as failure:
+                failures.append(failure)
+        try:
+            self._waiter.stop()
+        except BaseException as failure:
+            failures.append(failure)
+        self._close_partitions(self._partitions.all(), failures)
         if failures:
-            first = next((failure for failure in failures if not isinstance(failure, Exception)), failures[0])
+            first = next(
+                (failure for failure in failures if not isinstance(failure, Exception)), failures[0]
+            )
             for other in failures:
                 if other is not first:
                     first.add_note(f"and: {str(other) or type(other).__name__}")
             raise first
 
-    def _end_keeper(self) -> None:
+    def _stop_keeper(self) -> None:
         # The keeper itself may hold the last reference for a moment.
         if self._keeper is not None and self._keeper is not threading.current_thread():
             self._keeper.join()
 
-    def forgotten(self, core: StoreCore) -> None:
-        """Closes what nobody can reach any more, with a warning, as a file does."""
-        # While the interpreter is torn down the threads that may be at work in the store are gone, with all they held:
-        # nothing may wait for them.  Only a store that was opened even behind `_close_all` is found then.
+    def close_unreachable(self, core: StoreCore) -> None:
+        """Closes a store that nobody can reach any more, with a warning, as a file does."""
+        # While the interpreter is torn down the threads that may be at work in the store are gone,
+        # with all they held: nothing may wait for them.  Only a store that was opened even after
+        # `_close_all` is found then.
         if self._closed or os.getpid() != self._pid or sys.is_finalizing():
             return
         path = self._directory.path
         try:
-            warnings.warn(f"the store in {path} was not closed", ResourceWarning, source=core, stacklevel=2)
+            warnings.warn(
+                f"the store in {path} was not closed", ResourceWarning, source=core, stacklevel=2
+            )
         finally:
             self.close(core)  # also where a filter makes the warning an error
 
     def abandon(self, core: StoreCore) -> None:
-        """Lets everything go without writing a byte, as the end of the process would."""
+        """Releases everything without writing a byte, as the end of the process would."""
         with self._lock:
             self._closed = True
             self._stop.set()
-            self._opener.stop_loading()
+            self._partitions.stop_loading()
             try:
-                self._maintenance.end()
-                created = self._opener.end()
-                for partition in (*core.detach_all(), *created):
-                    partition.abandon()
-                self._waiter.end()
+                self._maintenance.stop()
+                core.close()
+                self._partitions.abandon()
+                self._waiter.stop()
             finally:
                 self._directory.unlock()
 
@@ -167,14 +182,21 @@ class StoreCloser:
             partition.abandon()
             return False
         config = self._maintenance.config
-        due = config.enabled and config.snapshots and tail_bytes(partition) >= config.snapshot_tail_bytes
+        due = (
+            config.enabled
+            and config.snapshots
+            and tail_bytes(partition) >= config.snapshot_tail_bytes
+        )
         partition.close(self._write_snapshot if due else None)
         ends[partition.number] = partition.closed_at
         return True
 
 
-def _keep_checkpoints(known: weakref.ref[StoreCore], directory: LogDirectory, stop: threading.Event) -> None:
-    # A recovery after a crash starts at the recovery point; without this it would be that of the last clean stop.
+def _keep_checkpoints(
+    known: weakref.ref[StoreCore], directory: LogDirectory, stop: threading.Event
+) -> None:
+    # A recovery after a crash starts at the recovery point; without this it would be that of the
+    # last clean stop.
     while not stop.wait(CHECKPOINT_SECONDS):
         try:
             core = known()
@@ -187,7 +209,8 @@ def _keep_checkpoints(known: weakref.ref[StoreCore], directory: LogDirectory, st
             }
             directory.write_checkpoint(RECOVERY_POINTS, flushed)
         except OffsetLogError:
-            # The next commit meets the same trouble and tells its caller; a checkpoint is only an optimisation.
+            # The next commit meets the same trouble and reports it; a checkpoint is only an
+            # optimisation.
             pass
         finally:
             core = None
@@ -201,9 +224,9 @@ def _close_all() -> None:
     # Each, whatever becomes of the others.
     with contextlib.ExitStack() as steps:
         for core, closer in list(_open_stores.items()):
-            steps.callback(closer.forgotten, core)
+            steps.callback(closer.close_unreachable, core)
 
 
-# Before the interpreter is torn down, when daemon threads still run, and behind the end of all other threads, which may
-# commit up to then.
+# Before the interpreter is torn down, when daemon threads still run, and after the end of all other
+# threads, which may commit up to then.
 atexit.register(_close_all)

@@ -1,4 +1,4 @@
-"""Looks at the logs of a store, and cleans them, one at a time: what carries out a decision of `policy`.
+"""Inspects the logs of a store and cleans them, one at a time, as `policy` decides.
 
 Beside the log: the cleaner's checkpoint is Kafka's own file, so that our cleaner goes on where Kafka's stopped, and
 Kafka's where ours did.
@@ -31,7 +31,7 @@ from offsetlog.types import CleaningReport, QuarantinedSegment
 
 LOGGER = logging.getLogger("offsetlog.maintenance")
 
-#: How often who ends the cleaning says so again, in seconds.
+#: How often `stop` stops the run under way, which another may follow, in seconds.
 STOP_SECONDS = 0.1
 
 
@@ -75,7 +75,7 @@ class LogCleaner:
         #: number -> what is not held back any more, and yet stayed: from where up to where.
         self._stays: dict[int, tuple[int, int]] = {}
         self._turn = threading.Lock()
-        self._ended = False
+        self._stopped = False
         self._current: tuple[int, Control] | None = None
 
     def _read_checkpoints(self) -> dict[int, int]:
@@ -83,7 +83,7 @@ class LogCleaner:
         return {number: offset for (topic, number), offset in entries.items() if topic == TOPIC}
 
     def admit(self, partitions: list[Partition]) -> None:
-        """Forgets checkpoints that lie outside of their log, before it can grow beyond them."""
+        """Drops checkpoints that lie outside of their log, before it can grow beyond them."""
         known = {}
         for partition in partitions:
             facts = partition.log_facts()
@@ -92,10 +92,10 @@ class LogCleaner:
                 known[partition.number] = offset
         self._checkpoints = known
 
-    # ------------------------------------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------------------------------------ inspecting
 
-    def look(self, partition: Partition) -> LogFacts:
-        """Returns what decides about one log.  Raises StateError, StorageError."""
+    def inspect(self, partition: Partition) -> LogFacts:
+        """Returns the facts that decide about one log.  Raises StateError, StorageError."""
         config = self._config
         ages = config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < policy.NO_LIMIT
         found = cleaner.log_facts(partition, ages)
@@ -190,7 +190,7 @@ class LogCleaner:
             again = again or plan.action == "again"
             described = self._run(partition, control, again, delete_retention_ms)
             after, segments_after = _extent(partition)
-            self._note_rest(partition.number, described, again)
+            self._record_rest(partition.number, described, again)
         return CleaningReport(
             partition=partition.number,
             reason=plan.reason,
@@ -211,22 +211,22 @@ class LogCleaner:
     ) -> dict[str, Any]:
         # Closing the segment moved what can be cleaned, and while we waited for our turn it may have been done.
         config, fs, path = self._config, self._directory.fs, Path(partition.path)
-        facts = self.look(partition)
+        facts = self.inspect(partition)
         measured = policy.measure(facts, config, self.clock())
         if measured.is_reset:
-            self._forget(partition.number, facts.start)
+            self._release_checkpoint(partition.number, facts.start)
         checkpoint = -1 if facts.checkpoint is None or measured.is_reset else facts.checkpoint
         holds = self._holds(partition)
         if config.snapshots and policy.loses_snapshot(facts, measured):
             self._renew_snapshot(partition, checkpoint, control.flag)
         # What was held back before is dirty still.
         held = read_floor(fs, path).groups.values()
-        noted = False
+        recorded = False
 
-        def note_floor(floor: int) -> None:
-            nonlocal noted
+        def record_floor(floor: int) -> None:
+            nonlocal recorded
             raise_floor(fs, path, checkpoint, floor, holds, log_end=facts.end)
-            noted = True
+            recorded = True
 
         described, failure = cleaner.clean(
             partition,
@@ -238,17 +238,17 @@ class LogCleaner:
             delete_retention_ms=config.delete_retention_ms if delete_retention_ms is None else delete_retention_ms,
             map_bytes=config.cleaner_map_bytes,
             bytes_per_second=config.cleaner_bytes_per_second,
-            raise_floor=note_floor,
+            raise_floor=record_floor,
         )
-        if (holds or held) and not noted and described["end"] > min([checkpoint, *held]):
+        if (holds or held) and not recorded and described["end"] > min([checkpoint, *held]):
             # Nothing was replaced, but the checkpoint alone would not say what is dirty still, or is not any more.
-            note_floor(described["end"])
+            record_floor(described["end"])
         if not described["stopped"]:
             self._stays.pop(partition.number, None)
             held_end = self._held(partition)
             if held_end[1] > held_end[0] == facts.held:
                 self._stays[partition.number] = held_end
-        self._remember(partition.number, described["end"])
+        self._record_checkpoint(partition.number, described["end"])
         if failure is not None:
             raise failure
         return described
@@ -276,8 +276,8 @@ class LogCleaner:
         try:
             control.renew()
             self._current = (number, control)
-            # Behind `_current`, so that `end` either stops this run or keeps it from beginning.
-            if self._ended:
+            # After `_current`, so that `stop` either stops this run or keeps it from beginning.
+            if self._stopped:
                 raise ClosedError("the store is closed")
             control.check()
             yield
@@ -285,7 +285,7 @@ class LogCleaner:
             self._current = None
             self._turn.release()
 
-    def _note_rest(self, number: int, described: dict[str, Any], again: bool) -> None:
+    def _record_rest(self, number: int, described: dict[str, Any], again: bool) -> None:
         before, after, kept = described["bytes_before"], described["bytes_after"], described["records_kept"]
         # What a second cleaning could not drop, a third one will not drop either.
         if described["complete"] and before > 0 and not (again and after > before * 9 // 10):
@@ -293,11 +293,11 @@ class LogCleaner:
         else:
             self._rests.pop(number, None)
 
-    def _forget(self, number: int, first_dirty: int) -> None:
+    def _release_checkpoint(self, number: int, first_dirty: int) -> None:
         self._checkpoints.pop(number, None)
         self._directory.write_checkpoint(CLEANER_POINTS, {number: first_dirty})
 
-    def _remember(self, number: int, end: int) -> None:
+    def _record_checkpoint(self, number: int, end: int) -> None:
         if end > self._checkpoints.get(number, -1):
             self._directory.write_checkpoint(CLEANER_POINTS, {number: end})
             self._checkpoints[number] = end
@@ -309,9 +309,9 @@ class LogCleaner:
             return None
         return current[0], current[1].clean.progress()
 
-    def end(self) -> None:
-        """Ends the cleaning under way and waits for its end; no other begins."""
-        self._ended = True
+    def stop(self) -> None:
+        """Stops the cleaning under way and waits for its end; no other begins."""
+        self._stopped = True
         while not self._turn.acquire(timeout=STOP_SECONDS):
             current = self._current
             if current is not None:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from offsetlog._native.store_core import StoreCore, check_durability
 from offsetlog._native.partition import Partition
 from offsetlog._native.retention import ExpiringRows, ExpiryRules, ExpiryStop, newest_timestamp
 from offsetlog._native.retention import expire as expire_partition
+from offsetlog._native.store_core import StoreCore
+from offsetlog._native.tickets import check_durability
 from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import ArgumentTypeError, ClockError, ClosedError, ConfigError, OffsetLogError, ReadOnlyError
 from offsetlog.types import ExpiryReport
@@ -170,7 +171,7 @@ class Expirer:
         self.guard = guard if guard is not None else ClockGuard()
         self._stop = ExpiryStop()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stops what is under way at its next group; nothing is checked any more."""
         self._stop.set()
 

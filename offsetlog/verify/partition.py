@@ -12,12 +12,12 @@ import numpy as np
 
 from offsetlog._native import snapshot
 from offsetlog._native.codec import partition_for
-from offsetlog._native.state_diff import cut
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.files import FileSystem
 from offsetlog._native.log_view import LogView
 from offsetlog._native.partition import Partition
 from offsetlog._native.replay import Replay
+from offsetlog._native.state_diff import cut
 from offsetlog.cancellation import Control
 from offsetlog.config import StoreConfig
 from offsetlog.directory.listing import SEGMENT, decode_text, transaction_rows

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from offsetlog._native.cleaner import replay_cleaned
-from offsetlog._native.state_diff import LiveComparison, compare, compare_snapshot
 from offsetlog._native.files import format_uuid
 from offsetlog._native.log_view import LogView
 from offsetlog._native.partition import Partition
 from offsetlog._native.replay import Replay
 from offsetlog._native.snapshot import Snapshot
+from offsetlog._native.state_diff import LiveComparison, compare, compare_snapshot
 from offsetlog.cancellation import Control
 from offsetlog.errors import CorruptionError
 from offsetlog.types import Digest, Way

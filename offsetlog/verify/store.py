@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from offsetlog._native.state_diff import cut
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.files import FileSystem
 from offsetlog._native.log_view import LogView, listed_segments
 from offsetlog._native.partition import Partition
 from offsetlog._native.replay import Replay
 from offsetlog._native.snapshot import FILE_NAME, Snapshot, open_file
+from offsetlog._native.state_diff import cut
 from offsetlog.cancellation import Control
 from offsetlog.config import StoreConfig
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory

@@ -123,7 +123,7 @@ def test_at_the_end_of_the_store_long_calls_end():
     thread = threading.Thread(target=ask)
     thread.start()
     time.sleep(0.1)
-    calls.end()
+    calls.stop()
     thread.join(5)
     assert len(failures) == 1
     with pytest.raises(errors.ClosedError):

@@ -74,14 +74,14 @@ def interrupted(function, *, before):
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "behind"])
-@pytest.mark.parametrize("step", ["_end_keeper", "_close_one", "waiter", "finish"])
+@pytest.mark.parametrize("step", ["_stop_keeper", "_close_one", "waiter", "finish"])
 def test_an_interrupt_leaves_nothing_open(path, filled, monkeypatch, step, before):
     closer = filled._closer
     partitions = filled._open_core.attached()
     owner, name = {
-        "_end_keeper": (closer, step),
+        "_stop_keeper": (closer, step),
         "_close_one": (closer, step),
-        "waiter": (closer._waiter, "end"),
+        "waiter": (closer._waiter, "stop"),
         "finish": (closer._directory, "finish"),
     }[step]
     monkeypatch.setattr(owner, name, interrupted(getattr(owner, name), before=before))
@@ -99,7 +99,7 @@ def test_an_interrupt_is_raised_before_errors(filled, monkeypatch):
         raise errors.StorageError("no space")
 
     monkeypatch.setattr(filled._closer._directory, "finish", refused)
-    monkeypatch.setattr(filled._closer._waiter, "end", interrupted(filled._closer._waiter.end, before=False))
+    monkeypatch.setattr(filled._closer._waiter, "stop", interrupted(filled._closer._waiter.stop, before=False))
     with pytest.raises(KeyboardInterrupt) as caught:
         filled.close()
     assert caught.value.__notes__ == ["and: no space"]
@@ -152,7 +152,7 @@ def test_an_interrupt_while_close_waits_for_a_call(tmp_path, monkeypatch):
 
 def test_a_store_is_closed_by_the_thread_that_waits_for_tickets(path, filled):
     # The last reference may be dropped anywhere.
-    waiter = filled._waiter
+    waiter = filled._closer._waiter
     closed = []
 
     async def work():
@@ -224,8 +224,8 @@ def test_a_ticket_that_a_child_awaits(path):
 
 def test_the_closer_is_told_once(filled, monkeypatch):
     ends = []
-    end = StoreCloser._end
-    monkeypatch.setattr(StoreCloser, "_end", lambda closer, core: (ends.append(core), end(closer, core)))
+    end = StoreCloser._stop_and_close
+    monkeypatch.setattr(StoreCloser, "_stop_and_close", lambda closer, core: (ends.append(core), end(closer, core)))
     filled.close()
     filled.close()
     assert len(ends) == 1

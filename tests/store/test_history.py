@@ -21,6 +21,7 @@ from offsetlog._native.codec import partition_for
 from offsetlog._native.files import FileSystem
 from offsetlog.directory.history_floor import FLOOR_FILE, cutoff_offset
 from offsetlog.directory.log_directory import CLEANER_POINTS, LogDirectory
+from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.lifecycle.partition_opener import PartitionOpener
 
 from .past_reference import PastReference, told
@@ -604,11 +605,10 @@ def test_the_cutoff_of_an_open_partition_and_of_a_directory(single, path):
 def _partitions_of(log: Path) -> int:
     # The number that puts every group where it is.
     directory = LogDirectory(log, FileSystem())
-    opener = PartitionOpener(directory, directory.fs, StoreConfig(), writable=False)
-    opened = opener.open_all(directory.partition_numbers())
-    found = {partition.number: partition.groups() for partition in opened}
-    for partition in opened:
-        partition.abandon()
+    opened = OpenPartitions(PartitionOpener(directory, StoreConfig(), writable=False))
+    opened.open_all(directory.partition_numbers())
+    found = {partition.number: partition.groups() for partition in opened.all()}
+    opened.abandon()
     fitting = (
         count
         for count in range(max(found) + 1, 1000)

@@ -29,14 +29,14 @@ def gate(monkeypatch):
                 event.set()
 
     gate = Gate()
-    load = PartitionOpener._load
+    load = PartitionOpener.load
 
-    def held(opener, partition):
+    def held(opener, partition, threads):
         gate.begun.append(partition.number)
         assert gate.open[partition.number].wait(60)
-        load(opener, partition)
+        load(opener, partition, threads)
 
-    monkeypatch.setattr(PartitionOpener, "_load", held)
+    monkeypatch.setattr(PartitionOpener, "load", held)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     yield gate
     gate.all()
@@ -120,14 +120,14 @@ def test_whoever_waits_is_told_when_the_store_is_closed(eight, gate):
 
 
 def test_one_that_cannot_be_loaded_says_so(eight, monkeypatch):
-    load = PartitionOpener._load
+    load = PartitionOpener.load
 
-    def failing(opener, partition):
+    def failing(opener, partition, threads):
         if partition.number == 3:
             raise errors.CapacityError("no memory")
-        load(opener, partition)
+        load(opener, partition, threads)
 
-    monkeypatch.setattr(PartitionOpener, "_load", failing)
+    monkeypatch.setattr(PartitionOpener, "load", failing)
     with pytest.raises(errors.CapacityError):
         offsetlog.open(eight)
     store = offsetlog.open(eight, wait=False)

@@ -15,6 +15,7 @@ import pytest
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition, errors
+from offsetlog._native.files import FileSystem
 from offsetlog._native.snapshot import file_offset
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
 from offsetlog.maintenance.cleaning import LogCleaner
@@ -48,7 +49,7 @@ def log_bytes(path: Path) -> int:
 
 
 def checkpoint_of(path: Path) -> dict[int, int]:
-    directory = LogDirectory(path, offsetlog.store.FileSystem())
+    directory = LogDirectory(path, FileSystem())
     entries = directory.read_checkpoint(CLEANER_POINTS)
     return {number: offset for (topic, number), offset in entries.items() if topic == TOPIC}
 

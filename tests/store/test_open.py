@@ -16,6 +16,7 @@ import pytest
 import offsetlog
 from offsetlog import StoreConfig, TopicPartition, errors
 from offsetlog._native.codec import partition_for
+from offsetlog.lifecycle import refresh
 
 from .conftest import tree
 
@@ -240,7 +241,7 @@ def test_of_two_refreshes_the_later_one_wins(path, monkeypatch):
         writer.commit_one("g", "t", 0, 1)
         with offsetlog.open(path, read_only=True) as reader:
             has_read, may_go_on = threading.Event(), threading.Event()
-            read = offsetlog.store.open_read_only
+            read = refresh.open_read_only
 
             def read_slowly(*given):
                 opened = read(*given)
@@ -249,7 +250,7 @@ def test_of_two_refreshes_the_later_one_wins(path, monkeypatch):
                     may_go_on.wait(30)
                 return opened
 
-            monkeypatch.setattr(offsetlog.store, "open_read_only", read_slowly)
+            monkeypatch.setattr(refresh, "open_read_only", read_slowly)
             first, second = (threading.Thread(target=reader.refresh) for _ in range(2))
             first.start()
             assert has_read.wait(30)

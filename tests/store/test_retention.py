@@ -503,7 +503,7 @@ def test_a_closed_store_refuses(store: OffsetStore) -> None:
 def test_a_check_stops_when_the_store_is_closed(store: OffsetStore) -> None:
     committed(store, "g", DAY)
     expirer = at(NOW, 0)
-    expirer.end()
+    expirer.stop()
     with pytest.raises(errors.ClosedError):
         expire(store._open_core, expirer, None, trust_clock=True)
     with pytest.raises(errors.ClosedError):

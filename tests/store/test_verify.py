@@ -17,9 +17,9 @@ import offsetlog
 from offsetlog import OffsetStore, TopicPartition, errors
 from offsetlog._native.cleaner import replay_cleaned
 from offsetlog._native.codec import crc32c
-from offsetlog._native.state_diff import LiveComparison, compare, cut
 from offsetlog._native.replay import Replay
 from offsetlog._native.snapshot import FILE_NAME
+from offsetlog._native.state_diff import LiveComparison, compare, cut
 from offsetlog.config import StoreConfig
 from offsetlog.types import Way
 from offsetlog.verify import Verification, replays, verify

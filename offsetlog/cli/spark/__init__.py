@@ -1,7 +1,7 @@
 """The commands `offsetlog spark <job>`: which there are.
 
-Each is a module that loads neither PySpark nor its job before it runs.  `options` holds what several
-of them take, `session` runs their jobs.
+Each is a module that loads neither PySpark nor its job before it runs.  `options` holds what
+several of them take, `session` runs their jobs.
 """
 
 from __future__ import annotations

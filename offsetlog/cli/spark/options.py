@@ -13,29 +13,44 @@ from offsetlog.errors import InvalidArgumentError
 
 #: Not a Path: on a cluster it may be the address of a store of objects.
 DirectoryPath = Annotated[
-    str, typer.Argument(metavar="PATH", help="A log directory, ours or a broker's.", show_default=False)
+    str,
+    typer.Argument(metavar="PATH", help="A log directory, ours or a broker's.", show_default=False),
 ]
 Master = Annotated[
     str | None,
-    typer.Option("--master", metavar="URL", help="Spark's master; local[*] by default.", show_default=False),
+    typer.Option(
+        "--master", metavar="URL", help="Spark's master; local[*] by default.", show_default=False
+    ),
 ]
 DriverMemory = Annotated[
     str | None,
-    typer.Option("--driver-memory", metavar="SIZE", help="Of Spark's JVM, as 1g.", show_default=False),
+    typer.Option(
+        "--driver-memory", metavar="SIZE", help="Of Spark's JVM, as 1g.", show_default=False
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
-        "--conf", metavar="NAME=VALUE", help="A setting of Spark. Can be given several times.", show_default=False
+        "--conf",
+        metavar="NAME=VALUE",
+        help="A setting of Spark. Can be given several times.",
+        show_default=False,
     ),
 ]
 LogPartitions = Annotated[
     str | None,
-    typer.Option("--log-partition", metavar="N,...", help="Only these log partitions, as 0,3-5.", show_default=False),
+    typer.Option(
+        "--log-partition",
+        metavar="N,...",
+        help="Only these log partitions, as 0,3-5.",
+        show_default=False,
+    ),
 ]
 OutputDirectory = Annotated[
     str | None,
-    typer.Option("--output", metavar="DIR", help="Write the tables there, as Parquet.", show_default=False),
+    typer.Option(
+        "--output", metavar="DIR", help="Write the tables there, as Parquet.", show_default=False
+    ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
@@ -54,7 +69,8 @@ def parse_settings(settings: list[str] | None) -> dict[str, str]:
 def moment_option(text: str | None) -> str | None:
     """Returns what the option `at` is given for a moment as it is typed; None for now.
 
-    A whole number is a time in ms, and JSON names log offsets by log partition, as in the option itself.
+    A whole number is a time in ms, and JSON names log offsets by log partition, as in the option
+    itself.
 
     Raises:
         InvalidArgumentError: it is no moment.
@@ -68,7 +84,9 @@ def moment_option(text: str | None) -> str | None:
         try:
             return json.dumps(json.loads(plain))
         except ValueError as failure:
-            raise InvalidArgumentError(f"{text!r} is no JSON of log offsets by log partition: {failure}") from None
+            raise InvalidArgumentError(
+                f"{text!r} is no JSON of log offsets by log partition: {failure}"
+            ) from None
     moment = parse_moment(plain)
     if moment is None:
         return None

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 def spark_for(
     job: str, master: str | None, driver_memory: str | None, settings: list[str] | None
 ) -> Iterator[SparkSession]:
-    """Gives a session for a job, and stops it unless it was there before; Spark's failures become ours.
+    """Yields a session for a job, and stops it if it is new; failures of Spark become ours.
 
     Raises:
         ConfigError: PySpark is not installed, or Spark does not start.
-        OffsetLogError: as the source raised it on an executor, or with the first line of what Spark says.
+        OffsetLogError: as the source raised it on an executor, or with the first line of what Spark
+            says.
     """
     parsed = parse_settings(settings)
     try:
@@ -32,7 +33,9 @@ def spark_for(
         from offsetlog.spark.jobs.session import session_for
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] in ("pyspark", "py4j"):
-            raise ConfigError("the jobs need PySpark, which is not installed: pip install 'offsetlog[spark]'") from None
+            raise ConfigError(
+                "the jobs need PySpark, which is not installed: pip install 'offsetlog[spark]'"
+            ) from None
         raise
     was_there = Session.getActiveSession() is not None
     spark = session_for(job, master=master, driver_memory=driver_memory, settings=parsed)
@@ -49,7 +52,7 @@ _OURS = re.compile(r"^(?:[\w.]+: )*offsetlog\.errors\.(\w+): (.*)$", re.MULTILIN
 
 @contextlib.contextmanager
 def own_failures() -> Iterator[None]:
-    """Turns a failure of Spark into one of ours: what an executor raised, or the first line of what Spark says."""
+    """Turns a failure of Spark into the one that an executor raised, or into its first line."""
     try:
         yield
     except (OffsetLogError, OSError, KeyboardInterrupt):
@@ -61,7 +64,7 @@ def own_failures() -> Iterator[None]:
 
 
 def failure_of(text: str) -> OffsetLogError:
-    """Returns the error that a text of Spark's tells of."""
+    """Returns the error that a text of Spark reports."""
     ours = _OURS.findall(text)
     if ours:
         name, message = ours[-1]

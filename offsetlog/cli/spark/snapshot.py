@@ -48,11 +48,11 @@ def command(
         from offsetlog.spark.jobs import snapshot
 
         chosen = cast(snapshot.TableFormat, table_format)
-        told = snapshot.run(spark, path, target, at=moment, table_format=chosen, overwrite=overwrite)
+        written = snapshot.run(spark, path, target, at=moment, table_format=chosen, overwrite=overwrite)
     output = Output(form)
     if output.is_json:
-        output.object(asdict(told))
+        output.object(asdict(written))
         return 0
-    output.line(f"{count_text(told.rows, 'position')} in {target}")
-    output.line(f"digest {told.positions}")
+    output.line(f"{count_text(written.rows, 'position')} in {target}")
+    output.line(f"digest {written.positions}")
     return 0

@@ -1,4 +1,4 @@
-"""The former place of the commands of the jobs, for programs that call one: they are in `offsetlog.cli.spark`."""
+"""The former place of the commands of the jobs, `offsetlog.cli.spark`: programs may call one."""
 
 from __future__ import annotations
 

@@ -20,13 +20,13 @@ from pyarrow import fs as arrow_fs
 from offsetlog._native.store_core import StoreCore
 from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import CorruptionError, LockedError, MissingFileError, OffsetLogError, TransactionError
+from offsetlog.opening import open as open_store
 from offsetlog.spark.sink import epochs
 from offsetlog.spark.sink.epochs import FINISHED, Epoch, MarkerGroups
 from offsetlog.spark.sink.options import SinkOptions
 from offsetlog.spark.sink.report import Refusals, read_refusals, refusal_error
 from offsetlog.spark.sink.staging import StagedFile, StagedMessage, checksum_of, file_system_of, read_staged
 from offsetlog.store import OffsetStore
-from offsetlog.store import open as open_store
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 _log = logging.getLogger("offsetlog.spark.sink")

@@ -1,0 +1,68 @@
+"""Facts about all partitions of an open store: damage, recoveries, groups, digest and memory."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+from offsetlog._native.partition import Partition
+from offsetlog._native.store_core import StoreCore
+from offsetlog.errors import CorruptionWarning, OffsetLogError
+from offsetlog.types import Digest
+
+_DIGEST_MASK = (1 << 128) - 1
+
+
+def problems(core: StoreCore) -> list[OffsetLogError]:
+    """Returns the damage that loading found; see OffsetStore.problems."""
+    return [problem for partition in core.attached() for problem in partition.problems()]
+
+
+def damaged(core: StoreCore) -> list[Partition]:
+    """Returns the partitions that are loaded now and were found damaged."""
+    return [each for each in core.attached(wait=False) if each.progress()["problems"]]
+
+
+def warn_of_damage(core: StoreCore, path: Path, *, stacklevel: int) -> None:
+    """Issues one CorruptionWarning if partitions are damaged; `stacklevel` as `warnings.warn`."""
+    found = damaged(core)
+    if not found:
+        return
+    are = "is" if len(found) == 1 else "are"
+    text = (
+        f"{len(found)} of {core.count} partitions in {path} {are} damaged: "
+        f"{found[0].problems()[0]}; what is missing is not answered for. "
+        f"See store.problems(), or `offsetlog verify {path}`"
+    )
+    warnings.warn(text, CorruptionWarning, stacklevel=stacklevel)
+
+
+def recoveries(core: StoreCore) -> dict[int, dict[str, Any]]:
+    """Returns what opening found and did, by partition; see OffsetStore.recoveries."""
+    return {partition.number: dict(partition.recovery) for partition in core.attached()}
+
+
+def groups(core: StoreCore) -> list[str]:
+    """Returns the names of all groups, sorted; see OffsetStore.groups."""
+    return sorted({group for partition in core.attached() for group in partition.groups()})
+
+
+def digest(core: StoreCore, *, physical: bool) -> Digest:
+    """Returns the digest over all partitions; see OffsetStore.digest."""
+    sums = [partition.digest(physical) for partition in core.attached()]
+    return Digest(*(sum(part[field] for part in sums) & _DIGEST_MASK for field in range(3)))
+
+
+def memory(core: StoreCore) -> dict[str, int]:
+    """Returns the bytes of memory by component; see OffsetStore.memory."""
+    total: dict[str, int] = {}
+    for partition in core.attached():
+        for component, size in partition.memory().items():
+            total[component] = total.get(component, 0) + size
+    total["scratch"] = total.get("scratch", 0) + core.scratch_bytes()
+    parts_of_others = ("string_bytes", "free")
+    total["total"] = sum(
+        size for component, size in total.items() if component not in parts_of_others
+    )
+    return total

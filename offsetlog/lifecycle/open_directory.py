@@ -1,0 +1,175 @@
+"""Opens the log partitions of a directory: how many there are, and which of them are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from offsetlog._native.codec import partition_for
+from offsetlog._native.partition import Partition
+from offsetlog.config import PARTITIONS_DEFAULT, StoreConfig
+from offsetlog.directory.log_directory import TOPIC, LogDirectory, Properties
+from offsetlog.errors import ConfigError, MissingFileError, PartitionCountError
+from offsetlog.lifecycle.open_partitions import OpenPartitions
+from offsetlog.lifecycle.partition_opener import PartitionOpener
+
+#: How many partitions the directory has, and the owner of those that are open.
+Opened = tuple[int, OpenPartitions]
+
+
+def _agreed(asked: int | None, actual: int, path: Path) -> int:
+    if asked is not None and asked != actual:
+        raise PartitionCountError(asked=asked, actual=actual, path=path)
+    return actual
+
+
+def open_read_only(
+    directory: LogDirectory, config: StoreConfig, partitions: int | None, *, wait: bool = True
+) -> Opened:
+    """Opens what is there for reading; changes nothing, and takes no lock.
+
+    Raises:
+        PartitionCountError: the number is another, or cannot be told from what is there: whoever
+            looked for a group in the wrong partition would be answered that there is nothing.
+    """
+    if not directory.exists():
+        raise MissingFileError("there is no such directory", path=directory.path)
+    numbers = directory.partition_numbers()
+    properties = directory.read_properties()
+    if properties is not None:
+        count = _agreed(partitions, properties.partitions, directory.path)
+    elif numbers:
+        count = partitions if partitions is not None else numbers[-1] + 1
+    else:
+        raise MissingFileError(
+            "there is no partition of the offsets topic in it", path=directory.path
+        )
+    if numbers and numbers[-1] >= count:
+        raise PartitionCountError(asked=count, actual=numbers[-1] + 1, path=directory.path)
+    opened = OpenPartitions(PartitionOpener(directory, config, writable=False))
+    if properties is None and not wait:
+        _inspect_groups(directory, config, count, numbers, guessed=partitions is None)
+    opened.open_all(numbers, wait=wait)
+    if properties is None and wait:
+        try:
+            _check_count(directory, opened.all(), count, guessed=partitions is None)
+        except BaseException:
+            opened.abandon()
+            raise
+    return count, opened
+
+
+def _check_count(
+    directory: LogDirectory, opened: list[Partition], count: int, *, guessed: bool
+) -> None:
+    # A broker's directory does not say how many partitions there are, and need not have all of
+    # them.
+    try:
+        _check_groups(opened, count)
+    except PartitionCountError as failure:
+        if not guessed:
+            raise
+        raise _cannot_tell(directory, failure.message) from None
+    if not guessed:
+        return
+    if len(opened) < count:
+        raise _cannot_tell(directory, f"of {count} that there are at least, {len(opened)} are here")
+    # The first few of fifty, say: with few groups, or one partition, any number may fit.
+    if count < PARTITIONS_DEFAULT and any(partition.groups() for partition in opened):
+        try:
+            _check_groups(opened, PARTITIONS_DEFAULT)
+        except PartitionCountError:
+            return
+        raise _cannot_tell(directory, f"its groups fit {count} and {PARTITIONS_DEFAULT}")
+
+
+def _cannot_tell(directory: LogDirectory, why: str) -> PartitionCountError:
+    return PartitionCountError(
+        f"how many partitions the offsets topic has cannot be told from this directory: {why}. "
+        "The number has to be given: partitions= in a call, --partitions on the command line",
+        path=directory.path,
+    )
+
+
+def _inspect_groups(
+    directory: LogDirectory, config: StoreConfig, count: int, numbers: list[int], *, guessed: bool
+) -> None:
+    inspected = OpenPartitions(PartitionOpener(directory, config, writable=False))
+    inspected.open_all(numbers)
+    try:
+        _check_count(directory, inspected.all(), count, guessed=guessed)
+    finally:
+        inspected.abandon()
+
+
+def open_writable(
+    directory: LogDirectory,
+    config: StoreConfig,
+    partitions: int | None,
+    topic_id: bytes | None,
+    cluster: tuple[str, int] | None,
+    *,
+    wait: bool = True,
+) -> Opened:
+    """Takes the lock and opens what is there for writing.
+
+    The caller releases the lock after a failure.
+    """
+    directory.create()
+    directory.lock()
+    numbers = directory.partition_numbers()
+    properties = directory.read_properties()
+    if properties is not None:
+        count = _agreed(partitions, properties.partitions, directory.path)
+    elif numbers:
+        count = _take_over(directory, config, partitions, numbers)
+    else:
+        count = partitions if partitions is not None else PARTITIONS_DEFAULT
+    if numbers and numbers[-1] >= count:
+        raise PartitionCountError(asked=count, actual=numbers[-1] + 1, path=directory.path)
+    known = properties.topic_id if properties is not None else None
+    if known is not None and topic_id is not None and known != topic_id:
+        raise ConfigError("the directory's topic has another id", path=directory.path)
+    directory.begin_writing()
+    if cluster is not None:
+        directory.join_cluster(*cluster)
+    opener = PartitionOpener(directory, config, writable=True, topic_id=known or topic_id)
+    opened = OpenPartitions(opener)
+    opened.open_all(numbers, wait=wait)
+    if properties is None:
+        try:
+            directory.write_properties(Properties(count, opener.settled_topic_id()))
+        except BaseException:
+            opened.abandon()
+            raise
+    return count, opened
+
+
+def _take_over(
+    directory: LogDirectory, config: StoreConfig, partitions: int | None, numbers: list[int]
+) -> int:
+    # A broker's directory: the number must be given, and every group must agree, before a byte of
+    # it is changed.
+    if partitions is None:
+        raise PartitionCountError(
+            "a Kafka directory does not say how many partitions its topic has: partitions= must be "
+            "given. It is the broker's offsets.topic.num.partitions (50 by default), and the "
+            "PartitionCount that kafka-topics.sh --describe --topic __consumer_offsets prints",
+            path=directory.path,
+        )
+    if numbers[-1] >= partitions:
+        raise PartitionCountError(asked=partitions, actual=numbers[-1] + 1, path=directory.path)
+    _inspect_groups(directory, config, partitions, numbers, guessed=False)
+    return partitions
+
+
+def _check_groups(partitions: list[Partition], count: int) -> None:
+    """Raises PartitionCountError unless every group is where `count` partitions would put it."""
+    for partition in partitions:
+        for group in partition.groups():
+            if partition_for(group, count) != partition.number:
+                raise PartitionCountError(
+                    f"with partitions={count} the group {group!r} would be in "
+                    f"{TOPIC}-{partition_for(group, count)}, it is in {TOPIC}-{partition.number}",
+                    asked=count,
+                    path=partition.path,
+                )

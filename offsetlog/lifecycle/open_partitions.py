@@ -1,0 +1,127 @@
+"""The one owner of a directory's open partitions, and of new ones when they are first needed."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from offsetlog._native.partition import Partition
+from offsetlog.errors import ClosedError
+from offsetlog.lifecycle.background_load import BackgroundLoad, LoadProgress
+from offsetlog.lifecycle.partition_opener import PartitionOpener
+
+
+class OpenPartitions:
+    """Owns the open partitions of one directory.  Safe to call from any thread.
+
+    A partition is here from the opening of its log until its close.  Others borrow: a
+    background load until it has loaded a partition, the core for as long as calls use it.  The
+    closer asks the owner which partitions there are.
+
+    Args:
+        opener: opens them.
+    """
+
+    def __init__(self, opener: PartitionOpener) -> None:
+        self._opener = opener
+        self._lock = threading.Lock()
+        self._owned: dict[int, Partition] = {}
+        self._load: BackgroundLoad | None = None
+        self._stopped = False
+
+    def all(self) -> list[Partition]:
+        """Returns the partitions that are open, loaded or not, by number."""
+        return [partition for _, partition in sorted(self._owned.items())]
+
+    def open_all(self, numbers: list[int], *, wait: bool = True) -> None:
+        """Opens and loads partitions side by side; when one cannot be opened, none stays open.
+
+        Args:
+            numbers: which.
+            wait: also for the loads, none of which may fail; otherwise they go on in the
+                background.
+
+        Raises:
+            StorageError, CorruptionError, CapacityError: of the first that cannot be opened.
+        """
+        cores = os.cpu_count() or 1
+        opened = self._opener.open_logs(numbers, cores)
+        self._owned = {partition.number: partition for partition in opened}
+        # All cores check a large partition that is alone; many partitions are loaded side by side.
+        threads = max(1, cores // max(1, len(opened)))
+        load = self._load = BackgroundLoad(
+            opened, lambda each: self._opener.load(each, threads), cores
+        )
+        try:
+            load.start()
+            if wait:
+                load.wait()
+                load.release()
+        except BaseException:
+            self.abandon()
+            raise
+
+    # --------------------------------------------------------------------------------- for the core
+
+    def make(self, number: int) -> Partition:
+        """Returns a partition, the same to all callers; makes its directory when it is missing."""
+        found = self.loaded(number)
+        if found is not None:
+            return found
+        with self._lock:
+            if self._stopped:
+                raise ClosedError("the store is closed")
+            if number not in self._owned:
+                self._owned[number] = self._opener.create(number)
+            return self._owned[number]
+
+    def loading(self, wait: bool = True) -> list[int]:
+        """Returns the numbers that `loaded` knows, or with wait=False returns at once."""
+        return [] if self._load is None else self._load.numbers(loaded=not wait)
+
+    def loaded(self, number: int) -> Partition | None:
+        """Returns a partition that is loaded in the background, once it is; None for any other."""
+        return None if self._load is None else self._load.get(number)
+
+    # ------------------------------------------------------------------------------------- the load
+
+    def wait_loaded(self, timeout: float | None = None) -> bool:
+        """Waits for the background load; see BackgroundLoad.wait."""
+        return self._load is None or self._load.wait(timeout)
+
+    def progress(self) -> LoadProgress:
+        """Returns how far the load is."""
+        return LoadProgress(0, 0, 0, 0, 0, 0.0) if self._load is None else self._load.progress()
+
+    def stop_loading(self) -> None:
+        """Begins no more loads; a call that waits for one is refused."""
+        if self._load is not None:
+            self._load.stop()
+
+    def finish_loading(self) -> None:
+        """Ends the background load, all of which the core uses by now."""
+        if self._load is not None:
+            self._load.release()
+
+    # -------------------------------------------------------------------------------------- the end
+
+    def replace_by(self, fresh: OpenPartitions) -> None:
+        """Takes over the partitions of another owner; calls under way end on the former ones."""
+        with self._lock:
+            if not self._stopped:
+                self._owned, fresh._owned = fresh._owned, {}
+        fresh.abandon()  # what it still has, since the store was closed meanwhile
+
+    def stop(self) -> None:
+        """Makes and loads no more partitions from now on, and waits for the loads under way."""
+        with self._lock:
+            self._stopped = True
+        if self._load is not None:
+            self._load.stop()
+            self._load.join()
+
+    def abandon(self) -> None:
+        """Stops, and releases every partition without writing a byte."""
+        self.stop()
+        for partition in self.all():
+            partition.abandon()

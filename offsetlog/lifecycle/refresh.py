@@ -1,0 +1,43 @@
+"""The refresh of a read-only store: its logs are read again."""
+
+from __future__ import annotations
+
+import threading
+
+from offsetlog._native.store_core import StoreCore
+from offsetlog.config import StoreConfig
+from offsetlog.directory.log_directory import LogDirectory
+from offsetlog.lifecycle.open_directory import open_read_only
+from offsetlog.lifecycle.open_partitions import OpenPartitions
+
+
+class Refresher:
+    """Reads the logs of one read-only store again, one refresh at a time.
+
+    Args:
+        directory: the log directory.
+        config: the settings.
+        partitions: the owner of the store's partitions.
+    """
+
+    def __init__(
+        self, directory: LogDirectory, config: StoreConfig, partitions: OpenPartitions
+    ) -> None:
+        self._directory = directory
+        self._config = config
+        self._partitions = partitions
+        # Without it the later of two refreshes could show what the earlier one read.
+        self._turn = threading.Lock()
+
+    def refresh(self, core: StoreCore) -> None:
+        """Puts what is in the logs now in the place of what was; see OffsetStore.refresh."""
+        core.attached()  # refused in a child: a thread of its parent may hold the lock for ever
+        with self._turn:
+            _, fresh = open_read_only(self._directory, self._config, core.count)
+            try:
+                core.replace_all(fresh.all())
+            except BaseException:
+                fresh.abandon()
+                raise
+            self._partitions.replace_by(fresh)
+            self._partitions.finish_loading()

@@ -1,0 +1,299 @@
+"""Maintenance: its knowledge of each log, its decisions, results and failures, and what it logs.
+
+Everything is logged through `logging.getLogger("offsetlog.maintenance")`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from offsetlog.directory.log_directory import TOPIC
+from offsetlog.errors import OffsetLogError
+from offsetlog.maintenance import policy
+from offsetlog.maintenance.policy import Plan, StuckTransaction
+from offsetlog.types import CleaningReport, QuarantinedSegment
+
+LOGGER = logging.getLogger("offsetlog.maintenance")
+
+#: Seconds after which a condition that persists is logged again.
+LOG_AGAIN_SECONDS = 3600.0
+#: The longest time between two tries of work that fails, in seconds.
+RETRY_SECONDS_MAX = 3600.0
+#: Decisions that are kept.
+DECISIONS_KEPT = 256
+
+
+class Decision(NamedTuple):
+    """One thing that was decided about a log.
+
+    Attributes:
+        timestamp: in milliseconds since 1970.
+        plan: what, and why.
+    """
+
+    timestamp: int
+    plan: Plan
+
+
+class MaintenanceStatus(NamedTuple):
+    """The work of maintenance, now and since the store was opened.
+
+    Attributes:
+        running: whether it works unasked.
+        cleaning: the log partition that is being cleaned now, None where none is.
+        progress: how far that is: bytes_read, bytes_total and more.
+        counters: how often what was done.
+        plans: by log partition, what was decided last.
+        reports: by log partition, the last cleaning.
+        failures: by log partition, what went wrong last and has not been done since; it is tried
+            again.
+        stuck: open transactions that are older than they should be.
+        expiry_refused: why nothing expires at all, as the ClockError of a clock that cannot be
+            right; None where the last check was made.
+    """
+
+    running: bool
+    cleaning: int | None
+    progress: dict[str, int]
+    counters: dict[str, int]
+    plans: dict[int, Plan]
+    reports: dict[int, CleaningReport]
+    failures: dict[int, Exception]
+    stuck: list[StuckTransaction]
+    expiry_refused: Exception | None = None
+
+
+#: Kinds of work on a log: one that fails keeps no other from being done.
+Work = Literal["inspect", "clean", "snapshot", "expire"]
+
+
+@dataclass(slots=True)
+class Trouble:
+    """Work that fails: how often in a row, since when, and when it is tried again."""
+
+    failure: Exception
+    times: int
+    failed_at: float
+    retry_at: float
+
+
+@dataclass(slots=True)
+class KnownLog:
+    """Facts about one log that are kept from one inspection to the next."""
+
+    plan: Plan | None = None
+    report: CleaningReport | None = None
+    troubles: dict[Work, Trouble] = field(default_factory=dict)
+    stuck: list[StuckTransaction] = field(default_factory=list)
+    wants_snapshot: bool = False
+    #: Where cleaning began and was to end, when it came to nothing.
+    futile: tuple[int, int] | None = None
+    #: (producer id, first offset) of an open transaction -> since when it is known to be open, in
+    #: ms since 1970.
+    opened: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def waits(self, work: Work) -> bool:
+        """Whether it failed, and it is too early to try it again."""
+        trouble = self.troubles.get(work)
+        return trouble is not None and time.monotonic() < trouble.retry_at
+
+    def last_failure(self) -> Exception | None:
+        """Returns what went wrong last."""
+        troubles = list(self.troubles.values())
+        return max(troubles, key=lambda each: each.failed_at).failure if troubles else None
+
+
+_IN_WORDS: dict[policy.Action, str] = {
+    "none": "left alone",
+    "roll": "closed and cleaned",
+    "clean": "cleaned",
+    "again": "cleaned once more",
+}
+
+
+def log_name(number: int) -> str:
+    """Returns the name of a log partition's directory."""
+    return f"{TOPIC}-{number}"
+
+
+class MaintenanceRecord:
+    """Knowledge, decisions and results of maintenance in one store.  Safe from any thread."""
+
+    def __init__(self) -> None:
+        #: The cause why nothing expires, None where the last check was made.
+        self.expiry_refused: Exception | None = None
+        self._known: dict[int, KnownLog] = {}
+        self._counters: Counter[str] = Counter()
+        self._counting = threading.Lock()
+        self._decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
+        self._logged: dict[object, float] = {}
+
+    def of(self, number: int) -> KnownLog:
+        """Returns what is known of a log."""
+        return self._known.setdefault(number, KnownLog())
+
+    def count(self, **done: int) -> None:
+        """Adds to the counters."""
+        # The thread of the store and callers count at the same time.
+        with self._counting:
+            self._counters.update(done)
+
+    def status(
+        self, *, running: bool, current: tuple[int, dict[str, int]] | None
+    ) -> MaintenanceStatus:
+        """Returns the work under way and done; takes no lock, so it answers during a cleaning."""
+        known = dict(self._known)
+        return MaintenanceStatus(
+            running=running,
+            cleaning=None if current is None else current[0],
+            progress={} if current is None else current[1],
+            counters=dict(self._counters),
+            plans={number: log.plan for number, log in known.items() if log.plan is not None},
+            reports={number: log.report for number, log in known.items() if log.report is not None},
+            failures={
+                number: each
+                for number, log in known.items()
+                if (each := log.last_failure()) is not None
+            },
+            stuck=[transaction for log in known.values() for transaction in log.stuck],
+            expiry_refused=self.expiry_refused,
+        )
+
+    def decisions(self) -> list[Decision]:
+        """Returns the last decisions, oldest first, without those that repeat the one before."""
+        return list(self._decisions)
+
+    def is_new(self, what: object) -> bool:
+        """Whether a condition was not logged in the last hour; it counts as logged from now on."""
+        now = time.monotonic()
+        for known, logged_at in list(self._logged.items()):
+            if now - logged_at >= LOG_AGAIN_SECONDS:
+                del self._logged[known]
+        if what in self._logged:
+            return False
+        self._logged[what] = now
+        return True
+
+    # ------------------------------------------------------------------------------------ recording
+
+    def record_decision(self, known: KnownLog, plan: Plan, now_ms: int) -> None:
+        """Records what was decided about a log, and logs it."""
+        before, known.plan = known.plan, plan
+        self.count(**{f"decided_{plan.action}": 1})
+        if plan.action == "none" and before is not None and before[:3] == plan[:3]:
+            return
+        self._decisions.append(Decision(now_ms, plan))
+        level = logging.DEBUG if plan.action == "none" else logging.INFO
+        LOGGER.log(
+            level,
+            "%s: %s: %s (%d of %d bytes can be cleaned, about %d are live)",
+            log_name(plan.number),
+            _IN_WORDS[plan.action],
+            plan.reason,
+            plan.cleanable_bytes,
+            plan.size,
+            plan.live_bytes,
+        )
+
+    def record_report(self, known: KnownLog, report: CleaningReport) -> None:
+        """Records what a cleaning did, and logs it."""
+        known.report = report
+        same = ("bytes_read", "bytes_written", "superseded", "tombstones_dropped", "quarantined")
+        self.count(
+            cleaned=1,
+            rolled=report.rolled,
+            stopped=report.stopped,
+            bytes_freed=max(0, report.bytes_before - report.bytes_after),
+            **{name: getattr(report, name) for name in same},
+        )
+        LOGGER.info(
+            "%s: cleaned%s up to %d in %.3f s: %d bytes, now %d; %d of %d records kept",
+            log_name(report.partition),
+            " (stopped on the way)" if report.stopped else "",
+            report.checkpoint,
+            report.seconds,
+            report.bytes_before,
+            report.bytes_after,
+            report.records_kept,
+            report.records_read,
+        )
+
+    def record_trouble(
+        self, kind: Work, number: int, known: KnownLog, failure: Exception, interval_ms: int
+    ) -> None:
+        """Records that work on a log failed and when it is tried again, and logs it."""
+        before, now = known.troubles.get(kind), time.monotonic()
+        times = before.times + 1 if before is not None else 1
+        seconds = min(interval_ms / 1000 * 2**times, RETRY_SECONDS_MAX)
+        known.troubles[kind] = Trouble(failure, times, now, now + seconds)
+        self.count(failed=1)
+        if self.is_new((number, type(failure), str(failure))):
+            # An exception that is not one of ours is a fault of ours: with its traceback.
+            LOGGER.warning(
+                "%s: maintenance failed, and is tried again in %.0f s: %s: %s",
+                log_name(number),
+                seconds,
+                type(failure).__name__,
+                failure,
+                exc_info=None if isinstance(failure, OffsetLogError) else failure,
+            )
+
+    def record_expiry(self, number: int, counted: dict[str, int]) -> None:
+        """Records what an expiry check of a log deleted, and logs it."""
+        self.count(positions_expired=counted["positions_expired"])
+        self.count(groups_removed=counted["groups_removed"])
+        if counted["positions_expired"] or counted["groups_removed"]:
+            LOGGER.info(
+                "%s: %d positions expired, %d groups are gone",
+                log_name(number),
+                counted["positions_expired"],
+                counted["groups_removed"],
+            )
+
+    def record_refused_expiry(self, failure: Exception) -> None:
+        """Records that nothing expires, and logs why."""
+        self.count(expiry_checks_failed=1)
+        self.expiry_refused = failure
+        if self.is_new((type(failure), "expire")):
+            LOGGER.warning("nothing expires: %s", failure)
+
+    def record_failed_round(self, failure: Exception) -> None:
+        """Records that a round as a whole failed, and logs it."""
+        self.count(failed=1)
+        if self.is_new((type(failure), str(failure))):
+            LOGGER.warning("maintenance failed, and goes on: %r", failure, exc_info=failure)
+
+    def report_damage(self, number: int, segment: QuarantinedSegment) -> None:
+        """Logs a segment that a cleaning left alone."""
+        if self.is_new((number, segment.base_offset, segment.position)):
+            LOGGER.warning(
+                "%s: a segment is damaged and was left as it is: %s (%s, byte %d, log offset %d)",
+                log_name(number),
+                segment.reason,
+                segment.path,
+                segment.position,
+                segment.log_offset,
+            )
+
+    def report_stuck(self, found: StuckTransaction) -> None:
+        """Logs a transaction that has been open for too long."""
+        if self.is_new((found.partition, found.producer_id, found.start_offset)):
+            self.count(stuck_told=1)
+            LOGGER.warning(
+                "%s: the transaction of producer %d (epoch %d) has been open for %d s, "
+                "since log offset %d; it keeps %d bytes from being cleaned. "
+                "Its groups: %s. abort_transaction(%d) ends it, if its producer is gone",
+                log_name(found.partition),
+                found.producer_id,
+                found.producer_epoch,
+                found.age_ms // 1000,
+                found.start_offset,
+                found.pinned_bytes,
+                ", ".join(map(repr, found.groups)) or "none",
+                found.producer_id,
+            )

@@ -1,0 +1,92 @@
+"""`offsetlog.open`: checks the arguments, opens a directory, and returns the store of it."""
+
+from __future__ import annotations
+
+import os
+from uuid import UUID
+
+from offsetlog import arguments
+from offsetlog._native.files import FileSystem
+from offsetlog._native.tickets import check_durability
+from offsetlog.config import MaintenanceConfig, StoreConfig
+from offsetlog.errors import CorruptionWarning
+from offsetlog.lifecycle.inspection import warn_of_damage
+from offsetlog.lifecycle.open import OpenArguments, open_store
+from offsetlog.store import Durability, OffsetStore
+
+
+def open(  # noqa: A001  (offsetlog.open, like gzip.open)
+    path: str | os.PathLike[str],
+    partitions: int | None = None,
+    durability: Durability = "disk",
+    *,
+    read_only: bool = False,
+    config: StoreConfig | None = None,
+    maintenance: MaintenanceConfig | None = None,
+    topic_id: UUID | None = None,
+    cluster_id: str | None = None,
+    node_id: int = 1,
+    wait: bool = True,
+    _fs: FileSystem | None = None,
+    _background: bool = True,
+) -> OffsetStore:
+    """Opens the store in a directory, which is made when it is not there.
+
+    Args:
+        path: a log directory: ours, or a Kafka broker's.
+        partitions: partitions of the offsets topic.  Fixed by the directory once it is ours: None
+            takes what it has (50 for a new one), another number is refused.  For a Kafka
+            directory the number is needed at its first writable open.
+        durability: what a commit survives when it returns: "disk" the loss of power, "process" the
+            end of the process.
+        read_only: changes nothing, takes no lock, and can read what a running broker holds.  The
+            store shows what was in the log when it was opened; `OffsetStore.refresh` reads it
+            again.
+        config: the settings; None for Kafka's defaults.
+        maintenance: what the store does by itself to stay small; None for the defaults.
+        topic_id: the topic's id in the cluster that the directory shall join.
+        cluster_id: that cluster's id; `meta.properties` is written where it is missing.
+        node_id: the broker's number in that file.
+        wait: until everything is loaded.  With False the logs are opened and loaded in the
+            background: a call about one group waits for its log partition only, which is loaded
+            before the others; see `OffsetStore.progress` and `OffsetStore.wait_loaded`.
+
+    Raises:
+        LockedError: another process, or this one, has the directory open for writing.
+        PartitionCountError: the directory has another number of partitions; nothing was changed.
+        MissingFileError: read-only, and there is no such directory, or none of the offsets topic in
+            it.
+        InvalidArgumentError: one of its kinds (ArgumentTypeError, ConfigError); no directory was
+            made.
+        StorageError, CorruptionError, CapacityError.
+
+    Warns:
+        CorruptionWarning: once, when a log is damaged: what is sound in it is served, but what is
+            missing is not known, and commits to that partition are refused.  `OffsetStore.problems`
+            has all of it.
+    """
+    # Arguments that are wrong are refused before a directory is made.
+    check_durability(durability)
+    given = OpenArguments(
+        path=arguments.checked_path(path),
+        partitions=arguments.checked_partitions(partitions),
+        durability=durability,
+        read_only=read_only,
+        config=arguments.checked_config(config),
+        maintenance=arguments.checked_maintenance(maintenance),
+        topic_id=arguments.checked_topic_id(topic_id),
+        cluster=arguments.checked_cluster(cluster_id, node_id),
+        wait=wait,
+        fs=_fs if _fs is not None else FileSystem(),
+        background=_background,
+    )
+    parts = open_store(given)
+    store = OffsetStore.__new__(OffsetStore)
+    store._take(given, parts)
+    try:
+        if wait:
+            warn_of_damage(parts.core, store.path, stacklevel=3)
+    except CorruptionWarning:  # made an error by a filter
+        store.close()
+        raise
+    return store
