@@ -1,4 +1,4 @@
-"""What the calls of a store are given, checked before anything is done."""
+"""The arguments of a store's calls, checked before anything is done."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def checked_maintenance(maintenance: MaintenanceConfig | None) -> MaintenanceCon
     if maintenance is None:
         return MaintenanceConfig()
     if not isinstance(maintenance, MaintenanceConfig):
-        raise ArgumentTypeError(f"maintenance must be a MaintenanceConfig or None, not {_kind(maintenance)}")
+        raise ArgumentTypeError(
+            f"maintenance must be a MaintenanceConfig or None, not {_kind(maintenance)}"
+        )
     return maintenance
 
 
@@ -96,7 +98,9 @@ def listed_numbers(numbers: Iterable[int] | None) -> list[int] | None:
     """Returns numbers of log partitions as a list, None for all."""
     if numbers is None:
         return None
-    listed = _listed(numbers, "the log partitions must be a list of int", single=(str, bytes, bytearray))
+    listed = _listed(
+        numbers, "the log partitions must be a list of int", single=(str, bytes, bytearray)
+    )
     for number in listed:
         if isinstance(number, bool) or not isinstance(number, int):
             raise ArgumentTypeError(f"a log partition is an int, not {_kind(number)}")
@@ -148,7 +152,9 @@ def checked_moment(name: str, moment: datetime | int) -> datetime | int:
     if isinstance(moment, int) and not isinstance(moment, bool):
         return checked_number(name, moment, 0, 2**63 - 1)
     if not isinstance(moment, datetime):
-        raise ArgumentTypeError(f"{name} must be a datetime with a time zone, or a log offset, not {_kind(moment)}")
+        raise ArgumentTypeError(
+            f"{name} must be a datetime with a time zone, or a log offset, not {_kind(moment)}"
+        )
     checked_time(name, moment)
     return moment
 
@@ -162,16 +168,19 @@ def time_of(timestamp_ms: int) -> datetime | None:
 
 
 def _listed(values: Any, wanted: str, *, single: type | tuple[type, ...]) -> list[Any]:
-    # A string is iterable, and so is a TopicPartition: taken by its parts, it would be answered with nothing.
+    # A string is iterable, and so is a TopicPartition: taken by its parts, it would be answered
+    # with nothing.
     if isinstance(values, single) or not isinstance(values, Iterable):
-        told = repr(values) if isinstance(values, TopicPartition) else _kind(values)
-        raise ArgumentTypeError(f"{wanted}, not {told}")
+        given = repr(values) if isinstance(values, TopicPartition) else _kind(values)
+        raise ArgumentTypeError(f"{wanted}, not {given}")
     return list(values)
 
 
 def listed_groups(groups: Iterable[str]) -> list[str]:
     """Returns names of groups as a list; one name alone is refused."""
-    return _listed(groups, 'the groups must be a list of str, as ["group"]', single=(str, bytes, bytearray))
+    return _listed(
+        groups, 'the groups must be a list of str, as ["group"]', single=(str, bytes, bytearray)
+    )
 
 
 def listed_keys(keys: Iterable[TopicPartition]) -> list[TopicPartition]:

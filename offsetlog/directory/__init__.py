@@ -1,1 +1,1 @@
-"""The files of a log directory: what is there, how far back it tells, and its snapshots."""
+"""The files of a log directory: its contents, the floor of its history, and its snapshots."""

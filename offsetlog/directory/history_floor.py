@@ -1,12 +1,14 @@
-"""How far back the log of a partition can tell what was committed: the floor that cleaning has raised.
+"""The floor of history: how far back the log of a partition says what was committed.
 
-The state at a log offset can be made from the log when nothing that it needs was cleaned away: at every offset that is
-not below the floor, and wherever no record is missing below it.  Kafka's `cleaner-offset-checkpoint` says where the
-last complete pass of a cleaner ended, and it says so after the segments were replaced.  The file `offsetlog.history` of
-a partition's directory says more, and says it before: what our cleaner is about to make impossible, also when it
-stops in the middle, and the lower floors of groups whose history was kept (`min_history`).
+The state at a log offset can be made from the log when nothing that it needs was cleaned away: at
+every offset that is not below the floor, and wherever no record is missing below it.  Kafka's
+`cleaner-offset-checkpoint` says where the last complete pass of a cleaner ended, and it says so
+after the segments were replaced.  The file `offsetlog.history` of a partition's directory says
+more, and says it before: what our cleaner is about to make impossible, also when it stops in the
+middle, and the lower floors of groups whose history was kept (`min_history`).
 
-The one who cleans calls `raise_floor` before the first segment is replaced.  Everybody may call `read_floor`.
+The one who cleans calls `raise_floor` before the first segment is replaced.  Everybody may call
+`read_floor`.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ Hold = tuple[str, int]
 
 
 def _matches(pattern: str, name: str) -> bool:
-    # `name` is a group, or itself a pattern, which stands for the groups that nothing more particular names.
+    # `name` is a group, or itself a pattern, which stands for the groups that nothing more
+    # particular names.
     if pattern == name:
         return True
     return pattern.endswith("*") and name.removesuffix("*").startswith(pattern[:-1])
@@ -46,11 +49,14 @@ class HistoryFloor:
     """The floors of one partition.
 
     Attributes:
-        end: the states at this log offset and above can be told, of every group; 0 where nothing was ever cleaned.
-        groups: by group, or "prefix*", a lower offset down to which the states of these groups can be told.  The name
-            of a group counts before a prefix, and a longer prefix before a shorter one.
-        foreign: where another cleaner ended, as Kafka's, which lets values of transactions supersede others that were
-            open there: what counts only from their ends on.  0 where there was none.
+        end: the log has the states at this log offset and above, of every group; 0 if it was never
+            cleaned.
+        groups: by group, or "prefix*", a lower offset down to which the log has the states of these
+            groups.  The name of a group counts before a prefix, and a longer prefix before a
+            shorter one.
+        foreign: where another cleaner ended, as Kafka's, which lets values of transactions
+            supersede others that were open there: what counts only from their ends on.  0 where
+            there was none.
     """
 
     end: int = 0
@@ -63,7 +69,9 @@ class HistoryFloor:
             return self.end
         if group in self.groups:
             return self.groups[group]
-        known = [pattern for pattern in self.groups if pattern.endswith("*") and _matches(pattern, group)]
+        known = [
+            pattern for pattern in self.groups if pattern.endswith("*") and _matches(pattern, group)
+        ]
         return self.groups[max(known, key=len)] if known else self.end
 
     def raised(self, end: int, holds: Iterable[Hold] = ()) -> HistoryFloor:
@@ -71,7 +79,8 @@ class HistoryFloor:
 
         Args:
             end: nothing at or above it decided what went.
-            holds: groups of which nothing at or above an offset was touched, or decided; the lowest that fits counts.
+            holds: groups of which nothing at or above an offset was touched, or decided; the lowest
+                that fits counts.
         """
         held = list(holds)
         named = {*self.groups, *(pattern for pattern, _ in held)}
@@ -80,7 +89,8 @@ class HistoryFloor:
             limit = min([end, *(offset for pattern, offset in held if _matches(pattern, name))])
             groups[name] = max(self.of(name), limit)
         highest = max(self.end, end)
-        # What says nothing of its own goes, unless it keeps a group out of a prefix with a lower floor.
+        # An entry that adds nothing goes, unless it keeps a group out of a prefix with a lower
+        # floor.
         kept = {
             name: floor
             for name, floor in groups.items()
@@ -102,7 +112,9 @@ class HistoryFloor:
         found = []
         for name, floor in self.groups.items():
             if floor < self.end:
-                limit = min([self.end, *(offset for pattern, offset in held if _matches(pattern, name))])
+                limit = min(
+                    [self.end, *(offset for pattern, offset in held if _matches(pattern, name))]
+                )
                 found.append((floor, max(floor, limit)))
         if not found:
             return None
@@ -120,7 +132,9 @@ class HistoryFloor:
         """
         known = list(patterns)
         lower = [name for name, floor in self.groups.items() if floor < min(self.end, limit)]
-        return sorted(name for name in lower if not any(_matches(pattern, name) for pattern in known))
+        return sorted(
+            name for name in lower if not any(_matches(pattern, name) for pattern in known)
+        )
 
     def at_least(self, checkpoint: int) -> HistoryFloor:
         """Returns the floors where a cleaner's checkpoint is known besides.
@@ -135,7 +149,7 @@ def _is_offset(number: object) -> bool:
 
 
 def _parsed(content: bytes) -> HistoryFloor:
-    # Of a file that cannot be understood nothing is guessed: any state may be gone.
+    # Nothing is guessed about a file that cannot be understood: any state may be gone.
     try:
         entries: Any = json.loads(content)
         end, groups, foreign = entries["end"], dict(entries["groups"]), entries["foreign"]
@@ -147,7 +161,7 @@ def _parsed(content: bytes) -> HistoryFloor:
 
 
 def read_floor(fs: FileSystem, directory: Path) -> HistoryFloor:
-    """Returns what our cleaner noted in a partition's directory."""
+    """Returns what our cleaner recorded in a partition's directory."""
     try:
         return _parsed(fs.read_file(directory / FLOOR_FILE))
     except MissingFileError:
@@ -163,7 +177,7 @@ def raise_floor(
     *,
     log_end: int | None = None,
 ) -> HistoryFloor:
-    """Notes, durably, that a pass is about to clean a partition; nothing may be replaced before it returns.
+    """Records durably that a pass will clean a partition, which may replace nothing before.
 
     Args:
         fs: the file port.
@@ -171,11 +185,11 @@ def raise_floor(
         checkpoint: the cleaner's checkpoint before the pass, -1 or 0 for none.
         end: as for `HistoryFloor.raised`; may be higher than what the pass will come to.
         holds: as for `HistoryFloor.raised`.
-        log_end: where the log ends now.  Whatever a file said that cannot be understood lies below: what is committed
-            from now on can be told again.
+        log_end: where the log ends now.  Whatever a file said that cannot be understood lies below:
+            what is committed from now on is kept again.
 
     Raises:
-        StorageError: nothing was noted.
+        StorageError: nothing was recorded.
     """
     known = read_floor(fs, directory)
     if known.is_unknown and log_end is not None:
@@ -194,12 +208,13 @@ def raise_floor(
 def cutoff_offset(partition: Partition | Path, timestamp_ms: int) -> int:
     """Returns the log offset below which a cleaner may clean and yet spoil no state of a time or later.
 
-    The longest prefix of the log whose timestamps are all <= the time ends there.  Where transactions
-    were open at that end, the offset is the one where the oldest of them began: their records take
-    effect at their ends, which the prefix does not have.
+    The longest prefix of the log whose timestamps are all <= the time ends there.  Where
+    transactions were open at that end, the offset is the one where the oldest of them began: their
+    records take effect at their ends, which the prefix does not have.
 
     Args:
-        partition: an open partition, from any thread; or a partition's directory, which is only read.
+        partition: an open partition, from any thread; or a partition's directory, which is only
+            read.
         timestamp_ms: milliseconds since 1970.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What the replayed records of a log say, as rows: committed positions, groups, open transactions.
+"""The replayed records of a log as rows: committed positions, groups, open transactions.
 
 Stands below the store, since processes that only read logs (Spark's executors) make the same rows.
 """
@@ -21,7 +21,7 @@ TOPIC = "__consumer_offsets"
 PROPERTIES = "offsetlog.properties"
 #: The name of a segment, with its base offset; `.log.deleted` and the like are none.
 SEGMENT = re.compile(r"(\d{20})\.log")
-#: How often a partition is read anew whose files were removed while it was read.
+#: How often a partition is read again whose files were removed while it was read.
 TRIES = 3
 
 Row = dict[str, Any]
@@ -32,7 +32,7 @@ class Replayed(Protocol):
 
     @property
     def number(self) -> int | None:
-        """Of the partition, None for files that lie in no directory of one."""
+        """The number of the partition, None for files that lie in no directory of one."""
 
     @property
     def place(self) -> str:
@@ -47,7 +47,7 @@ class Replayed(Protocol):
         """Records that a broker would not load; what is refused while rows are made is added."""
 
 
-# -------------------------------------------------------------------------------------------------------------- offsets
+# ------------------------------------------------------------------------------------------ offsets
 
 
 def decode_text(name: bytes) -> str:
@@ -56,14 +56,17 @@ def decode_text(name: bytes) -> str:
         return name.decode("utf-8")
     except UnicodeDecodeError:
         # Java makes one U+FFFD of a surrogate in three bytes, Python three (spec §4).
-        return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]", b"\xef\xbf\xbd", name).decode("utf-8", "replace")
+        return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]", b"\xef\xbf\xbd", name).decode(
+            "utf-8", "replace"
+        )
 
 
 def offset_rows(states: Sequence[Replayed], group: str | None = None) -> Iterator[Row]:
     """Yields the committed positions of all partitions by group, topic and partition.
 
-    Fields: group, topic, partition, offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id,
-    log_partition, log_offset; -1 and None stand for what a record does not carry.
+    Fields: group, topic, partition, offset, leader_epoch, metadata, commit_timestamp,
+    expire_timestamp, topic_id, log_partition, log_offset; -1 and None stand for what a record does
+    not carry.
     """
     names: dict[str, list[tuple[Replayed, bytes]]] = {}
     for state in states:
@@ -72,14 +75,20 @@ def offset_rows(states: Sequence[Replayed], group: str | None = None) -> Iterato
             if group is None or text == group:
                 names.setdefault(text, []).append((state, name))
     for text in sorted(names):
-        rows = [_offset_row(text, state, each) for state, name in names[text] for each in state.replay.positions(name)]
+        rows = [
+            _offset_row(text, state, each)
+            for state, name in names[text]
+            for each in state.replay.positions(name)
+        ]
         if len(names[text]) > 1:
             rows.sort(key=lambda row: (row["topic"], row["partition"]))
         yield from rows
 
 
 def _offset_row(group: str, state: Replayed, position: tuple[Any, ...]) -> Row:
-    topic, partition, offset, leader_epoch, metadata, committed, expires, topic_id, log_offset = position
+    topic, partition, offset, leader_epoch, metadata, committed, expires, topic_id, log_offset = (
+        position
+    )
     return {
         "group": group,
         "topic": topic,
@@ -95,7 +104,7 @@ def _offset_row(group: str, state: Replayed, position: tuple[Any, ...]) -> Row:
     }
 
 
-# --------------------------------------------------------------------------------------------------------------- groups
+# ------------------------------------------------------------------------------------------- groups
 
 GROUP_TYPES = {3: "consumer", 11: "share", 17: "streams"}
 MEMBER_TYPES = {5: "consumer", 10: "share", 19: "streams"}
@@ -103,10 +112,11 @@ CLASSIC_TYPE = 2
 
 
 def group_rows(states: Sequence[Replayed]) -> list[Row]:
-    """Returns what the log tells of every group that has a record of its own, a committed position or a pending one.
+    """Returns the facts about each group with a record, a committed position or a pending one.
 
-    Fields: group, type, state ("Stable" with members, else "Empty"), protocol_type, protocol, generation (of a modern
-    group its epoch), members (member_id, group_instance_id, client_id, client_host), simple, log_partition.
+    Fields: group, type, state ("Stable" with members, else "Empty"), protocol_type, protocol,
+    generation (of a modern group its epoch), members (member_id, group_instance_id, client_id,
+    client_host), simple, log_partition.
     """
     found: dict[str, Row] = {}
     for state in states:
@@ -155,33 +165,35 @@ def _add_group_record(rows: dict[str, Row], state: Replayed, key: bytes, value: 
     number, fields = int(decoded["type"]), decoded["data"]
     if number not in (CLASSIC_TYPE, *GROUP_TYPES, *MEMBER_TYPES):
         return
-    told = decode_value(number, value)["data"]
+    decoded_value = decode_value(number, value)["data"]
     name = fields["group"] if number == CLASSIC_TYPE else fields["groupId"]
     if number == CLASSIC_TYPE:
-        rows[name] = _classic_row(name, state, told)
+        rows[name] = _classic_row(name, state, decoded_value)
         return
     kind = GROUP_TYPES.get(number) or MEMBER_TYPES[number]
     if name not in rows or rows[name]["type"] != kind:
         rows[name] = _new_row(name, state, kind, simple=False)
     if number in GROUP_TYPES:
-        rows[name]["generation"] = told["epoch"]
+        rows[name]["generation"] = decoded_value["epoch"]
     else:
         rows[name]["members"].append(
             {
                 "member_id": fields["memberId"],
-                "group_instance_id": told.get("instanceId"),
-                "client_id": told["clientId"],
-                "client_host": told["clientHost"],
+                "group_instance_id": decoded_value.get("instanceId"),
+                "client_id": decoded_value["clientId"],
+                "client_host": decoded_value["clientHost"],
             }
         )
 
 
-def _classic_row(name: str, state: Replayed, told: Row) -> Row:
-    row = _new_row(name, state, "classic", simple=not told["members"] and told["protocolType"] == "")
+def _classic_row(name: str, state: Replayed, value: Row) -> Row:
+    row = _new_row(
+        name, state, "classic", simple=not value["members"] and value["protocolType"] == ""
+    )
     row["protocol_type"], row["protocol"], row["generation"] = (
-        told["protocolType"],
-        told["protocol"],
-        told["generation"],
+        value["protocolType"],
+        value["protocol"],
+        value["generation"],
     )
     row["members"] = [
         {
@@ -190,19 +202,19 @@ def _classic_row(name: str, state: Replayed, told: Row) -> Row:
             "client_id": each["clientId"],
             "client_host": each["clientHost"],
         }
-        for each in told["members"]
+        for each in value["members"]
     ]
     return row
 
 
-# --------------------------------------------------------------------------------------------------------- transactions
+# ------------------------------------------------------------------------------------- transactions
 
 
 def transaction_rows(states: Sequence[Replayed]) -> list[Row]:
     """Returns the transactions that are open, by partition of the log and first offset.
 
-    Fields: producer_id, producer_epoch, log_partition, first_offset, begun (ms, -1 where nothing is pending),
-    age_seconds (None there), pending (offsets), groups.
+    Fields: producer_id, producer_epoch, log_partition, first_offset, begun (ms, -1 where nothing is
+    pending), age_seconds (None there), pending (offsets), groups.
     """
     now = time.time()
     return [

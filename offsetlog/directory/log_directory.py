@@ -1,7 +1,8 @@
 """A log directory as a whole: its lock, its marker of a clean stop, its checkpoints, and what it knows about itself.
 
-The bytes are Kafka's (spec §1); the protocol of the marker and of `offsetlog.properties` is in the design, §5.  Every
-file operation goes through the file port, so that a test can stop the machine at each of them.
+The bytes are Kafka's (spec §1); the protocol of the marker and of `offsetlog.properties` is in the
+design, §5.  Every file operation goes through the file port, so that a test can stop the machine at
+each of them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from offsetlog.errors import (
 
 TOPIC = listing.TOPIC
 LOCK = ".lock"
-#: What a program that finds it held can do.
+#: The advice to a program that finds the lock held.
 LOCKED_ADVICE = "; read_only=True opens the directory for reading all the same"
 CLEAN_MARKER = ".kafka_cleanshutdown"
 PROPERTIES = listing.PROPERTIES
@@ -50,7 +51,7 @@ Checkpoint = dict[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What `offsetlog.properties` says: how many partitions there are, and the id that new ones get."""
+    """The content of `offsetlog.properties`: the number of partitions, and the id of new ones."""
 
     partitions: int
     topic_id: bytes | None
@@ -91,9 +92,9 @@ def random_topic_id() -> bytes:
 class LogDirectory:
     """One directory with partition directories in it.
 
-    Made -> `lock` (writable only) -> `begin_writing` before the first byte is written -> `finish` after every
-    partition was closed -> `unlock`.  A read-only user calls none of these.  Not thread-safe; its owner calls it from
-    one thread at a time.
+    Made -> `lock` (writable only) -> `begin_writing` before the first byte is written -> `finish`
+    after every partition was closed -> `unlock`.  A read-only user calls none of these.  Not
+    thread-safe; its owner calls it from one thread at a time.
     """
 
     def __init__(self, path: str | os.PathLike[str], fs: FileSystem) -> None:
@@ -103,7 +104,7 @@ class LogDirectory:
         self._lock: FileLock | None = None
         self._marker: bytes | None = None
 
-    # ------------------------------------------------------------------------------------------------ what is there
+    # -------------------------------------------------------------------------------- what is there
 
     def exists(self) -> bool:
         """Tells whether the directory is there."""
@@ -117,12 +118,17 @@ class LogDirectory:
         """
         if self.path.is_file():
             raise InvalidArgumentError("this is a file, not a log directory", path=self.path)
-        # "data-1" reads like a partition of a topic "data" and may be anybody's log directory; only segments tell.
+        # "data-1" reads like a partition of a topic "data" and may be anybody's log directory; only
+        # segments decide.
         parsed = parse_directory_name(Path(os.path.realpath(self.path)).name)
         is_partition = parsed is not None and parsed[0] == TOPIC
-        if is_partition or (self.exists() and any(listing.SEGMENT.fullmatch(name) for name in self.fs.list(self.path))):
+        if is_partition or (
+            self.exists()
+            and any(listing.SEGMENT.fullmatch(name) for name in self.fs.list(self.path))
+        ):
             raise InvalidArgumentError(
-                "this is a partition directory; the log directory is the one that holds it", path=self.path
+                "this is a partition directory; the log directory is the one that holds it",
+                path=self.path,
             )
 
     def create(self) -> None:
@@ -156,7 +162,11 @@ class LogDirectory:
         """Tells whether there are partition directories of other topics, or being deleted, which we do not recover."""
         for name in self.fs.list(self.path):
             parsed = parse_directory_name(name)
-            if parsed is not None and (parsed[0] != TOPIC or parsed[2] != 0) and self._is_directory(name):
+            if (
+                parsed is not None
+                and (parsed[0] != TOPIC or parsed[2] != 0)
+                and self._is_directory(name)
+            ):
                 return True
         return False
 
@@ -177,7 +187,8 @@ class LogDirectory:
         """Returns what `offsetlog.properties` says, None where there is none.
 
         Raises:
-            CorruptionError: it cannot be understood; nothing is guessed, since a wrong count would hide groups.
+            CorruptionError: it cannot be understood; nothing is guessed, since a wrong count would
+                hide groups.
         """
         text = self._read(PROPERTIES)
         if text is None:
@@ -190,7 +201,9 @@ class LogDirectory:
         except (KeyError, ValueError, CorruptionError) as failure:
             raise CorruptionError(f"the file cannot be understood: {failure}", path=path) from None
         if version != FORMAT:
-            raise UnsupportedVersionError(f"format {version} is not known, only {FORMAT} is", path=path)
+            raise UnsupportedVersionError(
+                f"format {version} is not known, only {FORMAT} is", path=path
+            )
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise CorruptionError(f"partitions={partitions} cannot be", path=path)
         return Properties(partitions, topic_id)
@@ -205,17 +218,19 @@ class LogDirectory:
         except CorruptionError:
             return {}
 
-    # ------------------------------------------------------------------------------------------------ writing
+    # -------------------------------------------------------------------------------------- writing
 
     def lock(self) -> None:
         """Takes the directory's lock, which a running broker holds too.  Raises LockedError."""
         try:
             self._lock = self.fs.lock(self.path / LOCK)
         except LockedError as failure:
-            raise LockedError(f"{failure.message}{LOCKED_ADVICE}", errno=failure.errno, path=failure.path) from None
+            raise LockedError(
+                f"{failure.message}{LOCKED_ADVICE}", errno=failure.errno, path=failure.path
+            ) from None
 
     def unlock(self) -> None:
-        """Lets the lock go; does nothing where it is not held."""
+        """Releases the lock; does nothing where it is not held."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.close()
@@ -235,17 +250,26 @@ class LogDirectory:
     def join_cluster(self, cluster_id: str, node_id: int) -> None:
         """Writes meta.properties for a broker of that cluster; one that is there must agree.
 
-        The directory id is a new one.  A broker serves the partitions of a directory that its cluster has placed there,
-        by id: how to bring ours to one is told in docs/kafka.md.
+        The directory id is a new one.  A broker serves the partitions of a directory that its
+        cluster has placed there, by id: docs/kafka.md says how to bring ours to one.
         """
         text = self._read(META_PROPERTIES)
         if text is not None:
             found = parse_properties(text).get("cluster.id")
             if found is not None and found != cluster_id:
-                raise ConfigError(f"the directory belongs to cluster {found!r}, not {cluster_id!r}", path=self.path)
+                raise ConfigError(
+                    f"the directory belongs to cluster {found!r}, not {cluster_id!r}",
+                    path=self.path,
+                )
             return
         directory_id = format_uuid(random_topic_id())
-        lines = [f"node.id={node_id}", f"directory.id={directory_id}", "version=1", f"cluster.id={cluster_id}", ""]
+        lines = [
+            f"node.id={node_id}",
+            f"directory.id={directory_id}",
+            "version=1",
+            f"cluster.id={cluster_id}",
+            "",
+        ]
         self.fs.replace_file(self.path / META_PROPERTIES, "\n".join(lines).encode())
 
     def write_checkpoint(self, name: str, ours: dict[int, int]) -> None:
@@ -256,7 +280,7 @@ class LogDirectory:
             self.fs.replace_file(self.path / name, format_offset_checkpoint(merged))
 
     def finish(self, ends: dict[int, int], *, sound: bool) -> None:
-        """Ends writing, after every partition was closed: checkpoints, then the marker, where it tells the truth.
+        """Ends writing after every partition was closed: checkpoints, then the marker if it is true.
 
         Args:
             ends: the log end of each partition that was closed without error, all of it on disk.
@@ -264,6 +288,9 @@ class LogDirectory:
         """
         self.write_checkpoint(RECOVERY_POINTS, ends)
         self.write_checkpoint(HIGH_WATERMARKS, ends)
-        # Without the marker Kafka checks every log, which costs time; with a wrong one it appends behind torn bytes.
+        # Without the marker Kafka checks every log, which costs time; with a wrong one it appends
+        # after torn bytes.
         if sound and (self.was_clean or not self.has_foreign_logs()):
-            self.fs.replace_file(self.path / CLEAN_MARKER, self._marker or b'{"version":0,"brokerEpoch":-1}')
+            self.fs.replace_file(
+                self.path / CLEAN_MARKER, self._marker or b'{"version":0,"brokerEpoch":-1}'
+            )

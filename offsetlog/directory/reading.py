@@ -1,8 +1,8 @@
 """Reading a log directory, a partition directory or a single segment file that may belong to somebody else.
 
-Nothing is opened for writing, locked, mapped or repaired, and what disappears or shrinks meanwhile (a running broker
-cleans its log) is no failure.  Bytes that cannot be read are told and passed over: what is shown is what the whole
-batches say.
+Nothing is opened for writing, locked, mapped or repaired, and what disappears or shrinks meanwhile
+(a running broker cleans its log) is no failure.  Bytes that cannot be read are reported and passed
+over: what is shown is what the whole batches say.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class PartitionFiles:
     """The segments of one partition, in their order.
 
     Attributes:
-        number: of the partition, as its directory says; None for files that lie in no such directory.
+        number: of the partition, as its directory says; None for files that lie in no such
+            directory.
         directory: that directory, None for a single segment file.
         segments: the .log files.
     """
@@ -80,7 +81,9 @@ def find_partitions(path: Path) -> list[PartitionFiles]:
     segments = segments_of(path)
     if segments or (parsed is not None and parsed[0] == TOPIC):
         if parsed is not None and parsed[0] != TOPIC and parsed[2] == 0:
-            raise InvalidArgumentError(f"this is a partition of the topic {parsed[0]!r}, not of {TOPIC}", path=path)
+            raise InvalidArgumentError(
+                f"this is a partition of the topic {parsed[0]!r}, not of {TOPIC}", path=path
+            )
         return [PartitionFiles(_partition_number(path), path, segments)]
     directory = LogDirectory(path, FileSystem())
     found = []
@@ -98,7 +101,7 @@ def whole_size(partitions: list[PartitionFiles]) -> int:
     return sum(each.size_bytes for each in partitions)
 
 
-# --------------------------------------------------------------------------------------------------------- what is read
+# ------------------------------------------------------------------------------------- what is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,9 @@ class Tail:
     Attributes:
         path: the last segment.
         position: where the whole batches end.
-        size: bytes behind.
-        zeros: whether all of them are: then it is space that was allocated ahead, as offsetlog does.
+        size: bytes after it.
+        zeros: whether all of them are: then it is space that was allocated ahead, as offsetlog
+            does.
         damage: what is wrong with the first of them.
         log_offset: what the next batch would have had at least.
     """
@@ -124,14 +128,14 @@ class Tail:
 
 @dataclass(slots=True)
 class PartitionState:
-    """What one partition's files say.
+    """The content of one partition's files.
 
     Attributes:
         files: they.
         replay: the state that they lead to.
-        damages: what could not be read and has whole batches behind it, or a later segment.
+        damages: unreadable bytes that are followed by whole batches or by a later segment.
         refused: records that a broker would not load.
-        tail: bytes behind the last whole batch, None when there are none.
+        tail: bytes after the last whole batch, None when there are none.
     """
 
     files: PartitionFiles
@@ -142,7 +146,7 @@ class PartitionState:
 
     @property
     def number(self) -> int | None:
-        """Of the partition, as its directory says."""
+        """The number of the partition, as its directory says."""
         return self.files.number
 
     @property
@@ -163,7 +167,8 @@ def read_state(files: PartitionFiles, progress: Progress | None = None) -> Parti
         try:
             return _read_state(files, progress)
         except MissingFileError:
-            # A broker that cleans its log removes segments at any time; the log is whole again with the new list.
+            # A broker that cleans its log removes segments at any time; the log is whole again with
+            # the new list.
             if left == 0 or files.directory is None:
                 raise
             files = PartitionFiles(files.number, files.directory, segments_of(files.directory))
@@ -190,7 +195,9 @@ def _read_segment(state: PartitionState, segment: Path, *, is_last: bool) -> Non
         if damage is None:
             return
         if stopped == 0 and not SEGMENT.fullmatch(segment.name):
-            raise CorruptionError(f"this is no segment of a log: {damage.message}", path=segment, position=0)
+            raise CorruptionError(
+                f"this is no segment of a log: {damage.message}", path=segment, position=0
+            )
         if stopped != tried:
             # A writer at work may have filled the place since it was read.
             position = tried = stopped
@@ -198,10 +205,13 @@ def _read_segment(state: PartitionState, segment: Path, *, is_last: bool) -> Non
         position = replay.skip(segment, stopped)
         zeros = position is None and replay.used(segment, stopped) == stopped
         if not zeros and stopped != followed:
-            # What is there, or follows, may have come since; and a place is filled before what follows it.
+            # These bytes, or later ones, may have come since; and a place is filled before what
+            # follows it.
             position = followed = stopped
         elif position is None and is_last:
-            state.tail = Tail(segment, stopped, found["size"] - stopped, zeros, damage, replay.next_offset)
+            state.tail = Tail(
+                segment, stopped, found["size"] - stopped, zeros, damage, replay.next_offset
+            )
         else:
             state.damages.append(damage)
 
@@ -209,18 +219,31 @@ def _read_segment(state: PartitionState, segment: Path, *, is_last: bool) -> Non
 def age_text(seconds: float) -> str:
     """Returns how long something lasts, in its two largest units."""
     whole = max(0, int(seconds))
-    for size, unit, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+    for size, unit, smaller_size, smaller in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
         if whole >= size:
             return f"{whole // size} {unit} {whole % size // smaller_size} {smaller}"
     return f"{whole} s"
 
 
-# ----------------------------------------------------------------------------------------------------------------- dump
+# --------------------------------------------------------------------------------------------- dump
 
-_EMPTY: Row = {"log_offset": None, "timestamp": None, "headers": [], "kind": "empty", "key": None, "value": None}
+_EMPTY: Row = {
+    "log_offset": None,
+    "timestamp": None,
+    "headers": [],
+    "kind": "empty",
+    "key": None,
+    "value": None,
+}
 
 
-def dump_rows(files: PartitionFiles, report: Callable[[CorruptionError | Tail], None]) -> Iterator[Row]:
+def dump_rows(
+    files: PartitionFiles, report: Callable[[CorruptionError | Tail], None]
+) -> Iterator[Row]:
     """Yields every record as `dump_batches` does, together with the fields of its batch."""
     for batch, records in dump_batches(files, report):
         for record in records:
@@ -234,7 +257,8 @@ def dump_batches(
 
     Args:
         files: the partition.
-        report: called with what cannot be read, where it stands in the order; a Tail only for the last segment's end.
+        report: called with what cannot be read, where it stands in the order; a Tail only for the
+            last segment's end.
     """
     next_offset = 0
     for index, segment in enumerate(files.segments):
@@ -256,7 +280,9 @@ def dump_batches(
                 except CorruptionError as damage:
                     position = reader.position
                     if position == 0 and not SEGMENT.fullmatch(segment.name):
-                        raise CorruptionError(f"this is no segment of a log: {damage.message}", path=segment) from None
+                        raise CorruptionError(
+                            f"this is no segment of a log: {damage.message}", path=segment
+                        ) from None
                     if position != tried:
                         # As in _read_segment.
                         tried = position
@@ -273,7 +299,16 @@ def dump_batches(
                         report(damage)
                     else:
                         zeros = Replay().used(segment, position) == position
-                        report(Tail(segment, position, reader.size - position, zeros, damage, next_offset))
+                        report(
+                            Tail(
+                                segment,
+                                position,
+                                reader.size - position,
+                                zeros,
+                                damage,
+                                next_offset,
+                            )
+                        )
                     break
                 if found is None:
                     break

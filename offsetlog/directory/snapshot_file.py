@@ -1,6 +1,7 @@
 """The file of a snapshot: an Arrow IPC file of one row, with a column for each section of the state.
 
-The engine reads it by itself (csrc/snapshot/open.c); anybody else reads it with `pyarrow.ipc.open_file`.
+The engine reads it by itself (csrc/snapshot/open.c); anybody else reads it with
+`pyarrow.ipc.open_file`.
 """
 
 from __future__ import annotations
@@ -13,26 +14,29 @@ import pyarrow as pa
 from offsetlog._native import snapshot as native
 from offsetlog._native.snapshot import OutputFile, Snapshot
 
-#: Of a large_binary column of one row: the two offsets, which stand before its bytes.
+#: A large_binary column of one row has two offsets before its bytes.
 _OFFSETS_SIZE = 16
 
 
 def write_arrow(snapshot: Snapshot, output: OutputFile, threads: int = 1) -> None:
     """Writes a snapshot as an Arrow IPC file, onto the disk, and closes it; raises StorageError, CapacityError."""
-    # Nothing is copied: the columns are the arenas themselves.  The directory is the last, where the engine finds it by
-    # the end of the file.
+    # Nothing is copied: the columns are the arenas themselves.  The directory is the last, where
+    # the engine finds it by the end of the file.
     sections = snapshot.seal(threads)
     names = [*(name for name, _, _ in sections), "directory"]
     facts = {**snapshot.facts(), "version": native.VERSION}
     schema = pa.schema(
-        [pa.field(name, pa.large_binary(), nullable=False) for name in names], {"offsetlog.snapshot": json.dumps(facts)}
+        [pa.field(name, pa.large_binary(), nullable=False) for name in names],
+        {"offsetlog.snapshot": json.dumps(facts)},
     )
     position = _body_start(schema)
     columns: list[pa.Array] = []
     positions: list[int] = []
     for _, address, size in sections:
         positions.append(position + _OFFSETS_SIZE)
-        columns.append(_column(pa.foreign_buffer(address, size, base=snapshot) if size else pa.py_buffer(b"")))
+        columns.append(
+            _column(pa.foreign_buffer(address, size, base=snapshot) if size else pa.py_buffer(b""))
+        )
         # Arrow puts every buffer at a multiple of eight.
         position += _OFFSETS_SIZE + (size + 7) // 8 * 8
     columns.append(_column(pa.py_buffer(snapshot.directory(positions))))
@@ -48,11 +52,13 @@ def _column(content: pa.Buffer) -> pa.Array:
 
 
 def _body_start(schema: pa.Schema) -> int:
-    # Where Arrow begins with the columns: behind the schema and the head of the batch, whose sizes do not depend on
-    # what is in the columns.
+    # Arrow begins with the columns after the schema and the head of the batch, whose sizes do not
+    # depend on what is in the columns.
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema) as writer:
-        writer.write_batch(pa.record_batch([_column(pa.py_buffer(b"")) for _ in schema], schema=schema))
+        writer.write_batch(
+            pa.record_batch([_column(pa.py_buffer(b"")) for _ in schema], schema=schema)
+        )
     whole = sink.getvalue()
     first = pa.ipc.open_file(whole).get_batch(0).column(0).buffers()[1]
     return int(first.address - whole.address)

@@ -1,8 +1,9 @@
 """Snapshots: the state of a log partition in a file beside its log, so that the next open reads only what came since.
 
-The engine says what is in it and whether it can be used (csrc/snapshot/snapshot.h); here it is put into an Arrow IPC file of
-one row, with a column for each of its sections, and taken from there.  A snapshot is a cache: what makes it doubtful
-discards it, with a word why, and the log is read from its start.
+The engine says what is in it and whether it can be used (csrc/snapshot/snapshot.h); here it is put into
+an Arrow IPC file of one row, with a column for each of its sections, and taken from there.  A
+snapshot is a cache: what makes it doubtful discards it, with a word why, and the log is read from
+its start.
 """
 
 from __future__ import annotations
@@ -37,13 +38,14 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReport:
-    """What was written for one log partition.
+    """The snapshot that was written for one log partition.
 
     Attributes:
         partition: of the offsets topic.
         offset: everything below this log offset is in it.
         written: False when the snapshot that was there already is of this offset.
-        since: the offset of the earlier snapshot that it was made from; None when the whole log was read.
+        since: the offset of the earlier snapshot that it was made from; None when the whole log was
+            read.
         positions: committed positions in it.
         size: bytes of the file.
         seconds: how long it took.
@@ -58,19 +60,28 @@ class SnapshotReport:
     seconds: float
 
 
-# ------------------------------------------------------------------------------------------------------------- loading
+# ------------------------------------------------------------------------------------------ loading
 
 
-def load(partition: Partition, fs: FileSystem, *, cleaned_to: int = -1, threads: int = 1, keep: bool = False) -> None:
+def load(
+    partition: Partition,
+    fs: FileSystem,
+    *,
+    cleaned_to: int = -1,
+    threads: int = 1,
+    keep: bool = False,
+) -> None:
     """Loads a partition that was opened: from its snapshot, where that can be used, else from the log alone.
 
-    What became of the snapshot is in `partition.recovery`: under "snapshot" the offset that the load went on from, or
-    None; under "snapshot_discarded" why one that was there was not used, or None.
+    What became of the snapshot is in `partition.recovery`: under "snapshot" the offset that the
+    load went on from, or None; under "snapshot_discarded" why one that was there was not used, or
+    None.
 
     Args:
         partition: open, not loaded.
         fs: the file port.
-        cleaned_to: the offset up to which somebody cleaned the log; -1 where nobody is known to have.
+        cleaned_to: the offset up to which somebody cleaned the log; -1 where nobody is known to
+            have.
         threads: how many threads check a large one.
         keep: do not remove one that cannot be used, as in a directory of somebody else's.
 
@@ -92,7 +103,9 @@ def load(partition: Partition, fs: FileSystem, *, cleaned_to: int = -1, threads:
             _discard(partition)
 
 
-def _usable(partition: Partition, fs: FileSystem, cleaned_to: int, threads: int) -> tuple[Snapshot | None, str | None]:
+def _usable(
+    partition: Partition, fs: FileSystem, cleaned_to: int, threads: int
+) -> tuple[Snapshot | None, str | None]:
     # One that can be used, or why there is none; neither where there is no file.
     try:
         snapshot = native.open_file(fs, Path(partition.path) / FILE_NAME, threads)
@@ -112,16 +125,22 @@ def _discard(partition: Partition) -> None:
         LOGGER.warning("%s: the snapshot cannot be removed: %s", partition.path, failure)
 
 
-# ------------------------------------------------------------------------------------------------------------- writing
+# ------------------------------------------------------------------------------------------ writing
 
 
 def write(
-    partition: Partition, fs: FileSystem, *, cleaned_to: int = -1, threads: int = 1, stop: StopFlag | None = None
+    partition: Partition,
+    fs: FileSystem,
+    *,
+    cleaned_to: int = -1,
+    threads: int = 1,
+    stop: StopFlag | None = None,
 ) -> SnapshotReport:
     """Writes a snapshot of what is flushed now, while commits go on; flushes first.
 
-    A second state is made beside the partition's, of the last snapshot and the log behind it, or of the whole log: it
-    takes as much memory as the first for that time, less what is still as it was in the last snapshot.
+    A second state is made beside the partition's, of the last snapshot and the log after it, or of
+    the whole log: it takes as much memory as the first for that time, less what is still as it was
+    in the last snapshot.
 
     Args:
         partition: loaded, of a writable log.
@@ -133,19 +152,28 @@ def write(
     Raises:
         CorruptionError: the log is damaged; a snapshot would hide it.
         ClosedError: `stop` was set, or the partition is closed.
-        StateError, StorageError, CapacityError: the snapshot that was there, if any, is there still.
+        StateError, StorageError, CapacityError: the snapshot that was there, if any, is there
+            still.
     """
     begun = time.monotonic()
     partition.flush()
     facts = partition.log_facts()
     up_to = min(facts["flushed"], facts["watermark"])
     if native.file_offset(partition) == up_to and fs.exists(Path(partition.path) / FILE_NAME):
-        return SnapshotReport(partition.number, up_to, False, up_to, partition.count(), 0, time.monotonic() - begun)
+        return SnapshotReport(
+            partition.number, up_to, False, up_to, partition.count(), 0, time.monotonic() - begun
+        )
     snapshot, since = _make(partition, fs, up_to, cleaned_to, threads, stop)
     made = snapshot.facts()
     size = _store(snapshot, partition, fs, threads)
     report = SnapshotReport(
-        partition.number, made["offset"], True, since, made["positions"], size, time.monotonic() - begun
+        partition.number,
+        made["offset"],
+        True,
+        since,
+        made["positions"],
+        size,
+        time.monotonic() - begun,
     )
     LOGGER.info(
         "%s: a snapshot of offset %d: %d positions, %d bytes, %.3f s",
@@ -159,7 +187,12 @@ def write(
 
 
 def _make(
-    partition: Partition, fs: FileSystem, up_to: int, cleaned_to: int, threads: int, stop: StopFlag | None
+    partition: Partition,
+    fs: FileSystem,
+    up_to: int,
+    cleaned_to: int,
+    threads: int,
+    stop: StopFlag | None,
 ) -> tuple[Snapshot, int | None]:
     # From the last snapshot, or where that does not do, from the whole log.
     snapshot, _ = _usable(partition, fs, cleaned_to, threads)
@@ -169,19 +202,23 @@ def _make(
             if since <= up_to and snapshot.advance(partition, up_to, stop):
                 return snapshot, since
         except CorruptionError as failure:
-            LOGGER.info("%s: nothing can be added to the last snapshot: %s", partition.path, failure.message)
+            LOGGER.info(
+                "%s: nothing can be added to the last snapshot: %s", partition.path, failure.message
+            )
     for _ in range(_TRIES):
         snapshot = native.begin(partition)
         if snapshot.advance(partition, up_to, stop):
             return snapshot, None
-    raise InternalError("the log is cleaned again and again while a snapshot is made", path=partition.path)
+    raise InternalError(
+        "the log is cleaned again and again while a snapshot is made", path=partition.path
+    )
 
 
 def write_last(partition: Partition, fs: FileSystem, *, threads: int = 1) -> SnapshotReport | None:
     """Writes a snapshot of a partition's own state, for `Partition.close` to call before it closes.
 
-    Returns None where that is not possible, as for a damaged partition.  What goes wrong is told to the log, and keeps
-    nothing from being closed.
+    Returns None where that is not possible, as for a damaged partition.  A failure goes to the
+    logger, and keeps nothing from being closed.
     """
     begun = time.monotonic()
     try:
@@ -194,14 +231,17 @@ def write_last(partition: Partition, fs: FileSystem, *, threads: int = 1) -> Sna
         LOGGER.warning("%s: no snapshot was written: %s", partition.path, reason)
         return None
     seconds = time.monotonic() - begun
-    return SnapshotReport(partition.number, made["offset"], True, None, made["positions"], size, seconds)
+    return SnapshotReport(
+        partition.number, made["offset"], True, None, made["positions"], size, seconds
+    )
 
 
 def _store(snapshot: Snapshot, partition: Partition, fs: FileSystem, threads: int) -> int:
     # Importing Arrow takes longer than most opens, which need none of it.
     from offsetlog.directory.snapshot_file import write_arrow
 
-    # Beside its place, flushed, then into it: a crash leaves the old one, the new one, or a .tmp that nobody reads.
+    # Beside its place, flushed, then into it: a crash leaves the old one, the new one, or a .tmp
+    # that nobody reads.
     temporary = Path(partition.path) / TEMPORARY_NAME
     try:
         output = OutputFile(fs, temporary)

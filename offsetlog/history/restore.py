@@ -1,7 +1,7 @@
 """Bringing back what was committed: by new commits, never by a change of what is in the log.
 
-Everything that one call writes is one commit, and it is written only while the group is exactly as it was when the
-call looked at it; otherwise the call looks again.
+Everything that one call writes is one commit, and it is written only while the group is exactly as
+it was when the call read it; otherwise the call reads it again.
 """
 
 from __future__ import annotations
@@ -16,10 +16,18 @@ from offsetlog import arguments
 from offsetlog._native import timeline as native
 from offsetlog.directory.listing import decode_text
 from offsetlog.errors import ConditionError, InvalidArgumentError, ReadOnlyError, TooLargeError
-from offsetlog.history.timeline import LONG_AGO, DeletedRow, Moment, PartitionPast, Timeline, Value, value_of
+from offsetlog.history.timeline import (
+    LONG_AGO,
+    DeletedRow,
+    Moment,
+    PartitionPast,
+    Timeline,
+    Value,
+    value_of,
+)
 from offsetlog.types import Change, TopicPartition, Undeletion
 
-#: How often a group is looked at again that goes on committing.
+#: How often a group that goes on committing is read again.
 TRIES = 50
 
 #: (topic, partition) as the log has them.
@@ -36,7 +44,7 @@ class Wanted(NamedTuple):
 
 
 def _is_same(one: Value, other: Value) -> bool:
-    # What counts is told where the engine compares states (ol_state_at_is_same).
+    # The engine says what counts where it compares states (ol_state_at_is_same).
     topic_ids = {row[5] for row in (one, other)} - {None}
     return one[:3] == other[:3] and len(topic_ids) < 2
 
@@ -65,12 +73,16 @@ class Restorer:
         then = past.rows(group, past.cut(at, group))
 
         def plan(now: Rows) -> list[Wanted]:
-            places = [place for place in {**now, **then} if chosen is None or _named(place) in chosen]
+            places = [
+                place for place in {**now, **then} if chosen is None or _named(place) in chosen
+            ]
             wanted = [Wanted(place, now.get(place), then.get(place)) for place in places]
             return [
                 each
                 for each in wanted
-                if each.before is None or each.after is None or not _is_same(each.before, each.after)
+                if each.before is None
+                or each.after is None
+                or not _is_same(each.before, each.after)
             ]
 
         return self._write(past, group, plan, dry_run=dry_run)
@@ -89,7 +101,9 @@ class Restorer:
         if at is not None:
             arguments.checked_moment("at", at)
             if since is not None:
-                raise InvalidArgumentError("since= picks deletions, at= a state: only one of them can be given")
+                raise InvalidArgumentError(
+                    "since= picks deletions, at= a state: only one of them can be given"
+                )
         past, chosen = self._begin(group, partitions, writes=not dry_run)
         if past is None:
             return Undeletion([], [])
@@ -100,26 +114,36 @@ class Restorer:
                 for row in past.deletions(group, since_ms)
                 if chosen is None or _named((row.topic, row.partition)) in chosen
             ]
-            then = {(row.topic, row.partition): row.value for row in deleted if row.value is not None}
+            then = {
+                (row.topic, row.partition): row.value for row in deleted if row.value is not None
+            }
         else:
             rows = past.rows(group, past.cut(at, group))
-            then = {place: row for place, row in rows.items() if chosen is None or _named(place) in chosen}
+            then = {
+                place: row
+                for place, row in rows.items()
+                if chosen is None or _named(place) in chosen
+            }
         absent: set[Place] = set()
 
         def plan(now: Rows) -> list[Wanted]:
             absent.clear()
-            absent.update((row.topic, row.partition) for row in deleted if (row.topic, row.partition) not in now)
+            absent.update(
+                (row.topic, row.partition)
+                for row in deleted
+                if (row.topic, row.partition) not in now
+            )
             return [Wanted(place, None, value) for place, value in then.items() if place not in now]
 
         restored = self._write(past, group, plan, dry_run=dry_run)
         lost = [
-            row.told(past.partition.number)
+            row.as_deletion(past.partition.number)
             for row in deleted
             if row.value is None and (row.topic, row.partition) in absent
         ]
         return Undeletion(restored, sorted(lost, key=lambda deletion: deletion[:3]))
 
-    # ------------------------------------------------------------------------------------------------ the way
+    # -------------------------------------------------------------------------------------- the way
 
     def _begin(
         self, group: str, partitions: Iterable[TopicPartition] | None, *, writes: bool
@@ -130,7 +154,12 @@ class Restorer:
         return self.timeline.of(group), chosen
 
     def _write(
-        self, past: PartitionPast, group: str, plan: Callable[[Rows], list[Wanted]], *, dry_run: bool
+        self,
+        past: PartitionPast,
+        group: str,
+        plan: Callable[[Rows], list[Wanted]],
+        *,
+        dry_run: bool,
     ) -> list[Change]:
         core = self.timeline.core
         for _ in range(TRIES):
@@ -139,7 +168,7 @@ class Restorer:
             now_ms = time.time_ns() // 1_000_000
             fresh = [None if each.after is None else _as_new(each.after, now_ms) for each in wanted]
             if not wanted or dry_run:
-                return _told(group, wanted, fresh, -1)
+                return _changes_of(group, wanted, fresh, -1)
             items = [(*each.place, value) for each, value in zip(wanted, fresh, strict=True)]
             try:
                 written = now.commit(past.partition, group, items)
@@ -152,7 +181,7 @@ class Restorer:
             if written is not None:
                 end_offset, timestamp = written
                 core.wait_durable(past.partition.number, end_offset, None)
-                return _told(group, wanted, fresh, timestamp)
+                return _changes_of(group, wanted, fresh, timestamp)
         raise ConditionError(
             f"group {group!r} was committed to each of {TRIES} times between reading it and writing; stop its "
             "consumers first",
@@ -164,7 +193,9 @@ def _named(place: Place) -> TopicPartition:
     return TopicPartition(decode_text(place[0]), place[1])
 
 
-def _told(group: str, wanted: list[Wanted], fresh: list[Value | None], timestamp: int) -> list[Change]:
+def _changes_of(
+    group: str, wanted: list[Wanted], fresh: list[Value | None], timestamp: int
+) -> list[Change]:
     changes = []
     for each, value in zip(wanted, fresh, strict=True):
         after = None if value is None else value_of(value)._replace(commit_timestamp=timestamp)

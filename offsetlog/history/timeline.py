@@ -1,11 +1,11 @@
-"""The past of a store, told from its log: what happened to a position, and what was committed at a moment.
+"""The past of a store, from its log: what happened to a position, and what was committed when.
 
-A moment is a log offset, for the state of the records below it, or a time, for that of the longest prefix of the log
-whose timestamps are all <= it.  Each partition of the log has offsets of its own, and clocks go back: a time is a cut
-through each partition by itself, and never through a batch.
+A moment is a log offset, for the state of the records below it, or a time, for that of the longest
+prefix of the log whose timestamps are all <= it.  Each partition of the log has offsets of its own,
+and clocks go back: a time is a cut through each partition by itself, and never through a batch.
 
-What was cleaned away is not guessed.  A state that the log cannot tell exactly any more is a HistoryError; see
-`history_floor` for how it is known.
+Records that were cleaned away are not guessed.  A state that the log does not have exactly is a
+HistoryError; see `history_floor` for how it is known.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ LONG_AGO = -(2**63)
 
 #: A time with its zone, or a log offset.
 Moment = datetime | int
-#: Offset, leader epoch, metadata, commit timestamp, expire timestamp, topic id, log offset: as the log has them.
+#: Offset, leader epoch, metadata, commit timestamp, expire timestamp, topic id, log offset: as the
+#: log has them.
 Value = tuple[int, int, bytes, int, int, bytes | None, int]
 
 
@@ -47,7 +48,9 @@ def value_of(row: Value) -> OffsetAndMetadata:
     """Returns a value of the log as callers get it."""
     offset, leader_epoch, metadata, committed, expires, topic_id, _ = row
     identity = None if topic_id is None else UUID(bytes=topic_id)
-    return OffsetAndMetadata(offset, decode_text(metadata), leader_epoch, committed, expires, identity)
+    return OffsetAndMetadata(
+        offset, decode_text(metadata), leader_epoch, committed, expires, identity
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +78,18 @@ class PartitionPast:
         """Returns a moment as a log offset; None is now.
 
         Raises:
-            HistoryError: what stood there was cleaned, so that nobody knows which side of the time it was on.
+            HistoryError: what stood there was cleaned, so that nobody knows which side of the time
+                it was on.
             OffsetOutOfRangeError: the log offset is above the end of the log.
         """
         if moment is None:
             return self.end
         if isinstance(moment, datetime):
             cut = min(native.cutoff(self.partition, arguments.checked_time(name, moment)), self.end)
-            if cut < self.end and native.survey(self.partition, cut, cut + 1).first_missing is not None:
+            if (
+                cut < self.end
+                and native.survey(self.partition, cut, cut + 1).first_missing is not None
+            ):
                 self.refuse_below_floor(group, cut)
             return cut
         if moment > self.end:
@@ -93,10 +100,10 @@ class PartitionPast:
             )
         return moment
 
-    # ------------------------------------------------------------------------------------------------ what is gone
+    # --------------------------------------------------------------------------------- what is gone
 
     def floor(self, group: str | None) -> int:
-        """Returns the first log offset at which the state of a group, or of all, can be told; `end` where none is."""
+        """Returns the first log offset whose state of a group, or of all, is known, or `end`."""
         return self._floors(group)[1]
 
     def cleaned_below(self, group: str | None) -> int:
@@ -105,57 +112,73 @@ class PartitionPast:
 
     def _floors(self, group: str | None) -> tuple[int, int]:
         path = Path(self.partition.path)
-        checkpoint = self.directory.read_checkpoint(CLEANER_POINTS).get((TOPIC, self.partition.number), 0)
+        checkpoint = self.directory.read_checkpoint(CLEANER_POINTS).get(
+            (TOPIC, self.partition.number), 0
+        )
         floors = read_floor(self.directory.fs, path).at_least(checkpoint)
         cleaned, foreign = max(floors.of(group), self.start), floors.foreign
         general = max(floors.end, self.start)
-        if general < self.end and native.survey(self.partition, general, self.end).first_missing is not None:
-            # Somebody cleaned and noted nothing: a broker that was killed in between, or the one whose log this is a
-            # copy of.  No cleaner touches the newest segment, unless the copy has segments of its own.
+        if (
+            general < self.end
+            and native.survey(self.partition, general, self.end).first_missing is not None
+        ):
+            # Somebody cleaned and recorded nothing: a broker that was killed in between, or the one
+            # whose log this is a copy of.  No cleaner touches the newest segment, unless the copy
+            # has segments of its own.
             newest = native.last_segment_base(self.partition)
-            touched = newest >= self.end or native.survey(self.partition, newest, self.end).first_missing is not None
+            touched = (
+                newest >= self.end
+                or native.survey(self.partition, newest, self.end).first_missing is not None
+            )
             cleaned = foreign = self.end if touched else newest
         cleaned, foreign = min(cleaned, self.end), min(foreign, self.end)
-        # A transaction counts from its end on: of one that was open where cleaning ended, a record that was cleaned for
-        # did not count yet.  Our cleaner looks after that (cleaner/transactions.h), Kafka's does not.
+        # A transaction counts from its end on: of one that was open where cleaning ended, a record
+        # that was cleaned for did not count yet.  Our cleaner takes care of that
+        # (csrc/cleaner/transactions.h), Kafka's does not.
         settled = native.ended_by(self.partition, foreign, self.end) if foreign > 0 else 0
         return cleaned, max(cleaned, settled)
 
     def since(self, floor: int) -> datetime | None:
-        """Returns the oldest time whose state can be told, None where only the present one can."""
+        """Returns the oldest time whose state is in the log, None where only the present one is."""
         if floor >= self.end:
             return None
         youngest = native.survey(self.partition, 0, floor).max_timestamp
         if native.cutoff(self.partition, youngest) < floor:
-            # What stood right below the floor is gone, and its time with it: it was not later than what follows.
+            # The record right below the floor is gone, and its time with it: it was not later than
+            # what follows.
             youngest = max(youngest, native.next_timestamp(self.partition, floor))
         return arguments.time_of(youngest)
 
     def check(self, group: str | None, cut: int, facts: native.Facts) -> None:
         """Raises HistoryError unless the state that was made of the log below `cut` is what it was then.
 
-        Called after the log was read: what a cleaner takes away is noted before it goes.
+        Called after the log was read: a cleaner records what it takes away before it goes.
         """
         if facts.first_missing is not None and facts.first_missing < cut:
             self.refuse_below_floor(group, cut)
 
     def refuse_below_floor(self, group: str | None, cut: int) -> None:
-        """Raises HistoryError for a log offset whose state can be told only where nothing was cleaned."""
+        """Raises HistoryError for a log offset whose state is known only if nothing was cleaned."""
         floor = self.floor(group)
         if cut >= floor:
             return
         oldest = self.since(floor)
         number = self.partition.number
-        told = f"what was committed before log offset {floor} of log partition {number} was cleaned since"
+        message = f"what was committed before log offset {floor} of log partition {number} was cleaned since"
         if oldest is not None:
-            told += f"; the oldest time that can be asked for is {oldest.isoformat(timespec='milliseconds')}"
+            message += f"; the oldest time that can be asked for is {oldest.isoformat(timespec='milliseconds')}"
         elif floor >= self.end:
-            told += ", so that only the present state is known"
+            message += ", so that only the present state is known"
         raise HistoryError(
-            told, floor=floor, oldest=oldest, log_partition=number, path=self.partition.path, log_offset=cut
+            message,
+            floor=floor,
+            oldest=oldest,
+            log_partition=number,
+            path=self.partition.path,
+            log_offset=cut,
         )
 
-    # ------------------------------------------------------------------------------------------------ states
+    # --------------------------------------------------------------------------------------- states
 
     def rows(self, group: str, cut: int) -> dict[tuple[bytes, int], Value]:
         """Returns the positions of a group in the state at a log offset, by topic and partition."""
@@ -179,7 +202,7 @@ class PartitionPast:
             for name, topic, number, before, after in pasts.changes()
         ]
 
-    # ------------------------------------------------------------------------------------------------ records
+    # -------------------------------------------------------------------------------------- records
 
     def history(self, group: str, topic: str, number: int) -> History:
         """Returns the records of one position."""
@@ -205,7 +228,9 @@ class PartitionPast:
                 continue  # it was gone already
             # Below the floor a later value may have gone, which the tombstone superseded as well.
             doubtful = value is not None and log_offset < floor and missing_end > value[-1]
-            found[key] = DeletedRow(name, topic, number, log_offset, timestamp, None if doubtful else value)
+            found[key] = DeletedRow(
+                name, topic, number, log_offset, timestamp, None if doubtful else value
+            )
         return [row for row in found.values() if row.timestamp >= since_ms]
 
 
@@ -219,7 +244,7 @@ class DeletedRow(NamedTuple):
     timestamp: int
     value: Value | None
 
-    def told(self, log_partition: int) -> Deletion:
+    def as_deletion(self, log_partition: int) -> Deletion:
         """Returns it as callers get it."""
         return Deletion(
             decode_text(self.group),
@@ -292,7 +317,9 @@ class Timeline:
     def of_all(self, group: str | None) -> list[PartitionPast]:
         """Returns the pasts of the partitions that a group is in, or of every one."""
         if group is None:
-            return [PartitionPast.of(partition, self.directory) for partition in self.core.attached()]
+            return [
+                PartitionPast.of(partition, self.directory) for partition in self.core.attached()
+            ]
         past = self.of(group)
         return [] if past is None else [past]
 
@@ -312,10 +339,15 @@ class Timeline:
         arguments.checked_moment("at", at)
         past = self.of(group)
         rows = {} if past is None else past.rows(group, past.cut(at, group))
-        found = {TopicPartition(decode_text(topic), number): value_of(row) for (topic, number), row in rows.items()}
+        found = {
+            TopicPartition(decode_text(topic), number): value_of(row)
+            for (topic, number), row in rows.items()
+        }
         return found if wanted is None else {key: found[key] for key in wanted if key in found}
 
-    def checked_keys(self, group: str, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def checked_keys(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> list[TopicPartition]:
         """Returns the partitions that a caller names; raises InvalidArgumentError."""
         keys = [TopicPartition(*key) for key in arguments.listed_keys(partitions)]
         for topic, partition in keys:
@@ -335,7 +367,9 @@ class Timeline:
         refused: list[HistoryError] = []
         for past in self.of_all(group):
             try:
-                found += past.changes(group, (past.cut(before, group, "a"), past.cut(after, group, "b")))
+                found += past.changes(
+                    group, (past.cut(before, group, "a"), past.cut(after, group, "b"))
+                )
             except HistoryError as failure:
                 refused.append(failure)
         if refused:
@@ -347,7 +381,9 @@ class Timeline:
         """See OffsetStore.deletions."""
         since_ms = LONG_AGO if since is None else arguments.checked_time("since", since)
         found = [
-            row.told(past.partition.number) for past in self.of_all(group) for row in past.deletions(group, since_ms)
+            row.as_deletion(past.partition.number)
+            for past in self.of_all(group)
+            for row in past.deletions(group, since_ms)
         ]
         return sorted(found, key=lambda deletion: deletion[:3])
 

@@ -1,1 +1,1 @@
-"""What keeps a store small: when a log is cleaned, how, what expires, and what was done."""
+"""Maintenance keeps a store small: when a log is cleaned, how, what expires, and what was done."""

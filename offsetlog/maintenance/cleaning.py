@@ -1,7 +1,7 @@
 """Inspects the logs of a store and cleans them, one at a time, as `policy` decides.
 
-Beside the log: the cleaner's checkpoint is Kafka's own file, so that our cleaner goes on where Kafka's stopped, and
-Kafka's where ours did.
+Beside the log: the cleaner's checkpoint is Kafka's own file, so that our cleaner goes on where
+Kafka's stopped, and Kafka's where ours did.
 """
 
 from __future__ import annotations
@@ -63,7 +63,12 @@ class LogCleaner:
         clock: returns the time, in milliseconds since 1970.
     """
 
-    def __init__(self, directory: LogDirectory, config: MaintenanceConfig, clock: Callable[[], int] = clock_ms) -> None:
+    def __init__(
+        self,
+        directory: LogDirectory,
+        config: MaintenanceConfig,
+        clock: Callable[[], int] = clock_ms,
+    ) -> None:
         self.clock = clock
         self._directory = directory
         self._config = config
@@ -92,7 +97,7 @@ class LogCleaner:
                 known[partition.number] = offset
         self._checkpoints = known
 
-    # ------------------------------------------------------------------------------------------------ inspecting
+    # ----------------------------------------------------------------------------------- inspecting
 
     def inspect(self, partition: Partition) -> LogFacts:
         """Returns the facts that decide about one log.  Raises StateError, StorageError."""
@@ -104,7 +109,10 @@ class LogCleaner:
         held, freed = self._held(partition)
         return LogFacts(
             number=partition.number,
-            segments=(*(segment._replace(active=False) for segment in closed), active._replace(active=True)),
+            segments=(
+                *(segment._replace(active=False) for segment in closed),
+                active._replace(active=True),
+            ),
             start=found["start"],
             end=found["end"],
             stable=found["stable"],
@@ -135,16 +143,23 @@ class LogCleaner:
 
     def _holds(self, partition: Partition) -> list[Hold]:
         longer = policy.longer_histories(self._config)
-        return [(pattern, self._history_end(partition, history_ms)) for pattern, history_ms in longer.items()]
+        return [
+            (pattern, self._history_end(partition, history_ms))
+            for pattern, history_ms in longer.items()
+        ]
 
     def _held(self, partition: Partition) -> tuple[int, int]:
-        # Another cleaner that came later did not look at what lies below the checkpoint that it found.
+        # Another cleaner that came later did not read what lies below the checkpoint that it found.
         floors = read_floor(self._directory.fs, Path(partition.path))
         found = floors.lifted(self._holds(partition)) if floors.groups else None
         if found is None:
             return policy.NO_LIMIT, 0
         stays = self._stays.get(partition.number)
-        return (found[0], found[0]) if stays is not None and stays[0] == found[0] and stays[1] >= found[1] else found
+        return (
+            (found[0], found[0])
+            if stays is not None and stays[0] == found[0] and stays[1] >= found[1]
+            else found
+        )
 
     def unheld(self, partition: Partition) -> list[str]:
         """Returns the groups whose past was kept by earlier cleanings, and of which the settings say nothing.
@@ -157,7 +172,7 @@ class LogCleaner:
         limit = self._history_end(partition, self._config.min_history_ms)
         return floors.unheld(self._config.min_history, limit)
 
-    # ------------------------------------------------------------------------------------------------ cleaning
+    # ------------------------------------------------------------------------------------- cleaning
 
     def clean(
         self,
@@ -175,11 +190,12 @@ class LogCleaner:
             plan: whose action is not "none".
             again: whatever the plan says, also what was cleaned before is taken for dirty.
             delete_retention_ms: overrides the setting.
-            control: of whoever asked for it, who may stop it; also while somebody else's turn is waited for.
+            control: of the caller, who may stop it, also while it waits for its turn.
 
         Raises:
             ClosedError: the store is being closed, or it was stopped before it began.
-            StateError, StorageError, CorruptionError, CapacityError: every segment is as it was, or replaced.
+            StateError, StorageError, CorruptionError, CapacityError: every segment is as it was, or
+                replaced.
         """
         started = time.monotonic()
         control = control if control is not None else Control()
@@ -209,7 +225,8 @@ class LogCleaner:
     def _run(
         self, partition: Partition, control: Control, again: bool, delete_retention_ms: int | None
     ) -> dict[str, Any]:
-        # Closing the segment moved what can be cleaned, and while we waited for our turn it may have been done.
+        # Closing the segment moved what can be cleaned, and while we waited for our turn it may
+        # have been done.
         config, fs, path = self._config, self._directory.fs, Path(partition.path)
         facts = self.inspect(partition)
         measured = policy.measure(facts, config, self.clock())
@@ -219,7 +236,7 @@ class LogCleaner:
         holds = self._holds(partition)
         if config.snapshots and policy.loses_snapshot(facts, measured):
             self._renew_snapshot(partition, checkpoint, control.flag)
-        # What was held back before is dirty still.
+        # Records that were held back before are dirty still.
         held = read_floor(fs, path).groups.values()
         recorded = False
 
@@ -235,13 +252,16 @@ class LogCleaner:
             first_dirty=-1 if again else min([checkpoint, *held]),
             end_max=measured.uncleanable,
             holds=[(*policy.split_pattern(pattern), end) for pattern, end in holds],
-            delete_retention_ms=config.delete_retention_ms if delete_retention_ms is None else delete_retention_ms,
+            delete_retention_ms=config.delete_retention_ms
+            if delete_retention_ms is None
+            else delete_retention_ms,
             map_bytes=config.cleaner_map_bytes,
             bytes_per_second=config.cleaner_bytes_per_second,
             raise_floor=record_floor,
         )
         if (holds or held) and not recorded and described["end"] > min([checkpoint, *held]):
-            # Nothing was replaced, but the checkpoint alone would not say what is dirty still, or is not any more.
+            # Nothing was replaced, but the checkpoint alone would not say what is dirty still, or
+            # is not any more.
             record_floor(described["end"])
         if not described["stopped"]:
             self._stays.pop(partition.number, None)
@@ -259,15 +279,24 @@ class LogCleaner:
         except ClosedError:
             raise
         except OffsetLogError as failure:
-            # It is a cache: the next open reads the cleaned log, and cleaning may be what makes room for a snapshot.
-            LOGGER.warning("%s: the snapshot is lost by cleaning: no other was written: %s", partition.path, failure)
+            # It is a cache: the next open reads the cleaned log, and cleaning may be what makes
+            # room for a snapshot.
+            LOGGER.warning(
+                "%s: the snapshot is lost by cleaning: no other was written: %s",
+                partition.path,
+                failure,
+            )
 
-    def snapshot(self, partition: Partition, *, threads: int = 1, control: Control | None = None) -> SnapshotReport:
+    def snapshot(
+        self, partition: Partition, *, threads: int = 1, control: Control | None = None
+    ) -> SnapshotReport:
         """Writes a snapshot of one log; see snapshots.write, and `clean` about the control."""
         control = control if control is not None else Control()
         with self._turn_of(partition.number, control):
             checkpoint, fs = self._checkpoints.get(partition.number, -1), self._directory.fs
-            return snapshots.write(partition, fs, cleaned_to=checkpoint, threads=threads, stop=control.flag)
+            return snapshots.write(
+                partition, fs, cleaned_to=checkpoint, threads=threads, stop=control.flag
+            )
 
     @contextmanager
     def _turn_of(self, number: int, control: Control) -> Iterator[None]:
@@ -286,8 +315,12 @@ class LogCleaner:
             self._turn.release()
 
     def _record_rest(self, number: int, described: dict[str, Any], again: bool) -> None:
-        before, after, kept = described["bytes_before"], described["bytes_after"], described["records_kept"]
-        # What a second cleaning could not drop, a third one will not drop either.
+        before, after, kept = (
+            described["bytes_before"],
+            described["bytes_after"],
+            described["records_kept"],
+        )
+        # A third cleaning will not drop what a second one could not.
         if described["complete"] and before > 0 and not (again and after > before * 9 // 10):
             self._rests[number] = (after / max(kept, 1), time.monotonic())
         else:

@@ -1,7 +1,8 @@
-"""What maintenance decides: pure functions from facts about a log to what is done with it (spec §8.1, design §8).
+"""The decisions of maintenance: pure functions of facts about a log (spec §8.1, design §8).
 
-Nothing here opens a file, asks a clock or holds state, so that every decision can be told, tested and repeated.  What
-is beyond Kafka: an active segment is closed when cleaning it pays, and a log that is small is left alone.
+Nothing here opens a file, asks a clock or holds state, so that every decision can be explained,
+tested and repeated.  What is beyond Kafka: an active segment is closed when cleaning it pays, and a
+log that is small is left alone.
 """
 
 from __future__ import annotations
@@ -40,19 +41,20 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """What is known of one log, at one moment.
+    """The facts about one log at one moment.
 
     Attributes:
         number: of the log partition.
         segments: ascending; the last one is active.
         start: the log's first offset.
         end: the log's end.
-        stable: the first offset that can still be taken back: of the oldest open transaction, or the watermark.
+        stable: the first offset that can still be taken back: of the oldest open transaction, or
+            the watermark.
         checkpoint: the first offset that was not cleaned yet, None where it was never cleaned.
         entries: committed positions and records of groups.
         limit: nothing at or above this offset is cleaned, since its history is kept.
-        held: from here on records of groups whose history is kept were held back by the cleanings so far, though they
-            lie below the checkpoint.
+        held: from here on records of groups whose history is kept were held back by the cleanings
+            so far, though they lie below the checkpoint.
         freed: up to here they need not be held back any more; at or below `held` where they all do.
         idle_ms: for how long nothing was appended.
         record_bytes: of one record, as the last cleaning left them; 0 unknown.
@@ -89,19 +91,21 @@ class LogFacts:
 
 
 class Plan(NamedTuple):
-    """What is to be done with one log, and why.
+    """The work to be done on one log, and why.
 
     Attributes:
         number: of the log partition.
-        action: "none"; "clean"; "roll": close the active segment, then clean; or "again": clean, and what was cleaned
-            before, too.
+        action: "none"; "clean"; "roll": close the active segment, then clean; or "again": clean,
+            and what was cleaned before, too.
         reason: one sentence.
-        first_dirty: the first offset that was not cleaned yet, or that was held back then and is not any more.
+        first_dirty: the first offset that was not cleaned yet, or that was held back then and is
+            not any more.
         is_reset: whether the checkpoint lay outside of the log, so that it counts as never cleaned.
         uncleanable: the base offset of the first segment that is not cleaned.
-        clean_bytes: of segments that begin below the checkpoint, without what is not held back any more.
-        cleanable_bytes: from the segment that holds the checkpoint up to `uncleanable`, and what is not held back any
+        clean_bytes: of segments that begin below the checkpoint, without what is not held back any
             more.
+        cleanable_bytes: from the segment that holds the checkpoint up to `uncleanable`, and what is
+            not held back any more.
         size: bytes of the log.
         segments: files of the log.
         live_bytes: an estimate of what is left when all of it is cleaned.
@@ -126,7 +130,7 @@ class Plan(NamedTuple):
         return self.cleanable_bytes / whole if whole else 0.0
 
 
-# ------------------------------------------------------------------------------------------------------------ measuring
+# ---------------------------------------------------------------------------------------- measuring
 
 
 def first_dirty(log: LogFacts) -> tuple[int, bool]:
@@ -139,8 +143,8 @@ def first_dirty(log: LogFacts) -> tuple[int, bool]:
 
 
 def _freed_bytes(log: LogFacts, below: int, end: int) -> int:
-    # Of segments that begin below an offset, what may go by now of what was held back: by log offsets, since a whole
-    # segment for each step of the clock would be cleaned again and again.
+    # Bytes that were held back in segments below an offset and may go by now: by log offsets, since
+    # a whole segment for each step of the clock would be cleaned again and again.
     freed = 0
     ends = (*(segment.base_offset for segment in log.segments[1:]), log.end)
     for segment, segment_end in zip(log.segments, ends, strict=True):
@@ -154,7 +158,10 @@ def _first_young(log: LogFacts, dirty: int, now_ms: int, lag_ms: int) -> int:
     # The first segment with something dirty in it that is too young.
     if lag_ms > 0:
         for segment in log.segments:
-            if segment.base_offset >= _holding(log, dirty) and segment.largest_timestamp > now_ms - lag_ms:
+            if (
+                segment.base_offset >= _holding(log, dirty)
+                and segment.largest_timestamp > now_ms - lag_ms
+            ):
                 return segment.base_offset
     return NO_LIMIT
 
@@ -191,19 +198,36 @@ def measure(log: LogFacts, config: MaintenanceConfig, now_ms: int, *, rolled: bo
     checkpoint, is_reset = first_dirty(log)
     dirty = min(checkpoint, log.held) if log.freed > log.held else checkpoint
     closed_end = log.end if rolled else log.active.base_offset
-    limit = min(log.stable, log.limit, _first_young(log, checkpoint, now_ms, config.min_compaction_lag_ms))
-    # What nothing can take back any more reaches the end of a segment, or the segment is left out.
+    limit = min(
+        log.stable, log.limit, _first_young(log, checkpoint, now_ms, config.min_compaction_lag_ms)
+    )
+    # The part that nothing can take back any more reaches the end of a segment, or the segment is
+    # left out.
     uncleanable = closed_end if limit >= closed_end else _holding(log, max(limit, dirty))
     clean = sum(segment.size for segment in log.segments if segment.base_offset < checkpoint)
     from_base = _holding(log, checkpoint) if checkpoint < uncleanable else uncleanable
-    cleanable = sum(segment.size for segment in log.segments if from_base <= segment.base_offset < uncleanable)
+    cleanable = sum(
+        segment.size for segment in log.segments if from_base <= segment.base_offset < uncleanable
+    )
     freed = _freed_bytes(log, from_base, uncleanable)
     clean, cleanable = clean - freed, cleanable + freed
     live, segments = live_bytes(log, checkpoint), len(log.segments)
-    return Plan(log.number, "none", "", dirty, is_reset, uncleanable, clean, cleanable, log.size, segments, live)
+    return Plan(
+        log.number,
+        "none",
+        "",
+        dirty,
+        is_reset,
+        uncleanable,
+        clean,
+        cleanable,
+        log.size,
+        segments,
+        live,
+    )
 
 
-# ------------------------------------------------------------------------------------------------------------- deciding
+# ----------------------------------------------------------------------------------------- deciding
 
 
 def _is_old(segment: Segment, config: MaintenanceConfig, now_ms: int) -> bool:
@@ -213,7 +237,9 @@ def _is_old(segment: Segment, config: MaintenanceConfig, now_ms: int) -> bool:
 def _exceeds_lag(log: LogFacts, plan: Plan, config: MaintenanceConfig, now_ms: int) -> bool:
     base = _holding(log, first_dirty(log)[0])
     return any(
-        _is_old(segment, config, now_ms) for segment in log.segments if base <= segment.base_offset < plan.uncleanable
+        _is_old(segment, config, now_ms)
+        for segment in log.segments
+        if base <= segment.base_offset < plan.uncleanable
     )
 
 
@@ -222,7 +248,10 @@ def _why_clean(log: LogFacts, plan: Plan, config: MaintenanceConfig, now_ms: int
         return None
     if _exceeds_lag(log, plan, config, now_ms):
         return "something is older than max_compaction_lag_ms"
-    if plan.ratio > config.min_cleanable_dirty_ratio and plan.cleanable_bytes >= config.min_cleanable_bytes:
+    if (
+        plan.ratio > config.min_cleanable_dirty_ratio
+        and plan.cleanable_bytes >= config.min_cleanable_bytes
+    ):
         return f"{plan.ratio:.0%} of it is dirty"
     return None
 
@@ -241,7 +270,8 @@ def _why_roll(log: LogFacts, plan: Plan, config: MaintenanceConfig, now_ms: int)
 
 
 def _why_again(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str | None:
-    # Tombstones are no longer dirty once they were cleaned; without commits nothing would ever drop them.
+    # Tombstones are no longer dirty once they were cleaned; without commits nothing would ever drop
+    # them.
     if log.record_bytes <= 0 or log.rested_ms < max(config.delete_retention_ms, config.interval_ms):
         return None
     closed = plan.size - log.active.size
@@ -276,7 +306,10 @@ def decide(log: LogFacts, config: MaintenanceConfig, now_ms: int) -> Plan:
         now_ms: the time, in milliseconds since 1970.
     """
     rolled = measure(log, config, now_ms, rolled=True)
-    why_roll, why_clean = _why_roll(log, rolled, config, now_ms), _why_clean(log, rolled, config, now_ms)
+    why_roll, why_clean = (
+        _why_roll(log, rolled, config, now_ms),
+        _why_clean(log, rolled, config, now_ms),
+    )
     # Closing a segment that is not cleaned then would only make more files.
     if why_roll is not None and why_clean is not None:
         return rolled._replace(action="roll", reason=f"{why_roll}; {why_clean}")
@@ -290,14 +323,17 @@ def decide(log: LogFacts, config: MaintenanceConfig, now_ms: int) -> Plan:
     return plan._replace(reason=_why_not(log, plan, config))
 
 
-def decide_asked(log: LogFacts, config: MaintenanceConfig, now_ms: int, *, roll: bool, ratio: float = 0.0) -> Plan:
+def decide_asked(
+    log: LogFacts, config: MaintenanceConfig, now_ms: int, *, roll: bool, ratio: float = 0.0
+) -> Plan:
     """Decides what is done with a log when somebody asked for it: whatever its size.
 
     Args:
         log: the facts.
         config: of which the lag counts.
         now_ms: the time, in milliseconds since 1970.
-        roll: whether the active segment may be closed; it is not where every record of the log is live.
+        roll: whether the active segment may be closed; it is not where every record of the log is
+            live.
         ratio: cleaned is only what is dirtier; at 0 anything that is dirty.
     """
     has_dead = log.entries < log.end - log.start
@@ -319,7 +355,7 @@ def loses_snapshot(log: LogFacts, plan: Plan) -> bool:
 
 
 def wants_snapshot(log: LogFacts, config: MaintenanceConfig) -> bool:
-    """Tells whether so much was written behind the last snapshot that a new one is worth its while."""
+    """Whether so much was written after the last snapshot that a new one is worth its while."""
     return config.snapshots and log.tail_bytes >= config.snapshot_tail_bytes
 
 
@@ -329,7 +365,7 @@ def filthiest_first(plans: Iterable[Plan]) -> list[Plan]:
     return sorted(wanted, key=lambda plan: (-plan.ratio, plan.number))
 
 
-# ------------------------------------------------------------------------------------------------------------- by group
+# ----------------------------------------------------------------------------------------- by group
 
 
 def split_pattern(pattern: str) -> tuple[str, bool]:
@@ -343,11 +379,11 @@ def longer_histories(config: MaintenanceConfig) -> dict[str, int]:
     return {pattern: ms for pattern, ms in times.items() if ms > config.min_history_ms}
 
 
-# --------------------------------------------------------------------------------------------------- stuck transactions
+# ------------------------------------------------------------------------------- stuck transactions
 
 
 class StuckTransaction(NamedTuple):
-    """An open transaction that is older than it should be; nothing behind its beginning can be cleaned.
+    """An open transaction older than it should be; nothing after its beginning can be cleaned.
 
     `OffsetStore.abort_transaction` ends it, if its producer is gone.
 

@@ -1,7 +1,8 @@
 """Retention: what positions expire, when the clock is to be believed, and what a check says (design §8, spec §5.13).
 
-Which group keeps what for how long is `Retention`; whether its clock can be relied on decides `ClockGuard`; `Expirer`
-checks the partitions of a store.  What a group's state allows is decided in C, position by position.
+Which group keeps what for how long is `Retention`; whether its clock can be relied on decides
+`ClockGuard`; `Expirer` checks the partitions of a store.  C decides, position by position, what a
+group's state allows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from offsetlog._native.retention import expire as expire_partition
 from offsetlog._native.store_core import StoreCore
 from offsetlog._native.tickets import check_durability
 from offsetlog.config import MaintenanceConfig
-from offsetlog.errors import ArgumentTypeError, ClockError, ClosedError, ConfigError, OffsetLogError, ReadOnlyError
+from offsetlog.errors import (
+    ArgumentTypeError,
+    ClockError,
+    ClosedError,
+    ConfigError,
+    OffsetLogError,
+    ReadOnlyError,
+)
 from offsetlog.types import ExpiryReport
 
 if TYPE_CHECKING:
@@ -35,23 +43,33 @@ class Retention:
 
     Args:
         default_ms: milliseconds for every group that `groups` does not name, None for never.
-        groups: milliseconds, or None for never, by group, or by "prefix*" for every group that begins so.  A group's
-            own name counts before a prefix, a longer prefix before a shorter one.
+        groups: milliseconds, or None for never, by group, or by "prefix*" for every group that
+            begins so.  A group's own name counts before a prefix, a longer prefix before a shorter
+            one.
 
-    Of a group that never expires nothing is touched, also no position whose record says when it expires.
+    Of a group that never expires nothing is touched, also no position whose record says when it
+    expires.
 
     Raises:
         ConfigError: a time is out of its domain.
         GroupError: a name cannot be a group's.
     """
 
-    def __init__(self, default_ms: int | None = None, groups: Mapping[str, int | None] | None = None) -> None:
-        checked = MaintenanceConfig(retention_ms=default_ms, retention=groups if groups is not None else {})
+    def __init__(
+        self, default_ms: int | None = None, groups: Mapping[str, int | None] | None = None
+    ) -> None:
+        checked = MaintenanceConfig(
+            retention_ms=default_ms, retention=groups if groups is not None else {}
+        )
         self.default_ms = checked.retention_ms
         self.groups = dict(checked.retention)
         self.names = list(self.groups)
         self.rules = ExpiryRules(
-            [(name.removesuffix("*"), name.endswith("*"), value) for name, value in self.groups.items()], default_ms
+            [
+                (name.removesuffix("*"), name.endswith("*"), value)
+                for name, value in self.groups.items()
+            ],
+            default_ms,
         )
 
     @classmethod
@@ -69,7 +87,7 @@ class Retention:
         return f"Retention({self.default_ms}, {self.groups})"
 
 
-# ------------------------------------------------------------------------------------------------------------ the clock
+# ---------------------------------------------------------------------------------------- the clock
 
 
 def wall_ms() -> int:
@@ -93,17 +111,20 @@ def _time_text(timestamp_ms: int) -> str:
 class ClockGuard:
     """Refuses the time of day when it cannot be right: what expires by a wrong one is lost for good.
 
-    It is refused when it lies before the newest record, and when it has moved against a clock that nobody sets by more
-    than half of the shortest retention (but not by less than a minute) since it was looked at last, or since the guard
-    was made.  A jump stays refused until the clock is back, or somebody says that it is right.  Before the guard was
-    made nothing is known: a log may have been idle for any time.
+    It is refused when it lies before the newest record, and when it has moved against a clock that
+    nobody sets by more than half of the shortest retention (but not by less than a minute) since
+    its last check, or since the guard was made.  A jump stays refused until the clock is back, or
+    somebody says that it is right.  Before the guard was made nothing is known: a log may have been
+    idle for any time.
 
     Args:
         wall: the time of day in milliseconds since 1970.
         steady: milliseconds of a clock that only goes forward, at the same pace.
     """
 
-    def __init__(self, wall: Callable[[], int] = wall_ms, steady: Callable[[], int] = steady_ms) -> None:
+    def __init__(
+        self, wall: Callable[[], int] = wall_ms, steady: Callable[[], int] = steady_ms
+    ) -> None:
         self._wall = wall
         self._steady = steady
         self._lock = threading.Lock()
@@ -117,10 +138,11 @@ class ClockGuard:
         """Returns the time of day.
 
         Args:
-            newest_ms: of the newest record; taken before, since what is committed meanwhile is newer than `now`.
+            newest_ms: of the newest record; taken before, since what is committed meanwhile is
+                newer than `now`.
             shortest_ms: the shortest retention; None where nothing expires.
-            trust_clock: somebody says that the clock is right: it is not refused, and from now on it is the one that
-                has not jumped.
+            trust_clock: somebody says that the clock is right: it is not refused, and from now on
+                it is the one that has not jumped.
 
         Raises:
             ClockError: it cannot be right.
@@ -153,7 +175,7 @@ class ClockGuard:
             )
 
 
-# ----------------------------------------------------------------------------------------------------------- the checks
+# --------------------------------------------------------------------------------------- the checks
 
 
 class Expirer:
@@ -162,7 +184,7 @@ class Expirer:
     Can be used from any thread; what two checks find at once is written once.
 
     Args:
-        retention: what is in force when a check is not told otherwise.
+        retention: in force unless a check gives another.
         guard: decides about the clock; its own where none is given.
     """
 
@@ -175,7 +197,13 @@ class Expirer:
         """Stops what is under way at its next group; nothing is checked any more."""
         self._stop.set()
 
-    def now(self, partitions: list[Partition], *, retention: Retention | None = None, trust_clock: bool = False) -> int:
+    def now(
+        self,
+        partitions: list[Partition],
+        *,
+        retention: Retention | None = None,
+        trust_clock: bool = False,
+    ) -> int:
         """Returns the time by which positions of these partitions expire.
 
         Raises:
@@ -185,7 +213,9 @@ class Expirer:
         newest = max((newest_timestamp(partition) for partition in partitions), default=-1)
         return self.guard.check(newest, retention.shortest_ms, trust_clock=trust_clock)
 
-    def expire_one(self, partition: Partition, now: int, *, retention: Retention | None = None) -> dict[str, int]:
+    def expire_one(
+        self, partition: Partition, now: int, *, retention: Retention | None = None
+    ) -> dict[str, int]:
         """Writes tombstones for what has expired in one partition; returns the counters of `_native.retention.expire`.
 
         Raises:
@@ -195,10 +225,14 @@ class Expirer:
         retention = retention if retention is not None else self.retention
         counted = expire_partition(partition, retention.rules, now, self._stop)
         if counted["stopped"]:
-            raise ClosedError("the store is being closed; what has not expired yet does at the next check")
+            raise ClosedError(
+                "the store is being closed; what has not expired yet does at the next check"
+            )
         return counted
 
-    def count_one(self, partition: Partition, until: int, rows: ExpiringRows, retention: Retention) -> dict[str, int]:
+    def count_one(
+        self, partition: Partition, until: int, rows: ExpiringRows, retention: Retention
+    ) -> dict[str, int]:
         """Adds to `rows` what expires in one partition up to a time; returns the counters."""
         counted = rows.add(partition, retention.rules, until, self._stop)
         if counted["stopped"]:
@@ -206,13 +240,24 @@ class Expirer:
         return counted
 
 
-_COUNTED = ("groups", "groups_never", "groups_held", "groups_removed", "positions_expired", "positions_pending")
+_COUNTED = (
+    "groups",
+    "groups_never",
+    "groups_held",
+    "groups_removed",
+    "positions_expired",
+    "positions_pending",
+)
 
 
 def _report(now: int, dry_run: bool, counted: list[dict[str, int]], started: float) -> ExpiryReport:
     sums = {name: sum(each[name] for each in counted) for name in _COUNTED}
     return ExpiryReport(
-        timestamp=now, dry_run=dry_run, partitions=len(counted), **sums, seconds=time.monotonic() - started
+        timestamp=now,
+        dry_run=dry_run,
+        partitions=len(counted),
+        **sums,
+        seconds=time.monotonic() - started,
     )
 
 
@@ -232,7 +277,12 @@ def expire(
     if dry_run:
         now = expirer.guard.now()
         rows = ExpiringRows()
-        return _report(now, True, [expirer.count_one(each, now, rows, retention) for each in partitions], started)
+        return _report(
+            now,
+            True,
+            [expirer.count_one(each, now, rows, retention) for each in partitions],
+            started,
+        )
     if core.read_only:
         raise ReadOnlyError("the store is open read-only")
     check_durability(durability)
@@ -259,7 +309,9 @@ def expire(
     return report
 
 
-def expiring(core: StoreCore, expirer: Expirer, within_ms: int, retention: Retention | None = None) -> pyarrow.Table:
+def expiring(
+    core: StoreCore, expirer: Expirer, within_ms: int, retention: Retention | None = None
+) -> pyarrow.Table:
     """Returns what expires within a time from now; see OffsetStore.expiring."""
     retention = retention if retention is not None else expirer.retention
     until = min(expirer.guard.now() + within_ms, _TIME_MS_MAX)
@@ -269,7 +321,7 @@ def expiring(core: StoreCore, expirer: Expirer, within_ms: int, retention: Reten
     return rows.to_arrow(retention.names)
 
 
-# -------------------------------------------------------------------------------------------------------- the arguments
+# ------------------------------------------------------------------------------------ the arguments
 
 
 def checked_within(within: timedelta) -> int:
@@ -281,7 +333,9 @@ def checked_within(within: timedelta) -> int:
     return within // timedelta(milliseconds=1)
 
 
-def checked_retention(retention_ms: int | None, groups: Mapping[str, int | None] | None) -> Retention | None:
+def checked_retention(
+    retention_ms: int | None, groups: Mapping[str, int | None] | None
+) -> Retention | None:
     """Returns the retention that a call names, None where it names none."""
     if retention_ms is None and groups is None:
         return None

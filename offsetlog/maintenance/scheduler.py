@@ -69,7 +69,7 @@ class Maintenance:
         self._core: weakref.ref[StoreCore] | None = None
         self._read_only = read_only
         self._cleaner = LogCleaner(directory, config)
-        #: What was asked for and takes long, so that an interrupt or the end of the store stops it.
+        #: Long calls, which an interrupt or the close of the store stops.
         self.calls = LongCalls()
         self._record = MaintenanceRecord()
         self._stop = threading.Event()

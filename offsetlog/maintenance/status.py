@@ -91,7 +91,7 @@ class KnownLog:
     troubles: dict[Work, Trouble] = field(default_factory=dict)
     stuck: list[StuckTransaction] = field(default_factory=list)
     wants_snapshot: bool = False
-    #: Where cleaning began and was to end, when it came to nothing.
+    #: The beginning and the intended end of a cleaning that came to nothing.
     futile: tuple[int, int] | None = None
     #: (producer id, first offset) of an open transaction -> since when it is known to be open, in
     #: ms since 1970.

@@ -1,12 +1,12 @@
 """Is everything in a log directory sound?  Reads all of it, changes nothing.
 
-Checked are batches and records (sizes, CRC, order, whether a broker would load them), the three indexes of each
-segment, producer snapshots, leader epochs, topic ids, the checkpoints of the directory, whether each group is in its
-partition, and that all ways to the state lead to the same digest: a plain replay of the files, and the engine's own
-loading.
+Checked are batches and records (sizes, CRC, order, whether a broker would load them), the three
+indexes of each segment, producer snapshots, leader epochs, topic ids, the checkpoints of the
+directory, whether each group is in its partition, and that all ways to the state lead to the same
+digest: a plain replay of the files, and the engine's own loading.
 
-What a crash leaves is no damage: an unfinished tail, indexes that recovery makes anew and checkpoints that were not
-written are notes.  The directory of a running broker looks the same.
+The traces of a crash are no damage: an unfinished tail, indexes that recovery makes again and
+checkpoints that were not written are notes.  The directory of a running broker looks the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,13 @@ from offsetlog.directory.reading import find_partitions
 from offsetlog.errors import CorruptionError
 from offsetlog.types import Digest, Way
 from offsetlog.verify.findings import Finding, Place, Report
-from offsetlog.verify.partition import Around, PartitionCheck, Progress, check_partition, check_places
+from offsetlog.verify.partition import (
+    Around,
+    PartitionCheck,
+    Progress,
+    check_partition,
+    check_places,
+)
 from offsetlog.verify.side_files import read_optional
 
 CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS)
@@ -42,7 +48,7 @@ _SUM_MASK = (1 << 128) - 1
 
 @dataclass(slots=True)
 class Verification:
-    """What was found.
+    """The result of a verification.
 
     Attributes:
         findings: problems and notes in the order in which they were found.
@@ -91,15 +97,15 @@ def _sum(one: Digest, other: tuple[int, int, int]) -> Digest:
     return Digest(*((a + b) & _SUM_MASK for a, b in zip(one, other, strict=True)))
 
 
-# -------------------------------------------------------------------------------------------------------- the directory
+# ------------------------------------------------------------------------------------ the directory
 
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where the log of a partition ends.
+    """The end of a partition's log.
 
     Attributes:
-        offset: the log offset behind the last whole batch.
+        offset: the log offset after the last whole batch.
         has_tail: whether bytes follow that are none, as a crash leaves them.
     """
 
@@ -110,7 +116,8 @@ class LogEnd:
 class DirectoryCheck:
     """The verification of what lies beside the partitions, and of what concerns several of them.
 
-    Beside a writer at work it is made before the ends of the logs are looked for: the checkpoints are those of then.
+    Beside a writer at work it is made before the ends of the logs are read: the checkpoints are
+    those of that moment.
     """
 
     def __init__(self, path: Path, fs: FileSystem, report: Report) -> None:
@@ -136,7 +143,8 @@ class DirectoryCheck:
         if number is None:
             return Around(self.is_clean)
         recovery_point, cleaned_to = (
-            self.checkpoints[name].get((TOPIC, number), -1) for name in (RECOVERY_POINTS, CLEANER_POINTS)
+            self.checkpoints[name].get((TOPIC, number), -1)
+            for name in (RECOVERY_POINTS, CLEANER_POINTS)
         )
         return Around(self.is_clean, recovery_point, cleaned_to)
 
@@ -145,13 +153,19 @@ class DirectoryCheck:
         for name, entries in self.checkpoints.items():
             for (topic, number), offset in sorted(entries.items()):
                 if topic == TOPIC and number in ends and offset > ends[number].offset:
-                    self._tell_beyond(name, number, ends[number], offset)
+                    self._report_beyond(name, number, ends[number], offset)
 
-    def _tell_beyond(self, name: str, number: int, end: LogEnd, offset: int) -> None:
+    def _report_beyond(self, name: str, number: int, end: LogEnd, offset: int) -> None:
         place, path = Place(self.report, number), self.directory.path / name
         reason = f"it says {offset}, the log ends at {end.offset}"
         if name == HIGH_WATERMARKS and not self.is_clean and end.has_tail:
-            place.note("checkpoint", f"{reason} behind which a crash left an unfinished tail", path, None, offset)
+            place.note(
+                "checkpoint",
+                f"{reason} behind which a crash left an unfinished tail",
+                path,
+                None,
+                offset,
+            )
         else:
             place.problem("checkpoint", reason, path, None, offset)
 
@@ -173,7 +187,7 @@ class DirectoryCheck:
                 )
 
     def partition_count(self, given: int | None, numbers: list[int]) -> int | None:
-        """Returns how many partitions the topic has, as far as that can be known; tells where it cannot."""
+        """Returns how many partitions the topic has, if that can be known; otherwise reports it."""
         try:
             properties = self.directory.read_properties()
         except CorruptionError as failure:
@@ -182,7 +196,9 @@ class DirectoryCheck:
         if properties is not None:
             if given is not None and given != properties.partitions:
                 self.place.problem(
-                    "partitions", f"{given} was given, the directory says {properties.partitions}", self.directory.path
+                    "partitions",
+                    f"{given} was given, the directory says {properties.partitions}",
+                    self.directory.path,
                 )
             return properties.partitions
         if given is not None:
@@ -232,7 +248,9 @@ def verify(
             report(finding)
 
     files = find_partitions(path)
-    is_log_directory = not (len(files) == 1 and (files[0].directory is None or files[0].directory == path.absolute()))
+    is_log_directory = not (
+        len(files) == 1 and (files[0].directory is None or files[0].directory == path.absolute())
+    )
     above = path.absolute() if is_log_directory else path.absolute().parent
     directory = DirectoryCheck(above, fs, add if is_log_directory else lambda _: None)
     numbers = [each.number for each in files if each.number is not None]
@@ -246,9 +264,13 @@ def verify(
         found.add(check.replay)
         found.ways += check.ways.ways
         if count is not None and each.number is not None and count > 0:
-            check_places(check.place, check.replay, each.number, count, each.directory or each.segments[0])
+            check_places(
+                check.place, check.replay, each.number, count, each.directory or each.segments[0]
+            )
     if is_log_directory:
         ends = {each.files.number: LogEnd(each.end, each.tail is not None) for each in checks}
-        directory.check_checkpoints({number: end for number, end in ends.items() if number is not None})
+        directory.check_checkpoints(
+            {number: end for number, end in ends.items() if number is not None}
+        )
         directory.check_topic_ids(checks)
     return found

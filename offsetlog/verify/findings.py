@@ -1,4 +1,4 @@
-"""What a verification finds: problems and notes, each with its place."""
+"""The findings of a verification: problems and notes, each with its place."""
 
 from __future__ import annotations
 
@@ -45,15 +45,17 @@ class KeyDifference:
         return f"{pending}group {self.group!r}, topic {self.topic!r}, partition {self.partition}"
 
     def __str__(self) -> str:
-        told = [f"{way} {self._side(index)}" for index, way in enumerate(self.ways)]
-        return f"{self.place}: {', '.join(told)}"
+        sides = [f"{way} {self._side(index)}" for index, way in enumerate(self.ways)]
+        return f"{self.place}: {', '.join(sides)}"
 
     def _side(self, index: int) -> str:
         side, other = self.sides[index], self.sides[1 - index]
         if side is None:
             return "has none"
         first = next(iter(side))
-        named = [name for name in side if name == first or other is None or other[name] != side[name]]
+        named = [
+            name for name in side if name == first or other is None or other[name] != side[name]
+        ]
         if other is None:
             named = [first, "log_offset"]
         return " ".join(f"{name.replace('_', ' ')} {side[name]!r}" for name in named)
@@ -76,13 +78,14 @@ class Finding:
     """One thing found.
 
     Attributes:
-        severity: "problem": something is not as it was written, or answers would be wrong; "note": what a crash or a
-            writer at work leaves, and the next writable open puts right; or a transaction that is open.
-        kind: what it concerns: "batch", "record", "segment", "unfinished tail", "offset index", "time index",
-            "transaction index", "producer snapshot", "leader epochs", "checkpoint", "properties", "topic id",
-            "history" (how far back it can be told), "wrong partition", "open transaction", "partitions", "partition"
-            (the engine refuses to open it), "snapshot" (it would be discarded), "digest" (two ways lead to different
-            states).
+        severity: "problem": something is not as it was written, or answers would be wrong; "note":
+            what a crash or a writer at work leaves, and the next writable open puts right; or a
+            transaction that is open.
+        kind: what it concerns: "batch", "record", "segment", "unfinished tail", "offset index",
+            "time index", "transaction index", "producer snapshot", "leader epochs", "checkpoint",
+            "properties", "topic id", "history" (how far back the log has it), "wrong partition",
+            "open transaction", "partitions", "partition" (the engine refuses to open it),
+            "snapshot" (it would be discarded), "digest" (two ways lead to different states).
         reason: one sentence.
         log_partition: of the offsets topic; None for what concerns the directory.
         path: the file or directory.
@@ -116,12 +119,12 @@ class Finding:
         return row
 
 
-#: What takes findings as they are made.
+#: Takes findings as they are made.
 Report = Callable[[Finding], None]
 
 
 class Place:
-    """Where findings of one partition, or of the directory, belong; makes them and hands them on."""
+    """The partition, or the directory, that findings are about; makes them and hands them on."""
 
     def __init__(self, report: Report, log_partition: int | None) -> None:
         self._report = report
@@ -137,7 +140,18 @@ class Place:
         keys: tuple[KeyDifference, ...] = (),
     ) -> None:
         """Reports a problem."""
-        self._report(Finding("problem", kind, reason, self.log_partition, os.fspath(path), position, log_offset, keys))
+        self._report(
+            Finding(
+                "problem",
+                kind,
+                reason,
+                self.log_partition,
+                os.fspath(path),
+                position,
+                log_offset,
+                keys,
+            )
+        )
 
     def note(
         self,
@@ -148,10 +162,14 @@ class Place:
         log_offset: int | None = None,
     ) -> None:
         """Reports a note."""
-        self._report(Finding("note", kind, reason, self.log_partition, os.fspath(path), position, log_offset))
+        self._report(
+            Finding("note", kind, reason, self.log_partition, os.fspath(path), position, log_offset)
+        )
 
-    def stale(self, is_rebuilt: bool, kind: str, failure: OffsetLogError, path: str | os.PathLike[str]) -> None:
-        """Reports a damaged file beside the log: a note where the next recovery makes it anew in any case."""
-        tell = self.note if is_rebuilt else self.problem
+    def stale(
+        self, is_rebuilt: bool, kind: str, failure: OffsetLogError, path: str | os.PathLike[str]
+    ) -> None:
+        """Reports a damaged file beside the log: a note if recovery makes it again in any case."""
+        report = self.note if is_rebuilt else self.problem
         ending = "; recovery makes it anew" if is_rebuilt else ""
-        tell(kind, f"{failure.message}{ending}", path, failure.position, failure.log_offset)
+        report(kind, f"{failure.message}{ending}", path, failure.position, failure.log_offset)

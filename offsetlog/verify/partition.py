@@ -47,7 +47,7 @@ CHECK_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What the directory above a partition says about it."""
+    """The facts about a partition in the directory above it."""
 
     is_clean: bool = False
     recovery_point: int = -1
@@ -69,9 +69,9 @@ class PartitionCheck:
         self.files = files
         self.around = around
         self.fs = fs
-        self.place = Place(self._tell, files.number)
+        self.place = Place(self._record, files.number)
         self.report = report
-        self.told: set[tuple[str, int | None]] = set()
+        self.reported: set[tuple[str, int | None]] = set()
         self.tried: tuple[Path, int] | None = None
         self.followed: tuple[Path, int] | None = None
         self.topic_id: bytes | None = None
@@ -85,13 +85,13 @@ class PartitionCheck:
         self.identity = FilesIdentity(files.segments)
         self.ways = WaysCheck(self.place, files.directory or files.segments[0])
 
-    def _tell(self, finding: Finding) -> None:
-        self.told.add((finding.path, finding.position))
+    def _record(self, finding: Finding) -> None:
+        self.reported.add((finding.path, finding.position))
         self.report(finding)
 
     @property
     def end(self) -> int:
-        """Where the log ends, as far as it can be read."""
+        """The end of the log, as far as it can be read."""
         empty = self.segments[-1].base_offset if self.segments else 0
         return max(self.replay.next_offset, empty)
 
@@ -103,8 +103,8 @@ class PartitionCheck:
             self.progress(self.segments[-1].size)
         self._check_bounds()
         if self.tail is not None:
-            self._tell_tail(self.tail)
-        self._tell_transactions()
+            self._report_tail(self.tail)
+        self._report_transactions()
         if self.files.directory is None:
             return
         for segment in self.segments:
@@ -156,44 +156,69 @@ class PartitionCheck:
         batches = np.concatenate(chunks)
         if len(batches) and batches["base_offset"][0] < base:
             first = int(batches["base_offset"][0])
-            self.place.problem("segment", f"its first batch has the offset {first}, below its name", path, 0, first)
+            self.place.problem(
+                "segment", f"its first batch has the offset {first}, below its name", path, 0, first
+            )
         next_offset = max(self.replay.next_offset, base)
-        # Bytes behind the whole batches are no hindrance to judging what stands before them.
-        is_readable = is_whole or (self.tail is not None and self.tail.path == path and damaged == 0)
+        # Bytes after the whole batches do not keep us from judging what stands before them.
+        is_readable = is_whole or (
+            self.tail is not None and self.tail.path == path and damaged == 0
+        )
         self.segments.append(
-            Segment(path, base, next_offset, position, batches, aborted, self._is_rebuilt(next_offset), is_readable)
+            Segment(
+                path,
+                base,
+                next_offset,
+                position,
+                batches,
+                aborted,
+                self._is_rebuilt(next_offset),
+                is_readable,
+            )
         )
 
     def _wanted(self) -> list[int]:
         return [offset for offset in self.snapshots if offset not in self.producers]
 
-    def _damaged(self, path: Path, found: dict[str, Any], damage: CorruptionError, *, is_last: bool) -> int | None:
+    def _damaged(
+        self, path: Path, found: dict[str, Any], damage: CorruptionError, *, is_last: bool
+    ) -> int | None:
         position: int = found["position"]
         size: int = found["size"]
         if position == 0 and not SEGMENT.fullmatch(path.name):
-            raise CorruptionError(f"this is no segment of a log: {damage.message}", path=path, position=0)
+            raise CorruptionError(
+                f"this is no segment of a log: {damage.message}", path=path, position=0
+            )
         if self.tried != (path, position):
             # A writer at work may have filled the place since it was read.
             self.tried = (path, position)
             return position
-        behind = self.replay.skip(path, position)
-        zeros = behind is None and self.replay.used(path, position) == position
+        following = self.replay.skip(path, position)
+        zeros = following is None and self.replay.used(path, position) == position
         if not zeros and self.followed != (path, position):
-            # What is there, or follows, may have come since; and a place is filled before what follows it.
+            # These bytes, or later ones, may have come since; and a place is filled before what
+            # follows it.
             self.followed = (path, position)
             return position
-        if behind is None and is_last:
-            self.tail = Tail(path, position, size - position, zeros, damage, self.replay.next_offset)
+        if following is None and is_last:
+            self.tail = Tail(
+                path, position, size - position, zeros, damage, self.replay.next_offset
+            )
         else:
             self._problem("batch", damage, path)
-        return behind
+        return following
 
     def _problem(self, kind: str, failure: OffsetLogError, path: Path) -> None:
-        self.place.problem(kind, failure.message, failure.path or path, failure.position, failure.log_offset)
+        self.place.problem(
+            kind, failure.message, failure.path or path, failure.position, failure.log_offset
+        )
 
     def _check_bounds(self) -> None:
         for segment, later in itertools.pairwise(self.segments):
-            if len(segment.batches) and int(segment.batches["last_offset"][-1]) >= later.base_offset:
+            if (
+                len(segment.batches)
+                and int(segment.batches["last_offset"][-1]) >= later.base_offset
+            ):
                 self.place.problem(
                     "segment",
                     f"its last batch ends with {segment.batches['last_offset'][-1]}, the next segment begins at "
@@ -201,9 +226,11 @@ class PartitionCheck:
                     segment.path,
                 )
 
-    def _tell_tail(self, tail: Tail) -> None:
+    def _report_tail(self, tail: Tail) -> None:
         what = (
-            f"{tail.size} zeros" if tail.zeros else f"{tail.size} bytes that are no whole batch ({tail.damage.message})"
+            f"{tail.size} zeros"
+            if tail.zeros
+            else f"{tail.size} bytes that are no whole batch ({tail.damage.message})"
         )
         if self.around.is_clean:
             self.place.problem(
@@ -230,16 +257,20 @@ class PartitionCheck:
                 tail.log_offset,
             )
 
-    def _tell_transactions(self) -> None:
-        # In order as they are, but one that nobody will end holds what is behind it from being cleaned.
+    def _report_transactions(self) -> None:
+        # They are in order, but one that nobody will end keeps everything after it from being
+        # cleaned.
         path = self.files.directory or self.files.segments[0]
         for row in transaction_rows([PartitionState(self.files, self.replay)]):
-            since = "" if row["age_seconds"] is None else f", open for {age_text(row['age_seconds'])}"
+            since = (
+                "" if row["age_seconds"] is None else f", open for {age_text(row['age_seconds'])}"
+            )
             groups = len(row["groups"])
             self.place.note(
                 "open transaction",
                 f"of producer {row['producer_id']}, log partition {self.files.number}{since}; pending offsets: "
-                f"{row['pending']}" + (f" of {groups} group{'' if groups == 1 else 's'}" if groups else ""),
+                f"{row['pending']}"
+                + (f" of {groups} group{'' if groups == 1 else 's'}" if groups else ""),
                 path,
                 None,
                 row["first_offset"],
@@ -255,33 +286,43 @@ class PartitionCheck:
                 failure = CorruptionError(f"it holds up to {offset}, the log ends at {self.end}")
                 self.place.stale(is_rebuilt, "producer snapshot", failure, path)
                 continue
-            told = self.producers.get(offset)
+            producers = self.producers.get(offset)
             check_snapshot(
-                self.place, path, content, self.replay.producers_now() if told is None else told, is_rebuilt=is_rebuilt
+                self.place,
+                path,
+                content,
+                self.replay.producers_now() if producers is None else producers,
+                is_rebuilt=is_rebuilt,
             )
 
     def _check_epochs(self, directory: Path) -> None:
         path = directory / EPOCHS
         content = read_optional(self.fs, path)
         if content is not None:
-            check_epochs(self.place, path, content, self.segments, is_rebuilt=self._is_rebuilt(self.end))
+            check_epochs(
+                self.place, path, content, self.segments, is_rebuilt=self._is_rebuilt(self.end)
+            )
 
-    # ------------------------------------------------------------------------------------------------ ways to the state
+    # ---------------------------------------------------------------------------- ways to the state
 
     def _check_ways(self, directory: Path) -> None:
         self.ways.went("replay", self.replay.digest(physical=True), self.end)
-        # The engine opens the directory itself, as a read-only store does, and must come to the same state.
+        # The engine opens the directory itself, as a read-only store does, and must come to the
+        # same state.
         try:
             partition = self._open(directory)
         except CorruptionError as failure:
             self.ways.left_out("loaded", failure.message)
-            if failure.path not in {path for path, _ in self.told}:
+            if failure.path not in {path for path, _ in self.reported}:
                 self._problem("partition", failure, directory)
             return
         try:
             partition.load()
             corruption = partition.recovery["corruption"]
-            if corruption is not None and (corruption.path, corruption.position) not in self.told:
+            if (
+                corruption is not None
+                and (corruption.path, corruption.position) not in self.reported
+            ):
                 self._problem("batch", corruption, directory)
             self._compare("loaded", partition)
             self._check_cleaned(directory, partition)
@@ -311,7 +352,7 @@ class PartitionCheck:
         self.ways.went(way, sums, end)
         if sums == self.replay.digest(physical=True):
             return
-        # Of a log that grew meanwhile the files are replayed up to where loading came.
+        # If a log grew meanwhile, the files are replayed up to where loading came.
         replay = self._replay_again(end)
         if sums == replay.digest(physical=True):
             return
@@ -345,7 +386,7 @@ class PartitionCheck:
             partition.abandon()
 
     def _load_snapshot(self, path: Path, partition: Partition) -> str | None:
-        """Loads the partition from its snapshot; returns why it cannot, which is told where there is one."""
+        """Loads the partition from its snapshot; returns why it cannot, reported if there is one."""
         try:
             found = snapshot.open_file(self.fs, path)
             reason = found.check(partition, self.around.cleaned_to) or found.load(partition)
@@ -359,10 +400,18 @@ class PartitionCheck:
 
     def as_of_two_times(self, finding: Finding) -> Finding:
         """Returns a finding of a log that changed meanwhile: a problem stays one where its file was not replaced."""
-        # That two ways differ is told only where the log was found unchanged behind both.
-        if finding.severity != "problem" or finding.kind == "digest" or self.identity.has_still(Path(finding.path)):
+        # A difference of two ways is reported only if the log was found unchanged after both.
+        if (
+            finding.severity != "problem"
+            or finding.kind == "digest"
+            or self.identity.has_still(Path(finding.path))
+        ):
             return finding
-        return replace(finding, severity="note", reason=f"{finding.reason} (the log was cleaned while it was read)")
+        return replace(
+            finding,
+            severity="note",
+            reason=f"{finding.reason} (the log was cleaned while it was read)",
+        )
 
     def is_changed(self, *, rolled: bool = False) -> bool:
         """Tells whether somebody cleaned or cut the log since it was begun to be read.
@@ -380,7 +429,7 @@ class PartitionCheck:
             raise LogChangedError
 
 
-# ------------------------------------------------------------------------------------------------- while others write
+# ------------------------------------------------------------------------------- while others write
 
 
 class LogChangedError(Exception):
@@ -397,11 +446,12 @@ class FilesIdentity:
     @staticmethod
     def _of(path: Path) -> tuple[str, int, int, int]:
         try:
-            told = path.stat()
+            found = path.stat()
         except OSError:
             return path.name, -1, -1, -1
-        # A number may be given again to the file that takes its place; what was renamed has another time of change.
-        return path.name, told.st_ino, told.st_size, told.st_ctime_ns
+        # A number may be given again to the file that takes its place; what was renamed has another
+        # time of change.
+        return path.name, found.st_ino, found.st_size, found.st_ctime_ns
 
     def is_of(self, segments: tuple[Path, ...]) -> bool:
         """Tells whether these are the same files still."""
@@ -410,7 +460,7 @@ class FilesIdentity:
             return False
         if now[:-1] != self._known[:-1]:
             return False
-        # Of the one that was the last, bytes behind the whole batches may come and go.
+        # In the last segment, bytes after the whole batches may come and go.
         return not now or now[-1][:2] == self._known[-1][:2]
 
     def has_still(self, path: Path) -> bool:
@@ -426,11 +476,17 @@ class FilesIdentity:
 
 
 def check_partition(
-    files: PartitionFiles, around: Around, fs: FileSystem, report: Report, progress: Progress, control: Control
+    files: PartitionFiles,
+    around: Around,
+    fs: FileSystem,
+    report: Report,
+    progress: Progress,
+    control: Control,
 ) -> PartitionCheck:
     """Checks one partition, and once more where a running broker's cleaner took segments away under the reader.
 
-    Where it never rests, what concerns a file that was replaced meanwhile is told as a note at last.
+    If it never rests, findings about a file that was replaced meanwhile are reported as notes at
+    last.
 
     Raises:
         ClosedError: the control was stopped.
@@ -444,8 +500,10 @@ def check_partition(
         is_whole = is_two = False
         try:
             is_whole = check.run_unchanged()
-            # What looks wrong may be of two logs, the one before and the one behind a swap of segments.
-            is_two = any(each.severity == "problem" for each in kept) and check.is_changed(rolled=left > 0)
+            # A finding may mix two logs, the one before and the one after a swap of segments.
+            is_two = any(each.severity == "problem" for each in kept) and check.is_changed(
+                rolled=left > 0
+            )
         except MissingFileError:
             if files.directory is None or left == 0:
                 raise

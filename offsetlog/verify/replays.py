@@ -1,7 +1,8 @@
 """The ways to the state of a partition, and the keys that two of them do not agree on.
 
-Live commits, loading, a replay of the files, of what the cleaner would leave of them, and a snapshot with the log
-behind it all end in one apply, so that they must lead to one state (docs/digest.md).
+Live commits, loading, a replay of the files, of what the cleaner would leave of them, and a
+snapshot with the log after it all end in one apply, so that they must lead to one state
+(docs/digest.md).
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from offsetlog.verify.findings import KeyDifference, Place
 #: How many of the keys that differ are named.
 KEYS_NAMED = 20
 
-#: Memory for the keys of a cleaning: more than enough for what is there, and some for what was deleted.
+#: Memory for the keys of a cleaning: more than enough for what is there, and some for what was
+#: deleted.
 CLEANER_MAP_BYTES = 64 << 20
 BYTES_PER_KEY = 48
 
-#: A way, as a problem tells of it.
+#: A way, as a problem names it.
 WAYS = {
     "live": "the commits of this store",
     "loaded": "loading the partition",
@@ -39,7 +41,15 @@ WAYS = {
     "snapshot": "its snapshot and the log behind it",
 }
 
-_POSITION = ("offset", "log_offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp", "topic_id")
+_POSITION = (
+    "offset",
+    "log_offset",
+    "leader_epoch",
+    "metadata",
+    "commit_timestamp",
+    "expire_timestamp",
+    "topic_id",
+)
 _RECORD = ("bytes", "xxh3_128", "log_offset", "timestamp")
 
 Sums = tuple[int, int, int]
@@ -119,26 +129,35 @@ class WaysCheck:
         self.ways: list[Way] = []
 
     def went(self, name: str, sums: Sums, end: int) -> None:
-        """Notes a way that was gone up to the log offset `end`, with its physical digest."""
+        """Records a way that was gone up to the log offset `end`, with its physical digest."""
         self.ways.append(Way(self._place.log_partition, name, end, Digest(*sums)))
 
     def left_out(self, name: str, why: str) -> None:
-        """Notes a way that could not be gone."""
+        """Records a way that could not be gone."""
         self.ways.append(Way(self._place.log_partition, name, -1, None, why))
 
-    def differ(self, left: str, right: str, rows: list[Row], count: int, *, at_least: bool = False) -> None:
+    def differ(
+        self, left: str, right: str, rows: list[Row], count: int, *, at_least: bool = False
+    ) -> None:
         """Reports two ways that lead to different states, with the keys that differ."""
         keys = tuple(_key(row, left, right) for row in rows[:KEYS_NAMED])
         many = f"{'at least ' if at_least else ''}{count} key{'' if count == 1 else 's'}"
-        told = f"{many} differ{'s' if count == 1 else ''}" if count else "the keys that differ were written to since"
+        differing = (
+            f"{many} differ{'s' if count == 1 else ''}"
+            if count
+            else "the keys that differ were written to since"
+        )
         self._place.problem(
-            "digest", f"{WAYS[left]} and {WAYS[right]} lead to different states: {told}", self._path, keys=keys
+            "digest",
+            f"{WAYS[left]} and {WAYS[right]} lead to different states: {differing}",
+            self._path,
+            keys=keys,
         )
 
     def differ_live(
         self, left: str, right: str, partition: Partition, replay: Replay, cut: int, again: ReplayTo
     ) -> None:
-        """The same where the left way is the state of an open partition, which goes on: its keys are told exactly.
+        """The same for the state of an open partition, which goes on: the keys are exact.
 
         Args:
             left: the way by which the partition came to its state.
@@ -171,7 +190,14 @@ def _key(row: Row, left: str, right: str) -> KeyDifference:
     kind, producer_id, group, topic, partition, key, one, other = row
     names = _POSITION if key is None else _RECORD
     return KeyDifference(
-        kind, producer_id, group, topic, partition, key, (left, right), (_side(names, one), _side(names, other))
+        kind,
+        producer_id,
+        group,
+        topic,
+        partition,
+        key,
+        (left, right),
+        (_side(names, one), _side(names, other)),
     )
 
 

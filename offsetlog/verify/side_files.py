@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 
 from offsetlog._native.files import FileSystem, parse_uuid
-from offsetlog._native.replay import BATCH_FIELDS, check_index, parse_producer_snapshot, parse_transaction_index
+from offsetlog._native.replay import (
+    BATCH_FIELDS,
+    check_index,
+    parse_producer_snapshot,
+    parse_transaction_index,
+)
 from offsetlog.directory.history_floor import FLOOR_FILE, read_floor
 from offsetlog.errors import CorruptionError, MissingFileError
 from offsetlog.verify.findings import Place
@@ -34,11 +39,13 @@ class Segment:
     Attributes:
         path: the .log file.
         base_offset: as its name says.
-        next_offset: behind its last batch; the base offset when it has none.
+        next_offset: after its last batch; the base offset when it has none.
         size: bytes of whole batches.
         batches: an array of BATCHES.
-        aborted: (producer id, first offset, marker's offset, last stable offset) of each transaction aborted here.
-        is_rebuilt: whether the next writable open makes the indexes anew: after a crash, from the recovery point on.
+        aborted: (producer id, first offset, marker's offset, last stable offset) of each
+            transaction aborted here.
+        is_rebuilt: whether the next writable open makes the indexes again: after a crash, from the
+            recovery point on.
         is_whole: whether all of it could be read.
     """
 
@@ -60,7 +67,7 @@ def read_optional(fs: FileSystem, path: Path) -> bytes | None:
         return None
 
 
-# -------------------------------------------------------------------------------------------------------------- indexes
+# ------------------------------------------------------------------------------------------ indexes
 
 
 def check_indexes(place: Place, fs: FileSystem, segment: Segment) -> None:
@@ -84,7 +91,11 @@ def _check_offset_index(segment: Segment, content: bytes | None) -> None:
     if not content:
         return
     check_index(
-        content, time=False, base_offset=segment.base_offset, log_size=segment.size, next_offset=segment.next_offset
+        content,
+        time=False,
+        base_offset=segment.base_offset,
+        log_size=segment.size,
+        next_offset=segment.next_offset,
     )
     entries = _entries(content, OFFSET_ENTRY)
     batches = segment.batches
@@ -94,9 +105,14 @@ def _check_offset_index(segment: Segment, content: bytes | None) -> None:
     # Behind the end of the array nothing can be equal; the search cannot go below 0.
     found = batches["position"][np.minimum(at, len(batches) - 1)] == positions
     _refuse_first(~found, entries, OFFSET_ENTRY, "points to byte {position}, where no batch begins")
-    before = np.where(at > 0, batches["last_offset"][np.maximum(at, 1) - 1], segment.base_offset - 1)
+    before = np.where(
+        at > 0, batches["last_offset"][np.maximum(at, 1) - 1], segment.base_offset - 1
+    )
     _refuse_first(
-        before >= offsets, entries, OFFSET_ENTRY, "names an offset that lies before the batch at byte {position}"
+        before >= offsets,
+        entries,
+        OFFSET_ENTRY,
+        "names an offset that lies before the batch at byte {position}",
     )
 
 
@@ -104,23 +120,33 @@ def _check_time_index(segment: Segment, content: bytes | None) -> None:
     if not content:
         return
     check_index(
-        content, time=True, base_offset=segment.base_offset, log_size=segment.size, next_offset=segment.next_offset
+        content,
+        time=True,
+        base_offset=segment.base_offset,
+        log_size=segment.size,
+        next_offset=segment.next_offset,
     )
     entries = _entries(content, TIME_ENTRY)
     offsets = entries["offset"].astype(np.int64) + segment.base_offset
     highest = np.maximum.accumulate(segment.batches["max_timestamp"])
-    # Whoever looks for a later time starts at the entry: nothing up to it may be later than it says.
+    # A search for a later time starts at the entry: nothing up to it may be later than it says.
     at = np.searchsorted(segment.batches["last_offset"], offsets, side="right")
     known = np.where(at > 0, highest[np.maximum(at, 1) - 1], -1)
     _refuse_first(
-        known > entries["timestamp"].astype(np.int64), entries, TIME_ENTRY, "lies below the times of the log up to it"
+        known > entries["timestamp"].astype(np.int64),
+        entries,
+        TIME_ENTRY,
+        "lies below the times of the log up to it",
     )
 
 
 def _entries(content: bytes, kind: np.dtype[np.void]) -> np.ndarray[Any, np.dtype[np.void]]:
     entries = np.frombuffer(content[: len(content) // kind.itemsize * kind.itemsize], kind)
-    # Space that was sized ahead is zeros; a first entry of zeros can be true only if there is no other.
-    used = np.flatnonzero(np.frombuffer(entries.tobytes(), np.uint8).reshape(len(entries), -1).any(axis=1))
+    # Space that was sized ahead is zeros; a first entry of zeros can be true only if there is no
+    # other.
+    used = np.flatnonzero(
+        np.frombuffer(entries.tobytes(), np.uint8).reshape(len(entries), -1).any(axis=1)
+    )
     return entries[: used[-1] + 1] if len(used) else entries[:0]
 
 
@@ -135,7 +161,9 @@ def _refuse_first(
         index = int(indexes[0])
         values = {name: int(entries[index][name]) for name in kind.names or ()}
         more = f" (and {len(indexes) - 1} more entries)" if len(indexes) > 1 else ""
-        raise CorruptionError(f"entry {index} {reason.format(**values)}{more}", position=index * kind.itemsize)
+        raise CorruptionError(
+            f"entry {index} {reason.format(**values)}{more}", position=index * kind.itemsize
+        )
 
 
 def _check_transaction_index(segment: Segment, content: bytes | None) -> None:
@@ -148,36 +176,43 @@ def _check_transaction_index(segment: Segment, content: bytes | None) -> None:
             )
     known = {(producer, last): first for producer, first, last, _ in entries}
     for producer, first, last, _ in segment.aborted:
-        told = known.get((producer, last))
-        if told is None:
+        begun = known.get((producer, last))
+        if begun is None:
             raise CorruptionError(
-                f"the transaction of producer {producer} that was aborted at {last} is missing", log_offset=last
+                f"the transaction of producer {producer} that was aborted at {last} is missing",
+                log_offset=last,
             )
-        if told > first:
+        if begun > first:
             raise CorruptionError(
-                f"the transaction of producer {producer} that was aborted at {last} begins at {first}, not {told}",
+                f"the transaction of producer {producer} that was aborted at {last} begins at {first}, not {begun}",
                 log_offset=last,
             )
 
 
-# --------------------------------------------------------------------------------------------------- producer snapshots
+# ------------------------------------------------------------------------------- producer snapshots
 
 
 def snapshot_offsets(fs: FileSystem, directory: Path) -> dict[int, Path]:
     """Returns the producer snapshots of a partition directory, by the offset up to which they hold."""
-    return {int(found[1]): directory / name for name in fs.list(directory) if (found := SNAPSHOT.fullmatch(name))}
+    return {
+        int(found[1]): directory / name
+        for name in fs.list(directory)
+        if (found := SNAPSHOT.fullmatch(name))
+    }
 
 
-def check_snapshot(place: Place, path: Path, content: bytes, told: list[Producer], *, is_rebuilt: bool) -> None:
+def check_snapshot(
+    place: Place, path: Path, content: bytes, known: list[Producer], *, is_rebuilt: bool
+) -> None:
     """Checks a producer snapshot against what the log says up to its offset.
 
-    The log may know less: what was compacted away, which may be all that a transaction wrote; the snapshot leaves out
-    producers that expired.  The log cannot know more of a producer that the snapshot has, and a transaction that is
-    open in it is open in both.
+    The log may know less: what was compacted away, which may be all that a transaction wrote; the
+    snapshot leaves out producers that expired.  The log cannot know more of a producer that the
+    snapshot has, and a transaction that is open in it is open in both.
     """
     try:
         found = {producer[0]: producer for producer in parse_producer_snapshot(content)}
-        for producer, epoch, last, first_open, _ in told:
+        for producer, epoch, last, first_open, _ in known:
             kept = found.get(producer)
             if kept is None:
                 if first_open >= 0:
@@ -202,7 +237,7 @@ def _open_text(first_offset: int) -> str:
     return "no transaction open" if first_offset < 0 else f"a transaction open since {first_offset}"
 
 
-# ------------------------------------------------------------------------------------------- epochs, the partition's id
+# ----------------------------------------------------------------------- epochs, the partition's id
 
 
 def parse_epochs(content: bytes) -> list[tuple[int, int]]:
@@ -215,17 +250,23 @@ def parse_epochs(content: bytes) -> list[tuple[int, int]]:
             raise CorruptionError(f"version {lines[0]!r} is not known")
         entries = [line.split() for line in lines[2:] if line.strip()]
         if int(lines[1]) != len(entries) or any(len(entry) != 2 for entry in entries):
-            raise CorruptionError(f"{lines[1]} entries are announced, {len(entries)} lines are there")
+            raise CorruptionError(
+                f"{lines[1]} entries are announced, {len(entries)} lines are there"
+            )
         epochs = [(int(epoch), int(start)) for epoch, start in entries]
     except (ValueError, IndexError) as failure:
         raise CorruptionError(f"the file cannot be understood: {failure}") from None
     for (epoch, start), (later_epoch, later_start) in itertools.pairwise(epochs):
         if later_epoch <= epoch or later_start < start:
-            raise CorruptionError(f"epoch {later_epoch} from {later_start} stands behind epoch {epoch} from {start}")
+            raise CorruptionError(
+                f"epoch {later_epoch} from {later_start} stands behind epoch {epoch} from {start}"
+            )
     return epochs
 
 
-def check_epochs(place: Place, path: Path, content: bytes, segments: list[Segment], *, is_rebuilt: bool) -> None:
+def check_epochs(
+    place: Place, path: Path, content: bytes, segments: list[Segment], *, is_rebuilt: bool
+) -> None:
     """Checks the leader epochs of a partition against its batches."""
     try:
         epochs = parse_epochs(content)
@@ -233,7 +274,11 @@ def check_epochs(place: Place, path: Path, content: bytes, segments: list[Segmen
         for epoch, start in epochs:
             if start > end:
                 raise CorruptionError(f"epoch {epoch} starts at {start}, the log ends at {end}")
-        batches = np.concatenate([segment.batches for segment in segments]) if segments else np.empty(0, BATCHES)
+        batches = (
+            np.concatenate([segment.batches for segment in segments])
+            if segments
+            else np.empty(0, BATCHES)
+        )
         batches = batches[batches["leader_epoch"] >= 0]
         if len(batches) and epochs:
             _check_epochs_of(batches, epochs)
@@ -241,23 +286,25 @@ def check_epochs(place: Place, path: Path, content: bytes, segments: list[Segmen
         place.stale(is_rebuilt, "leader epochs", failure, path)
 
 
-def _check_epochs_of(batches: np.ndarray[Any, np.dtype[np.void]], epochs: list[tuple[int, int]]) -> None:
+def _check_epochs_of(
+    batches: np.ndarray[Any, np.dtype[np.void]], epochs: list[tuple[int, int]]
+) -> None:
     starts = np.array([start for _, start in epochs])
     numbers = np.array([epoch for epoch, _ in epochs])
     at = np.searchsorted(starts, batches["base_offset"], side="right") - 1
-    told = np.where(at >= 0, numbers[np.maximum(at, 0)], batches["leader_epoch"])
-    wrong = np.flatnonzero(told != batches["leader_epoch"])
+    stated = np.where(at >= 0, numbers[np.maximum(at, 0)], batches["leader_epoch"])
+    wrong = np.flatnonzero(stated != batches["leader_epoch"])
     if len(wrong):
         batch = batches[wrong[0]]
         raise CorruptionError(
             f"the batch at offset {batch['base_offset']} is of epoch {batch['leader_epoch']}, "
-            f"by the checkpoint it would be of {told[wrong[0]]}",
+            f"by the checkpoint it would be of {stated[wrong[0]]}",
             log_offset=int(batch["base_offset"]),
         )
 
 
 def check_floor(place: Place, fs: FileSystem, directory: Path) -> None:
-    """Checks that the file can be understood that says how far back the past can be told."""
+    """Checks that the file with the floor of history can be understood."""
     if read_floor(fs, directory).is_unknown:
         place.problem(
             "history",

@@ -1,7 +1,8 @@
 """Is an open store what its logs say?  Reads them again while commits and cleaning go on; `OffsetStore.verify`.
 
-Each partition is compared as of one log offset, with the segments that its log had at that moment: what is committed,
-rolled or cleaned meanwhile changes nothing of what is read, and is left to the next time.
+Each partition is compared as of one log offset, with the segments that its log had at that moment:
+what is committed, rolled or cleaned meanwhile changes nothing of what is read, and is left to the
+next time.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from offsetlog.verify.replays import Sums, WaysCheck, replay_cleaned_log, replay
 
 
 class StoreVerification(list[OffsetLogError]):
-    """What is wrong, as exceptions that were not raised; empty when all is sound.
+    """The problems, as exceptions that were not raised; empty when all is sound.
 
     Attributes:
         findings: the same with all that is known of each, the keys that differ one by one.
@@ -58,9 +59,10 @@ def verify_store(
 ) -> StoreVerification:
     """Verifies the open partitions of a store that has `count` of them; commits and cleaning go on.
 
-    Each is compared by a replay of its log, by one of what the cleaner would leave of it, and by the snapshot with the
-    log behind it, as of one log offset (docs/verify.md).  Nothing is written.  It takes up to three times the memory of
-    the state of the largest partition.  The control stops it soon.
+    Each is compared by a replay of its log, by one of what the cleaner would leave of it, and by
+    the snapshot with the log after it, as of one log offset (docs/verify.md).  Nothing is written.
+    It takes up to three times the memory of the state of the largest partition.  The control stops
+    it soon.
 
     Raises:
         StateError: a partition has failed, or is loading.
@@ -81,7 +83,12 @@ class _OpenPartitionCheck:
     """The verification of one open partition."""
 
     def __init__(
-        self, partition: Partition, fs: FileSystem, config: StoreConfig, report: Report, control: Control
+        self,
+        partition: Partition,
+        fs: FileSystem,
+        config: StoreConfig,
+        report: Report,
+        control: Control,
     ) -> None:
         self.partition = partition
         self.fs = fs
@@ -109,23 +116,32 @@ class _OpenPartitionCheck:
                     self.ways.ways.clear()
 
     def _new_replay(self, view: LogView | None) -> Replay:
-        return Replay(self.fs, Decompressor(self.config.decompressed_bytes_max), view, self.control.flag)
+        return Replay(
+            self.fs, Decompressor(self.config.decompressed_bytes_max), view, self.control.flag
+        )
 
     def _replay_to(self, end: int, view: LogView | None) -> Replay:
         replay = self._new_replay(view)
-        replay_files(replay, segments_of(self.directory) if view is None else view.segments(), until=end)
+        replay_files(
+            replay, segments_of(self.directory) if view is None else view.segments(), until=end
+        )
         return replay
 
-    def _tell_damage(self, failures: list[CorruptionError]) -> None:
+    def _report_damage(self, failures: list[CorruptionError]) -> None:
         for failure in failures:
             self.place.problem(
-                "batch", failure.message, failure.path or self.directory, failure.position, failure.log_offset
+                "batch",
+                failure.message,
+                failure.path or self.directory,
+                failure.position,
+                failure.log_offset,
             )
 
     def _check_view(self, sums: Sums, end: int, view: LogView, *, is_last: bool) -> None:
         replay = self.replay = self._new_replay(view)
         damages = replay_files(replay, view.segments(), until=end)
-        # These two read the log as it is by now: once something was cleaned it may not lead to this cut any more.
+        # These two read the log as it is by now: once something was cleaned it may not lead to this
+        # cut any more.
         cleaned = self._replay_cleaned(end, view)
         snapshot = self._advance_snapshot(end)
         self.control.check()
@@ -133,7 +149,7 @@ class _OpenPartitionCheck:
             if not is_last:
                 raise LogChangedError
             cleaned = snapshot = "the log was cleaned meanwhile"
-        self._tell_damage(damages)
+        self._report_damage(damages)
         replayed = self._compare_replay(sums, end, replay)
         for way, state in (("cleaned", cleaned), ("snapshot", snapshot)):
             if isinstance(state, str):
@@ -145,11 +161,14 @@ class _OpenPartitionCheck:
                 self.ways.differ_replayed(way, "replay", state, replay)
 
     def _replay_cleaned(self, end: int, view: LogView) -> Replay | str:
-        """Returns what a cleaning now would lead to, or why there is no telling."""
+        """Returns what a cleaning now would lead to, or why that is unknown."""
         replay = self._new_replay(view)
         try:
-            return replay_cleaned_log(self.partition, replay, view.segments(), end, self.control) or replay
-        except MissingFileError:  # replaced while it was read, which the view tells
+            return (
+                replay_cleaned_log(self.partition, replay, view.segments(), end, self.control)
+                or replay
+            )
+        except MissingFileError:  # replaced while it was read, which the view knows
             if view.is_current:
                 raise
             return "the log was cleaned meanwhile"
@@ -158,7 +177,9 @@ class _OpenPartitionCheck:
         """Returns the snapshot and what follows it in the log, or why that cannot be used."""
         directory = LogDirectory(self.directory.parent, self.fs)
         try:
-            cleaned_to = directory.read_checkpoint(CLEANER_POINTS).get((TOPIC, self.partition.number), -1)
+            cleaned_to = directory.read_checkpoint(CLEANER_POINTS).get(
+                (TOPIC, self.partition.number), -1
+            )
             found = open_file(self.fs, self.directory / FILE_NAME)
             reason = found.check(self.partition, cleaned_to)
             if reason is None and not found.advance(self.partition, end, self.control.flag):
@@ -178,10 +199,11 @@ class _OpenPartitionCheck:
             self.ways.differ_live("live", "replay", self.partition, replay, end, self._replay_to)
         return replayed
 
-    # ------------------------------------------------------------------------------------------------ read-only stores
+    # ----------------------------------------------------------------------------- read-only stores
 
     def _check_files(self, sums: Sums, end: int) -> None:
-        # Somebody else's files, who may clean them: then they do not tell any more what was in them at the opening.
+        # Their owner may clean these files: then they do not show any more what was in them at the
+        # opening.
         replay = self._new_replay(None)
         try:
             failures = replay_files(replay, segments_of(self.directory), until=end)
@@ -190,10 +212,12 @@ class _OpenPartitionCheck:
         else:
             changed = sums != replay.digest(physical=True) and self._was_cleaned()
         if changed:
-            self.ways.left_out("replay", "the log was cleaned since the store was opened, or refreshed")
+            self.ways.left_out(
+                "replay", "the log was cleaned since the store was opened, or refreshed"
+            )
             return
         self.replay = replay
-        self._tell_damage(failures)
+        self._report_damage(failures)
         self._compare_replay(sums, end, replay)
 
     def _was_cleaned(self) -> bool:
