@@ -18,17 +18,10 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "offsetlog"
 
 VALUES = {"errors", "types", "config"}
-#: The extensions and the two modules that every package above them may use.
-NATIVE = {
-    *VALUES,
-    "_native",
-    "_native.csrc",
-    "_native.status",
-    "_native.buffers",
-    "arguments",
-    "cancellation",
-}
-DIRECTORY = {*NATIVE, "directory"}
+NATIVE = {*VALUES, "_native", "_native.csrc", "_native.status", "_native.buffers"}
+#: Besides the extensions: checked arguments, and calls that can be stopped.
+CALLS = {*NATIVE, "arguments", "cancellation"}
+DIRECTORY = {*CALLS, "directory"}
 UPKEEP = {*DIRECTORY, "maintenance", "verify"}
 STORE = {*UPKEEP, "history", "lifecycle", "transaction", "retention", "store", "opening"}
 EXECUTORS = {"spark.scan", "spark.sink.staging", "spark.jobs.tasks"}
@@ -57,15 +50,15 @@ RULE: dict[str, set[str]] = {
     "_native.csrc": set(),
     "_native.status": {"_native.csrc", "errors"},
     "_native.buffers": {"_native.csrc", "_native.status", "errors"},
-    "_native": {*VALUES, "_native.csrc", "_native.status", "_native.buffers"},
+    "_native": NATIVE,
     "arguments": VALUES,
-    "cancellation": {*VALUES, "_native"},
+    "cancellation": NATIVE,
     "directory": NATIVE,
     "maintenance": DIRECTORY,
     "verify": DIRECTORY,
     "history": UPKEEP,
     "lifecycle": UPKEEP,
-    "transaction": NATIVE,
+    "transaction": CALLS,
     "retention": VALUES,
     "store": STORE - {"opening"},
     "opening": STORE,

@@ -521,7 +521,7 @@ def test_what_fails_is_tried_less_and_less_often(path, monkeypatch):
 
 
 def test_a_fault_of_ours_does_not_end_it(path, monkeypatch, caplog):
-    monkeypatch.setattr(LogCleaner, "look", lambda self, partition: 1 // 0)
+    monkeypatch.setattr(LogCleaner, "inspect", lambda self, partition: 1 // 0)
     with opened(path, EAGER) as store:
         feed(store, 10)
         until(lambda: bool(store.maintenance.status().failures))
