@@ -6,7 +6,7 @@
 
 typedef struct verification {
     const ol_table *table;
-    uint32_t *references;       /* by string number: what the strings say, less what was found */
+    uint32_t *references;       /* per string number: the stored count less the references found */
     uint8_t *cells_used;
     uint8_t *small_used;
     uint64_t large_units;
@@ -14,19 +14,21 @@ typedef struct verification {
     uint64_t absent;
     uint64_t pairs;
     uint64_t groups;
-    uint64_t spare;             /* units of cells that runs of three have */
-    uint64_t with_side;         /* cells that say so */
+    uint64_t spare;             /* units that runs of three cells leave unused */
+    uint64_t with_side;         /* cells that are marked OL_CELL_SIDE */
 } verification;
 
 static void count_reference(verification *check, uint32_t string) {
     if (string == 0) return;
-    OL_ASSERT(string < check->table->strings.arena.used / OL_STRING_UNIT_SIZE && check->references[string] != 0);
+    OL_ASSERT(string < check->table->strings.arena.used / OL_STRING_UNIT_SIZE &&
+              check->references[string] != 0);
     check->references[string]--;
 }
 
 static void check_cell(verification *check, uint32_t pair, int32_t partition, const ol_cell *cell) {
     const ol_table *table = check->table;
-    const ol_cell_extras_entry *entry = ol_cell_extras_find(&table->side, ol_cell_extras_key(pair, partition));
+    const ol_cell_extras_entry *entry = ol_cell_extras_find(&table->side,
+                                                            ol_cell_extras_key(pair, partition));
     if (ol_table_is_absent(cell)) {
         OL_ASSERT(entry != NULL && entry->pins != 0);
         OL_ASSERT(entry->topic_id == 0 && entry->expire_timestamp == -1);
@@ -36,7 +38,8 @@ static void check_cell(verification *check, uint32_t pair, int32_t partition, co
     check->present++;
     count_reference(check, cell->metadata & OL_CELL_METADATA);
     if (cell->metadata & OL_CELL_TOPIC_ID) {
-        OL_ASSERT(ol_string_pool_topic_id(&table->strings, ol_table_pair(table, pair)->topic) != NULL);
+        OL_ASSERT(ol_string_pool_topic_id(&table->strings, ol_table_pair(table, pair)->topic) !=
+                  NULL);
         OL_ASSERT(entry == NULL || entry->topic_id == 0);
     }
     bool used = entry != NULL && (entry->topic_id != 0 || entry->expire_timestamp != -1);
@@ -45,11 +48,14 @@ static void check_cell(verification *check, uint32_t pair, int32_t partition, co
     check->with_side += used;
 }
 
-static void check_chunk(verification *check, uint32_t pair, uint32_t number, const ol_chunk *chunk) {
+static void check_chunk(verification *check, uint32_t pair, uint32_t number,
+                        const ol_chunk *chunk) {
     const ol_table *table = check->table;
     unsigned cells = ol_table_ones(chunk->bitmap), capacity = ol_table_run_capacity(cells);
-    OL_ASSERT(chunk->bitmap < 1 << OL_CHUNK_PARTITIONS && (chunk->bitmap == 0 || chunk->run % capacity == 0));
-    for (unsigned i = cells; i < capacity; i++) OL_ASSERT(!ol_run_allocator_is_free(&table->cells, chunk->run + i));
+    OL_ASSERT(chunk->bitmap < 1 << OL_CHUNK_PARTITIONS &&
+              (chunk->bitmap == 0 || chunk->run % capacity == 0));
+    for (unsigned i = cells; i < capacity; i++)
+        OL_ASSERT(!ol_run_allocator_is_free(&table->cells, chunk->run + i));
     check->spare += capacity - cells;
     for (unsigned bit = 0; bit < OL_CHUNK_PARTITIONS; bit++) {
         if (!(chunk->bitmap >> bit & 1)) continue;
@@ -70,7 +76,8 @@ static void check_pair(verification *check, uint32_t number) {
     const ol_pair *pair = ol_table_pair(table, number);
     count_reference(check, pair->group);
     count_reference(check, pair->topic);
-    ol_slice group = ol_string_pool_get(&table->strings, pair->group), topic = ol_string_pool_get(&table->strings, pair->topic);
+    ol_slice group = ol_string_pool_get(&table->strings, pair->group),
+             topic = ol_string_pool_get(&table->strings, pair->topic);
     uint64_t group_hash = ol_table_group_hash(table, group);
     ol_pair_name name = ol_table_name(table, group, group_hash, topic);
     OL_ASSERT(ol_table_find_pair(table, &name) == number);
@@ -82,11 +89,13 @@ static void check_pair(verification *check, uint32_t number) {
         OL_ASSERT(ol_table_pair(table, pair->previous)->group == pair->group);
     }
     OL_ASSERT(pair->next == 0 || ol_table_pair(table, pair->next)->previous == number);
-    check->large_units += ol_partition_map_verify_root(&table->chunks, &pair->root, check->small_used);
+    check->large_units += ol_partition_map_verify_root(&table->chunks, &pair->root,
+                                                       check->small_used);
     uint32_t places = ol_partition_map_places(&table->chunks, &pair->root), chunk_number;
     OL_ASSERT(places != 0);
     for (uint32_t place = 0; place < places; place++) {
-        const ol_chunk *chunk = ol_partition_map_at(&table->chunks, &pair->root, place, &chunk_number);
+        const ol_chunk *chunk = ol_partition_map_at(&table->chunks, &pair->root, place,
+                                                    &chunk_number);
         check_chunk(check, number, chunk_number, chunk);
     }
     check->pairs++;
@@ -96,8 +105,10 @@ static void check_side(verification *check) {
     const ol_table *table = check->table;
     uint32_t at = 0;
     uint64_t with_value = 0;
-    for (const ol_cell_extras_entry *entry; (entry = ol_cell_extras_next(&table->side, &at)) != NULL;) {
-        OL_ASSERT(ol_table_find_cell(table, (uint32_t)(entry->key >> 32), (int32_t)(uint32_t)entry->key) != NULL);
+    for (const ol_cell_extras_entry *entry;
+         (entry = ol_cell_extras_next(&table->side, &at)) != NULL;) {
+        OL_ASSERT(ol_table_find_cell(table, (uint32_t)(entry->key >> 32),
+                                     (int32_t)(uint32_t)entry->key) != NULL);
         count_reference(check, entry->topic_id);
         with_value += entry->topic_id != 0 || entry->expire_timestamp != -1;
     }
@@ -106,7 +117,7 @@ static void check_side(verification *check) {
 }
 
 static void check_strings(verification *check) {
-    /* What is left over are the references of reservations, two each at most. */
+    /* The remaining references belong to reservations, two each at most. */
     size_t units = check->table->strings.arena.used / OL_STRING_UNIT_SIZE;
     uint64_t left = 0;
     for (size_t i = 0; i < units; i++) left += check->references[i];
@@ -125,7 +136,8 @@ void ol_table_verify(const ol_table *table) {
         .table = table,
         .references = allocate(table->strings.arena.used),
         .cells_used = allocate(cell_count / 8),
-        .small_used = allocate((size_t)table->chunks.small.page_count * OL_RUN_ALLOCATOR_PAGE_UNITS / 8),
+        .small_used = allocate((size_t)table->chunks.small.page_count *
+                               OL_RUN_ALLOCATOR_PAGE_UNITS / 8),
     };
     ol_string_pool_verify(&table->strings, check.references);
     uint32_t limit = ol_table_pair_limit(table), free_pairs = 0;
@@ -133,9 +145,11 @@ void ol_table_verify(const ol_table *table) {
         if (ol_table_pair(table, pair)->topic != OL_PAIR_FREE) check_pair(&check, pair);
     }
     for (uint32_t pair = table->free_pair; pair != 0; pair = ol_table_pair(table, pair)->next) {
-        OL_ASSERT(ol_table_pair(table, pair)->topic == OL_PAIR_FREE && ++free_pairs <= table->free_pair_count);
+        OL_ASSERT(ol_table_pair(table, pair)->topic == OL_PAIR_FREE &&
+                  ++free_pairs <= table->free_pair_count);
     }
-    OL_ASSERT(free_pairs == table->free_pair_count && (limit == 0 || check.pairs + free_pairs + 1 == limit));
+    OL_ASSERT(free_pairs == table->free_pair_count &&
+              (limit == 0 || check.pairs + free_pairs + 1 == limit));
     OL_ASSERT(check.pairs == table->pair_slots.count && check.groups == table->group_slots.count);
     OL_ASSERT(check.present == table->count && check.absent == table->absent_count);
     OL_ASSERT(check.present + check.absent + check.spare + table->cells.free_units == cell_count);

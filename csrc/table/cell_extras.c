@@ -1,3 +1,4 @@
+/* table/cell_extras.c: a hash index over an arena of entries, with a list of free ones. */
 #include "table/cell_extras.h"
 
 #include <string.h>
@@ -6,14 +7,15 @@
 #include "table/validate/ownership.h"
 
 enum { ENTRY_BITS = 27 };
-#define FREE_ENTRY UINT32_MAX       /* in the place of the topic id */
+#define FREE_ENTRY UINT32_MAX       /* stored as the topic id of a free entry */
 
 static ol_cell_extras_entry *entry_at(const ol_cell_extras *side, uint32_t number) {
     return (ol_cell_extras_entry *)side->entries.base + number;
 }
 
-/* Mixed twice: the keys of neighbouring partitions differ in a few low bits, and after one multiplication by an unlucky seed most of
- * them share the high bit by which a piece of slots is cut in two. */
+/* Mixed twice: the keys of neighbouring partitions differ in a few low bits.  After one
+ * multiplication by an unlucky seed most of them would share the high bit that splits a piece of
+ * the hash index. */
 static uint64_t hash_key(const ol_cell_extras *side, uint64_t key) {
     return ol_hash64_mix(ol_hash64_mix(key, side->seed), side->seed);
 }
@@ -54,9 +56,11 @@ ol_cell_extras_entry *ol_cell_extras_find(const ol_cell_extras *side, uint64_t k
 
 static int add_free_entry(ol_cell_extras *side, ol_error *error) {
     size_t count = side->entries.used / sizeof(ol_cell_extras_entry);
-    if (count >= (size_t)1 << ENTRY_BITS) return ol_fail(error, OL_LIMIT, "the table's side entries are all in use");
+    if (count >= (size_t)1 << ENTRY_BITS)
+        return ol_fail(error, OL_LIMIT, "the table's side entries are all in use");
     bool first = count == 0;
-    int status = ol_arena_extend(&side->entries, sizeof(ol_cell_extras_entry) * (first ? 2 : 1), error);
+    int status = ol_arena_extend(&side->entries, sizeof(ol_cell_extras_entry) * (first ? 2 : 1),
+                                 error);
     if (status != OL_OK) return status;
     uint32_t number = (uint32_t)count + first;
     entry_at(side, number)->key = side->free_entry;
@@ -66,7 +70,8 @@ static int add_free_entry(ol_cell_extras *side, ol_error *error) {
     return OL_OK;
 }
 
-int ol_cell_extras_make(ol_cell_extras *side, uint64_t key, ol_cell_extras_entry **entry, ol_error *error) {
+int ol_cell_extras_make(ol_cell_extras *side, uint64_t key, ol_cell_extras_entry **entry,
+                        ol_error *error) {
     uint64_t hash = hash_key(side, key);
     *entry = find(side, key, hash);
     if (*entry != NULL) return OL_OK;
@@ -111,7 +116,8 @@ void ol_cell_extras_verify(const ol_cell_extras *side) {
     size_t count = side->entries.used / sizeof(ol_cell_extras_entry);
     uint64_t pins = 0, living = 0;
     uint32_t at = 0, free_count = 0;
-    for (const ol_cell_extras_entry *entry; (entry = ol_cell_extras_next(side, &at)) != NULL; living++) {
+    for (const ol_cell_extras_entry *entry; (entry = ol_cell_extras_next(side, &at)) != NULL;
+         living++) {
         pins += entry->pins;
         OL_ASSERT(ol_cell_extras_find(side, entry->key) == entry);
     }
@@ -123,14 +129,15 @@ void ol_cell_extras_verify(const ol_cell_extras *side) {
     ol_hash_index_verify(&side->slots);
 }
 
-/* ------------------------------------------------------------------------------------------------ of a file */
+/* ----------------------------------------------------------------------------------- validation */
 
-/* The list of free entries holds each of them once: it would not end otherwise. */
+/* The list of free entries names each of them once; otherwise a walk of it would not end. */
 static bool is_free_list_sound(const ol_cell_extras *side, uint64_t free_count) {
     size_t count = side->entries.used / sizeof(ol_cell_extras_entry);
     uint64_t listed = 0;
     for (uint32_t link = side->free_entry; link != 0; link = (uint32_t)entry_at(side, link)->key) {
-        if (link >= count || entry_at(side, link)->topic_id != FREE_ENTRY || ++listed > free_count) return false;
+        if (link >= count || entry_at(side, link)->topic_id != FREE_ENTRY || ++listed > free_count)
+            return false;
     }
     return listed == free_count && free_count == side->free_count;
 }
@@ -140,13 +147,18 @@ static bool are_entries_sound(const ol_cell_extras *side, uint64_t key) {
     uint64_t living = 0, pins = 0;
     uint32_t at = 0;
     ol_hash_index_tally lines = {0, 0}, found = {0, 0};
-    for (const ol_cell_extras_entry *entry; (entry = ol_cell_extras_next(side, &at)) != NULL; living++) {
+    for (const ol_cell_extras_entry *entry; (entry = ol_cell_extras_next(side, &at)) != NULL;
+         living++) {
         if (entry->pins == 0 && entry->topic_id == 0 && entry->expire_timestamp == -1) return false;
-        if (!ol_hash_index_validate_item(&side->slots, hash_key(side, entry->key), at, key, &found)) return false;
+        if (!ol_hash_index_validate_item(&side->slots, hash_key(side, entry->key), at, key, &found))
+            return false;
         pins += entry->pins;
     }
-    if (!ol_hash_index_validate_lines(&side->slots, 0, ol_hash_index_pieces(&side->slots), key, &lines)) return false;
-    return lines.items == side->slots.count && lines.items == found.items && lines.passed == found.passed && pins == side->pins &&
+    if (!ol_hash_index_validate_lines(&side->slots, 0, ol_hash_index_pieces(&side->slots), key,
+                                      &lines))
+        return false;
+    return lines.items == side->slots.count && lines.items == found.items &&
+           lines.passed == found.passed && pins == side->pins &&
            is_free_list_sound(side, count == 0 ? 0 : count - 1 - living);
 }
 
@@ -154,7 +166,9 @@ int ol_cell_extras_validate(const ol_cell_extras *side, uint64_t key, ol_error *
     int status = ol_hash_index_validate_shape(&side->slots, error);
     if (status != OL_OK) return status;
     size_t count = side->entries.used / sizeof(ol_cell_extras_entry);
-    bool sound = side->entries.used % sizeof(ol_cell_extras_entry) == 0 && count <= (size_t)1 << ENTRY_BITS && count != 1;
-    if (!sound || !are_entries_sound(side, key)) return ol_fail(error, OL_CORRUPT, "the side entries are not sound");
+    bool sound = side->entries.used % sizeof(ol_cell_extras_entry) == 0 &&
+                 count <= (size_t)1 << ENTRY_BITS && count != 1;
+    if (!sound || !are_entries_sound(side, key))
+        return ol_fail(error, OL_CORRUPT, "the side entries are not sound");
     return OL_OK;
 }

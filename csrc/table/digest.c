@@ -1,3 +1,4 @@
+/* table/digest.c: the layout of canonical bytes, big-endian. */
 #include "table/digest.h"
 
 #include <string.h>
@@ -16,7 +17,8 @@ static uint8_t *put_i64(uint8_t *p, int64_t value) {
     return p + 8;
 }
 
-size_t ol_digest_begin(uint8_t *bytes, unsigned kind, int64_t producer_id, ol_slice group, ol_slice topic, bool physical) {
+size_t ol_digest_begin(uint8_t *bytes, unsigned kind, int64_t producer_id, ol_slice group,
+                       ol_slice topic, bool physical) {
     uint8_t *p = bytes;
     *p++ = (uint8_t)(physical ? kind | OL_DIGEST_PHYSICAL : kind);
     if (kind == OL_DIGEST_PENDING) p = put_i64(p, producer_id);
@@ -24,7 +26,8 @@ size_t ol_digest_begin(uint8_t *bytes, unsigned kind, int64_t producer_id, ol_sl
     return (size_t)(put_string(p, topic) - bytes);
 }
 
-ol_hash128 ol_digest_finish(uint8_t *bytes, size_t begun, int32_t partition, const ol_position_value *value, bool physical) {
+ol_hash128 ol_digest_finish(uint8_t *bytes, size_t begun, int32_t partition,
+                            const ol_position_value *value, bool physical) {
     uint8_t *p = bytes + begun;
     ol_store_i32(p, partition);
     p = put_i64(p + 4, value->offset);
@@ -41,7 +44,8 @@ ol_hash128 ol_digest_finish(uint8_t *bytes, size_t begun, int32_t partition, con
     return ol_xxh3_128(bytes, (size_t)(p - bytes));
 }
 
-ol_hash128 ol_position_digest(ol_slice group, ol_slice topic, int32_t partition, const ol_position_value *value, bool physical) {
+ol_hash128 ol_position_digest(ol_slice group, ol_slice topic, int32_t partition,
+                              const ol_position_value *value, bool physical) {
     uint8_t bytes[OL_DIGEST_BYTES_MAX];
     size_t begun = ol_digest_begin(bytes, OL_DIGEST_POSITION, 0, group, topic, physical);
     return ol_digest_finish(bytes, begun, partition, value, physical);

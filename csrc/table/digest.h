@@ -1,7 +1,8 @@
-/* table/digest: the canonical bytes of what a partition holds, and their XXH3-128 (docs/digest.md, with vectors).
+/* table/digest: the canonical bytes of a partition's records, and their XXH3-128.
  *
- * A state's digest is the sum modulo 2^128 over its records, so that it does not depend on their order and digests of parts add
- * up.  Everything is big-endian.  No state in here; safe from any thread.
+ * docs/digest.md has the layout, with vectors.  A state's digest is the sum modulo 2^128 over its
+ * records, so it does not depend on their order, and digests of parts add up.  All integers are
+ * big-endian.  The functions keep no state and are safe from any thread.
  */
 #ifndef OL_TABLE_DIGEST_H
 #define OL_TABLE_DIGEST_H
@@ -18,11 +19,14 @@ enum {
     OL_DIGEST_BYTES_MAX = 3 * 32767 + 96,
 };
 
-/* Bytes that begin every record of one pair, to be written once for all its partitions; returns their size.  `producer_id` is
- * used for OL_DIGEST_PENDING only.  `bytes` has room for OL_DIGEST_BYTES_MAX. */
-size_t ol_digest_begin(uint8_t *bytes, unsigned kind, int64_t producer_id, ol_slice group, ol_slice topic, bool physical);
+/* Writes the bytes that begin every record of one pair, once for all its partitions; returns their
+ * size.  `producer_id` is used only for OL_DIGEST_PENDING.  `bytes` has room for
+ * OL_DIGEST_BYTES_MAX. */
+size_t ol_digest_begin(uint8_t *bytes, unsigned kind, int64_t producer_id, ol_slice group,
+                       ol_slice topic, bool physical);
 
-/* Completes a record behind the `begun` bytes and hashes it. */
-ol_hash128 ol_digest_finish(uint8_t *bytes, size_t begun, int32_t partition, const ol_position_value *value, bool physical);
+/* Completes a record after its first `begun` bytes and hashes it. */
+ol_hash128 ol_digest_finish(uint8_t *bytes, size_t begun, int32_t partition,
+                            const ol_position_value *value, bool physical);
 
 #endif

@@ -1,22 +1,42 @@
+/* table/dump.c: the arenas of a table by name, and its numbers in one fixed order. */
 #include "table/dump.h"
 
 #include "table/table_impl.h"
 
 uint64_t ol_table_layout(void) {
-    static const char short_name[] = "offsetlog", long_name[] = "a longer name, which takes another way";
+    static const char short_name[] = "offsetlog",
+                      long_name[] = "a longer name, which takes another way";
     const uint64_t parts[] = {
-        OL_TABLE_LAYOUT_VERSION, sizeof(ol_cell), sizeof(ol_pair), sizeof(ol_chunk), sizeof(ol_chunk_array), sizeof(ol_run_allocator_page),
-        sizeof(ol_hash_index_line), sizeof(ol_hash_index_piece), sizeof(ol_cell_extras_entry), OL_STRING_HEADER_SIZE, OL_PAIR_BITS, OL_STRING_NUMBER_BITS,
-        OL_RUN_ALLOCATOR_PAGE_UNITS, OL_CHUNK_PARTITIONS, OL_PARTITION_MAP_CLASS_COUNT, OL_HASH_INDEX_UNIT_LINES, OL_HASH_INDEX_PIECE_UNITS,
-        ol_hash64(short_name, sizeof short_name, 1), ol_hash64(long_name, sizeof long_name, 2), ol_hash64_mix(3, 4),
+        OL_TABLE_LAYOUT_VERSION,
+        sizeof(ol_cell),
+        sizeof(ol_pair),
+        sizeof(ol_chunk),
+        sizeof(ol_chunk_array),
+        sizeof(ol_run_allocator_page),
+        sizeof(ol_hash_index_line),
+        sizeof(ol_hash_index_piece),
+        sizeof(ol_cell_extras_entry),
+        OL_STRING_HEADER_SIZE,
+        OL_PAIR_BITS,
+        OL_STRING_NUMBER_BITS,
+        OL_RUN_ALLOCATOR_PAGE_UNITS,
+        OL_CHUNK_PARTITIONS,
+        OL_PARTITION_MAP_CLASS_COUNT,
+        OL_HASH_INDEX_UNIT_LINES,
+        OL_HASH_INDEX_PIECE_UNITS,
+        ol_hash64(short_name, sizeof short_name, 1),
+        ol_hash64(long_name, sizeof long_name, 2),
+        ol_hash64_mix(3, 4),
     };
     return ol_hash64(parts, sizeof parts, 0);
 }
 
 static const char *const section_names[OL_TABLE_SECTIONS] = {
-    "cells",        "cell_pages",     "pairs",          "pair_slots",    "pair_pieces",      "pair_directory", "group_slots",
-    "group_pieces", "group_directory", "chunks",        "chunk_pages",   "chunks_large",     "strings",        "strings_free",
-    "string_slots", "string_pieces",  "string_directory", "side",        "side_slots",       "side_pieces",    "side_directory",
+    "cells",          "cell_pages",       "pairs",        "pair_slots",      "pair_pieces",
+    "pair_directory", "group_slots",      "group_pieces", "group_directory", "chunks",
+    "chunk_pages",    "chunks_large",     "strings",      "strings_free",    "string_slots",
+    "string_pieces",  "string_directory", "side",         "side_slots",      "side_pieces",
+    "side_directory",
 };
 
 const char *ol_table_section_name(int index) { return section_names[index]; }
@@ -45,16 +65,17 @@ void ol_table_sections(ol_table *table, ol_table_section sections[OL_TABLE_SECTI
         &table->side.slots.pieces,
         &table->side.slots.directory,
     };
-    for (int i = 0; i < OL_TABLE_SECTIONS; i++) sections[i] = (ol_table_section){section_names[i], arenas[i]};
+    for (int i = 0; i < OL_TABLE_SECTIONS; i++)
+        sections[i] = (ol_table_section){section_names[i], arenas[i]};
 }
 
-/* ------------------------------------------------------------------------------------------------ numbers */
+/* -------------------------------------------------------------------------------------- numbers */
 
-/* One walk names the fields for both directions, so that they cannot disagree. */
+/* One walk names the fields for both directions, so the two cannot disagree. */
 typedef struct number_walk {
     uint8_t *at;
     bool put;
-    bool fits;                  /* whether every number that was read fits its field */
+    bool fits;                  /* whether every number read so far fits its field */
 } number_walk;
 
 static void walk_u64(number_walk *walk, uint64_t *field) {
@@ -96,7 +117,8 @@ static void walk_table(number_walk *walk, ol_table *table) {
     walk_runs(walk, &table->cells);
     walk_runs(walk, &table->chunks.small);
     walk_u64(walk, &table->chunks.large_free_units);
-    for (unsigned i = 0; i < OL_PARTITION_MAP_CLASS_COUNT; i++) walk_u32(walk, &table->chunks.large_free[i]);
+    for (unsigned i = 0; i < OL_PARTITION_MAP_CLASS_COUNT; i++)
+        walk_u32(walk, &table->chunks.large_free[i]);
     walk_u64(walk, &table->strings.count);
     walk_u64(walk, &table->strings.bytes);
     walk_u64(walk, &table->strings.free_bytes);
@@ -115,12 +137,14 @@ void ol_table_put_numbers(const ol_table *table, uint8_t numbers[OL_TABLE_NUMBER
     OL_ASSERT(walk.at == numbers + OL_TABLE_NUMBERS_SIZE);
 }
 
-int ol_table_restore(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZE], const ol_reservation *held, size_t held_count,
-                     unsigned threads, ol_error *error) {
+int ol_table_restore(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZE],
+                     const ol_reservation *held, size_t held_count, unsigned threads,
+                     ol_error *error) {
     number_walk walk = {.at = (uint8_t *)numbers, .put = false, .fits = true};
     walk_table(&walk, table);
     OL_ASSERT(walk.at == numbers + OL_TABLE_NUMBERS_SIZE);
-    if (!walk.fits) return ol_fail(error, OL_CORRUPT, "a number of the table does not fit its field");
+    if (!walk.fits)
+        return ol_fail(error, OL_CORRUPT, "a number of the table does not fit its field");
     ol_table_set_seed(table, table->seed);
     return ol_table_validate(table, held, held_count, threads, error);
 }

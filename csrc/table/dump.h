@@ -1,8 +1,11 @@
-/* table/dump: a table as bytes, and a table from bytes (docs/table.md: the table is position-independent, so a snapshot is the table).
+/* table/dump: a table as bytes, and a table from bytes (docs/table.md).
  *
- * The bytes are those of its arenas, as they lie in memory, and some numbers.  They are of one layout: another version of this code, another
- * processor or another hash makes other ones, which ol_table_layout tells.  Whoever dumps keeps the table from changing for as long as the arenas are
- * read.  Locks: none in here.
+ * The table is position-independent, so a snapshot is the table: the bytes are those of its arenas,
+ * exactly as in memory, and some numbers.  Another version of this code, another processor or
+ * another hash lays them out differently; ol_table_layout detects that.
+ *
+ * Ownership: the arenas stay the table's.  Locks: none; the caller keeps the table from changing
+ * while it reads the arenas.
  */
 #ifndef OL_TABLE_DUMP_H
 #define OL_TABLE_DUMP_H
@@ -10,33 +13,39 @@
 #include "base/arena.h"
 #include "table/table.h"
 
-/* To be counted up with every change of what the arenas hold that ol_table_layout does not see by itself. */
+/* Increase it with every change of the arenas' contents that ol_table_layout does not see
+ * itself. */
 enum { OL_TABLE_LAYOUT_VERSION = 1 };
 
-/* A number that is another one where the arenas would be. */
+/* A number that differs between any two layouts. */
 uint64_t ol_table_layout(void);
 
 typedef struct ol_table_section {
-    const char *name;           /* lower case letters, and underscores */
+    const char *name;           /* lower-case letters and underscores */
     ol_arena *arena;
 } ol_table_section;
 
 enum { OL_TABLE_SECTIONS = 21, OL_TABLE_NUMBERS_SIZE = 228 * 8 };
 
-/* The name of each, by index. */
+/* The name of each section, by index. */
 const char *ol_table_section_name(int index);
 
-/* The arenas, always in the same order.  Of a table just created they are empty, for the caller to fill or to let adopt a mapping. */
+/* The arenas, always in the same order.  In a table just created they are empty: the caller fills
+ * them, or lets them adopt a mapping. */
 void ol_table_sections(ol_table *table, ol_table_section sections[OL_TABLE_SECTIONS]);
 
 void ol_table_put_numbers(const ol_table *table, uint8_t numbers[OL_TABLE_NUMBERS_SIZE]);
 
-/* Takes a table into use whose arenas were filled: sets the numbers and checks all of it (table/validate/ownership.h), with so many threads.  `held` are the
- * reservations that were alive when it was dumped; from now on they are again.  OL_CORRUPT: the table can only be destroyed.  OL_NO_MEMORY. */
-int ol_table_restore(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZE], const ol_reservation *held, size_t held_count,
-                     unsigned threads, ol_error *error) OL_NODISCARD;
+/* Takes a table into use after its arenas were filled: sets the numbers and validates everything
+ * (table/validate/ownership.h) with this many threads.  `held` are the reservations that were live
+ * at the dump; they are live again from now on.  After OL_CORRUPT or OL_NO_MEMORY the table can
+ * only be destroyed. */
+int ol_table_restore(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZE],
+                     const ol_reservation *held, size_t held_count, unsigned threads,
+                     ol_error *error) OL_NODISCARD;
 
-/* The second half of it. */
-int ol_table_validate(const ol_table *table, const ol_reservation *held, size_t held_count, unsigned threads, ol_error *error) OL_NODISCARD;
+/* The validation alone. */
+int ol_table_validate(const ol_table *table, const ol_reservation *held, size_t held_count,
+                      unsigned threads, ol_error *error) OL_NODISCARD;
 
 #endif

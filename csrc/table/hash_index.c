@@ -1,3 +1,4 @@
+/* table/hash_index.c: growth, splits and removal of a hash index. */
 #include "table/hash_index.h"
 
 #include <string.h>
@@ -12,7 +13,8 @@ enum {
 
 _Static_assert(sizeof(ol_hash_index_piece) == 32, "no padding");
 
-uint32_t ol_hash_index_match_portable(const ol_hash_index *slots, const ol_hash_index_line *line, uint32_t tag) {
+uint32_t ol_hash_index_match_portable(const ol_hash_index *slots, const ol_hash_index_line *line,
+                                      uint32_t tag) {
     uint32_t matches = 0;
     for (int i = 0; i < OL_HASH_INDEX_LINE_ITEMS; i++) {
         matches |= (uint32_t)((line->slot[i] ^ tag) >> slots->item_bits == 0) << i;
@@ -20,7 +22,8 @@ uint32_t ol_hash_index_match_portable(const ol_hash_index *slots, const ol_hash_
     return matches;
 }
 
-void ol_hash_index_init(ol_hash_index *slots, unsigned item_bits, const ol_hash_index_items *items, const void *owner) {
+void ol_hash_index_init(ol_hash_index *slots, unsigned item_bits, const ol_hash_index_items *items,
+                        const void *owner) {
     OL_ASSERT(item_bits < 32);
     memset(slots, 0, sizeof *slots);
     slots->item_bits = item_bits;
@@ -59,7 +62,8 @@ static void free_unit(ol_hash_index *slots, uint32_t unit) {
     slots->free_unit_count++;
 }
 
-/* Enough units for a split (the most that one growth takes) are made free first, so that what follows cannot fail. */
+/* Frees enough units for a split, the largest growth there is, so that the steps after it cannot
+ * fail. */
 static int reserve_units(ol_hash_index *slots, uint32_t count, ol_error *error) {
     while (slots->free_unit_count < count) {
         int status = ol_arena_extend(&slots->units, UNIT_SIZE, error);
@@ -77,7 +81,8 @@ static void add_reserved_unit(ol_hash_index *slots, ol_hash_index_piece *piece) 
     piece->unit_count++;
 }
 
-static void place(const ol_hash_index *slots, const ol_hash_index_piece *piece, uint64_t hash, uint32_t item) {
+static void place(const ol_hash_index *slots, const ol_hash_index_piece *piece, uint64_t hash,
+                  uint32_t item) {
     uint32_t line_count = piece->unit_count * OL_HASH_INDEX_UNIT_LINES;
     uint32_t at = ol_hash_index_home(piece, hash);
     for (uint32_t step = 0; step < line_count; step++) {
@@ -93,14 +98,16 @@ static void place(const ol_hash_index *slots, const ol_hash_index_piece *piece, 
     OL_ASSERT(!"a piece has a free slot");
 }
 
-/* Copies out a piece's items and clears its lines. */
-static uint32_t drain(const ol_hash_index *slots, const ol_hash_index_piece *piece, uint32_t *items) {
+/* Copies a piece's items out and clears its lines. */
+static uint32_t drain(const ol_hash_index *slots, const ol_hash_index_piece *piece,
+                      uint32_t *items) {
     uint32_t count = 0;
     for (uint32_t unit = 0; unit < piece->unit_count; unit++) {
         ol_hash_index_line *lines = unit_lines(slots, piece->unit[unit]);
         for (int i = 0; i < OL_HASH_INDEX_UNIT_LINES; i++) {
             for (int j = 0; j < OL_HASH_INDEX_LINE_ITEMS; j++) {
-                if (lines[i].slot[j] != 0) items[count++] = ol_hash_index_item(slots, lines[i].slot[j]);
+                if (lines[i].slot[j] != 0)
+                    items[count++] = ol_hash_index_item(slots, lines[i].slot[j]);
             }
         }
         memset(lines, 0, UNIT_SIZE);
@@ -109,7 +116,8 @@ static uint32_t drain(const ol_hash_index *slots, const ol_hash_index_piece *pie
     return count;
 }
 
-static void find_hashes(const ol_hash_index *slots, const uint32_t *items, uint32_t count, uint64_t *hashes) {
+static void find_hashes(const ol_hash_index *slots, const uint32_t *items, uint32_t count,
+                        uint64_t *hashes) {
     for (int round = 0; round < 3 && slots->items->prefetch != NULL; round++) {
         for (uint32_t i = 0; i < count; i++) slots->items->prefetch(slots->owner, items[i], round);
     }
@@ -127,9 +135,11 @@ static void resize(ol_hash_index *slots, ol_hash_index_piece *piece, uint32_t un
 }
 
 static int double_directory(ol_hash_index *slots, ol_error *error) {
-    if (slots->depth == OL_HASH_INDEX_DEPTH_MAX) return ol_fail(error, OL_LIMIT, "the table's hash cannot grow any further");
+    if (slots->depth == OL_HASH_INDEX_DEPTH_MAX)
+        return ol_fail(error, OL_LIMIT, "the table's hash cannot grow any further");
     size_t count = slots->directory.used / sizeof(uint32_t);
-    int status = ol_arena_extend(&slots->directory, (count == 0 ? 2 : count) * sizeof(uint32_t), error);
+    int status = ol_arena_extend(&slots->directory, (count == 0 ? 2 : count) * sizeof(uint32_t),
+                                 error);
     if (status != OL_OK) return status;
     uint32_t *directory = (uint32_t *)slots->directory.base;
     for (size_t i = count; i-- > 0;) directory[2 * i] = directory[2 * i + 1] = directory[i];
@@ -150,7 +160,8 @@ static int split(ol_hash_index *slots, uint64_t hash, ol_error *error) {
     uint32_t items[PIECE_ITEMS_MAX];
     uint64_t hashes[PIECE_ITEMS_MAX];
     ol_hash_index_piece *low = (ol_hash_index_piece *)ol_hash_index_piece_of(slots, hash);
-    ol_hash_index_piece *high = (ol_hash_index_piece *)slots->pieces.base + (slots->pieces.used / sizeof *high - 1);
+    ol_hash_index_piece *high = (ol_hash_index_piece *)slots->pieces.base +
+                                (slots->pieces.used / sizeof *high - 1);
     uint32_t count = drain(slots, low, items);
     find_hashes(slots, items, count, hashes);
     while (low->unit_count > UNITS_AFTER_SPLIT) free_unit(slots, low->unit[--low->unit_count]);
@@ -210,8 +221,10 @@ void ol_hash_index_insert(ol_hash_index *slots, uint64_t hash, uint32_t item) {
     slots->count++;
 }
 
-/* The slot of an item; `count_down` takes the item off the counts of the lines it had passed. */
-static uint32_t *find_slot(const ol_hash_index *slots, const ol_hash_index_piece *piece, uint64_t hash, uint32_t item, bool count_down) {
+/* The slot of an item; `count_down` also removes the item from the counts of the lines it had
+ * passed. */
+static uint32_t *find_slot(const ol_hash_index *slots, const ol_hash_index_piece *piece,
+                           uint64_t hash, uint32_t item, bool count_down) {
     uint32_t line_count = piece->unit_count * OL_HASH_INDEX_UNIT_LINES;
     uint32_t at = ol_hash_index_home(piece, hash), wanted = ol_hash_index_tag(slots, hash) | item;
     for (uint32_t step = 0; step < line_count; step++) {
@@ -232,29 +245,35 @@ void ol_hash_index_remove(ol_hash_index *slots, uint64_t hash, uint32_t item) {
     *find_slot(slots, piece, hash, item, true) = 0;
     piece->used--;
     slots->count--;
-    /* Half empty: give a unit back, far enough from the point where it would be needed again. */
+    /* A half-empty piece gives a unit back, at a size well below the one where it would need it
+     * again. */
     if (piece->unit_count > 1 && piece->used < (piece->unit_count - 1u) * UNIT_ITEMS / 2) {
         resize(slots, piece, piece->unit_count - 1u);
     }
 }
 
-void ol_hash_index_replace(ol_hash_index *slots, uint64_t hash, uint32_t item, uint32_t replacement) {
-    *find_slot(slots, ol_hash_index_piece_of(slots, hash), hash, item, false) = ol_hash_index_tag(slots, hash) | replacement;
+void ol_hash_index_replace(ol_hash_index *slots, uint64_t hash, uint32_t item,
+                           uint32_t replacement) {
+    *find_slot(slots, ol_hash_index_piece_of(slots, hash), hash, item,
+               false) = ol_hash_index_tag(slots, hash) | replacement;
 }
 
 uint64_t ol_hash_index_resident(const ol_hash_index *slots) {
-    return ol_arena_resident(&slots->units) + ol_arena_resident(&slots->pieces) + ol_arena_resident(&slots->directory);
+    return ol_arena_resident(&slots->units) + ol_arena_resident(&slots->pieces) +
+           ol_arena_resident(&slots->directory);
 }
 
 uint64_t ol_hash_index_unused(const ol_hash_index *slots) {
-    return slots->units.used / UNIT_SIZE * UNIT_ITEMS * sizeof(uint32_t) - slots->count * sizeof(uint32_t);
+    return slots->units.used / UNIT_SIZE * UNIT_ITEMS * sizeof(uint32_t) -
+           slots->count * sizeof(uint32_t);
 }
 
 static void verify_piece(const ol_hash_index *slots, const ol_hash_index_piece *piece) {
     uint32_t line_count = piece->unit_count * OL_HASH_INDEX_UNIT_LINES;
     uint32_t passed[OL_HASH_INDEX_PIECE_UNITS * OL_HASH_INDEX_UNIT_LINES] = {0};
     uint32_t used = 0;
-    OL_ASSERT(piece->unit_count >= 1 && piece->unit_count <= OL_HASH_INDEX_PIECE_UNITS && piece->depth <= slots->depth);
+    OL_ASSERT(piece->unit_count >= 1 && piece->unit_count <= OL_HASH_INDEX_PIECE_UNITS &&
+              piece->depth <= slots->depth);
     for (uint32_t at = 0; at < line_count; at++) {
         const ol_hash_index_line *line = ol_hash_index_line_at(slots, piece, at);
         for (int i = 0; i < OL_HASH_INDEX_LINE_ITEMS; i++) {
@@ -263,9 +282,13 @@ static void verify_piece(const ol_hash_index *slots, const ol_hash_index_piece *
             uint64_t hash = slots->items->hash_of(slots->owner, item);
             OL_ASSERT(ol_hash_index_piece_of(slots, hash) == piece);
             OL_ASSERT(line->slot[i] == (ol_hash_index_tag(slots, hash) | item));
-            for (uint32_t home = ol_hash_index_home(piece, hash); home != at; home = (home + 1) % line_count) passed[home]++;
-            OL_ASSERT((ol_hash_index_match(slots, line, ol_hash_index_tag(slots, hash)) >> i & 1) == 1);
-            OL_ASSERT(ol_hash_index_match(slots, line, line->slot[i]) == ol_hash_index_match_portable(slots, line, line->slot[i]));
+            for (uint32_t home = ol_hash_index_home(piece, hash); home != at;
+                 home = (home + 1) % line_count)
+                passed[home]++;
+            OL_ASSERT((ol_hash_index_match(slots, line, ol_hash_index_tag(slots, hash)) >> i & 1) ==
+                      1);
+            OL_ASSERT(ol_hash_index_match(slots, line, line->slot[i]) ==
+                      ol_hash_index_match_portable(slots, line, line->slot[i]));
             used++;
         }
     }
@@ -289,7 +312,8 @@ void ol_hash_index_verify(const ol_hash_index *slots) {
     OL_ASSERT(piece_count == 0 || covered == (uint64_t)1 << slots->depth);
     OL_ASSERT((units + slots->free_unit_count) * UNIT_SIZE == slots->units.used);
     uint32_t free_units = 0;
-    for (uint32_t link = slots->free_unit; link != 0; link = unit_lines(slots, link - 1)[0].slot[0]) {
+    for (uint32_t link = slots->free_unit; link != 0;
+         link = unit_lines(slots, link - 1)[0].slot[0]) {
         OL_ASSERT(++free_units <= slots->free_unit_count);
     }
     OL_ASSERT(free_units == slots->free_unit_count);

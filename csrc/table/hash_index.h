@@ -1,11 +1,17 @@
-/* table/hash_index: a hash of 32-bit item numbers; the items themselves, their keys and their hashes are the owner's.
+/* table/hash_index: a hash of 32-bit item numbers.
  *
- * A line is one cache line: 15 slots and a count of the items that did not find room in it and went on to a later line.  A
- * slot is an item number under as many bits of its hash as are left (5 for 27-bit numbers), so that a wrong item is hardly ever
- * looked at.  Removing an item
- * clears its slot and counts the lines it had passed down again: no item moves and no marker stays.
- * Lines belong to pieces of 1 to 6 units of 1 KiB.  A full piece gets one more unit; one of six is cut in two of four along the
- * next bit of the hash.  So slots cost 4.7 to 6.3 bytes an item at any size, and growing touches 1,300 items at most.
+ * The owner keeps the items, their keys and their hashes.  A line is one cache line: 15 slots, and
+ * a count of the items that found it full and went on to a later line.  A slot is an item number,
+ * with as many bits of its hash above it as fit (5 for 27-bit numbers), so a wrong item is hardly
+ * ever inspected.  A removal clears the item's slot and decrements the counts of the lines it had
+ * passed: no item moves and no marker stays.
+ *
+ * Lines belong to pieces of 1 to 6 units of 1 KiB.  A full piece gets one more unit; a full piece
+ * of six units is split in two of four along the next bit of the hash.  So slots cost 4.7 to 6.3
+ * bytes an item at any size, and growth touches at most 1,300 items.
+ *
+ * Ownership: the index owns its arenas.  Locks: none; calls that take a const index may run side by
+ * side.  Calls that fail change nothing.
  */
 #ifndef OL_TABLE_HASH_INDEX_H
 #define OL_TABLE_HASH_INDEX_H
@@ -34,7 +40,8 @@ typedef struct ol_hash_index_piece {
     uint16_t zero;
 } ol_hash_index_piece;
 
-/* What an owner tells about its items.  `prefetch` may be NULL; it is called in three rounds before `hash_of`. */
+/* The owner's answers about its items.  `prefetch` may be NULL; it is called in three rounds before
+ * `hash_of`. */
 typedef struct ol_hash_index_items {
     uint64_t (*hash_of)(const void *owner, uint32_t item);
     void (*prefetch)(const void *owner, uint32_t item, int round);
@@ -43,7 +50,7 @@ typedef struct ol_hash_index_items {
 typedef struct ol_hash_index {
     ol_arena units;
     ol_arena pieces;
-    ol_arena directory;                     /* piece numbers by the first `depth` bits of a hash; unused at depth 0 */
+    ol_arena directory;  /* piece numbers by the first `depth` bits of a hash; unused at depth 0 */
     const ol_hash_index_items *items;
     const void *owner;
     uint64_t count;
@@ -53,43 +60,53 @@ typedef struct ol_hash_index {
     uint32_t free_unit_count;
 } ol_hash_index;
 
-void ol_hash_index_init(ol_hash_index *slots, unsigned item_bits, const ol_hash_index_items *items, const void *owner);
+void ol_hash_index_init(ol_hash_index *slots, unsigned item_bits, const ol_hash_index_items *items,
+                        const void *owner);
 void ol_hash_index_free(ol_hash_index *slots);
 
-/* Makes room for one more item of this hash; ol_hash_index_insert may follow, as the next change, and cannot fail. */
+/* Makes room for one more item of this hash.  If ol_hash_index_insert is the next change, it cannot
+ * fail.  OL_NO_MEMORY or OL_LIMIT. */
 int ol_hash_index_reserve(ol_hash_index *slots, uint64_t hash, ol_error *error) OL_NODISCARD;
 void ol_hash_index_insert(ol_hash_index *slots, uint64_t hash, uint32_t item);
 void ol_hash_index_remove(ol_hash_index *slots, uint64_t hash, uint32_t item);
-/* Puts another item with the same hash in the place of `item`. */
-void ol_hash_index_replace(ol_hash_index *slots, uint64_t hash, uint32_t item, uint32_t replacement);
+/* Replaces `item` in its slot by another item of the same hash. */
+void ol_hash_index_replace(ol_hash_index *slots, uint64_t hash, uint32_t item,
+                           uint32_t replacement);
 
 uint64_t ol_hash_index_resident(const ol_hash_index *slots);
-uint64_t ol_hash_index_unused(const ol_hash_index *slots);        /* bytes of free slots and free units */
+uint64_t ol_hash_index_unused(const ol_hash_index *slots);  /* bytes of free slots and free units */
 void ol_hash_index_verify(const ol_hash_index *slots);
 
-/* ------------------------------------------------------------------------------------------------ of a file */
+/* ----------------------------------------------------------------------------------- validation */
 
-/* The checks of slots that came from a file (table/validate/ownership.h).  The shape: with it right, probing is safe whatever the slots hold. */
+/* Validation of an index that came from a file (table/validate/ownership.h).  A valid shape makes
+ * every probe safe, whatever the slots hold; otherwise OL_CORRUPT. */
 int ol_hash_index_validate_shape(const ol_hash_index *slots, ol_error *error) OL_NODISCARD;
 
-/* What is right when the tally of all lines and the tally of all items that the owner has are equal. */
+/* The index is valid when the tally of all its lines equals the tally of all the owner's items. */
 typedef struct ol_hash_index_tally {
     uint64_t items;
-    uint64_t passed;            /* sum of the marks of lines, once for each item that had to go on */
+    uint64_t passed;            /* sum of the marks of lines, one for each item that passed them */
 } ol_hash_index_tally;
 
-/* Adds the lines of pieces [first, end); false when a piece does not hold what it says. */
-bool ol_hash_index_validate_lines(const ol_hash_index *slots, size_t first, size_t end, uint64_t key, ol_hash_index_tally *tally);
+/* Adds the lines of pieces [first, end); false when a piece contradicts its own count. */
+bool ol_hash_index_validate_lines(const ol_hash_index *slots, size_t first, size_t end,
+                                  uint64_t key, ol_hash_index_tally *tally);
 /* Adds an item; false when it is not found. */
-bool ol_hash_index_validate_item(const ol_hash_index *slots, uint64_t hash, uint32_t item, uint64_t key, ol_hash_index_tally *tally);
+bool ol_hash_index_validate_item(const ol_hash_index *slots, uint64_t hash, uint32_t item,
+                                 uint64_t key, ol_hash_index_tally *tally);
 
-static inline size_t ol_hash_index_pieces(const ol_hash_index *slots) { return slots->pieces.used / sizeof(ol_hash_index_piece); }
+static inline size_t ol_hash_index_pieces(const ol_hash_index *slots) {
+    return slots->pieces.used / sizeof(ol_hash_index_piece);
+}
 
-/* ------------------------------------------------------------------------------------------------ finding */
+/* -------------------------------------------------------------------------------------- finding */
 
-static inline const ol_hash_index_piece *ol_hash_index_piece_of(const ol_hash_index *slots, uint64_t hash) {
+static inline const ol_hash_index_piece *ol_hash_index_piece_of(const ol_hash_index *slots,
+                                                                uint64_t hash) {
     uint32_t piece = 0;
-    if (slots->depth != 0) piece = ((const uint32_t *)slots->directory.base)[hash >> (64 - slots->depth)];
+    if (slots->depth != 0)
+        piece = ((const uint32_t *)slots->directory.base)[hash >> (64 - slots->depth)];
     return (const ol_hash_index_piece *)slots->pieces.base + piece;
 }
 
@@ -97,9 +114,12 @@ static inline uint32_t ol_hash_index_home(const ol_hash_index_piece *piece, uint
     return (uint32_t)((hash & 0xffffffff) * (piece->unit_count * OL_HASH_INDEX_UNIT_LINES) >> 32);
 }
 
-static inline ol_hash_index_line *ol_hash_index_line_at(const ol_hash_index *slots, const ol_hash_index_piece *piece, uint32_t line) {
+static inline ol_hash_index_line *ol_hash_index_line_at(const ol_hash_index *slots,
+                                                        const ol_hash_index_piece *piece,
+                                                        uint32_t line) {
     size_t unit = piece->unit[line / OL_HASH_INDEX_UNIT_LINES];
-    return (ol_hash_index_line *)slots->units.base + unit * OL_HASH_INDEX_UNIT_LINES + line % OL_HASH_INDEX_UNIT_LINES;
+    return (ol_hash_index_line *)slots->units.base + unit * OL_HASH_INDEX_UNIT_LINES +
+           line % OL_HASH_INDEX_UNIT_LINES;
 }
 
 static inline uint32_t ol_hash_index_tag(const ol_hash_index *slots, uint64_t hash) {
@@ -110,12 +130,14 @@ static inline uint32_t ol_hash_index_item(const ol_hash_index *slots, uint32_t s
     return slot & (((uint32_t)1 << slots->item_bits) - 1);
 }
 
-/* Bit i: slot i holds an item with this tag (or tag 0 is looked for and the slot is free). */
-uint32_t ol_hash_index_match_portable(const ol_hash_index *slots, const ol_hash_index_line *line, uint32_t tag);
+/* Bit i: slot i holds an item with this tag, or tag 0 is wanted and the slot is free. */
+uint32_t ol_hash_index_match_portable(const ol_hash_index *slots, const ol_hash_index_line *line,
+                                      uint32_t tag);
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
-static inline uint32_t ol_hash_index_match(const ol_hash_index *slots, const ol_hash_index_line *line, uint32_t tag) {
+static inline uint32_t ol_hash_index_match(const ol_hash_index *slots,
+                                           const ol_hash_index_line *line, uint32_t tag) {
     const __m128i *part = (const __m128i *)line->slot;
     __m128i shift = _mm_cvtsi32_si128((int)slots->item_bits);
     __m128i wanted = _mm_set1_epi32((int)(tag >> slots->item_bits));
@@ -123,17 +145,19 @@ static inline uint32_t ol_hash_index_match(const ol_hash_index *slots, const ol_
     for (int i = 0; i < 4; i++) {
         equal[i] = _mm_cmpeq_epi32(_mm_srl_epi32(_mm_loadu_si128(part + i), shift), wanted);
     }
-    __m128i bytes = _mm_packs_epi16(_mm_packs_epi32(equal[0], equal[1]), _mm_packs_epi32(equal[2], equal[3]));
-    /* The last of the sixteen is the count of passed items. */
+    __m128i bytes = _mm_packs_epi16(_mm_packs_epi32(equal[0], equal[1]),
+                                    _mm_packs_epi32(equal[2], equal[3]));
+    /* The last of the sixteen words is the count of passed items. */
     return (uint32_t)_mm_movemask_epi8(bytes) & 0x7fff;
 }
 #else
-static inline uint32_t ol_hash_index_match(const ol_hash_index *slots, const ol_hash_index_line *line, uint32_t tag) {
+static inline uint32_t ol_hash_index_match(const ol_hash_index *slots,
+                                           const ol_hash_index_line *line, uint32_t tag) {
     return ol_hash_index_match_portable(slots, line, tag);
 }
 #endif
 
-/* A probe yields the items that may be the one that is looked for, then 0. */
+/* A probe yields the candidates for a hash, then 0. */
 typedef struct ol_hash_index_probe {
     const ol_hash_index *slots;
     const ol_hash_index_piece *piece;
@@ -144,7 +168,8 @@ typedef struct ol_hash_index_probe {
     uint32_t left;
 } ol_hash_index_probe;
 
-static inline ol_hash_index_probe ol_hash_index_probe_begin(const ol_hash_index *slots, uint64_t hash) {
+static inline ol_hash_index_probe ol_hash_index_probe_begin(const ol_hash_index *slots,
+                                                            uint64_t hash) {
     ol_hash_index_probe probe = {.slots = slots, .tag = ol_hash_index_tag(slots, hash)};
     if (slots->pieces.used == 0) return probe;
     probe.piece = ol_hash_index_piece_of(slots, hash);
@@ -161,7 +186,7 @@ static inline uint32_t ol_hash_index_probe_next(ol_hash_index_probe *probe) {
             int slot = __builtin_ctz(probe->matches);
             probe->matches &= probe->matches - 1;
             uint32_t item = ol_hash_index_item(probe->slots, probe->line->slot[slot]);
-            if (item != 0) return item;         /* a free slot looks like tag 0 */
+            if (item != 0) return item;         /* a free slot matches tag 0, too */
         }
         if (probe->line == NULL || probe->line->passed == 0 || --probe->left == 0) return 0;
         probe->at++;

@@ -1,21 +1,23 @@
-/* Pairs and cells of ol_table: how they come and go. */
+/* table/pairs.c: how the pairs and cells of a table are added and freed. */
 #include "table/table_impl.h"
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ hashes */
+/* --------------------------------------------------------------------------------------- hashes */
 
 static uint64_t pair_hash_of(const void *owner, uint32_t number) {
     const ol_table *table = owner;
     const ol_pair *pair = ol_table_pair(table, number);
-    uint64_t group_hash = ol_table_group_hash(table, ol_string_pool_get(&table->strings, pair->group));
+    uint64_t group_hash = ol_table_group_hash(table,
+                                              ol_string_pool_get(&table->strings, pair->group));
     ol_slice topic = ol_string_pool_get(&table->strings, pair->topic);
     return ol_hash64(topic.data, topic.size, group_hash);
 }
 
 static uint64_t group_hash_of(const void *owner, uint32_t number) {
     const ol_table *table = owner;
-    return ol_table_group_hash(table, ol_string_pool_get(&table->strings, ol_table_pair(table, number)->group));
+    return ol_table_group_hash(
+        table, ol_string_pool_get(&table->strings, ol_table_pair(table, number)->group));
 }
 
 static void prefetch(const void *owner, uint32_t number, int round) {
@@ -46,11 +48,12 @@ uint32_t ol_table_find_group(const ol_table *table, ol_slice group, uint64_t gro
     return pair;
 }
 
-/* ------------------------------------------------------------------------------------------------ pairs */
+/* ---------------------------------------------------------------------------------------- pairs */
 
 static int add_free_pair(ol_table *table, ol_error *error) {
     uint32_t limit = ol_table_pair_limit(table);
-    if (limit >= 1u << OL_PAIR_BITS) return ol_fail(error, OL_LIMIT, "the table has no more room for pairs");
+    if (limit >= 1u << OL_PAIR_BITS)
+        return ol_fail(error, OL_LIMIT, "the table has no more room for pairs");
     uint32_t number = limit == 0 ? 1 : limit;
     int status = ol_arena_extend(&table->pairs, sizeof(ol_pair) * (number + 1 - limit), error);
     if (status != OL_OK) return status;
@@ -61,9 +64,11 @@ static int add_free_pair(ol_table *table, ol_error *error) {
     return OL_OK;
 }
 
-static int reserve_pair(ol_table *table, const ol_pair_name *name, bool new_group, ol_error *error) {
+static int reserve_pair(ol_table *table, const ol_pair_name *name, bool new_group,
+                        ol_error *error) {
     int status = ol_hash_index_reserve(&table->pair_slots, name->hash, error);
-    if (status == OL_OK && new_group) status = ol_hash_index_reserve(&table->group_slots, name->group_hash, error);
+    if (status == OL_OK && new_group)
+        status = ol_hash_index_reserve(&table->group_slots, name->group_hash, error);
     if (status == OL_OK && table->free_pair == 0) status = add_free_pair(table, error);
     return status;
 }
@@ -95,7 +100,7 @@ int ol_table_add_pair(ol_table *table, const ol_pair_name *name, uint32_t *pair,
         ol_hash_index_insert(&table->group_slots, name->group_hash, *pair);
         return OL_OK;
     }
-    /* Behind the first, so that the hash of groups goes on naming that one. */
+    /* The new pair becomes the second: the hash of groups keeps naming the first. */
     ol_pair *head = ol_table_pair(table, first);
     record->previous = first;
     record->next = head->next;
@@ -124,14 +129,15 @@ void ol_table_free_pair(ol_table *table, uint32_t pair) {
     table->free_pair_count++;
 }
 
-/* ------------------------------------------------------------------------------------------------ cells */
+/* ---------------------------------------------------------------------------------------- cells */
 
 static ol_cell *cells_of(const ol_table *table, uint32_t run) {
     return (ol_cell *)table->cells.units.base + run;
 }
 
-/* Opens a gap for the cell at `position` of a run of `length`, in place where the run has a unit to spare. */
-static int grow_run(ol_table *table, ol_chunk *chunk, unsigned length, unsigned position, ol_error *error) {
+/* Opens a gap at `position` of a run of `length` cells, in place if the run has a spare unit. */
+static int grow_run(ol_table *table, ol_chunk *chunk, unsigned length, unsigned position,
+                    ol_error *error) {
     uint32_t run = chunk->run;
     if (ol_table_run_capacity(length) > length) {
         ol_cell *cells = cells_of(table, run);
@@ -139,7 +145,8 @@ static int grow_run(ol_table *table, ol_chunk *chunk, unsigned length, unsigned 
         return OL_OK;
     }
     uint32_t larger;
-    int status = ol_run_allocator_allocate(&table->cells, ol_table_run_capacity(length + 1), &larger, error);
+    int status = ol_run_allocator_allocate(&table->cells, ol_table_run_capacity(length + 1),
+                                           &larger, error);
     if (status != OL_OK) return status;
     ol_cell *target = cells_of(table, larger), *source = cells_of(table, run);
     memcpy(target, source, position * sizeof *target);
@@ -149,7 +156,8 @@ static int grow_run(ol_table *table, ol_chunk *chunk, unsigned length, unsigned 
     return OL_OK;
 }
 
-static int add_chunk(ol_table *table, uint32_t pair, uint32_t number, unsigned bit, uint32_t *run, ol_error *error) {
+static int add_chunk(ol_table *table, uint32_t pair, uint32_t number, unsigned bit, uint32_t *run,
+                     ol_error *error) {
     int status = ol_run_allocator_allocate(&table->cells, 1, run, error);
     if (status != OL_OK) return status;
     ol_chunk *root = &ol_table_pair(table, pair)->root;
@@ -158,10 +166,12 @@ static int add_chunk(ol_table *table, uint32_t pair, uint32_t number, unsigned b
     return status;
 }
 
-int ol_table_add_cell(ol_table *table, uint32_t pair, int32_t partition, ol_cell **cell, ol_error *error) {
+int ol_table_add_cell(ol_table *table, uint32_t pair, int32_t partition, ol_cell **cell,
+                      ol_error *error) {
     uint32_t number = ol_chunk_number(partition);
     unsigned bit = (uint32_t)partition % OL_CHUNK_PARTITIONS;
-    ol_chunk *chunk = ol_partition_map_find(&table->chunks, &ol_table_pair(table, pair)->root, number);
+    ol_chunk *chunk = ol_partition_map_find(&table->chunks, &ol_table_pair(table, pair)->root,
+                                            number);
     if (chunk == NULL) {
         uint32_t run;
         int status = add_chunk(table, pair, number, bit, &run, error);
@@ -188,7 +198,8 @@ void ol_table_free_cell(ol_table *table, uint32_t pair, int32_t partition) {
     OL_ASSERT(chunk != NULL && (chunk->bitmap >> bit & 1));
     OL_ASSERT(ol_table_is_absent(ol_table_cell_at(table, chunk, bit)));
     table->absent_count--;
-    unsigned length = ol_table_ones(chunk->bitmap), position = ol_table_ones(chunk->bitmap & ((1u << bit) - 1));
+    unsigned length = ol_table_ones(chunk->bitmap),
+             position = ol_table_ones(chunk->bitmap & ((1u << bit) - 1));
     ol_cell *cells = cells_of(table, chunk->run);
     memmove(cells + position, cells + position + 1, (length - position - 1) * sizeof *cells);
     unsigned before = ol_table_run_capacity(length), after = ol_table_run_capacity(length - 1);

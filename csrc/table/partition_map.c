@@ -1,3 +1,4 @@
+/* table/partition_map.c: arrays of chunks, dense or sparse, and the memory they lie in. */
 #include "table/partition_map.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ void ol_partition_map_free_all(ol_partition_map *chunks) {
     ol_arena_free(&chunks->large);
 }
 
-/* ------------------------------------------------------------------------------------------------ memory of arrays */
+/* ----------------------------------------------------------------------------- memory of arrays */
 
 /* The smallest size class of at least `units`. */
 unsigned ol_partition_map_class(uint64_t units, uint64_t *class_units) {
@@ -30,7 +31,8 @@ static ol_chunk_array *array_named(const ol_partition_map *chunks, uint32_t name
     return ol_partition_map_array(chunks, &root);
 }
 
-static int allocate_large(ol_partition_map *chunks, uint64_t units, uint32_t *name, uint64_t *class_units, ol_error *error) {
+static int allocate_large(ol_partition_map *chunks, uint64_t units, uint32_t *name,
+                          uint64_t *class_units, ol_error *error) {
     unsigned class = ol_partition_map_class(units, class_units);
     OL_ASSERT(class < OL_PARTITION_MAP_CLASS_COUNT);
     uint32_t *list = &chunks->large_free[class];
@@ -41,16 +43,18 @@ static int allocate_large(ol_partition_map *chunks, uint64_t units, uint32_t *na
         return OL_OK;
     }
     uint64_t first = chunks->large.used / sizeof(ol_chunk);
-    if (first + *class_units >= OL_PARTITION_MAP_LARGE) return ol_fail(error, OL_LIMIT, "the table's chunk arrays are full");
+    if (first + *class_units >= OL_PARTITION_MAP_LARGE)
+        return ol_fail(error, OL_LIMIT, "the table's chunk arrays are full");
     int status = ol_arena_extend(&chunks->large, *class_units * sizeof(ol_chunk), error);
     if (status != OL_OK) return status;
     *name = (uint32_t)first | OL_PARTITION_MAP_LARGE;
     return OL_OK;
 }
 
-static int allocate_small(ol_partition_map *chunks, unsigned units, uint32_t *name, ol_error *error) {
+static int allocate_small(ol_partition_map *chunks, unsigned units, uint32_t *name,
+                          ol_error *error) {
     if (chunks->small.page_count == 0) {
-        /* Unit 0 is taken for good: an array named 0 is no array. */
+        /* Unit 0 is never used: an array named 0 is no array. */
         int status = ol_run_allocator_allocate(&chunks->small, 1, name, error);
         if (status != OL_OK) return status;
         OL_ASSERT(*name == 0);
@@ -58,7 +62,8 @@ static int allocate_small(ol_partition_map *chunks, unsigned units, uint32_t *na
     return ol_run_allocator_allocate(&chunks->small, units, name, error);
 }
 
-static int allocate_array(ol_partition_map *chunks, uint64_t capacity, bool sparse, uint32_t *name, ol_error *error) {
+static int allocate_array(ol_partition_map *chunks, uint64_t capacity, bool sparse, uint32_t *name,
+                          ol_error *error) {
     uint64_t units = ol_partition_map_units(capacity, sparse);
     int status;
     if (units <= OL_RUN_LENGTH_MAX) {
@@ -72,7 +77,8 @@ static int allocate_array(ol_partition_map *chunks, uint64_t capacity, bool spar
     memset(array, 0, units * sizeof(ol_chunk));
     array->capacity = (uint32_t)(sparse ? places * 2 / 3 : places);
     array->sparse = sparse;
-    OL_ASSERT(array->capacity >= capacity && ol_partition_map_units(array->capacity, sparse) <= units);
+    OL_ASSERT(array->capacity >= capacity &&
+              ol_partition_map_units(array->capacity, sparse) <= units);
     return OL_OK;
 }
 
@@ -89,7 +95,7 @@ static void free_array(ol_partition_map *chunks, uint32_t name) {
     chunks->large_free_units += class_units;
 }
 
-/* ------------------------------------------------------------------------------------------------ the arrays */
+/* ----------------------------------------------------------------------------------- the arrays */
 
 uint32_t ol_partition_map_lower_bound(ol_chunk_array *array, uint32_t number) {
     const uint32_t *numbers = ol_partition_map_numbers(array);
@@ -105,7 +111,7 @@ uint32_t ol_partition_map_lower_bound(ol_chunk_array *array, uint32_t number) {
     return low;
 }
 
-/* Puts a chunk into an array that has the capacity for it; a dense one also has its number within reach. */
+/* Puts a chunk into an array with room for it; in a dense array its number is within reach. */
 static void put(ol_chunk_array *array, uint32_t number, ol_chunk chunk) {
     uint32_t at;
     if (array->sparse) {
@@ -140,7 +146,7 @@ static bool has_room(const ol_chunk_array *array, uint32_t number) {
     return (number < end ? end : number + 1) - first <= array->capacity;
 }
 
-/* What an array that is built anew gets room for beside the chunks that are there: so many with numbers in a range. */
+/* The chunks a rebuilt array gets room for besides its own: a count, and a range of numbers. */
 typedef struct more_chunks {
     uint32_t count;
     uint32_t first;
@@ -149,7 +155,7 @@ typedef struct more_chunks {
 
 static const more_chunks no_more = {.count = 0, .first = UINT32_MAX, .last = 0};
 
-/* Builds the array anew in the form that takes less memory.  On failure the old one is as it was. */
+/* Rebuilds the array in the form that takes less memory.  On failure the old one is unchanged. */
 static int rebuild(ol_partition_map *chunks, ol_chunk *root, more_chunks more, ol_error *error) {
     uint32_t place_count = ol_partition_map_places(chunks, root);
     uint64_t living = more.count, first = more.first, last = more.last;
@@ -161,7 +167,7 @@ static int rebuild(ol_partition_map *chunks, ol_chunk *root, more_chunks more, o
         if (at_number > last) last = at_number;
     }
     uint64_t span = last - first + 1;
-    /* Two units in favour of the dense form: it is the faster one. */
+    /* Two units in favour of the dense form, because it is the faster one. */
     bool sparse = ol_partition_map_units(living, true) + 2 < ol_partition_map_units(span, false);
     uint32_t name;
     int status = allocate_array(chunks, sparse ? living : span, sparse, &name, error);
@@ -178,7 +184,8 @@ static int rebuild(ol_partition_map *chunks, ol_chunk *root, more_chunks more, o
     return OL_OK;
 }
 
-int ol_partition_map_add(ol_partition_map *chunks, ol_chunk *root, uint32_t number, uint32_t run, uint16_t bitmap, ol_error *error) {
+int ol_partition_map_add(ol_partition_map *chunks, ol_chunk *root, uint32_t number, uint32_t run,
+                         uint16_t bitmap, ol_error *error) {
     OL_ASSERT(bitmap != 0);
     ol_chunk chunk = {.run = run, .bitmap = bitmap};
     bool none = root->bitmap == 0 && root->run == 0;
@@ -196,21 +203,24 @@ int ol_partition_map_add(ol_partition_map *chunks, ol_chunk *root, uint32_t numb
     return status;
 }
 
-/* Whether chunks in the range from `first` to `last` find room in a dense array, or so many in a sparse one. */
+/* Whether a dense array has room for chunks numbered `first` to `last`, or a sparse one for as many
+ * more. */
 static bool has_room_for(const ol_chunk_array *array, more_chunks more) {
     if (array->sparse) return array->count + (uint64_t)more.count <= array->capacity;
     return has_room(array, more.first) && has_room(array, more.last) &&
-           (uint64_t)more.last - (more.first < array->base ? more.first : array->base) < array->capacity;
+           (uint64_t)more.last - (more.first < array->base ? more.first : array->base) <
+               array->capacity;
 }
 
-int ol_partition_map_reserve(ol_partition_map *chunks, ol_chunk *root, uint32_t first, uint32_t last, uint32_t count, ol_error *error) {
+int ol_partition_map_reserve(ol_partition_map *chunks, ol_chunk *root, uint32_t first,
+                             uint32_t last, uint32_t count, ol_error *error) {
     OL_ASSERT(root->bitmap != 0 || root->run != 0);
     more_chunks more = {count, first, last};
     if (root->bitmap == 0 && has_room_for(ol_partition_map_array(chunks, root), more)) return OL_OK;
     return rebuild(chunks, root, more, error);
 }
 
-/* Takes the chunk out of its array, and empty places off both ends of a dense one. */
+/* Removes a chunk from its array, and trims empty places off both ends of a dense one. */
 static void take(ol_chunk_array *array, uint32_t number) {
     if (array->sparse) {
         uint32_t *numbers = ol_partition_map_numbers(array);
@@ -252,14 +262,15 @@ void ol_partition_map_remove(ol_partition_map *chunks, ol_chunk *root, uint32_t 
             return;
         }
     }
-    /* A failure to shrink leaves the larger array, which is as good but for its size. */
+    /* If shrinking fails, the larger array stays; it costs memory and nothing else. */
     ol_error ignored;
-    if (ol_partition_map_units(array->living, true) * 2 < ol_partition_map_units(array->capacity, array->sparse)) {
+    if (ol_partition_map_units(array->living, true) * 2 <
+        ol_partition_map_units(array->capacity, array->sparse)) {
         (void)!rebuild(chunks, root, no_more, &ignored);
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ account and proof */
+/* ---------------------------------------------------------------------------- account and proof */
 
 uint64_t ol_partition_map_resident(const ol_partition_map *chunks) {
     return ol_run_allocator_resident(&chunks->small) + ol_arena_resident(&chunks->large);
@@ -269,7 +280,8 @@ uint64_t ol_partition_map_unused(const ol_partition_map *chunks) {
     return (chunks->small.free_units + chunks->large_free_units) * sizeof(ol_chunk);
 }
 
-uint64_t ol_partition_map_verify_root(const ol_partition_map *chunks, const ol_chunk *root, uint8_t *small_used) {
+uint64_t ol_partition_map_verify_root(const ol_partition_map *chunks, const ol_chunk *root,
+                                      uint8_t *small_used) {
     if (root->bitmap != 0) return 0;
     OL_ASSERT(root->run != 0);
     ol_chunk_array *array = ol_partition_map_array(chunks, root);
@@ -298,18 +310,21 @@ uint64_t ol_partition_map_verify_root(const ol_partition_map *chunks, const ol_c
     return 0;
 }
 
-void ol_partition_map_verify(const ol_partition_map *chunks, const uint8_t *small_used, uint64_t large_units) {
+void ol_partition_map_verify(const ol_partition_map *chunks, const uint8_t *small_used,
+                             uint64_t large_units) {
     ol_run_allocator_verify(&chunks->small);
     uint32_t unit_count = chunks->small.page_count * OL_RUN_ALLOCATOR_PAGE_UNITS;
     for (uint32_t unit = 1; unit < unit_count; unit++) {
-        OL_ASSERT((small_used[unit / 8] >> (unit % 8) & 1) == !ol_run_allocator_is_free(&chunks->small, unit));
+        OL_ASSERT((small_used[unit / 8] >> (unit % 8) & 1) ==
+                  !ol_run_allocator_is_free(&chunks->small, unit));
     }
     uint64_t free_units = 0;
     for (unsigned class = 0; class < OL_PARTITION_MAP_CLASS_COUNT; class++) {
         for (uint32_t link = chunks->large_free[class]; link != 0;) {
             const ol_chunk_array *array = array_named(chunks, (link - 1) | OL_PARTITION_MAP_LARGE);
             uint64_t class_units;
-            OL_ASSERT(ol_partition_map_class(ol_partition_map_units(array->capacity, array->sparse), &class_units) == class);
+            OL_ASSERT(ol_partition_map_class(ol_partition_map_units(array->capacity, array->sparse),
+                                             &class_units) == class);
             free_units += class_units;
             link = array->count;
         }

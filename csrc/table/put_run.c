@@ -1,15 +1,16 @@
-/* Rows of one pair put together: whole chunks are made at once, and the pair's array grows once for all of them. */
+/* table/put_run.c: puts rows of one pair, whole chunks at once, with one growth of the array. */
 #include "table/table_impl.h"
 
 enum { CELL_DISTANCE = 8 };     /* rows between the prefetch of a cell and its store */
 
-/* Whether a new cell can take the value without any string, side entry or topic id. */
+/* Whether a new cell can take the value without any string, extras entry or topic id. */
 static inline bool is_bare(const ol_position_value *value) {
     return value->metadata.size == 0 && value->topic_id == NULL && value->expire_timestamp == -1;
 }
 
-/* How many rows from the first on lie in its chunk, ascend, and need nothing but a cell. */
-static unsigned rows_of_chunk(const ol_position_row *rows, size_t count, uint32_t number, uint16_t *bitmap) {
+/* The number of leading rows that lie in one chunk, ascend, and need nothing but a cell. */
+static unsigned rows_of_chunk(const ol_position_row *rows, size_t count, uint32_t number,
+                              uint16_t *bitmap) {
     unsigned length = 0;
     *bitmap = 0;
     for (size_t i = 0; i < count && i < OL_CHUNK_PARTITIONS; i++) {
@@ -22,8 +23,8 @@ static unsigned rows_of_chunk(const ol_position_row *rows, size_t count, uint32_
     return length;
 }
 
-/* Makes room in the pair's array for the chunks of the rows that ascend from the first on.  A failure is not one: each chunk
- * then finds its own room. */
+/* Makes room in the pair's array for the chunks of the leading rows that ascend.  A failure is
+ * ignored: each chunk then finds its own room. */
 static void make_room(ol_table *table, uint32_t pair, const ol_position_row *rows, size_t count) {
     ol_chunk *root = &ol_table_pair(table, pair)->root;
     uint32_t first = ol_chunk_number(rows[0].partition), last = first, added = 1;
@@ -35,24 +36,28 @@ static void make_room(ol_table *table, uint32_t pair, const ol_position_row *row
         if (ol_partition_map_find(&table->chunks, root, number) == NULL) added++;
     }
     ol_error ignored;
-    if (added > 1) (void)!ol_partition_map_reserve(&table->chunks, root, first, last, added, &ignored);
+    if (added > 1)
+        (void)!ol_partition_map_reserve(&table->chunks, root, first, last, added, &ignored);
 }
 
 static void fill(ol_cell *cells, const ol_position_row *rows, unsigned length) {
     for (unsigned i = 0; i < length; i++) {
         const ol_position_value *value = &rows[i].value;
-        cells[i] = (ol_cell){value->offset, value->log_offset, value->commit_timestamp, value->leader_epoch, 0};
+        cells[i] = (ol_cell){value->offset, value->log_offset, value->commit_timestamp,
+                             value->leader_epoch, 0};
     }
 }
 
-/* A chunk that is not there yet, with all its cells. */
-static int add_chunk(ol_table *table, uint32_t pair, const ol_position_row *rows, unsigned length, uint16_t bitmap, ol_error *error) {
+/* Adds a chunk that does not exist yet, with all its cells. */
+static int add_chunk(ol_table *table, uint32_t pair, const ol_position_row *rows, unsigned length,
+                     uint16_t bitmap, ol_error *error) {
     uint32_t run;
     unsigned capacity = ol_table_run_capacity(length);
     int status = ol_run_allocator_allocate(&table->cells, capacity, &run, error);
     if (status != OL_OK) return status;
     ol_chunk *root = &ol_table_pair(table, pair)->root;
-    status = ol_partition_map_add(&table->chunks, root, ol_chunk_number(rows[0].partition), run, bitmap, error);
+    status = ol_partition_map_add(&table->chunks, root, ol_chunk_number(rows[0].partition), run,
+                                  bitmap, error);
     if (status != OL_OK) {
         ol_run_allocator_free(&table->cells, run, capacity);
         return status;
@@ -62,21 +67,26 @@ static int add_chunk(ol_table *table, uint32_t pair, const ol_position_row *rows
     return OL_OK;
 }
 
-bool ol_table_run_settled(const ol_table *table, uint32_t pair, const ol_position_row *rows, size_t count) {
+bool ol_table_run_settled(const ol_table *table, uint32_t pair, const ol_position_row *rows,
+                          size_t count) {
     uint32_t metadata;
     for (size_t i = 0; i < count; i++) {
         const ol_cell *cell = ol_table_find_cell(table, pair, rows[i].partition);
-        if (cell == NULL || !ol_table_is_plain(table, pair, cell, &rows[i].value, &metadata)) return false;
+        if (cell == NULL || !ol_table_is_plain(table, pair, cell, &rows[i].value, &metadata))
+            return false;
     }
     return true;
 }
 
-static int put_rows(ol_table *table, uint32_t pair, const ol_pair_name *name, const ol_position_row *rows, size_t count, ol_error *error) {
+static int put_rows(ol_table *table, uint32_t pair, const ol_pair_name *name,
+                    const ol_position_row *rows, size_t count, ol_error *error) {
     bool has_room = false;
     for (size_t i = 0; i < count;) {
-        if (i + CELL_DISTANCE < count) ol_table_prefetch_cell(table, pair, rows[i + CELL_DISTANCE].partition);
+        if (i + CELL_DISTANCE < count)
+            ol_table_prefetch_cell(table, pair, rows[i + CELL_DISTANCE].partition);
         uint32_t number = ol_chunk_number(rows[i].partition), metadata;
-        ol_chunk *root = &ol_table_pair(table, pair)->root, *chunk = ol_partition_map_find(&table->chunks, root, number);
+        ol_chunk *root = &ol_table_pair(table, pair)->root,
+                 *chunk = ol_partition_map_find(&table->chunks, root, number);
         unsigned bit = (uint32_t)rows[i].partition % OL_CHUNK_PARTITIONS, length = 0;
         if (OL_LIKELY(chunk != NULL && chunk->bitmap >> bit & 1)) {
             ol_cell *cell = ol_table_cell_at(table, chunk, bit);
@@ -93,7 +103,8 @@ static int put_rows(ol_table *table, uint32_t pair, const ol_pair_name *name, co
             status = ol_table_put_at(table, pair, name, rows[i].partition, &rows[i].value, error);
             length = 1;
         } else {
-            /* The first chunk of a pair lies in the pair itself, so that an array is never without one. */
+            /* The first chunk of a pair is stored in the pair itself, so that an array is never
+             * empty. */
             bool is_first = root->bitmap == 0 && root->run == 0;
             if (!has_room && !is_first) {
                 make_room(table, pair, rows + i, count - i);
@@ -107,8 +118,8 @@ static int put_rows(ol_table *table, uint32_t pair, const ol_pair_name *name, co
     return OL_OK;
 }
 
-int ol_table_put_run(ol_table *table, uint32_t hint, const ol_pair_name *name, const ol_position_row *rows, size_t count,
-                     ol_error *error) {
+int ol_table_put_run(ol_table *table, uint32_t hint, const ol_pair_name *name,
+                     const ol_position_row *rows, size_t count, ol_error *error) {
     if (count == 0) return OL_OK;
     uint32_t pair = ol_table_find_hinted(table, hint, name);
     if (count == 1) return ol_table_put_at(table, pair, name, rows->partition, &rows->value, error);

@@ -1,13 +1,13 @@
-/* Reading of ol_table: one position, walks, counts, digest, account of memory. */
+/* table/read.c: one position, hints, walks, counts, digest and memory use. */
 #include <string.h>
 
 #include "table/digest.h"
 #include "table/table_impl.h"
 
-/* ------------------------------------------------------------------------------------------------ one position */
+/* --------------------------------------------------------------------------------- one position */
 
-void ol_table_read_cell(const ol_table *table, uint32_t pair, int32_t partition, const ol_cell *cell,
-                        ol_position_value *value) {
+void ol_table_read_cell(const ol_table *table, uint32_t pair, int32_t partition,
+                        const ol_cell *cell, ol_position_value *value) {
     value->offset = cell->offset;
     value->log_offset = cell->log_offset;
     value->commit_timestamp = cell->commit_timestamp;
@@ -16,40 +16,48 @@ void ol_table_read_cell(const ol_table *table, uint32_t pair, int32_t partition,
     value->metadata = ol_string_pool_get(&table->strings, cell->metadata & OL_CELL_METADATA);
     value->topic_id = NULL;
     if (cell->metadata & OL_CELL_TOPIC_ID) {
-        value->topic_id = ol_string_pool_topic_id(&table->strings, ol_table_pair(table, pair)->topic);
+        value->topic_id = ol_string_pool_topic_id(&table->strings,
+                                                  ol_table_pair(table, pair)->topic);
     }
     if (OL_UNLIKELY(cell->metadata & OL_CELL_SIDE)) {
-        const ol_cell_extras_entry *entry = ol_cell_extras_find(&table->side, ol_cell_extras_key(pair, partition));
+        const ol_cell_extras_entry *entry = ol_cell_extras_find(
+            &table->side, ol_cell_extras_key(pair, partition));
         value->expire_timestamp = entry->expire_timestamp;
-        if (entry->topic_id != 0) value->topic_id = ol_string_pool_topic_id(&table->strings, entry->topic_id);
+        if (entry->topic_id != 0)
+            value->topic_id = ol_string_pool_topic_id(&table->strings, entry->topic_id);
     }
 }
 
-static bool read_partition(const ol_table *table, uint32_t pair, int32_t partition, ol_position_value *value) {
+static bool read_partition(const ol_table *table, uint32_t pair, int32_t partition,
+                           ol_position_value *value) {
     const ol_cell *cell = ol_table_find_cell(table, pair, partition);
     if (cell == NULL || ol_table_is_absent(cell)) return false;
     ol_table_read_cell(table, pair, partition, cell, value);
     return true;
 }
 
-bool ol_table_get(const ol_table *table, const ol_pair_name *name, int32_t partition, ol_position_value *value) {
+bool ol_table_get(const ol_table *table, const ol_pair_name *name, int32_t partition,
+                  ol_position_value *value) {
     uint32_t pair = ol_table_find_pair(table, name);
     return pair != 0 && read_partition(table, pair, partition, value);
 }
 
-bool ol_table_get_reserved(const ol_table *table, const ol_reservation *reservation, ol_position_value *value) {
+bool ol_table_get_reserved(const ol_table *table, const ol_reservation *reservation,
+                           ol_position_value *value) {
     return read_partition(table, reservation->pair, reservation->partition, value);
 }
 
-/* ------------------------------------------------------------------------------------------------ hints */
+/* ---------------------------------------------------------------------------------------- hints */
 
 void ol_table_prefetch_slot(const ol_table *table, const ol_pair_name *name) {
     if (table->count == 0) return;
     const ol_hash_index_piece *piece = ol_hash_index_piece_of(&table->pair_slots, name->hash);
-    __builtin_prefetch(ol_hash_index_line_at(&table->pair_slots, piece, ol_hash_index_home(piece, name->hash)));
+    __builtin_prefetch(
+        ol_hash_index_line_at(&table->pair_slots, piece, ol_hash_index_home(piece, name->hash)));
 }
 
-/* The first candidate is the right pair but for 5 bits of chance; where it is not, the hint is wasted, nothing more. */
+/* The first candidate is the right pair except for a chance of 5 bits; a wrong one wastes the hint
+ * and nothing more. */
 uint32_t ol_table_prefetch_pair(const ol_table *table, const ol_pair_name *name) {
     ol_hash_index_probe probe = ol_hash_index_probe_begin(&table->pair_slots, name->hash);
     uint32_t pair = ol_hash_index_probe_next(&probe);
@@ -67,8 +75,9 @@ void ol_table_prefetch_chunk(const ol_table *table, uint32_t number, int32_t par
     } else if (pair->root.run != 0) {
         const ol_chunk_array *array = ol_partition_map_array(&table->chunks, &pair->root);
         __builtin_prefetch(array);
-        /* Where the chunk is if the array begins at partition 0, as most do. */
-        if (partition >= 0 && partition < 4096) __builtin_prefetch(&array->chunk[partition / OL_CHUNK_PARTITIONS]);
+        /* The chunk's place if the array begins at partition 0, as most do. */
+        if (partition >= 0 && partition < 4096)
+            __builtin_prefetch(&array->chunk[partition / OL_CHUNK_PARTITIONS]);
     }
 }
 
@@ -76,12 +85,15 @@ void ol_table_prefetch_cell(const ol_table *table, uint32_t number, int32_t part
     if (number == 0) return;
     ol_pair *pair = ol_table_pair(table, number);
     if (pair->root.bitmap != 0) return;
-    ol_chunk *chunk = ol_partition_map_find(&table->chunks, &pair->root, ol_chunk_number(partition));
+    ol_chunk *chunk = ol_partition_map_find(&table->chunks, &pair->root,
+                                            ol_chunk_number(partition));
     if (chunk == NULL) return;
-    __builtin_prefetch((const ol_cell *)table->cells.units.base + chunk->run + (uint32_t)partition % OL_CHUNK_PARTITIONS, 1);
+    __builtin_prefetch((const ol_cell *)table->cells.units.base + chunk->run +
+                           (uint32_t)partition % OL_CHUNK_PARTITIONS,
+                       1);
 }
 
-/* ------------------------------------------------------------------------------------------------ walks */
+/* ---------------------------------------------------------------------------------------- walks */
 
 static void begin_walk(const ol_table *table, ol_table_cursor *cursor, uint32_t first_pair) {
     if (!cursor->started) {
@@ -90,14 +102,16 @@ static void begin_walk(const ol_table *table, ol_table_cursor *cursor, uint32_t 
     OL_ASSERT(cursor->changes == table->changes);
 }
 
-/* The next position of the cursor's pair; where there is none, the cursor is left at the beginning of no pair. */
+/* The next position of the cursor's pair.  When there is none, the cursor leaves the pair. */
 static bool next_of_pair(const ol_table *table, ol_table_cursor *cursor, ol_table_row *row) {
     const ol_pair *pair = ol_table_pair(table, cursor->pair);
     uint32_t places = ol_partition_map_places(&table->chunks, &pair->root), number;
     for (; cursor->chunk < places; cursor->chunk++, cursor->bit = 0) {
-        const ol_chunk *chunk = ol_partition_map_at(&table->chunks, &pair->root, cursor->chunk, &number);
+        const ol_chunk *chunk = ol_partition_map_at(&table->chunks, &pair->root, cursor->chunk,
+                                                    &number);
         while (cursor->bit < OL_CHUNK_PARTITIONS && chunk->bitmap >> cursor->bit != 0) {
-            unsigned bit = cursor->bit + (unsigned)__builtin_ctz((uint32_t)chunk->bitmap >> cursor->bit);
+            unsigned bit = cursor->bit +
+                           (unsigned)__builtin_ctz((uint32_t)chunk->bitmap >> cursor->bit);
             cursor->bit = bit + 1;
             const ol_cell *cell = ol_table_cell_at(table, chunk, bit);
             if (ol_table_is_absent(cell)) continue;
@@ -121,8 +135,8 @@ bool ol_table_next(const ol_table *table, ol_table_cursor *cursor, ol_table_row 
     return false;
 }
 
-bool ol_table_next_of_group(const ol_table *table, ol_slice group, uint64_t group_hash, ol_table_cursor *cursor,
-                            ol_table_row *row) {
+bool ol_table_next_of_group(const ol_table *table, ol_slice group, uint64_t group_hash,
+                            ol_table_cursor *cursor, ol_table_row *row) {
     begin_walk(table, cursor, cursor->started ? 0 : ol_table_find_group(table, group, group_hash));
     for (; cursor->pair != 0; cursor->pair = ol_table_pair(table, cursor->pair)->next) {
         if (next_of_pair(table, cursor, row)) return true;
@@ -130,7 +144,8 @@ bool ol_table_next_of_group(const ol_table *table, ol_slice group, uint64_t grou
     return false;
 }
 
-bool ol_table_next_of_pair(const ol_table *table, const ol_pair_name *name, ol_table_cursor *cursor, ol_table_row *row) {
+bool ol_table_next_of_pair(const ol_table *table, const ol_pair_name *name, ol_table_cursor *cursor,
+                           ol_table_row *row) {
     begin_walk(table, cursor, cursor->started ? 0 : ol_table_find_pair(table, name));
     if (cursor->pair == 0) return false;
     if (next_of_pair(table, cursor, row)) return true;
@@ -138,7 +153,8 @@ bool ol_table_next_of_pair(const ol_table *table, const ol_pair_name *name, ol_t
     return false;
 }
 
-bool ol_table_next_topic(const ol_table *table, ol_slice group, uint64_t group_hash, ol_table_cursor *cursor, ol_slice *topic) {
+bool ol_table_next_topic(const ol_table *table, ol_slice group, uint64_t group_hash,
+                         ol_table_cursor *cursor, ol_slice *topic) {
     begin_walk(table, cursor, cursor->started ? 0 : ol_table_find_group(table, group, group_hash));
     if (cursor->pair == 0) return false;
     const ol_pair *pair = ol_table_pair(table, cursor->pair);
@@ -151,7 +167,7 @@ void ol_table_renew(const ol_table *table, ol_table_cursor *cursor) {
     if (cursor->started) cursor->changes = table->changes;
 }
 
-/* ------------------------------------------------------------------------------------------------ counts */
+/* --------------------------------------------------------------------------------------- counts */
 
 static uint64_t pair_positions(const ol_table *table, const ol_pair *pair) {
     uint32_t places = ol_partition_map_places(&table->chunks, &pair->root), number;
@@ -160,7 +176,7 @@ static uint64_t pair_positions(const ol_table *table, const ol_pair *pair) {
         const ol_chunk *chunk = ol_partition_map_at(&table->chunks, &pair->root, place, &number);
         unsigned cells = ol_table_ones(chunk->bitmap);
         count += cells;
-        /* Only reservations leave absent cells; mostly there are none in the whole table. */
+        /* Only reservations leave absent cells; usually the whole table has none. */
         for (unsigned i = 0; i < cells && table->absent_count != 0; i++) {
             count -= ol_table_is_absent((const ol_cell *)table->cells.units.base + chunk->run + i);
         }
@@ -170,11 +186,13 @@ static uint64_t pair_positions(const ol_table *table, const ol_pair *pair) {
 
 static uint64_t positions_from(const ol_table *table, uint32_t pair) {
     uint64_t count = 0;
-    for (; pair != 0; pair = ol_table_pair(table, pair)->next) count += pair_positions(table, ol_table_pair(table, pair));
+    for (; pair != 0; pair = ol_table_pair(table, pair)->next)
+        count += pair_positions(table, ol_table_pair(table, pair));
     return count;
 }
 
-bool ol_table_next_group(const ol_table *table, ol_table_cursor *cursor, ol_slice *group, uint64_t *positions) {
+bool ol_table_next_group(const ol_table *table, ol_table_cursor *cursor, ol_slice *group,
+                         uint64_t *positions) {
     begin_walk(table, cursor, 1);
     while (cursor->pair < ol_table_pair_limit(table)) {
         uint32_t pair = cursor->pair++;
@@ -196,7 +214,7 @@ uint64_t ol_table_count(const ol_table *table) {
     return table->count;
 }
 
-/* ------------------------------------------------------------------------------------------------ digest, memory */
+/* ------------------------------------------------------------------------------- digest, memory */
 
 ol_hash128 ol_table_digest(const ol_table *table, bool physical) {
     uint8_t bytes[OL_DIGEST_BYTES_MAX];
@@ -210,7 +228,8 @@ ol_hash128 ol_table_digest(const ol_table *table, bool physical) {
             begun = ol_digest_begin(bytes, OL_DIGEST_POSITION, 0, row.group, row.topic, physical);
             pair = cursor.pair;
         }
-        sum = ol_hash128_add(sum, ol_digest_finish(bytes, begun, row.partition, &row.value, physical));
+        sum = ol_hash128_add(sum,
+                             ol_digest_finish(bytes, begun, row.partition, &row.value, physical));
     }
     return sum;
 }
@@ -218,12 +237,16 @@ ol_hash128 ol_table_digest(const ol_table *table, bool physical) {
 void ol_table_memory_usage(const ol_table *table, ol_table_memory *memory) {
     memory->cells = ol_run_allocator_resident(&table->cells);
     memory->pairs = ol_arena_resident(&table->pairs);
-    memory->pair_hash = ol_hash_index_resident(&table->pair_slots) + ol_hash_index_resident(&table->group_slots);
+    memory->pair_hash = ol_hash_index_resident(&table->pair_slots) +
+                        ol_hash_index_resident(&table->group_slots);
     memory->chunks = ol_partition_map_resident(&table->chunks);
     memory->strings = ol_string_pool_resident(&table->strings);
     memory->string_bytes = table->strings.bytes;
     memory->side = ol_cell_extras_resident(&table->side);
-    memory->free = table->cells.free_units * sizeof(ol_cell) + table->free_pair_count * sizeof(ol_pair) +
-                   ol_hash_index_unused(&table->pair_slots) + ol_hash_index_unused(&table->group_slots) +
-                   ol_partition_map_unused(&table->chunks) + ol_string_pool_unused(&table->strings) + ol_cell_extras_unused(&table->side);
+    memory->free = table->cells.free_units * sizeof(ol_cell) +
+                   table->free_pair_count * sizeof(ol_pair) +
+                   ol_hash_index_unused(&table->pair_slots) +
+                   ol_hash_index_unused(&table->group_slots) +
+                   ol_partition_map_unused(&table->chunks) +
+                   ol_string_pool_unused(&table->strings) + ol_cell_extras_unused(&table->side);
 }

@@ -1,8 +1,9 @@
+/* table/run_allocator.c: pages with a bitmap of free units, listed by their longest free run. */
 #include "table/run_allocator.h"
 
 #include <string.h>
 
-/* The bitmap of a page as one number: runs cross the middle of a page like any other place. */
+/* A page's bitmap as one number, so that runs cross the middle of a page like any other place. */
 typedef unsigned __int128 page_bits;
 
 static ol_run_allocator_page *page_at(const ol_run_allocator *runs, uint32_t page) {
@@ -22,16 +23,16 @@ static page_bits bits_of(unsigned first, unsigned length) {
     return (((page_bits)1 << length) - 1) << first;
 }
 
-/* ------------------------------------------------------------------------------------------------ free runs */
+/* ------------------------------------------------------------------------------------ free runs */
 
 /* Length of the longest run of ones, at most OL_RUN_LENGTH_MAX. */
 static unsigned longest_free(page_bits ones) {
     if (!ones) return 0;
-    /* power[k] marks where 2^k ones begin. */
+    /* power[k] marks the places where 2^k ones begin. */
     page_bits power[6] = {ones};
     for (int k = 1; k < 6; k++) power[k] = power[k - 1] & power[k - 1] >> (1u << (k - 1));
     if (power[5]) return 32;
-    /* `starts` marks where `length` ones begin; try to make it longer by 16, 8, 4, 2, 1. */
+    /* `starts` marks the places where `length` ones begin; try to lengthen by 16, 8, 4, 2, 1. */
     page_bits starts = ~(page_bits)0;
     unsigned length = 0;
     for (int k = 4; k >= 0; k--) {
@@ -43,7 +44,7 @@ static unsigned longest_free(page_bits ones) {
     return length;
 }
 
-/* Where runs of at least `length` ones begin. */
+/* The places where runs of at least `length` ones begin. */
 static page_bits starts_of_free(page_bits ones, unsigned length) {
     page_bits power = ones, starts = ~(page_bits)0;
     unsigned done = 0;
@@ -57,13 +58,13 @@ static page_bits starts_of_free(page_bits ones, unsigned length) {
     return starts;
 }
 
-/* ------------------------------------------------------------------------------------------------ aligned runs */
+/* --------------------------------------------------------------------------------- aligned runs */
 
 static page_bits repeat(uint64_t pattern) {
     return (page_bits)pattern << 64 | pattern;
 }
 
-/* Where aligned pairs and fours of ones begin. */
+/* The places where aligned pairs and fours of ones begin. */
 static page_bits pairs_of(page_bits ones) {
     return ones & ones >> 1 & repeat(0x5555555555555555u);
 }
@@ -78,7 +79,7 @@ static unsigned longest_aligned(page_bits ones) {
     return ones != 0;
 }
 
-/* Where a run of `length` would best begin: in the smallest hole that takes it. */
+/* The best places for a run of `length`: those in the smallest hole that fits it. */
 static page_bits starts_of_aligned(page_bits ones, unsigned length) {
     page_bits pairs = pairs_of(ones), fours = fours_of(ones);
     page_bits lone_pairs = pairs & ~(fours | fours << 2), lone_ones = ones & ~(pairs | pairs << 1);
@@ -87,14 +88,15 @@ static page_bits starts_of_aligned(page_bits ones, unsigned length) {
     return fours;
 }
 
-/* ------------------------------------------------------------------------------------------------ pages and lists */
+/* ------------------------------------------------------------------------------ pages and lists */
 
 static unsigned longest_run(const ol_run_allocator *runs, page_bits ones) {
     return runs->aligned ? longest_aligned(ones) : longest_free(ones);
 }
 
 static unsigned find_run(const ol_run_allocator *runs, page_bits ones, unsigned length) {
-    page_bits starts = runs->aligned ? starts_of_aligned(ones, length) : starts_of_free(ones, length);
+    page_bits starts = runs->aligned ? starts_of_aligned(ones, length)
+                                     : starts_of_free(ones, length);
     OL_ASSERT(starts != 0);
     uint64_t low = (uint64_t)starts;
     return (unsigned)(low ? __builtin_ctzll(low) : 64 + __builtin_ctzll((uint64_t)(starts >> 64)));
@@ -131,7 +133,8 @@ static void change_page(ol_run_allocator *runs, uint32_t number, page_bits bits)
     link_page(runs, number, after);
 }
 
-void ol_run_allocator_init(ol_run_allocator *runs, uint32_t unit_size, uint64_t index_limit, bool aligned) {
+void ol_run_allocator_init(ol_run_allocator *runs, uint32_t unit_size, uint64_t index_limit,
+                           bool aligned) {
     memset(runs, 0, sizeof *runs);
     runs->unit_size = unit_size;
     runs->aligned = aligned;
@@ -144,8 +147,9 @@ void ol_run_allocator_free_all(ol_run_allocator *runs) {
 }
 
 static int add_page(ol_run_allocator *runs, ol_error *error) {
-    if (runs->page_count == runs->page_count_max) return ol_fail(error, OL_LIMIT, "the table's index space is full");
-    /* A failure of the second step leaves units that the next attempt takes up again. */
+    if (runs->page_count == runs->page_count_max)
+        return ol_fail(error, OL_LIMIT, "the table's index space is full");
+    /* If the second step fails, the next attempt reuses these units. */
     size_t needed = ((size_t)runs->page_count + 1) * OL_RUN_ALLOCATOR_PAGE_UNITS * runs->unit_size;
     if (runs->units.used < needed) {
         int status = ol_arena_extend(&runs->units, needed - runs->units.used, error);
@@ -160,7 +164,8 @@ static int add_page(ol_run_allocator *runs, ol_error *error) {
     return OL_OK;
 }
 
-int ol_run_allocator_allocate(ol_run_allocator *runs, unsigned length, uint32_t *index, ol_error *error) {
+int ol_run_allocator_allocate(ol_run_allocator *runs, unsigned length, uint32_t *index,
+                              ol_error *error) {
     OL_ASSERT(length >= 1 && length <= OL_RUN_LENGTH_MAX);
     OL_ASSERT(!runs->aligned || length == 1 || length == 2 || length == OL_RUN_ALIGNED_MAX);
     if (runs->lists_used >> length == 0) {
@@ -180,7 +185,8 @@ int ol_run_allocator_allocate(ol_run_allocator *runs, unsigned length, uint32_t 
 void ol_run_allocator_free(ol_run_allocator *runs, uint32_t index, unsigned length) {
     uint32_t number = index / OL_RUN_ALLOCATOR_PAGE_UNITS;
     unsigned first = index % OL_RUN_ALLOCATOR_PAGE_UNITS;
-    OL_ASSERT(number < runs->page_count && length >= 1 && first + length <= OL_RUN_ALLOCATOR_PAGE_UNITS);
+    OL_ASSERT(number < runs->page_count && length >= 1 &&
+              first + length <= OL_RUN_ALLOCATOR_PAGE_UNITS);
     page_bits bits = free_bits(page_at(runs, number)), mask = bits_of(first, length);
     OL_ASSERT((bits & mask) == 0);
     change_page(runs, number, bits | mask);
@@ -208,7 +214,8 @@ void ol_run_allocator_verify(const ol_run_allocator *runs) {
             current = is_free ? current + 1 : 0;
             if (current > longest) longest = current;
         }
-        OL_ASSERT(longest_free(bits) == (longest < OL_RUN_LENGTH_MAX ? longest : OL_RUN_LENGTH_MAX));
+        OL_ASSERT(longest_free(bits) ==
+                  (longest < OL_RUN_LENGTH_MAX ? longest : OL_RUN_LENGTH_MAX));
         should_be_listed += longest != 0;
     }
     for (unsigned list = 0; list <= OL_RUN_LENGTH_MAX; list++) {
@@ -224,9 +231,9 @@ void ol_run_allocator_verify(const ol_run_allocator *runs) {
     OL_ASSERT(listed == should_be_listed && free_units == runs->free_units && runs->lists[0] == 0);
 }
 
-/* ------------------------------------------------------------------------------------------------ of a file */
+/* ----------------------------------------------------------------------------------- validation */
 
-/* Every page with something free is in the list of its longest free run, and nowhere else. */
+/* Every page with a free unit is in the list of its longest free run, and in no other. */
 static bool are_lists_sound(const ol_run_allocator *runs, uint64_t listed_expected) {
     uint64_t listed = 0;
     for (unsigned list = 0; list <= OL_RUN_LENGTH_MAX; list++) {
@@ -235,20 +242,25 @@ static bool are_lists_sound(const ol_run_allocator *runs, uint64_t listed_expect
         for (uint32_t link = runs->lists[list]; link != 0; link = page_at(runs, link - 1)->next) {
             if (link > runs->page_count || ++listed > listed_expected) return false;
             const ol_run_allocator_page *page = page_at(runs, link - 1);
-            if (page->previous != previous || longest_run(runs, free_bits(page)) != list) return false;
+            if (page->previous != previous || longest_run(runs, free_bits(page)) != list)
+                return false;
             previous = link;
         }
     }
-    return listed == listed_expected && runs->lists[0] == 0 && runs->lists_used >> OL_RUN_LENGTH_MAX <= 1;
+    return listed == listed_expected && runs->lists[0] == 0 &&
+           runs->lists_used >> OL_RUN_LENGTH_MAX <= 1;
 }
 
 int ol_run_allocator_validate(const ol_run_allocator *runs, ol_error *error) {
     uint64_t free_units = 0, with_free = 0;
-    bool sound = runs->page_count <= runs->page_count_max && runs->pages.used == (size_t)runs->page_count * sizeof(ol_run_allocator_page) &&
-                 runs->units.used / runs->unit_size / OL_RUN_ALLOCATOR_PAGE_UNITS >= runs->page_count;
+    bool sound = runs->page_count <= runs->page_count_max &&
+                 runs->pages.used == (size_t)runs->page_count * sizeof(ol_run_allocator_page) &&
+                 runs->units.used / runs->unit_size / OL_RUN_ALLOCATOR_PAGE_UNITS >=
+                     runs->page_count;
     for (uint32_t i = 0; sound && i < runs->page_count; i++) {
         const ol_run_allocator_page *page = page_at(runs, i);
-        unsigned count = (unsigned)(__builtin_popcountll(page->free[0]) + __builtin_popcountll(page->free[1]));
+        unsigned count = (unsigned)(__builtin_popcountll(page->free[0]) +
+                                    __builtin_popcountll(page->free[1]));
         free_units += count;
         with_free += count != 0;
     }
@@ -262,7 +274,8 @@ bool ol_run_allocator_validate_taken(const ol_run_allocator *runs, const ol_owne
     uint64_t wrong = 0;
     for (uint32_t i = 0; i < runs->page_count; i++) {
         const ol_run_allocator_page *page = page_at(runs, i);
-        wrong |= ~(page->free[0] ^ taken->words[2 * (size_t)i]) | ~(page->free[1] ^ taken->words[2 * (size_t)i + 1]);
+        wrong |= ~(page->free[0] ^ taken->words[2 * (size_t)i]) |
+                 ~(page->free[1] ^ taken->words[2 * (size_t)i + 1]);
     }
     return wrong == 0;
 }

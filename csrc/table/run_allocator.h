@@ -1,10 +1,15 @@
-/* table/run_allocator: runs of neighbouring units of one size, allocated and freed without leaving holes that stay.
+/* table/run_allocator: runs of neighbouring units of one size, without lasting holes.
  *
- * Units lie in pages of 128 with a bitmap of the free ones, so that neighbouring holes join by themselves.  A page is kept in
- * the list of its longest free run: a run of n comes from the page whose longest hole fits it best.
- * There are two kinds.  Free runs have 1 to 32 units and lie anywhere in a page.  Aligned ones have 1, 2 or 4 and lie at a multiple
- * of that: where units are left over, a run smaller than 4 lives beside them, so that what is lost is bounded by what lives,
- * whatever came and went before.  Cells are aligned, because they are nearly all of a table's memory.
+ * Units lie in pages of 128, each with a bitmap of its free units, so neighbouring holes join by
+ * themselves.  A page is listed by its longest free run; a run of n comes from the page whose
+ * longest hole fits it best.
+ *
+ * There are two kinds.  Free runs have 1 to 32 units and lie anywhere in a page.  Aligned runs have
+ * 1, 2 or 4 units and lie at a multiple of their length.  Units are left over only beside a live
+ * run smaller than 4, so the loss is bounded by the live runs, whatever was allocated and freed
+ * before.  Cells are aligned, because they are nearly all of a table's memory.
+ *
+ * Ownership: the allocator owns the units.  Locks: none.  Calls that fail change nothing.
  */
 #ifndef OL_TABLE_RUN_ALLOCATOR_H
 #define OL_TABLE_RUN_ALLOCATOR_H
@@ -16,11 +21,12 @@ enum { OL_RUN_LENGTH_MAX = 32, OL_RUN_ALIGNED_MAX = 4, OL_RUN_ALLOCATOR_PAGE_UNI
 
 typedef struct ol_run_allocator_page {
     uint64_t free[2];           /* bit i: unit i is free */
-    uint32_t next;              /* page number + 1, 0 none */
+    uint32_t next;              /* page number + 1; 0: none */
     uint32_t previous;
 } ol_run_allocator_page;
 
-_Static_assert(sizeof(ol_run_allocator_page) == 24, "the account of memory in docs/table.md counts on it");
+_Static_assert(sizeof(ol_run_allocator_page) == 24,
+               "the account of memory in docs/table.md counts on it");
 
 typedef struct ol_run_allocator {
     ol_arena units;
@@ -34,21 +40,25 @@ typedef struct ol_run_allocator {
     uint32_t lists[OL_RUN_LENGTH_MAX + 1];          /* by longest free run: page number + 1 */
 } ol_run_allocator;
 
-/* `index_limit`: no unit gets an index at or above it. */
-void ol_run_allocator_init(ol_run_allocator *runs, uint32_t unit_size, uint64_t index_limit, bool aligned);
+/* No unit gets an index at or above `index_limit`. */
+void ol_run_allocator_init(ol_run_allocator *runs, uint32_t unit_size, uint64_t index_limit,
+                           bool aligned);
 void ol_run_allocator_free_all(ol_run_allocator *runs);
 
-/* Index of the first of `length` units.  OL_NO_MEMORY or OL_LIMIT: nothing changed. */
-int ol_run_allocator_allocate(ol_run_allocator *runs, unsigned length, uint32_t *index, ol_error *error) OL_NODISCARD;
+/* Sets the index of the first of `length` units.  OL_NO_MEMORY or OL_LIMIT. */
+int ol_run_allocator_allocate(ol_run_allocator *runs, unsigned length, uint32_t *index,
+                              ol_error *error) OL_NODISCARD;
 void ol_run_allocator_free(ol_run_allocator *runs, uint32_t index, unsigned length);
 
 uint64_t ol_run_allocator_resident(const ol_run_allocator *runs);
 
-/* Asserts that lists and bitmaps agree.  Whether a unit is free, for the owner's own checks. */
+/* Asserts that lists and bitmaps agree.  The second says whether a unit is free, for the owner's
+ * own checks. */
 void ol_run_allocator_verify(const ol_run_allocator *runs);
 bool ol_run_allocator_is_free(const ol_run_allocator *runs, uint32_t index);
 
-/* Of runs that came from a file (table/validate/ownership.h): whether pages and lists are sound; then, whether each unit is either free or was taken by who uses it. */
+/* Validation of runs that came from a file (table/validate/ownership.h): first pages and lists;
+ * then that each unit is either free or taken by exactly one user. */
 int ol_run_allocator_validate(const ol_run_allocator *runs, ol_error *error) OL_NODISCARD;
 bool ol_run_allocator_validate_taken(const ol_run_allocator *runs, const ol_ownership_bits *taken);
 

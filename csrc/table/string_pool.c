@@ -1,10 +1,12 @@
+/* table/string_pool.c: string records in one arena, free lists by size, and interning. */
 #include "table/string_pool.h"
 
 #include "base/hash.h"
 #include "table/validate/ownership.h"
 
-/* The top bit of the count of references says that the string is not interned; the top bit of the length, that a topic id stands
- * in front of the bytes.  A free string keeps its length and holds the next free one's number in the place of the count. */
+/* The top bit of the reference count marks a string that is not interned; the top bit of the length
+ * marks a topic id before the bytes.  A free string keeps its length, and its count is the number
+ * of the next free one. */
 #define NOT_INTERNED 0x80000000u
 #define WITH_ID 0x8000u
 
@@ -25,13 +27,15 @@ static uint32_t *count_of(const ol_string_pool *strings, uint32_t number) {
 
 static uint64_t hash_bytes(const ol_string_pool *strings, ol_slice bytes, const uint8_t *topic_id) {
     uint64_t hash = ol_hash64(bytes.data, bytes.size, strings->seed);
-    if (topic_id != NULL) hash = ol_hash64_mix(hash, ol_hash64(topic_id, OL_STRING_ID_SIZE, strings->seed));
+    if (topic_id != NULL)
+        hash = ol_hash64_mix(hash, ol_hash64(topic_id, OL_STRING_ID_SIZE, strings->seed));
     return hash;
 }
 
 static uint64_t hash_of(const void *owner, uint32_t number) {
     const ol_string_pool *strings = owner;
-    return hash_bytes(strings, ol_string_pool_get(strings, number), ol_string_pool_topic_id(strings, number));
+    return hash_bytes(strings, ol_string_pool_get(strings, number),
+                      ol_string_pool_topic_id(strings, number));
 }
 
 static void prefetch(const void *owner, uint32_t number, int round) {
@@ -56,11 +60,13 @@ static uint32_t *free_list(const ol_string_pool *strings, uint32_t units) {
     return (uint32_t *)strings->free_lists.base + units;
 }
 
-/* Allocates a record.  The head of its size's free list is made now, because freeing must not fail. */
+/* Allocates a record.  The head of its size's free list is made now, because freeing must not
+ * fail. */
 static int allocate(ol_string_pool *strings, uint32_t units, uint32_t *number, ol_error *error) {
     size_t lists_size = ((size_t)units + 1) * sizeof(uint32_t);
     if (strings->free_lists.used < lists_size) {
-        int status = ol_arena_extend(&strings->free_lists, lists_size - strings->free_lists.used, error);
+        int status = ol_arena_extend(&strings->free_lists, lists_size - strings->free_lists.used,
+                                     error);
         if (status != OL_OK) return status;
     }
     uint32_t *list = free_list(strings, units);
@@ -73,17 +79,19 @@ static int allocate(ol_string_pool *strings, uint32_t units, uint32_t *number, o
     /* Unit 0 stays unused: number 0 is the empty string. */
     size_t first = strings->arena.used == 0 ? 1 : strings->arena.used / OL_STRING_UNIT_SIZE;
     size_t end = first + units;
-    if (end > OL_STRING_NUMBER_MAX) return ol_fail(error, OL_LIMIT, "the table's strings fill their 4 GiB");
-    int status = ol_arena_extend(&strings->arena, end * OL_STRING_UNIT_SIZE - strings->arena.used, error);
+    if (end > OL_STRING_NUMBER_MAX)
+        return ol_fail(error, OL_LIMIT, "the table's strings fill their 4 GiB");
+    int status = ol_arena_extend(&strings->arena, end * OL_STRING_UNIT_SIZE - strings->arena.used,
+                                 error);
     if (status != OL_OK) return status;
     *number = (uint32_t)first;
     return OL_OK;
 }
 
-static int create(ol_string_pool *strings, ol_slice bytes, const uint8_t *topic_id, uint32_t count, uint32_t *number,
-                  ol_error *error) {
+static int create(ol_string_pool *strings, ol_slice bytes, const uint8_t *topic_id, uint32_t count,
+                  uint32_t *number, ol_error *error) {
     uint32_t units = size_in_units(bytes.size, topic_id != NULL);
-    /* The bytes may be borrowed from this very arena, which allocate can move. */
+    /* The bytes may be borrowed from this very arena, and allocate can move it. */
     uintptr_t place = (uintptr_t)bytes.data - (uintptr_t)strings->arena.base;
     bool borrowed = bytes.data != NULL && place < strings->arena.used;
     int status = allocate(strings, units, number, error);
@@ -110,10 +118,12 @@ static bool same_id(const uint8_t *a, const uint8_t *b) {
     return memcmp(a, b, OL_STRING_ID_SIZE) == 0;
 }
 
-int ol_string_pool_intern(ol_string_pool *strings, ol_slice bytes, const uint8_t *topic_id, uint32_t *number, ol_error *error) {
+int ol_string_pool_intern(ol_string_pool *strings, ol_slice bytes, const uint8_t *topic_id,
+                          uint32_t *number, ol_error *error) {
     *number = 0;
     if (bytes.size == 0 && topic_id == NULL) return OL_OK;
-    if (bytes.size > OL_STRING_BYTES_MAX) return ol_fail(error, OL_TOO_LARGE, "a string of %zu bytes", bytes.size);
+    if (bytes.size > OL_STRING_BYTES_MAX)
+        return ol_fail(error, OL_TOO_LARGE, "a string of %zu bytes", bytes.size);
     uint64_t hash = hash_bytes(strings, bytes, topic_id);
     ol_hash_index_probe probe = ol_hash_index_probe_begin(&strings->slots, hash);
     for (uint32_t candidate; (candidate = ol_hash_index_probe_next(&probe)) != 0;) {
@@ -134,7 +144,8 @@ int ol_string_pool_intern(ol_string_pool *strings, ol_slice bytes, const uint8_t
 int ol_string_pool_add(ol_string_pool *strings, ol_slice bytes, uint32_t *number, ol_error *error) {
     *number = 0;
     if (bytes.size == 0) return OL_OK;
-    if (bytes.size > OL_STRING_BYTES_MAX) return ol_fail(error, OL_TOO_LARGE, "a string of %zu bytes", bytes.size);
+    if (bytes.size > OL_STRING_BYTES_MAX)
+        return ol_fail(error, OL_TOO_LARGE, "a string of %zu bytes", bytes.size);
     return create(strings, bytes, NULL, NOT_INTERNED | 1, number, error);
 }
 
@@ -150,7 +161,8 @@ void ol_string_pool_release(ol_string_pool *strings, uint32_t number) {
     uint32_t *count = count_of(strings, number);
     OL_ASSERT((*count & ~NOT_INTERNED) != 0);
     if ((--*count & ~NOT_INTERNED) != 0) return;
-    if (!(*count & NOT_INTERNED)) ol_hash_index_remove(&strings->slots, hash_of(strings, number), number);
+    if (!(*count & NOT_INTERNED))
+        ol_hash_index_remove(&strings->slots, hash_of(strings, number), number);
     const uint8_t *record = ol_string_pool_record(strings, number);
     uint32_t units = record_units(record);
     uint16_t field = ol_string_pool_length_field(record);
@@ -162,7 +174,8 @@ void ol_string_pool_release(ol_string_pool *strings, uint32_t number) {
 }
 
 uint64_t ol_string_pool_resident(const ol_string_pool *strings) {
-    return ol_arena_resident(&strings->arena) + ol_arena_resident(&strings->free_lists) + ol_hash_index_resident(&strings->slots);
+    return ol_arena_resident(&strings->arena) + ol_arena_resident(&strings->free_lists) +
+           ol_hash_index_resident(&strings->slots);
 }
 
 uint64_t ol_string_pool_unused(const ol_string_pool *strings) {
@@ -175,7 +188,8 @@ void ol_string_pool_verify(const ol_string_pool *strings, uint32_t *references) 
     uint64_t free_bytes = 0, count = 0, bytes = 0, interned = 0;
     memset(references, 0, strings->arena.used);
     for (uint32_t units = 0; units < strings->free_lists.used / sizeof(uint32_t); units++) {
-        for (uint32_t number = *free_list(strings, units); number != 0; number = *count_of(strings, number)) {
+        for (uint32_t number = *free_list(strings, units); number != 0;
+             number = *count_of(strings, number)) {
             OL_ASSERT(number < unit_count && references[number] == 0);
             OL_ASSERT(record_units(ol_string_pool_record(strings, number)) == units);
             references[number] = is_free;
@@ -198,26 +212,32 @@ void ol_string_pool_verify(const ol_string_pool *strings, uint32_t *references) 
         number += record_units(record);
     }
     OL_ASSERT(number == unit_count);
-    OL_ASSERT(free_bytes == strings->free_bytes && count == strings->count && bytes == strings->bytes);
+    OL_ASSERT(free_bytes == strings->free_bytes && count == strings->count &&
+              bytes == strings->bytes);
     OL_ASSERT(interned == strings->slots.count);
     ol_hash_index_verify(&strings->slots);
 }
 
-/* ------------------------------------------------------------------------------------------------ of a file */
+/* ----------------------------------------------------------------------------------- validation */
 
 bool ol_string_pool_is_within(const ol_string_pool *strings, uint32_t number) {
     size_t at = (size_t)number * OL_STRING_UNIT_SIZE, used = strings->arena.used;
     if (number == 0) return true;
     if (at >= used || used - at < OL_STRING_HEADER_SIZE) return false;
-    return used - at >= (size_t)record_units(ol_string_pool_record(strings, number)) * OL_STRING_UNIT_SIZE;
+    return used - at >=
+           (size_t)record_units(ol_string_pool_record(strings, number)) * OL_STRING_UNIT_SIZE;
 }
 
 /* Walks the lists of free strings and marks their places. */
-static bool take_free(const ol_string_pool *strings, ol_ownership_bits *free_places, uint64_t *count) {
+static bool take_free(const ol_string_pool *strings, ol_ownership_bits *free_places,
+                      uint64_t *count) {
     uint64_t free_bytes = 0;
     for (uint32_t units = 0; units < strings->free_lists.used / sizeof(uint32_t); units++) {
-        for (uint32_t number = *free_list(strings, units); number != 0; number = *count_of(strings, number)) {
-            if (!ol_string_pool_is_within(strings, number) || record_units(ol_string_pool_record(strings, number)) != units) return false;
+        for (uint32_t number = *free_list(strings, units); number != 0;
+             number = *count_of(strings, number)) {
+            if (!ol_string_pool_is_within(strings, number) ||
+                record_units(ol_string_pool_record(strings, number)) != units)
+                return false;
             if (!ol_ownership_take(free_places, number, 1)) return false;
             free_bytes += (uint64_t)units * OL_STRING_UNIT_SIZE;
             ++*count;
@@ -233,23 +253,29 @@ typedef struct strings_tally {
     ol_hash_index_tally interned;
 } strings_tally;
 
-static bool check_living(const ol_string_pool *strings, uint32_t number, uint64_t key, strings_tally *tally) {
+static bool check_living(const ol_string_pool *strings, uint32_t number, uint64_t key,
+                         strings_tally *tally) {
     const uint8_t *record = ol_string_pool_record(strings, number);
     uint16_t field = ol_string_pool_length_field(record);
     uint32_t count = *count_of(strings, number), references = count & ~NOT_INTERNED;
-    /* Half of what can be counted, so that what lives may get as many again; and its free list is there. */
+    /* Half the largest count, so that live users may add as many again; and the free list of its
+     * size exists. */
     if (references == 0 || references > NOT_INTERNED / 2) return false;
     if (record_units(record) >= strings->free_lists.used / sizeof(uint32_t)) return false;
     tally->references += references * ol_ownership_mark(key, number);
     tally->bytes += (field & OL_STRING_BYTES_MAX) + (field >> 15 ? OL_STRING_ID_SIZE : 0u);
     tally->count++;
-    return (count & NOT_INTERNED) || ol_hash_index_validate_item(&strings->slots, hash_of(strings, number), number, key, &tally->interned);
+    return (count & NOT_INTERNED) ||
+           ol_hash_index_validate_item(&strings->slots, hash_of(strings, number), number, key,
+                                       &tally->interned);
 }
 
-/* The records fill the arena one behind the other; each is either free or counted. */
-static bool are_records_sound(const ol_string_pool *strings, uint64_t key, const ol_ownership_bits *free_places, uint64_t free_count,
+/* The records fill the arena without gaps; each is either free or counted. */
+static bool are_records_sound(const ol_string_pool *strings, uint64_t key,
+                              const ol_ownership_bits *free_places, uint64_t free_count,
                               strings_tally *tally) {
-    uint64_t unit_count = strings->arena.used / OL_STRING_UNIT_SIZE, number = unit_count == 0 ? 0 : 1;
+    uint64_t unit_count = strings->arena.used / OL_STRING_UNIT_SIZE,
+             number = unit_count == 0 ? 0 : 1;
     while (number < unit_count) {
         if (!ol_string_pool_is_within(strings, (uint32_t)number)) return false;
         if (free_places->words[number / 64] >> (number % 64) & 1) {
@@ -259,24 +285,31 @@ static bool are_records_sound(const ol_string_pool *strings, uint64_t key, const
         }
         number += record_units(ol_string_pool_record(strings, (uint32_t)number));
     }
-    return number == unit_count && free_count == 0 && tally->count == strings->count && tally->bytes == strings->bytes;
+    return number == unit_count && free_count == 0 && tally->count == strings->count &&
+           tally->bytes == strings->bytes;
 }
 
-int ol_string_pool_validate(const ol_string_pool *strings, uint64_t key, uint64_t *references, ol_error *error) {
+int ol_string_pool_validate(const ol_string_pool *strings, uint64_t key, uint64_t *references,
+                            ol_error *error) {
     int status = ol_hash_index_validate_shape(&strings->slots, error);
     if (status != OL_OK) return status;
     ol_hash_index_tally lines = {0, 0};
     strings_tally tally = {0};
     ol_ownership_bits free_places;
     uint64_t free_count = 0;
-    bool sound = strings->arena.used % OL_STRING_UNIT_SIZE == 0 && strings->free_lists.used % sizeof(uint32_t) == 0 &&
+    bool sound = strings->arena.used % OL_STRING_UNIT_SIZE == 0 &&
+                 strings->free_lists.used % sizeof(uint32_t) == 0 &&
                  strings->arena.used / OL_STRING_UNIT_SIZE <= (size_t)OL_STRING_NUMBER_MAX + 1;
     if (!sound) return ol_fail(error, OL_CORRUPT, "the arena of strings has an odd size");
-    status = ol_ownership_bits_create(&free_places, strings->arena.used / OL_STRING_UNIT_SIZE, error);
+    status = ol_ownership_bits_create(&free_places, strings->arena.used / OL_STRING_UNIT_SIZE,
+                                      error);
     if (status != OL_OK) return status;
-    sound = ol_hash_index_validate_lines(&strings->slots, 0, ol_hash_index_pieces(&strings->slots), key, &lines) &&
-            take_free(strings, &free_places, &free_count) && are_records_sound(strings, key, &free_places, free_count, &tally) &&
-            lines.items == strings->slots.count && lines.items == tally.interned.items && lines.passed == tally.interned.passed;
+    sound = ol_hash_index_validate_lines(&strings->slots, 0, ol_hash_index_pieces(&strings->slots),
+                                         key, &lines) &&
+            take_free(strings, &free_places, &free_count) &&
+            are_records_sound(strings, key, &free_places, free_count, &tally) &&
+            lines.items == strings->slots.count && lines.items == tally.interned.items &&
+            lines.passed == tally.interned.passed;
     ol_ownership_bits_free(&free_places);
     if (!sound) return ol_fail(error, OL_CORRUPT, "the strings are not sound");
     *references = tally.references;

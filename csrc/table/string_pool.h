@@ -1,9 +1,13 @@
-/* table/string_pool: byte strings of up to 32,767 bytes, counted, each kept once.
+/* table/string_pool: byte strings of up to 32,767 bytes, counted, each stored once.
  *
- * A string is named by its place in one arena, in units of 4 bytes, so that 30 bits name 4 GiB of them.  In front of the bytes
- * stand a count of references and the length: 6 bytes.  A string can carry a topic id (16 bytes) as part of what it is, so that
- * a topic's id costs its pairs nothing.  The empty string without a topic id is number 0 and lies nowhere.
- * Strings never move while they live; freed ones are reused by strings of the same size.  No locks.
+ * A string is named by its place in one arena, in units of 4 bytes, so 30 bits name 4 GiB of them.
+ * A count of references and the length stand before the bytes: 6 bytes.  A string can carry a topic
+ * id (16 bytes) as part of its identity, so a topic's id costs its pairs nothing.  The empty string
+ * without a topic id is number 0 and takes no place.  Strings never move while they live; a freed
+ * one is reused for a string of the same size.
+ *
+ * Ownership: a number stands for one counted reference.  Locks: none.  Calls that fail change
+ * nothing.
  */
 #ifndef OL_TABLE_STRING_POOL_H
 #define OL_TABLE_STRING_POOL_H
@@ -25,38 +29,42 @@ enum {
 typedef struct ol_string_pool {
     ol_arena arena;
     ol_arena free_lists;        /* number of the first free string, by size in units */
-    ol_hash_index slots;             /* the strings that ol_string_pool_intern can find */
+    ol_hash_index slots;             /* strings that ol_string_pool_intern can find */
     uint64_t seed;
     uint64_t count;             /* strings, each once */
-    uint64_t bytes;             /* their bytes, topic ids included, headers not */
+    uint64_t bytes;             /* their bytes, with topic ids, without headers */
     uint64_t free_bytes;        /* of freed strings */
 } ol_string_pool;
 
 void ol_string_pool_init(ol_string_pool *strings, uint64_t seed);
 void ol_string_pool_free_all(ol_string_pool *strings);
 
-/* The one string of these bytes and this topic id (16 bytes, or NULL for none), with one more reference.  OL_NO_MEMORY, OL_LIMIT (the
- * arena is full), OL_TOO_LARGE: nothing changed. */
-int ol_string_pool_intern(ol_string_pool *strings, ol_slice bytes, const uint8_t *topic_id, uint32_t *number, ol_error *error)
+/* The one string of these bytes and this topic id (16 bytes, or NULL for none), with one more
+ * reference.  OL_NO_MEMORY, OL_LIMIT (the arena is full) or OL_TOO_LARGE. */
+int ol_string_pool_intern(ol_string_pool *strings, ol_slice bytes, const uint8_t *topic_id,
+                          uint32_t *number, ol_error *error) OL_NODISCARD;
+/* A separate string with one reference, which ol_string_pool_intern does not find: for owners with
+ * an index of their own. */
+int ol_string_pool_add(ol_string_pool *strings, ol_slice bytes, uint32_t *number, ol_error *error)
     OL_NODISCARD;
-/* A string of its own with one reference, which ol_string_pool_intern does not find: for owners that find it otherwise. */
-int ol_string_pool_add(ol_string_pool *strings, ol_slice bytes, uint32_t *number, ol_error *error) OL_NODISCARD;
 void ol_string_pool_retain(ol_string_pool *strings, uint32_t number);
 void ol_string_pool_release(ol_string_pool *strings, uint32_t number);
 
 uint64_t ol_string_pool_resident(const ol_string_pool *strings);
 uint64_t ol_string_pool_unused(const ol_string_pool *strings);
 
-/* Asserts every invariant but the counts of references, which `references` receives by number: an array of
- * arena.used / 4 counts that the owner compares with its own. */
+/* Asserts every invariant except the reference counts, which it copies to `references` by number:
+ * an array of arena.used / 4 counts for the owner to compare with its own. */
 void ol_string_pool_verify(const ol_string_pool *strings, uint32_t *references);
 
-/* Of strings that came from a file (table/validate/ownership.h): checks everything but what references them; *references is the sum of the marks that the counts of
- * references stand for.  A number from the file is to be read only where ol_string_pool_is_within says that this stays within the arena. */
-int ol_string_pool_validate(const ol_string_pool *strings, uint64_t key, uint64_t *references, ol_error *error) OL_NODISCARD;
+/* Validates strings that came from a file (table/validate/ownership.h), except their users;
+ * *references becomes the sum of the marks that the reference counts stand for.  A number from the
+ * file may be read only if ol_string_pool_is_within says that it stays within the arena. */
+int ol_string_pool_validate(const ol_string_pool *strings, uint64_t key, uint64_t *references,
+                            ol_error *error) OL_NODISCARD;
 bool ol_string_pool_is_within(const ol_string_pool *strings, uint32_t number);
 
-/* ------------------------------------------------------------------------------------------------ reading */
+/* -------------------------------------------------------------------------------------- reading */
 
 static inline const uint8_t *ol_string_pool_record(const ol_string_pool *strings, uint32_t number) {
     return strings->arena.base + (size_t)number * OL_STRING_UNIT_SIZE;
@@ -78,13 +86,15 @@ static inline ol_slice ol_string_pool_get(const ol_string_pool *strings, uint32_
 }
 
 /* Its topic id, or NULL. */
-static inline const uint8_t *ol_string_pool_topic_id(const ol_string_pool *strings, uint32_t number) {
+static inline const uint8_t *ol_string_pool_topic_id(const ol_string_pool *strings,
+                                                     uint32_t number) {
     if (number == 0) return NULL;
     const uint8_t *record = ol_string_pool_record(strings, number);
     return ol_string_pool_length_field(record) >> 15 ? record + OL_STRING_HEADER_SIZE : NULL;
 }
 
-static inline bool ol_string_pool_equal(const ol_string_pool *strings, uint32_t number, ol_slice bytes) {
+static inline bool ol_string_pool_equal(const ol_string_pool *strings, uint32_t number,
+                                        ol_slice bytes) {
     return ol_slice_equal(ol_string_pool_get(strings, number), bytes);
 }
 

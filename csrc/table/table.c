@@ -1,3 +1,4 @@
+/* table/table.c: reservations, puts and removals. */
 #include "table/table_impl.h"
 
 #include <errno.h>
@@ -14,7 +15,8 @@ void ol_table_set_seed(ol_table *table, uint64_t seed) {
 int ol_table_create(ol_table **table, ol_error *error) {
     uint64_t seed;
     ssize_t size = getrandom(&seed, sizeof seed, 0);
-    if (size != (ssize_t)sizeof seed) return ol_fail_errno(error, size < 0 ? errno : EIO, "getrandom", NULL);
+    if (size != (ssize_t)sizeof seed)
+        return ol_fail_errno(error, size < 0 ? errno : EIO, "getrandom", NULL);
     ol_table *created = calloc(1, sizeof *created);
     if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a table");
     ol_run_allocator_init(&created->cells, sizeof(ol_cell), (uint64_t)1 << 32, true);
@@ -43,18 +45,19 @@ uint64_t ol_table_group_hash(const ol_table *table, ol_slice group) {
     return ol_hash64(group.data, group.size, table->seed);
 }
 
-ol_pair_name ol_table_name(const ol_table *table, ol_slice group, uint64_t group_hash, ol_slice topic) {
+ol_pair_name ol_table_name(const ol_table *table, ol_slice group, uint64_t group_hash,
+                           ol_slice topic) {
     (void)table;
     return (ol_pair_name){group, topic, group_hash, ol_hash64(topic.data, topic.size, group_hash)};
 }
 
-/* ------------------------------------------------------------------------------------------------ what a value needs */
+/* ------------------------------------------------------------------------ references of a value */
 
-/* References and decisions made before a value is written, so that writing cannot fail. */
+/* References and decisions made before a value is written, so that writing it cannot fail. */
 typedef struct value_needs {
     uint32_t metadata;          /* a reference */
-    uint32_t topic_id;          /* a reference to the string of just this id; 0: none, or the pair's */
-    uint32_t pair_topic;        /* a reference to what becomes the pair's topic; 0: it stays */
+    uint32_t topic_id;  /* a reference to a string of only this id; 0: none, or the pair's */
+    uint32_t pair_topic;  /* a reference to the pair's next topic string; 0: the topic stays */
     bool pair_id;               /* the value carries the pair's id, once pair_topic is set */
 } value_needs;
 
@@ -64,49 +67,56 @@ static void release_prepared(ol_table *table, const value_needs *prepared) {
     ol_string_pool_release(&table->strings, prepared->pair_topic);
 }
 
-/* Whether the pair can take another topic id: none of its cells, but for `except`, carries the one it has.  Looks at 256 cells at
- * most; where those do not decide it, the answer is no and the value gets a side entry, which is as right. */
+/* Whether the pair can take another topic id: no cell except `except` carries the present one.
+ * Inspects at most 256 cells; if those do not decide it, the answer is no and the value gets an
+ * extras entry, which is just as correct. */
 static bool id_is_unused(const ol_table *table, uint32_t pair, const ol_cell *except) {
     const ol_chunk *root = &ol_table_pair(table, pair)->root;
-    if (ol_string_pool_topic_id(&table->strings, ol_table_pair(table, pair)->topic) == NULL) return true;
+    if (ol_string_pool_topic_id(&table->strings, ol_table_pair(table, pair)->topic) == NULL)
+        return true;
     uint32_t places = ol_partition_map_places(&table->chunks, root), number;
     if (places > 64) return false;
     for (uint32_t place = 0; place < places; place++) {
         const ol_chunk *chunk = ol_partition_map_at(&table->chunks, root, place, &number);
         for (unsigned i = 0; i < ol_table_ones(chunk->bitmap); i++) {
             const ol_cell *cell = (const ol_cell *)table->cells.units.base + chunk->run + i;
-            if (cell != except && (cell->metadata & OL_CELL_TOPIC_ID) && cell->metadata != OL_CELL_ABSENT) return false;
+            if (cell != except && (cell->metadata & OL_CELL_TOPIC_ID) &&
+                cell->metadata != OL_CELL_ABSENT)
+                return false;
         }
     }
     return true;
 }
 
-static int prepare_id(ol_table *table, uint32_t pair, const ol_cell *except, const uint8_t *topic_id, value_needs *prepared,
-                      ol_error *error) {
+static int prepare_id(ol_table *table, uint32_t pair, const ol_cell *except,
+                      const uint8_t *topic_id, value_needs *prepared, ol_error *error) {
     uint32_t topic = ol_table_pair(table, pair)->topic;
     prepared->pair_id = ol_table_has_id(table, topic, topic_id);
     if (prepared->pair_id) return OL_OK;
     if (!id_is_unused(table, pair, except)) {
-        return ol_string_pool_intern(&table->strings, ol_slice_of("", 0), topic_id, &prepared->topic_id, error);
+        return ol_string_pool_intern(&table->strings, ol_slice_of("", 0), topic_id,
+                                     &prepared->topic_id, error);
     }
     prepared->pair_id = true;
     ol_slice name = ol_string_pool_get(&table->strings, topic);
     return ol_string_pool_intern(&table->strings, name, topic_id, &prepared->pair_topic, error);
 }
 
-/* `topic_id` of the value may lie in the arena of strings, as everything that was read from the table does, and a string that
- * is added may move it. */
+/* The value's topic id may lie in the arena of strings, like everything read from the table, and an
+ * added string may move that arena. */
 static const uint8_t *copy_id(const uint8_t *topic_id, uint8_t *copy) {
     return topic_id == NULL ? NULL : memcpy(copy, topic_id, OL_STRING_ID_SIZE);
 }
 
-static int prepare(ol_table *table, uint32_t pair, const ol_cell *except, const ol_position_value *value, value_needs *prepared,
-                   ol_error *error) {
+static int prepare(ol_table *table, uint32_t pair, const ol_cell *except,
+                   const ol_position_value *value, value_needs *prepared, ol_error *error) {
     uint8_t copy[OL_STRING_ID_SIZE];
     const uint8_t *topic_id = copy_id(value->topic_id, copy);
     memset(prepared, 0, sizeof *prepared);
-    int status = ol_string_pool_intern(&table->strings, value->metadata, NULL, &prepared->metadata, error);
-    if (status == OL_OK && topic_id != NULL) status = prepare_id(table, pair, except, topic_id, prepared, error);
+    int status = ol_string_pool_intern(&table->strings, value->metadata, NULL, &prepared->metadata,
+                                       error);
+    if (status == OL_OK && topic_id != NULL)
+        status = prepare_id(table, pair, except, topic_id, prepared, error);
     if (status != OL_OK) release_prepared(table, prepared);
     return status;
 }
@@ -118,7 +128,7 @@ static void set_pair_topic(ol_table *table, uint32_t pair, uint32_t topic) {
     record->topic = topic;
 }
 
-/* ------------------------------------------------------------------------------------------------ writing a cell */
+/* ------------------------------------------------------------------------------- writing a cell */
 
 static void clear_side(ol_table *table, ol_cell_extras_entry *entry) {
     ol_string_pool_release(&table->strings, entry->topic_id);
@@ -126,7 +136,7 @@ static void clear_side(ol_table *table, ol_cell_extras_entry *entry) {
     entry->expire_timestamp = -1;
 }
 
-/* Makes a cell absent, whatever it was; its side entry stays for the caller to drop. */
+/* Makes a cell absent, whatever it was; dropping its extras entry is left to the caller. */
 static void clear_cell(ol_table *table, ol_cell *cell, ol_cell_extras_entry *entry) {
     if (ol_table_is_absent(cell)) return;
     ol_string_pool_release(&table->strings, cell->metadata & OL_CELL_METADATA);
@@ -136,10 +146,11 @@ static void clear_cell(ol_table *table, ol_cell *cell, ol_cell_extras_entry *ent
     table->absent_count++;
 }
 
-/* Writes a value for which everything was prepared.  `entry` is the cell's side entry; NULL only where neither the old nor the
- * new value has any use for it. */
-static void write_cell(ol_table *table, ol_cell *cell, ol_cell_extras_entry *entry, const ol_position_value *value,
-                       int64_t expire_timestamp, const value_needs *prepared) {
+/* Writes a value for which everything was prepared.  `entry` is the cell's extras entry; NULL only
+ * if neither the old nor the new value needs one. */
+static void write_cell(ol_table *table, ol_cell *cell, ol_cell_extras_entry *entry,
+                       const ol_position_value *value, int64_t expire_timestamp,
+                       const value_needs *prepared) {
     clear_cell(table, cell, entry);
     uint32_t flags = prepared->pair_id ? OL_CELL_TOPIC_ID : 0;
     if (prepared->topic_id != 0) {
@@ -159,12 +170,15 @@ static void write_cell(ol_table *table, ol_cell *cell, ol_cell_extras_entry *ent
     table->absent_count--;
 }
 
-/* Drops what neither a value nor a reservation needs any more.  Frees an absent cell, and the pair with its last one. */
-static void sweep(ol_table *table, uint32_t pair, int32_t partition, const ol_cell *cell, ol_cell_extras_entry *entry) {
+/* Drops whatever no value and no reservation needs any more.  Frees an absent cell, and the pair
+ * with its last one. */
+static void sweep(ol_table *table, uint32_t pair, int32_t partition, const ol_cell *cell,
+                  ol_cell_extras_entry *entry) {
     uint32_t pins = entry != NULL ? entry->pins : 0;
     if (pins != 0) return;
     bool absent = ol_table_is_absent(cell);
-    if (entry != NULL && (absent || !(cell->metadata & OL_CELL_SIDE))) ol_cell_extras_drop(&table->side, entry);
+    if (entry != NULL && (absent || !(cell->metadata & OL_CELL_SIDE)))
+        ol_cell_extras_drop(&table->side, entry);
     if (absent) ol_table_free_cell(table, pair, partition);
 }
 
@@ -172,7 +186,7 @@ static ol_cell_extras_entry *find_side(const ol_table *table, uint32_t pair, int
     return ol_cell_extras_find(&table->side, ol_cell_extras_key(pair, partition));
 }
 
-/* ------------------------------------------------------------------------------------------------ put */
+/* ------------------------------------------------------------------------------------------ put */
 
 bool ol_table_drop_empty_pair(ol_table *table, uint32_t pair) {
     const ol_pair *record = ol_table_pair(table, pair);
@@ -181,7 +195,8 @@ bool ol_table_drop_empty_pair(ol_table *table, uint32_t pair) {
     return true;
 }
 
-/* Undoes what a call that failed had added: a pair without cells, an absent cell that nobody holds. */
+/* Undoes the additions of a call that failed: a pair without cells, an absent cell that nobody
+ * holds. */
 static void undo(ol_table *table, uint32_t pair, int32_t partition) {
     if (pair == 0 || ol_table_drop_empty_pair(table, pair)) return;
     const ol_cell *cell = ol_table_find_cell(table, pair, partition);
@@ -189,9 +204,9 @@ static void undo(ol_table *table, uint32_t pair, int32_t partition) {
     if (cell != NULL) sweep(table, pair, partition, cell, entry);
 }
 
-/* The pair and the cell, made where they are not there; what fails is undone by the caller. */
-static int make_cell(ol_table *table, const ol_pair_name *name, int32_t partition, uint32_t *pair, ol_cell **cell,
-                     ol_error *error) {
+/* Finds or makes the pair and the cell; on failure the caller undoes. */
+static int make_cell(ol_table *table, const ol_pair_name *name, int32_t partition, uint32_t *pair,
+                     ol_cell **cell, ol_error *error) {
     if (*pair == 0) {
         int status = ol_table_add_pair(table, name, pair, error);
         if (status != OL_OK) return status;
@@ -213,7 +228,8 @@ static int put_anything(ol_table *table, const ol_pair_name *name, uint32_t pair
         return status;
     }
     if (prepared.topic_id != 0 || value->expire_timestamp != -1) {
-        status = ol_cell_extras_make(&table->side, ol_cell_extras_key(pair, partition), &entry, error);
+        status = ol_cell_extras_make(&table->side, ol_cell_extras_key(pair, partition), &entry,
+                                     error);
         if (status != OL_OK) {
             release_prepared(table, &prepared);
             undo(table, pair, partition);
@@ -232,7 +248,9 @@ static int put_anything(ol_table *table, const ol_pair_name *name, uint32_t pair
 
 uint32_t ol_table_find(const ol_table *table, const ol_pair_name *name) {
     uint32_t pair = table->last_pair;
-    if (pair != 0 && table->last_hash == name->hash && ol_table_pair_is(table, ol_table_pair(table, pair), name)) return pair;
+    if (pair != 0 && table->last_hash == name->hash &&
+        ol_table_pair_is(table, ol_table_pair(table, pair), name))
+        return pair;
     return ol_table_find_pair(table, name);
 }
 
@@ -255,34 +273,39 @@ int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, in
     return OL_OK;
 }
 
-uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value) {
+uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition,
+                          const ol_position_value *value) {
     uint32_t pair = ol_table_find(table, name), metadata;
     const ol_cell *cell = pair != 0 ? ol_table_find_cell(table, pair, partition) : NULL;
     return cell != NULL && ol_table_is_plain(table, pair, cell, value, &metadata) ? pair : 0;
 }
 
-int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
-                 ol_error *error) {
+int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition,
+                 const ol_position_value *value, ol_error *error) {
     return ol_table_put_at(table, ol_table_find(table, name), name, partition, value, error);
 }
 
 int ol_table_put_hinted(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
                         const ol_position_value *value, ol_error *error) {
-    return ol_table_put_at(table, ol_table_find_hinted(table, pair, name), name, partition, value, error);
+    return ol_table_put_at(table, ol_table_find_hinted(table, pair, name), name, partition, value,
+                           error);
 }
 
-/* ------------------------------------------------------------------------------------------------ reservations */
+/* --------------------------------------------------------------------------------- reservations */
 
-/* The id that a reservation holds is always a string of its own: the pair may take another one before it is installed. */
-static int prepare_reserved_id(ol_table *table, uint32_t pair, const uint8_t *topic_id, value_needs *prepared, ol_error *error) {
+/* A reservation always holds its id as a separate string: the pair may take another id before the
+ * value is installed. */
+static int prepare_reserved_id(ol_table *table, uint32_t pair, const uint8_t *topic_id,
+                               value_needs *prepared, ol_error *error) {
     prepared->topic_id = 0;
     int status = prepare_id(table, pair, NULL, topic_id, prepared, error);
     if (status != OL_OK || prepared->topic_id != 0) return status;
-    return ol_string_pool_intern(&table->strings, ol_slice_of("", 0), topic_id, &prepared->topic_id, error);
+    return ol_string_pool_intern(&table->strings, ol_slice_of("", 0), topic_id, &prepared->topic_id,
+                                 error);
 }
 
-int ol_table_reserve(ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
-                     ol_reservation *reservation, ol_error *error) {
+int ol_table_reserve(ol_table *table, const ol_pair_name *name, int32_t partition,
+                     const ol_position_value *value, ol_reservation *reservation, ol_error *error) {
     table->changes++;
     uint8_t copy[OL_STRING_ID_SIZE];
     const uint8_t *topic_id = copy_id(value->topic_id, copy);
@@ -291,9 +314,14 @@ int ol_table_reserve(ol_table *table, const ol_pair_name *name, int32_t partitio
     ol_cell_extras_entry *entry = NULL;
     value_needs prepared = {0};
     int status = make_cell(table, name, partition, &pair, &cell, error);
-    if (status == OL_OK) status = ol_string_pool_intern(&table->strings, value->metadata, NULL, &prepared.metadata, error);
-    if (status == OL_OK && topic_id != NULL) status = prepare_reserved_id(table, pair, topic_id, &prepared, error);
-    if (status == OL_OK) status = ol_cell_extras_make(&table->side, ol_cell_extras_key(pair, partition), &entry, error);
+    if (status == OL_OK)
+        status = ol_string_pool_intern(&table->strings, value->metadata, NULL, &prepared.metadata,
+                                       error);
+    if (status == OL_OK && topic_id != NULL)
+        status = prepare_reserved_id(table, pair, topic_id, &prepared, error);
+    if (status == OL_OK)
+        status = ol_cell_extras_make(&table->side, ol_cell_extras_key(pair, partition), &entry,
+                                     error);
     if (status != OL_OK) {
         release_prepared(table, &prepared);
         undo(table, pair, partition);
@@ -312,20 +340,23 @@ int ol_table_reserve(ol_table *table, const ol_pair_name *name, int32_t partitio
     return OL_OK;
 }
 
-static void unpin(ol_table *table, const ol_reservation *reservation, const ol_cell *cell, ol_cell_extras_entry *entry) {
+static void unpin(ol_table *table, const ol_reservation *reservation, const ol_cell *cell,
+                  ol_cell_extras_entry *entry) {
     OL_ASSERT(entry->pins != 0 && table->side.pins != 0);
     entry->pins--;
     table->side.pins--;
     sweep(table, reservation->pair, reservation->partition, cell, entry);
 }
 
-static void find_reserved(const ol_table *table, const ol_reservation *reservation, ol_cell **cell, ol_cell_extras_entry **entry) {
+static void find_reserved(const ol_table *table, const ol_reservation *reservation, ol_cell **cell,
+                          ol_cell_extras_entry **entry) {
     *cell = ol_table_find_cell(table, reservation->pair, reservation->partition);
     *entry = find_side(table, reservation->pair, reservation->partition);
     OL_ASSERT(*cell != NULL && *entry != NULL && (*entry)->pins != 0);
 }
 
-void ol_table_install(ol_table *table, const ol_reservation *reservation, const ol_position_value *value) {
+void ol_table_install(ol_table *table, const ol_reservation *reservation,
+                      const ol_position_value *value) {
     table->changes++;
     ol_cell *cell;
     ol_cell_extras_entry *entry;
@@ -343,7 +374,8 @@ void ol_table_install(ol_table *table, const ol_reservation *reservation, const 
     unpin(table, reservation, cell, entry);
 }
 
-bool ol_table_install_if_newer(ol_table *table, const ol_reservation *reservation, const ol_position_value *value) {
+bool ol_table_install_if_newer(ol_table *table, const ol_reservation *reservation,
+                               const ol_position_value *value) {
     ol_cell *cell;
     ol_cell_extras_entry *entry;
     find_reserved(table, reservation, &cell, &entry);
@@ -367,16 +399,19 @@ void ol_table_release(ol_table *table, const ol_reservation *reservation) {
     unpin(table, reservation, cell, entry);
 }
 
-bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partition, int64_t log_offset) {
+bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partition,
+                     int64_t log_offset) {
     uint32_t pair = ol_table_find(table, name);
     ol_cell *cell = pair != 0 ? ol_table_find_cell(table, pair, partition) : NULL;
     if (cell == NULL) return false;
     table->changes++;
     bool present = !ol_table_is_absent(cell);
     ol_cell_extras_entry *entry = NULL;
-    if (table->side.pins != 0 || (present && (cell->metadata & OL_CELL_SIDE))) entry = find_side(table, pair, partition);
+    if (table->side.pins != 0 || (present && (cell->metadata & OL_CELL_SIDE)))
+        entry = find_side(table, pair, partition);
     clear_cell(table, cell, entry);
-    if (entry != NULL && entry->pins != 0 && log_offset > entry->tombstone) entry->tombstone = log_offset;
+    if (entry != NULL && entry->pins != 0 && log_offset > entry->tombstone)
+        entry->tombstone = log_offset;
     sweep(table, pair, partition, cell, entry);
     return present;
 }

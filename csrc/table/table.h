@@ -1,17 +1,23 @@
-/* table/table: the committed positions of one partition in memory: (group, topic, partition) -> cell.
+/* table/table: the committed positions of one partition in memory.
  *
- * Shape (why in docs/table.md): a *pair* is one (group, topic); it is found by one probe of a hash of pairs.  A pair's
- * partitions are cut into chunks of 4 consecutive numbers; a chunk is a bitmap and a packed, aligned run of 32-byte cells, so
- * that cells of neighbouring partitions lie side by side whatever order they came in, and nothing is paid for numbers that are
- * not there.  Everything is addressed by 32-bit indices into growing arenas, never by pointers, so that the arenas can be written to
- * a file and used from a mapping of it.  Arenas grow by an eighth at most, in place (mremap), and ask for huge pages once
- * they are large; the hash of pairs grows in small independent pieces.  Nothing ever copies the whole table.
+ * Each (group, topic, partition) maps to a cell.  Shape (docs/table.md says why): a *pair* is one
+ * (group, topic), found by one probe of a hash of pairs.  A pair's partitions are cut into chunks
+ * of 4 consecutive numbers; a chunk is a bitmap and a packed, aligned run of 32-byte cells.  So
+ * cells of neighbouring partitions lie side by side whatever order they came in, and missing
+ * numbers cost nothing.  All addresses are 32-bit indices into growing arenas, never pointers, so
+ * the arenas can be written to a file and used from a mapping of it.  Arenas grow by an eighth at
+ * most, in place (mremap), and ask for huge pages once they are large; the hash of pairs grows in
+ * small independent pieces.  Nothing ever copies the whole table.
  *
- * Ownership: the table owns every byte it holds; slices given to it are copied, slices taken from it are borrowed and valid until
- * the next call that changes the table.  Locks: none in here.  The owner (ol_partition) holds the partition's table lock around each call;
+ * Ownership: the table owns every byte it holds.  Slices given to it are copied; slices taken from
+ * it are borrowed and valid until the next call that changes the table.
+ *
+ * Locks: none in here.  The owner (ol_partition) holds the partition's table lock around each call;
  * calls that take a const table may run side by side.
- * Failure: only the calls marked OL_NODISCARD can fail, with OL_NO_MEMORY and nothing changed, or OL_LIMIT when an index space is
- * full.  Everything that applies a record that was reserved before cannot fail (docs/architecture.md §4 steps 5 and 8).
+ *
+ * Failure: only calls marked OL_NODISCARD can fail, with OL_NO_MEMORY, or with OL_LIMIT when an
+ * index space is full; nothing is changed then.  Calls that apply a record with a reservation
+ * cannot fail (docs/architecture.md §4 steps 5 and 8).
  */
 #ifndef OL_TABLE_TABLE_H
 #define OL_TABLE_TABLE_H
@@ -22,24 +28,26 @@
 
 typedef struct ol_table ol_table;
 
-/* The value of one offset commit as it is installed.  metadata.data may be NULL only when metadata.size is 0. */
+/* The value of one offset commit as it is installed. metadata.data may be NULL only when
+ * metadata.size is 0. */
 typedef struct ol_position_value {
     int64_t offset;
     int64_t log_offset;         /* of the record itself */
     int64_t commit_timestamp;
-    int64_t expire_timestamp;   /* -1 none */
-    int32_t leader_epoch;       /* -1 none; any value can stand in a log */
+    int64_t expire_timestamp;   /* -1: none */
+    int32_t leader_epoch;       /* -1: none; a log can hold any value */
     ol_slice metadata;
     const uint8_t *topic_id;    /* 16 bytes or NULL */
 } ol_position_value;
 
-/* A row of a run: positions of one pair. */
+/* A row of a run: a position of one pair. */
 typedef struct ol_position_row {
     ol_position_value value;
     int32_t partition;
 } ol_position_row;
 
-/* A (group, topic) as a caller names it, with its hash, which callers that handle many records compute once. */
+/* A (group, topic) as a caller names it.  Callers that handle many records compute its hash
+ * once. */
 typedef struct ol_pair_name {
     ol_slice group;
     ol_slice topic;
@@ -47,12 +55,13 @@ typedef struct ol_pair_name {
     uint64_t hash;
 } ol_pair_name;
 
-/* Where a value will go: what ol_table_reserve allocated.  Plain memory, valid until it is installed or released. */
+/* The place of a future value, as allocated by ol_table_reserve.  Plain memory, valid until it is
+ * installed or released. */
 typedef struct ol_reservation {
     uint32_t pair;
     int32_t partition;
-    uint32_t metadata;          /* string index, one reference held by the reservation */
-    uint32_t topic_id;          /* topic id index, one reference held */
+    uint32_t metadata;          /* string number, one reference held */
+    uint32_t topic_id;          /* string number, one reference held */
     int64_t expire_timestamp;
 } ol_reservation;
 
@@ -60,70 +69,89 @@ int ol_table_create(ol_table **table, ol_error *error) OL_NODISCARD;
 void ol_table_destroy(ol_table *table);         /* NULL is fine */
 
 uint64_t ol_table_group_hash(const ol_table *table, ol_slice group);
-ol_pair_name ol_table_name(const ol_table *table, ol_slice group, uint64_t group_hash, ol_slice topic);
+ol_pair_name ol_table_name(const ol_table *table, ol_slice group, uint64_t group_hash,
+                           ol_slice topic);
 
-/* The pair's number, or 0.  The second looks first at the pair that a hint (see below) named. */
+/* The pair's number, or 0.  The second first tries the pair that a hint (see below) named. */
 uint32_t ol_table_find(const ol_table *table, const ol_pair_name *name);
 uint32_t ol_table_find_hinted(const ol_table *table, uint32_t hint, const ol_pair_name *name);
 
-/* Hints for bulk work, some rows ahead of the row itself; they read memory but change nothing.  The first prefetches the hash
- * slot; the second, some rows later, looks it up and prefetches the pair; the third prefetches its strings and chunk, the fourth its cell.  The second
- * returns the pair's number, which the later ones and ol_table_put_hinted take: it is a guess (0: none), never wrong for long. */
+/* Hints for bulk work, some rows ahead of the row itself; they read memory and change nothing.  The
+ * first prefetches the hash slot; the second, some rows later, looks it up and prefetches the pair;
+ * the third prefetches its strings and chunk, the fourth its cell.  The second returns the pair's
+ * number for the later ones and for ol_table_put_hinted.  It is a guess (0: none): a wrong one
+ * costs time and nothing else. */
 void ol_table_prefetch_slot(const ol_table *table, const ol_pair_name *name);
 uint32_t ol_table_prefetch_pair(const ol_table *table, const ol_pair_name *name);
 void ol_table_prefetch_chunk(const ol_table *table, uint32_t pair, int32_t partition);
 void ol_table_prefetch_cell(const ol_table *table, uint32_t pair, int32_t partition);
 
-/* ------------------------------------------------------------------------------------------------ changing */
+/* ------------------------------------------------------------------------------------- changing */
 
-/* Allocates everything that installing `value` at (name, partition) will need: pair, cell (absent until installed: no read
- * sees it), metadata string, topic id, side entry.  A reservation pins its cell and pair: neither is freed while it lives. */
-int ol_table_reserve(ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
-                     ol_reservation *reservation, ol_error *error) OL_NODISCARD;
-
-/* Installs a reserved value unconditionally and ends the reservation.  Cannot fail.  `value` is the one that was reserved
- * (metadata, topic_id and expire_timestamp are taken from the reservation). */
-void ol_table_install(ol_table *table, const ol_reservation *reservation, const ol_position_value *value);
-
-/* Installs iff nothing newer is there: no record (value or tombstone) of this cell at or above value->log_offset was applied
- * while the reservation lived (docs/format/loading.md §6.4, docs/format/traps.md traps 14 and 15).  Ends the reservation.  Returns whether it was installed. */
-bool ol_table_install_if_newer(ol_table *table, const ol_reservation *reservation, const ol_position_value *value);
-
-/* Ends a reservation without installing; frees what nothing else needs. */
-void ol_table_release(ol_table *table, const ol_reservation *reservation);
-
-/* Reserve and install in one step, with one probe: what loading and a lone store use. */
-int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value, ol_error *error)
+/* Allocates everything that installing `value` at (name, partition) will need: pair, cell (absent
+ * until installed, so no read sees it), metadata string, topic id, extras entry.  A reservation
+ * pins its cell and pair: neither is freed while it lives. */
+int ol_table_reserve(ol_table *table, const ol_pair_name *name, int32_t partition,
+                     const ol_position_value *value, ol_reservation *reservation, ol_error *error)
     OL_NODISCARD;
 
-/* The pair's number when ol_table_put of this value would allocate nothing and so cannot fail (the cell is there, with the same
- * metadata, and nothing of it or of the value lies in a side entry), else 0.  It holds until the table is changed; what it saves is
- * the reservation of a commit to a position that is already known. */
-uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition, const ol_position_value *value);
+/* Installs a reserved value unconditionally and ends the reservation.  Cannot fail.  `value` is the
+ * reserved one; its metadata, topic_id and expire_timestamp are taken from the reservation. */
+void ol_table_install(ol_table *table, const ol_reservation *reservation,
+                      const ol_position_value *value);
 
-/* The same for a run of rows: whether ol_table_put_run of them all would allocate nothing.  `pair` is what ol_table_find returned. */
-bool ol_table_run_settled(const ol_table *table, uint32_t pair, const ol_position_row *rows, size_t count);
+/* Installs only if nothing newer is there: no record (value or tombstone) of this cell at or above
+ * value->log_offset was applied while the reservation lived (docs/format/loading.md §6.4,
+ * docs/format/traps.md traps 14 and 15).  Ends the reservation.  Returns whether it installed. */
+bool ol_table_install_if_newer(ol_table *table, const ol_reservation *reservation,
+                               const ol_position_value *value);
 
-/* ol_table_put that looks first at the pair that ol_table_settled or a hint named; no pair was freed since.  With the former it cannot fail. */
+/* Ends a reservation without installing; frees everything that nothing else needs. */
+void ol_table_release(ol_table *table, const ol_reservation *reservation);
+
+/* Reserves and installs in one step with one probe, for loading and a lone store. */
+int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition,
+                 const ol_position_value *value, ol_error *error) OL_NODISCARD;
+
+/* The pair's number if ol_table_put of this value would allocate nothing and so cannot fail (the
+ * cell is there with the same metadata, and neither it nor the value needs an extras entry);
+ * otherwise 0.  The answer holds until the table is changed.  It saves the reservation of a commit
+ * to a known position. */
+uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition,
+                          const ol_position_value *value);
+
+/* The same for a run of rows: whether ol_table_put_run of all of them would allocate nothing.
+ * `pair` is from ol_table_find. */
+bool ol_table_run_settled(const ol_table *table, uint32_t pair, const ol_position_row *rows,
+                          size_t count);
+
+/* As ol_table_put, but first tries the pair that ol_table_settled or a hint named; no pair may have
+ * been freed since.  With a pair from ol_table_settled it cannot fail. */
 int ol_table_put_hinted(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
                         const ol_position_value *value, ol_error *error) OL_NODISCARD;
 
-/* Puts rows of one pair in their order, as ol_table_put of each would, but asks for memory for many of them at once.  `hint` as
- * for ol_table_put_hinted, or 0.  On failure (OL_NO_MEMORY, OL_LIMIT) the rows before the one that failed are there. */
-int ol_table_put_run(ol_table *table, uint32_t hint, const ol_pair_name *name, const ol_position_row *rows, size_t count,
-                     ol_error *error) OL_NODISCARD;
+/* Puts rows of one pair in their order, as ol_table_put of each would, but asks for memory for many
+ * at once.  `hint` as for ol_table_put_hinted, or 0.  On failure the rows before the failed one are
+ * there. */
+int ol_table_put_run(ol_table *table, uint32_t hint, const ol_pair_name *name,
+                     const ol_position_row *rows, size_t count, ol_error *error) OL_NODISCARD;
 
-/* A tombstone at log_offset: the cell becomes absent (and remembers log_offset while a reservation pins it, so that pending values
- * below it are not installed later).  Returns whether a value was there. */
-bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partition, int64_t log_offset);
+/* A tombstone at log_offset: the cell becomes absent.  While a reservation pins it, it remembers
+ * log_offset, so that pending values below it are not installed later.  Returns whether a value was
+ * there. */
+bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partition,
+                     int64_t log_offset);
 
-/* ------------------------------------------------------------------------------------------------ reading */
+/* -------------------------------------------------------------------------------------- reading */
 
-/* Fills *value (borrowing metadata and topic_id) and returns true when a committed position is there. */
-bool ol_table_get(const ol_table *table, const ol_pair_name *name, int32_t partition, ol_position_value *value);
+/* Fills *value (metadata and topic_id are borrowed) and returns true if there is a committed
+ * position. */
+bool ol_table_get(const ol_table *table, const ol_pair_name *name, int32_t partition,
+                  ol_position_value *value);
 
-/* The same for a reserved slot, without a probe. */
-bool ol_table_get_reserved(const ol_table *table, const ol_reservation *reservation, ol_position_value *value);
+/* The same for a reserved cell, without a probe. */
+bool ol_table_get_reserved(const ol_table *table, const ol_reservation *reservation,
+                           ol_position_value *value);
 
 typedef struct ol_table_row {
     ol_slice group;
@@ -132,9 +160,9 @@ typedef struct ol_table_row {
     ol_position_value value;
 } ol_table_row;
 
-/* A walk; zero-initialise, then set what the chosen function says.  Any change of the table ends the walk (OL_ASSERTed through a
- * change counter).  Within one (group, topic) partitions ascend; otherwise the order is unspecified but repeatable for an
- * unchanged table. */
+/* A walk.  Zero-initialise, then set what the chosen function says.  Any change of the table ends
+ * the walk (OL_ASSERTed through a change counter).  Within one (group, topic) partitions ascend;
+ * otherwise the order is unspecified but repeatable for an unchanged table. */
 typedef struct ol_table_cursor {
     uint64_t changes;
     uint32_t pair;
@@ -143,38 +171,44 @@ typedef struct ol_table_cursor {
     bool started;
 } ol_table_cursor;
 
-bool ol_table_next(const ol_table *table, ol_table_cursor *cursor, ol_table_row *row);              /* every position */
-bool ol_table_next_of_group(const ol_table *table, ol_slice group, uint64_t group_hash, ol_table_cursor *cursor,
-                            ol_table_row *row);
-bool ol_table_next_of_pair(const ol_table *table, const ol_pair_name *name, ol_table_cursor *cursor, ol_table_row *row);
-/* Every group with at least one committed position, once each; *positions is how many it has. */
-bool ol_table_next_group(const ol_table *table, ol_table_cursor *cursor, ol_slice *group, uint64_t *positions);
+/* Every position. */
+bool ol_table_next(const ol_table *table, ol_table_cursor *cursor, ol_table_row *row);
+bool ol_table_next_of_group(const ol_table *table, ol_slice group, uint64_t group_hash,
+                            ol_table_cursor *cursor, ol_table_row *row);
+bool ol_table_next_of_pair(const ol_table *table, const ol_pair_name *name, ol_table_cursor *cursor,
+                           ol_table_row *row);
+/* Every group with at least one committed position, once each; *positions is their number. */
+bool ol_table_next_group(const ol_table *table, ol_table_cursor *cursor, ol_slice *group,
+                         uint64_t *positions);
 uint64_t ol_table_group_positions(const ol_table *table, ol_slice group, uint64_t group_hash);
-/* The topics of a group that have a position or are reserved for one, once each. */
-bool ol_table_next_topic(const ol_table *table, ol_slice group, uint64_t group_hash, ol_table_cursor *cursor, ol_slice *topic);
-/* Lets a walk of groups (ol_table_next_group), and no other, go on although the table has changed: groups that changed meanwhile may be passed
- * over, or told twice. */
+/* The topics of a group that have a position or a reservation, once each. */
+bool ol_table_next_topic(const ol_table *table, ol_slice group, uint64_t group_hash,
+                         ol_table_cursor *cursor, ol_slice *topic);
+/* Lets a walk of groups (ol_table_next_group), and no other, continue although the table has
+ * changed: groups that changed meanwhile may be missed, or returned twice. */
 void ol_table_renew(const ol_table *table, ol_table_cursor *cursor);
 
 uint64_t ol_table_count(const ol_table *table);     /* committed positions */
 
-/* ------------------------------------------------------------------------------------------------ proof and account */
+/* ---------------------------------------------------------------------------- proof and account */
 
-/* Canonical bytes of a position and their XXH3-128 (docs/digest.md, with vectors); `physical` adds the log offset. */
-ol_hash128 ol_position_digest(ol_slice group, ol_slice topic, int32_t partition, const ol_position_value *value, bool physical);
+/* Canonical bytes of a position and their XXH3-128 (docs/digest.md, with vectors); `physical` adds
+ * the log offset. */
+ol_hash128 ol_position_digest(ol_slice group, ol_slice topic, int32_t partition,
+                              const ol_position_value *value, bool physical);
 
 /* Sum over all committed positions, computed from the table itself. */
 ol_hash128 ol_table_digest(const ol_table *table, bool physical);
 
 typedef struct ol_table_memory {
-    uint64_t cells;             /* bytes, as allocated from the system, slack included */
+    uint64_t cells;             /* bytes as allocated from the system, slack included */
     uint64_t pairs;
     uint64_t pair_hash;
     uint64_t chunks;
     uint64_t strings;           /* strings, their headers and their hash */
-    uint64_t string_bytes;      /* of which the bytes of the distinct strings themselves */
-    uint64_t side;              /* expire times, exceptional topic ids, pins, topic ids */
-    uint64_t free;              /* of all of these, bytes allocated but unused */
+    uint64_t string_bytes;  /* part of `strings`: the bytes of the distinct strings themselves */
+    uint64_t side;              /* cell_extras: expire times, topic ids of their own, pins */
+    uint64_t free;              /* part of all the above: allocated but unused bytes */
 } ol_table_memory;
 void ol_table_memory_usage(const ol_table *table, ol_table_memory *memory);
 

@@ -1,4 +1,7 @@
-/* What the files of ol_table share: the records of the table and how a cell is found.  Included by ol_table*.c only. */
+/* table/table_impl: the records of a table, and how a cell is found.
+ *
+ * Shared by the files of this room and its checks.  The rules of table/table.h apply.
+ */
 #ifndef OL_TABLE_TABLE_IMPL_H
 #define OL_TABLE_TABLE_IMPL_H
 
@@ -9,11 +12,11 @@
 #include "table/string_pool.h"
 #include "table/table.h"
 
-/* ------------------------------------------------------------------------------------------------ records */
+/* -------------------------------------------------------------------------------------- records */
 
 typedef struct ol_cell {
     int64_t offset;
-    int64_t log_offset;         /* of an absent cell: of its last tombstone, INT64_MIN none */
+    int64_t log_offset;         /* in an absent cell: of its last tombstone, INT64_MIN: none */
     int64_t commit_timestamp;
     int32_t leader_epoch;
     uint32_t metadata;          /* string number and two flags, or OL_CELL_ABSENT */
@@ -21,17 +24,18 @@ typedef struct ol_cell {
 
 _Static_assert(sizeof(ol_cell) == 32, "two cells are a cache line");
 
-#define OL_CELL_SIDE 0x80000000u        /* its side entry holds an expire timestamp or a topic id */
+#define OL_CELL_SIDE 0x80000000u  /* its extras entry holds an expire timestamp or a topic id */
 #define OL_CELL_TOPIC_ID 0x40000000u    /* it carries its pair's topic id */
 #define OL_CELL_METADATA 0x3fffffffu
 #define OL_CELL_ABSENT 0x3fffffffu      /* reserved or removed, but pinned: no read sees it */
 
-_Static_assert(OL_STRING_NUMBER_MAX < OL_CELL_ABSENT, "no string is named as an absent cell is marked");
+_Static_assert(OL_STRING_NUMBER_MAX < OL_CELL_ABSENT,
+               "no string is named as an absent cell is marked");
 
 typedef struct ol_pair {
     uint32_t group;             /* string number; all pairs of a group hold the same */
-    uint32_t topic;             /* string number; carries the pair's topic id. OL_PAIR_FREE: not in use */
-    uint32_t next;              /* of the same group, 0 none; of a free pair: next free */
+    uint32_t topic;  /* string number; carries the pair's topic id.  OL_PAIR_FREE: not in use */
+    uint32_t next;              /* in the same group, 0: none; in a free pair: the next free one */
     uint32_t previous;          /* 0: the group's first, which the hash of groups names */
     ol_chunk root;
 } ol_pair;
@@ -48,18 +52,18 @@ struct ol_table {
     ol_string_pool strings;
     ol_cell_extras side;
     ol_hash_index pair_slots;
-    ol_hash_index group_slots;       /* the first pair of each group, by the hash of the group's name */
+    ol_hash_index group_slots;  /* the first pair of each group, by the hash of the group's name */
     uint64_t seed;
     uint64_t changes;
     uint64_t count;             /* committed positions */
     uint64_t absent_count;      /* absent cells */
-    uint64_t last_hash;         /* of the pair that was put to last, */
-    uint32_t last_pair;         /* which is this one; 0 none */
+    uint64_t last_hash;         /* of the pair of the last put, */
+    uint32_t last_pair;         /* which is this one; 0: none */
     uint32_t free_pair;
     uint32_t free_pair_count;
 };
 
-/* ------------------------------------------------------------------------------------------------ finding */
+/* -------------------------------------------------------------------------------------- finding */
 
 static inline ol_pair *ol_table_pair(const ol_table *table, uint32_t pair) {
     return (ol_pair *)table->pairs.base + pair;
@@ -69,7 +73,8 @@ static inline uint32_t ol_table_pair_limit(const ol_table *table) {
     return (uint32_t)(table->pairs.used / sizeof(ol_pair));
 }
 
-static inline bool ol_table_pair_is(const ol_table *table, const ol_pair *pair, const ol_pair_name *name) {
+static inline bool ol_table_pair_is(const ol_table *table, const ol_pair *pair,
+                                    const ol_pair_name *name) {
     return ol_string_pool_equal(&table->strings, pair->topic, name->topic) &&
            ol_string_pool_equal(&table->strings, pair->group, name->group);
 }
@@ -87,23 +92,26 @@ static inline uint32_t ol_table_find_pair(const ol_table *table, const ol_pair_n
 /* First pair of a group, or 0. */
 uint32_t ol_table_find_group(const ol_table *table, ol_slice group, uint64_t group_hash);
 
-/* Ones among the bits of a chunk: sixteen answers of four bits. */
+/* The number of ones in a chunk's bitmap: sixteen answers of four bits. */
 static inline unsigned ol_table_ones(uint32_t bitmap) {
     return 0x4332322132212110u >> (bitmap * 4) & 7;
 }
 
-/* Units that a run of so many cells takes. */
+/* The units that a run of this many cells takes. */
 static inline unsigned ol_table_run_capacity(unsigned cells) {
     return cells == 3 ? 4 : cells;
 }
 
-static inline ol_cell *ol_table_cell_at(const ol_table *table, const ol_chunk *chunk, unsigned bit) {
-    return (ol_cell *)table->cells.units.base + chunk->run + ol_table_ones(chunk->bitmap & ((1u << bit) - 1));
+static inline ol_cell *ol_table_cell_at(const ol_table *table, const ol_chunk *chunk,
+                                        unsigned bit) {
+    return (ol_cell *)table->cells.units.base + chunk->run +
+           ol_table_ones(chunk->bitmap & ((1u << bit) - 1));
 }
 
-/* The cell of a partition, absent or not; NULL where there is none. */
+/* The cell of a partition, absent or not; NULL if there is none. */
 static inline ol_cell *ol_table_find_cell(const ol_table *table, uint32_t pair, int32_t partition) {
-    ol_chunk *chunk = ol_partition_map_find(&table->chunks, &ol_table_pair(table, pair)->root, ol_chunk_number(partition));
+    ol_chunk *chunk = ol_partition_map_find(&table->chunks, &ol_table_pair(table, pair)->root,
+                                            ol_chunk_number(partition));
     unsigned bit = (uint32_t)partition % OL_CHUNK_PARTITIONS;
     if (chunk == NULL || !(chunk->bitmap >> bit & 1)) return NULL;
     return ol_table_cell_at(table, chunk, bit);
@@ -113,26 +121,33 @@ static inline bool ol_table_is_absent(const ol_cell *cell) {
     return cell->metadata == OL_CELL_ABSENT;
 }
 
-/* ------------------------------------------------------------------------------------------------ storing */
+/* -------------------------------------------------------------------------------------- storing */
 
-static inline bool ol_table_has_id(const ol_table *table, uint32_t string, const uint8_t *topic_id) {
+static inline bool ol_table_has_id(const ol_table *table, uint32_t string,
+                                   const uint8_t *topic_id) {
     const uint8_t *own = ol_string_pool_topic_id(&table->strings, string);
     return own != NULL && memcmp(own, topic_id, OL_STRING_ID_SIZE) == 0;
 }
 
-/* Whether the cell can take the value by plain stores; *metadata is then what its last field becomes. */
-static inline bool ol_table_is_plain(const ol_table *table, uint32_t pair, const ol_cell *cell, const ol_position_value *value,
-                                     uint32_t *metadata) {
+/* Whether the cell can take the value by plain stores; *metadata is then its last field's new
+ * value. */
+static inline bool ol_table_is_plain(const ol_table *table, uint32_t pair, const ol_cell *cell,
+                                     const ol_position_value *value, uint32_t *metadata) {
     uint32_t string = cell->metadata & OL_CELL_METADATA;
-    if ((cell->metadata & OL_CELL_SIDE) || string == OL_CELL_ABSENT || value->expire_timestamp != -1) return false;
-    if (string == 0 ? value->metadata.size != 0 : !ol_string_pool_equal(&table->strings, string, value->metadata)) return false;
+    if ((cell->metadata & OL_CELL_SIDE) || string == OL_CELL_ABSENT ||
+        value->expire_timestamp != -1)
+        return false;
+    if (string == 0 ? value->metadata.size != 0
+                    : !ol_string_pool_equal(&table->strings, string, value->metadata))
+        return false;
     *metadata = string;
     if (value->topic_id == NULL) return true;
     *metadata |= OL_CELL_TOPIC_ID;
     return ol_table_has_id(table, ol_table_pair(table, pair)->topic, value->topic_id);
 }
 
-static inline void ol_table_store_plain(ol_cell *cell, const ol_position_value *value, uint32_t metadata) {
+static inline void ol_table_store_plain(ol_cell *cell, const ol_position_value *value,
+                                        uint32_t metadata) {
     cell->offset = value->offset;
     cell->log_offset = value->log_offset;
     cell->commit_timestamp = value->commit_timestamp;
@@ -140,29 +155,31 @@ static inline void ol_table_store_plain(ol_cell *cell, const ol_position_value *
     cell->metadata = metadata;
 }
 
-/* ------------------------------------------------------------------------------------------------ pairs and cells */
+/* ------------------------------------------------------------------------------ pairs and cells */
 
-/* The seeds of all its hashes follow from one. */
+/* Derives the seeds of all its hashes from one. */
 void ol_table_set_seed(ol_table *table, uint64_t seed);
 
-/* Adds a pair that is not there, without cells: the caller gives it one or frees it. */
-int ol_table_add_pair(ol_table *table, const ol_pair_name *name, uint32_t *pair, ol_error *error) OL_NODISCARD;
+/* Adds a pair that does not exist yet, without cells: the caller adds one or frees the pair. */
+int ol_table_add_pair(ol_table *table, const ol_pair_name *name, uint32_t *pair, ol_error *error)
+    OL_NODISCARD;
 void ol_table_free_pair(ol_table *table, uint32_t pair);
 void ol_table_init_pairs(ol_table *table);
 
-/* Adds an absent cell that is not there. */
-int ol_table_add_cell(ol_table *table, uint32_t pair, int32_t partition, ol_cell **cell, ol_error *error) OL_NODISCARD;
+/* Adds an absent cell at a place without a cell. */
+int ol_table_add_cell(ol_table *table, uint32_t pair, int32_t partition, ol_cell **cell,
+                      ol_error *error) OL_NODISCARD;
 /* Frees an absent cell, and the pair with its last one. */
 void ol_table_free_cell(ol_table *table, uint32_t pair, int32_t partition);
 
-/* ol_table_put for a pair that was looked up, 0 where there is none. */
-int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
-                    ol_error *error) OL_NODISCARD;
-/* Frees a pair that has no cell; returns whether it had none. */
+/* ol_table_put for a pair that was looked up; 0: there is none. */
+int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
+                    const ol_position_value *value, ol_error *error) OL_NODISCARD;
+/* Frees a pair if it has no cell; returns whether it did. */
 bool ol_table_drop_empty_pair(ol_table *table, uint32_t pair);
 
 /* Fills *value from a cell that is not absent. */
-void ol_table_read_cell(const ol_table *table, uint32_t pair, int32_t partition, const ol_cell *cell,
-                        ol_position_value *value);
+void ol_table_read_cell(const ol_table *table, uint32_t pair, int32_t partition,
+                        const ol_cell *cell, ol_position_value *value);
 
 #endif

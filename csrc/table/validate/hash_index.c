@@ -1,4 +1,4 @@
-/* Checks of slots that came from a file. */
+/* table/validate/hash_index.c: validation of a hash index that came from a file. */
 #include <string.h>
 
 #include "table/hash_index.h"
@@ -10,15 +10,16 @@ static const ol_hash_index_piece *piece_at(const ol_hash_index *slots, size_t pi
     return (const ol_hash_index_piece *)slots->pieces.base + piece;
 }
 
-/* ------------------------------------------------------------------------------------------------ shape */
+/* ---------------------------------------------------------------------------------------- shape */
 
-/* The directory names each piece by exactly the first bits of the hashes that it is for. */
+/* The directory names each piece by exactly the first bits of the hashes of its items. */
 static bool is_directory_sound(const ol_hash_index *slots) {
     size_t pieces = ol_hash_index_pieces(slots), seen = 0;
     const uint32_t *directory = (const uint32_t *)slots->directory.base;
     if (slots->depth > OL_HASH_INDEX_DEPTH_MAX) return false;
     if (slots->depth == 0) {
-        return slots->directory.used == 0 && pieces <= 1 && (pieces == 0 || piece_at(slots, 0)->depth == 0);
+        return slots->directory.used == 0 && pieces <= 1 &&
+               (pieces == 0 || piece_at(slots, 0)->depth == 0);
     }
     uint64_t size = (uint64_t)1 << slots->depth;
     if (slots->directory.used != size * sizeof(uint32_t)) return false;
@@ -35,7 +36,7 @@ static bool is_directory_sound(const ol_hash_index *slots) {
     return seen == pieces;
 }
 
-/* Each unit belongs to one piece, or is free. */
+/* Each unit belongs to one piece or is free. */
 static bool are_units_sound(const ol_hash_index *slots, ol_ownership_bits *units) {
     uint64_t taken = 0, unused = 0;
     for (size_t i = 0; i < ol_hash_index_pieces(slots); i++) {
@@ -48,12 +49,13 @@ static bool are_units_sound(const ol_hash_index *slots, ol_ownership_bits *units
     }
     for (uint32_t link = slots->free_unit; link != 0; unused++) {
         if (!ol_ownership_take(units, (uint64_t)link - 1, 1)) return false;
-        link = ((const ol_hash_index_line *)(slots->units.base + (size_t)(link - 1) * UNIT_SIZE))->slot[0];
+        link = ((const ol_hash_index_line *)(slots->units.base + (size_t)(link - 1) * UNIT_SIZE))
+                   ->slot[0];
     }
     return unused == slots->free_unit_count && taken + unused == units->count;
 }
 
-/* Whether two spans of the directory name one piece. */
+/* Each piece is named by one span of the directory only. */
 static bool are_pieces_named_once(const ol_hash_index *slots, ol_ownership_bits *pieces) {
     const uint32_t *directory = (const uint32_t *)slots->directory.base;
     for (uint64_t at = 0; slots->depth != 0 && at < (uint64_t)1 << slots->depth;) {
@@ -64,7 +66,8 @@ static bool are_pieces_named_once(const ol_hash_index *slots, ol_ownership_bits 
 }
 
 int ol_hash_index_validate_shape(const ol_hash_index *slots, ol_error *error) {
-    bool sound = slots->units.used % UNIT_SIZE == 0 && slots->pieces.used % sizeof(ol_hash_index_piece) == 0 &&
+    bool sound = slots->units.used % UNIT_SIZE == 0 &&
+                 slots->pieces.used % sizeof(ol_hash_index_piece) == 0 &&
                  slots->units.used / UNIT_SIZE <= UINT32_MAX && is_directory_sound(slots);
     if (sound && ol_hash_index_pieces(slots) == 0) sound = slots->count == 0 && slots->depth == 0;
     if (!sound) return ol_fail(error, OL_CORRUPT, "the directory of a hash is not sound");
@@ -82,18 +85,22 @@ int ol_hash_index_validate_shape(const ol_hash_index *slots, ol_error *error) {
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ items */
+/* ---------------------------------------------------------------------------------------- items */
 
-bool ol_hash_index_validate_lines(const ol_hash_index *slots, size_t first, size_t end, uint64_t key, ol_hash_index_tally *tally) {
+bool ol_hash_index_validate_lines(const ol_hash_index *slots, size_t first, size_t end,
+                                  uint64_t key, ol_hash_index_tally *tally) {
     for (size_t i = first; i < end; i++) {
         const ol_hash_index_piece *piece = piece_at(slots, i);
         uint32_t used = 0;
         for (unsigned k = 0; k < piece->unit_count; k++) {
             uint64_t number = (uint64_t)piece->unit[k] * OL_HASH_INDEX_UNIT_LINES;
-            const ol_hash_index_line *lines = (const ol_hash_index_line *)slots->units.base + number;
+            const ol_hash_index_line *lines = (const ol_hash_index_line *)slots->units.base +
+                                              number;
             for (unsigned line = 0; line < OL_HASH_INDEX_UNIT_LINES; line++) {
-                for (unsigned slot = 0; slot < OL_HASH_INDEX_LINE_ITEMS; slot++) used += lines[line].slot[slot] != 0;
-                if (lines[line].passed != 0) tally->passed += lines[line].passed * ol_ownership_mark(key, number + line);
+                for (unsigned slot = 0; slot < OL_HASH_INDEX_LINE_ITEMS; slot++)
+                    used += lines[line].slot[slot] != 0;
+                if (lines[line].passed != 0)
+                    tally->passed += lines[line].passed * ol_ownership_mark(key, number + line);
             }
         }
         if (used != piece->used) return false;
@@ -102,7 +109,7 @@ bool ol_hash_index_validate_lines(const ol_hash_index *slots, size_t first, size
     return true;
 }
 
-/* Four slots at a time: the compiler makes fifteen branches of a plain loop. */
+/* Four slots at a time: a plain loop compiles to fifteen branches. */
 static inline bool holds(const ol_hash_index_line *line, uint32_t wanted) {
     typedef uint32_t quad __attribute__((vector_size(16)));
     const quad all = {wanted, wanted, wanted, wanted};
@@ -112,14 +119,17 @@ static inline bool holds(const ol_hash_index_line *line, uint32_t wanted) {
         equal |= (quad)(slots == all);
     }
     uint32_t found = equal[0] | equal[1] | equal[2] | equal[3];
-    for (unsigned slot = OL_HASH_INDEX_LINE_ITEMS / 4 * 4; slot < OL_HASH_INDEX_LINE_ITEMS; slot++) found |= line->slot[slot] == wanted;
+    for (unsigned slot = OL_HASH_INDEX_LINE_ITEMS / 4 * 4; slot < OL_HASH_INDEX_LINE_ITEMS; slot++)
+        found |= line->slot[slot] == wanted;
     return found != 0;
 }
 
-bool ol_hash_index_validate_item(const ol_hash_index *slots, uint64_t hash, uint32_t item, uint64_t key, ol_hash_index_tally *tally) {
+bool ol_hash_index_validate_item(const ol_hash_index *slots, uint64_t hash, uint32_t item,
+                                 uint64_t key, ol_hash_index_tally *tally) {
     if (OL_UNLIKELY(slots->pieces.used == 0)) return false;
     const ol_hash_index_piece *piece = ol_hash_index_piece_of(slots, hash);
-    uint32_t line_count = piece->unit_count * OL_HASH_INDEX_UNIT_LINES, at = ol_hash_index_home(piece, hash);
+    uint32_t line_count = piece->unit_count * OL_HASH_INDEX_UNIT_LINES,
+             at = ol_hash_index_home(piece, hash);
     uint32_t wanted = ol_hash_index_tag(slots, hash) | item;
     for (uint32_t step = 0; step < line_count; step++) {
         const ol_hash_index_line *line = ol_hash_index_line_at(slots, piece, at);
@@ -128,7 +138,8 @@ bool ol_hash_index_validate_item(const ol_hash_index *slots, uint64_t hash, uint
             return true;
         }
         if (line->passed == 0) return false;
-        tally->passed += ol_ownership_mark(key, (uint64_t)(line - (const ol_hash_index_line *)slots->units.base));
+        tally->passed += ol_ownership_mark(
+            key, (uint64_t)(line - (const ol_hash_index_line *)slots->units.base));
         if (++at == line_count) at = 0;
     }
     return false;

@@ -1,9 +1,13 @@
-/* table/validate/ownership: what the checks of a restored table share.  A table that comes from a file is used only after everything was looked at that the code
- * relies on for the safety of memory, for loops to end and for its own assertions; the checks are in the ol_*_check files.
+/* table/validate/ownership: proof that each unit of a restored table has exactly one owner.
  *
- * That each thing is owned exactly once is shown in two ways: by bits, one for each unit of an arena, and by sums of marks: two sums of
- * pseudo-random marks over many numbers are equal if, but for chance, the same numbers are in both, equally often.  The key of the marks is drawn
- * for each check, so that whoever wrote the file does not know it.
+ * A table from a file is used only after checks of everything the code relies on: safety of memory,
+ * loops that end, and its own assertions.  The checks are the files of this folder and the
+ * ol_*_validate functions.
+ *
+ * That each thing is owned exactly once is shown in two ways: by bits, one for each unit of an
+ * arena, and by sums of marks.  Two sums of pseudo-random marks over many numbers are equal only
+ * if, except by chance, the same numbers are in both, equally often.  The key of the marks is drawn
+ * for each check, so the author of the file does not know it.
  */
 #ifndef OL_TABLE_VALIDATE_OWNERSHIP_H
 #define OL_TABLE_VALIDATE_OWNERSHIP_H
@@ -25,7 +29,8 @@ typedef struct ol_ownership_bits {
     uint64_t count;             /* bits */
 } ol_ownership_bits;
 
-static inline int ol_ownership_bits_create(ol_ownership_bits *bits, uint64_t count, ol_error *error) {
+static inline int ol_ownership_bits_create(ol_ownership_bits *bits, uint64_t count,
+                                           ol_error *error) {
     bits->count = count;
     bits->words = calloc((size_t)(count / 64 + 1), sizeof *bits->words);
     if (bits->words == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to check a table");
@@ -34,8 +39,10 @@ static inline int ol_ownership_bits_create(ol_ownership_bits *bits, uint64_t cou
 
 static inline void ol_ownership_bits_free(ol_ownership_bits *bits) { free(bits->words); }
 
-/* Takes units that nobody took yet and that are there; false otherwise.  A run that is aligned to its length of 1, 2 or 4 lies in one word. */
-static inline bool ol_ownership_take_aligned(ol_ownership_bits *bits, uint64_t first, unsigned length) {
+/* Takes units that exist and are not taken yet; otherwise false.  A run aligned to its length of 1,
+ * 2 or 4 lies in one word. */
+static inline bool ol_ownership_take_aligned(ol_ownership_bits *bits, uint64_t first,
+                                             unsigned length) {
     if (OL_UNLIKELY(first >= bits->count || length > bits->count - first)) return false;
     uint64_t mask = (((uint64_t)1 << length) - 1) << (first % 64);
     uint64_t *word = &bits->words[first / 64];
@@ -54,7 +61,7 @@ static inline bool ol_ownership_take(ol_ownership_bits *bits, uint64_t first, ui
     return true;
 }
 
-/* Adds what another one took; false when both took the same. */
+/* Adds the units that another one took; false when both took the same unit. */
 static inline bool ol_ownership_merge(ol_ownership_bits *bits, const ol_ownership_bits *other) {
     uint64_t both = 0;
     for (uint64_t i = 0; i < bits->count / 64 + 1; i++) {

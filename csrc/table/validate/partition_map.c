@@ -1,13 +1,19 @@
-/* Checks of chunks that came from a file. */
+/* table/validate/partition_map.c: validation of chunks that came from a file. */
 #include "table/partition_map.h"
 
-#define NUMBER_LIMIT (2 * OL_CHUNK_NUMBER_ZERO)     /* chunk numbers of 32-bit partitions are below */
+/* above every chunk number of a 32-bit partition */
+#define NUMBER_LIMIT (2 * OL_CHUNK_NUMBER_ZERO)
 
-static uint64_t large_units(const ol_partition_map *chunks) { return chunks->large.used / sizeof(ol_chunk); }
+static uint64_t large_units(const ol_partition_map *chunks) {
+    return chunks->large.used / sizeof(ol_chunk);
+}
 
-static uint64_t small_units(const ol_partition_map *chunks) { return (uint64_t)chunks->small.page_count * OL_RUN_ALLOCATOR_PAGE_UNITS; }
+static uint64_t small_units(const ol_partition_map *chunks) {
+    return (uint64_t)chunks->small.page_count * OL_RUN_ALLOCATOR_PAGE_UNITS;
+}
 
-int ol_partition_map_bits_create(const ol_partition_map *chunks, ol_partition_map_bits *bits, ol_error *error) {
+int ol_partition_map_bits_create(const ol_partition_map *chunks, ol_partition_map_bits *bits,
+                                 ol_error *error) {
     int status = ol_ownership_bits_create(&bits->small, small_units(chunks), error);
     if (status != OL_OK) return status;
     status = ol_ownership_bits_create(&bits->large, large_units(chunks), error);
@@ -21,16 +27,19 @@ void ol_partition_map_bits_free(ol_partition_map_bits *bits) {
 }
 
 int ol_partition_map_validate(const ol_partition_map *chunks, ol_error *error) {
-    if (chunks->large.used % sizeof(ol_chunk) != 0 || large_units(chunks) > OL_PARTITION_MAP_LARGE) {
+    if (chunks->large.used % sizeof(ol_chunk) != 0 ||
+        large_units(chunks) > OL_PARTITION_MAP_LARGE) {
         return ol_fail(error, OL_CORRUPT, "the arrays of chunks have an odd size");
     }
     return ol_run_allocator_validate(&chunks->small, error);
 }
 
-/* ------------------------------------------------------------------------------------------------ arrays */
+/* --------------------------------------------------------------------------------------- arrays */
 
-/* The header of an array at a name, or NULL where none can be; *first and *units are what the array takes, checked to be there. */
-static const ol_chunk_array *array_at(const ol_partition_map *chunks, uint32_t name, uint64_t *first, uint64_t *units) {
+/* The header of an array by its name, or NULL if none can be there; *first and *units are the
+ * array's units, checked to exist. */
+static const ol_chunk_array *array_at(const ol_partition_map *chunks, uint32_t name,
+                                      uint64_t *first, uint64_t *units) {
     bool is_large = name & OL_PARTITION_MAP_LARGE;
     uint64_t limit = is_large ? large_units(chunks) : small_units(chunks);
     *first = name & ~OL_PARTITION_MAP_LARGE;
@@ -41,7 +50,8 @@ static const ol_chunk_array *array_at(const ol_partition_map *chunks, uint32_t n
     if (array->capacity == 0 || is_large != (*units > OL_RUN_LENGTH_MAX)) return NULL;
     if (is_large) ol_partition_map_class(*units, units);
     if (*units > limit - *first) return NULL;
-    if (!is_large && *first % OL_RUN_ALLOCATOR_PAGE_UNITS + *units > OL_RUN_ALLOCATOR_PAGE_UNITS) return NULL;
+    if (!is_large && *first % OL_RUN_ALLOCATOR_PAGE_UNITS + *units > OL_RUN_ALLOCATOR_PAGE_UNITS)
+        return NULL;
     return array;
 }
 
@@ -54,7 +64,7 @@ static bool is_sparse_sound(ol_chunk_array *array) {
     return array->living == array->count;
 }
 
-/* Places behind the last chunk hold none, since one that is added there is taken for new. */
+/* Places after the last chunk are empty, since a chunk added there counts as new. */
 static bool is_dense_sound(const ol_chunk_array *array) {
     uint32_t living = 0, numbers = 0, behind = 0;
     if (array->base >= NUMBER_LIMIT || array->count > NUMBER_LIMIT - array->base) return false;
@@ -63,27 +73,40 @@ static bool is_dense_sound(const ol_chunk_array *array) {
         numbers |= array->chunk[i].number;
     }
     for (uint32_t i = array->count; i < array->capacity; i++) behind |= array->chunk[i].bitmap;
-    return living == array->living && numbers == 0 && behind == 0 && array->chunk[array->count - 1].bitmap != 0;
+    return living == array->living && numbers == 0 && behind == 0 &&
+           array->chunk[array->count - 1].bitmap != 0;
 }
 
-bool ol_partition_map_validate_root(const ol_partition_map *chunks, const ol_chunk *root, ol_partition_map_bits *bits) {
+bool ol_partition_map_validate_root(const ol_partition_map *chunks, const ol_chunk *root,
+                                    ol_partition_map_bits *bits) {
     if (root->bitmap != 0) return true;
     uint64_t first, units;
-    ol_chunk_array *array = root->run == 0 ? NULL : (ol_chunk_array *)array_at(chunks, root->run, &first, &units);
+    ol_chunk_array *array = root->run == 0
+                                ? NULL
+                                : (ol_chunk_array *)array_at(chunks, root->run, &first, &units);
     if (array == NULL || array->count == 0 || array->count > array->capacity) return false;
-    if (!ol_ownership_take(root->run & OL_PARTITION_MAP_LARGE ? &bits->large : &bits->small, first, units)) return false;
+    if (!ol_ownership_take(root->run & OL_PARTITION_MAP_LARGE ? &bits->large : &bits->small, first,
+                           units))
+        return false;
     return array->sparse ? is_sparse_sound(array) : is_dense_sound(array);
 }
 
-/* ------------------------------------------------------------------------------------------------ what is free */
+/* ----------------------------------------------------------------------------------- free units */
 
 static bool take_free_large(const ol_partition_map *chunks, ol_ownership_bits *large) {
     uint64_t free_units = 0;
     for (unsigned class = 0; class < OL_PARTITION_MAP_CLASS_COUNT; class++) {
         for (uint32_t link = chunks->large_free[class]; link != 0;) {
             uint64_t first, units, class_units;
-            const ol_chunk_array *array = link > OL_PARTITION_MAP_LARGE ? NULL : array_at(chunks, (link - 1) | OL_PARTITION_MAP_LARGE, &first, &units);
-            if (array == NULL || ol_partition_map_class(ol_partition_map_units(array->capacity, array->sparse), &class_units) != class) return false;
+            const ol_chunk_array *array = link > OL_PARTITION_MAP_LARGE
+                                              ? NULL
+                                              : array_at(chunks,
+                                                         (link - 1) | OL_PARTITION_MAP_LARGE,
+                                                         &first, &units);
+            if (array == NULL ||
+                ol_partition_map_class(ol_partition_map_units(array->capacity, array->sparse),
+                                       &class_units) != class)
+                return false;
             if (!ol_ownership_take(large, first, units)) return false;
             free_units += units;
             link = array->count;
@@ -93,8 +116,8 @@ static bool take_free_large(const ol_partition_map *chunks, ol_ownership_bits *l
 }
 
 bool ol_partition_map_validate_taken(const ol_partition_map *chunks, ol_partition_map_bits *bits) {
-    /* Unit 0 is taken for good: an array named 0 is no array. */
+    /* Unit 0 is never used: an array named 0 is no array. */
     if (chunks->small.page_count != 0 && !ol_ownership_take(&bits->small, 0, 1)) return false;
-    return ol_run_allocator_validate_taken(&chunks->small, &bits->small) && take_free_large(chunks, &bits->large) &&
-           ol_ownership_all_taken(&bits->large);
+    return ol_run_allocator_validate_taken(&chunks->small, &bits->small) &&
+           take_free_large(chunks, &bits->large) && ol_ownership_all_taken(&bits->large);
 }

@@ -1,7 +1,8 @@
-/* Checks of a table that came from a file.
+/* table/validate/table.c: validation of a table that came from a file.
  *
- * Pairs are walked in ranges by several workers, each with bits and sums of its own; 32 pairs at a time, so that what they lead to is fetched side by
- * side: names, the line of the hash, the array of chunks, the cells.
+ * Several workers walk ranges of pairs, each with its own bits and sums.  They take 32 pairs at a
+ * time, so that the memory these lead to is fetched side by side: names, the line of the hash, the
+ * array of chunks, the cells.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +23,13 @@ enum {
 typedef struct worker {
     const ol_table *table;
     uint64_t key;
-    const char *wrong;              /* the first thing that was found */
+    const char *wrong;              /* the first fault found */
     ol_ownership_bits cells;
     ol_partition_map_bits chunks;
-    uint64_t references;            /* sum of the marks of strings, once for each that names them */
+    uint64_t references;            /* sum of the marks of strings, one for each use */
     uint64_t pairs, heads, present, absent, with_side;
     ol_hash_index_tally pair_items, group_items, pair_lines, group_lines;
-    uint32_t last_group;            /* whose hash this is */
+    uint32_t last_group;            /* the group of last_hash */
     uint64_t last_group_hash;
 } worker;
 
@@ -36,19 +37,24 @@ typedef struct check {
     const ol_table *table;
     worker workers[OL_PARALLEL_WORKERS_MAX];
     unsigned worker_count;
-    size_t ranges, pair_tasks;      /* pieces of work: ranges of pairs, then of the hash of pairs, then of that of groups */
+    /* units of work: ranges of pairs, then of the hash of pairs, then of that of groups */
+    size_t ranges, pair_tasks;
 } check;
 
 static bool is_living(const ol_table *table, uint32_t pair) {
-    return pair != 0 && pair < ol_table_pair_limit(table) && ol_table_pair(table, pair)->topic != OL_PAIR_FREE;
+    return pair != 0 && pair < ol_table_pair_limit(table) &&
+           ol_table_pair(table, pair)->topic != OL_PAIR_FREE;
 }
 
-/* A function that does nothing but fetch ahead is taken for one without effect by the compiler, and its calls are left out, unless it is inline. */
+/* The compiler takes a function that only prefetches for one without effect and drops its calls,
+ * unless it is inline. */
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-ALWAYS_INLINE void prefetch(const void *base, size_t position) { __builtin_prefetch((const void *)((uintptr_t)base + position)); }
+ALWAYS_INLINE void prefetch(const void *base, size_t position) {
+    __builtin_prefetch((const void *)((uintptr_t)base + position));
+}
 
-/* ------------------------------------------------------------------------------------------------ cells */
+/* ---------------------------------------------------------------------------------------- cells */
 
 static bool check_marked_cells(worker *work, uint32_t pair, const ol_cell *cells, unsigned count) {
     const ol_table *table = work->table;
@@ -61,7 +67,8 @@ static bool check_marked_cells(worker *work, uint32_t pair, const ol_cell *cells
         }
         if (string != 0) work->references += ol_ownership_mark(work->key, string);
         work->with_side += cells[i].metadata >> 31;
-        if ((cells[i].metadata & OL_CELL_TOPIC_ID) && ol_string_pool_topic_id(&table->strings, ol_table_pair(table, pair)->topic) == NULL) {
+        if ((cells[i].metadata & OL_CELL_TOPIC_ID) &&
+            ol_string_pool_topic_id(&table->strings, ol_table_pair(table, pair)->topic) == NULL) {
             return false;
         }
     }
@@ -71,7 +78,9 @@ static bool check_marked_cells(worker *work, uint32_t pair, const ol_cell *cells
 static bool check_run(worker *work, uint32_t pair, const ol_chunk *chunk) {
     if (OL_UNLIKELY(chunk->bitmap >> OL_CHUNK_PARTITIONS != 0)) return false;
     unsigned count = ol_table_ones(chunk->bitmap), capacity = ol_table_run_capacity(count);
-    if (OL_UNLIKELY(chunk->run % capacity != 0 || !ol_ownership_take_aligned(&work->cells, chunk->run, capacity))) return false;
+    if (OL_UNLIKELY(chunk->run % capacity != 0 ||
+                    !ol_ownership_take_aligned(&work->cells, chunk->run, capacity)))
+        return false;
     const ol_cell *cells = (const ol_cell *)work->table->cells.units.base + chunk->run;
     uint32_t any = 0;
     for (unsigned i = 0; i < count; i++) any |= cells[i].metadata;
@@ -86,32 +95,36 @@ static bool check_chunks(worker *work, uint32_t number, const ol_pair *pair) {
     const ol_chunk_array *array = ol_partition_map_array(chunks, &pair->root);
     const void *cells = work->table->cells.units.base;
     for (uint32_t i = 0; i < array->count; i++) {
-        if (i + CELLS_AHEAD < array->count) prefetch(cells, array->chunk[i + CELLS_AHEAD].run * sizeof(ol_cell) + 28);
+        if (i + CELLS_AHEAD < array->count)
+            prefetch(cells, array->chunk[i + CELLS_AHEAD].run * sizeof(ol_cell) + 28);
         if (array->chunk[i].bitmap != 0 && !check_run(work, number, &array->chunk[i])) return false;
     }
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ pairs */
+/* ---------------------------------------------------------------------------------------- pairs */
 
 static uint64_t hash_group(worker *work, uint32_t group) {
     if (group != work->last_group || group == 0) {
         work->last_group = group;
-        work->last_group_hash = ol_table_group_hash(work->table, ol_string_pool_get(&work->table->strings, group));
+        work->last_group_hash = ol_table_group_hash(
+            work->table, ol_string_pool_get(&work->table->strings, group));
     }
     return work->last_group_hash;
 }
 
-/* Neighbours in the chain of a group agree, so that a walk from a first one ends. */
+/* Neighbours in the chain of a group agree, so a walk from a first pair ends. */
 static bool are_links_sound(const ol_table *table, uint32_t number, const ol_pair *pair) {
-    if (pair->next != 0 && (!is_living(table, pair->next) || ol_table_pair(table, pair->next)->previous != number ||
-                            ol_table_pair(table, pair->next)->group != pair->group)) {
+    if (pair->next != 0 &&
+        (!is_living(table, pair->next) || ol_table_pair(table, pair->next)->previous != number ||
+         ol_table_pair(table, pair->next)->group != pair->group)) {
         return false;
     }
-    return pair->previous == 0 || (is_living(table, pair->previous) && ol_table_pair(table, pair->previous)->next == number);
+    return pair->previous == 0 || (is_living(table, pair->previous) &&
+                                   ol_table_pair(table, pair->previous)->next == number);
 }
 
-/* Where the pair's own memory leads to. */
+/* Prefetches the memory that the pair's own memory leads to. */
 ALWAYS_INLINE void fetch_names(const ol_table *table, uint32_t first, uint32_t end) {
     for (uint32_t i = first; i < end; i++) {
         const ol_pair *pair = ol_table_pair(table, i);
@@ -120,8 +133,11 @@ ALWAYS_INLINE void fetch_names(const ol_table *table, uint32_t first, uint32_t e
         if (pair->root.bitmap != 0) {
             prefetch(table->cells.units.base, pair->root.run * sizeof(ol_cell) + 28);
         } else {
-            const ol_arena *arena = pair->root.run & OL_PARTITION_MAP_LARGE ? &table->chunks.large : &table->chunks.small.units;
-            prefetch(arena->base, (size_t)(pair->root.run & ~OL_PARTITION_MAP_LARGE) * sizeof(ol_chunk));
+            const ol_arena *arena = pair->root.run & OL_PARTITION_MAP_LARGE
+                                        ? &table->chunks.large
+                                        : &table->chunks.small.units;
+            prefetch(arena->base,
+                     (size_t)(pair->root.run & ~OL_PARTITION_MAP_LARGE) * sizeof(ol_chunk));
         }
     }
 }
@@ -131,22 +147,28 @@ static bool hash_names(worker *work, uint32_t first, uint32_t end, uint64_t *has
     for (uint32_t i = first; i < end; i++) {
         const ol_pair *pair = ol_table_pair(table, i);
         if (pair->topic == OL_PAIR_FREE) continue;
-        if (!ol_string_pool_is_within(&table->strings, pair->group) || !ol_string_pool_is_within(&table->strings, pair->topic)) return false;
+        if (!ol_string_pool_is_within(&table->strings, pair->group) ||
+            !ol_string_pool_is_within(&table->strings, pair->topic))
+            return false;
         ol_slice topic = ol_string_pool_get(&table->strings, pair->topic);
         uint64_t hash = ol_hash64(topic.data, topic.size, hash_group(work, pair->group));
         hashes[i - first] = hash;
         if (table->pair_slots.pieces.used == 0) return false;
-        if (table->pair_slots.depth != 0) prefetch(table->pair_slots.directory.base, (hash >> (64 - table->pair_slots.depth)) * sizeof(uint32_t));
+        if (table->pair_slots.depth != 0)
+            prefetch(table->pair_slots.directory.base,
+                     (hash >> (64 - table->pair_slots.depth)) * sizeof(uint32_t));
     }
     return true;
 }
 
-/* Where a hash leads to, one step for all of a batch before the next one. */
+/* Prefetches the memory that a hash leads to, one step for the whole batch before the next step. */
 ALWAYS_INLINE void fetch_lines(const ol_hash_index *slots, const uint64_t *hashes, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++) __builtin_prefetch(ol_hash_index_piece_of(slots, hashes[i]));
+    for (uint32_t i = 0; i < count; i++)
+        __builtin_prefetch(ol_hash_index_piece_of(slots, hashes[i]));
     for (uint32_t i = 0; i < count; i++) {
         const ol_hash_index_piece *piece = ol_hash_index_piece_of(slots, hashes[i]);
-        __builtin_prefetch(ol_hash_index_line_at(slots, piece, ol_hash_index_home(piece, hashes[i])));
+        __builtin_prefetch(
+            ol_hash_index_line_at(slots, piece, ol_hash_index_home(piece, hashes[i])));
     }
 }
 
@@ -157,18 +179,22 @@ static const char *check_pair(worker *work, uint32_t number, uint64_t hash) {
     if (pair->group != 0) work->references += ol_ownership_mark(work->key, pair->group);
     if (pair->topic != 0) work->references += ol_ownership_mark(work->key, pair->topic);
     if (!are_links_sound(table, number, pair)) return "the chain of a group's topics is not sound";
-    if (!ol_hash_index_validate_item(&table->pair_slots, hash, number, work->key, &work->pair_items)) return "a topic of a group is not in the hash";
+    if (!ol_hash_index_validate_item(&table->pair_slots, hash, number, work->key,
+                                     &work->pair_items))
+        return "a topic of a group is not in the hash";
     if (pair->previous == 0) {
         work->heads++;
-        if (!ol_hash_index_validate_item(&table->group_slots, hash_group(work, pair->group), number, work->key, &work->group_items)) {
+        if (!ol_hash_index_validate_item(&table->group_slots, hash_group(work, pair->group), number,
+                                         work->key, &work->group_items)) {
             return "a group is not in the hash";
         }
     }
     return check_chunks(work, number, pair) ? NULL : "the positions of a topic are not sound";
 }
 
-/* Hashes of [first, end), and everything on its way that a check of them touches. */
-static void prepare_pairs(worker *work, uint32_t first, uint32_t end, uint64_t hashes[BATCH_PAIRS]) {
+/* Computes the hashes of [first, end) and prefetches everything that their checks touch. */
+static void prepare_pairs(worker *work, uint32_t first, uint32_t end,
+                          uint64_t hashes[BATCH_PAIRS]) {
     const ol_hash_index *slots = &work->table->pair_slots;
     fetch_names(work->table, first, end);
     memset(hashes, 0, BATCH_PAIRS * sizeof *hashes);
@@ -179,7 +205,7 @@ static void prepare_pairs(worker *work, uint32_t first, uint32_t end, uint64_t h
     }
 }
 
-/* The next batch is prepared before one is checked, so that memory has the time of a whole batch. */
+/* The next batch is prepared before one is checked, so memory has the time of a whole batch. */
 static void check_pairs(worker *work, uint32_t first, uint32_t end) {
     uint64_t hashes[2][BATCH_PAIRS];
     uint32_t stop = end - first < BATCH_PAIRS ? end : first + BATCH_PAIRS;
@@ -188,20 +214,26 @@ static void check_pairs(worker *work, uint32_t first, uint32_t end) {
         uint32_t next_stop = end - stop < BATCH_PAIRS ? end : stop + BATCH_PAIRS;
         prepare_pairs(work, stop, next_stop, hashes[turn ^ 1]);
         for (uint32_t i = first; i < stop && work->wrong == NULL; i++) {
-            if (ol_table_pair(work->table, i)->topic != OL_PAIR_FREE) work->wrong = check_pair(work, i, hashes[turn][i - first]);
+            if (ol_table_pair(work->table, i)->topic != OL_PAIR_FREE)
+                work->wrong = check_pair(work, i, hashes[turn][i - first]);
         }
         first = stop;
         stop = next_stop;
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ the work, cut up */
+/* -------------------------------------------------------------------------------------- workers */
 
-static size_t tasks_of(const ol_hash_index *slots) { return (ol_hash_index_pieces(slots) + PIECES_OF_TASK - 1) / PIECES_OF_TASK; }
+static size_t tasks_of(const ol_hash_index *slots) {
+    return (ol_hash_index_pieces(slots) + PIECES_OF_TASK - 1) / PIECES_OF_TASK;
+}
 
-static void check_lines(worker *work, const ol_hash_index *slots, size_t task, ol_hash_index_tally *tally) {
-    size_t first = task * PIECES_OF_TASK, end = first + PIECES_OF_TASK, pieces = ol_hash_index_pieces(slots);
-    if (!ol_hash_index_validate_lines(slots, first, end < pieces ? end : pieces, work->key, tally)) work->wrong = "a piece of a hash is not sound";
+static void check_lines(worker *work, const ol_hash_index *slots, size_t task,
+                        ol_hash_index_tally *tally) {
+    size_t first = task * PIECES_OF_TASK, end = first + PIECES_OF_TASK,
+           pieces = ol_hash_index_pieces(slots);
+    if (!ol_hash_index_validate_lines(slots, first, end < pieces ? end : pieces, work->key, tally))
+        work->wrong = "a piece of a hash is not sound";
 }
 
 static void run_piece(void *context, unsigned worker_number, size_t index) {
@@ -221,8 +253,10 @@ static void run_piece(void *context, unsigned worker_number, size_t index) {
 
 static int start_worker(worker *work, const ol_table *table, uint64_t key, ol_error *error) {
     *work = (worker){.table = table, .key = key};
-    int status = ol_ownership_bits_create(&work->cells, (uint64_t)table->cells.page_count * OL_RUN_ALLOCATOR_PAGE_UNITS, error);
-    return status != OL_OK ? status : ol_partition_map_bits_create(&table->chunks, &work->chunks, error);
+    int status = ol_ownership_bits_create(
+        &work->cells, (uint64_t)table->cells.page_count * OL_RUN_ALLOCATOR_PAGE_UNITS, error);
+    return status != OL_OK ? status
+                           : ol_partition_map_bits_create(&table->chunks, &work->chunks, error);
 }
 
 static void add_tally(ol_hash_index_tally *sum, const ol_hash_index_tally *part) {
@@ -230,10 +264,11 @@ static void add_tally(ol_hash_index_tally *sum, const ol_hash_index_tally *part)
     sum->passed += part->passed;
 }
 
-/* Everything that the workers found, in the first of them. */
+/* Adds the results of a worker to those of the first. */
 static void merge(worker *sum, const worker *part) {
     if (sum->wrong == NULL) sum->wrong = part->wrong;
-    bool apart = ol_ownership_merge(&sum->cells, &part->cells) && ol_ownership_merge(&sum->chunks.small, &part->chunks.small) &&
+    bool apart = ol_ownership_merge(&sum->cells, &part->cells) &&
+                 ol_ownership_merge(&sum->chunks.small, &part->chunks.small) &&
                  ol_ownership_merge(&sum->chunks.large, &part->chunks.large);
     if (!apart && sum->wrong == NULL) sum->wrong = "two topics share positions";
     sum->references += part->references;
@@ -248,28 +283,36 @@ static void merge(worker *sum, const worker *part) {
     add_tally(&sum->group_lines, &part->group_lines);
 }
 
-/* ------------------------------------------------------------------------------------------------ what few positions have */
+/* --------------------------------------------------------------------------------------- extras */
 
 /* A string that stands for a topic id must have one. */
 static bool has_id(const ol_table *table, uint32_t string) {
-    return ol_string_pool_is_within(&table->strings, string) && ol_string_pool_topic_id(&table->strings, string) != NULL;
+    return ol_string_pool_is_within(&table->strings, string) &&
+           ol_string_pool_topic_id(&table->strings, string) != NULL;
 }
 
-/* The entries that hold something are those of which cells say so, and those of absent cells are pinned by a reservation each. */
+/* The entries with a value are exactly those that cells point to, and each absent cell is pinned by
+ * a reservation. */
 static const char *check_side(worker *sum, const ol_reservation *held, size_t held_count) {
     const ol_table *table = sum->table;
     uint64_t pins = 0, used = 0, absent = 0;
     uint32_t at = 0;
-    for (const ol_cell_extras_entry *entry; (entry = ol_cell_extras_next(&table->side, &at)) != NULL;) {
+    for (const ol_cell_extras_entry *entry;
+         (entry = ol_cell_extras_next(&table->side, &at)) != NULL;) {
         uint32_t pair = (uint32_t)(entry->key >> 32);
-        const ol_cell *cell = is_living(table, pair) ? ol_table_find_cell(table, pair, (int32_t)(uint32_t)entry->key) : NULL;
+        const ol_cell *cell = is_living(table, pair)
+                                  ? ol_table_find_cell(table, pair, (int32_t)(uint32_t)entry->key)
+                                  : NULL;
         if (cell == NULL) return "a side entry belongs to no position";
-        if (ol_cell_extras_find(&table->side, entry->key) != entry) return "a position has two side entries";
+        if (ol_cell_extras_find(&table->side, entry->key) != entry)
+            return "a position has two side entries";
         bool holds = entry->topic_id != 0 || entry->expire_timestamp != -1;
         bool is_absent = ol_table_is_absent(cell);
-        if (holds != (!is_absent && cell->metadata >> 31) || (is_absent && entry->pins == 0)) return "a side entry and its position disagree";
+        if (holds != (!is_absent && cell->metadata >> 31) || (is_absent && entry->pins == 0))
+            return "a side entry and its position disagree";
         if (entry->topic_id != 0) {
-            if (!has_id(table, entry->topic_id) || (cell->metadata & OL_CELL_TOPIC_ID)) return "a topic id is not sound";
+            if (!has_id(table, entry->topic_id) || (cell->metadata & OL_CELL_TOPIC_ID))
+                return "a topic id is not sound";
             sum->references += ol_ownership_mark(sum->key, entry->topic_id);
         }
         pins += entry->pins * ol_ownership_mark(sum->key, entry->key);
@@ -280,45 +323,59 @@ static const char *check_side(worker *sum, const ol_reservation *held, size_t he
     for (size_t i = 0; i < held_count; i++) {
         const ol_reservation *each = &held[i];
         pins -= ol_ownership_mark(sum->key, ol_cell_extras_key(each->pair, each->partition));
-        if (each->topic_id != 0 && !has_id(table, each->topic_id)) return "a pending topic id is not sound";
+        if (each->topic_id != 0 && !has_id(table, each->topic_id))
+            return "a pending topic id is not sound";
         if (each->topic_id != 0) sum->references += ol_ownership_mark(sum->key, each->topic_id);
         if (each->metadata != 0) sum->references += ol_ownership_mark(sum->key, each->metadata);
     }
-    return pins == 0 && held_count == table->side.pins ? NULL : "pending positions are not those that the table keeps room for";
+    return pins == 0 && held_count == table->side.pins
+               ? NULL
+               : "pending positions are not those that the table keeps room for";
 }
 
 static bool are_free_pairs_sound(const ol_table *table, uint64_t pairs) {
     uint32_t limit = ol_table_pair_limit(table), listed = 0;
     for (uint32_t pair = table->free_pair; pair != 0; pair = ol_table_pair(table, pair)->next) {
-        if (pair >= limit || ol_table_pair(table, pair)->topic != OL_PAIR_FREE || ++listed > table->free_pair_count) return false;
+        if (pair >= limit || ol_table_pair(table, pair)->topic != OL_PAIR_FREE ||
+            ++listed > table->free_pair_count)
+            return false;
     }
-    return listed == table->free_pair_count && (limit == 0 ? pairs == 0 : pairs + listed + 1 == limit);
+    return listed == table->free_pair_count &&
+           (limit == 0 ? pairs == 0 : pairs + listed + 1 == limit);
 }
 
-static bool are_equal(const ol_hash_index *slots, const ol_hash_index_tally *items, const ol_hash_index_tally *lines) {
-    return items->items == lines->items && items->passed == lines->passed && items->items == slots->count;
+static bool are_equal(const ol_hash_index *slots, const ol_hash_index_tally *items,
+                      const ol_hash_index_tally *lines) {
+    return items->items == lines->items && items->passed == lines->passed &&
+           items->items == slots->count;
 }
 
-static const char *check_sums(worker *sum, const ol_reservation *held, size_t held_count, uint64_t references) {
+static const char *check_sums(worker *sum, const ol_reservation *held, size_t held_count,
+                              uint64_t references) {
     const ol_table *table = sum->table;
     if (sum->wrong != NULL) return sum->wrong;
     const char *wrong = check_side(sum, held, held_count);
     if (wrong != NULL) return wrong;
     if (!are_free_pairs_sound(table, sum->pairs)) return "the list of free pairs is not sound";
-    if (!are_equal(&table->pair_slots, &sum->pair_items, &sum->pair_lines) || sum->pairs != sum->pair_items.items ||
+    if (!are_equal(&table->pair_slots, &sum->pair_items, &sum->pair_lines) ||
+        sum->pairs != sum->pair_items.items ||
         !are_equal(&table->group_slots, &sum->group_items, &sum->group_lines)) {
         return "a hash holds more than the table";
     }
-    if (!ol_run_allocator_validate_taken(&table->cells, &sum->cells)) return "positions that belong to nobody are not free";
-    if (!ol_partition_map_validate_taken(&table->chunks, &sum->chunks)) return "chunks that belong to nobody are not free";
-    if (sum->present != table->count || sum->absent != table->absent_count) return "the count of positions is wrong";
+    if (!ol_run_allocator_validate_taken(&table->cells, &sum->cells))
+        return "positions that belong to nobody are not free";
+    if (!ol_partition_map_validate_taken(&table->chunks, &sum->chunks))
+        return "chunks that belong to nobody are not free";
+    if (sum->present != table->count || sum->absent != table->absent_count)
+        return "the count of positions is wrong";
     return sum->references == references ? NULL : "the counts of references of strings are wrong";
 }
 
-/* ------------------------------------------------------------------------------------------------ the order of it */
+/* ------------------------------------------------------------------------- the whole validation */
 
 static int check_shapes(const ol_table *table, ol_error *error) {
-    if (table->pairs.used % sizeof(ol_pair) != 0 || table->pairs.used / sizeof(ol_pair) > (size_t)1 << OL_PAIR_BITS ||
+    if (table->pairs.used % sizeof(ol_pair) != 0 ||
+        table->pairs.used / sizeof(ol_pair) > (size_t)1 << OL_PAIR_BITS ||
         table->pairs.used == sizeof(ol_pair) || table->cells.units.used % sizeof(ol_cell) != 0) {
         return ol_fail(error, OL_CORRUPT, "the table has an odd size");
     }
@@ -329,17 +386,20 @@ static int check_shapes(const ol_table *table, ol_error *error) {
     return status;
 }
 
-static int check_all(check *all, const ol_reservation *held, size_t held_count, uint64_t references, ol_error *error) {
+static int check_all(check *all, const ol_reservation *held, size_t held_count, uint64_t references,
+                     ol_error *error) {
     const ol_table *table = all->table;
     all->ranges = (ol_table_pair_limit(table) + RANGE_PAIRS - 1) / RANGE_PAIRS;
     all->pair_tasks = all->ranges + tasks_of(&table->pair_slots);
-    ol_parallel_run(all->worker_count, all->pair_tasks + tasks_of(&table->group_slots), run_piece, all);
+    ol_parallel_run(all->worker_count, all->pair_tasks + tasks_of(&table->group_slots), run_piece,
+                    all);
     for (unsigned i = 1; i < all->worker_count; i++) merge(&all->workers[0], &all->workers[i]);
     const char *wrong = check_sums(&all->workers[0], held, held_count, references);
     return wrong == NULL ? OL_OK : ol_fail(error, OL_CORRUPT, "%s", wrong);
 }
 
-int ol_table_validate(const ol_table *table, const ol_reservation *held, size_t held_count, unsigned threads, ol_error *error) {
+int ol_table_validate(const ol_table *table, const ol_reservation *held, size_t held_count,
+                      unsigned threads, ol_error *error) {
     uint64_t key, references = 0;
     ssize_t got = getrandom(&key, sizeof key, 0);
     if (got != (ssize_t)sizeof key) key = (uintptr_t)&key ^ table->seed;
@@ -350,8 +410,11 @@ int ol_table_validate(const ol_table *table, const ol_reservation *held, size_t 
     check *all = calloc(1, sizeof *all);
     if (all == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to check a table");
     all->table = table;
-    all->worker_count = threads < 1 ? 1 : threads > OL_PARALLEL_WORKERS_MAX ? OL_PARALLEL_WORKERS_MAX : threads;
-    for (unsigned i = 0; i < all->worker_count && status == OL_OK; i++) status = start_worker(&all->workers[i], table, key, error);
+    all->worker_count = threads < 1                         ? 1
+                        : threads > OL_PARALLEL_WORKERS_MAX ? OL_PARALLEL_WORKERS_MAX
+                                                            : threads;
+    for (unsigned i = 0; i < all->worker_count && status == OL_OK; i++)
+        status = start_worker(&all->workers[i], table, key, error);
     if (status == OL_OK) status = check_all(all, held, held_count, references, error);
     for (unsigned i = 0; i < all->worker_count; i++) {
         ol_ownership_bits_free(&all->workers[i].cells);
