@@ -1,7 +1,8 @@
+/* state/batch_applier.c: the fast path for plain positions and the general path for every batch. */
 #include "state/batch_applier.h"
 
-void ol_batch_applier_init(ol_batch_applier *loader, ol_state *state, ol_own_transactions *own, const ol_decompressor *decompressor,
-                          ol_refusal refused) {
+void ol_batch_applier_init(ol_batch_applier *loader, ol_state *state, ol_own_transactions *own,
+                           const ol_decompressor *decompressor, ol_refusal refused) {
     loader->state = state;
     loader->own = own;
     loader->decompressor = decompressor;
@@ -17,11 +18,13 @@ static void refuse(ol_batch_applier *loader, const ol_batch *batch, ol_error *er
     loader->refused.report(loader->refused.context, batch, error);
 }
 
-/* Failures that are no damage: a decompressor was interrupted, or there is no memory. */
+/* Failures without damage: an interrupted decompressor, or no memory. */
 static bool says_nothing_of_bytes(int status) { return status == OL_NO_MEMORY || status == OL_IO; }
 
-/* Applies a record that is not a plain position, or that goes alone; what cannot be decoded is reported. */
-static int apply_alone(ol_batch_applier *loader, const ol_batch *batch, const ol_record *record, ol_error *error) {
+/* Applies a record that is not a plain position, or that goes alone; an undecodable one is
+ * reported. */
+static int apply_alone(ol_batch_applier *loader, const ol_batch *batch, const ol_record *record,
+                       ol_error *error) {
     ol_change change;
     int status = ol_change_decode(loader->state, batch, record, NULL, &change, error);
     if (OL_UNLIKELY(status != OL_OK)) {
@@ -40,8 +43,9 @@ static int apply_control(ol_batch_applier *loader, const ol_batch *batch, ol_err
     return status;
 }
 
-/* The short way, for batches of nothing but plain positions that fit the window: one walk decodes and checks.  *done: it was one.
- * Otherwise nothing has changed, and `records` is used up. */
+/* The fast path, for batches that hold only plain positions and fit the window: one walk decodes
+ * and checks.  *done says that it applied.  Otherwise nothing has changed, and `records` is used
+ * up. */
 static int apply_plain(ol_batch_applier *loader, ol_records *records, bool *done, ol_error *error) {
     ol_prefetch_window *window = &loader->window;
     *done = false;
@@ -54,7 +58,9 @@ static int apply_plain(ol_batch_applier *loader, ol_records *records, bool *done
     ol_error ignored;
     int status;
     while ((status = ol_records_next(records, &record, &ignored)) == OL_OK) {
-        if (OL_UNLIKELY(ol_prefetch_window_room(window) == 0 || !ol_prefetch_window_add(window, &record))) break;
+        if (OL_UNLIKELY(ol_prefetch_window_room(window) == 0 ||
+                        !ol_prefetch_window_add(window, &record)))
+            break;
     }
     *done = status == OL_END;
     if (*done) {
@@ -65,8 +71,10 @@ static int apply_plain(ol_batch_applier *loader, ol_records *records, bool *done
     return OL_OK;
 }
 
-/* The long way, for every batch: its structure is walked first, since half a batch is never applied; then each record is applied. */
-static int apply_any(ol_batch_applier *loader, const ol_batch *batch, ol_records *records, ol_error *error) {
+/* The general path, for every batch: the structure is walked first, since half a batch is never
+ * applied; then each record is applied. */
+static int apply_any(ol_batch_applier *loader, const ol_batch *batch, ol_records *records,
+                     ol_error *error) {
     int status = ol_records_check(records, error);
     if (OL_UNLIKELY(status != OL_OK)) {
         refuse(loader, batch, error);
@@ -76,7 +84,8 @@ static int apply_any(ol_batch_applier *loader, const ol_batch *batch, ol_records
     bool own = transactional && batch->producer_id >= OL_OWN_PRODUCER_ID_MIN;
     ol_record record;
     while ((status = ol_records_next(records, &record, error)) == OL_OK) {
-        if (ol_prefetch_window_room(&loader->window) == 0) status = ol_prefetch_window_apply(&loader->window, error);
+        if (ol_prefetch_window_room(&loader->window) == 0)
+            status = ol_prefetch_window_apply(&loader->window, error);
         if (OL_UNLIKELY(own) && status == OL_OK && ol_own_transactions_marks(&record)) {
             status = ol_own_transactions_open(loader->own, batch->producer_id, error);
         }
@@ -100,13 +109,15 @@ static int apply_data(ol_batch_applier *loader, const ol_batch *batch, ol_error 
         return OL_OK;
     }
     bool done = false;
-    if (batch->magic == 2 && !ol_batch_is_transactional(batch) && (uint32_t)batch->record_count <= OL_PREFETCH_WINDOW_ROWS) {
-        ol_records walk = records;      /* the same bytes, a cursor of its own */
+    if (batch->magic == 2 && !ol_batch_is_transactional(batch) &&
+        (uint32_t)batch->record_count <= OL_PREFETCH_WINDOW_ROWS) {
+        ol_records walk = records;      /* the same bytes, with a cursor of its own */
         status = apply_plain(loader, &walk, &done, error);
     }
     if (status == OL_OK && !done) status = apply_any(loader, batch, &records, error);
     /* Records of a compressed batch borrow from memory that ends here. */
-    if (records.inflated.data != NULL && status == OL_OK) status = ol_prefetch_window_apply(&loader->window, error);
+    if (records.inflated.data != NULL && status == OL_OK)
+        status = ol_prefetch_window_apply(&loader->window, error);
     ol_records_close(&records);
     return status;
 }
@@ -123,4 +134,6 @@ int ol_batch_applier_apply(ol_batch_applier *loader, const ol_batch *batch, ol_e
     return OL_OK;
 }
 
-int ol_batch_applier_flush(ol_batch_applier *loader, ol_error *error) { return ol_prefetch_window_apply(&loader->window, error); }
+int ol_batch_applier_flush(ol_batch_applier *loader, ol_error *error) {
+    return ol_prefetch_window_apply(&loader->window, error);
+}

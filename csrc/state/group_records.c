@@ -1,3 +1,4 @@
+/* state/group_records.c: records on the heap, found by key and by group, and their reservations. */
 #include "state/group_records.h"
 
 #include <errno.h>
@@ -9,16 +10,18 @@
 #include "table/digest.h"
 #include "table/hash_index.h"
 
-/* Values can be of any size, so each is a block of the heap; records are numbered from 1, in the order of their numbers they are
- * walked, and a removed one's number is used again.
+/* Values can be of any size, so each record is a block of the heap.  Records are numbered from 1
+ * and walked by number; the number of a removed one is reused.
  *
- * The records of a group are chained.  The chain's first record stands in the hash of groups for all of them, so that a group costs a
- * slot and nothing else; a new record goes behind the first, and whatever is removed, only its neighbours are touched.
+ * The records of a group form a chain.  Its first record stands in the hash of groups for all of
+ * them, so a group costs a slot and nothing else.  A new record is linked after the first, and a
+ * removal touches only its neighbours.
  *
- * A reservation pins the record of its key: where there is none, an absent one is put in its place, which nothing but the key is
- * stored of. */
+ * A reservation pins the record of its key.  Where there is none, it adds an absent one, which
+ * stores nothing but the key.
+ */
 typedef struct stored_record {
-    uint8_t *bytes;             /* key, then value; NULL: not in use */
+    uint8_t *bytes;             /* key, then value; NULL: unused */
     uint32_t key_size;
     uint32_t value_size;        /* or ABSENT */
     uint16_t group_at;          /* the group's name within the key */
@@ -26,16 +29,16 @@ typedef struct stored_record {
     uint32_t pins;              /* reservations */
     int64_t log_offset;
     int64_t timestamp;
-    uint32_t next;              /* of its group, or of those not in use; 0: none */
-    uint32_t previous;          /* of its group; 0: none, the hash of groups names this one */
+    uint32_t next;              /* in its group, or in the free list; 0: none */
+    uint32_t previous;          /* in its group; 0: none, the hash of groups names this one */
 } stored_record;
 
 _Static_assert(sizeof(stored_record) == 48, "no padding");
 
 struct ol_group_reservation {
-    stored_record record;       /* whole, but for its links */
-    uint32_t number;            /* of the pinned one */
-    ol_group_reservation *next; /* promised behind it */
+    stored_record record;       /* complete except for its links */
+    uint32_t number;            /* of the pinned record */
+    ol_group_reservation *next; /* the promise after it */
 };
 
 struct ol_group_records {
@@ -44,8 +47,8 @@ struct ol_group_records {
     ol_hash_index groups;            /* by group: the first record of each */
     uint64_t seed;
     uint64_t count;             /* without absent ones */
-    uint64_t bytes;             /* on the heap, of records */
-    uint64_t reserved_bytes;    /* on the heap, of reservations */
+    uint64_t bytes;             /* on the heap, in records */
+    uint64_t reserved_bytes;    /* on the heap, in reservations */
     uint32_t free_record;
     ol_group_reservation *promised;         /* by log offset */
     ol_group_reservation *promised_last;
@@ -94,7 +97,8 @@ static const ol_hash_index_items group_items = {group_hash_of, NULL};
 int ol_group_records_create(ol_group_records **records, ol_error *error) {
     uint64_t seed;
     ssize_t size = getrandom(&seed, sizeof seed, 0);
-    if (size != (ssize_t)sizeof seed) return ol_fail_errno(error, size < 0 ? errno : EIO, "getrandom", NULL);
+    if (size != (ssize_t)sizeof seed)
+        return ol_fail_errno(error, size < 0 ? errno : EIO, "getrandom", NULL);
     *records = calloc(1, sizeof **records);
     if (*records == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for group records");
     (*records)->seed = seed;
@@ -126,24 +130,28 @@ static uint32_t find(const ol_group_records *records, ol_slice key, uint64_t has
 static uint32_t find_group(const ol_group_records *records, ol_slice group, uint64_t hash) {
     ol_hash_index_probe probe = ol_hash_index_probe_begin(&records->groups, hash);
     uint32_t number;
-    while ((number = ol_hash_index_probe_next(&probe)) != 0 && !ol_slice_equal(group_of(record_at(records, number)), group)) continue;
+    while ((number = ol_hash_index_probe_next(&probe)) != 0 &&
+           !ol_slice_equal(group_of(record_at(records, number)), group))
+        continue;
     return number;
 }
 
-/* ------------------------------------------------------------------------------------------------ changing */
+/* ------------------------------------------------------------------------------------- changing */
 
-/* A free record's number is made the head of the free list; nothing is taken off it yet. */
+/* Makes a free number the head of the free list without taking it off. */
 static int reserve_number(ol_group_records *records, ol_error *error) {
     if (records->free_record != 0) return OL_OK;
     size_t limit = record_limit(records);
     if (limit >> RECORD_BITS != 0) return ol_fail(error, OL_LIMIT, "no more group records fit");
     size_t number = limit == 0 ? 1 : limit;
-    int status = ol_arena_extend(&records->records, sizeof(stored_record) * (number + 1 - limit), error);
+    int status = ol_arena_extend(&records->records, sizeof(stored_record) * (number + 1 - limit),
+                                 error);
     if (status == OL_OK) records->free_record = (uint32_t)number;
     return status;
 }
 
-static void link_record(ol_group_records *records, uint32_t number, uint32_t first, uint64_t group_hash) {
+static void link_record(ol_group_records *records, uint32_t number, uint32_t first,
+                        uint64_t group_hash) {
     if (first == 0) {
         ol_hash_index_insert(&records->groups, group_hash, number);
         return;
@@ -161,19 +169,23 @@ static void unlink_record(ol_group_records *records, uint32_t number) {
     if (record->previous != 0) {
         record_at(records, record->previous)->next = record->next;
     } else if (record->next != 0) {
-        ol_hash_index_replace(&records->groups, group_hash_of(records, number), number, record->next);
+        ol_hash_index_replace(&records->groups, group_hash_of(records, number), number,
+                              record->next);
     } else {
         ol_hash_index_remove(&records->groups, group_hash_of(records, number), number);
     }
 }
 
-/* A record of a key that is not there yet; `record` says all but its links, and gives up its bytes once this has succeeded. */
-static int add_record(ol_group_records *records, const stored_record *record, uint64_t hash, uint32_t *added, ol_error *error) {
+/* Adds a record of a new key; `record` holds everything but its links, and gives up its bytes on
+ * success. */
+static int add_record(ol_group_records *records, const stored_record *record, uint64_t hash,
+                      uint32_t *added, ol_error *error) {
     ol_slice group = group_of(record);
     uint64_t group_hash = hash_slice(records, group);
     uint32_t first = find_group(records, group, group_hash);
     int status = ol_hash_index_reserve(&records->slots, hash, error);
-    if (status == OL_OK && first == 0) status = ol_hash_index_reserve(&records->groups, group_hash, error);
+    if (status == OL_OK && first == 0)
+        status = ol_hash_index_reserve(&records->groups, group_hash, error);
     if (status == OL_OK) status = reserve_number(records, error);
     if (status != OL_OK) return status;
     uint32_t number = records->free_record;
@@ -187,9 +199,11 @@ static int add_record(ol_group_records *records, const stored_record *record, ui
     return OL_OK;
 }
 
-static void replace_record(ol_group_records *records, uint32_t number, const stored_record *replacement) {
+static void replace_record(ol_group_records *records, uint32_t number,
+                           const stored_record *replacement) {
     stored_record *record = record_at(records, number);
-    OL_ASSERT(record->group_at == replacement->group_at && record->group_size == replacement->group_size);
+    OL_ASSERT(record->group_at == replacement->group_at &&
+              record->group_size == replacement->group_size);
     stored_record old = *record;
     records->bytes += size_of(replacement);
     records->bytes -= size_of(&old);
@@ -212,7 +226,8 @@ static void drop_record(ol_group_records *records, uint32_t number, uint64_t has
     records->free_record = number;
 }
 
-/* A pinned record that is removed stays as an absent one; where its value cannot be given back now, it goes with the reservation. */
+/* A pinned record that is removed becomes an absent one.  If its value cannot be freed now, it is
+ * freed with the reservation. */
 static void hide_record(ol_group_records *records, uint32_t number) {
     stored_record *record = record_at(records, number);
     records->bytes -= record->value_size;
@@ -227,13 +242,17 @@ static int copy_record(const ol_group_record *given, stored_record *record, ol_e
         return ol_fail(error, OL_TOO_LARGE, "a record of more than 4 GiB");
     }
     OL_ASSERT(given->group.data >= given->key.data && given->group.size <= given->key.size);
-    size_t group_at = (size_t)(given->group.data - given->key.data), size = given->key.size + given->value.size;
+    size_t group_at = (size_t)(given->group.data - given->key.data),
+           size = given->key.size + given->value.size;
     OL_ASSERT(group_at <= given->key.size - given->group.size);
-    OL_ASSERT(group_at <= UINT16_MAX && given->group.size <= UINT16_MAX);   /* what has a size of 16 bits, near the key's begin */
+    /* both have 16 bits, near the key's beginning */
+    OL_ASSERT(group_at <= UINT16_MAX && given->group.size <= UINT16_MAX);
     uint8_t *bytes = malloc(size + 1);
-    if (bytes == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a record of %zu bytes", size);
+    if (bytes == NULL)
+        return ol_fail(error, OL_NO_MEMORY, "no memory for a record of %zu bytes", size);
     if (given->key.size != 0) memcpy(bytes, given->key.data, given->key.size);
-    if (given->value.size != 0) memcpy(bytes + given->key.size, given->value.data, given->value.size);
+    if (given->value.size != 0)
+        memcpy(bytes + given->key.size, given->value.data, given->value.size);
     *record = (stored_record){
         .bytes = bytes,
         .key_size = (uint32_t)given->key.size,
@@ -246,9 +265,10 @@ static int copy_record(const ol_group_record *given, stored_record *record, ol_e
     return OL_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ reservations */
+/* --------------------------------------------------------------------------------- reservations */
 
-static int add_absent(ol_group_records *records, const ol_group_record *given, uint64_t hash, uint32_t *number, ol_error *error) {
+static int add_absent(ol_group_records *records, const ol_group_record *given, uint64_t hash,
+                      uint32_t *number, ol_error *error) {
     ol_group_record key_only = *given;
     key_only.value = ol_slice_null();
     stored_record record;
@@ -260,8 +280,8 @@ static int add_absent(ol_group_records *records, const ol_group_record *given, u
     return status;
 }
 
-int ol_group_records_reserve(ol_group_records *records, const ol_group_record *given, ol_group_reservation **reservation,
-                             ol_error *error) {
+int ol_group_records_reserve(ol_group_records *records, const ol_group_record *given,
+                             ol_group_reservation **reservation, ol_error *error) {
     stored_record record;
     int status = copy_record(given, &record, error);
     if (status != OL_OK) return status;
@@ -282,13 +302,14 @@ int ol_group_records_reserve(ol_group_records *records, const ol_group_record *g
     return OL_OK;
 }
 
-/* Its bytes are somebody else's by now, or freed. */
+/* By now its bytes belong to a record or are freed. */
 static void end_reservation(ol_group_records *records, ol_group_reservation *reservation) {
     records->reserved_bytes -= sizeof *reservation + size_of(&reservation->record);
     free(reservation);
 }
 
-void ol_group_records_install(ol_group_records *records, ol_group_reservation *reservation, int64_t log_offset, int64_t timestamp) {
+void ol_group_records_install(ol_group_records *records, ol_group_reservation *reservation,
+                              int64_t log_offset, int64_t timestamp) {
     reservation->record.log_offset = log_offset;
     reservation->record.timestamp = timestamp;
     record_at(records, reservation->number)->pins--;
@@ -300,12 +321,14 @@ void ol_group_records_release(ol_group_records *records, ol_group_reservation *r
     uint32_t number = reservation->number;
     stored_record *record = record_at(records, number);
     record->pins--;
-    if (record->pins == 0 && is_absent(record)) drop_record(records, number, hash_of(records, number));
+    if (record->pins == 0 && is_absent(record))
+        drop_record(records, number, hash_of(records, number));
     free(reservation->record.bytes);
     end_reservation(records, reservation);
 }
 
-void ol_group_records_promise(ol_group_records *records, ol_group_reservation *reservation, int64_t log_offset) {
+void ol_group_records_promise(ol_group_records *records, ol_group_reservation *reservation,
+                              int64_t log_offset) {
     OL_ASSERT(records->promised == NULL || records->promised_last->record.log_offset < log_offset);
     reservation->record.log_offset = log_offset;
     if (records->promised == NULL) {
@@ -325,14 +348,17 @@ static ol_group_reservation *take_promised(ol_group_records *records) {
 static bool is_same_record(const stored_record *record, const ol_group_record *given) {
     return record->key_size == given->key.size && record->value_size == given->value.size &&
            memcmp(record->bytes, given->key.data, given->key.size) == 0 &&
-           (given->value.size == 0 || memcmp(record->bytes + record->key_size, given->value.data, given->value.size) == 0);
+           (given->value.size == 0 ||
+            memcmp(record->bytes + record->key_size, given->value.data, given->value.size) == 0);
 }
 
-/* Installs what was promised to this record.  What was promised to another one that should stand here or before it is of no use any more. */
+/* Installs the value promised to this record.  Promises to records that should have come here or
+ * earlier are useless by now and are released. */
 static bool put_promised(ol_group_records *records, const ol_group_record *given) {
     while (records->promised != NULL && records->promised->record.log_offset <= given->log_offset) {
         ol_group_reservation *first = take_promised(records);
-        if (first->record.log_offset == given->log_offset && is_same_record(&first->record, given)) {
+        if (first->record.log_offset == given->log_offset &&
+            is_same_record(&first->record, given)) {
             ol_group_records_install(records, first, given->log_offset, given->timestamp);
             return true;
         }
@@ -345,7 +371,7 @@ void ol_group_records_release_promised(ol_group_records *records) {
     while (records->promised != NULL) ol_group_records_release(records, take_promised(records));
 }
 
-/* ------------------------------------------------------------------------------------------------ put and remove */
+/* ------------------------------------------------------------------------------- put and remove */
 
 int ol_group_records_put(ol_group_records *records, const ol_group_record *given, ol_error *error) {
     if (OL_UNLIKELY(records->promised != NULL) && put_promised(records, given)) return OL_OK;
@@ -375,7 +401,7 @@ bool ol_group_records_remove(ol_group_records *records, ol_slice key) {
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ reading */
+/* -------------------------------------------------------------------------------------- reading */
 
 static void read_record(const stored_record *stored, ol_group_record *record) {
     record->key = ol_slice_of(stored->bytes, stored->key_size);
@@ -392,7 +418,8 @@ bool ol_group_records_get(const ol_group_records *records, ol_slice key, ol_grou
     return true;
 }
 
-bool ol_group_records_next(const ol_group_records *records, size_t *cursor, ol_group_record *record) {
+bool ol_group_records_next(const ol_group_records *records, size_t *cursor,
+                           ol_group_record *record) {
     size_t limit = record_limit(records);
     while (++*cursor < limit) {
         const stored_record *stored = record_at(records, *cursor);
@@ -403,11 +430,13 @@ bool ol_group_records_next(const ol_group_records *records, size_t *cursor, ol_g
     return false;
 }
 
-/* The cursor is the number of the record that was told last; the chain's last one tells where it ends. */
-bool ol_group_records_next_of_group(const ol_group_records *records, ol_slice group, size_t *cursor, ol_group_record *record) {
+/* The cursor is the number of the last returned record; the chain's last record ends the walk. */
+bool ol_group_records_next_of_group(const ol_group_records *records, ol_slice group, size_t *cursor,
+                                    ol_group_record *record) {
     uint32_t number = *cursor == 0 ? find_group(records, group, hash_slice(records, group))
                                    : record_at(records, *cursor)->next;
-    while (number != 0 && is_absent(record_at(records, number))) number = record_at(records, number)->next;
+    while (number != 0 && is_absent(record_at(records, number)))
+        number = record_at(records, number)->next;
     if (number == 0) return false;
     *cursor = number;
     read_record(record_at(records, number), record);
@@ -426,7 +455,7 @@ static uint8_t *put_hashed(uint8_t *p, ol_slice bytes) {
     return p + 20;
 }
 
-/* Keys and values can be long: their hashes stand for them, so that no record is ever copied to be hashed. */
+/* Keys and values can be long: their hashes stand for them, so no record is copied to be hashed. */
 static ol_hash128 record_digest(const ol_group_record *record, bool physical) {
     uint8_t bytes[1 + 20 + 20 + 8 + 8], *p = bytes;
     *p++ = physical ? OL_DIGEST_GROUP_RECORD | OL_DIGEST_PHYSICAL : OL_DIGEST_GROUP_RECORD;
@@ -450,11 +479,12 @@ ol_hash128 ol_group_records_digest(const ol_group_records *records, bool physica
 }
 
 uint64_t ol_group_records_memory_usage(const ol_group_records *records) {
-    return sizeof *records + records->bytes + records->reserved_bytes + ol_arena_resident(&records->records) + ol_hash_index_resident(&records->slots) +
+    return sizeof *records + records->bytes + records->reserved_bytes +
+           ol_arena_resident(&records->records) + ol_hash_index_resident(&records->slots) +
            ol_hash_index_resident(&records->groups);
 }
 
-/* Each record is found by its key, its chain's first one by its group, and each neighbour agrees. */
+/* Each record is found by its key, the first of a chain by its group, and neighbours agree. */
 static void verify_record(const ol_group_records *records, uint32_t number) {
     const stored_record *record = record_at(records, number);
     ol_slice key = ol_slice_of(record->bytes, record->key_size), group = group_of(record);
@@ -465,7 +495,8 @@ static void verify_record(const ol_group_records *records, uint32_t number) {
     if (record->previous != 0) OL_ASSERT(record_at(records, record->previous)->next == number);
     if (record->next == 0) return;
     const stored_record *next = record_at(records, record->next);
-    OL_ASSERT(next->bytes != NULL && next->previous == number && ol_slice_equal(group_of(next), group));
+    OL_ASSERT(next->bytes != NULL && next->previous == number &&
+              ol_slice_equal(group_of(next), group));
 }
 
 void ol_group_records_verify(const ol_group_records *records) {
@@ -481,11 +512,13 @@ void ol_group_records_verify(const ol_group_records *records) {
         absent += is_absent(record);
         bytes += size_of(record);
     }
-    for (uint32_t number = records->free_record; number != 0; number = record_at(records, number)->next) {
+    for (uint32_t number = records->free_record; number != 0;
+         number = record_at(records, number)->next) {
         OL_ASSERT(record_at(records, number)->bytes == NULL);
         unused++;
     }
-    OL_ASSERT(count == records->slots.count && groups == records->groups.count && bytes == records->bytes);
+    OL_ASSERT(count == records->slots.count && groups == records->groups.count &&
+              bytes == records->bytes);
     OL_ASSERT(count - absent == records->count);
     OL_ASSERT(record_limit(records) == 0 || count + unused + 1 == record_limit(records));
 }

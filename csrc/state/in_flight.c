@@ -1,3 +1,4 @@
+/* state/in_flight.c: the overlay's state, its tombstones and its reservations. */
 #include "state/in_flight.h"
 
 #include <stdlib.h>
@@ -20,7 +21,8 @@ void ol_in_flight_reset(ol_in_flight *inflight, ol_table *table) {
 int ol_in_flight_reserve(ol_in_flight *inflight, size_t count, ol_error *error) {
     if (inflight->held_first > inflight->held_capacity / 2) {
         size_t live = inflight->held_count - inflight->held_first;
-        memmove(inflight->held, inflight->held + inflight->held_first, live * sizeof *inflight->held);
+        memmove(inflight->held, inflight->held + inflight->held_first,
+                live * sizeof *inflight->held);
         inflight->held_first = 0;
         inflight->held_count = live;
     }
@@ -28,24 +30,26 @@ int ol_in_flight_reserve(ol_in_flight *inflight, size_t count, ol_error *error) 
     if (wanted <= inflight->held_capacity) return OL_OK;
     size_t capacity = wanted + wanted / 2 + 64;
     ol_held *held = realloc(inflight->held, capacity * sizeof *held);
-    if (held == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu reservations in flight", capacity);
+    if (held == NULL)
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu reservations in flight", capacity);
     inflight->held = held;
     inflight->held_capacity = capacity;
     return OL_OK;
 }
 
-void ol_in_flight_hold(ol_in_flight *inflight, int64_t log_offset, const ol_reservation *reservation) {
+void ol_in_flight_hold(ol_in_flight *inflight, int64_t log_offset,
+                       const ol_reservation *reservation) {
     OL_ASSERT(inflight->held_count < inflight->held_capacity);
     inflight->held[inflight->held_count++] = (ol_held){log_offset, *reservation};
 }
 
-/* The overlay has a table of its own with its own hash seed, so that names are hashed anew. */
+/* The overlay has a table with a hash seed of its own, so names are hashed again. */
 static ol_pair_name rename_for(const ol_table *table, const ol_pair_name *name) {
     return ol_table_name(table, name->group, ol_table_group_hash(table, name->group), name->topic);
 }
 
-bool ol_in_flight_find(const ol_in_flight *inflight, const ol_pair_name *name, int32_t partition, bool *present,
-                      ol_position_value *value, int64_t *log_offset) {
+bool ol_in_flight_find(const ol_in_flight *inflight, const ol_pair_name *name, int32_t partition,
+                       bool *present, ol_position_value *value, int64_t *log_offset) {
     if (!inflight->active) return false;
     ol_position_value gone;
     ol_pair_name written_name = rename_for(inflight->written.table, name);
@@ -57,12 +61,13 @@ bool ol_in_flight_find(const ol_in_flight *inflight, const ol_pair_name *name, i
     return *present || erased;
 }
 
-static int note_value(ol_in_flight *inflight, const ol_pair_name *name, int32_t partition, const ol_position_value *value,
-                      ol_error *error) {
+static int note_value(ol_in_flight *inflight, const ol_pair_name *name, int32_t partition,
+                      const ol_position_value *value, ol_error *error) {
     ol_pair_name absent_name = rename_for(inflight->absent, name);
     ol_pair_name written_name = rename_for(inflight->written.table, name);
     int status = ol_table_put(inflight->written.table, &written_name, partition, value, error);
-    if (status == OL_OK) ol_table_remove(inflight->absent, &absent_name, partition, value->log_offset);
+    if (status == OL_OK)
+        ol_table_remove(inflight->absent, &absent_name, partition, value->log_offset);
     return status;
 }
 
@@ -71,13 +76,15 @@ static int note_tombstone(ol_in_flight *inflight, const ol_change *change, ol_er
     ol_position_value gone = {.log_offset = change->value.log_offset, .expire_timestamp = -1};
     int status = ol_table_put(inflight->absent, &absent_name, change->partition, &gone, error);
     if (status != OL_OK) return status;
-    ol_table_remove(inflight->written.table, &change->name, change->partition, change->value.log_offset);
+    ol_table_remove(inflight->written.table, &change->name, change->partition,
+                    change->value.log_offset);
     return OL_OK;
 }
 
-/* One pending value whose COMMIT was written: it is the latest written one unless a later record stands in flight or in the
- * applied table. */
-static int note_committed(ol_in_flight *inflight, const ol_state *state, const ol_table_row *row, ol_error *error) {
+/* Records one pending value whose COMMIT was written.  It is the latest written value unless a
+ * later record is in flight or in the applied table. */
+static int note_committed(ol_in_flight *inflight, const ol_state *state, const ol_table_row *row,
+                          ol_error *error) {
     ol_pair_name name = {.group = row->group, .topic = row->topic};
     ol_position_value latest;
     bool present;
@@ -94,7 +101,8 @@ static int note_committed(ol_in_flight *inflight, const ol_state *state, const o
     return note_value(inflight, &name, row->partition, &row->value, error);
 }
 
-/* Copies what a row borrows from the table that the value is about to be put into: the put may move that table's memory. */
+/* Copies the strings that a row borrows from the table that is about to take the value: the put may
+ * move that table's memory. */
 static uint8_t *own_row(ol_table_row *row) {
     size_t size = row->group.size + row->topic.size + row->value.metadata.size + OL_TOPIC_ID_SIZE;
     uint8_t *copy = malloc(size);
@@ -106,17 +114,20 @@ static uint8_t *own_row(ol_table_row *row) {
         slices[i]->data = p;
         p += slices[i]->size;
     }
-    if (row->value.topic_id != NULL) row->value.topic_id = memcpy(p, row->value.topic_id, OL_TOPIC_ID_SIZE);
+    if (row->value.topic_id != NULL)
+        row->value.topic_id = memcpy(p, row->value.topic_id, OL_TOPIC_ID_SIZE);
     return copy;
 }
 
-static int note_pending_of(ol_in_flight *inflight, const ol_state *state, const ol_pending *pending, int64_t producer_id,
-                           ol_error *error) {
+static int note_pending_of(ol_in_flight *inflight, const ol_state *state, const ol_pending *pending,
+                           int64_t producer_id, ol_error *error) {
     ol_table_row row;
-    size_t cursor = 0;      /* not an index: what was noted is no longer among the values that a COMMIT would install */
+    /* not an index: a recorded value is no longer among the values that a COMMIT would install */
+    size_t cursor = 0;
     while (ol_pending_next_value(pending, producer_id, &cursor, &row)) {
         uint8_t *copy = own_row(&row);
-        if (copy == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a pending value in flight");
+        if (copy == NULL)
+            return ol_fail(error, OL_NO_MEMORY, "no memory for a pending value in flight");
         int status = note_committed(inflight, state, &row, error);
         free(copy);
         if (status != OL_OK) return status;
@@ -124,21 +135,22 @@ static int note_pending_of(ol_in_flight *inflight, const ol_state *state, const 
     return OL_OK;
 }
 
-static int note_marker(ol_in_flight *inflight, const ol_state *state, const ol_batch *batch, ol_control type,
-                       ol_error *error) {
+static int note_marker(ol_in_flight *inflight, const ol_state *state, const ol_batch *batch,
+                       ol_control type, ol_error *error) {
     int status = OL_OK;
     if (type == OL_CONTROL_COMMIT) {
         status = note_pending_of(inflight, state, state->pending, batch->producer_id, error);
         if (status == OL_OK) {
-            status = note_pending_of(inflight, state, inflight->written.pending, batch->producer_id, error);
+            status = note_pending_of(inflight, state, inflight->written.pending, batch->producer_id,
+                                     error);
         }
     }
     ol_pending_abort(inflight->written.pending, batch->producer_id);
     return status;
 }
 
-static int note_record(ol_in_flight *inflight, const ol_state *state, const ol_batch *batch, const ol_record *record,
-                       ol_error *error) {
+static int note_record(ol_in_flight *inflight, const ol_state *state, const ol_batch *batch,
+                       const ol_record *record, ol_error *error) {
     if (ol_batch_is_control(batch)) {
         ol_control type;
         int32_t coordinator_epoch;
@@ -146,11 +158,15 @@ static int note_record(ol_in_flight *inflight, const ol_state *state, const ol_b
         return status != OL_OK ? OL_OK : note_marker(inflight, state, batch, type, error);
     }
     ol_change change;
-    /* What Kafka would refuse is reported when W passes it, and has no effect then either. */
-    if (ol_change_decode(&inflight->written, batch, record, NULL, &change, error) != OL_OK) return OL_OK;
-    if (change.kind == OL_CHANGE_POSITION_TOMBSTONE) return note_tombstone(inflight, &change, error);
-    /* Group records are known here only so that the deletion of a group finds those that are in flight. */
-    if (change.kind != OL_CHANGE_POSITION) return ol_state_apply(&inflight->written, &change, error);
+    /* A record that Kafka would refuse is reported when W passes it, and has no effect then
+     * either. */
+    if (ol_change_decode(&inflight->written, batch, record, NULL, &change, error) != OL_OK)
+        return OL_OK;
+    if (change.kind == OL_CHANGE_POSITION_TOMBSTONE)
+        return note_tombstone(inflight, &change, error);
+    /* Group records are kept here only so that the deletion of a group finds those in flight. */
+    if (change.kind != OL_CHANGE_POSITION)
+        return ol_state_apply(&inflight->written, &change, error);
     if (change.producer_id >= 0) return ol_state_apply(&inflight->written, &change, error);
     return note_value(inflight, &change.name, change.partition, &change.value, error);
 }
@@ -168,13 +184,14 @@ static int activate(ol_in_flight *inflight, ol_error *error) {
     return OL_OK;
 }
 
-int ol_in_flight_record(ol_in_flight *inflight, const ol_state *state, const ol_batch *batch, const ol_decompressor *decompressor,
-                     ol_error *error) {
+int ol_in_flight_record(ol_in_flight *inflight, const ol_state *state, const ol_batch *batch,
+                        const ol_decompressor *decompressor, ol_error *error) {
     int status = activate(inflight, error);
     if (status != OL_OK) return status;
     ol_records records;
     status = ol_records_open(&records, batch, decompressor, error);
-    if (status != OL_OK) return ol_state_says_nothing_of_bytes(status) ? status : OL_OK;    /* else passed over, as by apply */
+    /* otherwise passed over, as apply does */
+    if (status != OL_OK) return ol_state_says_nothing_of_bytes(status) ? status : OL_OK;
     status = ol_records_check(&records, error);
     if (status != OL_OK) {
         ol_records_close(&records);
@@ -204,7 +221,8 @@ static void forget_record(ol_group_records *records, const ol_group_record *appl
     if (record.log_offset <= applied->log_offset) ol_group_records_remove(records, applied->key);
 }
 
-void ol_in_flight_applied(ol_in_flight *inflight, ol_table *table, const ol_batch *batch, const ol_decompressor *decompressor) {
+void ol_in_flight_applied(ol_in_flight *inflight, ol_table *table, const ol_batch *batch,
+                          const ol_decompressor *decompressor) {
     while (inflight->held_first < inflight->held_count &&
            inflight->held[inflight->held_first].log_offset <= batch->last_offset) {
         ol_table_release(table, &inflight->held[inflight->held_first++].reservation);
@@ -216,9 +234,12 @@ void ol_in_flight_applied(ol_in_flight *inflight, ol_table *table, const ol_batc
     ol_error ignored;
     if (ol_records_open(&records, batch, decompressor, &ignored) != OL_OK) return;
     while (ol_records_next(&records, &record, &ignored) == OL_OK) {
-        if (ol_change_decode(&inflight->written, batch, &record, NULL, &change, &ignored) != OL_OK) continue;
-        if (change.kind == OL_CHANGE_GROUP_RECORD) forget_record(inflight->written.group_records, &change.group_record);
-        if (change.kind != OL_CHANGE_POSITION && change.kind != OL_CHANGE_POSITION_TOMBSTONE) continue;
+        if (ol_change_decode(&inflight->written, batch, &record, NULL, &change, &ignored) != OL_OK)
+            continue;
+        if (change.kind == OL_CHANGE_GROUP_RECORD)
+            forget_record(inflight->written.group_records, &change.group_record);
+        if (change.kind != OL_CHANGE_POSITION && change.kind != OL_CHANGE_POSITION_TOMBSTONE)
+            continue;
         if (change.producer_id >= 0 && change.kind == OL_CHANGE_POSITION) continue;
         forget(inflight->written.table, &change);
         forget(inflight->absent, &change);

@@ -1,3 +1,4 @@
+/* state/own_transactions.c: an unsorted array of producer ids. */
 #include "state/own_transactions.h"
 
 #include <stdlib.h>
@@ -32,7 +33,8 @@ void ol_own_transactions_end(ol_own_transactions *own, int64_t producer_id) {
 
 bool ol_own_transactions_marks(const ol_record *record) {
     const uint8_t *cursor = record->headers.data, *limit = cursor + record->headers.size;
-    ol_slice key, value, wanted = ol_slice_of(OL_HEADER_TRANSACTION, sizeof OL_HEADER_TRANSACTION - 1);
+    ol_slice key, value,
+        wanted = ol_slice_of(OL_HEADER_TRANSACTION, sizeof OL_HEADER_TRANSACTION - 1);
     ol_error ignored;
     for (int32_t i = 0; i < record->header_count; i++) {
         if (ol_record_header_next(&cursor, limit, &key, &value, &ignored) != OL_OK) return false;

@@ -1,13 +1,15 @@
-/* state/own_transactions: producer ids of open transactions of ours: commits that were larger than a batch (docs/architecture.md §4).
+/* state/own_transactions: producer ids of our own open transactions.
  *
- * Few at a time.  No locks; the owner serialises.  Zeroed memory is an empty one.
+ * They are commits larger than one batch (docs/architecture.md §4), few at a time.  Zeroed memory
+ * is an empty set.  Locks: none; the owner serialises.
  */
 #ifndef OL_STATE_OWN_TRANSACTIONS_H
 #define OL_STATE_OWN_TRANSACTIONS_H
 
 #include "format/batch.h"
 
-#define OL_OWN_PRODUCER_ID_MIN ((int64_t)1 << 62)   /* producer ids of our own transactions start here */
+/* producer ids of our own transactions start here */
+#define OL_OWN_PRODUCER_ID_MIN ((int64_t)1 << 62)
 #define OL_HEADER_TRANSACTION "ol.transaction"      /* the header that marks their batches */
 
 typedef struct ol_own_transactions {
@@ -18,8 +20,9 @@ typedef struct ol_own_transactions {
 
 void ol_own_transactions_free(ol_own_transactions *own);
 
-/* Remembers an id, once; OL_NO_MEMORY.  Forgets it; one that is not there is fine. */
-int ol_own_transactions_open(ol_own_transactions *own, int64_t producer_id, ol_error *error) OL_NODISCARD;
+/* Open adds an id once, or fails with OL_NO_MEMORY.  Close removes it; a missing id is fine. */
+int ol_own_transactions_open(ol_own_transactions *own, int64_t producer_id, ol_error *error)
+    OL_NODISCARD;
 void ol_own_transactions_end(ol_own_transactions *own, int64_t producer_id);
 
 /* Whether a record carries the header. */

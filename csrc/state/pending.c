@@ -1,3 +1,4 @@
+/* state/pending.c: entries by producer, chained by position and by group. */
 #include "state/pending.h"
 
 #include <stdlib.h>
@@ -7,8 +8,9 @@
 #include "base/int64_map.h"
 #include "table/reserved.h"
 
-/* An entry is named by its producer's place and its own, plus one: 0 names none.  Entries of one position and those of one
- * group are chained, newest first; `heads` names the first of each chain. */
+/* An entry's name is its producer's place and its own place, plus one: 0 names none.  Entries of
+ * one position, and those of one group, are chained, newest first; `heads` names the first of each
+ * chain. */
 typedef uint64_t entry_name;
 enum { CHAIN_POSITION, CHAIN_GROUP, CHAIN_COUNT };
 
@@ -18,7 +20,7 @@ typedef struct pending_entry {
     int64_t log_offset;
     int64_t commit_timestamp;
     int32_t leader_epoch;
-    bool replaced;              /* by a later value of its producer; holds no reservation any more */
+    bool replaced;  /* by a later value of its producer; holds no reservation any more */
     entry_name next[CHAIN_COUNT];
     entry_name previous[CHAIN_COUNT];
 } pending_entry;
@@ -33,7 +35,7 @@ typedef struct producer_entries {
 struct ol_pending {
     ol_table *table;
     producer_entries **producers;       /* NULL: the place is free */
-    uint32_t *order;                    /* places of producers that have entries, by first log offset */
+    uint32_t *order;                    /* places of producers with entries, by first log offset */
     uint32_t *free_places;
     uint32_t producer_count;            /* places in use */
     uint32_t free_count;
@@ -44,7 +46,7 @@ struct ol_pending {
     ol_int64_map heads[CHAIN_COUNT];
 };
 
-/* ------------------------------------------------------------------------------------------------ entries and chains */
+/* --------------------------------------------------------------------------- entries and chains */
 
 static pending_entry *entry_named(const ol_pending *pending, entry_name name) {
     return &pending->producers[(name - 1) >> 32]->entries[(uint32_t)(name - 1)];
@@ -69,7 +71,8 @@ static void link_entry(ol_pending *pending, entry_name name) {
         uint64_t key = chain_key(pending, entry, chain);
         entry->previous[chain] = 0;
         entry->next[chain] = ol_int64_map_get(&pending->heads[chain], key);
-        if (entry->next[chain] != 0) entry_named(pending, entry->next[chain])->previous[chain] = name;
+        if (entry->next[chain] != 0)
+            entry_named(pending, entry->next[chain])->previous[chain] = name;
         ol_int64_map_set(&pending->heads[chain], key, name);
     }
 }
@@ -77,17 +80,20 @@ static void link_entry(ol_pending *pending, entry_name name) {
 static void unlink_entry(ol_pending *pending, entry_name name) {
     pending_entry *entry = entry_named(pending, name);
     for (int chain = 0; chain < CHAIN_COUNT; chain++) {
-        if (entry->next[chain] != 0) entry_named(pending, entry->next[chain])->previous[chain] = entry->previous[chain];
+        if (entry->next[chain] != 0)
+            entry_named(pending, entry->next[chain])->previous[chain] = entry->previous[chain];
         if (entry->previous[chain] != 0) {
             entry_named(pending, entry->previous[chain])->next[chain] = entry->next[chain];
         } else {
-            ol_int64_map_set(&pending->heads[chain], chain_key(pending, entry, chain), entry->next[chain]);
+            ol_int64_map_set(&pending->heads[chain], chain_key(pending, entry, chain),
+                             entry->next[chain]);
         }
     }
 }
 
 static bool is_live(const ol_pending *pending, const pending_entry *entry) {
-    return !entry->replaced && !ol_table_reserved_erased(pending->table, &entry->reservation, entry->log_offset);
+    return !entry->replaced &&
+           !ol_table_reserved_erased(pending->table, &entry->reservation, entry->log_offset);
 }
 
 static ol_position_value value_of(const pending_entry *entry) {
@@ -100,9 +106,10 @@ static ol_position_value value_of(const pending_entry *entry) {
     };
 }
 
-/* ------------------------------------------------------------------------------------------------ producers */
+/* ------------------------------------------------------------------------------------ producers */
 
-static producer_entries *find_producer(const ol_pending *pending, int64_t producer_id, uint32_t *place) {
+static producer_entries *find_producer(const ol_pending *pending, int64_t producer_id,
+                                       uint32_t *place) {
     uint64_t found = ol_int64_map_get(&pending->places, (uint64_t)producer_id);
     if (found == 0) return NULL;
     *place = (uint32_t)found - 1;
@@ -117,7 +124,7 @@ static bool grow_array(void *array, size_t capacity, size_t size) {
     return true;
 }
 
-/* An array that grew before another one failed to is only larger than `capacity` says. */
+/* An array that grew before another one failed is larger than `capacity` says, and nothing else. */
 static int grow_places(ol_pending *pending, ol_error *error) {
     uint32_t capacity = pending->capacity == 0 ? 4 : pending->capacity * 2;
     if (grow_array(&pending->producers, capacity, sizeof *pending->producers) &&
@@ -129,9 +136,11 @@ static int grow_places(ol_pending *pending, ol_error *error) {
     return ol_fail(error, OL_NO_MEMORY, "no memory for %u producers", capacity);
 }
 
-static int add_producer(ol_pending *pending, int64_t producer_id, producer_entries **producer, ol_error *error) {
+static int add_producer(ol_pending *pending, int64_t producer_id, producer_entries **producer,
+                        ol_error *error) {
     int status = ol_int64_map_reserve(&pending->places, pending->places.count + 1, error);
-    if (status == OL_OK && pending->free_count == 0 && pending->producer_count == pending->capacity) {
+    if (status == OL_OK && pending->free_count == 0 &&
+        pending->producer_count == pending->capacity) {
         status = grow_places(pending, error);
     }
     if (status != OL_OK) return status;
@@ -139,7 +148,8 @@ static int add_producer(ol_pending *pending, int64_t producer_id, producer_entri
     if (*producer == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a producer");
     (*producer)->producer_id = producer_id;
     bool reused = pending->free_count != 0;
-    uint32_t place = reused ? pending->free_places[--pending->free_count] : pending->producer_count++;
+    uint32_t place = reused ? pending->free_places[--pending->free_count]
+                            : pending->producer_count++;
     pending->producers[place] = *producer;
     ol_int64_map_set(&pending->places, (uint64_t)producer_id, (uint64_t)place + 1);
     return OL_OK;
@@ -150,7 +160,8 @@ static void free_producer(ol_pending *pending, uint32_t place) {
     for (uint32_t i = 0; i < pending->order_count; i++) {
         if (pending->order[i] != place) continue;
         pending->order_count--;
-        memmove(pending->order + i, pending->order + i + 1, (pending->order_count - i) * sizeof *pending->order);
+        memmove(pending->order + i, pending->order + i + 1,
+                (pending->order_count - i) * sizeof *pending->order);
         break;
     }
     ol_int64_map_set(&pending->places, (uint64_t)producer->producer_id, 0);
@@ -163,14 +174,15 @@ static void free_producer(ol_pending *pending, uint32_t place) {
 
 static void insert_in_order(ol_pending *pending, uint32_t place, int64_t first_log_offset) {
     uint32_t at = pending->order_count++;
-    while (at != 0 && pending->producers[pending->order[at - 1]]->entries[0].log_offset > first_log_offset) {
+    while (at != 0 &&
+           pending->producers[pending->order[at - 1]]->entries[0].log_offset > first_log_offset) {
         pending->order[at] = pending->order[at - 1];
         at--;
     }
     pending->order[at] = place;
 }
 
-/* ------------------------------------------------------------------------------------------------ changing */
+/* ------------------------------------------------------------------------------------- changing */
 
 int ol_pending_create(ol_table *table, ol_pending **pending, ol_error *error) {
     *pending = calloc(1, sizeof **pending);
@@ -182,7 +194,8 @@ int ol_pending_create(ol_table *table, ol_pending **pending, ol_error *error) {
 void ol_pending_destroy(ol_pending *pending) {
     if (pending == NULL) return;
     for (uint32_t place = 0; place < pending->producer_count; place++) {
-        if (pending->producers[place] != NULL) ol_pending_abort(pending, pending->producers[place]->producer_id);
+        if (pending->producers[place] != NULL)
+            ol_pending_abort(pending, pending->producers[place]->producer_id);
     }
     ol_int64_map_free(&pending->places);
     for (int chain = 0; chain < CHAIN_COUNT; chain++) ol_int64_map_free(&pending->heads[chain]);
@@ -196,9 +209,11 @@ int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, o
     uint32_t place;
     producer_entries *producer = find_producer(pending, producer_id, &place);
     size_t needed = (producer == NULL ? 0 : producer->count) + count;
-    if (needed < count || needed > UINT32_MAX / 2) return ol_fail(error, OL_LIMIT, "a transaction of %zu values", count);
+    if (needed < count || needed > UINT32_MAX / 2)
+        return ol_fail(error, OL_LIMIT, "a transaction of %zu values", count);
     for (int chain = 0; chain < CHAIN_COUNT; chain++) {
-        int status = ol_int64_map_reserve(&pending->heads[chain], pending->entry_count + count, error);
+        int status = ol_int64_map_reserve(&pending->heads[chain], pending->entry_count + count,
+                                          error);
         if (status != OL_OK) return status;
     }
     if (producer == NULL) {
@@ -216,14 +231,17 @@ int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, o
 }
 
 /* The value of a producer for a position, or 0. */
-static entry_name find_earlier(const ol_pending *pending, uint32_t place, const ol_reservation *reservation) {
+static entry_name find_earlier(const ol_pending *pending, uint32_t place,
+                               const ol_reservation *reservation) {
     uint64_t key = position_key(reservation->pair, reservation->partition);
     entry_name name = ol_int64_map_get(&pending->heads[CHAIN_POSITION], key);
-    while (name != 0 && (name - 1) >> 32 != place) name = entry_named(pending, name)->next[CHAIN_POSITION];
+    while (name != 0 && (name - 1) >> 32 != place)
+        name = entry_named(pending, name)->next[CHAIN_POSITION];
     return name;
 }
 
-static void replace_earlier(ol_pending *pending, uint32_t place, const ol_reservation *reservation) {
+static void replace_earlier(ol_pending *pending, uint32_t place,
+                            const ol_reservation *reservation) {
     entry_name name = find_earlier(pending, place, reservation);
     if (name == 0) return;
     pending_entry *entry = entry_named(pending, name);
@@ -232,7 +250,8 @@ static void replace_earlier(ol_pending *pending, uint32_t place, const ol_reserv
     entry->replaced = true;
 }
 
-static void append_entry(ol_pending *pending, producer_entries *producer, uint32_t place, const pending_entry *entry) {
+static void append_entry(ol_pending *pending, producer_entries *producer, uint32_t place,
+                         const pending_entry *entry) {
     OL_ASSERT(producer->count < producer->capacity);
     if (producer->count == 0) insert_in_order(pending, place, entry->log_offset);
     producer->entries[producer->count] = *entry;
@@ -246,7 +265,8 @@ void ol_pending_add(ol_pending *pending, int64_t producer_id, const ol_reservati
     uint32_t place = 0;
     producer_entries *producer = find_producer(pending, producer_id, &place);
     OL_ASSERT(producer != NULL);
-    OL_ASSERT(producer->count == 0 || producer->entries[producer->count - 1].log_offset <= value->log_offset);
+    OL_ASSERT(producer->count == 0 ||
+              producer->entries[producer->count - 1].log_offset <= value->log_offset);
     replace_earlier(pending, place, reservation);
     const pending_entry entry = {
         .reservation = *reservation,
@@ -287,9 +307,10 @@ size_t ol_pending_abort(ol_pending *pending, int64_t producer_id) {
     return end_transaction(pending, producer_id, false);
 }
 
-/* ------------------------------------------------------------------------------------------------ written down */
+/* ------------------------------------------------------------------------- saving and restoring */
 
-bool ol_pending_next_entry(const ol_pending *pending, ol_pending_cursor *cursor, ol_pending_entry *entry) {
+bool ol_pending_next_entry(const ol_pending *pending, ol_pending_cursor *cursor,
+                           ol_pending_entry *entry) {
     if (cursor->producer == pending->order_count) return false;
     const producer_entries *producer = pending->producers[pending->order[cursor->producer]];
     const pending_entry *found = &producer->entries[cursor->entry];
@@ -315,9 +336,12 @@ int ol_pending_restore(ol_pending *pending, const ol_pending_entry *given, ol_er
     if (status != OL_OK) return status;
     uint32_t place = 0;
     producer_entries *producer = find_producer(pending, given->producer_id, &place);
-    bool goes_back = producer->count != 0 && producer->entries[producer->count - 1].log_offset > given->log_offset;
+    bool goes_back = producer->count != 0 &&
+                     producer->entries[producer->count - 1].log_offset > given->log_offset;
     if (goes_back || (!given->replaced && find_earlier(pending, place, &given->reservation) != 0)) {
-        return ol_fail(error, OL_CORRUPT, "the pending values of producer %lld are not in their order", (long long)given->producer_id);
+        return ol_fail(error, OL_CORRUPT,
+                       "the pending values of producer %lld are not in their order",
+                       (long long)given->producer_id);
     }
     const pending_entry entry = {
         .reservation = given->reservation,
@@ -331,13 +355,15 @@ int ol_pending_restore(ol_pending *pending, const ol_pending_entry *given, ol_er
     return OL_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ reading */
+/* -------------------------------------------------------------------------------------- reading */
 
-bool ol_pending_producer_at(const ol_pending *pending, size_t index, ol_pending_producer *producer) {
+bool ol_pending_producer_at(const ol_pending *pending, size_t index,
+                            ol_pending_producer *producer) {
     if (index >= pending->order_count) return false;
     const producer_entries *found = pending->producers[pending->order[index]];
     *producer = (ol_pending_producer){found->producer_id, found->entries[0].log_offset, 0};
-    for (uint32_t i = 0; i < found->count; i++) producer->values += is_live(pending, &found->entries[i]);
+    for (uint32_t i = 0; i < found->count; i++)
+        producer->values += is_live(pending, &found->entries[i]);
     return true;
 }
 
@@ -348,10 +374,12 @@ static void fill_row(const ol_pending *pending, const pending_entry *entry, ol_t
 
 /* Whether a COMMIT would install it now. */
 static bool is_newest(const ol_pending *pending, const pending_entry *entry) {
-    return !entry->replaced && ol_table_reserved_newer(pending->table, &entry->reservation, entry->log_offset);
+    return !entry->replaced &&
+           ol_table_reserved_newer(pending->table, &entry->reservation, entry->log_offset);
 }
 
-bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_t *cursor, ol_table_row *row) {
+bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_t *cursor,
+                           ol_table_row *row) {
     uint32_t place;
     const producer_entries *producer = find_producer(pending, producer_id, &place);
     while (producer != NULL && *cursor < producer->count) {
@@ -365,14 +393,19 @@ bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_
 
 static entry_name first_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash) {
     uint32_t number;
-    if (pending->entry_count == 0 || !ol_table_group_number(pending->table, group, group_hash, &number)) return 0;
+    if (pending->entry_count == 0 ||
+        !ol_table_group_number(pending->table, group, group_hash, &number))
+        return 0;
     return ol_int64_map_get(&pending->heads[CHAIN_GROUP], number);
 }
 
-/* The cursor is the name of the entry that was told last; the chain's last one tells where it ends. */
-bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash, uint64_t *cursor, ol_table_row *row) {
-    entry_name name = *cursor == 0 ? first_of_group(pending, group, group_hash) : entry_named(pending, *cursor)->next[CHAIN_GROUP];
-    while (name != 0 && !is_newest(pending, entry_named(pending, name))) name = entry_named(pending, name)->next[CHAIN_GROUP];
+/* The cursor is the name of the last returned entry; the chain's last entry ends the walk. */
+bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash,
+                              uint64_t *cursor, ol_table_row *row) {
+    entry_name name = *cursor == 0 ? first_of_group(pending, group, group_hash)
+                                   : entry_named(pending, *cursor)->next[CHAIN_GROUP];
+    while (name != 0 && !is_newest(pending, entry_named(pending, name)))
+        name = entry_named(pending, name)->next[CHAIN_GROUP];
     if (name == 0) return false;
     *cursor = name;
     fill_row(pending, entry_named(pending, name), row);
@@ -381,7 +414,8 @@ bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_
 
 static bool chain_has_live(const ol_pending *pending, int chain, uint64_t key) {
     entry_name name = ol_int64_map_get(&pending->heads[chain], key);
-    while (name != 0 && !is_live(pending, entry_named(pending, name))) name = entry_named(pending, name)->next[chain];
+    while (name != 0 && !is_live(pending, entry_named(pending, name)))
+        name = entry_named(pending, name)->next[chain];
     return name != 0;
 }
 
@@ -398,7 +432,8 @@ bool ol_pending_has_group(const ol_pending *pending, ol_slice group, uint64_t gr
     return chain_has_live(pending, CHAIN_GROUP, number);
 }
 
-bool ol_pending_next(const ol_pending *pending, ol_pending_cursor *cursor, int64_t *producer_id, ol_table_row *row) {
+bool ol_pending_next(const ol_pending *pending, ol_pending_cursor *cursor, int64_t *producer_id,
+                     ol_table_row *row) {
     for (; cursor->producer < pending->order_count; cursor->producer++, cursor->entry = 0) {
         const producer_entries *producer = pending->producers[pending->order[cursor->producer]];
         while (cursor->entry < producer->count) {
@@ -412,14 +447,16 @@ bool ol_pending_next(const ol_pending *pending, ol_pending_cursor *cursor, int64
     return false;
 }
 
-bool ol_pending_get(const ol_pending *pending, int64_t producer_id, const ol_pair_name *name, int32_t partition,
-                    ol_position_value *value) {
+bool ol_pending_get(const ol_pending *pending, int64_t producer_id, const ol_pair_name *name,
+                    int32_t partition, ol_position_value *value) {
     uint32_t place;
     if (find_producer(pending, producer_id, &place) == NULL) return false;
     uint32_t pair = ol_table_pair_number(pending->table, name);
     if (pair == 0) return false;
-    entry_name found = ol_int64_map_get(&pending->heads[CHAIN_POSITION], position_key(pair, partition));
-    while (found != 0 && (found - 1) >> 32 != place) found = entry_named(pending, found)->next[CHAIN_POSITION];
+    entry_name found = ol_int64_map_get(&pending->heads[CHAIN_POSITION],
+                                        position_key(pair, partition));
+    while (found != 0 && (found - 1) >> 32 != place)
+        found = entry_named(pending, found)->next[CHAIN_POSITION];
     if (found == 0 || !is_live(pending, entry_named(pending, found))) return false;
     ol_table_row row;
     fill_row(pending, entry_named(pending, found), &row);
@@ -434,20 +471,25 @@ ol_hash128 ol_pending_digest(const ol_pending *pending, bool physical) {
     ol_table_row row;
     int64_t producer_id;
     while (ol_pending_next(pending, &cursor, &producer_id, &row)) {
-        size_t begun = ol_digest_begin(bytes, OL_DIGEST_PENDING, producer_id, row.group, row.topic, physical);
-        sum = ol_hash128_add(sum, ol_digest_finish(bytes, begun, row.partition, &row.value, physical));
+        size_t begun = ol_digest_begin(bytes, OL_DIGEST_PENDING, producer_id, row.group, row.topic,
+                                       physical);
+        sum = ol_hash128_add(sum,
+                             ol_digest_finish(bytes, begun, row.partition, &row.value, physical));
     }
     return sum;
 }
 
 uint64_t ol_pending_memory_usage(const ol_pending *pending) {
     uint64_t bytes = sizeof *pending;
-    bytes += pending->capacity * (sizeof *pending->producers + sizeof *pending->order + sizeof *pending->free_places);
+    bytes += pending->capacity *
+             (sizeof *pending->producers + sizeof *pending->order + sizeof *pending->free_places);
     bytes += pending->places.capacity * sizeof(ol_int64_map_entry);
-    for (int chain = 0; chain < CHAIN_COUNT; chain++) bytes += pending->heads[chain].capacity * sizeof(ol_int64_map_entry);
+    for (int chain = 0; chain < CHAIN_COUNT; chain++)
+        bytes += pending->heads[chain].capacity * sizeof(ol_int64_map_entry);
     for (uint32_t place = 0; place < pending->producer_count; place++) {
         const producer_entries *producer = pending->producers[place];
-        if (producer != NULL) bytes += sizeof *producer + producer->capacity * sizeof *producer->entries;
+        if (producer != NULL)
+            bytes += sizeof *producer + producer->capacity * sizeof *producer->entries;
     }
     return bytes;
 }

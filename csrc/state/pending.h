@@ -1,7 +1,7 @@
-/* state/pending: offsets committed inside transactions that have not ended, by producer id (docs/format/loading.md §6.4).
+/* state/pending: offsets of open transactions, by producer id (docs/format/loading.md §6.4).
  *
- * Each entry holds a reservation in the table, so that a COMMIT allocates nothing and cannot fail.  Lock and ownership as
- * ol_table: the owner of the table calls under the table's lock.
+ * Each entry holds a reservation in the table, so a COMMIT allocates nothing and cannot fail.
+ * Locks and ownership as table/table: the table's owner calls under the table lock.
  */
 #ifndef OL_STATE_PENDING_H
 #define OL_STATE_PENDING_H
@@ -11,18 +11,23 @@
 typedef struct ol_pending ol_pending;
 
 int ol_pending_create(ol_table *table, ol_pending **pending, ol_error *error) OL_NODISCARD;
-void ol_pending_destroy(ol_pending *pending);   /* releases every reservation; the table must still be there */
+/* releases every reservation; the table must still exist */
+void ol_pending_destroy(ol_pending *pending);
 
-/* Makes room for `count` more entries of a producer than it has now, so that that many ol_pending_add cannot fail. */
-int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, ol_error *error) OL_NODISCARD;
+/* Makes room for `count` more entries of a producer, so that as many ol_pending_add cannot fail.
+ * OL_NO_MEMORY. */
+int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, ol_error *error)
+    OL_NODISCARD;
 
-/* Adds one value of an open transaction; takes over the reservation.  The room was reserved.  Log offsets of one producer ascend.
- * A value takes the place of an earlier one of this producer for the same position. */
+/* Adds one value of an open transaction and takes over the reservation.  The room was reserved.
+ * Log offsets of one producer ascend.  A value replaces an earlier one of this producer for the
+ * same position. */
 void ol_pending_add(ol_pending *pending, int64_t producer_id, const ol_reservation *reservation,
                     const ol_position_value *value);
 
-/* COMMIT: installs each value iff newer than what the cell holds, in log order; ABORT: drops them.  No transaction: nothing.
- * Both end the producer's entry; cannot fail.  Return how many values were installed (or dropped). */
+/* COMMIT installs each value if it is newer than the cell's, in log order; ABORT drops them.
+ * Without a transaction nothing happens.  Both end the producer's entry, cannot fail, and return
+ * the number of values installed (or dropped). */
 size_t ol_pending_commit(ol_pending *pending, int64_t producer_id);
 size_t ol_pending_abort(ol_pending *pending, int64_t producer_id);
 
@@ -31,43 +36,52 @@ typedef struct ol_pending_producer {
     int64_t first_log_offset;
     uint64_t values;
 } ol_pending_producer;
-/* Producers with pending values, ordered by first log offset; index from 0; false behind the last. */
-/* `values` counts those that no tombstone erased; it can be 0 while the transaction is open. */
+/* Producers with pending values, ordered by first log offset; `index` from 0; false after the
+ * last. */
+/* `values` counts those not erased by a tombstone; it can be 0 while the transaction is open. */
 bool ol_pending_producer_at(const ol_pending *pending, size_t index, ol_pending_producer *producer);
 
-/* The values that a COMMIT of `producer_id` would install now, in log order: *cursor starts at 0; false behind the last.  Values that a
- * tombstone erased are left out.  A change of what is pending ends the walk; the table may change, and then decides about the values that
- * are still to come. *row borrows. */
-bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_t *cursor, ol_table_row *row);
+/* The values that a COMMIT of `producer_id` would install now, in log order, without those a
+ * tombstone erased.  *cursor starts at 0; false after the last.  A change of the pending values
+ * ends the walk; the table may change, and then decides about the values still to come.  *row
+ * borrows. */
+bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_t *cursor,
+                           ol_table_row *row);
 
-/* Of all producers, those of one group, newest first; in time proportional to the number of the group's pending values.  *cursor starts at 0. */
-bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash, uint64_t *cursor, ol_table_row *row);
+/* The pending values of one group, of all producers, newest first, in time proportional to their
+ * number.  *cursor starts at 0. */
+bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash,
+                              uint64_t *cursor, ol_table_row *row);
 
-/* A pending value lives until its transaction ends, a tombstone erases it, or its producer replaces it; a newer plain value does not
- * end it.  Whether any producer has a live pending value for this position (docs/format/coordinator.md §5.3: such a partition is "unstable"). */
+/* Whether any producer has a live pending value for this position (docs/format/coordinator.md §5.3:
+ * such a partition is "unstable").  A pending value lives until its transaction ends, a tombstone
+ * erases it, or its producer replaces it; a newer plain value does not end it. */
 bool ol_pending_has(const ol_pending *pending, const ol_pair_name *name, int32_t partition);
 /* Whether any producer has a live pending value for any position of this group. */
 bool ol_pending_has_group(const ol_pending *pending, ol_slice group, uint64_t group_hash);
 
-/* Every live value, by producers and then in log order: those that the digest counts, also where a newer plain value stands.  Zero-initialise the
- * cursor.  A change of what is pending does not end the walk, but values may then be passed over or told twice.  *row borrows. */
+/* Every live value, by producer and then in log order: the values the digest counts, even where a
+ * newer plain value stands.  Zero-initialise the cursor.  A change of the pending values does not
+ * end the walk, but values may then be missed or returned twice.  *row borrows. */
 typedef struct ol_pending_cursor {
     uint32_t producer;
     uint32_t entry;
 } ol_pending_cursor;
-bool ol_pending_next(const ol_pending *pending, ol_pending_cursor *cursor, int64_t *producer_id, ol_table_row *row);
+bool ol_pending_next(const ol_pending *pending, ol_pending_cursor *cursor, int64_t *producer_id,
+                     ol_table_row *row);
 
-/* The live value of one producer for a position; in time proportional to the number of transactions that have one for it.  Fills *value (which borrows). */
-bool ol_pending_get(const ol_pending *pending, int64_t producer_id, const ol_pair_name *name, int32_t partition,
-                    ol_position_value *value);
+/* The live value of one producer for a position, in time proportional to the number of transactions
+ * that have one for it.  Fills *value (which borrows). */
+bool ol_pending_get(const ol_pending *pending, int64_t producer_id, const ol_pair_name *name,
+                    int32_t partition, ol_position_value *value);
 
 /* Digest over live pending values, keyed by producer (docs/digest.md). */
 ol_hash128 ol_pending_digest(const ol_pending *pending, bool physical);
 
 uint64_t ol_pending_memory_usage(const ol_pending *pending);
 
-/* Everything that is kept of one value, also of one that was replaced by a later one of its producer and holds no reservation any more: for who writes
- * it down and puts it back. */
+/* Everything kept of one value, for saving and restoring; also of one that its producer replaced
+ * and that holds no reservation any more. */
 typedef struct ol_pending_entry {
     int64_t producer_id;
     ol_reservation reservation;
@@ -78,11 +92,14 @@ typedef struct ol_pending_entry {
     bool replaced;
 } ol_pending_entry;
 
-/* Producers by first log offset, each one's entries in log order; a zeroed cursor begins; false behind the last. */
-bool ol_pending_next_entry(const ol_pending *pending, ol_pending_cursor *cursor, ol_pending_entry *entry);
+/* Producers by first log offset, each one's entries in log order.  A zeroed cursor begins; false
+ * after the last. */
+bool ol_pending_next_entry(const ol_pending *pending, ol_pending_cursor *cursor,
+                           ol_pending_entry *entry);
 
-/* Puts one back, behind those that were before it; the table holds its reservation (unless it was replaced).  OL_CORRUPT where no walk can have told
- * them in this order. */
-int ol_pending_restore(ol_pending *pending, const ol_pending_entry *entry, ol_error *error) OL_NODISCARD;
+/* Restores one entry after those before it; the table holds its reservation (unless it was
+ * replaced).  OL_CORRUPT if no walk can have returned the entries in this order. */
+int ol_pending_restore(ol_pending *pending, const ol_pending_entry *entry, ol_error *error)
+    OL_NODISCARD;
 
 #endif

@@ -1,3 +1,4 @@
+/* state/prefetch_window.c: runs of rows, and the prefetches between them. */
 #include "state/prefetch_window.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@ void ol_prefetch_window_init(ol_prefetch_window *window, ol_state *state) {
     window->key_start = ol_slice_null();
 }
 
-/* ------------------------------------------------------------------------------------------------ filling */
+/* -------------------------------------------------------------------------------------- filling */
 
 static uint64_t group_hash_of(const ol_prefetch_window *window, ol_slice group) {
     if (window->filled.run_count != 0) {
@@ -32,7 +33,9 @@ static uint64_t group_hash_of(const ol_prefetch_window *window, ol_slice group) 
 static bool begin_run(ol_prefetch_window *window, ol_slice bytes, int32_t *partition) {
     ol_key key;
     ol_error ignored;
-    if (ol_key_decode(bytes, &key, &ignored) != OL_OK || !key.known || key.type > OL_KEY_OFFSET_COMMIT) return false;
+    if (ol_key_decode(bytes, &key, &ignored) != OL_OK || !key.known ||
+        key.type > OL_KEY_OFFSET_COMMIT)
+        return false;
     const ol_table *table = window->state->table;
     ol_load_run *run = &window->runs[window->filled.run_count];
     run->name = ol_table_name(table, key.group, group_hash_of(window, key.group), key.topic);
@@ -41,7 +44,8 @@ static bool begin_run(ol_prefetch_window *window, ol_slice bytes, int32_t *parti
     ol_table_prefetch_slot(table, &run->name);
     window->filled.run_count++;
     size_t start = (size_t)(key.topic.data + key.topic.size - bytes.data);
-    window->key_start = bytes.size == start + PARTITION_SIZE ? ol_slice_of(bytes.data, start) : ol_slice_null();
+    window->key_start = bytes.size == start + PARTITION_SIZE ? ol_slice_of(bytes.data, start)
+                                                             : ol_slice_null();
     window->key_type = key.type;
     *partition = key.partition;
     return true;
@@ -49,12 +53,13 @@ static bool begin_run(ol_prefetch_window *window, ol_slice bytes, int32_t *parti
 
 static inline bool continues_run(const ol_prefetch_window *window, ol_slice key) {
     ol_slice start = window->key_start;
-    return start.data != NULL && key.size == start.size + PARTITION_SIZE && memcmp(key.data, start.data, start.size) == 0;
+    return start.data != NULL && key.size == start.size + PARTITION_SIZE &&
+           memcmp(key.data, start.data, start.size) == 0;
 }
 
 static bool decode_value(ol_prefetch_window *window, ol_slice bytes, ol_position_value *value) {
-    if (OL_LIKELY(bytes.size == BARE_VALUE_SIZE && window->key_type == OL_KEY_OFFSET_COMMIT && ol_load_i16(bytes.data) == 3 &&
-                  ol_load_i16(bytes.data + 14) == 0)) {
+    if (OL_LIKELY(bytes.size == BARE_VALUE_SIZE && window->key_type == OL_KEY_OFFSET_COMMIT &&
+                  ol_load_i16(bytes.data) == 3 && ol_load_i16(bytes.data + 14) == 0)) {
         if (window->filled.value_version_max < 3) window->filled.value_version_max = 3;
         value->offset = ol_load_i64(bytes.data + 2);
         value->leader_epoch = ol_load_i32(bytes.data + 10);
@@ -67,7 +72,8 @@ static bool decode_value(ol_prefetch_window *window, ol_slice bytes, ol_position
     ol_offset_value decoded;
     ol_error ignored;
     if (ol_offset_value_decode(bytes, window->key_type, &decoded, &ignored) != OL_OK) return false;
-    if (window->filled.value_version_max < decoded.version) window->filled.value_version_max = decoded.version;
+    if (window->filled.value_version_max < decoded.version)
+        window->filled.value_version_max = decoded.version;
     value->offset = decoded.offset;
     value->leader_epoch = decoded.leader_epoch;
     value->metadata = decoded.metadata;
@@ -101,7 +107,7 @@ void ol_prefetch_window_take_back(ol_prefetch_window *window, ol_load_mark mark)
     window->key_start = ol_slice_null();
 }
 
-/* ------------------------------------------------------------------------------------------------ applying */
+/* ------------------------------------------------------------------------------------- applying */
 
 static void prefetch(ol_prefetch_window *window, uint32_t at) {
     const ol_table *table = window->state->table;
@@ -128,8 +134,8 @@ int ol_prefetch_window_apply(ol_prefetch_window *window, ol_error *error) {
         prefetch(window, i);
         const ol_load_run *run = &window->runs[i];
         uint32_t end = i + 1 < run_count ? run[1].first_row : window->filled.row_count;
-        status = ol_state_apply_run(state, run->hint, &run->name, window->rows + run->first_row, end - run->first_row,
-                                    window->filled.value_version_max, error);
+        status = ol_state_apply_run(state, run->hint, &run->name, window->rows + run->first_row,
+                                    end - run->first_row, window->filled.value_version_max, error);
     }
     ol_prefetch_window_init(window, state);
     return status;

@@ -1,3 +1,4 @@
+/* state/state.c: decode, the one apply, and whole batches. */
 #include "state/state.h"
 
 #include <string.h>
@@ -41,8 +42,8 @@ static bool is_position(const ol_change *change) {
     return change->kind == OL_CHANGE_POSITION || change->kind == OL_CHANGE_POSITION_TOMBSTONE;
 }
 
-static int decode_position(const ol_state *state, const ol_key *key, const ol_record *record, const ol_change *previous,
-                           ol_change *change, ol_error *error) {
+static int decode_position(const ol_state *state, const ol_key *key, const ol_record *record,
+                           const ol_change *previous, ol_change *change, ol_error *error) {
     if (previous != NULL && !is_position(previous)) previous = NULL;
     change->name = name_of(state, key, previous);
     change->partition = key->partition;
@@ -65,8 +66,8 @@ static int decode_position(const ol_state *state, const ol_key *key, const ol_re
     return OL_OK;
 }
 
-int ol_change_decode(const ol_state *state, const ol_batch *batch, const ol_record *record, const ol_change *previous,
-                     ol_change *change, ol_error *error) {
+int ol_change_decode(const ol_state *state, const ol_batch *batch, const ol_record *record,
+                     const ol_change *previous, ol_change *change, ol_error *error) {
     ol_key key;
     change->reservation = NULL;
     change->pair_hint = 0;
@@ -75,9 +76,11 @@ int ol_change_decode(const ol_state *state, const ol_batch *batch, const ol_reco
     if (status == OL_OK && OL_LIKELY(key.type <= OL_KEY_OFFSET_COMMIT && key.known)) {
         status = decode_position(state, &key, record, previous, change, error);
     } else if (status == OL_OK && key.known) {
-        change->kind = record->value.data == NULL ? OL_CHANGE_GROUP_RECORD_TOMBSTONE : OL_CHANGE_GROUP_RECORD;
+        change->kind = record->value.data == NULL ? OL_CHANGE_GROUP_RECORD_TOMBSTONE
+                                                  : OL_CHANGE_GROUP_RECORD;
         change->group_reservation = NULL;
-        change->group_record = (ol_group_record){record->key, record->value, record->offset, record->timestamp, key.group};
+        change->group_record = (ol_group_record){record->key, record->value, record->offset,
+                                                 record->timestamp, key.group};
     } else if (status == OL_OK) {
         change->kind = OL_CHANGE_NONE;
     }
@@ -91,7 +94,8 @@ static int apply_pending(ol_state *state, const ol_change *change, ol_error *err
     if (reservation == NULL) {
         int status = ol_pending_reserve(state->pending, change->producer_id, 1, error);
         if (status != OL_OK) return status;
-        status = ol_table_reserve(state->table, &change->name, change->partition, &change->value, &own, error);
+        status = ol_table_reserve(state->table, &change->name, change->partition, &change->value,
+                                  &own, error);
         if (status != OL_OK) return status;
         reservation = &own;
     }
@@ -100,10 +104,12 @@ static int apply_pending(ol_state *state, const ol_change *change, ol_error *err
 }
 
 static int apply_position(ol_state *state, const ol_change *change, ol_error *error) {
-    if (change->value_version > state->value_version_max) state->value_version_max = change->value_version;
+    if (change->value_version > state->value_version_max)
+        state->value_version_max = change->value_version;
     if (change->producer_id >= 0) return apply_pending(state, change, error);
     if (change->reservation == NULL) {
-        return ol_table_put_hinted(state->table, change->pair_hint, &change->name, change->partition, &change->value, error);
+        return ol_table_put_hinted(state->table, change->pair_hint, &change->name,
+                                   change->partition, &change->value, error);
     }
     ol_table_install(state->table, change->reservation, &change->value);
     return OL_OK;
@@ -111,8 +117,10 @@ static int apply_position(ol_state *state, const ol_change *change, ol_error *er
 
 static int apply_group_record(ol_state *state, const ol_change *change, ol_error *error) {
     const ol_group_record *record = &change->group_record;
-    if (change->group_reservation == NULL) return ol_group_records_put(state->group_records, record, error);
-    ol_group_records_install(state->group_records, change->group_reservation, record->log_offset, record->timestamp);
+    if (change->group_reservation == NULL)
+        return ol_group_records_put(state->group_records, record, error);
+    ol_group_records_install(state->group_records, change->group_reservation, record->log_offset,
+                             record->timestamp);
     return OL_OK;
 }
 
@@ -121,7 +129,8 @@ int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) {
         case OL_CHANGE_POSITION:
             return apply_position(state, change, error);
         case OL_CHANGE_POSITION_TOMBSTONE:
-            ol_table_remove(state->table, &change->name, change->partition, change->value.log_offset);
+            ol_table_remove(state->table, &change->name, change->partition,
+                            change->value.log_offset);
             return OL_OK;
         case OL_CHANGE_GROUP_RECORD:
             return apply_group_record(state, change, error);
@@ -136,8 +145,9 @@ int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) {
     return OL_OK;
 }
 
-int ol_state_apply_run(ol_state *state, uint32_t hint, const ol_pair_name *name, const ol_position_row *rows, size_t count,
-                       int32_t value_version, ol_error *error) {
+int ol_state_apply_run(ol_state *state, uint32_t hint, const ol_pair_name *name,
+                       const ol_position_row *rows, size_t count, int32_t value_version,
+                       ol_error *error) {
     if (value_version > state->value_version_max) state->value_version_max = value_version;
     return ol_table_put_run(state->table, hint, name, rows, count, error);
 }
@@ -147,7 +157,8 @@ void ol_state_end_transaction(ol_state *state, int64_t producer_id, ol_control t
     if (type == OL_CONTROL_ABORT) ol_pending_abort(state->pending, producer_id);
 }
 
-static int apply_control(ol_state *state, const ol_batch *batch, const ol_state_share *share, ol_records *records, ol_error *error) {
+static int apply_control(ol_state *state, const ol_batch *batch, const ol_state_share *share,
+                         ol_records *records, ol_error *error) {
     ol_record record;
     int status = ol_records_next(records, &record, error);
     while (status == OL_OK) {
@@ -155,7 +166,8 @@ static int apply_control(ol_state *state, const ol_batch *batch, const ol_state_
         int32_t coordinator_epoch;
         status = ol_control_decode(&record, &type, &coordinator_epoch, error);
         if (status != OL_OK) return status;
-        if (share == NULL || record.offset < share->until) ol_state_end_transaction(state, batch->producer_id, type);
+        if (share == NULL || record.offset < share->until)
+            ol_state_end_transaction(state, batch->producer_id, type);
         status = ol_records_next(records, &record, error);
     }
     return status == OL_END ? OL_OK : status;
@@ -170,8 +182,8 @@ static bool is_shared(const ol_state_share *share, const ol_record *record) {
     return ol_key_shard_has(&share->bucket, &key);
 }
 
-static int apply_data(ol_state *state, const ol_batch *batch, const ol_state_share *share, ol_records *records,
-                      const ol_refusal *refused, ol_error *error) {
+static int apply_data(ol_state *state, const ol_batch *batch, const ol_state_share *share,
+                      ol_records *records, const ol_refusal *refused, ol_error *error) {
     ol_change changes[2];
     const ol_change *previous = NULL;
     ol_record record;
@@ -194,24 +206,27 @@ static int apply_data(ol_state *state, const ol_batch *batch, const ol_state_sha
 }
 
 int ol_records_check(const ol_records *records, ol_error *error) {
-    ol_records walk = *records;     /* the same bytes, a cursor of its own */
+    ol_records walk = *records;     /* the same bytes, with a cursor of its own */
     ol_record record;
     int status;
     while ((status = ol_records_next(&walk, &record, error)) == OL_OK) continue;
     return status == OL_END ? OL_OK : status;
 }
 
-int ol_state_apply_batch(ol_state *state, const ol_batch *batch, const ol_decompressor *decompressor, const ol_refusal *refused,
+int ol_state_apply_batch(ol_state *state, const ol_batch *batch,
+                         const ol_decompressor *decompressor, const ol_refusal *refused,
                          ol_error *error) {
     return ol_state_apply_share(state, batch, NULL, decompressor, refused, error);
 }
 
-int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_share *share, const ol_decompressor *decompressor,
-                         const ol_refusal *refused, ol_error *error) {
+int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_share *share,
+                         const ol_decompressor *decompressor, const ol_refusal *refused,
+                         ol_error *error) {
     ol_records records;
     int status = ol_records_open(&records, batch, decompressor, error);
     if (status != OL_OK) return status;
-    /* Half a batch is never applied: its structure is walked once before its first record counts. */
+    /* Half a batch is never applied: its structure is walked once before its first record
+     * counts. */
     status = ol_records_check(&records, error);
     if (status != OL_OK) {
         ol_records_close(&records);

@@ -1,9 +1,12 @@
-/* state/state: what the log of one partition means, and the one function that changes it (docs/architecture.md §2.1, docs/format/loading.md §6.3-6.4).
+/* state/state: the meaning of one partition's log, and the one function that changes it.
  *
- * A state is the table of positions, the values of open transactions and the group records.  ol_state_apply takes one change,
- * in log order; live commits, loading, a follower and a replay of a cleaned log all end there, so that they cannot differ.
+ * A state is the table of positions, the values of open transactions and the group records
+ * (docs/architecture.md §2.1, docs/format/loading.md §6.3-6.4). ol_state_apply takes one change, in
+ * log order; live commits, loading, a follower and a replay of a cleaned log all end there, so they
+ * cannot differ.
  *
- * Locks: none in here; the owner serialises changes and keeps readers out while one is made.
+ * Ownership: the state owns its three parts.  Locks: none in here; the owner serialises changes and
+ * keeps readers out during each.
  */
 #ifndef OL_STATE_STATE_H
 #define OL_STATE_STATE_H
@@ -19,7 +22,7 @@ typedef struct ol_state {
     ol_table *table;
     ol_pending *pending;
     ol_group_records *group_records;
-    int32_t value_version_max;      /* highest version of an offset value applied; -1 none */
+    int32_t value_version_max;      /* highest version of an applied offset value; -1: none */
     uint64_t unknown_records;       /* records of unknown kind, passed over */
 } ol_state;
 
@@ -43,55 +46,67 @@ typedef struct ol_change {
     int16_t value_version;
     ol_position_value value;
     ol_group_record group_record;
-    const ol_reservation *reservation;  /* live commits: what was reserved before the append; NULL: apply reserves itself */
-    ol_group_reservation *group_reservation;    /* of a group record that is put: likewise */
-    uint32_t pair_hint;             /* without a reservation: what ol_table_settled or ol_table_prefetch_pair returned; else 0 */
+    /* live commits: reserved before the append; NULL: apply reserves by itself */
+    const ol_reservation *reservation;
+    ol_group_reservation *group_reservation;    /* the same for a group record that is put */
+    /* without a reservation: the result of ol_table_settled or ol_table_prefetch_pair; else 0 */
+    uint32_t pair_hint;
 } ol_change;
 
-/* Decodes a record of a batch.  `previous` is the change before it in the same walk or NULL: when group and topic are the
- * same, their hashes are taken from there.  OL_CORRUPT or OL_UNSUPPORTED where a Kafka broker would refuse to load the
- * partition; error->offset is the record's offset. */
-int ol_change_decode(const ol_state *state, const ol_batch *batch, const ol_record *record, const ol_change *previous,
-                     ol_change *change, ol_error *error) OL_NODISCARD;
+/* Decodes a record of a batch.  `previous` is the change before it in the same walk, or NULL: if
+ * group and topic are the same, their hashes are taken from it.  OL_CORRUPT or OL_UNSUPPORTED where
+ * a Kafka broker would refuse to load the partition; error->offset is the record's offset. */
+int ol_change_decode(const ol_state *state, const ol_batch *batch, const ol_record *record,
+                     const ol_change *previous, ol_change *change, ol_error *error) OL_NODISCARD;
 
-/* Applies one change.  With a reservation it cannot fail; without one it may be OL_NO_MEMORY, and nothing is changed.  A value
- * of a transactional batch becomes pending (room for it: ol_pending_reserve, when a reservation is given); a tombstone takes effect at once,
- * also in a transaction. */
+/* Applies one change.  With a reservation it cannot fail; without one it may return OL_NO_MEMORY
+ * with nothing changed.  A value of a transactional batch becomes pending (ol_pending_reserve
+ * makes its room when a reservation is given); a tombstone takes effect at once, also in a
+ * transaction. */
 int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) OL_NODISCARD;
 
-/* The same for a run of plain positions of one pair, in their order: values of no transaction, of which `value_version` is the highest
- * version.  `hint` is the pair's number as far as known, or 0.  Cannot fail where ol_table_run_settled said so; else OL_NO_MEMORY or
- * OL_LIMIT, and the rows before the one that failed are applied. */
-int ol_state_apply_run(ol_state *state, uint32_t hint, const ol_pair_name *name, const ol_position_row *rows, size_t count,
-                       int32_t value_version, ol_error *error) OL_NODISCARD;
+/* The same for a run of plain positions of one pair, in their order: values outside transactions,
+ * with `value_version` as the highest version among them.  `hint` is the pair's number if known, or
+ * 0.  Cannot fail if ol_table_run_settled said so; otherwise, after OL_NO_MEMORY or OL_LIMIT, the
+ * rows before the failed one are applied. */
+int ol_state_apply_run(ol_state *state, uint32_t hint, const ol_pair_name *name,
+                       const ol_position_row *rows, size_t count, int32_t value_version,
+                       ol_error *error) OL_NODISCARD;
 
-/* An end-transaction marker: COMMIT installs by the rule of docs/format/loading.md §6.4, ABORT drops, others do nothing.  Cannot fail. */
+/* Applies an end-transaction marker: COMMIT installs by the rule of docs/format/loading.md §6.4,
+ * ABORT drops, others do nothing.  Cannot fail. */
 void ol_state_end_transaction(ol_state *state, int64_t producer_id, ol_control type);
 
-/* Walks all records of an opened batch without moving it: OL_OK when its structure is sound to the end. */
+/* Walks all records of an opened batch without moving it.  OL_OK when its structure is sound to the
+ * end. */
 int ol_records_check(const ol_records *records, ol_error *error) OL_NODISCARD;
 
-/* A whole batch from its bytes: data records through decode and apply, control batches through end_transaction.  `refused`
- * (may be NULL) is called for each record that cannot be decoded, and the walk goes on; without it the first such record ends the walk. */
+/* Applies a whole batch from its bytes: data records through decode and apply, control batches
+ * through end_transaction.  `refused` (may be NULL) is called for each record that cannot be
+ * decoded, and the walk continues; without it the first such record ends the walk. */
 typedef struct ol_refusal {
     void (*report)(void *context, const ol_batch *batch, const ol_error *error);
     void *context;
 } ol_refusal;
-int ol_state_apply_batch(ol_state *state, const ol_batch *batch, const ol_decompressor *decompressor, const ol_refusal *refused,
+int ol_state_apply_batch(ol_state *state, const ol_batch *batch,
+                         const ol_decompressor *decompressor, const ol_refusal *refused,
                          ol_error *error) OL_NODISCARD;
 
-/* The same, but only for the records of a bucket below a log offset; ends of transactions count for every bucket.  Keys that cannot be decoded are
- * told by bucket 0 alone. */
+/* The same, but only for the records of a bucket below a log offset; ends of transactions count for
+ * every bucket.  Only bucket 0 reports keys that cannot be decoded. */
 typedef struct ol_state_share {
     ol_key_shard bucket;
     int64_t until;
 } ol_state_share;
-int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_share *share, const ol_decompressor *decompressor,
-                         const ol_refusal *refused, ol_error *error) OL_NODISCARD;
+int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_share *share,
+                         const ol_decompressor *decompressor, const ol_refusal *refused,
+                         ol_error *error) OL_NODISCARD;
 
-/* Failures of reading or applying a batch that are no damage: a decompressor was interrupted, or there is no memory.  Passing the batch over
- * would leave another state than its log has. */
-static inline bool ol_state_says_nothing_of_bytes(int status) { return status == OL_NO_MEMORY || status == OL_IO; }
+/* Failures of reading or applying a batch that are no damage: an interrupted decompressor, or no
+ * memory.  To pass the batch over would leave a state other than the log's. */
+static inline bool ol_state_says_nothing_of_bytes(int status) {
+    return status == OL_NO_MEMORY || status == OL_IO;
+}
 
 /* The three sums of the digest: positions, group records, pending values (docs/digest.md). */
 typedef struct ol_digest {
