@@ -1,3 +1,4 @@
+/* columns/position_columns.c: appends rows to growing arrays. */
 #include "columns/position_columns.h"
 
 #include <stdlib.h>
@@ -22,7 +23,9 @@ void ol_position_columns_free(ol_position_columns *columns) {
     memset(columns, 0, sizeof *columns);
 }
 
-static int no_memory(ol_error *error) { return ol_fail(error, OL_NO_MEMORY, "no memory for columns of positions"); }
+static int no_memory(ol_error *error) {
+    return ol_fail(error, OL_NO_MEMORY, "no memory for columns of positions");
+}
 
 static bool move(void *array, size_t count, size_t item_size) {
     void **place = array;
@@ -34,14 +37,17 @@ static bool move(void *array, size_t count, size_t item_size) {
 
 static bool move_topic_ids(ol_position_columns *columns, size_t capacity) {
     size_t before = (columns->capacity + 7) / 8, after = (capacity + 7) / 8;
-    if (!move(&columns->topic_ids, capacity, 16) || !move(&columns->topic_id_valid, after, 1)) return false;
+    if (!move(&columns->topic_ids, capacity, 16) || !move(&columns->topic_id_valid, after, 1))
+        return false;
     memset(columns->topic_id_valid + before, 0, after - before);
     return true;
 }
 
 static int grow(ol_position_columns *columns, size_t capacity, ol_error *error) {
-    bool done = move(&columns->groups, capacity, sizeof(int32_t)) && move(&columns->topics, capacity, sizeof(int32_t)) &&
-                move(&columns->partitions, capacity, sizeof(int32_t)) && move(&columns->offsets, capacity, sizeof(int64_t)) &&
+    bool done = move(&columns->groups, capacity, sizeof(int32_t)) &&
+                move(&columns->topics, capacity, sizeof(int32_t)) &&
+                move(&columns->partitions, capacity, sizeof(int32_t)) &&
+                move(&columns->offsets, capacity, sizeof(int64_t)) &&
                 move(&columns->leader_epochs, capacity, sizeof(int32_t)) &&
                 move(&columns->commit_timestamps, capacity, sizeof(int64_t)) &&
                 move(&columns->expire_timestamps, capacity, sizeof(int64_t)) &&
@@ -63,7 +69,8 @@ int ol_position_columns_reserve(ol_position_columns *columns, size_t count, ol_e
 static int append_metadata(ol_position_columns *columns, ol_slice metadata, ol_error *error) {
     size_t used = (size_t)columns->metadata_ends[columns->count];
     if (OL_UNLIKELY(metadata.size > 0)) {
-        if (used + metadata.size > OL_POSITION_COLUMNS_METADATA_MAX) return ol_fail(error, OL_LIMIT, "the block's metadata is full");
+        if (used + metadata.size > OL_POSITION_COLUMNS_METADATA_MAX)
+            return ol_fail(error, OL_LIMIT, "the block's metadata is full");
         if (columns->metadata_capacity - used < metadata.size) {
             size_t capacity = columns->metadata_capacity * 2 + metadata.size + 256;
             if (!move(&columns->metadata, capacity, 1)) return no_memory(error);
@@ -77,7 +84,8 @@ static int append_metadata(ol_position_columns *columns, ol_slice metadata, ol_e
 
 static int append_topic_id(ol_position_columns *columns, const uint8_t *topic_id, ol_error *error) {
     if (columns->topic_ids == NULL) {
-        uint8_t *topic_ids = calloc(columns->capacity, 16), *valid = calloc((columns->capacity + 7) / 8, 1);
+        uint8_t *topic_ids = calloc(columns->capacity, 16),
+                *valid = calloc((columns->capacity + 7) / 8, 1);
         if (topic_ids == NULL || valid == NULL) {
             free(topic_ids);
             free(valid);
@@ -94,13 +102,15 @@ static int append_topic_id(ol_position_columns *columns, const uint8_t *topic_id
 
 static int number_strings(ol_position_columns *columns, const ol_table_row *row, ol_error *error) {
     if (row->group.data != columns->last_group || row->group.size != columns->last_group_size) {
-        int status = ol_string_dictionary_number(&columns->group_names, row->group, &columns->last_group_number, error);
+        int status = ol_string_dictionary_number(&columns->group_names, row->group,
+                                                 &columns->last_group_number, error);
         if (status != OL_OK) return status;
         columns->last_group = row->group.data;
         columns->last_group_size = row->group.size;
     }
     if (row->topic.data != columns->last_topic || row->topic.size != columns->last_topic_size) {
-        int status = ol_string_dictionary_number(&columns->topic_names, row->topic, &columns->last_topic_number, error);
+        int status = ol_string_dictionary_number(&columns->topic_names, row->topic,
+                                                 &columns->last_topic_number, error);
         if (status != OL_OK) return status;
         columns->last_topic = row->topic.data;
         columns->last_topic_size = row->topic.size;
@@ -108,15 +118,19 @@ static int number_strings(ol_position_columns *columns, const ol_table_row *row,
     return OL_OK;
 }
 
-int ol_position_columns_append(ol_position_columns *columns, int32_t log_partition, const ol_table_row *row, ol_error *error) {
+int ol_position_columns_append(ol_position_columns *columns, int32_t log_partition,
+                               const ol_table_row *row, ol_error *error) {
     int status = OL_OK;
-    if (OL_UNLIKELY(columns->count == columns->capacity)) status = grow(columns, columns->capacity * 2 + 16, error);
+    if (OL_UNLIKELY(columns->count == columns->capacity))
+        status = grow(columns, columns->capacity * 2 + 16, error);
     if (OL_LIKELY(status == OL_OK)) status = number_strings(columns, row, error);
     if (OL_LIKELY(status == OL_OK)) status = append_metadata(columns, row->value.metadata, error);
-    if (OL_UNLIKELY(row->value.topic_id != NULL) && status == OL_OK) status = append_topic_id(columns, row->value.topic_id, error);
+    if (OL_UNLIKELY(row->value.topic_id != NULL) && status == OL_OK)
+        status = append_topic_id(columns, row->value.topic_id, error);
     if (OL_UNLIKELY(status != OL_OK)) return status;
     size_t at = columns->count;
-    if (OL_UNLIKELY(columns->topic_ids != NULL) && row->value.topic_id == NULL) memset(columns->topic_ids + at * 16, 0, 16);
+    if (OL_UNLIKELY(columns->topic_ids != NULL) && row->value.topic_id == NULL)
+        memset(columns->topic_ids + at * 16, 0, 16);
     columns->groups[at] = columns->last_group_number;
     columns->topics[at] = columns->last_topic_number;
     columns->partitions[at] = row->partition;
@@ -135,8 +149,9 @@ void ol_position_columns_release(ol_position_columns *columns) {
     columns->last_topic = NULL;
 }
 
-int ol_position_columns_append_table(ol_position_columns *columns, int32_t log_partition, const ol_table *table, ol_table_cursor *cursor,
-                            ol_error *error) {
+int ol_position_columns_append_table(ol_position_columns *columns, int32_t log_partition,
+                                     const ol_table *table, ol_table_cursor *cursor,
+                                     ol_error *error) {
     ol_table_row row;
     ol_table_cursor before = *cursor;
     int status = ol_position_columns_reserve(columns, 1, error);
@@ -144,13 +159,14 @@ int ol_position_columns_append_table(ol_position_columns *columns, int32_t log_p
         status = ol_position_columns_append(columns, log_partition, &row, error);
         if (OL_LIKELY(status == OL_OK)) before = *cursor;
     }
-    /* The row that did not fit is the next one of the next block. */
+    /* The row that did not fit becomes the first of the next block. */
     if (status != OL_OK) *cursor = before;
     ol_position_columns_release(columns);
     return status;
 }
 
-int ol_position_columns_append_group(ol_position_columns *columns, int32_t log_partition, const ol_table *table, ol_slice group, ol_error *error) {
+int ol_position_columns_append_group(ol_position_columns *columns, int32_t log_partition,
+                                     const ol_table *table, ol_slice group, ol_error *error) {
     ol_table_row row;
     ol_table_cursor cursor = {0};
     uint64_t hash = ol_table_group_hash(table, group);

@@ -1,8 +1,11 @@
 /* columns/position_columns: committed positions as columns, for reads in bulk.
  *
- * The arrays lie as Arrow wants them, so that Python hands them on without looking at a row.  Groups and topics are numbers into
- * dictionaries.  A block holds at most OL_POSITION_COLUMNS_METADATA_MAX bytes of metadata, since its end positions have 32 bits.  No locks:
- * the owner holds what keeps the rows alive while they are appended.
+ * The arrays have Arrow's layout, so Python passes them on without inspecting a row.  Groups and
+ * topics are numbers into dictionaries.  A block holds at most OL_POSITION_COLUMNS_METADATA_MAX
+ * bytes of metadata, since its end positions have 32 bits.
+ *
+ * Ownership: the block owns its arrays.  Locks: none; the caller holds the lock that keeps the rows
+ * alive while they are appended.  On failure nothing is appended.
  */
 #ifndef OL_COLUMNS_POSITION_COLUMNS_H
 #define OL_COLUMNS_POSITION_COLUMNS_H
@@ -27,12 +30,13 @@ typedef struct ol_position_columns {
     int32_t *metadata_ends;     /* count + 1, the first is 0 */
     uint8_t *metadata;
     size_t metadata_capacity;
-    uint8_t *topic_ids;         /* 16 bytes a row; NULL as long as no row has one */
+    uint8_t *topic_ids;         /* 16 bytes a row; NULL while no row has one */
     uint8_t *topic_id_valid;    /* a bitmap, lowest bit first */
-    size_t topic_id_count;      /* rows that have one */
+    size_t topic_id_count;      /* rows with a topic id */
     ol_string_dictionary group_names;
     ol_string_dictionary topic_names;
-    const uint8_t *last_group;  /* where the last row's strings lay in the table: equal places, equal strings */
+    /* place of the last row's strings in the table: equal places, equal strings */
+    const uint8_t *last_group;
     const uint8_t *last_topic;
     size_t last_group_size;
     size_t last_topic_size;
@@ -43,19 +47,25 @@ typedef struct ol_position_columns {
 /* Zeroed memory is an empty block. */
 void ol_position_columns_free(ol_position_columns *columns);
 
-/* Room for `count` more rows in every array but the metadata. */
-int ol_position_columns_reserve(ol_position_columns *columns, size_t count, ol_error *error) OL_NODISCARD;
+/* Makes room for `count` more rows in every array but the metadata.  OL_NO_MEMORY. */
+int ol_position_columns_reserve(ol_position_columns *columns, size_t count, ol_error *error)
+    OL_NODISCARD;
 
-/* Appends a row.  OL_LIMIT when the block's metadata is full (begin another block), OL_NO_MEMORY; nothing is appended then. */
-int ol_position_columns_append(ol_position_columns *columns, int32_t log_partition, const ol_table_row *row, ol_error *error) OL_NODISCARD;
+/* Appends a row.  OL_NO_MEMORY, or OL_LIMIT when the block's metadata is full: begin another
+ * block. */
+int ol_position_columns_append(ol_position_columns *columns, int32_t log_partition,
+                               const ol_table_row *row, ol_error *error) OL_NODISCARD;
 
-/* To be called when the strings of the rows so far may have been freed or moved: at the end of a hold of the table's lock. */
+/* Call it at the end of each hold of the table lock: the strings of the rows so far may then be
+ * freed or moved. */
 void ol_position_columns_release(ol_position_columns *columns);
 
-/* Every position of a table, or of one group. */
-int ol_position_columns_append_table(ol_position_columns *columns, int32_t log_partition, const ol_table *table, ol_table_cursor *cursor,
-                            ol_error *error) OL_NODISCARD;
-int ol_position_columns_append_group(ol_position_columns *columns, int32_t log_partition, const ol_table *table, ol_slice group, ol_error *error)
+/* Appends every position of a table, or of one group. */
+int ol_position_columns_append_table(ol_position_columns *columns, int32_t log_partition,
+                                     const ol_table *table, ol_table_cursor *cursor,
+                                     ol_error *error) OL_NODISCARD;
+int ol_position_columns_append_group(ol_position_columns *columns, int32_t log_partition,
+                                     const ol_table *table, ol_slice group, ol_error *error)
     OL_NODISCARD;
 
 #endif

@@ -1,3 +1,4 @@
+/* columns/record_block.c: arrays that grow with their block, and UTF-8 as Java decodes it. */
 #include "columns/record_block.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 
 enum { STRING_BYTES_AHEAD = 32, UTF8_BYTES_MAX = 4, REPLACEMENT = 0xfffd };
 
-/* What every column is called, and holds. */
+/* The name and type of each column. */
 static const struct {
     const char *name;
     ol_column_kind kind;
@@ -59,7 +60,7 @@ const char *ol_column_name(ol_column column) { return columns_known[column].name
 
 ol_column_kind ol_column_kind_of(ol_column column) { return columns_known[column].kind; }
 
-/* ------------------------------------------------------------------------------------------------ memory */
+/* --------------------------------------------------------------------------------------- memory */
 
 static size_t data_size(ol_column_kind kind, size_t capacity) {
     switch (kind) {
@@ -91,7 +92,8 @@ static bool allocate(ol_row_array *array, size_t capacity) {
     return done;
 }
 
-int ol_record_block_create(ol_record_block *rows, const ol_column *columns, size_t count, size_t capacity, ol_error *error) {
+int ol_record_block_create(ol_record_block *rows, const ol_column *columns, size_t count,
+                           size_t capacity, ol_error *error) {
     *rows = (ol_record_block){.capacity = capacity};
     OL_ASSERT(capacity > 0);
     for (size_t i = 0; i < count; i++) {
@@ -126,7 +128,7 @@ void ol_record_block_clear(ol_record_block *rows) {
     rows->count = 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ values */
+/* --------------------------------------------------------------------------------------- values */
 
 void ol_record_block_drop(ol_record_block *rows) {
     size_t row = rows->count;
@@ -135,7 +137,9 @@ void ol_record_block_drop(ol_record_block *rows) {
     }
 }
 
-static void set_valid(ol_row_array *array, size_t row) { array->valid[row >> 3] |= (uint8_t)(1u << (row & 7)); }
+static void set_valid(ol_row_array *array, size_t row) {
+    array->valid[row >> 3] |= (uint8_t)(1u << (row & 7));
+}
 
 void ol_record_block_put_boolean(ol_record_block *rows, ol_column column, bool value) {
     ol_row_array *array = &rows->arrays[column];
@@ -159,13 +163,17 @@ void ol_record_block_put_null(ol_record_block *rows, ol_column column) {
     if (array->kind == OL_COLUMN_STRINGS) array->list_ends[row + 1] = array->list_ends[row];
 }
 
-/* Makes room for `size` more bytes behind `used`. */
+/* Makes room for `size` more bytes after `used`. */
 static int reserve_bytes(ol_row_array *array, size_t used, size_t size, ol_error *error) {
-    if (size > OL_RECORD_BLOCK_BYTES_MAX - used) return ol_fail(error, OL_LIMIT, "a column of one block has no room for %zu bytes more", size);
+    if (size > OL_RECORD_BLOCK_BYTES_MAX - used)
+        return ol_fail(error, OL_LIMIT, "a column of one block has no room for %zu bytes more",
+                       size);
     if (used + size <= array->data_capacity) return OL_OK;
-    size_t capacity = used + size > 2 * array->data_capacity ? used + size : 2 * array->data_capacity;
+    size_t capacity = used + size > 2 * array->data_capacity ? used + size
+                                                             : 2 * array->data_capacity;
     uint8_t *moved = realloc(array->data, capacity);
-    if (moved == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu bytes of strings", capacity);
+    if (moved == NULL)
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu bytes of strings", capacity);
     array->data = moved;
     array->data_capacity = capacity;
     return OL_OK;
@@ -208,10 +216,11 @@ static uint8_t *put_character(uint8_t *p, uint32_t character) {
     return p;
 }
 
-/* Appends bytes behind *used, which moves: as they are, or as Java reads them. */
+/* Appends bytes at *used, which moves: unchanged, or as Java decodes them. */
 static int append(ol_row_array *array, size_t *used, ol_slice value, bool as_is, ol_error *error) {
     /* A malformed byte becomes three. */
-    int status = reserve_bytes(array, *used, as_is ? value.size : UTF8_BYTES_MAX * value.size, error);
+    int status = reserve_bytes(array, *used, as_is ? value.size : UTF8_BYTES_MAX * value.size,
+                               error);
     if (status != OL_OK) return status;
     uint8_t *p = array->data + *used;
     if (as_is) {
@@ -228,7 +237,8 @@ static int append(ol_row_array *array, size_t *used, ol_slice value, bool as_is,
     return OL_OK;
 }
 
-static int put(ol_record_block *rows, ol_column column, ol_slice value, bool as_is, ol_error *error) {
+static int put(ol_record_block *rows, ol_column column, ol_slice value, bool as_is,
+               ol_error *error) {
     ol_row_array *array = &rows->arrays[column];
     size_t row = rows->count;
     size_t used = (size_t)array->ends[row];
@@ -239,47 +249,53 @@ static int put(ol_record_block *rows, ol_column column, ol_slice value, bool as_
     return OL_OK;
 }
 
-/* Most rows have the name of the row before them: what was found to be right is not looked at again. */
+/* Most rows repeat the name of the row before: bytes that were valid once are not checked again. */
 static bool is_checked(const ol_record_block *rows, ol_column column, ol_slice value) {
     size_t row = rows->count;
     if (row == 0 || (column != OL_COLUMN_GROUP && column != OL_COLUMN_TOPIC)) return false;
     const ol_row_array *array = &rows->arrays[column];
     int32_t start = array->ends[row - 1];
-    return ol_slice_equal(value, ol_slice_of(array->data + start, (size_t)(array->ends[row] - start)));
+    return ol_slice_equal(value,
+                          ol_slice_of(array->data + start, (size_t)(array->ends[row] - start)));
 }
 
-int ol_record_block_put_string(ol_record_block *rows, ol_column column, ol_slice value, ol_error *error) {
+int ol_record_block_put_string(ol_record_block *rows, ol_column column, ol_slice value,
+                               ol_error *error) {
     if (!rows->arrays[column].wanted) return OL_OK;
-    /* Bytes that are the same as text which stands there already are right. */
+    /* Bytes equal to text that is already in the column are valid. */
     return put(rows, column, value, is_checked(rows, column, value) || is_utf8(value), error);
 }
 
-int ol_record_block_put_bytes(ol_record_block *rows, ol_column column, ol_slice value, ol_error *error) {
+int ol_record_block_put_bytes(ol_record_block *rows, ol_column column, ol_slice value,
+                              ol_error *error) {
     if (!rows->arrays[column].wanted) return OL_OK;
     if (value.data != NULL) return put(rows, column, value, true, error);
     ol_record_block_put_null(rows, column);
     return OL_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ lists */
+/* ---------------------------------------------------------------------------------------- lists */
 
 static int grow_list(ol_row_array *array, size_t count, ol_error *error) {
     if (count <= array->list_capacity) return OL_OK;
-    if (count > OL_RECORD_BLOCK_BYTES_MAX) return ol_fail(error, OL_LIMIT, "a list of one block has no room for %zu strings", count);
+    if (count > OL_RECORD_BLOCK_BYTES_MAX)
+        return ol_fail(error, OL_LIMIT, "a list of one block has no room for %zu strings", count);
     size_t capacity = 2 * count;
     int32_t *moved = realloc(array->ends, (capacity + 1) * sizeof *moved);
-    if (moved == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a list of %zu strings", capacity);
+    if (moved == NULL)
+        return ol_fail(error, OL_NO_MEMORY, "no memory for a list of %zu strings", capacity);
     array->ends = moved;
     array->list_capacity = capacity;
     return OL_OK;
 }
 
-int ol_record_block_add_string(ol_record_block *rows, ol_column column, ol_slice value, ol_error *error) {
+int ol_record_block_add_string(ol_record_block *rows, ol_column column, ol_slice value,
+                               ol_error *error) {
     ol_row_array *array = &rows->arrays[column];
     if (!array->wanted) return OL_OK;
     size_t row = rows->count;
     bool is_first = (array->valid[row >> 3] >> (row & 7) & 1) == 0;
-    /* The validity bit of a row that is being filled says that its list was begun. */
+    /* The validity bit of a row being filled says that its list was begun. */
     if (is_first) array->list_ends[row + 1] = array->list_ends[row];
     size_t number = (size_t)array->list_ends[row + 1];
     int status = grow_list(array, number + 1, error);

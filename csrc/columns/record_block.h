@@ -1,10 +1,11 @@
-/* columns/record_block: records of a log as columns, laid out as Arrow lays them out, one block of rows at a time.
+/* columns/record_block: records of a log as columns in Arrow's layout, one block of rows at a time.
  *
- * A block has the columns that were asked for and no others: what nobody asked for is neither copied nor decoded.  Strings are UTF-8 whatever the log
- * holds: malformed bytes become U+FFFD as Java decodes them (docs/format/partitioning.md §4).
+ * A block has only the columns that were asked for; nothing else is copied or decoded.  Strings are
+ * UTF-8 whatever the log holds: malformed bytes become U+FFFD as Java decodes them
+ * (docs/format/partitioning.md §4).
  *
- * Memory belongs to the block until ol_record_block_free; ol_record_block_clear keeps it for the next rows.  No locks: one thread fills a block, any number
- * read it afterwards.
+ * Ownership: memory belongs to the block until ol_record_block_free; ol_record_block_clear keeps it
+ * for the next rows.  Locks: none; one thread fills a block, any number read it afterwards.
  */
 #ifndef OL_COLUMNS_RECORD_BLOCK_H
 #define OL_COLUMNS_RECORD_BLOCK_H
@@ -68,7 +69,7 @@ typedef enum ol_column_kind {
 const char *ol_column_name(ol_column column);
 ol_column_kind ol_column_kind_of(ol_column column);
 
-/* The bytes of all strings of one column of one block: end positions have 32 bits. */
+/* The limit of the bytes of all strings of one column of a block: end positions have 32 bits. */
 #define OL_RECORD_BLOCK_BYTES_MAX ((size_t)1 << 30)
 
 typedef struct ol_row_array {
@@ -76,11 +77,12 @@ typedef struct ol_row_array {
     ol_column_kind kind;
     uint8_t *data;              /* fixed widths: `capacity` of them; strings: their bytes */
     size_t data_capacity;       /* strings: bytes */
-    int32_t *ends;              /* strings: capacity + 1, the first is 0; a list: of its strings, list_capacity + 1 */
+    /* strings: capacity + 1, the first is 0; a list: of its strings, list_capacity + 1 */
+    int32_t *ends;
     int32_t *list_ends;         /* a list: capacity + 1, the first is 0 */
     size_t list_capacity;
-    uint8_t *valid;             /* a bitmap of capacity bits, lowest first; what it says counts only where there are nulls */
-    bool has_nulls;             /* perhaps: a row with one may have been dropped */
+    uint8_t *valid;  /* a bitmap of capacity bits, lowest first; counts only where has_nulls */
+    bool has_nulls;             /* may be true without a null: the row may have been dropped */
 } ol_row_array;
 
 typedef struct ol_record_block {
@@ -89,23 +91,30 @@ typedef struct ol_record_block {
     ol_row_array arrays[OL_COLUMN_COUNT];
 } ol_record_block;
 
-/* Room for `capacity` rows of these columns.  After a failure there is nothing to free. */
-int ol_record_block_create(ol_record_block *rows, const ol_column *columns, size_t count, size_t capacity, ol_error *error) OL_NODISCARD;
+/* Makes room for `capacity` rows of these columns.  After a failure there is nothing to free. */
+int ol_record_block_create(ol_record_block *rows, const ol_column *columns, size_t count,
+                           size_t capacity, ol_error *error) OL_NODISCARD;
 void ol_record_block_free(ol_record_block *rows);       /* zeroed memory is fine */
 void ol_record_block_clear(ol_record_block *rows);
 
-/* A row is filled column by column, every wanted column once, and counts when ol_record_block_end was called; one that cannot be filled is dropped.  Of a
- * column that is not wanted nothing happens.  There is room for one more row: the caller looks. */
+/* A row is filled column by column, every wanted column once, and counts after ol_record_block_end;
+ * one that cannot be filled is dropped.  Calls for an unwanted column do nothing.  The caller
+ * ensures room for one more row. */
 void ol_record_block_put_boolean(ol_record_block *rows, ol_column column, bool value);
 void ol_record_block_put_null(ol_record_block *rows, ol_column column);
 /* OL_NO_MEMORY, or OL_LIMIT where the column's bytes would exceed OL_RECORD_BLOCK_BYTES_MAX. */
-int ol_record_block_put_string(ol_record_block *rows, ol_column column, ol_slice value, ol_error *error) OL_NODISCARD;
-int ol_record_block_put_bytes(ol_record_block *rows, ol_column column, ol_slice value, ol_error *error) OL_NODISCARD;     /* as they are; data NULL: null */
-/* Adds one string to the list of this row; then ol_record_block_end_list ends the list. */
-int ol_record_block_add_string(ol_record_block *rows, ol_column column, ol_slice value, ol_error *error) OL_NODISCARD;
+int ol_record_block_put_string(ol_record_block *rows, ol_column column, ol_slice value,
+                               ol_error *error) OL_NODISCARD;
+/* unchanged; data NULL: null */
+int ol_record_block_put_bytes(ol_record_block *rows, ol_column column, ol_slice value,
+                              ol_error *error) OL_NODISCARD;
+/* Adds one string to the list of this row; ol_record_block_end_list ends the list. */
+int ol_record_block_add_string(ol_record_block *rows, ol_column column, ol_slice value,
+                               ol_error *error) OL_NODISCARD;
 void ol_record_block_end_list(ol_record_block *rows, ol_column column);
 
-static inline void ol_record_block_put_int64(ol_record_block *rows, ol_column column, int64_t value) {
+static inline void ol_record_block_put_int64(ol_record_block *rows, ol_column column,
+                                             int64_t value) {
     ol_row_array *array = &rows->arrays[column];
     if (!array->wanted) return;
     OL_ASSERT(array->kind == OL_COLUMN_INT64);
@@ -113,7 +122,8 @@ static inline void ol_record_block_put_int64(ol_record_block *rows, ol_column co
     array->valid[rows->count >> 3] |= (uint8_t)(1u << (rows->count & 7));
 }
 
-static inline void ol_record_block_put_int32(ol_record_block *rows, ol_column column, int32_t value) {
+static inline void ol_record_block_put_int32(ol_record_block *rows, ol_column column,
+                                             int32_t value) {
     ol_row_array *array = &rows->arrays[column];
     if (!array->wanted) return;
     OL_ASSERT(array->kind == OL_COLUMN_INT32);

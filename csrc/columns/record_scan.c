@@ -1,10 +1,11 @@
+/* columns/record_scan.c: the columns of each view, and the walk over batches. */
 #include "columns/record_scan.h"
 
 #include <string.h>
 
 #include "columns/offset_rows.h"
 
-/* ------------------------------------------------------------------------------------------------ text */
+/* ----------------------------------------------------------------------------------------- text */
 
 static const char *const codecs[] = {"none", "gzip", "snappy", "lz4", "zstd"};
 
@@ -15,21 +16,25 @@ static const char *timestamp_type(const ol_batch *batch) {
     return (batch->attributes & OL_ATTRIBUTE_LOG_APPEND_TIME) != 0 ? "LogAppendTime" : "CreateTime";
 }
 
-/* ------------------------------------------------------------------------------------------------ rows of every view */
+/* --------------------------------------------------------------------------- rows of every view */
 
-/* Each puts a few columns, and goes on where those before went well. */
-static int put_text(ol_record_block *rows, int status, ol_column column, const char *text, ol_error *error) {
-    return status == OL_OK ? ol_record_block_put_string(rows, column, text_of(text), error) : status;
+/* Each puts a few columns if the columns before succeeded. */
+static int put_text(ol_record_block *rows, int status, ol_column column, const char *text,
+                    ol_error *error) {
+    return status == OL_OK ? ol_record_block_put_string(rows, column, text_of(text), error)
+                           : status;
 }
 
-static void put_batch_numbers(const ol_record_scan *work, ol_record_block *rows, const ol_batch *batch) {
+static void put_batch_numbers(const ol_record_scan *work, ol_record_block *rows,
+                              const ol_batch *batch) {
     ol_record_block_put_int32(rows, OL_COLUMN_LOG_PARTITION, work->log_partition);
     ol_record_block_put_int64(rows, OL_COLUMN_POSITION, work->position);
     ol_record_block_put_int64(rows, OL_COLUMN_BASE_OFFSET, work->base_offset);
     ol_record_block_put_int64(rows, OL_COLUMN_LAST_OFFSET, batch->last_offset);
     ol_record_block_put_int32(rows, OL_COLUMN_BATCH_SIZE, (int32_t)batch->size);
     ol_record_block_put_int32(rows, OL_COLUMN_MAGIC, batch->magic);
-    ol_record_block_put_boolean(rows, OL_COLUMN_TRANSACTIONAL, batch->magic == 2 && ol_batch_is_transactional(batch));
+    ol_record_block_put_boolean(rows, OL_COLUMN_TRANSACTIONAL,
+                                batch->magic == 2 && ol_batch_is_transactional(batch));
     ol_record_block_put_int64(rows, OL_COLUMN_PRODUCER_ID, batch->producer_id);
     ol_record_block_put_int32(rows, OL_COLUMN_PRODUCER_EPOCH, batch->producer_epoch);
     ol_record_block_put_int32(rows, OL_COLUMN_BASE_SEQUENCE, batch->base_sequence);
@@ -41,13 +46,15 @@ static void put_batch_numbers(const ol_record_scan *work, ol_record_block *rows,
     }
 }
 
-static int put_batch_text(const ol_record_scan *work, ol_record_block *rows, const ol_batch *batch, ol_error *error) {
+static int put_batch_text(const ol_record_scan *work, ol_record_block *rows, const ol_batch *batch,
+                          ol_error *error) {
     int status = ol_record_block_put_string(rows, OL_COLUMN_SEGMENT, work->segment, error);
     status = put_text(rows, status, OL_COLUMN_CODEC, codecs[ol_batch_codec(batch)], error);
     return put_text(rows, status, OL_COLUMN_TIMESTAMP_TYPE, timestamp_type(batch), error);
 }
 
-static int put_record(const ol_record_scan *work, ol_record_block *rows, const ol_record *record, const char *kind, ol_error *error) {
+static int put_record(const ol_record_scan *work, ol_record_block *rows, const ol_record *record,
+                      const char *kind, ol_error *error) {
     ol_record_block_put_int64(rows, OL_COLUMN_TIMESTAMP, record->timestamp);
     ol_record_block_put_int64(rows, OL_COLUMN_LOG_OFFSET, record->offset);
     if (work->marker_offset >= 0) {
@@ -59,31 +66,40 @@ static int put_record(const ol_record_scan *work, ol_record_block *rows, const o
     return put_text(rows, status, OL_COLUMN_OUTCOME, work->outcome, error);
 }
 
-/* ------------------------------------------------------------------------------------------------ commits */
+/* -------------------------------------------------------------------------------------- commits */
 
-static bool is_position(const ol_key *key) { return key->known && key->type <= OL_KEY_OFFSET_COMMIT; }
+static bool is_position(const ol_key *key) {
+    return key->known && key->type <= OL_KEY_OFFSET_COMMIT;
+}
 
 static bool is_asked(const ol_record_scan *work, const ol_key *key) {
-    if (work->group.data != NULL && !(key->known && ol_slice_equal(key->group, work->group))) return false;
-    if (work->topic.data != NULL && !(is_position(key) && ol_slice_equal(key->topic, work->topic))) return false;
-    if (work->partition >= 0 && !(is_position(key) && key->partition == work->partition)) return false;
+    if (work->group.data != NULL && !(key->known && ol_slice_equal(key->group, work->group)))
+        return false;
+    if (work->topic.data != NULL && !(is_position(key) && ol_slice_equal(key->topic, work->topic)))
+        return false;
+    if (work->partition >= 0 && !(is_position(key) && key->partition == work->partition))
+        return false;
     return ol_key_shard_has(&work->bucket, key);
 }
 
 /* *refused: the record cannot be decoded, and no row was begun. */
-static int tell_commit(ol_record_scan *work, ol_record_block *rows, const ol_record *record, bool *refused, ol_error *error) {
+static int tell_commit(ol_record_scan *work, ol_record_block *rows, const ol_record *record,
+                       bool *refused, ol_error *error) {
     const ol_batch *batch = &work->records.batch;
     ol_key key;
     ol_offset_value value;
     bool is_tombstone = record->value.data == NULL;
     int status = ol_key_decode(record->key, &key, error);
     if (status == OL_OK && (!is_position(&key) || !is_asked(work, &key))) return OL_OK;
-    if (status == OL_OK && !is_tombstone) status = ol_offset_value_decode(record->value, key.type, &value, error);
+    if (status == OL_OK && !is_tombstone)
+        status = ol_offset_value_decode(record->value, key.type, &value, error);
     *refused = status != OL_OK;
     if (status != OL_OK) return status;
     status = ol_record_block_put_offset_key(rows, &key, error);
-    if (status == OL_OK) status = ol_record_block_put_offset_value(rows, is_tombstone ? NULL : &value, error);
-    if (status == OL_OK) status = put_record(work, rows, record, is_tombstone ? "delete" : "commit", error);
+    if (status == OL_OK)
+        status = ol_record_block_put_offset_value(rows, is_tombstone ? NULL : &value, error);
+    if (status == OL_OK)
+        status = put_record(work, rows, record, is_tombstone ? "delete" : "commit", error);
     ol_record_block_put_int64(rows, OL_COLUMN_PRODUCER_ID, batch->producer_id);
     ol_record_block_put_int32(rows, OL_COLUMN_PRODUCER_EPOCH, batch->producer_epoch);
     ol_record_block_put_int32(rows, OL_COLUMN_LOG_PARTITION, work->log_partition);
@@ -91,7 +107,7 @@ static int tell_commit(ol_record_scan *work, ol_record_block *rows, const ol_rec
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ every record */
+/* --------------------------------------------------------------------------------- every record */
 
 static int put_headers(ol_record_block *rows, const ol_record *record, ol_error *error) {
     const uint8_t *cursor = record->headers.data;
@@ -101,20 +117,23 @@ static int put_headers(ol_record_block *rows, const ol_record *record, ol_error 
     if (!rows->arrays[OL_COLUMN_HEADER_KEYS].wanted) return OL_OK;
     for (int32_t i = 0; i < record->header_count && status == OL_OK; i++) {
         status = ol_record_header_next(&cursor, limit, &key, &value, error);
-        if (status == OL_OK) status = ol_record_block_add_string(rows, OL_COLUMN_HEADER_KEYS, key, error);
+        if (status == OL_OK)
+            status = ol_record_block_add_string(rows, OL_COLUMN_HEADER_KEYS, key, error);
     }
     ol_record_block_end_list(rows, OL_COLUMN_HEADER_KEYS);
     return status == OL_END ? OL_OK : status;
 }
 
-/* What the key says of a data record: `kind`, and names and value as far as they are there. */
-static int put_decoded(const ol_record_scan *work, ol_record_block *rows, const ol_record *record, const ol_key *key,
-                       const ol_offset_value *value, ol_error *error) {
+/* The columns of a data record's key: `kind`, and names and value where they exist. */
+static int put_decoded(const ol_record_scan *work, ol_record_block *rows, const ol_record *record,
+                       const ol_key *key, const ol_offset_value *value, ol_error *error) {
     int status = ol_record_block_put_offset_value(rows, value, error);
-    if (status != OL_OK || is_position(key)) return status == OL_OK ? ol_record_block_put_offset_key(rows, key, error) : status;
+    if (status != OL_OK || is_position(key))
+        return status == OL_OK ? ol_record_block_put_offset_key(rows, key, error) : status;
     ol_record_block_put_null(rows, OL_COLUMN_TOPIC);
     ol_record_block_put_null(rows, OL_COLUMN_PARTITION);
-    if (record->value.size >= 2) ol_record_block_put_int32(rows, OL_COLUMN_VALUE_VERSION, ol_load_i16(record->value.data));
+    if (record->value.size >= 2)
+        ol_record_block_put_int32(rows, OL_COLUMN_VALUE_VERSION, ol_load_i16(record->value.data));
     if (key->known) return ol_record_block_put_string(rows, OL_COLUMN_GROUP, key->group, error);
     ol_record_block_put_null(rows, OL_COLUMN_GROUP);
     (void)work;
@@ -122,18 +141,21 @@ static int put_decoded(const ol_record_scan *work, ol_record_block *rows, const 
 }
 
 static const char *kind_of(const ol_record_scan *work, const ol_key *key) {
-    const char *kind = key->known && key->type >= 0 && (size_t)key->type < work->kind_count ? work->kinds[key->type] : NULL;
+    const char *kind = key->known && key->type >= 0 && (size_t)key->type < work->kind_count
+                           ? work->kinds[key->type]
+                           : NULL;
     return kind != NULL ? kind : "unknown";
 }
 
 static int put_raw(ol_record_block *rows, const ol_record *record, ol_error *error) {
     int status = ol_record_block_put_bytes(rows, OL_COLUMN_KEY, record->key, error);
-    if (status == OL_OK) status = ol_record_block_put_bytes(rows, OL_COLUMN_VALUE, record->value, error);
+    if (status == OL_OK)
+        status = ol_record_block_put_bytes(rows, OL_COLUMN_VALUE, record->value, error);
     return status == OL_OK ? put_headers(rows, record, error) : status;
 }
 
-static int end_record(const ol_record_scan *work, ol_record_block *rows, const ol_record *record, const char *kind, int status,
-                      ol_error *error) {
+static int end_record(const ol_record_scan *work, ol_record_block *rows, const ol_record *record,
+                      const char *kind, int status, ol_error *error) {
     const ol_batch *batch = &work->records.batch;
     if (status == OL_OK) status = put_raw(rows, record, error);
     put_batch_numbers(work, rows, batch);
@@ -143,7 +165,8 @@ static int end_record(const ol_record_scan *work, ol_record_block *rows, const o
     return status;
 }
 
-static int tell_record(ol_record_scan *work, ol_record_block *rows, const ol_record *record, bool *refused, ol_error *error) {
+static int tell_record(ol_record_scan *work, ol_record_block *rows, const ol_record *record,
+                       bool *refused, ol_error *error) {
     ol_key key;
     ol_offset_value value;
     bool has_value = false;
@@ -160,8 +183,11 @@ static int tell_record(ol_record_scan *work, ol_record_block *rows, const ol_rec
     return end_record(work, rows, record, kind_of(work, &key), status, error);
 }
 
-static int tell_marker(ol_record_scan *work, ol_record_block *rows, const ol_record *record, bool *refused, ol_error *error) {
-    static const char *const types[] = {[OL_CONTROL_ABORT] = "ABORT", [OL_CONTROL_COMMIT] = "COMMIT", [OL_CONTROL_OTHER] = "OTHER"};
+static int tell_marker(ol_record_scan *work, ol_record_block *rows, const ol_record *record,
+                       bool *refused, ol_error *error) {
+    static const char *const types[] = {[OL_CONTROL_ABORT] = "ABORT",
+                                        [OL_CONTROL_COMMIT] = "COMMIT",
+                                        [OL_CONTROL_OTHER] = "OTHER"};
     ol_control type;
     int32_t coordinator_epoch;
     bool is_filtered = work->group.data != NULL || work->topic.data != NULL || work->partition >= 0;
@@ -177,12 +203,14 @@ static int tell_marker(ol_record_scan *work, ol_record_block *rows, const ol_rec
     return end_record(work, rows, record, "marker", status, error);
 }
 
-/* ------------------------------------------------------------------------------------------------ batches */
+/* -------------------------------------------------------------------------------------- batches */
 
-static int tell_batch(const ol_record_scan *work, ol_record_block *rows, const ol_batch *batch, ol_error *error) {
+static int tell_batch(const ol_record_scan *work, ol_record_block *rows, const ol_batch *batch,
+                      ol_error *error) {
     ol_error damage;
     put_batch_numbers(work, rows, batch);
-    ol_record_block_put_boolean(rows, OL_COLUMN_CONTROL, batch->magic == 2 && ol_batch_is_control(batch));
+    ol_record_block_put_boolean(rows, OL_COLUMN_CONTROL,
+                                batch->magic == 2 && ol_batch_is_control(batch));
     ol_record_block_put_int64(rows, OL_COLUMN_BASE_TIMESTAMP, batch->base_timestamp);
     ol_record_block_put_int64(rows, OL_COLUMN_MAX_TIMESTAMP, batch->max_timestamp);
     ol_record_block_put_int64(rows, OL_COLUMN_CRC, batch->crc);
@@ -192,23 +220,26 @@ static int tell_batch(const ol_record_scan *work, ol_record_block *rows, const o
         ol_record_block_put_null(rows, OL_COLUMN_RECORD_COUNT);
     }
     if (rows->arrays[OL_COLUMN_CRC_OK].wanted) {
-        ol_record_block_put_boolean(rows, OL_COLUMN_CRC_OK, ol_batch_check_crc(batch, &damage) == OL_OK);
+        ol_record_block_put_boolean(rows, OL_COLUMN_CRC_OK,
+                                    ol_batch_check_crc(batch, &damage) == OL_OK);
     }
     int status = put_batch_text(work, rows, batch, error);
     if (status == OL_OK) ol_record_block_end(rows);
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ the walk */
+/* ------------------------------------------------------------------------------------- the walk */
 
-/* How the batch's transaction ended.  OL_WOULD_BLOCK: that is not known yet. */
+/* The outcome of the batch's transaction.  OL_WOULD_BLOCK: not known yet. */
 static int find_outcome(ol_record_scan *work, const ol_batch *batch) {
     work->outcome = "plain";
     work->marker_offset = -1;
-    bool has_outcome = ol_batch_is_transactional(batch) && !ol_batch_is_control(batch) && batch->producer_id >= 0;
+    bool has_outcome = ol_batch_is_transactional(batch) && !ol_batch_is_control(batch) &&
+                       batch->producer_id >= 0;
     if (!work->wants_outcomes || !has_outcome) return OL_OK;
     if (work->outcomes == NULL) return OL_WOULD_BLOCK;
-    const ol_outcome_marker *marker = ol_transaction_outcomes_find(work->outcomes, batch->producer_id, batch->base_offset);
+    const ol_outcome_marker *marker = ol_transaction_outcomes_find(
+        work->outcomes, batch->producer_id, batch->base_offset);
     work->outcome = "open";
     if (marker == NULL) return OL_OK;
     work->outcome = marker->type == OL_CONTROL_COMMIT ? "committed" : "aborted";
@@ -219,14 +250,15 @@ static int find_outcome(ol_record_scan *work, const ol_batch *batch) {
 static int open_batch(ol_record_scan *work, const ol_batch *batch, ol_error *error) {
     int status = ol_batch_check_crc(batch, error);
     if (status == OL_OK && batch->base_offset < work->next_offset) {
-        status = ol_fail(error, OL_CORRUPT, "the offset %lld goes back: the batch before it ends below %lld",
+        status = ol_fail(error, OL_CORRUPT,
+                         "the offset %lld goes back: the batch before it ends below %lld",
                          (long long)batch->base_offset, (long long)work->next_offset);
     }
     if (status != OL_OK) return status;
     status = find_outcome(work, batch);
     if (status == OL_OK) status = ol_records_open(&work->records, batch, work->decompressor, error);
     if (status != OL_OK) return status;
-    ol_records walk = work->records;    /* the same bytes, a cursor of its own */
+    ol_records walk = work->records;    /* the same bytes, with a cursor of its own */
     ol_record record;
     status = ol_records_next(&walk, &record, error);
     /* The header of a wrapper names its last message only. */
@@ -238,11 +270,12 @@ static int open_batch(ol_record_scan *work, const ol_batch *batch, ol_error *err
     return status;
 }
 
-static int tell_any(ol_record_scan *work, ol_record_block *rows, const ol_record *record, bool *refused, ol_error *error) {
+static int tell_any(ol_record_scan *work, ol_record_block *rows, const ol_record *record,
+                    bool *refused, ol_error *error) {
     bool is_control = ol_batch_is_control(&work->records.batch);
     int status;
     if (work->view == OL_VIEW_COMMITS) {
-        /* Of markers there are no rows. */
+        /* Markers have no rows in this view. */
         status = is_control ? OL_OK : tell_commit(work, rows, record, refused, error);
     } else if (is_control) {
         status = tell_marker(work, rows, record, refused, error);
@@ -257,8 +290,9 @@ static int tell_any(ol_record_scan *work, ol_record_block *rows, const ol_record
     return status;
 }
 
-/* Tells records of the open batch until the rows are full (OL_OK) or it ends (OL_END). */
-static int tell_records(ol_record_scan *work, ol_record_block *rows, bool *refused, ol_error *error) {
+/* Puts records of the open batch until the rows are full (OL_OK) or it ends (OL_END). */
+static int tell_records(ol_record_scan *work, ol_record_block *rows, bool *refused,
+                        ol_error *error) {
     ol_record record;
     while (rows->count < rows->capacity) {
         const uint8_t *cursor = work->records.cursor;
@@ -269,7 +303,8 @@ static int tell_records(ol_record_scan *work, ol_record_block *rows, bool *refus
         if (record.offset < work->first || record.offset >= work->until) continue;
         status = tell_any(work, rows, &record, refused, error);
         if (status == OL_LIMIT && rows->count > 0) {
-            /* The block has no room for these bytes: the record is the first of the next one. */
+            /* The block has no room for these bytes: the record becomes the first of the next
+             * block. */
             work->records.cursor = cursor;
             work->records.previous_offset = previous_offset;
             work->records.remaining = remaining;
@@ -288,8 +323,10 @@ static int next_batch(ol_record_scan *work, ol_record_block *rows, ol_error *err
     if (status != OL_OK) return status;
     work->position = position;
     work->base_offset = batch.base_offset;
-    /* The header of a wrapper of magic 0 or 1 names its last message only: the first may lie below. */
-    bool is_behind = batch.base_offset >= work->until && (batch.record_count >= 0 || work->next_offset >= work->until);
+    /* The header of a wrapper of magic 0 or 1 names its last message only: the first may lie
+     * below. */
+    bool is_behind = batch.base_offset >= work->until &&
+                     (batch.record_count >= 0 || work->next_offset >= work->until);
     if (is_behind) {
         status = OL_END;
     } else if (work->view == OL_VIEW_BATCHES) {
@@ -310,7 +347,8 @@ void ol_record_scan_close(ol_record_scan *work) {
     work->is_open = false;
 }
 
-int ol_record_scan_fill(ol_record_scan *work, ol_record_block *rows, bool *refused, ol_error *error) {
+int ol_record_scan_fill(ol_record_scan *work, ol_record_block *rows, bool *refused,
+                        ol_error *error) {
     *refused = false;
     while (rows->count < rows->capacity) {
         int status = OL_OK;

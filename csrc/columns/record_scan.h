@@ -1,9 +1,11 @@
-/* columns/record_scan: the records of a .log file as rows, from a position on and within bounds of log offsets.
+/* columns/record_scan: the records of a .log file as rows, within bounds of log offsets.
  *
- * A reader that knows nothing of the rest of the log: no table, no state, only batches in their order.  Half a batch is never told: its structure is checked
- * before its first record becomes a row, although its rows may fill several blocks.
+ * It starts at a position and needs no other part of the log: no table, no state, only batches in
+ * order.  Half a batch never becomes rows: its structure is checked before its first record,
+ * although its rows may fill several blocks.
  *
- * The caller owns the scan, the decompressor and what the slices point to, for as long as it uses this.  One thread.
+ * Ownership: the scan, the decompressor and the memory behind the slices stay the caller's for as
+ * long as it uses this.  Locks: none, one thread.
  */
 #ifndef OL_COLUMNS_RECORD_SCAN_H
 #define OL_COLUMNS_RECORD_SCAN_H
@@ -22,23 +24,27 @@ typedef enum ol_record_view {
 typedef struct ol_record_scan {
     ol_file_scan *scan;
     const ol_decompressor *decompressor;
-    const ol_transaction_outcomes *outcomes;        /* NULL as long as nobody asked; see OL_WOULD_BLOCK */
-    const char *const *kinds;           /* names of records by key type, kind_count of them, NULL for types that are not known */
+    const ol_transaction_outcomes *outcomes;  /* NULL until it is asked for; see OL_WOULD_BLOCK */
+    const char *const *kinds;  /* kind_count names of records by key type, NULL for unknown types */
     size_t kind_count;
     ol_slice segment;                   /* name of the file */
     int64_t first;                      /* log offsets below are left out */
     int64_t until;                      /* and those from here on */
     int64_t next_offset;                /* no batch begins below; moves with the scan */
     int64_t count_from;
-    int64_t present;                    /* how many log offsets of [count_from, until) and at or above `first` have a record; whatever is looked for */
+    /* the number of log offsets of [count_from, until), at or above `first`, that have a record,
+     * wanted or not */
+    int64_t present;
     int32_t log_partition;
     ol_record_view view;
-    ol_slice group;                     /* only this one; data NULL: all, likewise the topic; the views of records and batches look at no topic */
+    /* only this group; data NULL: all.  The same for the topic, which the views of records and
+     * batches ignore */
+    ol_slice group;
     ol_slice topic;
     int32_t partition;                  /* -1: all */
     ol_key_shard bucket;
     bool wants_outcomes;
-    /* of the batch that is being told */
+    /* of the open batch */
     ol_records records;
     int64_t position;
     int64_t base_offset;
@@ -47,16 +53,21 @@ typedef struct ol_record_scan {
     bool is_open;
 } ol_record_scan;
 
-/* Fills `rows` until they are full (OL_OK), or the scan's limit or `until` is reached (OL_END: scan->position is behind the last batch that was looked at).
+/* Fills `rows` until they are full (OL_OK), or the scan's limit or `until` is reached (OL_END:
+ * scan->position is after the last batch read).  Rows filled before stay, whatever is returned.
  *
- *   OL_WOULD_BLOCK   the next batch belongs to a transaction, outcomes are wanted, and there are none yet: set them and go on;
- *   OL_CORRUPT, OL_TORN, OL_UNSUPPORTED, OL_LIMIT   damage at scan->position, and nothing of that batch was told; or, with *refused set, one record, of
- *                    which error->offset is the log offset, which a broker would not load: a further call goes on behind it;
+ *   OL_WOULD_BLOCK   the next batch belongs to a transaction, outcomes are wanted, and there are
+ *                    none yet: set them and call again;
+ *   OL_CORRUPT, OL_TORN, OL_UNSUPPORTED, OL_LIMIT
+ *                    damage at scan->position, and that batch gave no row; or, with *refused
+ *                    set, one record at log offset error->offset that a broker would not load:
+ *                    the next call continues after it;
  *   OL_IO, OL_NO_MEMORY.
- * What was filled in before stays, whatever is returned. */
-int ol_record_scan_fill(ol_record_scan *work, ol_record_block *rows, bool *refused, ol_error *error) OL_NODISCARD;
+ */
+int ol_record_scan_fill(ol_record_scan *work, ol_record_block *rows, bool *refused, ol_error *error)
+    OL_NODISCARD;
 
-/* Lets go of the batch that is being told, if there is one. */
+/* Closes the open batch, if there is one. */
 void ol_record_scan_close(ol_record_scan *work);
 
 #endif

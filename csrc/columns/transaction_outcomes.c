@@ -1,3 +1,4 @@
+/* columns/transaction_outcomes.c: markers in the order of producer and log offset. */
 #include "columns/transaction_outcomes.h"
 
 #include <stdlib.h>
@@ -9,11 +10,13 @@ void ol_transaction_outcomes_free(ol_transaction_outcomes *outcomes) {
     memset(outcomes, 0, sizeof *outcomes);
 }
 
-static int add_marker(ol_transaction_outcomes *outcomes, int64_t producer_id, int64_t offset, ol_control type, ol_error *error) {
+static int add_marker(ol_transaction_outcomes *outcomes, int64_t producer_id, int64_t offset,
+                      ol_control type, ol_error *error) {
     if (outcomes->count == outcomes->capacity) {
         size_t capacity = outcomes->capacity > 0 ? 2 * outcomes->capacity : 64;
         ol_outcome_marker *moved = realloc(outcomes->markers, capacity * sizeof *moved);
-        if (moved == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu ends of transactions", capacity);
+        if (moved == NULL)
+            return ol_fail(error, OL_NO_MEMORY, "no memory for %zu ends of transactions", capacity);
         outcomes->markers = moved;
         outcomes->capacity = capacity;
     }
@@ -23,7 +26,8 @@ static int add_marker(ol_transaction_outcomes *outcomes, int64_t producer_id, in
     return OL_OK;
 }
 
-static int note_markers(ol_transaction_outcomes *outcomes, const ol_batch *batch, ol_records *records, ol_error *error) {
+static int note_markers(ol_transaction_outcomes *outcomes, const ol_batch *batch,
+                        ol_records *records, ol_error *error) {
     ol_record record;
     ol_error damage;
     while (ol_records_next(records, &record, &damage) == OL_OK) {
@@ -37,8 +41,9 @@ static int note_markers(ol_transaction_outcomes *outcomes, const ol_batch *batch
     return OL_OK;
 }
 
-int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_batch *batch, const ol_decompressor *decompressor, bool is_asked,
-                     ol_error *error) {
+int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_batch *batch,
+                                   const ol_decompressor *decompressor, bool is_asked,
+                                   ol_error *error) {
     if (ol_batch_is_control(batch)) {
         ol_records records;
         ol_error damage;
@@ -48,7 +53,7 @@ int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_b
         ol_records_close(&records);
         return status;
     }
-    /* What has no producer takes effect at once (docs/format/loading.md §6.4). */
+    /* A batch without a producer takes effect at once (docs/format/loading.md §6.4). */
     if (!is_asked || !ol_batch_is_transactional(batch) || batch->producer_id < 0) return OL_OK;
     int status = ol_int64_map_reserve(&outcomes->open, outcomes->open.count + 1, error);
     if (status == OL_OK) ol_int64_map_set(&outcomes->open, (uint64_t)batch->producer_id + 1, 1);
@@ -63,18 +68,21 @@ static int compare(const void *left, const void *right) {
 }
 
 void ol_transaction_outcomes_sort(ol_transaction_outcomes *outcomes) {
-    if (outcomes->count > 0) qsort(outcomes->markers, outcomes->count, sizeof *outcomes->markers, compare);
+    if (outcomes->count > 0)
+        qsort(outcomes->markers, outcomes->count, sizeof *outcomes->markers, compare);
     outcomes->is_sorted = true;
 }
 
-const ol_outcome_marker *ol_transaction_outcomes_find(const ol_transaction_outcomes *outcomes, int64_t producer_id, int64_t offset) {
+const ol_outcome_marker *ol_transaction_outcomes_find(const ol_transaction_outcomes *outcomes,
+                                                      int64_t producer_id, int64_t offset) {
     OL_ASSERT(outcomes->is_sorted || outcomes->count == 0);
     size_t low = 0;
     size_t high = outcomes->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const ol_outcome_marker *marker = &outcomes->markers[middle];
-        bool before = marker->producer_id != producer_id ? marker->producer_id < producer_id : marker->offset <= offset;
+        bool before = marker->producer_id != producer_id ? marker->producer_id < producer_id
+                                                         : marker->offset <= offset;
         if (before) {
             low = middle + 1;
         } else {

@@ -1,7 +1,11 @@
-/* columns/transaction_outcomes: how the transactions of a log ended, so that a reader who begins anywhere can say of each record whether it took effect.
+/* columns/transaction_outcomes: how the transactions of a log ended.
  *
- * A marker ends what its producer has written since the one before it (docs/format/loading.md §6.4).  Memory belongs to the object until it is freed.
- * No locks: one thread notes, any number ask afterwards.
+ * With them a reader that begins anywhere can say of each record whether it took effect.  A marker
+ * ends everything its producer has written since the marker before it (docs/format/loading.md
+ * §6.4).
+ *
+ * Ownership: memory belongs to the object until it is freed.  Locks: none; one thread records, any
+ * number ask afterwards.
  */
 #ifndef OL_COLUMNS_TRANSACTION_OUTCOMES_H
 #define OL_COLUMNS_TRANSACTION_OUTCOMES_H
@@ -26,18 +30,23 @@ typedef struct ol_transaction_outcomes {
 /* Zeroed memory is empty. */
 void ol_transaction_outcomes_free(ol_transaction_outcomes *outcomes);
 
-/* Notes one batch, in log order.  Of data only whether its transaction is open is kept, and only with `is_asked`: what lies behind the end of what somebody
- * reads begins no wait.  A control batch that cannot be read is passed over, as by a load.  OL_NO_MEMORY. */
-int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_batch *batch, const ol_decompressor *decompressor, bool is_asked,
-                     ol_error *error) OL_NODISCARD;
+/* Records one batch, in log order.  A data batch only opens its transaction, and only with
+ * `is_asked`: batches past the end of a read start no wait.  A control batch that cannot be read is
+ * passed over, as in a load.  OL_NO_MEMORY. */
+int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_batch *batch,
+                                   const ol_decompressor *decompressor, bool is_asked,
+                                   ol_error *error) OL_NODISCARD;
 
-/* How many transactions that were asked for have not ended yet. */
-static inline size_t ol_transaction_outcomes_open(const ol_transaction_outcomes *outcomes) { return outcomes->open.count; }
+/* The number of asked-for transactions that have not ended yet. */
+static inline size_t ol_transaction_outcomes_open(const ol_transaction_outcomes *outcomes) {
+    return outcomes->open.count;
+}
 
-/* To be called once behind the last note. */
+/* Call it once after the last batch. */
 void ol_transaction_outcomes_sort(ol_transaction_outcomes *outcomes);
 
-/* The marker that ended what a producer wrote at a log offset; NULL when none did. */
-const ol_outcome_marker *ol_transaction_outcomes_find(const ol_transaction_outcomes *outcomes, int64_t producer_id, int64_t offset);
+/* The marker that ended a producer's write at a log offset; NULL when none did. */
+const ol_outcome_marker *ol_transaction_outcomes_find(const ol_transaction_outcomes *outcomes,
+                                                      int64_t producer_id, int64_t offset);
 
 #endif
