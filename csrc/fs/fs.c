@@ -1,15 +1,18 @@
+/* fs/fs.c: operations composed of an implementation's calls. */
 #include "fs/fs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int ol_path_join(char *path, size_t capacity, const char *directory, const char *name, ol_error *error) {
+int ol_path_join(char *path, size_t capacity, const char *directory, const char *name,
+                 ol_error *error) {
     size_t directory_size = strlen(directory);
     while (directory_size > 1 && directory[directory_size - 1] == '/') directory_size--;
     const char *separator = directory_size == 1 && directory[0] == '/' ? "" : "/";
     size_t size = directory_size + strlen(separator) + strlen(name);
-    if (directory_size == 0 || name[0] == '\0') return ol_fail(error, OL_INVALID, "a path needs a directory and a name");
+    if (directory_size == 0 || name[0] == '\0')
+        return ol_fail(error, OL_INVALID, "a path needs a directory and a name");
     if (size >= capacity || size >= OL_PATH_MAX) {
         ol_fail(error, OL_INVALID, "the path would have %zu bytes", size);
         return ol_error_at(error, directory, -1);
@@ -18,19 +21,23 @@ int ol_path_join(char *path, size_t capacity, const char *directory, const char 
     return OL_OK;
 }
 
-static int read_open_file(ol_fs *fs, ol_file *file, const char *path, size_t limit, uint8_t **data, size_t *size,
-                          ol_error *error) {
+static int read_open_file(ol_fs *fs, ol_file *file, const char *path, size_t limit, uint8_t **data,
+                          size_t *size, ol_error *error) {
     int64_t file_size;
     int status = fs->size(file, &file_size, error);
     if (status != OL_OK) return status;
     if (file_size < 0 || (uint64_t)file_size > limit) {
-        ol_fail(error, OL_LIMIT, "the file has %lld bytes, the limit is %zu", (long long)file_size, limit);
+        ol_fail(error, OL_LIMIT, "the file has %lld bytes, the limit is %zu", (long long)file_size,
+                limit);
         return ol_error_at(error, path, -1);
     }
-    /* One byte more than needed, so that text can be terminated and an empty file is not a NULL pointer. */
+    /* One byte more than needed, so that text can be terminated and an empty file is not a NULL
+     * pointer. */
     uint8_t *bytes = malloc((size_t)file_size + 1);
-    if (bytes == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %lld bytes of a file", (long long)file_size);
-    /* The file may be shorter by now; what was read is what it holds. */
+    if (bytes == NULL)
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %lld bytes of a file",
+                       (long long)file_size);
+    /* The file may be shorter by now; the bytes that were read are its content. */
     status = fs->read(file, 0, bytes, (size_t)file_size, size, error);
     if (status != OL_OK) {
         free(bytes);
@@ -41,7 +48,8 @@ static int read_open_file(ol_fs *fs, ol_file *file, const char *path, size_t lim
     return OL_OK;
 }
 
-int ol_fs_read_file(ol_fs *fs, const char *path, size_t limit, uint8_t **data, size_t *size, ol_error *error) {
+int ol_fs_read_file(ol_fs *fs, const char *path, size_t limit, uint8_t **data, size_t *size,
+                    ol_error *error) {
     ol_file *file;
     int status = fs->open(fs, path, OL_OPEN_READ, &file, error);
     if (status != OL_OK) return status;
@@ -51,7 +59,8 @@ int ol_fs_read_file(ol_fs *fs, const char *path, size_t limit, uint8_t **data, s
 }
 
 /* A leftover of an earlier crash may be longer than the new content, so it is cut first. */
-static int write_new_content(ol_fs *fs, const char *path, const void *data, size_t size, ol_error *error) {
+static int write_new_content(ol_fs *fs, const char *path, const void *data, size_t size,
+                             ol_error *error) {
     ol_file *file;
     int status = fs->open(fs, path, OL_OPEN_CREATE, &file, error);
     if (status != OL_OK) return status;
@@ -75,17 +84,20 @@ static int directory_of(const char *path, char *directory, ol_error *error) {
     return OL_OK;
 }
 
-int ol_fs_replace_file(ol_fs *fs, const char *path, const void *data, size_t size, ol_error *error) {
+int ol_fs_replace_file(ol_fs *fs, const char *path, const void *data, size_t size,
+                       ol_error *error) {
     char temporary[OL_PATH_MAX];
     char directory[OL_PATH_MAX];
     int written = snprintf(temporary, sizeof temporary, "%s.tmp", path);
-    if (written < 0 || (size_t)written >= sizeof temporary) return ol_fail(error, OL_INVALID, "the path is too long");
+    if (written < 0 || (size_t)written >= sizeof temporary)
+        return ol_fail(error, OL_INVALID, "the path is too long");
     int status = directory_of(path, directory, error);
     if (status != OL_OK) return status;
     status = write_new_content(fs, temporary, data, size, error);
     if (status == OL_OK) status = fs->rename(fs, temporary, path, error);
     if (status != OL_OK) {
-        /* The first error is the one to tell; a .tmp that stays is ignored by every reader and cut by the next attempt. */
+        /* The first error is the one to report; readers ignore a .tmp that stays, and the next
+         * attempt cuts it. */
         ol_error ignored;
         (void)fs->remove(fs, temporary, &ignored);
         return status;

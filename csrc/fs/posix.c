@@ -1,4 +1,7 @@
-/* The real file system.  One system call a function, retried on EINTR, carried on after a short transfer. */
+/* fs/posix.c: the real file system.
+ *
+ * Each function is one system call, retried on EINTR and continued after a short transfer.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,14 +15,16 @@
 
 #include "fs/fs.h"
 
-/* Fault-in without a change of content; older headers lack the name, older kernels answer EINVAL. */
+/* Faults in without a change of content.  Older headers lack the name, older kernels answer
+ * EINVAL. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* The size of one write of zeros is also that of the folios which the page cache keeps them in, where the file system has large ones. A store through
- * the mapping dirties a whole folio, and flushing it write-protects all of it: with 1 MiB a fault takes 4.3 us and the flush of 130 KB 320 us, with 16 KiB
- * 1.4 us and 155 us; and folios of this size need no fresh memory of the host. */
+/* The size of one write of zeros is also that of the folios that the page cache keeps them in,
+ * where the file system has large ones.  A store through the mapping dirties a whole folio, and
+ * flushing it write-protects all of it: with 1 MiB a fault takes 4.3 us and the flush of 130 KB 320
+ * us, with 16 KiB 1.4 us and 155 us; and folios of this size need no fresh memory of the host. */
 enum { ZERO_CHUNK_SIZE = 1 << 14, TRANSFER_SIZE_MAX = 1 << 30 };
 
 struct ol_file {
@@ -29,8 +34,9 @@ struct ol_file {
     struct ol_file *next_locked;
 };
 
-/* A lock belongs to the open file description, which a forked child shares: it would outlive the parent for as long as the child
- * keeps its descriptor.  So the child closes the descriptors of all locks at once. */
+/* A lock belongs to the open file description, which a forked child shares: it would outlive the
+ * parent while the child keeps its descriptor.  So the child closes the descriptors of all locks at
+ * once. */
 static pthread_mutex_t locked_mutex = PTHREAD_MUTEX_INITIALIZER;
 static ol_file *locked_first;
 static pthread_once_t locked_once = PTHREAD_ONCE_INIT;
@@ -52,8 +58,10 @@ static void register_fork_handlers(void) {
     pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
-static int open_descriptor(const char *path, int flags, ol_error *error, const char *operation, int *descriptor) {
-    if (strlen(path) >= OL_PATH_MAX) return ol_fail(error, OL_INVALID, "the path is longer than %d bytes", OL_PATH_MAX - 1);
+static int open_descriptor(const char *path, int flags, ol_error *error, const char *operation,
+                           int *descriptor) {
+    if (strlen(path) >= OL_PATH_MAX)
+        return ol_fail(error, OL_INVALID, "the path is longer than %d bytes", OL_PATH_MAX - 1);
     do {
         *descriptor = open(path, flags | O_CLOEXEC, 0644);
     } while (*descriptor < 0 && errno == EINTR);
@@ -64,7 +72,7 @@ static int open_descriptor(const char *path, int flags, ol_error *error, const c
     return error->status;
 }
 
-/* Takes the descriptor over; closes it on failure. */
+/* Takes over the descriptor; closes it on failure. */
 static int new_file(const char *path, int descriptor, ol_file **file, ol_error *error) {
     ol_file *result = calloc(1, sizeof *result);
     char *copy = strdup(path);
@@ -80,7 +88,8 @@ static int new_file(const char *path, int descriptor, ol_file **file, ol_error *
     return OL_OK;
 }
 
-static int posix_open(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **file, ol_error *error) {
+static int posix_open(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **file,
+                      ol_error *error) {
     (void)fs;
     int flags = O_RDWR;
     if (mode == OL_OPEN_READ) flags = O_RDONLY;
@@ -106,11 +115,13 @@ static void posix_close(ol_file *file) {
     if (file == NULL) return;
     if (file->locked) {
         forget_lock(file);
-        /* Explicitly, because a child made by vfork or by another library's clone may still hold the description. */
+        /* Explicitly, because a child made by vfork or by another library's clone may still hold
+         * the description. */
         struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
         (void)fcntl(file->descriptor, F_OFD_SETLK, &lock);
     }
-    /* Linux has released the descriptor even when close reports EINTR; errors were the business of flush. */
+    /* Linux has released the descriptor even when close reports EINTR; flush has reported any
+     * errors. */
     if (file->descriptor >= 0) close(file->descriptor);
     free(file->path);
     free(file);
@@ -118,16 +129,19 @@ static void posix_close(ol_file *file) {
 
 static int posix_size(ol_file *file, int64_t *size, ol_error *error) {
     struct stat status;
-    if (fstat(file->descriptor, &status) != 0) return ol_fail_errno(error, errno, "fstat", file->path);
+    if (fstat(file->descriptor, &status) != 0)
+        return ol_fail_errno(error, errno, "fstat", file->path);
     *size = (int64_t)status.st_size;
     return OL_OK;
 }
 
-static int posix_read(ol_file *file, int64_t position, void *data, size_t size, size_t *got, ol_error *error) {
+static int posix_read(ol_file *file, int64_t position, void *data, size_t size, size_t *got,
+                      ol_error *error) {
     size_t done = 0;
     while (done < size) {
         size_t chunk = size - done < TRANSFER_SIZE_MAX ? size - done : TRANSFER_SIZE_MAX;
-        ssize_t count = pread(file->descriptor, (uint8_t *)data + done, chunk, position + (int64_t)done);
+        ssize_t count = pread(file->descriptor, (uint8_t *)data + done, chunk,
+                              position + (int64_t)done);
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) {
             ol_fail_errno(error, errno, "pread", file->path);
@@ -140,8 +154,9 @@ static int posix_read(ol_file *file, int64_t position, void *data, size_t size, 
     return OL_OK;
 }
 
-/* Writes all of it or says how it failed; the file may have grown then. */
-static int write_fully(ol_file *file, int64_t position, const uint8_t *data, size_t size, ol_error *error) {
+/* Writes all of it or reports the failure; the file may have grown then. */
+static int write_fully(ol_file *file, int64_t position, const uint8_t *data, size_t size,
+                       ol_error *error) {
     size_t done = 0;
     while (done < size) {
         size_t chunk = size - done < TRANSFER_SIZE_MAX ? size - done : TRANSFER_SIZE_MAX;
@@ -156,7 +171,8 @@ static int write_fully(ol_file *file, int64_t position, const uint8_t *data, siz
     return OL_OK;
 }
 
-/* After a failed write: cuts off what it added.  If even that fails the first error is the one worth telling. */
+/* After a failed write: cuts off its additions.  If even that fails, the first error is still the
+ * one to report. */
 static void restore_size(ol_file *file, int64_t size) {
     int result;
     do {
@@ -164,7 +180,8 @@ static void restore_size(ol_file *file, int64_t size) {
     } while (result != 0 && errno == EINTR);
 }
 
-static int posix_write(ol_file *file, int64_t position, const void *data, size_t size, ol_error *error) {
+static int posix_write(ol_file *file, int64_t position, const void *data, size_t size,
+                       ol_error *error) {
     int64_t size_before;
     int status = posix_size(file, &size_before, error);
     if (status != OL_OK) return status;
@@ -194,7 +211,8 @@ static int write_zeros(ol_file *file, int64_t from, int64_t to, ol_error *error)
     return status;
 }
 
-/* Blocks that hold nothing yet.  *end is how far they reach: `from` where the file system cannot do it, so that zeros are written instead. */
+/* Allocates blocks without content.  *end is their end: `from` if the file system cannot do it, so
+ * that zeros are written instead. */
 static int allocate(ol_file *file, int64_t from, int64_t to, int64_t *end, ol_error *error) {
     int result;
     do {
@@ -205,17 +223,19 @@ static int allocate(ol_file *file, int64_t from, int64_t to, int64_t *end, ol_er
     return ol_fail_errno(error, errno, "fallocate", file->path);
 }
 
-/* Neither kind is flushed here: the caller chooses the moment, usually a thread that nobody waits for. */
+/* Neither kind is flushed here: the caller chooses the moment, usually a thread that nobody waits
+ * for. */
 static int posix_extend(ol_file *file, int64_t from, int64_t to, bool written, ol_error *error) {
     OL_ASSERT(from >= 0 && from <= to);
     int64_t size_before;
     int status = posix_size(file, &size_before, error);
     if (status != OL_OK) return status;
-    /* What stood below the old end need not be zeros. */
+    /* The bytes below the old end need not be zeros. */
     int64_t end_of_old = size_before < from ? from : size_before > to ? to : size_before;
     if (end_of_old > from) status = write_zeros(file, from, end_of_old, error);
     int64_t allocated = end_of_old;
-    if (status == OL_OK && !written && end_of_old < to) status = allocate(file, end_of_old, to, &allocated, error);
+    if (status == OL_OK && !written && end_of_old < to)
+        status = allocate(file, end_of_old, to, &allocated, error);
     if (status == OL_OK) status = write_zeros(file, allocated, to, error);
     if (status != OL_OK && to > size_before) restore_size(file, size_before);
     return status;
@@ -233,8 +253,9 @@ static int posix_flush_range(ol_file *file, void *data, int64_t from, int64_t to
     int64_t page_size = (int64_t)sysconf(_SC_PAGESIZE);
     OL_ASSERT(from >= 0 && from <= to);
     from -= from % page_size;
-    /* The kernel write-protects page after page, each with an interrupt of the other cores.  Full pages, which nobody stores to again, are let go at
-     * once before; what they hold is in the page cache. */
+    /* The kernel write-protects page by page, and each one interrupts the other cores.  Full pages
+     * are never stored to again, so they are unmapped together before; their bytes are in the page
+     * cache. */
     int64_t full = to - to % page_size;
     if (full > from) (void)madvise((uint8_t *)data + from, (size_t)(full - from), MADV_DONTNEED);
     int result;
@@ -270,8 +291,10 @@ static void posix_populate(ol_file *file, void *data, size_t from, size_t to) {
     if (from >= to) return;
     uint8_t *start = (uint8_t *)data + from;
     if (madvise(start, to - from, MADV_POPULATE_WRITE) == 0 || errno != EINVAL) return;
-    /* Kernels before 5.14: an atomic OR of nothing dirties the page and cannot undo another thread's store. */
-    for (size_t at = 0; at < to - from; at += page_size) __atomic_fetch_or(start + at, 0, __ATOMIC_RELAXED);
+    /* Kernels before 5.14: an atomic OR of nothing dirties the page and cannot undo another
+     * thread's store. */
+    for (size_t at = 0; at < to - from; at += page_size)
+        __atomic_fetch_or(start + at, 0, __ATOMIC_RELAXED);
 }
 
 static int posix_rename(ol_fs *fs, const char *source, const char *target, ol_error *error) {
@@ -301,7 +324,8 @@ static int posix_remove_directory(ol_fs *fs, const char *path, ol_error *error) 
 static int posix_flush_directory(ol_fs *fs, const char *path, ol_error *error) {
     (void)fs;
     int descriptor;
-    int status = open_descriptor(path, O_RDONLY | O_DIRECTORY, error, "open directory", &descriptor);
+    int status = open_descriptor(path, O_RDONLY | O_DIRECTORY, error, "open directory",
+                                 &descriptor);
     if (status != OL_OK) return status;
     int result;
     do {
@@ -351,12 +375,13 @@ static int read_names(const char *path, name_list *list, ol_error *error) {
 }
 
 /* The names are gathered first, so that the visitor may change the directory. */
-static int posix_list(ol_fs *fs, const char *path, int (*visit)(void *context, const char *name), void *context,
-                      ol_error *error) {
+static int posix_list(ol_fs *fs, const char *path, int (*visit)(void *context, const char *name),
+                      void *context, ol_error *error) {
     (void)fs;
     name_list list = {NULL, 0, 0};
     int status = read_names(path, &list, error);
-    for (size_t i = 0; i < list.count && status == OL_OK; i++) status = visit(context, list.names[i]);
+    for (size_t i = 0; i < list.count && status == OL_OK; i++)
+        status = visit(context, list.names[i]);
     for (size_t i = 0; i < list.count; i++) free(list.names[i]);
     free(list.names);
     return status;
@@ -385,18 +410,22 @@ static int posix_set_modified(ol_fs *fs, const char *path, int64_t modified_ms, 
         {.tv_nsec = UTIME_OMIT},
         {.tv_sec = (time_t)seconds, .tv_nsec = (long)(modified_ms - seconds * 1000) * 1000000},
     };
-    return utimensat(AT_FDCWD, path, times, 0) == 0 ? OL_OK : ol_fail_errno(error, errno, "utimensat", path);
+    return utimensat(AT_FDCWD, path, times, 0) == 0
+               ? OL_OK
+               : ol_fail_errno(error, errno, "utimensat", path);
 }
 
-/* A lock of the open file description conflicts with every other open, those of this process included, so no registry of held
- * paths is needed. */
-/* The system knows who holds a lock of a process, as a broker's is, but not who holds one of an open file, as ours is. */
+/* A lock of the open file description conflicts with every other open, also of this process, so no
+ * registry of held paths is needed. */
+/* The system knows the holder of a process's lock, as a broker's is, but not of an open file's
+ * lock, as ours is. */
 static int tell_holder(int descriptor, ol_error *error) {
     struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
     if (fcntl(descriptor, F_OFD_GETLK, &held) == 0 && held.l_type != F_UNLCK && held.l_pid > 0) {
         return ol_fail(error, OL_LOCKED, "the lock is held by process %ld", (long)held.l_pid);
     }
-    return ol_fail(error, OL_LOCKED, "the lock is held, by another process or by another store in this one");
+    return ol_fail(error, OL_LOCKED,
+                   "the lock is held, by another process or by another store in this one");
 }
 
 static int posix_lock(ol_fs *fs, const char *path, ol_file **file, ol_error *error) {
