@@ -1,12 +1,12 @@
-/* What the modelled disk may hold after power was lost, and writing it out. */
+/* testing/fault_crash.c: draws a state that the modelled disk may hold after a power loss. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "testing/fault_disk.h"
 
-/* One draw for the whole state: how likely a page is kept, in quarters.  All and nothing come up often, since they are the states
- * that mistakes of order show in. */
+/* One draw for the whole state: the chance that a page is kept, in quarters.  All and nothing come
+ * up often, since mistakes of order show in those states. */
 static unsigned draw_keep_quarters(uint64_t *random) {
     return (unsigned)(ol_fault_random(random) % 5);
 }
@@ -17,14 +17,15 @@ static bool draw_kept(uint64_t *random, unsigned keep_quarters) {
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Page `at` of a content, zeros where it has none. */
+/* Page `at` of a content, zeros if it has none. */
 static void load_page(uint8_t page[OL_FAULT_PAGE], const ol_fault_content *content, size_t at) {
     if (at < content->capacity) memcpy(page, content->bytes + at, OL_FAULT_PAGE);
     else memset(page, 0, OL_FAULT_PAGE);
 }
 
-/* Draws the content of one file.  *bytes is malloc'ed, *size what is to be written. */
-static void draw_content(const ol_fault_node *node, uint64_t *random, unsigned keep_quarters, uint8_t **bytes, size_t *size) {
+/* Draws the content of one file: *bytes, which is malloc'ed, and *size. */
+static void draw_content(const ol_fault_node *node, uint64_t *random, unsigned keep_quarters,
+                         uint8_t **bytes, size_t *size) {
     const ol_fault_content *durable = &node->durable, *current = &node->current;
     size_t floor = smaller(node->floor, current->size);
     bool was_cut = floor < durable->size;
@@ -36,7 +37,7 @@ static void draw_content(const ol_fault_node *node, uint64_t *random, unsigned k
     if (was_cut && !cut_kept) *size = durable->size;
     else if (was_cut) *size = growth_kept ? current->size : floor;
     else *size = growth_kept || current->size < durable->size ? current->size : durable->size;
-    /* While the cut is lost, no block behind it was freed or written anew. */
+    /* While the cut is lost, no block after it was freed or written again. */
     size_t drawn_end = was_cut && !cut_kept ? floor : current->capacity;
     for (size_t at = 0; at < capacity; at += OL_FAULT_PAGE) {
         uint8_t newer[OL_FAULT_PAGE];
@@ -52,8 +53,9 @@ static void draw_content(const ol_fault_node *node, uint64_t *random, unsigned k
     *bytes = result;
 }
 
-/* Writes the pages that are not zeros, so that files sized ahead stay small. */
-static int write_file(ol_fs *real, const char *path, const uint8_t *bytes, size_t size, ol_error *error) {
+/* Writes only the pages that are not zeros, so that files sized ahead stay small. */
+static int write_file(ol_fs *real, const char *path, const uint8_t *bytes, size_t size,
+                      ol_error *error) {
     static const uint8_t zeros[OL_FAULT_PAGE];
     ol_file *file;
     int status = real->open(real, path, OL_OPEN_CREATE_NEW, &file, error);
@@ -61,7 +63,8 @@ static int write_file(ol_fs *real, const char *path, const uint8_t *bytes, size_
     status = real->truncate(file, (int64_t)size, error);
     for (size_t at = 0; at < size && status == OL_OK; at += OL_FAULT_PAGE) {
         size_t count = smaller(size - at, OL_FAULT_PAGE);
-        if (memcmp(bytes + at, zeros, count) != 0) status = real->write(file, (int64_t)at, bytes + at, count, error);
+        if (memcmp(bytes + at, zeros, count) != 0)
+            status = real->write(file, (int64_t)at, bytes + at, count, error);
     }
     real->close(file);
     return status;
@@ -80,9 +83,10 @@ static int write_node(const writer *state, const ol_fault_node *node, const char
     uint8_t *bytes;
     size_t size;
     if (state->everything) {
-        return write_file(state->disk->real, path, node->current.bytes, node->current.size, state->error);
+        return write_file(state->disk->real, path, node->current.bytes, node->current.size,
+                          state->error);
     }
-    /* A draw of its own for each file, so that it does not hang on the order of the names. */
+    /* Each file has a draw of its own, so that it does not depend on the order of the names. */
     uint64_t random = state->seed ^ node->number * 0xd1b54a32d192ed03u;
     draw_content(node, &random, state->keep_quarters, &bytes, &size);
     int status = write_file(state->disk->real, path, bytes, size, state->error);
@@ -109,12 +113,14 @@ static int write_directory(const writer *state, const ol_fault_node *directory, 
     return status;
 }
 
-int ol_fault_disk_materialize(const ol_fault_disk *disk, const char *target, uint64_t seed, bool everything, ol_error *error) {
+int ol_fault_disk_materialize(const ol_fault_disk *disk, const char *target, uint64_t seed,
+                              bool everything, ol_error *error) {
     ol_fault_names names;
     uint64_t random = seed;
     writer state = {disk, &names, seed, draw_keep_quarters(&random), everything, error};
     ol_fault_names_copy(&names, everything ? &disk->current : &disk->durable);
-    size_t survivors = everything ? 0 : (size_t)(ol_fault_random(&random) % (disk->journal_count + 1));
+    size_t survivors = everything ? 0
+                                  : (size_t)(ol_fault_random(&random) % (disk->journal_count + 1));
     for (size_t i = 0; i < survivors; i++) ol_fault_names_apply(&names, &disk->journal[i]);
     int status = write_directory(&state, disk->root, target);
     ol_fault_names_free(&names);

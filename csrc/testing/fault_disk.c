@@ -1,4 +1,4 @@
-/* Names and contents of the modelled disk; what it may hold after a power loss is in testing/fault_crash.c. */
+/* testing/fault_disk.c: names and contents of the modelled disk. */
 #include "testing/fault_disk.h"
 
 #include <stdlib.h>
@@ -23,9 +23,10 @@ uint64_t ol_fault_random(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- names */
+/* ---------------------------------------------------------------------------------------- names */
 
-static size_t find_name(const ol_fault_names *names, const ol_fault_node *parent, const char *name, size_t name_size) {
+static size_t find_name(const ol_fault_names *names, const ol_fault_node *parent, const char *name,
+                        size_t name_size) {
     size_t at = 0;
     for (; at < names->count; at++) {
         const ol_fault_name *entry = &names->entries[at];
@@ -42,7 +43,8 @@ static void remove_name(ol_fault_names *names, const ol_fault_node *parent, cons
     names->entries[at] = names->entries[--names->count];
 }
 
-static void put_name(ol_fault_names *names, ol_fault_node *parent, const char *name, ol_fault_node *node) {
+static void put_name(ol_fault_names *names, ol_fault_node *parent, const char *name,
+                     ol_fault_node *node) {
     remove_name(names, parent, name);
     if (names->count == names->capacity) {
         names->capacity = names->capacity == 0 ? 32 : 2 * names->capacity;
@@ -57,13 +59,15 @@ void ol_fault_names_apply(ol_fault_names *names, const ol_fault_change *change) 
         return;
     }
     remove_name(names, change->parent, change->name);
-    if (change->kind == OL_FAULT_RENAME) put_name(names, change->target_parent, change->target_name, change->node);
+    if (change->kind == OL_FAULT_RENAME)
+        put_name(names, change->target_parent, change->target_name, change->node);
 }
 
 void ol_fault_names_copy(ol_fault_names *target, const ol_fault_names *source) {
     memset(target, 0, sizeof *target);
     for (size_t i = 0; i < source->count; i++) {
-        put_name(target, source->entries[i].parent, source->entries[i].name, source->entries[i].node);
+        put_name(target, source->entries[i].parent, source->entries[i].name,
+                 source->entries[i].node);
     }
 }
 
@@ -73,7 +77,8 @@ void ol_fault_names_free(ol_fault_names *names) {
     memset(names, 0, sizeof *names);
 }
 
-ol_fault_node *ol_fault_disk_find(const ol_fault_disk *disk, const ol_fault_node *parent, const char *name, size_t name_size) {
+ol_fault_node *ol_fault_disk_find(const ol_fault_disk *disk, const ol_fault_node *parent,
+                                  const char *name, size_t name_size) {
     size_t at = find_name(&disk->current, parent, name, name_size);
     return at == disk->current.count ? NULL : disk->current.entries[at].node;
 }
@@ -92,8 +97,12 @@ static void enter_change(ol_fault_disk *disk, ol_fault_change change) {
     disk->journal[disk->journal_count++] = change;
 }
 
-void ol_fault_disk_link(ol_fault_disk *disk, ol_fault_node *parent, const char *name, ol_fault_node *node) {
-    ol_fault_change change = {.kind = OL_FAULT_LINK, .parent = parent, .node = node, .name = copy_name(name)};
+void ol_fault_disk_link(ol_fault_disk *disk, ol_fault_node *parent, const char *name,
+                        ol_fault_node *node) {
+    ol_fault_change change = {.kind = OL_FAULT_LINK,
+                              .parent = parent,
+                              .node = node,
+                              .name = copy_name(name)};
     enter_change(disk, change);
 }
 
@@ -101,8 +110,10 @@ void ol_fault_disk_flush_directory(ol_fault_disk *disk, const ol_fault_node *dir
     size_t kept = 0;
     for (size_t i = 0; i < disk->journal_count; i++) {
         ol_fault_change *change = &disk->journal[i];
-        /* A rename between directories is one step of the journal; the directory it ends in decides. */
-        const ol_fault_node *decides = change->kind == OL_FAULT_RENAME ? change->target_parent : change->parent;
+        /* A rename between directories is one step of the journal; the directory it ends in
+         * decides. */
+        const ol_fault_node *decides = change->kind == OL_FAULT_RENAME ? change->target_parent
+                                                                       : change->parent;
         if (decides != directory) {
             disk->journal[kept++] = *change;
             continue;
@@ -121,7 +132,7 @@ void ol_fault_disk_flush_all_names(ol_fault_disk *disk) {
     disk->journal_count = 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ contents */
+/* ------------------------------------------------------------------------------------- contents */
 
 static void resize_content(ol_fault_content *content, size_t size) {
     size_t capacity = (size + OL_FAULT_PAGE - 1) / OL_FAULT_PAGE * OL_FAULT_PAGE;
@@ -132,7 +143,8 @@ static void resize_content(ol_fault_content *content, size_t size) {
     }
 }
 
-static int read_content(ol_fault_disk *disk, ol_fault_node *node, ol_fault_content *content, ol_error *error) {
+static int read_content(ol_fault_disk *disk, ol_fault_node *node, ol_fault_content *content,
+                        ol_error *error) {
     int64_t size;
     size_t got;
     int status = disk->real->size(node->reader, &size, error);
@@ -161,7 +173,8 @@ int ol_fault_disk_capture(ol_fault_disk *disk, ol_error *error) {
     return status;
 }
 
-/* A name is about to vanish: what the file held must be kept, since the loss of the name may be lost. */
+/* A name is about to vanish: the file's content must be kept, since the loss of the name may be
+ * lost. */
 static int let_go(ol_fault_disk *disk, ol_fault_node *node, ol_error *error) {
     if (node->is_directory || node->is_gone) return OL_OK;
     int status = capture_node(disk, node, error);
@@ -172,25 +185,31 @@ static int let_go(ol_fault_disk *disk, ol_fault_node *node, ol_error *error) {
     return OL_OK;
 }
 
-int ol_fault_disk_unlink(ol_fault_disk *disk, ol_fault_node *parent, const char *name, ol_error *error) {
+int ol_fault_disk_unlink(ol_fault_disk *disk, ol_fault_node *parent, const char *name,
+                         ol_error *error) {
     ol_fault_node *node = ol_fault_disk_find(disk, parent, name, strlen(name));
     OL_ASSERT(node != NULL);
     int status = let_go(disk, node, error);
     if (status != OL_OK) return status;
-    ol_fault_change change = {.kind = OL_FAULT_UNLINK, .parent = parent, .node = node, .name = copy_name(name)};
+    ol_fault_change change = {.kind = OL_FAULT_UNLINK,
+                              .parent = parent,
+                              .node = node,
+                              .name = copy_name(name)};
     enter_change(disk, change);
     return OL_OK;
 }
 
-int ol_fault_disk_rename(ol_fault_disk *disk, ol_fault_node *parent, const char *name, ol_fault_node *target_parent,
-                         const char *target_name, ol_error *error) {
+int ol_fault_disk_rename(ol_fault_disk *disk, ol_fault_node *parent, const char *name,
+                         ol_fault_node *target_parent, const char *target_name, ol_error *error) {
     ol_fault_node *node = ol_fault_disk_find(disk, parent, name, strlen(name));
-    ol_fault_node *replaced = ol_fault_disk_find(disk, target_parent, target_name, strlen(target_name));
+    ol_fault_node *replaced = ol_fault_disk_find(disk, target_parent, target_name,
+                                                 strlen(target_name));
     OL_ASSERT(node != NULL);
     if (replaced == node) return OL_OK;
     int status = replaced == NULL ? OL_OK : let_go(disk, replaced, error);
     if (status != OL_OK) return status;
-    ol_fault_change change = {OL_FAULT_RENAME, parent, node, copy_name(name), target_parent, copy_name(target_name)};
+    ol_fault_change change = {OL_FAULT_RENAME, parent,        node,
+                              copy_name(name), target_parent, copy_name(target_name)};
     enter_change(disk, change);
     return OL_OK;
 }
@@ -203,7 +222,8 @@ static void forget_suspects(ol_fault_node *node, size_t from_page, size_t to_pag
 }
 
 void ol_fault_node_touch(ol_fault_node *node, size_t from, size_t to) {
-    if (from < to) forget_suspects(node, from / OL_FAULT_PAGE, (to + OL_FAULT_PAGE - 1) / OL_FAULT_PAGE);
+    if (from < to)
+        forget_suspects(node, from / OL_FAULT_PAGE, (to + OL_FAULT_PAGE - 1) / OL_FAULT_PAGE);
 }
 
 void ol_fault_node_cut(ol_fault_node *node, size_t size) {
@@ -211,15 +231,18 @@ void ol_fault_node_cut(ol_fault_node *node, size_t size) {
     forget_suspects(node, size / OL_FAULT_PAGE, node->suspect_count);
 }
 
-/* Is this page clean although it is not durable?  Its bytes are compared too, for a store that nobody noted. */
+/* Whether this page is clean although it is not durable.  Its bytes are compared, too, for a store
+ * that nobody reported. */
 static bool is_suspect(const ol_fault_node *node, size_t page, const uint8_t *bytes) {
     if (page >= node->suspect_count || node->suspects[page] == NULL) return false;
     return memcmp(node->suspects[page], bytes, OL_FAULT_PAGE) == 0;
 }
 
-/* The pages from `from` on, below `to`, become durable. */
-static void flush_pages(ol_fault_node *node, const ol_fault_content *content, size_t from, size_t to) {
-    for (size_t at = from / OL_FAULT_PAGE * OL_FAULT_PAGE; at < to && at < content->capacity; at += OL_FAULT_PAGE) {
+/* The pages from `from` up to `to` become durable. */
+static void flush_pages(ol_fault_node *node, const ol_fault_content *content, size_t from,
+                        size_t to) {
+    for (size_t at = from / OL_FAULT_PAGE * OL_FAULT_PAGE; at < to && at < content->capacity;
+         at += OL_FAULT_PAGE) {
         size_t page = at / OL_FAULT_PAGE;
         if (is_suspect(node, page, content->bytes + at)) continue;
         forget_suspects(node, page, page + 1);
@@ -237,9 +260,10 @@ int ol_fault_node_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *erro
     }
     resize_content(&node->durable, content.size);
     flush_pages(node, &content, 0, content.capacity);
-    /* What a cut took away does not come back with a later growth. */
+    /* Cut bytes do not come back with a later growth. */
     if (node->durable.capacity > content.capacity) {
-        memset(node->durable.bytes + content.capacity, 0, node->durable.capacity - content.capacity);
+        memset(node->durable.bytes + content.capacity, 0,
+               node->durable.capacity - content.capacity);
     }
     node->durable.size = content.size;
     node->floor = content.size;
@@ -247,10 +271,11 @@ int ol_fault_node_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *erro
     return OL_OK;
 }
 
-int ol_fault_node_flush_range(ol_fault_disk *disk, ol_fault_node *node, size_t from, size_t to, ol_error *error) {
+int ol_fault_node_flush_range(ol_fault_disk *disk, ol_fault_node *node, size_t from, size_t to,
+                              ol_error *error) {
     ol_fault_content content = {NULL, 0, 0};
     if (node->is_gone) return OL_OK;
-    /* A cut that is pending is metadata of the whole file. */
+    /* A pending cut is metadata of the whole file. */
     if (node->floor < node->durable.size) return ol_fault_node_flush(disk, node, error);
     int status = read_content(disk, node, &content, error);
     if (status == OL_OK) {
@@ -286,14 +311,17 @@ int ol_fault_node_fail_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error 
     return status;
 }
 
-int ol_fault_node_write_back(ol_fault_disk *disk, ol_fault_node *node, uint64_t *random, ol_error *error) {
+int ol_fault_node_write_back(ol_fault_disk *disk, ol_fault_node *node, uint64_t *random,
+                             ol_error *error) {
     ol_fault_content content;
     if (node->is_gone || node->is_directory) return OL_OK;
     int status = read_content(disk, node, &content, error);
-    /* Behind a cut that is still pending, old and new pages must not mix. */
-    size_t limit = node->floor < node->durable.size ? node->floor / OL_FAULT_PAGE * OL_FAULT_PAGE : content.capacity;
+    /* After a cut that is still pending, old and new pages must not mix. */
+    size_t limit = node->floor < node->durable.size ? node->floor / OL_FAULT_PAGE * OL_FAULT_PAGE
+                                                    : content.capacity;
     if (status == OL_OK) resize_content(&node->durable, content.size);
-    for (size_t at = 0; status == OL_OK && at < limit && at < content.capacity; at += OL_FAULT_PAGE) {
+    for (size_t at = 0; status == OL_OK && at < limit && at < content.capacity;
+         at += OL_FAULT_PAGE) {
         bool chosen = (ol_fault_random(random) & 1) != 0;
         if (!chosen || is_suspect(node, at / OL_FAULT_PAGE, content.bytes + at)) continue;
         memcpy(node->durable.bytes + at, content.bytes + at, OL_FAULT_PAGE);
@@ -302,7 +330,7 @@ int ol_fault_node_write_back(ol_fault_disk *disk, ol_fault_node *node, uint64_t 
     return status;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- life cycle */
+/* ----------------------------------------------------------------------------------- life cycle */
 
 ol_fault_node *ol_fault_disk_add_node(ol_fault_disk *disk, bool is_directory, ol_file *reader) {
     ol_fault_node *node = allocate(NULL, sizeof *node);

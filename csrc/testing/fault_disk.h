@@ -1,7 +1,11 @@
-/* testing/fault_disk: what a disk holds, as opposed to what programs see.  The model behind testing/fault_fs; see there for its rules.
+/* testing/fault_disk: the durable content of a disk beside the content that programs see.
  *
- * It keeps, for every file, the durable bytes beside a way to read the current ones, and two sets of names, the current one
- * and the durable one, with the journal of the changes between them.  No lock: testing/fault_fs's mutex covers it.
+ * It is the model of testing/fault_fs, which has its rules.  For every file it keeps the durable
+ * bytes and a way to read the current ones; it keeps two sets of names, current and durable, with
+ * the journal of the changes between them.
+ *
+ * Ownership: the disk owns its nodes and contents.  Locks: none; testing/fault_fs's mutex covers
+ * it.  Missing memory ends the process: this is a tool for tests.
  */
 #ifndef OL_TESTING_FAULT_DISK_H
 #define OL_TESTING_FAULT_DISK_H
@@ -12,22 +16,23 @@
 
 #define OL_FAULT_PAGE ((size_t)4096)
 
-/* Bytes in whole pages; those at or behind `size` are zeros unless the kernel wrote pages back whose size is still pending. */
+/* Bytes in whole pages; those at or after `size` are zeros unless the kernel wrote back pages whose
+ * size is still pending. */
 typedef struct ol_fault_content {
     uint8_t *bytes;
     size_t capacity;
     size_t size;
 } ol_fault_content;
 
-/* A file or a directory, whatever it is called. */
+/* A file or a directory under any name. */
 typedef struct ol_fault_node {
     struct ol_fault_node *next;
-    ol_file *reader;            /* sees the current bytes; NULL for a directory and once the file is gone */
+    ol_file *reader;  /* sees the current bytes; NULL for a directory and once the file is gone */
     ol_fault_content durable;
-    ol_fault_content current;   /* filled by ol_fault_disk_capture, and when the file goes */
+    ol_fault_content current;   /* filled by ol_fault_disk_capture, and when the file is removed */
     size_t floor;               /* smallest size since the last flush */
-    uint8_t **suspects;         /* by page: its bytes when a flush of them failed, NULL for others */
-    size_t suspect_count;       /* length of that array */
+    uint8_t **suspects;         /* by page: its bytes when a flush of them failed, else NULL */
+    size_t suspect_count;       /* length of `suspects` */
     uint64_t number;
     bool is_directory;
     bool is_gone;
@@ -45,7 +50,11 @@ typedef struct ol_fault_names {
     size_t capacity;
 } ol_fault_names;
 
-typedef enum ol_fault_change_kind { OL_FAULT_LINK, OL_FAULT_UNLINK, OL_FAULT_RENAME } ol_fault_change_kind;
+typedef enum ol_fault_change_kind {
+    OL_FAULT_LINK,
+    OL_FAULT_UNLINK,
+    OL_FAULT_RENAME
+} ol_fault_change_kind;
 
 typedef struct ol_fault_change {
     ol_fault_change_kind kind;
@@ -68,40 +77,47 @@ typedef struct ol_fault_disk {
     uint64_t node_count;
 } ol_fault_disk;
 
-/* Memory that is missing ends the process: this is a tool for tests. */
+/* Missing memory ends the process: this is a tool for tests. */
 void ol_fault_disk_open(ol_fault_disk *disk, ol_fs *real);
 void ol_fault_disk_close(ol_fault_disk *disk);
 
 /* A new node, not linked anywhere. */
 ol_fault_node *ol_fault_disk_add_node(ol_fault_disk *disk, bool is_directory, ol_file *reader);
 
-ol_fault_node *ol_fault_disk_find(const ol_fault_disk *disk, const ol_fault_node *parent, const char *name, size_t name_size);
+ol_fault_node *ol_fault_disk_find(const ol_fault_disk *disk, const ol_fault_node *parent,
+                                  const char *name, size_t name_size);
 
-/* Changes of the current names, entered in the journal. */
-void ol_fault_disk_link(ol_fault_disk *disk, ol_fault_node *parent, const char *name, ol_fault_node *node);
-int ol_fault_disk_unlink(ol_fault_disk *disk, ol_fault_node *parent, const char *name, ol_error *error) OL_NODISCARD;
-int ol_fault_disk_rename(ol_fault_disk *disk, ol_fault_node *parent, const char *name, ol_fault_node *target_parent,
-                         const char *target_name, ol_error *error) OL_NODISCARD;
-/* The journal's changes of this directory are durable. */
+/* Changes of the current names, recorded in the journal. */
+void ol_fault_disk_link(ol_fault_disk *disk, ol_fault_node *parent, const char *name,
+                        ol_fault_node *node);
+int ol_fault_disk_unlink(ol_fault_disk *disk, ol_fault_node *parent, const char *name,
+                         ol_error *error) OL_NODISCARD;
+int ol_fault_disk_rename(ol_fault_disk *disk, ol_fault_node *parent, const char *name,
+                         ol_fault_node *target_parent, const char *target_name, ol_error *error)
+    OL_NODISCARD;
+/* Makes the journal's changes of this directory durable. */
 void ol_fault_disk_flush_directory(ol_fault_disk *disk, const ol_fault_node *directory);
 void ol_fault_disk_flush_all_names(ol_fault_disk *disk);
 
-/* Bytes [from, to) were written to, so that the next flush stores their pages. */
+/* Records a write to [from, to), so that the next flush stores its pages. */
 void ol_fault_node_touch(ol_fault_node *node, size_t from, size_t to);
 void ol_fault_node_cut(ol_fault_node *node, size_t size);
 int ol_fault_node_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *error) OL_NODISCARD;
-/* The pages of [from, to), and of a size that is pending no more than reaches them. */
-int ol_fault_node_flush_range(ol_fault_disk *disk, ol_fault_node *node, size_t from, size_t to, ol_error *error) OL_NODISCARD;
-/* A flush failed: dirty pages become clean without being durable. */
-int ol_fault_node_fail_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *error) OL_NODISCARD;
-int ol_fault_node_write_back(ol_fault_disk *disk, ol_fault_node *node, uint64_t *random, ol_error *error) OL_NODISCARD;
+/* Makes the pages of [from, to) durable, and a pending size no further than they reach. */
+int ol_fault_node_flush_range(ol_fault_disk *disk, ol_fault_node *node, size_t from, size_t to,
+                              ol_error *error) OL_NODISCARD;
+/* Records a failed flush: dirty pages become clean without being durable. */
+int ol_fault_node_fail_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *error)
+    OL_NODISCARD;
+int ol_fault_node_write_back(ol_fault_disk *disk, ol_fault_node *node, uint64_t *random,
+                             ol_error *error) OL_NODISCARD;
 
-/* Remembers the current bytes of every file. */
+/* Keeps the current bytes of every file. */
 int ol_fault_disk_capture(ol_fault_disk *disk, ol_error *error) OL_NODISCARD;
 
-/* Writes out a captured state: what power loss may leave by a draw from `seed`, or everything. */
-int ol_fault_disk_materialize(const ol_fault_disk *disk, const char *target, uint64_t seed, bool everything, ol_error *error)
-    OL_NODISCARD;
+/* Writes out a captured state: a result of power loss drawn from `seed`, or everything. */
+int ol_fault_disk_materialize(const ol_fault_disk *disk, const char *target, uint64_t seed,
+                              bool everything, ol_error *error) OL_NODISCARD;
 
 void ol_fault_names_apply(ol_fault_names *names, const ol_fault_change *change);
 void ol_fault_names_copy(ol_fault_names *target, const ol_fault_names *source);

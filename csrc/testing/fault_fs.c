@@ -1,3 +1,4 @@
+/* testing/fault_fs.c: the file port over a real directory and the modelled disk. */
 #include "testing/fault_fs.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ typedef struct fault_fs {
     int fail_errno;
     int fail_flush_errno;
     bool stopped;
-    ol_error capture_error;     /* reading the state at the stop failed; status OL_OK otherwise */
+    ol_error capture_error;     /* of a failure to read the state at the stop; otherwise OL_OK */
 } fault_fs;
 
 struct ol_file {
@@ -51,7 +52,8 @@ static int crashed(ol_error *error) {
 
 static void stop(fault_fs *fs) {
     fs->stopped = true;
-    if (ol_fault_disk_capture(&fs->disk, &fs->capture_error) == OL_OK) fs->capture_error.status = OL_OK;
+    if (ol_fault_disk_capture(&fs->disk, &fs->capture_error) == OL_OK)
+        fs->capture_error.status = OL_OK;
 }
 
 /* Every operation that changes something passes here before it does. */
@@ -69,7 +71,7 @@ static int begin_operation(fault_fs *fs, const char *name, const char *path, ol_
     return OL_OK;
 }
 
-/* A path taken apart: the directory it lies in and its last name; node is NULL when there is nothing of that name. */
+/* A path taken apart: its directory and its last name; node is NULL when nothing has that name. */
 typedef struct location {
     ol_fault_node *parent;
     ol_fault_node *node;
@@ -78,7 +80,8 @@ typedef struct location {
 
 static int locate(fault_fs *fs, const char *path, location *found, ol_error *error) {
     size_t root_size = strlen(fs->root);
-    if (strncmp(path, fs->root, root_size) != 0 || (path[root_size] != '/' && path[root_size] != '\0')) {
+    if (strncmp(path, fs->root, root_size) != 0 ||
+        (path[root_size] != '/' && path[root_size] != '\0')) {
         ol_fail(error, OL_INVALID, "the path is outside of the simulated disk");
         return ol_error_at(error, path, -1);
     }
@@ -92,7 +95,8 @@ static int locate(fault_fs *fs, const char *path, location *found, ol_error *err
             return ol_fail(error, OL_INVALID, "the simulated disk takes no relative names");
         }
         if (size >= sizeof found->name) return ol_fail_errno(error, ENAMETOOLONG, "open", path);
-        if (found->node == NULL || !found->node->is_directory) return ol_fail_errno(error, ENOENT, "open", path);
+        if (found->node == NULL || !found->node->is_directory)
+            return ol_fail_errno(error, ENOENT, "open", path);
         found->parent = found->node;
         memcpy(found->name, at, size);
         found->name[size] = '\0';
@@ -102,9 +106,10 @@ static int locate(fault_fs *fs, const char *path, location *found, ol_error *err
     return OL_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- files */
+/* ---------------------------------------------------------------------------------------- files */
 
-static int wrap_file(fault_fs *fs, ol_file *real, const char *path, location *at, ol_file **file, ol_error *error) {
+static int wrap_file(fault_fs *fs, ol_file *real, const char *path, location *at, ol_file **file,
+                     ol_error *error) {
     if (at->node == NULL) {
         ol_file *reader;
         int status = fs->real->open(fs->real, path, OL_OPEN_READ, &reader, error);
@@ -123,7 +128,8 @@ static int wrap_file(fault_fs *fs, ol_file *real, const char *path, location *at
     return OL_OK;
 }
 
-static int open_locked(fault_fs *fs, const char *path, ol_open_mode mode, bool lock, ol_file **file, ol_error *error) {
+static int open_locked(fault_fs *fs, const char *path, ol_open_mode mode, bool lock, ol_file **file,
+                       ol_error *error) {
     location at;
     ol_file *real;
     if (fs->stopped) return crashed(error);
@@ -133,11 +139,13 @@ static int open_locked(fault_fs *fs, const char *path, ol_open_mode mode, bool l
         status = begin_operation(fs, "open", path, error);
         if (status != OL_OK) return status;
     }
-    status = lock ? fs->real->lock(fs->real, path, &real, error) : fs->real->open(fs->real, path, mode, &real, error);
+    status = lock ? fs->real->lock(fs->real, path, &real, error)
+                  : fs->real->open(fs->real, path, mode, &real, error);
     return status == OL_OK ? wrap_file(fs, real, path, &at, file, error) : status;
 }
 
-static int fault_open(ol_fs *port, const char *path, ol_open_mode mode, ol_file **file, ol_error *error) {
+static int fault_open(ol_fs *port, const char *path, ol_open_mode mode, ol_file **file,
+                      ol_error *error) {
     fault_fs *fs = lock_fs(port);
     return unlock_fs(fs, open_locked(fs, path, mode, false, file, error));
 }
@@ -159,12 +167,16 @@ static int fault_size(ol_file *file, int64_t *size, ol_error *error) {
     return unlock_fs(fs, fs->stopped ? crashed(error) : fs->real->size(file->real, size, error));
 }
 
-static int fault_read(ol_file *file, int64_t position, void *data, size_t size, size_t *got, ol_error *error) {
+static int fault_read(ol_file *file, int64_t position, void *data, size_t size, size_t *got,
+                      ol_error *error) {
     fault_fs *fs = lock_fs(&file->fs->port);
-    return unlock_fs(fs, fs->stopped ? crashed(error) : fs->real->read(file->real, position, data, size, got, error));
+    return unlock_fs(fs, fs->stopped
+                             ? crashed(error)
+                             : fs->real->read(file->real, position, data, size, got, error));
 }
 
-static int fault_write(ol_file *file, int64_t position, const void *data, size_t size, ol_error *error) {
+static int fault_write(ol_file *file, int64_t position, const void *data, size_t size,
+                       ol_error *error) {
     fault_fs *fs = lock_fs(&file->fs->port);
     int status = begin_operation(fs, "pwrite", file->path, error);
     if (status == OL_OK) status = fs->real->write(file->real, position, data, size, error);
@@ -188,7 +200,7 @@ static int fault_extend(ol_file *file, int64_t from, int64_t to, bool written, o
     return unlock_fs(fs, status);
 }
 
-/* A flush begins: counted, stopped or failed; OL_OK when it is to be made. */
+/* Begins a flush: counts it, and stops or fails it if ordered; OL_OK when it is to be made. */
 static int begin_flush(fault_fs *fs, ol_file *file, const char *name, ol_error *error) {
     ol_error ignored;
     fs->flushes += fs->stopped ? 0 : 1;
@@ -197,7 +209,8 @@ static int begin_flush(fault_fs *fs, ol_file *file, const char *name, ol_error *
         fs->fail_flush_at = 0;
         status = ol_fail_errno(error, fs->fail_flush_errno, name, file->path);
     }
-    if (status != OL_OK && status != OL_CRASHED) (void)!ol_fault_node_fail_flush(&fs->disk, file->node, &ignored);
+    if (status != OL_OK && status != OL_CRASHED)
+        (void)!ol_fault_node_fail_flush(&fs->disk, file->node, &ignored);
     return status;
 }
 
@@ -212,13 +225,15 @@ static int fault_flush_range(ol_file *file, void *data, int64_t from, int64_t to
     (void)data;
     fault_fs *fs = lock_fs(&file->fs->port);
     int status = begin_flush(fs, file, "msync", error);
-    if (status == OL_OK) status = ol_fault_node_flush_range(&fs->disk, file->node, (size_t)from, (size_t)to, error);
+    if (status == OL_OK)
+        status = ol_fault_node_flush_range(&fs->disk, file->node, (size_t)from, (size_t)to, error);
     return unlock_fs(fs, status);
 }
 
 static int fault_map(ol_file *file, size_t size, bool writable, void **data, ol_error *error) {
     fault_fs *fs = lock_fs(&file->fs->port);
-    return unlock_fs(fs, fs->stopped ? crashed(error) : fs->real->map(file->real, size, writable, data, error));
+    return unlock_fs(fs, fs->stopped ? crashed(error)
+                                     : fs->real->map(file->real, size, writable, data, error));
 }
 
 static void fault_unmap(ol_fs *port, void *data, size_t size) {
@@ -233,12 +248,13 @@ static void fault_populate(ol_file *file, void *data, size_t from, size_t to) {
 static int fault_stored(ol_file *file, int64_t position, size_t size, ol_error *error) {
     fault_fs *fs = lock_fs(&file->fs->port);
     int status = begin_operation(fs, "store", file->path, error);
-    /* The bytes are in memory even if the order was to fail. */
-    if (status != OL_CRASHED) ol_fault_node_touch(file->node, (size_t)position, (size_t)position + size);
+    /* The bytes are in memory even if the operation was ordered to fail. */
+    if (status != OL_CRASHED)
+        ol_fault_node_touch(file->node, (size_t)position, (size_t)position + size);
     return unlock_fs(fs, status);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- names */
+/* ---------------------------------------------------------------------------------------- names */
 
 static int rename_locked(fault_fs *fs, const char *source, const char *target, ol_error *error) {
     location from, to;
@@ -247,10 +263,12 @@ static int rename_locked(fault_fs *fs, const char *source, const char *target, o
     if (status != OL_OK) return status;
     if (from.node == NULL) return ol_fail_errno(error, ENOENT, "rename", source);
     status = begin_operation(fs, "rename", source, error);
-    /* The real rename comes last: the model has to read a file that is replaced while it is there, and a rename within one
-     * directory that was looked up a moment ago does not fail. */
-    if (status == OL_OK && to.node != NULL && to.node->is_directory) status = ol_fail_errno(error, EEXIST, "rename", target);
-    if (status == OL_OK) status = ol_fault_disk_rename(&fs->disk, from.parent, from.name, to.parent, to.name, error);
+    /* The real rename comes last: the model has to read a replaced file while it exists, and a
+     * rename within a directory that was just looked up does not fail. */
+    if (status == OL_OK && to.node != NULL && to.node->is_directory)
+        status = ol_fail_errno(error, EEXIST, "rename", target);
+    if (status == OL_OK)
+        status = ol_fault_disk_rename(&fs->disk, from.parent, from.name, to.parent, to.name, error);
     return status == OL_OK ? fs->real->rename(fs->real, source, target, error) : status;
 }
 
@@ -265,7 +283,8 @@ static int remove_locked(fault_fs *fs, const char *path, bool directory, ol_erro
     if (status != OL_OK) return status;
     const char *name = directory ? "rmdir" : "unlink";
     if (at.node == NULL) return ol_fail_errno(error, ENOENT, name, path);
-    if (at.node->is_directory != directory) return ol_fail_errno(error, directory ? ENOTDIR : EISDIR, name, path);
+    if (at.node->is_directory != directory)
+        return ol_fail_errno(error, directory ? ENOTDIR : EISDIR, name, path);
     status = begin_operation(fs, name, path, error);
     if (status == OL_OK && directory) status = fs->real->remove_directory(fs->real, path, error);
     if (status == OL_OK) status = ol_fault_disk_unlink(&fs->disk, at.parent, at.name, error);
@@ -290,7 +309,8 @@ static int make_directory_locked(fault_fs *fs, const char *path, ol_error *error
     if (at.node == NULL) status = begin_operation(fs, "mkdir", path, error);
     if (status == OL_OK) status = fs->real->make_directory(fs->real, path, error);
     if (status != OL_OK || at.node != NULL) return status;
-    ol_fault_disk_link(&fs->disk, at.parent, at.name, ol_fault_disk_add_node(&fs->disk, true, NULL));
+    ol_fault_disk_link(&fs->disk, at.parent, at.name,
+                       ol_fault_disk_add_node(&fs->disk, true, NULL));
     return OL_OK;
 }
 
@@ -314,9 +334,10 @@ static int fault_flush_directory(ol_fs *port, const char *path, ol_error *error)
     return unlock_fs(fs, fs->stopped ? crashed(error) : flush_directory_locked(fs, path, error));
 }
 
-/* Without the mutex, since the visitor may come back with other calls; the real list has gathered the names before it visits. */
-static int fault_list(ol_fs *port, const char *path, int (*visit)(void *context, const char *name), void *context,
-                      ol_error *error) {
+/* Without the mutex, since the visitor may make other calls; the real list has gathered the names
+ * before it visits. */
+static int fault_list(ol_fs *port, const char *path, int (*visit)(void *context, const char *name),
+                      void *context, ol_error *error) {
     fault_fs *fs = lock_fs(port);
     int status = unlock_fs(fs, fs->stopped ? crashed(error) : OL_OK);
     return status == OL_OK ? fs->real->list(fs->real, path, visit, context, error) : status;
@@ -324,12 +345,14 @@ static int fault_list(ol_fs *port, const char *path, int (*visit)(void *context,
 
 static int fault_exists(ol_fs *port, const char *path, bool *exists, ol_error *error) {
     fault_fs *fs = lock_fs(port);
-    return unlock_fs(fs, fs->stopped ? crashed(error) : fs->real->exists(fs->real, path, exists, error));
+    return unlock_fs(fs, fs->stopped ? crashed(error)
+                                     : fs->real->exists(fs->real, path, exists, error));
 }
 
 static int fault_modified(ol_fs *port, const char *path, int64_t *modified_ms, ol_error *error) {
     fault_fs *fs = lock_fs(port);
-    return unlock_fs(fs, fs->stopped ? crashed(error) : fs->real->modified(fs->real, path, modified_ms, error));
+    return unlock_fs(fs, fs->stopped ? crashed(error)
+                                     : fs->real->modified(fs->real, path, modified_ms, error));
 }
 
 static int fault_set_modified(ol_fs *port, const char *path, int64_t modified_ms, ol_error *error) {
@@ -337,10 +360,11 @@ static int fault_set_modified(ol_fs *port, const char *path, int64_t modified_ms
     location at;
     int status = locate(fs, path, &at, error);
     if (status == OL_OK) status = begin_operation(fs, "utimensat", path, error);
-    return unlock_fs(fs, status == OL_OK ? fs->real->set_modified(fs->real, path, modified_ms, error) : status);
+    return unlock_fs(
+        fs, status == OL_OK ? fs->real->set_modified(fs->real, path, modified_ms, error) : status);
 }
 
-/* ------------------------------------------------------------------------------------------------ what the tests call */
+/* -------------------------------------------------------------------------- what the tests call */
 
 typedef struct scan {
     fault_fs *fs;
@@ -349,7 +373,8 @@ typedef struct scan {
     ol_error *error;
 } scan;
 
-static int scan_directory(fault_fs *fs, ol_fault_node *directory, const char *path, ol_error *error);
+static int scan_directory(fault_fs *fs, ol_fault_node *directory, const char *path,
+                          ol_error *error);
 
 static int scan_name(void *context, const char *name) {
     scan *state = context;
@@ -373,7 +398,8 @@ static int scan_name(void *context, const char *name) {
     return ol_fault_node_flush(disk, node, state->error);
 }
 
-static int scan_directory(fault_fs *fs, ol_fault_node *directory, const char *path, ol_error *error) {
+static int scan_directory(fault_fs *fs, ol_fault_node *directory, const char *path,
+                          ol_error *error) {
     scan state = {fs, directory, path, error};
     return fs->real->list(fs->real, path, scan_name, &state, error);
 }
@@ -408,7 +434,8 @@ int ol_fault_fs_create(const char *root, ol_fs **port, ol_error *error) {
     fault_fs *fs = calloc(1, sizeof *fs);
     char *copy = strdup(root);
     OL_ASSERT(fs != NULL && copy != NULL);
-    for (size_t size = strlen(copy); size > 1 && copy[size - 1] == '/'; size--) copy[size - 1] = '\0';
+    for (size_t size = strlen(copy); size > 1 && copy[size - 1] == '/'; size--)
+        copy[size - 1] = '\0';
     fs->port = fault_port;
     fs->real = ol_fs_posix();
     fs->root = copy;
@@ -488,12 +515,14 @@ int ol_fault_fs_write_back(ol_fs *port, uint64_t seed, ol_error *error) {
     return unlock_fs(fs, status);
 }
 
-static int materialize(ol_fs *port, const char *target, uint64_t seed, bool everything, ol_error *error) {
+static int materialize(ol_fs *port, const char *target, uint64_t seed, bool everything,
+                       ol_error *error) {
     fault_fs *fs = lock_fs(port);
     int status = fs->capture_error.status;
     if (status != OL_OK) *error = fs->capture_error;
     else if (!fs->stopped) status = ol_fault_disk_capture(&fs->disk, error);
-    if (status == OL_OK) status = ol_fault_disk_materialize(&fs->disk, target, seed, everything, error);
+    if (status == OL_OK)
+        status = ol_fault_disk_materialize(&fs->disk, target, seed, everything, error);
     return unlock_fs(fs, status);
 }
 

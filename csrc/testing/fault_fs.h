@@ -1,28 +1,32 @@
-/* testing/fault_fs: a file system for tests, which can stop the machine and say what its disk could hold afterwards.
+/* testing/fault_fs: a file system for tests that stops the machine and loses unflushed bytes.
  *
- * It works on a real directory (the root) and remembers beside it what is durable: for every file the bytes and the size at
- * its last successful flush, for every name what the last flush of its directory covered.  Flushes are modelled, not made, so
- * a run is fast; mapped stores are found by reading the file.
+ * It works on a real directory (the root) and keeps beside it the durable state: for every file the
+ * bytes and the size at its last successful flush, for every name the last flush of its directory.
+ * Flushes are modelled, not made, so a run is fast; mapped stores are found by reading the file.
  *
- * Operations are numbered from 1: creating opens (and locks that create their file), write, truncate, extend, flush, rename,
- * remove, make_directory and remove_directory that change something, flush_directory, set_modified, and each note of a mapped
- * store.  Reads are not counted.  When the machine stops at operation N, N is not performed (a noted store is in memory already, and stays),
- * the state is captured at that moment, and N and every call after it return OL_CRASHED; close and unmap still work, so that
- * the engine can unwind.
+ * Operations are numbered from 1: creating opens (and locks that create their file), write,
+ * truncate, extend, flush, rename, remove, make_directory and remove_directory that change
+ * something, flush_directory, set_modified, and each report of a mapped store.  Reads are not
+ * counted.  When the machine stops at operation N, N is not performed (a reported store is in
+ * memory already, and stays), the state is captured at that moment, and N and every later call
+ * return OL_CRASHED; close and unmap still work, so that the engine can unwind.
  *
- * The model of the disk (spec of what materialize draws from):
- *  - A page of 4 KiB that was written since the last flush holds its new or its old content, each page for itself; or what
- *    ol_fault_fs_write_back let through in between.
- *  - An unflushed change of size is kept or lost.  Where it is lost, the pages behind the old size are lost with it; where a
- *    file was cut and has grown again, the cut bytes come back only if the cut itself is lost.
- *  - Names live in a journal: of the creates, renames and removes that no flush of their directory covers, a prefix (in the
- *    order of the calls) survives.  A file whose name is lost is lost with all its bytes, flushed or not.
- *  - A flush of a range makes its pages durable, and of a growth that is pending no more than reaches the range.
- *  - Times of files are those of the real ones, and are not part of what is materialized.
- *  - After a failed flush the pages that were dirty count as clean, as in Linux: a later flush that succeeds does not store
- *    them unless they were written to again.
+ * The model of the disk, from which materialize draws:
+ * - A page of 4 KiB that was written since the last flush holds its new or its old content, each
+ *   page for itself, or a content that ol_fault_fs_write_back let through in between.
+ * - An unflushed change of size is kept or lost.  If it is lost, so are the pages after the old
+ *   size; if a file was cut and has grown again, the cut bytes come back only if the cut itself is
+ *   lost.
+ * - Names live in a journal: of the creates, renames and removes that no flush of their directory
+ *   covers, a prefix (in the order of the calls) survives. A file whose name is lost is lost with
+ *   all its bytes, flushed or not.
+ * - A flush of a range makes its pages durable, and a pending growth no further than the range.
+ * - Times of files are those of the real ones, and are not materialized.
+ * - After a failed flush the dirty pages count as clean, as in Linux: a later successful flush
+ *   stores them only if they were written again.
  *
- * Opening or changing what lies outside the root is OL_INVALID.  Every call takes one mutex; any number of threads may use the file system.
+ * Opening or changing a path outside the root is OL_INVALID.  Every call takes one mutex; any
+ * number of threads may use the file system.
  */
 #ifndef OL_TESTING_FAULT_FS_H
 #define OL_TESTING_FAULT_FS_H
@@ -33,36 +37,39 @@
 
 #define OL_FAULT_PAGE_SIZE 4096
 
-/* `root` must be an existing directory; everything in it counts as durable.  The name is taken as given: paths passed to the
- * file system start with it. */
+/* `root` must be an existing directory; everything in it counts as durable.  The name is used
+ * unchanged: paths passed to the file system start with it. */
 int ol_fault_fs_create(const char *root, ol_fs **fs, ol_error *error) OL_NODISCARD;
 
 /* Every file must have been closed. */
 void ol_fault_fs_free(ol_fs *fs);
 
-/* Operations begun so far, the one that stopped the machine included. */
+/* The number of operations begun so far, including the one that stopped the machine. */
 int64_t ol_fault_fs_operations(ol_fs *fs);
 int64_t ol_fault_fs_flushes(ol_fs *fs);
 
-/* Stops the machine at operation `operation` (0: never).  To stop it now: ol_fault_fs_stop. */
+/* Stops the machine at operation `operation` (0: never), or now with ol_fault_fs_stop. */
 void ol_fault_fs_stop_at(ol_fs *fs, int64_t operation);
 int ol_fault_fs_stop(ol_fs *fs, ol_error *error) OL_NODISCARD;
 bool ol_fault_fs_stopped(ol_fs *fs);
 
-/* Makes operation `operation`, or the flush (of a file) with that number among flushes, fail once with `sys_errno`; 0 takes
- * the order back.  The failed operation changes nothing. */
+/* Makes operation `operation`, or the flush (of a file) with that number among flushes, fail once
+ * with `sys_errno`; 0 cancels the order.  The failed operation changes nothing. */
 void ol_fault_fs_fail_at(ol_fs *fs, int64_t operation, int sys_errno);
 void ol_fault_fs_fail_flush(ol_fs *fs, int64_t flush, int sys_errno);
 
-/* Lets the kernel write back by itself: each dirty page becomes durable as it is now, or not, by a draw from `seed`; sizes
- * and names stay pending.  Gives crash states in which a page is older than its newest content and newer than its last flush. */
+/* Lets the kernel write back by itself: each dirty page becomes durable as it is now, or not, by a
+ * draw from `seed`; sizes and names stay pending.  Gives crash states in which a page is older than
+ * its newest content and newer than its last flush. */
 int ol_fault_fs_write_back(ol_fs *fs, uint64_t seed, ol_error *error) OL_NODISCARD;
 
-/* Writes into `target` (an existing, empty directory outside the root) one state that the disk could hold if power failed at
- * the stop, or now if the machine was not stopped.  Equal seeds give equal states. */
-int ol_fault_fs_materialize(ol_fs *fs, const char *target, uint64_t seed, ol_error *error) OL_NODISCARD;
+/* Writes into `target` (an existing, empty directory outside the root) one state that the disk
+ * could hold if power failed at the stop, or now if the machine was not stopped.  Equal seeds give
+ * equal states. */
+int ol_fault_fs_materialize(ol_fs *fs, const char *target, uint64_t seed, ol_error *error)
+    OL_NODISCARD;
 
-/* The same for a process that was killed: everything that reached the page cache is there. */
+/* The same after a kill of the process: everything that reached the page cache is there. */
 int ol_fault_fs_materialize_all(ol_fs *fs, const char *target, ol_error *error) OL_NODISCARD;
 
 #endif
