@@ -1,3 +1,4 @@
+/* base/arena.c: small arenas on the heap, larger ones as mappings that mremap grows. */
 #include "base/arena.h"
 
 #include <stdlib.h>
@@ -9,7 +10,8 @@ enum {
     HEAP_SIZE_MAX = 16 << 10,           /* above this an arena is a mapping of its own */
     MAP_STEP_MIN = 64 << 10,
     HUGE_PAGE_SIZE = 2 << 20,
-    HUGE_ARENA_SIZE_MIN = 64 << 20,     /* from here on rounding up to a huge page costs at most a thirtieth */
+    /* from here on rounding up to a huge page costs at most a thirtieth */
+    HUGE_ARENA_SIZE_MIN = 64 << 20,
     PAGE_SIZE = 4096,
 };
 
@@ -43,11 +45,13 @@ static uint8_t *grow_on_heap(ol_arena *arena, size_t capacity) {
     return base;
 }
 
-/* Address space of `capacity` bytes at a multiple of the huge page size: only between such addresses can the kernel move whole page tables and huge pages
- * as they are.  NULL: there is none. */
+/* Address space of `capacity` bytes at a multiple of the huge page size: only between such
+ * addresses can the kernel move whole page tables and huge pages unchanged.  NULL: there is
+ * none. */
 static uint8_t *reserve_aligned(size_t capacity) {
     size_t span = capacity + HUGE_PAGE_SIZE;
-    uint8_t *space = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *space = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                          0);
     if (space == MAP_FAILED) return NULL;
     size_t before = (HUGE_PAGE_SIZE - (uintptr_t)space % HUGE_PAGE_SIZE) % HUGE_PAGE_SIZE;
     if (before != 0) munmap(space, before);
@@ -56,16 +60,19 @@ static uint8_t *reserve_aligned(size_t capacity) {
 }
 
 static void advise(uint8_t *base, size_t capacity) {
-    /* The whole mapping, every time: parts with other advice would be mappings of their own, which mremap refuses to take
-     * together.  A refusal costs speed only. */
+    /* The whole mapping, every time: parts with other advice would be separate mappings, which
+     * mremap refuses to move together.  A refusal costs only speed. */
     if (capacity >= HUGE_ARENA_SIZE_MIN) (void)madvise(base, capacity, MADV_HUGEPAGE);
 }
 
-/* An arena that is large from the start will be filled at once, from a snapshot.  In a smaller one the whole huge pages of what is `needed` are made now; what
- * is behind them stays in small pages, so that no memory is taken for nothing.  The advice is then the same everywhere again, for mremap; it takes no page away. */
+/* An arena that is large from the start will be filled at once, from a snapshot.  In a smaller
+ * one the whole huge pages below `needed` are made now; the pages after it stay small, so no
+ * memory is wasted.  Afterwards the advice is the same everywhere again, for mremap; that takes
+ * no page away. */
 static void populate_huge(uint8_t *base, size_t needed, size_t capacity) {
     size_t whole = needed / HUGE_PAGE_SIZE * HUGE_PAGE_SIZE;
-    if (whole == 0 || capacity >= HUGE_ARENA_SIZE_MIN || madvise(base, whole, MADV_HUGEPAGE) != 0) return;
+    if (whole == 0 || capacity >= HUGE_ARENA_SIZE_MIN || madvise(base, whole, MADV_HUGEPAGE) != 0)
+        return;
     (void)madvise(base, whole, MADV_POPULATE_WRITE);
     (void)madvise(base, capacity, MADV_NOHUGEPAGE);
 }
@@ -89,7 +96,8 @@ static uint8_t *map_first(ol_arena *arena, size_t needed, size_t capacity) {
 static uint8_t *move_aligned(ol_arena *arena, size_t capacity) {
     uint8_t *target = reserve_aligned(capacity);
     if (target == NULL) return NULL;
-    uint8_t *base = mremap(arena->base, arena->capacity, capacity, MREMAP_MAYMOVE | MREMAP_FIXED, target);
+    uint8_t *base = mremap(arena->base, arena->capacity, capacity, MREMAP_MAYMOVE | MREMAP_FIXED,
+                           target);
     if (base != MAP_FAILED) return base;
     munmap(target, capacity);
     return NULL;
@@ -99,7 +107,8 @@ static uint8_t *grow_mapping(ol_arena *arena, size_t capacity) {
     bool large = capacity >= HUGE_PAGE_SIZE;
     bool aligned = (uintptr_t)arena->base % HUGE_PAGE_SIZE == 0;
     uint8_t *base = MAP_FAILED;
-    if (!large || aligned) base = mremap(arena->base, arena->capacity, capacity, large ? 0 : MREMAP_MAYMOVE);
+    if (!large || aligned)
+        base = mremap(arena->base, arena->capacity, capacity, large ? 0 : MREMAP_MAYMOVE);
     if (base == MAP_FAILED) {
         if (!large) return NULL;
         base = move_aligned(arena, capacity);
@@ -119,7 +128,8 @@ static OL_NOINLINE int grow(ol_arena *arena, size_t needed, ol_error *error) {
     } else {
         base = grow_mapping(arena, capacity);
     }
-    if (base == NULL) return ol_fail(error, OL_NO_MEMORY, "the table cannot grow to %zu bytes", capacity);
+    if (base == NULL)
+        return ol_fail(error, OL_NO_MEMORY, "the table cannot grow to %zu bytes", capacity);
     arena->base = base;
     arena->capacity = capacity;
     return OL_OK;
@@ -127,11 +137,13 @@ static OL_NOINLINE int grow(ol_arena *arena, size_t needed, ol_error *error) {
 
 int ol_arena_extend(ol_arena *arena, size_t size, ol_error *error) {
     if (OL_UNLIKELY(calls_until_failure >= 0)) {
-        if (calls_until_failure == 0) return ol_fail(error, OL_NO_MEMORY, "a test asked this allocation to fail");
+        if (calls_until_failure == 0)
+            return ol_fail(error, OL_NO_MEMORY, "a test asked this allocation to fail");
         calls_until_failure--;
     }
     if (OL_UNLIKELY(size > arena->capacity - arena->used)) {
-        if (size > SIZE_MAX / 4 - arena->used) return ol_fail(error, OL_NO_MEMORY, "%zu bytes are more than there are", size);
+        if (size > SIZE_MAX / 4 - arena->used)
+            return ol_fail(error, OL_NO_MEMORY, "%zu bytes are more than there are", size);
         int status = grow(arena, arena->used + size, error);
         if (status != OL_OK) return status;
     }
@@ -150,6 +162,7 @@ void ol_arena_free(ol_arena *arena) {
 
 uint64_t ol_arena_resident(const ol_arena *arena) {
     if (arena->capacity <= HEAP_SIZE_MAX) return arena->capacity;
-    size_t resident = round_up(arena->used, arena->capacity >= HUGE_ARENA_SIZE_MIN ? HUGE_PAGE_SIZE : PAGE_SIZE);
+    size_t resident = round_up(arena->used,
+                               arena->capacity >= HUGE_ARENA_SIZE_MIN ? HUGE_PAGE_SIZE : PAGE_SIZE);
     return resident < arena->capacity ? resident : arena->capacity;
 }

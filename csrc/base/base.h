@@ -1,8 +1,8 @@
-/* base/base: the ground every other header stands on: integer types, assertions, compiler hints.
+/* base/base: the ground of every other header: integer types, assertions, compiler hints.
  *
- * Assertions (OL_ASSERT) state invariants of our own code, never properties of input; they stay on in every build, because
- * a store that goes on after a broken invariant writes wrong bytes.  Checks that cost more than O(1) go behind OL_VERIFY,
- * which only the test builds switch on.
+ * Assertions (OL_ASSERT) state invariants of our own code, never properties of input.  They stay on
+ * in every build, because a store that continues after a broken invariant writes wrong bytes.
+ * Checks that cost more than O(1) use OL_VERIFY, which only the test builds switch on.
  */
 #ifndef OL_BASE_BASE_H
 #define OL_BASE_BASE_H
@@ -17,7 +17,8 @@
 
 #define OL_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define OL_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
-#define OL_PRINTF(format_index, first_argument) __attribute__((format(printf, format_index, first_argument)))
+#define OL_PRINTF(format_index, first_argument) \
+    __attribute__((format(printf, format_index, first_argument)))
 #define OL_NODISCARD __attribute__((warn_unused_result))
 #define OL_NOINLINE __attribute__((noinline))
 #define OL_UNUSED __attribute__((unused))
@@ -35,7 +36,8 @@ _Noreturn void ol_assert_failed(const char *condition, const char *file, int lin
 #define OL_VERIFY(condition) ((void)0)
 #endif
 
-/* A borrowed run of bytes.  data == NULL means "null" (Kafka's length -1), which differs from a run of length 0. */
+/* A borrowed run of bytes. data == NULL means "null" (Kafka's length -1), which differs from a run
+ * of length 0. */
 typedef struct ol_slice {
     const uint8_t *data;
     size_t size;

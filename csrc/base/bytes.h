@@ -1,8 +1,9 @@
-/* base/bytes: the single place where integers become bytes and bytes become integers (docs/format/conventions.md §0).
+/* base/bytes: the one place where integers become bytes and back (docs/format/conventions.md §0).
  *
- * Everything is big-endian.  Loads and stores do not check bounds: they are for bytes whose extent was checked before.  The
- * ol_reader and the varint decoders take (cursor, limit) and never read at or behind the limit; they are for bytes from
- * outside.  Comparisons are made by subtraction of pointers of one buffer, so that a hostile length cannot overflow.
+ * Everything is big-endian.  Loads and stores do not check bounds: they are for bytes whose extent
+ * was checked before.  The ol_reader and the varint decoders take (cursor, limit) and never read at
+ * or past the limit; they are for bytes from outside.  Comparisons subtract pointers into one
+ * buffer, so a hostile length cannot overflow.
  */
 #ifndef OL_BASE_BYTES_H
 #define OL_BASE_BYTES_H
@@ -46,7 +47,8 @@ static inline void ol_store_i16(uint8_t *p, int16_t v) { ol_store_u16(p, (uint16
 static inline void ol_store_i32(uint8_t *p, int32_t v) { ol_store_u32(p, (uint32_t)v); }
 static inline void ol_store_i64(uint8_t *p, int64_t v) { ol_store_u64(p, (uint64_t)v); }
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the loads above swap; a big-endian machine must not");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "the loads above swap; a big-endian machine must not");
 
 static inline uint32_t ol_zigzag32(int32_t v) { return ((uint32_t)v << 1) ^ (uint32_t)(v >> 31); }
 static inline uint64_t ol_zigzag64(int64_t v) { return ((uint64_t)v << 1) ^ (uint64_t)(v >> 63); }
@@ -56,13 +58,18 @@ static inline int64_t ol_unzigzag64(uint64_t v) { return (int64_t)((v >> 1) ^ (~
 #define OL_UVARINT_MAX 5
 #define OL_UVARLONG_MAX 10
 
-/* Bytes that the value takes as unsigned LEB128: 1 to 5, or 1 to 10. */
-static inline size_t ol_uvarint_size(uint32_t v) { return (size_t)((38 - __builtin_clz(v | 1)) / 7); }
-static inline size_t ol_uvarlong_size(uint64_t v) { return (size_t)((70 - __builtin_clzll(v | 1)) / 7); }
+/* The size of the value as unsigned LEB128: 1 to 5 bytes, or 1 to 10. */
+static inline size_t ol_uvarint_size(uint32_t v) {
+    return (size_t)((38 - __builtin_clz(v | 1)) / 7);
+}
+static inline size_t ol_uvarlong_size(uint64_t v) {
+    return (size_t)((70 - __builtin_clzll(v | 1)) / 7);
+}
 static inline size_t ol_varint_size(int32_t v) { return ol_uvarint_size(ol_zigzag32(v)); }
 static inline size_t ol_varlong_size(int64_t v) { return ol_uvarlong_size(ol_zigzag64(v)); }
 
-/* Store and return the position behind the last byte; the caller has room for the size given above. */
+/* Store and return the position after the last byte; the caller has room for the size given
+ * above. */
 static inline uint8_t *ol_store_uvarlong(uint8_t *p, uint64_t v) {
     while (v >= 0x80) {
         *p++ = (uint8_t)(v | 0x80);
@@ -72,11 +79,16 @@ static inline uint8_t *ol_store_uvarlong(uint8_t *p, uint64_t v) {
     return p;
 }
 static inline uint8_t *ol_store_uvarint(uint8_t *p, uint32_t v) { return ol_store_uvarlong(p, v); }
-static inline uint8_t *ol_store_varint(uint8_t *p, int32_t v) { return ol_store_uvarlong(p, ol_zigzag32(v)); }
-static inline uint8_t *ol_store_varlong(uint8_t *p, int64_t v) { return ol_store_uvarlong(p, ol_zigzag64(v)); }
+static inline uint8_t *ol_store_varint(uint8_t *p, int32_t v) {
+    return ol_store_uvarlong(p, ol_zigzag32(v));
+}
+static inline uint8_t *ol_store_varlong(uint8_t *p, int64_t v) {
+    return ol_store_uvarlong(p, ol_zigzag64(v));
+}
 
-/* Read an unsigned varint at `p`, not touching `limit`.  Returns the position behind it, or NULL where the bytes end first,
- * a sixth (eleventh) byte would be needed, or the last byte carries bits beyond 32 (64).  *v is set only on success. */
+/* Read an unsigned varint at `p` without touching `limit`.  Return the position after it, or NULL
+ * if the bytes end first, a sixth (eleventh) byte would be needed, or the last byte has bits beyond
+ * 32 (64).  *v is set only on success. */
 static inline const uint8_t *ol_read_uvarlong(const uint8_t *p, const uint8_t *limit, uint64_t *v) {
     uint64_t result = 0;
     for (unsigned shift = 0; shift < 70 && p != limit; shift += 7) {
@@ -116,7 +128,8 @@ static inline const uint8_t *ol_read_varlong(const uint8_t *p, const uint8_t *li
     return p;
 }
 
-/* Names are short, and comparing them is most of what telling runs apart costs: words of eight bytes, the last one overlapping. */
+/* Names are short, and their comparison is most of the cost of telling runs apart: it takes words
+ * of eight bytes, the last one overlapping. */
 static inline bool ol_bytes_equal(const uint8_t *a, const uint8_t *b, size_t size) {
     if (size < 8 || size > 64) return size == 0 || memcmp(a, b, size) == 0;
     uint64_t different = 0, x, y;
@@ -130,6 +143,8 @@ static inline bool ol_bytes_equal(const uint8_t *a, const uint8_t *b, size_t siz
     return (different | (x ^ y)) == 0;
 }
 
-static inline bool ol_slice_equal(ol_slice a, ol_slice b) { return a.size == b.size && ol_bytes_equal(a.data, b.data, a.size); }
+static inline bool ol_slice_equal(ol_slice a, ol_slice b) {
+    return a.size == b.size && ol_bytes_equal(a.data, b.data, a.size);
+}
 
 #endif

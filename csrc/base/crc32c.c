@@ -1,3 +1,4 @@
+/* base/crc32c.c: the portable checksums, and the choice of an implementation. */
 #include "base/crc32c.h"
 
 #include <string.h>
@@ -8,7 +9,8 @@
 #define CASTAGNOLI 0x82f63b78u
 #define IEEE 0xedb88320u
 
-/* table[k][b]: what a byte b contributes to the CRC state when k more bytes follow it ("slicing by 8"). */
+/* table[k][b]: the contribution of byte b to the CRC state when k more bytes follow it ("slicing by
+ * 8"). */
 typedef struct slicing {
     uint32_t table[8][256];
 } slicing;
@@ -38,8 +40,9 @@ static uint32_t slicing_extend(const slicing *s, uint32_t crc, const uint8_t *p,
         uint64_t word;
         memcpy(&word, p, sizeof word);
         word ^= state;
-        state = s->table[7][word & 0xff] ^ s->table[6][(word >> 8) & 0xff] ^ s->table[5][(word >> 16) & 0xff] ^
-                s->table[4][(word >> 24) & 0xff] ^ s->table[3][(word >> 32) & 0xff] ^ s->table[2][(word >> 40) & 0xff] ^
+        state = s->table[7][word & 0xff] ^ s->table[6][(word >> 8) & 0xff] ^
+                s->table[5][(word >> 16) & 0xff] ^ s->table[4][(word >> 24) & 0xff] ^
+                s->table[3][(word >> 32) & 0xff] ^ s->table[2][(word >> 40) & 0xff] ^
                 s->table[1][(word >> 48) & 0xff] ^ s->table[0][word >> 56];
     }
     for (; size > 0; size--, p++) state = (state >> 8) ^ s->table[0][(state ^ *p) & 0xff];
@@ -68,7 +71,8 @@ uint32_t ol_crc32c_power(uint64_t bits) {
     return result;
 }
 
-/* Runs when the library is loaded, before any of its functions can be called, so that the hot path needs no check. */
+/* Runs when the library is loaded, before any of its functions can be called, so that the hot path
+ * needs no check. */
 __attribute__((constructor)) static void choose(void) {
     slicing_fill(&castagnoli_slicing, CASTAGNOLI);
     slicing_fill(&ieee_slicing, IEEE);
@@ -81,7 +85,9 @@ __attribute__((constructor)) static void choose(void) {
 
 uint32_t ol_crc32c(const void *data, size_t size) { return chosen(0, data, size); }
 
-uint32_t ol_crc32c_extend(uint32_t crc, const void *data, size_t size) { return chosen(crc, data, size); }
+uint32_t ol_crc32c_extend(uint32_t crc, const void *data, size_t size) {
+    return chosen(crc, data, size);
+}
 
 const char *ol_crc32c_implementation(void) { return chosen_name; }
 
@@ -90,4 +96,6 @@ ol_crc32c_function ol_crc32c_by_name(const char *name) {
     return strcmp(name, chosen_name) == 0 ? chosen : NULL;
 }
 
-uint32_t ol_crc32(const void *data, size_t size) { return slicing_extend(&ieee_slicing, 0, data, size); }
+uint32_t ol_crc32(const void *data, size_t size) {
+    return slicing_extend(&ieee_slicing, 0, data, size);
+}

@@ -1,7 +1,9 @@
-/* base/crc32c: CRC-32C (Castagnoli) of record batches of magic 2 and of producer snapshots, and CRC-32 (IEEE) of magic 0/1.
+/* base/crc32c: CRC-32C (Castagnoli) and CRC-32 (IEEE).
  *
- * The implementation is chosen once, at run time, by what the processor has: SSE4.2 on x86-64, the CRC extension on arm64,
- * else tables.  Thread-safe. */
+ * Record batches of magic 2 and producer snapshots carry the first, messages of magic 0 and 1 the
+ * second.  The implementation is chosen once, at run time, by the processor: SSE4.2 on x86-64, the
+ * CRC extension on arm64, else tables.  Locks: none; safe from any thread.
+ */
 #ifndef OL_BASE_CRC32C_H
 #define OL_BASE_CRC32C_H
 
@@ -10,11 +12,12 @@
 /* CRC of a whole run: ASCII "123456789" gives e3069283. */
 uint32_t ol_crc32c(const void *data, size_t size);
 
-/* Goes on from the CRC of the bytes before: ol_crc32c_extend(ol_crc32c(a), b) is the CRC of a followed by b. */
+/* Continues from the CRC of the bytes before: ol_crc32c_extend(ol_crc32c(a), b) is the CRC of a
+ * followed by b. */
 uint32_t ol_crc32c_extend(uint32_t crc, const void *data, size_t size);
 
-/* Name of the implementation in use: "sse4.2", "armv8" or "tables"; and each of them by name for the tests (NULL where this
- * processor lacks it). */
+/* Name of the implementation in use: "sse4.2", "armv8" or "tables".  The second finds one by name
+ * for the tests (NULL where this processor lacks it). */
 const char *ol_crc32c_implementation(void);
 typedef uint32_t (*ol_crc32c_function)(uint32_t crc, const void *data, size_t size);
 ol_crc32c_function ol_crc32c_by_name(const char *name);

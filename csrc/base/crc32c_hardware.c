@@ -1,3 +1,4 @@
+/* base/crc32c_hardware.c: CRC-32C in three lanes, on x86-64 and arm64. */
 #include "base/crc32c_hardware.h"
 
 #include <string.h>
@@ -15,11 +16,13 @@ static inline uint64_t load_word(const uint8_t *p) {
 #define TARGET __attribute__((target("sse4.2,crc32,pclmul")))
 
 enum {
-    LANE_WORDS_MAX = 256,       /* longer lanes amortize the joining better, but 6 KiB is already within 3 % of the limit */
+    /* longer lanes amortize the joining better, but 6 KiB is already within 3 % of the limit */
+    LANE_WORDS_MAX = 256,
 };
 
-/* By lane length in words: what a CRC is multiplied by to move it over one lane and over two.  The power is 33 bits short,
- * because the carry-less product of two reflected values is one bit off and the final CRC instruction adds 32. */
+/* By lane length in words: the factors that move a CRC over one lane and over two.  The power is 33
+ * bits short, because the carry-less product of two reflected values is one bit off and the final
+ * CRC instruction adds 32. */
 typedef struct lane_shift {
     uint32_t over_one;
     uint32_t over_two;
@@ -42,8 +45,10 @@ TARGET static inline uint64_t three_lanes(uint64_t state, const uint8_t *p, size
         c = _mm_crc32_u64(c, load_word(third + 8 * i));
     }
     __m128i shifts = _mm_loadl_epi64((const __m128i *)&lane_shifts[words]);
-    __m128i over_two = _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)a), _mm_srli_epi64(shifts, 32), 0);
-    __m128i over_one = _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)b), _mm_cvtepu32_epi64(shifts), 0);
+    __m128i over_two = _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)a),
+                                            _mm_srli_epi64(shifts, 32), 0);
+    __m128i over_one = _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)b),
+                                            _mm_cvtepu32_epi64(shifts), 0);
     uint64_t product = (uint64_t)_mm_cvtsi128_si64(_mm_xor_si128(over_two, over_one));
     return _mm_crc32_u64(0, product) ^ c;
 }
@@ -70,8 +75,9 @@ TARGET static uint32_t crc32c_sse42(uint32_t crc, const void *data, size_t size)
         size -= 24 * words;
     }
     for (; size >= 8; size -= 8, p += 8) state = _mm_crc32_u64(state, load_word(p));
-    /* The last 0 to 7 bytes without a branch: a state of zero stays zero over zero bytes, so they go to the upper end of a
-     * word whose lower bytes are zero, together with the part of the state that meets them. */
+    /* The last 0 to 7 bytes without a branch: a state of zero stays zero over zero bytes, so they
+     * go to the upper end of a word whose lower bytes are zero, together with the part of the state
+     * that meets them. */
     unsigned half_shift = 32 - 4 * (unsigned)size;
     uint64_t tail = load_word(end - 8) >> half_shift >> half_shift;
     uint64_t word = (tail ^ state) << half_shift << half_shift;
@@ -99,7 +105,8 @@ ol_crc32c_function ol_crc32c_hardware(const char **name) {
 #include <arm_acle.h>
 
 enum {
-    LANE_BYTES = 4096,          /* long, since here the lanes are joined by arithmetic on ordinary integers */
+    /* long, since here the lanes are joined by arithmetic on ordinary integers */
+    LANE_BYTES = 4096,
 };
 static uint32_t over_one_lane, over_two_lanes;
 
@@ -116,7 +123,8 @@ TARGET static uint32_t three_lanes(uint32_t state, const uint8_t *p) {
 TARGET static uint32_t crc32c_armv8(uint32_t crc, const void *data, size_t size) {
     const uint8_t *p = data;
     uint32_t state = ~crc;
-    for (; size >= 3 * LANE_BYTES; size -= 3 * LANE_BYTES, p += 3 * LANE_BYTES) state = three_lanes(state, p);
+    for (; size >= 3 * LANE_BYTES; size -= 3 * LANE_BYTES, p += 3 * LANE_BYTES)
+        state = three_lanes(state, p);
     for (; size >= 8; size -= 8, p += 8) state = __crc32cd(state, load_word(p));
     for (; size > 0; size--, p++) state = __crc32cb(state, *p);
     return ~state;

@@ -1,15 +1,17 @@
-/* base/crc32c_hardware: the CRC-32C of processors that have an instruction for it; private to ol_crc32c.
+/* base/crc32c_hardware: the CRC-32C of processors with an instruction for it.
  *
- * The instruction has a latency of three cycles and a throughput of one, so that one chain of it uses a third of the unit.
- * A run is cut into three lanes of equal length, which are computed side by side; moving a lane's CRC over the bytes that
- * follow it is a multiplication by x^(8 n) modulo the polynomial.
+ * Private to base/crc32c.  The instruction has a latency of three cycles and a throughput of one,
+ * so one chain of it uses a third of the unit.  A run is cut into three lanes of equal length,
+ * which are computed side by side; moving a lane's CRC over the bytes that follow it is a
+ * multiplication by x^(8 n) modulo the polynomial.  Locks: none.
  */
 #ifndef OL_BASE_CRC32C_HARDWARE_H
 #define OL_BASE_CRC32C_HARDWARE_H
 
 #include "base/crc32c.h"
 
-/* The implementation for this processor and its name, or NULL.  To be called once, before the functions it returns. */
+/* The implementation for this processor and its name, or NULL.  Call it once, before the functions
+ * it returns. */
 ol_crc32c_function ol_crc32c_hardware(const char **name);
 
 /* Arithmetic modulo the Castagnoli polynomial, reflected: the product of two values, and x^bits. */

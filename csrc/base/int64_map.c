@@ -1,3 +1,4 @@
+/* base/int64_map.c: open addressing with backward shift. */
 #include "base/int64_map.h"
 
 #include <stdlib.h>
@@ -12,10 +13,11 @@ static size_t next(const ol_int64_map *numbers, size_t at) {
     return (at + 1) & (numbers->capacity - 1);
 }
 
-/* Where the key is, or the free place where it would be put. */
+/* The place of the key, or the free place where it would be put. */
 static size_t find(const ol_int64_map *numbers, uint64_t key) {
     size_t at = home_of(numbers, key);
-    while (numbers->entries[at].value != 0 && numbers->entries[at].key != key) at = next(numbers, at);
+    while (numbers->entries[at].value != 0 && numbers->entries[at].key != key)
+        at = next(numbers, at);
     return at;
 }
 
@@ -26,12 +28,15 @@ void ol_int64_map_free(ol_int64_map *numbers) {
 
 int ol_int64_map_reserve(ol_int64_map *numbers, size_t count, ol_error *error) {
     if (count <= numbers->capacity / 4 * 3) return OL_OK;
-    ol_int64_map larger = {.capacity = numbers->capacity == 0 ? 16 : numbers->capacity, .count = numbers->count};
+    ol_int64_map larger = {.capacity = numbers->capacity == 0 ? 16 : numbers->capacity,
+                           .count = numbers->count};
     while (count > larger.capacity / 4 * 3) larger.capacity *= 2;
     larger.entries = calloc(larger.capacity, sizeof *larger.entries);
-    if (larger.entries == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu keys", count);
+    if (larger.entries == NULL)
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu keys", count);
     for (size_t i = 0; i < numbers->capacity; i++) {
-        if (numbers->entries[i].value != 0) larger.entries[find(&larger, numbers->entries[i].key)] = numbers->entries[i];
+        if (numbers->entries[i].value != 0)
+            larger.entries[find(&larger, numbers->entries[i].key)] = numbers->entries[i];
     }
     free(numbers->entries);
     *numbers = larger;
@@ -45,7 +50,7 @@ uint64_t ol_int64_map_get(const ol_int64_map *numbers, uint64_t key) {
 static void remove_at(ol_int64_map *numbers, size_t hole) {
     numbers->entries[hole].value = 0;
     numbers->count--;
-    /* Every entry of the run behind the hole whose home does not lie between the two moves into it. */
+    /* Every later entry of the run moves into the hole unless its home lies between the two. */
     for (size_t at = next(numbers, hole); numbers->entries[at].value != 0; at = next(numbers, at)) {
         size_t home = home_of(numbers, numbers->entries[at].key), mask = numbers->capacity - 1;
         if (((at - home) & mask) < ((at - hole) & mask)) continue;

@@ -1,7 +1,11 @@
-/* base/int64_map: a small map from 64-bit keys to 64-bit values that are not 0, for side structures of some thousand entries.
+/* base/int64_map: a small map from 64-bit keys to 64-bit values that are not 0.
  *
- * Open addressing with backward shift: removing leaves nothing behind.  Room is made ahead, so that setting cannot fail.  It grows by
- * doubling, all at once: the table's own structures, which become large, use ol_hash_index.
+ * It serves side structures of some thousand entries.  It uses open addressing with backward shift,
+ * so a removal leaves nothing; it grows by doubling, all at once.  The table's own structures
+ * become large and use ol_hash_index.
+ *
+ * Ownership: the map owns its entries; zeroed memory is an empty map.  Room is made ahead, so that
+ * setting cannot fail.  Locks: none.
  */
 #ifndef OL_BASE_INT64_MAP_H
 #define OL_BASE_INT64_MAP_H
@@ -20,7 +24,7 @@ typedef struct ol_int64_map {
 } ol_int64_map;
 
 void ol_int64_map_free(ol_int64_map *numbers);
-/* Room for `count` keys in all. */
+/* Makes room for `count` keys in all.  OL_NO_MEMORY: nothing changed. */
 int ol_int64_map_reserve(ol_int64_map *numbers, size_t count, ol_error *error) OL_NODISCARD;
 uint64_t ol_int64_map_get(const ol_int64_map *numbers, uint64_t key);      /* 0: none */
 void ol_int64_map_set(ol_int64_map *numbers, uint64_t key, uint64_t value); /* value 0 removes */

@@ -1,4 +1,4 @@
-/* What Java makes of UTF-8: the hash of the decoded string and its length in UTF-16 units (docs/format/partitioning.md §4). */
+/* base/java_string.c: the hash and the UTF-16 length of a string as Java decodes it. */
 #include "base/hash.h"
 
 #include <string.h>
@@ -19,13 +19,14 @@ static inline uint64_t read32(const uint8_t *p) {
 
 static inline bool is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80; }
 
-/* ------------------------------------------------------------------------------------------------ hash */
+/* ----------------------------------------------------------------------------------------- hash */
 
 /* 31^n modulo 2^32. */
-static const uint32_t powers[9] = {1u, 31u, 961u, 29791u, 923521u, 28629151u, 887503681u, 1742810335u, 2487512833u};
+static const uint32_t powers[9] = {1u,        31u,        961u,        29791u,     923521u,
+                                   28629151u, 887503681u, 1742810335u, 2487512833u};
 
-/* The hash of eight ASCII characters, the first in the lowest byte: neighbours are joined to 16-bit sums, these to 32-bit
- * ones, these to the result.  A zero byte in front adds nothing. */
+/* The hash of eight ASCII characters, the first in the lowest byte: neighbours are joined to 16-bit
+ * sums, these to 32-bit ones, these to the result.  A leading zero byte adds nothing. */
 static inline uint32_t hash_eight(uint64_t word) {
     const uint64_t bytes = 0x00ff00ff00ff00ffu, halves = 0x0000ffff0000ffffu;
     uint64_t pairs = (word & bytes) * 31 + ((word >> 8) & bytes);
@@ -42,8 +43,8 @@ static inline uint32_t hash_code_point(uint32_t hash, uint32_t c) {
 
 enum { REPLACEMENT = 0xfffd };
 
-/* The next two functions are the rule by which Java groups malformed bytes: *c is the character and the result how many
- * bytes it stands for.  `left` counts the first byte and is at least 1. */
+/* The next two functions are Java's rule for grouping malformed bytes: *c is the character, and the
+ * result the number of bytes it stands for.  `left` counts the first byte and is at least 1. */
 static size_t decode_three(const uint8_t *p, size_t left, uint32_t *c) {
     *c = REPLACEMENT;
     if (left < 2) return 1;
@@ -59,10 +60,12 @@ static size_t decode_three(const uint8_t *p, size_t left, uint32_t *c) {
 static size_t decode_four(const uint8_t *p, size_t left, uint32_t *c) {
     *c = REPLACEMENT;
     if (p[0] > 0xf4 || left < 2) return 1;
-    if (!is_continuation(p[1]) || (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] >= 0x90)) return 1;
+    if (!is_continuation(p[1]) || (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] >= 0x90))
+        return 1;
     if (left < 3 || !is_continuation(p[2])) return 2;
     if (left < 4 || !is_continuation(p[3])) return 3;
-    *c = (uint32_t)(p[0] & 0x07) << 18 | (uint32_t)(p[1] & 0x3f) << 12 | (uint32_t)(p[2] & 0x3f) << 6 | (p[3] & 0x3f);
+    *c = (uint32_t)(p[0] & 0x07) << 18 | (uint32_t)(p[1] & 0x3f) << 12 |
+         (uint32_t)(p[2] & 0x3f) << 6 | (p[3] & 0x3f);
     return 4;
 }
 
@@ -92,7 +95,7 @@ static OL_NOINLINE uint32_t hash_any(uint32_t hash, const uint8_t *p, size_t lef
 
 static uint32_t hash_short(const uint8_t *p, size_t size) {
     if (size < 4) return hash_any(0, p, size);
-    /* Two overlapping halves; the bytes that both hold fall on the same place. */
+    /* Two overlapping halves; the bytes in both land on the same place. */
     uint64_t word = read32(p + size - 4) << 32 | read32(p) << (8 * (8 - size));
     return OL_LIKELY((word & ASCII_MASK) == 0) ? hash_eight(word) : hash_any(0, p, size);
 }
@@ -108,7 +111,8 @@ int32_t ol_java_hash(ol_slice utf8) {
         if (OL_UNLIKELY(word & ASCII_MASK)) return (int32_t)hash_any(hash, p, left);
         hash = hash * powers[8] + hash_eight(word);
     }
-    /* The last 0 to 7 characters, moved to the upper end of a word; the shift is split because 64 at once is undefined. */
+    /* The last 0 to 7 characters, moved to the upper end of a word; the shift is split because 64
+     * at once is undefined. */
     unsigned half_shift = 32 - 4 * (unsigned)left;
     uint64_t word = read64(end - 8) >> half_shift >> half_shift << half_shift << half_shift;
     if (OL_UNLIKELY(word & ASCII_MASK)) return (int32_t)hash_any(hash, p, left);
@@ -127,9 +131,10 @@ size_t ol_java_character(const uint8_t *p, size_t left, uint32_t *character) {
     return decode(p, left, character);
 }
 
-/* ------------------------------------------------------------------------------------------------ length */
+/* --------------------------------------------------------------------------------------- length */
 
-/* Units of the well-formed character at p, 0 for anything else; *used is how many bytes it takes. */
+/* UTF-16 units of the well-formed character at p, 0 for anything else; *used is its size in
+ * bytes. */
 static size_t units_of_next(const uint8_t *p, size_t left, size_t *used) {
     uint32_t c;
     *used = decode(p, left, &c);

@@ -1,3 +1,4 @@
+/* base/pages.c: anonymous mappings. */
 #include "base/pages.h"
 
 #include <sys/mman.h>

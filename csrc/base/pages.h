@@ -1,7 +1,7 @@
 /* base/pages: large buffers that live for a moment, in pages of their own.
  *
- * From the allocator of the C library they would leave holes that a long-lived process keeps for ever; these go back to the system when they are
- * freed.  No locks; the caller owns what it allocated.
+ * The C library's allocator would keep holes for them for the life of the process; these pages go
+ * back to the system when they are freed.  Ownership: the caller owns the memory.  Locks: none.
  */
 #ifndef OL_BASE_PAGES_H
 #define OL_BASE_PAGES_H
@@ -11,7 +11,7 @@
 /* Zeroed memory for at least `size` bytes, or NULL. */
 void *ol_pages_allocate(size_t size) OL_NODISCARD;
 
-/* `size` is what was asked for; NULL is fine. */
+/* `size` is the requested one; NULL is fine. */
 void ol_pages_free(void *memory, size_t size);
 
 #endif

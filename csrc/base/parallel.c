@@ -1,3 +1,4 @@
+/* base/parallel.c: threads that take pieces by a shared counter. */
 #include "base/parallel.h"
 
 #include <pthread.h>
@@ -30,7 +31,8 @@ static void *run_worker(void *context) {
     return NULL;
 }
 
-void ol_parallel_run(unsigned workers, size_t count, void (*piece)(void *context, unsigned worker, size_t index), void *context) {
+void ol_parallel_run(unsigned workers, size_t count,
+                     void (*piece)(void *context, unsigned worker, size_t index), void *context) {
     job shared = {.piece = piece, .context = context, .count = count};
     worker_start starts[OL_PARALLEL_WORKERS_MAX];
     OL_ASSERT(workers >= 1 && workers <= OL_PARALLEL_WORKERS_MAX);

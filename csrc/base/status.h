@@ -1,8 +1,9 @@
-/* base/status: how a failure is told.
+/* base/status: how a failure is reported.
  *
- * A function that can fail returns an ol_status (0 is success) as int and fills the caller's ol_error.  The error names where
- * (file, byte position, log offset) and why in one sentence; it is plain memory, owns nothing and is never NULL.
- * On failure a function leaves the state as it was unless its header says otherwise.
+ * A function that can fail returns an ol_status (0 is success) as int and fills the caller's
+ * ol_error.  The error names the place (file, byte position, log offset) and the reason in one
+ * sentence; it is plain memory, owns nothing and is never NULL.  On failure a function leaves the
+ * state unchanged unless its header says otherwise.
  */
 #ifndef OL_BASE_STATUS_H
 #define OL_BASE_STATUS_H
@@ -12,32 +13,35 @@
 typedef enum ol_status {
     OL_OK = 0,
     OL_END = 1,                 /* an iterator is exhausted; never turned into an exception */
-    OL_WOULD_BLOCK = 2,         /* a trylock variant would have to wait; never turned into an exception */
+    OL_WOULD_BLOCK = 2,  /* a trylock variant would have to wait; never turned into an exception */
     /* the machine */
     OL_NO_MEMORY = 10,          /* an allocation failed; nothing changed */
-    OL_IO = 11,                 /* a system call failed; sys_errno says how */
+    OL_IO = 11,                 /* a system call failed; sys_errno has its error */
     OL_DISK_FULL = 12,          /* no space (or quota) for the bytes; nothing changed */
-    OL_NO_SUCH_FILE = 13,       /* a file or directory that must be there is not */
+    OL_NO_SUCH_FILE = 13,       /* a required file or directory is missing */
     OL_LOCKED = 14,             /* another process, or this one, holds the directory's lock */
     /* bytes */
-    OL_CORRUPT = 20,            /* bytes below the flushed bound, or bytes of a closed file, are not what was written */
+    /* bytes below the flushed bound, or of a closed file, have changed since they were written */
+    OL_CORRUPT = 20,
     OL_TORN = 21,               /* an unfinished tail: more bytes are needed than there are */
-    OL_UNSUPPORTED = 22,        /* well-formed, but of a version, magic or codec that is not known */
-    OL_LIMIT = 23,              /* a size in the bytes is over the limit set for it (a decompression bomb, say) */
+    OL_UNSUPPORTED = 22,        /* well-formed, but of an unknown version, magic or codec */
+    OL_LIMIT = 23,  /* a size in the bytes is over its limit (a decompression bomb, say) */
     /* the caller */
     OL_INVALID = 30,            /* an argument is out of its domain */
-    OL_TOO_LARGE = 31,          /* the record, batch or string does not fit the format or the setting */
+    OL_TOO_LARGE = 31,  /* the record, batch or string does not fit the format or the setting */
     OL_OUT_OF_RANGE = 32,       /* the offset is not in the log */
     /* state */
     OL_CLOSED = 40,
-    OL_READ_ONLY = 41,          /* opened read-only, or made so by what was found in the log */
-    OL_FAILED = 42,             /* the partition failed (a flush, or memory while loading) and must be reloaded */
+    OL_READ_ONLY = 41,          /* opened read-only, or made so because of damage in the log */
+    /* the partition failed (a flush, or memory while loading) and must be reloaded */
+    OL_FAILED = 42,
     OL_LOADING = 43,            /* the partition is still loading; retriable */
-    OL_NOT_COORDINATOR = 44,    /* this process does not lead the partition (any more); retriable elsewhere */
+    /* this process does not lead the partition (any more); retriable elsewhere */
+    OL_NOT_COORDINATOR = 44,
     OL_CONDITION = 45,          /* expected= did not hold */
     OL_REWIND = 46,             /* monotonic= would have gone back */
     OL_FENCED = 47,             /* an older leader or producer epoch */
-    OL_TRANSACTION = 48,        /* no such open transaction, or one that must not be there */
+    OL_TRANSACTION = 48,        /* no such open transaction, or an open one where none may be */
     OL_TIMED_OUT = 49,
     OL_CRASHED = 60,            /* test file system only: the simulated machine has stopped */
 } ol_status;
@@ -47,25 +51,27 @@ typedef enum ol_status {
 
 typedef struct ol_error {
     int status;                 /* an ol_status */
-    int sys_errno;              /* errno of the failed call, 0 where none was made */
-    int64_t position;           /* byte position in the file, -1 unknown */
-    int64_t offset;             /* log offset; -1 unknown */
-    int64_t item;               /* index of the item of the caller's array that was refused, -1 none */
-    char path[OL_ERROR_PATH_MAX];       /* "" unknown; always terminated, cut at the front when too long */
+    int sys_errno;              /* errno of the failed call, 0: none was made */
+    int64_t position;           /* byte position in the file; -1: unknown */
+    int64_t offset;             /* log offset; -1: unknown */
+    int64_t item;               /* index of the refused item of the caller's array; -1: none */
+    /* "": unknown; always terminated, cut at the front when too long */
+    char path[OL_ERROR_PATH_MAX];
     char reason[OL_ERROR_REASON_MAX];   /* one sentence, always terminated */
 } ol_error;
 
 void ol_error_clear(ol_error *error);
 
-/* Fills `error` and returns `status`, so that callers can write `return ol_fail(...)`.  path, position, offset and item are
- * cleared; set them afterwards with the calls below. */
+/* Fills `error` and returns `status`, so that callers can write `return ol_fail(...)`. path,
+ * position, offset and item are cleared; set them afterwards with the calls below. */
 int ol_fail(ol_error *error, int status, const char *format, ...) OL_PRINTF(3, 4);
 
-/* Same for a failed system call: status is OL_DISK_FULL for ENOSPC/EDQUOT, OL_NO_SUCH_FILE for ENOENT, OL_NO_MEMORY for ENOMEM,
- * else OL_IO; `operation` is the call's name, `path` may be NULL. */
+/* The same for a failed system call: OL_DISK_FULL for ENOSPC and EDQUOT, OL_NO_SUCH_FILE for
+ * ENOENT, OL_NO_MEMORY for ENOMEM, otherwise OL_IO.  `operation` is the call's name, `path` may be
+ * NULL. */
 int ol_fail_errno(ol_error *error, int sys_errno, const char *operation, const char *path);
 
-/* Says where an error that was already filled happened; each returns error->status. */
+/* Add the place to an error that is already filled; each returns error->status. */
 int ol_error_at(ol_error *error, const char *path, int64_t position);
 
 const char *ol_status_name(int status);

@@ -1,3 +1,4 @@
+/* base/string_dictionary.c: strings in one run of bytes, with a hash of their numbers. */
 #include "base/string_dictionary.h"
 
 #include <stdlib.h>
@@ -18,7 +19,9 @@ void ol_string_dictionary_free(ol_string_dictionary *dictionary) {
     dictionary->seed = seed;
 }
 
-static int no_memory(ol_error *error) { return ol_fail(error, OL_NO_MEMORY, "no memory for a dictionary of strings"); }
+static int no_memory(ol_error *error) {
+    return ol_fail(error, OL_NO_MEMORY, "no memory for a dictionary of strings");
+}
 
 static void fill_slots(uint32_t *slots, size_t slot_count, const uint32_t *hashes, size_t count) {
     for (size_t number = 0; number < count; number++) {
@@ -28,7 +31,8 @@ static void fill_slots(uint32_t *slots, size_t slot_count, const uint32_t *hashe
     }
 }
 
-/* Room for one more string; each array is moved by itself, so that a failure leaves a larger one and nothing else. */
+/* Makes room for one more string.  The arrays move one by one, so a failure leaves a larger one and
+ * nothing else. */
 static int grow(ol_string_dictionary *dictionary, ol_error *error) {
     size_t capacity = dictionary->capacity == 0 ? CAPACITY_FIRST : dictionary->capacity * 2;
     int64_t *ends = realloc(dictionary->ends, (capacity + 1) * sizeof *ends);
@@ -59,11 +63,13 @@ static int grow_bytes(ol_string_dictionary *dictionary, size_t size, ol_error *e
     return OL_OK;
 }
 
-static bool find(const ol_string_dictionary *dictionary, ol_slice string, uint32_t hash, size_t *slot) {
+static bool find(const ol_string_dictionary *dictionary, ol_slice string, uint32_t hash,
+                 size_t *slot) {
     size_t at = hash & (dictionary->slot_count - 1);
     while (dictionary->slots[at] != 0) {
         size_t number = dictionary->slots[at] - 1;
-        if (dictionary->hashes[number] == hash && ol_slice_equal(ol_string_dictionary_get(dictionary, number), string)) {
+        if (dictionary->hashes[number] == hash &&
+            ol_slice_equal(ol_string_dictionary_get(dictionary, number), string)) {
             *slot = at;
             return true;
         }
@@ -73,7 +79,8 @@ static bool find(const ol_string_dictionary *dictionary, ol_slice string, uint32
     return false;
 }
 
-int ol_string_dictionary_number(ol_string_dictionary *dictionary, ol_slice string, int32_t *number, ol_error *error) {
+int ol_string_dictionary_number(ol_string_dictionary *dictionary, ol_slice string, int32_t *number,
+                                ol_error *error) {
     uint64_t wide = ol_hash64(string.data, string.size, dictionary->seed);
     uint32_t hash = (uint32_t)(wide ^ wide >> 32);
     size_t slot = 0;
@@ -81,7 +88,8 @@ int ol_string_dictionary_number(ol_string_dictionary *dictionary, ol_slice strin
         *number = (int32_t)(dictionary->slots[slot] - 1);
         return OL_OK;
     }
-    if (dictionary->count == INT32_MAX) return ol_fail(error, OL_LIMIT, "more than 2^31 - 1 distinct strings");
+    if (dictionary->count == INT32_MAX)
+        return ol_fail(error, OL_LIMIT, "more than 2^31 - 1 distinct strings");
     if (dictionary->count == dictionary->capacity) {
         int status = grow(dictionary, error);
         if (status != OL_OK) return status;

@@ -1,5 +1,8 @@
-/* XXH3-128 with seed 0 and the default secret, written from the published description of the algorithm.  Inputs fall into
- * five ranges of length, each with its own mixing; from 241 bytes on eight accumulators take stripes of 64 bytes. */
+/* base/xxh3.c: XXH3-128 with seed 0 and the default secret.
+ *
+ * Written from the published description of the algorithm.  Inputs fall into five ranges of length,
+ * each with its own mixing; from 241 bytes on eight accumulators take stripes of 64 bytes.
+ */
 #include "base/hash.h"
 
 #include <string.h>
@@ -18,10 +21,10 @@
 enum {
     SECRET_SIZE = 192,
     STRIPE_SIZE = 64,
-    SECRET_STEP = 8,            /* the secret moves by so much from stripe to stripe */
+    SECRET_STEP = 8,            /* the secret's move from stripe to stripe */
     BLOCK_STRIPES = (SECRET_SIZE - STRIPE_SIZE) / SECRET_STEP,
     BLOCK_SIZE = BLOCK_STRIPES * STRIPE_SIZE,
-    SECRET_SIZE_LEAST = 136,    /* the secret that the middle lengths may count on */
+    SECRET_SIZE_LEAST = 136,    /* the part of the secret that the middle lengths may use */
 };
 
 static const uint8_t secret[SECRET_SIZE] = {
@@ -119,7 +122,8 @@ static inline uint64_t mix_16(const uint8_t *p, const uint8_t *s) {
     return multiply_fold(read64(p) ^ read64(s), read64(p + 8) ^ read64(s + 8));
 }
 
-static inline void mix_32(ol_hash128 *sum, const uint8_t *first, const uint8_t *second, const uint8_t *s) {
+static inline void mix_32(ol_hash128 *sum, const uint8_t *first, const uint8_t *second,
+                          const uint8_t *s) {
     sum->low += mix_16(first, s);
     sum->low ^= read64(second) + read64(second + 8);
     sum->high += mix_16(second, s + 16);
@@ -145,7 +149,8 @@ static ol_hash128 hash_129_to_240(const uint8_t *p, size_t size) {
     for (size_t i = 0; i < 128; i += 32) mix_32(&sum, p + i, p + i + 16, secret + i);
     sum.low = avalanche(sum.low);
     sum.high = avalanche(sum.high);
-    for (size_t i = 160; i <= size; i += 32) mix_32(&sum, p + i - 32, p + i - 16, secret + 3 + i - 160);
+    for (size_t i = 160; i <= size; i += 32)
+        mix_32(&sum, p + i - 32, p + i - 16, secret + 3 + i - 160);
     mix_32(&sum, p + size - 16, p + size - 32, secret + SECRET_SIZE_LEAST - 17 - 16);
     return finish_middle(sum, size);
 }
@@ -162,18 +167,21 @@ static inline void accumulate(uint64_t sums[8], const uint8_t *p, const uint8_t 
 static uint64_t merge(const uint64_t sums[8], const uint8_t *s, uint64_t start) {
     uint64_t result = start;
     for (size_t i = 0; i < 4; i++) {
-        result += multiply_fold(sums[2 * i] ^ read64(s + 16 * i), sums[2 * i + 1] ^ read64(s + 16 * i + 8));
+        result += multiply_fold(sums[2 * i] ^ read64(s + 16 * i),
+                                sums[2 * i + 1] ^ read64(s + 16 * i + 8));
     }
     return avalanche(result);
 }
 
 static ol_hash128 hash_long(const uint8_t *p, size_t size) {
-    uint64_t sums[8] = {PRIME32_3, PRIME64_1, PRIME64_2, PRIME64_3, PRIME64_4, PRIME32_2, PRIME64_5, PRIME32_1};
+    uint64_t sums[8] = {PRIME32_3, PRIME64_1, PRIME64_2, PRIME64_3,
+                        PRIME64_4, PRIME32_2, PRIME64_5, PRIME32_1};
     const uint8_t *end = p + size;
     const uint8_t *last_secret = secret + SECRET_SIZE - STRIPE_SIZE;
-    /* Strictly more than a block must be left: the last stripe is always the one that ends with the input. */
+    /* Strictly more than a block must be left: the last stripe always ends with the input. */
     for (; (size_t)(end - p) > BLOCK_SIZE; p += BLOCK_SIZE) {
-        for (size_t n = 0; n < BLOCK_STRIPES; n++) accumulate(sums, p + n * STRIPE_SIZE, secret + n * SECRET_STEP);
+        for (size_t n = 0; n < BLOCK_STRIPES; n++)
+            accumulate(sums, p + n * STRIPE_SIZE, secret + n * SECRET_STEP);
         for (size_t i = 0; i < 8; i++) {
             sums[i] ^= sums[i] >> 47;
             sums[i] ^= read64(last_secret + 8 * i);
@@ -181,9 +189,11 @@ static ol_hash128 hash_long(const uint8_t *p, size_t size) {
         }
     }
     size_t stripes = ((size_t)(end - p) - 1) / STRIPE_SIZE;
-    for (size_t n = 0; n < stripes; n++) accumulate(sums, p + n * STRIPE_SIZE, secret + n * SECRET_STEP);
+    for (size_t n = 0; n < stripes; n++)
+        accumulate(sums, p + n * STRIPE_SIZE, secret + n * SECRET_STEP);
     accumulate(sums, end - STRIPE_SIZE, last_secret - 7);
-    return (ol_hash128){merge(sums, secret + 11, size * PRIME64_1), merge(sums, last_secret - 11, ~(size * PRIME64_2))};
+    return (ol_hash128){merge(sums, secret + 11, size * PRIME64_1),
+                        merge(sums, last_secret - 11, ~(size * PRIME64_2))};
 }
 
 ol_hash128 ol_xxh3_128(const void *data, size_t size) {
