@@ -1,3 +1,4 @@
+/* format/batch.c: the header of a batch, and its checksum. */
 #include "format/batch.h"
 
 #include <inttypes.h>
@@ -6,57 +7,75 @@
 #include "base/crc32c.h"
 #include "format/message_set.h"
 
-/* The failures are out of line, so that the path of a sound batch stays short. */
-static OL_NOINLINE int refuse(ol_error *error, int status, int64_t position, const char *reason, int64_t value) {
+/* Failures are out of line, so that the path of a sound batch stays short. */
+static OL_NOINLINE int refuse(ol_error *error, int status, int64_t position, const char *reason,
+                              int64_t value) {
     ol_fail(error, status, "%s (%" PRId64 ")", reason, value);
     return ol_error_at(error, NULL, position);
 }
 
 static OL_NOINLINE int torn(ol_batch *batch, size_t needed, size_t size, ol_error *error) {
     batch->size = needed;
-    ol_fail(error, OL_TORN, "a batch needs %zu bytes and %zu are there", needed ? needed : (size_t)OL_BATCH_MAGIC_END, size);
+    ol_fail(error, OL_TORN, "a batch needs %zu bytes and %zu are there",
+            needed ? needed : (size_t)OL_BATCH_MAGIC_END, size);
     return ol_error_at(error, NULL, 0);
 }
 
-/* What is left when fewer bytes are there than a magic 2 header has, or when the magic is another one.  The length is judged
- * before the end of the bytes is, because a wrong length is no reason to wait for more. */
-static OL_NOINLINE int parse_rest(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) {
+/* The remaining cases: fewer bytes than a header of magic 2, or another magic.  The length is
+ * judged before the end of the bytes, because a wrong length is no reason to wait for more. */
+static OL_NOINLINE int parse_rest(const uint8_t *data, size_t size, ol_batch *batch,
+                                  ol_error *error) {
     if (size < OL_BATCH_LOG_OVERHEAD) return torn(batch, 0, size, error);
     int32_t length = ol_load_i32(data + OL_BATCH_AT_LENGTH);
     if (length < OL_BATCH_MINIMUM_LENGTH) {
-        return refuse(error, OL_CORRUPT, OL_BATCH_AT_LENGTH, "the length of a batch is below 14", length);
+        return refuse(error, OL_CORRUPT, OL_BATCH_AT_LENGTH, "the length of a batch is below 14",
+                      length);
     }
     size_t total = (size_t)length + OL_BATCH_LOG_OVERHEAD;
     if (size < OL_BATCH_MAGIC_END) return torn(batch, total, size, error);
     int8_t magic = (int8_t)data[OL_BATCH_AT_MAGIC];
-    if (magic < 0) return refuse(error, OL_CORRUPT, OL_BATCH_AT_MAGIC, "the magic of a batch is negative", magic);
-    if (magic > 2) return refuse(error, OL_UNSUPPORTED, OL_BATCH_AT_MAGIC, "the magic of a batch is not known", magic);
+    if (magic < 0)
+        return refuse(error, OL_CORRUPT, OL_BATCH_AT_MAGIC, "the magic of a batch is negative",
+                      magic);
+    if (magic > 2)
+        return refuse(error, OL_UNSUPPORTED, OL_BATCH_AT_MAGIC, "the magic of a batch is not known",
+                      magic);
     if (magic < 2) {
         if (length < ol_message_least_length(magic)) {
-            return refuse(error, OL_CORRUPT, OL_BATCH_AT_LENGTH, "the length of a message is below that of an empty one", length);
+            return refuse(error, OL_CORRUPT, OL_BATCH_AT_LENGTH,
+                          "the length of a message is below that of an empty one", length);
         }
         if (size < total) return torn(batch, total, size, error);
         return ol_message_parse(data, total, batch, error);
     }
     if (total < OL_BATCH_OVERHEAD) {
-        return refuse(error, OL_CORRUPT, OL_BATCH_AT_LENGTH, "the length of a batch is below that of an empty one", length);
+        return refuse(error, OL_CORRUPT, OL_BATCH_AT_LENGTH,
+                      "the length of a batch is below that of an empty one", length);
     }
     return torn(batch, total, size, error);
 }
 
 static OL_NOINLINE int refuse_fields(const ol_batch *batch, int32_t delta, ol_error *error) {
     int codec = batch->attributes & OL_ATTRIBUTE_CODEC;
-    if (batch->base_offset < 0) return refuse(error, OL_CORRUPT, 0, "the base offset is negative", batch->base_offset);
-    if (delta < 0) return refuse(error, OL_CORRUPT, OL_BATCH_AT_LAST_OFFSET_DELTA, "the last offset delta is negative", delta);
+    if (batch->base_offset < 0)
+        return refuse(error, OL_CORRUPT, 0, "the base offset is negative", batch->base_offset);
+    if (delta < 0)
+        return refuse(error, OL_CORRUPT, OL_BATCH_AT_LAST_OFFSET_DELTA,
+                      "the last offset delta is negative", delta);
     if (batch->base_offset > INT64_MAX - delta) {
-        return refuse(error, OL_CORRUPT, 0, "the offsets of the batch pass the largest number", batch->base_offset);
+        return refuse(error, OL_CORRUPT, 0, "the offsets of the batch pass the largest number",
+                      batch->base_offset);
     }
-    if (codec > OL_CODEC_ZSTD) return refuse(error, OL_UNSUPPORTED, OL_BATCH_AT_ATTRIBUTES, "the codec is not known", codec);
-    return refuse(error, OL_CORRUPT, OL_BATCH_AT_RECORD_COUNT, "the record count does not fit the offsets", batch->record_count);
+    if (codec > OL_CODEC_ZSTD)
+        return refuse(error, OL_UNSUPPORTED, OL_BATCH_AT_ATTRIBUTES, "the codec is not known",
+                      codec);
+    return refuse(error, OL_CORRUPT, OL_BATCH_AT_RECORD_COUNT,
+                  "the record count does not fit the offsets", batch->record_count);
 }
 
 int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) {
-    if (OL_UNLIKELY(size < OL_BATCH_OVERHEAD || data[OL_BATCH_AT_MAGIC] != 2)) return parse_rest(data, size, batch, error);
+    if (OL_UNLIKELY(size < OL_BATCH_OVERHEAD || data[OL_BATCH_AT_MAGIC] != 2))
+        return parse_rest(data, size, batch, error);
     int32_t length = ol_load_i32(data + OL_BATCH_AT_LENGTH);
     if (OL_UNLIKELY(length < OL_BATCH_OVERHEAD - OL_BATCH_LOG_OVERHEAD ||
                     (size_t)length + OL_BATCH_LOG_OVERHEAD > size)) {
@@ -76,9 +95,10 @@ int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *
     batch->attributes = ol_load_i16(data + OL_BATCH_AT_ATTRIBUTES);
     batch->magic = 2;
     int32_t delta = ol_load_i32(data + OL_BATCH_AT_LAST_OFFSET_DELTA);
-    /* Every record has its own offset, so that there cannot be more of them than offsets. */
-    if (OL_UNLIKELY(batch->base_offset < 0 || delta < 0 || batch->base_offset > INT64_MAX - delta || batch->record_count < 0 ||
-                    batch->record_count - 1 > delta || (batch->attributes & OL_ATTRIBUTE_CODEC) > OL_CODEC_ZSTD)) {
+    /* Every record has its own offset, so there cannot be more records than offsets. */
+    if (OL_UNLIKELY(batch->base_offset < 0 || delta < 0 || batch->base_offset > INT64_MAX - delta ||
+                    batch->record_count < 0 || batch->record_count - 1 > delta ||
+                    (batch->attributes & OL_ATTRIBUTE_CODEC) > OL_CODEC_ZSTD)) {
         return refuse_fields(batch, delta, error);
     }
     batch->last_offset = batch->base_offset + delta;
@@ -86,7 +106,8 @@ int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *
 }
 
 static OL_NOINLINE int refuse_crc(const ol_batch *batch, uint32_t computed, ol_error *error) {
-    ol_fail(error, OL_CORRUPT, "the batch at offset %" PRId64 " has checksum %08" PRIx32 ", its bytes have %08" PRIx32,
+    ol_fail(error, OL_CORRUPT,
+            "the batch at offset %" PRId64 " has checksum %08" PRIx32 ", its bytes have %08" PRIx32,
             batch->base_offset, batch->crc, computed);
     error->offset = batch->base_offset;
     return ol_error_at(error, NULL, batch->magic == 2 ? OL_BATCH_AT_CRC : OL_MESSAGE_AT_CRC);
@@ -95,7 +116,8 @@ static OL_NOINLINE int refuse_crc(const ol_batch *batch, uint32_t computed, ol_e
 int ol_batch_check_crc(const ol_batch *batch, ol_error *error) {
     uint32_t computed;
     if (OL_LIKELY(batch->magic == 2)) {
-        computed = ol_crc32c(batch->data + OL_BATCH_AT_ATTRIBUTES, batch->size - OL_BATCH_AT_ATTRIBUTES);
+        computed = ol_crc32c(batch->data + OL_BATCH_AT_ATTRIBUTES,
+                             batch->size - OL_BATCH_AT_ATTRIBUTES);
     } else {
         computed = ol_crc32(batch->data + OL_BATCH_AT_MAGIC, batch->size - OL_BATCH_AT_MAGIC);
     }

@@ -1,3 +1,4 @@
+/* format/group_schema.c: the bounded decoder over the tables of fields. */
 #include "format/group_schema.h"
 
 #include "base/bytes.h"
@@ -21,17 +22,20 @@ typedef struct decoder {
 #define TELL(decoder_pointer, function, ...) \
     ((decoder_pointer)->visitor->function == NULL \
          ? OL_OK \
-         : (decoder_pointer)->visitor->function((decoder_pointer)->visitor->context, __VA_ARGS__, (decoder_pointer)->error))
+         : (decoder_pointer)->visitor->function((decoder_pointer)->visitor->context, __VA_ARGS__, \
+                                                (decoder_pointer)->error))
 
 static int decode_fields(decoder *d, const ol_field *fields, int depth);
 
 static int refuse(const decoder *d, const ol_field *field, const char *reason) {
-    return ol_fail(d->error, OL_CORRUPT, "%s version %d: %s %s", d->schema->name, d->version, field->name, reason);
+    return ol_fail(d->error, OL_CORRUPT, "%s version %d: %s %s", d->schema->name, d->version,
+                   field->name, reason);
 }
 
 static size_t left(const decoder *d) { return (size_t)(d->limit - d->p); }
 
-/* The size of a string, of bytes or of an array, -1 for null.  Wide enough for anything that can stand there. */
+/* The size of a string, of bytes or of an array, -1 for null.  Wide enough for any encoded
+ * value. */
 static int read_size(decoder *d, const ol_field *field, ol_field_kind kind, int64_t *size) {
     if (d->flexible) {
         uint32_t size_plus_one;
@@ -46,15 +50,17 @@ static int read_size(decoder *d, const ol_field *field, ol_field_kind kind, int6
         d->p += width;
     }
     if (*size < -1) return refuse(d, field, "has a negative size");
-    if (kind == OL_FIELD_STRING && *size > STRING_SIZE_MAX) return refuse(d, field, "is longer than a string can be");
+    if (kind == OL_FIELD_STRING && *size > STRING_SIZE_MAX)
+        return refuse(d, field, "is longer than a string can be");
     /* Also for arrays: an element has at least one byte. */
     if (*size > (int64_t)left(d)) return refuse(d, field, "passes the end of the bytes");
     return OL_OK;
 }
 
 static int decode_integer(decoder *d, const ol_field *field, ol_field_kind kind) {
-    static const uint8_t widths[] = {[OL_FIELD_BOOLEAN] = 1, [OL_FIELD_I8] = 1,  [OL_FIELD_I16] = 2,
-                                     [OL_FIELD_U16] = 2,     [OL_FIELD_I32] = 4, [OL_FIELD_I64] = 8};
+    static const uint8_t widths[] = {[OL_FIELD_BOOLEAN] = 1, [OL_FIELD_I8] = 1,
+                                     [OL_FIELD_I16] = 2,     [OL_FIELD_U16] = 2,
+                                     [OL_FIELD_I32] = 4,     [OL_FIELD_I64] = 8};
     size_t width = widths[kind];
     if (left(d) < width) return refuse(d, field, "is cut");
     const uint8_t *p = d->p;
@@ -93,7 +99,8 @@ static int decode_struct(decoder *d, const ol_field *field, const ol_field *fiel
     return status;
 }
 
-static int decode_one(decoder *d, const ol_field *field, ol_field_kind kind, bool nullable, int depth) {
+static int decode_one(decoder *d, const ol_field *field, ol_field_kind kind, bool nullable,
+                      int depth) {
     switch (kind) {
         case OL_FIELD_UUID:
         case OL_FIELD_STRING:
@@ -107,17 +114,20 @@ static int decode_array(decoder *d, const ol_field *field, int depth) {
     int64_t count;
     int status = read_size(d, field, OL_FIELD_ARRAY, &count);
     if (status != OL_OK) return status;
-    if (count < 0) return field->nullable ? TELL(d, null_value, field) : refuse(d, field, "is null");
+    if (count < 0)
+        return field->nullable ? TELL(d, null_value, field) : refuse(d, field, "is null");
     if (count > INT32_MAX) return refuse(d, field, "has more elements than an array can have");
     status = TELL(d, begin_array, field, (int32_t)count);
-    for (int64_t i = 0; i < count && status == OL_OK; i++) status = decode_one(d, field, field->element, false, depth + 1);
+    for (int64_t i = 0; i < count && status == OL_OK; i++)
+        status = decode_one(d, field, field->element, false, depth + 1);
     return status == OL_OK ? TELL(d, end_array, field) : status;
 }
 
 static int decode_field(decoder *d, const ol_field *field, int depth) {
     if (field->kind == OL_FIELD_ARRAY) return decode_array(d, field, depth);
     if (field->kind == OL_FIELD_STRUCT && field->nullable) {
-        /* A struct that may be null has a byte in front.  Null is a negative one in the struct's place, but 0 in a tag. */
+        /* A struct that may be null begins with a byte: negative means null in the struct's place,
+         * 0 means null in a tag. */
         if (left(d) < 1) return refuse(d, field, "is cut");
         int8_t presence = (int8_t)*d->p++;
         if (field->tagged ? presence == 0 : presence < 0) return TELL(d, null_value, field);
@@ -127,7 +137,8 @@ static int decode_field(decoder *d, const ol_field *field, int depth) {
 
 static const ol_field *field_of_tag(const decoder *d, const ol_field *fields, uint32_t tag) {
     for (const ol_field *field = fields; field->name != NULL; field++) {
-        if (field->tagged && field->tag == tag && ol_field_in_version(field, d->version)) return field;
+        if (field->tagged && field->tag == tag && ol_field_in_version(field, d->version))
+            return field;
     }
     return NULL;
 }
@@ -137,7 +148,8 @@ static int decode_tag(decoder *d, const ol_field *fields, int depth) {
     const uint8_t *p = ol_read_uvarint(d->p, d->limit, &tag);
     if (p != NULL) p = ol_read_uvarint(p, d->limit, &size);
     if (p == NULL || (size_t)(d->limit - p) < size) {
-        return ol_fail(d->error, OL_CORRUPT, "%s version %d: a tag is cut", d->schema->name, d->version);
+        return ol_fail(d->error, OL_CORRUPT, "%s version %d: a tag is cut", d->schema->name,
+                       d->version);
     }
     d->p = p;
     const ol_field *field = field_of_tag(d, fields, tag);
@@ -163,7 +175,9 @@ static int decode_fields(decoder *d, const ol_field *fields, int depth) {
     if (!d->flexible) return OL_OK;
     uint32_t count;
     const uint8_t *p = ol_read_uvarint(d->p, d->limit, &count);
-    if (p == NULL) return ol_fail(d->error, OL_CORRUPT, "%s version %d: the tags are cut", d->schema->name, d->version);
+    if (p == NULL)
+        return ol_fail(d->error, OL_CORRUPT, "%s version %d: the tags are cut", d->schema->name,
+                       d->version);
     d->p = p;
     for (; count > 0; count--) {
         int status = decode_tag(d, fields, depth);
@@ -172,12 +186,18 @@ static int decode_fields(decoder *d, const ol_field *fields, int depth) {
     return OL_OK;
 }
 
-int ol_schema_decode(const ol_schema *schema, int16_t version, ol_slice bytes, const ol_schema_visitor *visitor, size_t *used,
-                     ol_error *error) {
+int ol_schema_decode(const ol_schema *schema, int16_t version, ol_slice bytes,
+                     const ol_schema_visitor *visitor, size_t *used, ol_error *error) {
     if (version < schema->first_version || version > schema->last_version) {
         return ol_fail(error, OL_UNSUPPORTED, "%s has no version %d", schema->name, version);
     }
-    decoder d = {schema, visitor, error, bytes.data, bytes.data + bytes.size, version, version >= schema->flexible_from};
+    decoder d = {schema,
+                 visitor,
+                 error,
+                 bytes.data,
+                 bytes.data + bytes.size,
+                 version,
+                 version >= schema->flexible_from};
     int status = decode_struct(&d, NULL, schema->fields, 0);
     if (status == OL_OK && used != NULL) *used = (size_t)(d.p - bytes.data);
     return status;

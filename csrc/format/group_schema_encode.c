@@ -1,3 +1,4 @@
+/* format/group_schema_encode.c: writes values, structs, arrays and tags. */
 #include "format/group_schema_encode.h"
 
 #include "base/bytes.h"
@@ -8,23 +9,30 @@ enum {
     FRAMES_MAX = 2 * OL_SCHEMA_DEPTH_MAX,
 };
 
-static int fail(ol_schema_writer *w, const ol_field *field, int status, const char *reason, ol_error *error) {
+static int fail(ol_schema_writer *w, const ol_field *field, int status, const char *reason,
+                ol_error *error) {
     w->status = status;
-    return ol_fail(error, status, "%s version %d: %s %s", w->schema->name, w->version, field != NULL ? field->name : "it", reason);
+    return ol_fail(error, status, "%s version %d: %s %s", w->schema->name, w->version,
+                   field != NULL ? field->name : "it", reason);
 }
 
 static int failed_before(const ol_schema_writer *w, ol_error *error) {
-    return ol_fail(error, w->status, "%s version %d: an earlier field could not be written", w->schema->name, w->version);
+    return ol_fail(error, w->status, "%s version %d: an earlier field could not be written",
+                   w->schema->name, w->version);
 }
 
-static bool has_room(const ol_schema_writer *w, size_t size) { return (size_t)(w->limit - w->p) >= size; }
+static bool has_room(const ol_schema_writer *w, size_t size) {
+    return (size_t)(w->limit - w->p) >= size;
+}
 
-static ol_schema_frame *top(ol_schema_writer *w) { return w->depth > 0 ? &w->frames[w->depth - 1] : NULL; }
+static ol_schema_frame *top(ol_schema_writer *w) {
+    return w->depth > 0 ? &w->frames[w->depth - 1] : NULL;
+}
 
-/* ------------------------------------------------------------------------------------------------ tags */
+/* ----------------------------------------------------------------------------------------- tags */
 
-/* The size of a tag and the count of tags stand in front of what they count, and their own size depends on it: the bytes are
- * written first, then moved by the one to five bytes that are needed. */
+/* The size of a tag and the count of tags stand before the bytes they count, and their own size
+ * depends on it: the bytes are written first, then moved by the one to five bytes needed. */
 static int insert_uvarint(ol_schema_writer *w, uint8_t *at, uint32_t value, ol_error *error) {
     size_t width = ol_uvarint_size(value);
     if (!has_room(w, width)) return fail(w, NULL, OL_TOO_LARGE, "does not fit the memory", error);
@@ -36,8 +44,10 @@ static int insert_uvarint(ol_schema_writer *w, uint8_t *at, uint32_t value, ol_e
 
 static int open_tag(ol_schema_writer *w, ol_schema_frame *frame, uint32_t tag, ol_error *error) {
     if (!w->flexible) return fail(w, NULL, OL_INVALID, "has no tags in this version", error);
-    if (frame->tag_count > 0 && tag <= frame->last_tag) return fail(w, NULL, OL_INVALID, "has tags that do not ascend", error);
-    if (!has_room(w, ol_uvarint_size(tag))) return fail(w, NULL, OL_TOO_LARGE, "does not fit the memory", error);
+    if (frame->tag_count > 0 && tag <= frame->last_tag)
+        return fail(w, NULL, OL_INVALID, "has tags that do not ascend", error);
+    if (!has_room(w, ol_uvarint_size(tag)))
+        return fail(w, NULL, OL_TOO_LARGE, "does not fit the memory", error);
     if (frame->tags == NULL) frame->tags = w->p;
     w->p = ol_store_uvarint(w->p, tag);
     frame->tag_size = w->p;
@@ -52,7 +62,7 @@ static int close_tag(ol_schema_writer *w, ol_schema_frame *frame, ol_error *erro
     return insert_uvarint(w, at, (uint32_t)(w->p - at), error);
 }
 
-/* Before any value: counts it as an element of the array it is in, or opens its tag. */
+/* Before any value: counts it as an element of its array, or opens its tag. */
 static int before_value(ol_schema_writer *w, const ol_field *field, ol_error *error) {
     if (w->status != OL_OK) return failed_before(w, error);
     ol_schema_frame *frame = top(w);
@@ -62,11 +72,13 @@ static int before_value(ol_schema_writer *w, const ol_field *field, ol_error *er
     }
     if (field == NULL) return fail(w, NULL, OL_INVALID, "is begun twice", error);
     if (frame->is_array) {
-        if (frame->field != field || frame->elements_left == 0) return fail(w, field, OL_INVALID, "is one element too many", error);
+        if (frame->field != field || frame->elements_left == 0)
+            return fail(w, field, OL_INVALID, "is one element too many", error);
         frame->elements_left--;
         return OL_OK;
     }
-    if (!ol_field_in_version(field, w->version)) return fail(w, field, OL_INVALID, "is not in this version", error);
+    if (!ol_field_in_version(field, w->version))
+        return fail(w, field, OL_INVALID, "is not in this version", error);
     if (field->tagged) return open_tag(w, frame, field->tag, error);
     if (frame->tag_count > 0) return fail(w, field, OL_INVALID, "comes behind a tag", error);
     return OL_OK;
@@ -81,9 +93,11 @@ static ol_field_kind kind_here(ol_schema_writer *w, const ol_field *field) {
     return top(w)->is_array ? field->element : field->kind;
 }
 
-static bool may_be_null(ol_schema_writer *w, const ol_field *field) { return field->nullable && !top(w)->is_array; }
+static bool may_be_null(ol_schema_writer *w, const ol_field *field) {
+    return field->nullable && !top(w)->is_array;
+}
 
-/* ------------------------------------------------------------------------------------------------ values */
+/* --------------------------------------------------------------------------------------- values */
 
 int ol_schema_put_integer(void *writer, const ol_field *field, int64_t value, ol_error *error) {
     static const struct {
@@ -98,11 +112,14 @@ int ol_schema_put_integer(void *writer, const ol_field *field, int64_t value, ol
     ol_schema_writer *w = writer;
     if (w->depth == 0) return fail(w, field, OL_INVALID, "is outside of a struct", error);
     ol_field_kind kind = kind_here(w, field);
-    if (kind < OL_FIELD_BOOLEAN || kind > OL_FIELD_I64) return fail(w, field, OL_INVALID, "is not an integer", error);
+    if (kind < OL_FIELD_BOOLEAN || kind > OL_FIELD_I64)
+        return fail(w, field, OL_INVALID, "is not an integer", error);
     int status = before_value(w, field, error);
     if (status != OL_OK) return status;
-    if (value < ranges[kind].least || value > ranges[kind].greatest) return fail(w, field, OL_INVALID, "is out of range", error);
-    if (!has_room(w, ranges[kind].width)) return fail(w, field, OL_TOO_LARGE, "does not fit the memory", error);
+    if (value < ranges[kind].least || value > ranges[kind].greatest)
+        return fail(w, field, OL_INVALID, "is out of range", error);
+    if (!has_room(w, ranges[kind].width))
+        return fail(w, field, OL_TOO_LARGE, "does not fit the memory", error);
     uint8_t bytes[8];
     ol_store_i64(bytes, value);
     memcpy(w->p, bytes + 8 - ranges[kind].width, ranges[kind].width);
@@ -111,11 +128,14 @@ int ol_schema_put_integer(void *writer, const ol_field *field, int64_t value, ol
 }
 
 /* A size in the form of the version; -1 for null. */
-static int put_size(ol_schema_writer *w, const ol_field *field, ol_field_kind kind, int64_t size, ol_error *error) {
+static int put_size(ol_schema_writer *w, const ol_field *field, ol_field_kind kind, int64_t size,
+                    ol_error *error) {
     if (size > (kind == OL_FIELD_STRING ? STRING_SIZE_MAX : INT32_MAX)) {
         return fail(w, field, OL_TOO_LARGE, "is longer than the format can say", error);
     }
-    size_t width = w->flexible ? ol_uvarint_size((uint32_t)(size + 1)) : kind == OL_FIELD_STRING ? 2 : 4;
+    size_t width = w->flexible               ? ol_uvarint_size((uint32_t)(size + 1))
+                   : kind == OL_FIELD_STRING ? 2
+                                             : 4;
     if (!has_room(w, width)) return fail(w, field, OL_TOO_LARGE, "does not fit the memory", error);
     if (w->flexible) {
         w->p = ol_store_uvarint(w->p, (uint32_t)(size + 1));
@@ -134,7 +154,8 @@ int ol_schema_put_bytes(void *writer, const ol_field *field, ol_slice value, ol_
     ol_schema_writer *w = writer;
     if (w->depth == 0) return fail(w, field, OL_INVALID, "is outside of a struct", error);
     ol_field_kind kind = kind_here(w, field);
-    if (kind < OL_FIELD_UUID || kind > OL_FIELD_BYTES) return fail(w, field, OL_INVALID, "is not a run of bytes", error);
+    if (kind < OL_FIELD_UUID || kind > OL_FIELD_BYTES)
+        return fail(w, field, OL_INVALID, "is not a run of bytes", error);
     int status = before_value(w, field, error);
     if (status != OL_OK) return status;
     if (kind == OL_FIELD_UUID) {
@@ -143,7 +164,8 @@ int ol_schema_put_bytes(void *writer, const ol_field *field, ol_slice value, ol_
         status = put_size(w, field, kind, (int64_t)value.size, error);
         if (status != OL_OK) return status;
     }
-    if (!has_room(w, value.size)) return fail(w, field, OL_TOO_LARGE, "does not fit the memory", error);
+    if (!has_room(w, value.size))
+        return fail(w, field, OL_TOO_LARGE, "does not fit the memory", error);
     if (value.size > 0) memcpy(w->p, value.data, value.size);
     w->p += value.size;
     return after_value(w, error);
@@ -169,20 +191,25 @@ int ol_schema_put_unknown_tag(void *writer, uint32_t tag, ol_slice value, ol_err
     ol_schema_writer *w = writer;
     if (w->status != OL_OK) return failed_before(w, error);
     ol_schema_frame *frame = top(w);
-    if (frame == NULL || frame->is_array) return fail(w, NULL, OL_INVALID, "has a tag outside of a struct", error);
+    if (frame == NULL || frame->is_array)
+        return fail(w, NULL, OL_INVALID, "has a tag outside of a struct", error);
     int status = open_tag(w, frame, tag, error);
     if (status != OL_OK) return status;
-    if (!has_room(w, value.size)) return fail(w, NULL, OL_TOO_LARGE, "does not fit the memory", error);
+    if (!has_room(w, value.size))
+        return fail(w, NULL, OL_TOO_LARGE, "does not fit the memory", error);
     if (value.size > 0) memcpy(w->p, value.data, value.size);
     w->p += value.size;
     return after_value(w, error);
 }
 
-/* ------------------------------------------------------------------------------------------------ structs and arrays */
+/* --------------------------------------------------------------------------- structs and arrays */
 
-static int push(ol_schema_writer *w, const ol_field *field, bool is_array, int32_t count, ol_error *error) {
+static int push(ol_schema_writer *w, const ol_field *field, bool is_array, int32_t count,
+                ol_error *error) {
     if (w->depth == FRAMES_MAX) return fail(w, field, OL_INVALID, "lies too deep", error);
-    w->frames[w->depth++] = (ol_schema_frame){.field = field, .is_array = is_array, .elements_left = count};
+    w->frames[w->depth++] = (ol_schema_frame){.field = field,
+                                              .is_array = is_array,
+                                              .elements_left = count};
     return OL_OK;
 }
 
@@ -204,9 +231,11 @@ int ol_schema_put_end_struct(void *writer, const ol_field *field, ol_error *erro
     ol_schema_writer *w = writer;
     if (w->status != OL_OK) return failed_before(w, error);
     ol_schema_frame *frame = top(w);
-    if (frame == NULL || frame->is_array || frame->field != field) return fail(w, field, OL_INVALID, "ends unbegun", error);
+    if (frame == NULL || frame->is_array || frame->field != field)
+        return fail(w, field, OL_INVALID, "ends unbegun", error);
     if (w->flexible) {
-        int status = insert_uvarint(w, frame->tags != NULL ? frame->tags : w->p, frame->tag_count, error);
+        int status = insert_uvarint(w, frame->tags != NULL ? frame->tags : w->p, frame->tag_count,
+                                    error);
         if (status != OL_OK) return status;
     }
     w->depth--;
@@ -215,7 +244,8 @@ int ol_schema_put_end_struct(void *writer, const ol_field *field, ol_error *erro
 
 int ol_schema_put_begin_array(void *writer, const ol_field *field, int32_t count, ol_error *error) {
     ol_schema_writer *w = writer;
-    if (w->depth == 0 || kind_here(w, field) != OL_FIELD_ARRAY) return fail(w, field, OL_INVALID, "is not an array", error);
+    if (w->depth == 0 || kind_here(w, field) != OL_FIELD_ARRAY)
+        return fail(w, field, OL_INVALID, "is not an array", error);
     int status = before_value(w, field, error);
     if (status != OL_OK) return status;
     if (count < 0) return fail(w, field, OL_INVALID, "has a negative count", error);
@@ -227,14 +257,16 @@ int ol_schema_put_end_array(void *writer, const ol_field *field, ol_error *error
     ol_schema_writer *w = writer;
     if (w->status != OL_OK) return failed_before(w, error);
     ol_schema_frame *frame = top(w);
-    if (frame == NULL || !frame->is_array || frame->field != field) return fail(w, field, OL_INVALID, "ends unbegun", error);
-    if (frame->elements_left != 0) return fail(w, field, OL_INVALID, "has fewer elements than its count", error);
+    if (frame == NULL || !frame->is_array || frame->field != field)
+        return fail(w, field, OL_INVALID, "ends unbegun", error);
+    if (frame->elements_left != 0)
+        return fail(w, field, OL_INVALID, "has fewer elements than its count", error);
     w->depth--;
     return after_value(w, error);
 }
 
-int ol_schema_writer_start(ol_schema_writer *writer, const ol_schema *schema, int16_t version, uint8_t *bytes, size_t capacity,
-                           ol_error *error) {
+int ol_schema_writer_start(ol_schema_writer *writer, const ol_schema *schema, int16_t version,
+                           uint8_t *bytes, size_t capacity, ol_error *error) {
     *writer = (ol_schema_writer){.schema = schema,
                                  .start = bytes,
                                  .p = bytes,

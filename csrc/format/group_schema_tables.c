@@ -1,26 +1,32 @@
-/* The tables of ol_group_schema.  One list per struct, in wire order; shared structs come first. */
+/* format/group_schema_tables.c: a list of fields per struct, in wire order, shared ones first. */
 #include "format/group_schema.h"
 
-/* A field that is in every version, in its place, and never null; what differs is written behind it. */
+/* A field that is in every version, in its place, and never null; differences follow it. */
 #define FIELD(field_name, field_kind) .name = field_name, .kind = OL_FIELD_##field_kind
 #define NULLABLE .nullable = true
 #define SINCE(version) .first_version = version
 #define REMOVED_IN(version) .removed_in = version
 #define TAG(number) .tagged = true, .tag = number
-#define ARRAY_OF(field_name, element_kind) FIELD(field_name, ARRAY), .element = OL_FIELD_##element_kind
+#define ARRAY_OF(field_name, element_kind) \
+    FIELD(field_name, ARRAY), .element = OL_FIELD_##element_kind
 #define ARRAY_OF_STRUCTS(field_name, list) ARRAY_OF(field_name, STRUCT), .fields = list
 #define STRUCT_OF(field_name, list) FIELD(field_name, STRUCT), .fields = list
 #define END {.name = NULL}
 
-/* ------------------------------------------------------------------------------------------------ keys */
+/* ----------------------------------------------------------------------------------------- keys */
 
-static const ol_field offset_key[] = {{FIELD("group", STRING)}, {FIELD("topic", STRING)}, {FIELD("partition", I32)}, END};
+static const ol_field offset_key[] = {{FIELD("group", STRING)},
+                                      {FIELD("topic", STRING)},
+                                      {FIELD("partition", I32)},
+                                      END};
 static const ol_field classic_group_key[] = {{FIELD("group", STRING)}, END};
 static const ol_field group_key[] = {{FIELD("groupId", STRING)}, END};
 static const ol_field member_key[] = {{FIELD("groupId", STRING)}, {FIELD("memberId", STRING)}, END};
-static const ol_field expression_key[] = {{FIELD("groupId", STRING)}, {FIELD("regularExpression", STRING)}, END};
+static const ol_field expression_key[] = {{FIELD("groupId", STRING)},
+                                          {FIELD("regularExpression", STRING)},
+                                          END};
 
-/* ------------------------------------------------------------------------------------------------ offsets, classic groups */
+/* ---------------------------------------------------------------------- offsets, classic groups */
 
 static const ol_field legacy_offset_value[] = {
     {FIELD("offset", I64)}, {FIELD("metadata", STRING)}, {FIELD("commitTimestamp", I64)}, END};
@@ -52,7 +58,9 @@ static const ol_field classic_group_value[] = {
     {ARRAY_OF_STRUCTS("members", classic_member)},
     END};
 
-static const ol_field topic_by_name[] = {{FIELD("topic", STRING)}, {ARRAY_OF("partitions", I32)}, END};
+static const ol_field topic_by_name[] = {{FIELD("topic", STRING)},
+                                         {ARRAY_OF("partitions", I32)},
+                                         END};
 static const ol_field subscription[] = {
     {ARRAY_OF("topics", STRING)},
     {FIELD("userData", BYTES), NULLABLE},
@@ -60,12 +68,15 @@ static const ol_field subscription[] = {
     {FIELD("generationId", I32), SINCE(2)},
     {FIELD("rackId", STRING), NULLABLE, SINCE(3)},
     END};
-static const ol_field assignment[] = {
-    {ARRAY_OF_STRUCTS("assignedPartitions", topic_by_name)}, {FIELD("userData", BYTES), NULLABLE}, END};
+static const ol_field assignment[] = {{ARRAY_OF_STRUCTS("assignedPartitions", topic_by_name)},
+                                      {FIELD("userData", BYTES), NULLABLE},
+                                      END};
 
-/* ------------------------------------------------------------------------------------------------ consumer groups */
+/* ------------------------------------------------------------------------------ consumer groups */
 
-static const ol_field topic_partitions[] = {{FIELD("topicId", UUID)}, {ARRAY_OF("partitions", I32)}, END};
+static const ol_field topic_partitions[] = {{FIELD("topicId", UUID)},
+                                            {ARRAY_OF("partitions", I32)},
+                                            END};
 static const ol_field topic_partitions_with_epochs[] = {
     {FIELD("topicId", UUID)},
     {ARRAY_OF("partitions", I32)},
@@ -73,20 +84,29 @@ static const ol_field topic_partitions_with_epochs[] = {
     END};
 static const ol_field key_value[] = {{FIELD("key", STRING)}, {FIELD("value", STRING)}, END};
 
-static const ol_field consumer_group_value[] = {{FIELD("epoch", I32)}, {FIELD("metadataHash", I64), TAG(0)}, END};
+static const ol_field consumer_group_value[] = {{FIELD("epoch", I32)},
+                                                {FIELD("metadataHash", I64), TAG(0)},
+                                                END};
 
-static const ol_field partition_racks[] = {{FIELD("partition", I32)}, {ARRAY_OF("racks", STRING)}, END};
+static const ol_field partition_racks[] = {{FIELD("partition", I32)},
+                                           {ARRAY_OF("racks", STRING)},
+                                           END};
 static const ol_field topic_metadata[] = {
     {FIELD("topicId", UUID)},
     {FIELD("topicName", STRING)},
     {FIELD("numPartitions", I32)},
     {ARRAY_OF_STRUCTS("partitionMetadata", partition_racks)},
     END};
-static const ol_field partition_metadata_value[] = {{ARRAY_OF_STRUCTS("topics", topic_metadata)}, END};
+static const ol_field partition_metadata_value[] = {{ARRAY_OF_STRUCTS("topics", topic_metadata)},
+                                                    END};
 
-static const ol_field classic_protocol[] = {{FIELD("name", STRING)}, {FIELD("metadata", BYTES)}, END};
+static const ol_field classic_protocol[] = {{FIELD("name", STRING)},
+                                            {FIELD("metadata", BYTES)},
+                                            END};
 static const ol_field classic_member_metadata[] = {
-    {FIELD("sessionTimeoutMs", I32)}, {ARRAY_OF_STRUCTS("supportedProtocols", classic_protocol)}, END};
+    {FIELD("sessionTimeoutMs", I32)},
+    {ARRAY_OF_STRUCTS("supportedProtocols", classic_protocol)},
+    END};
 static const ol_field consumer_member_value[] = {
     {FIELD("instanceId", STRING), NULLABLE},
     {FIELD("rackId", STRING), NULLABLE},
@@ -101,7 +121,9 @@ static const ol_field consumer_member_value[] = {
 
 static const ol_field target_metadata_value[] = {
     {FIELD("assignmentEpoch", I32)}, {FIELD("assignmentTimestamp", I64), TAG(0)}, END};
-static const ol_field target_member_value[] = {{ARRAY_OF_STRUCTS("topicPartitions", topic_partitions)}, END};
+static const ol_field target_member_value[] = {
+    {ARRAY_OF_STRUCTS("topicPartitions", topic_partitions)},
+    END};
 static const ol_field consumer_current_value[] = {
     {FIELD("memberEpoch", I32)},
     {FIELD("previousMemberEpoch", I32)},
@@ -112,7 +134,7 @@ static const ol_field consumer_current_value[] = {
 static const ol_field expression_value[] = {
     {ARRAY_OF("topics", STRING)}, {FIELD("version", I64)}, {FIELD("timestamp", I64)}, END};
 
-/* ------------------------------------------------------------------------------------------------ share groups */
+/* --------------------------------------------------------------------------------- share groups */
 
 static const ol_field share_member_value[] = {
     {FIELD("rackId", STRING), NULLABLE},
@@ -120,7 +142,9 @@ static const ol_field share_member_value[] = {
     {FIELD("clientHost", STRING)},
     {ARRAY_OF("subscribedTopicNames", STRING)},
     END};
-static const ol_field share_group_value[] = {{FIELD("epoch", I32)}, {FIELD("metadataHash", I64)}, END};
+static const ol_field share_group_value[] = {{FIELD("epoch", I32)},
+                                             {FIELD("metadataHash", I64)},
+                                             END};
 static const ol_field share_current_value[] = {
     {FIELD("memberEpoch", I32)},
     {FIELD("previousMemberEpoch", I32)},
@@ -129,14 +153,16 @@ static const ol_field share_current_value[] = {
     END};
 static const ol_field share_topic[] = {
     {FIELD("topicId", UUID)}, {FIELD("topicName", STRING)}, {ARRAY_OF("partitions", I32)}, END};
-static const ol_field deleting_topic[] = {{FIELD("topicId", UUID)}, {FIELD("topicName", STRING)}, END};
+static const ol_field deleting_topic[] = {{FIELD("topicId", UUID)},
+                                          {FIELD("topicName", STRING)},
+                                          END};
 static const ol_field share_state_value[] = {
     {ARRAY_OF_STRUCTS("initializingTopics", share_topic)},
     {ARRAY_OF_STRUCTS("initializedTopics", share_topic)},
     {ARRAY_OF_STRUCTS("deletingTopics", deleting_topic)},
     END};
 
-/* ------------------------------------------------------------------------------------------------ streams groups */
+/* ------------------------------------------------------------------------------- streams groups */
 
 static const ol_field streams_group_value[] = {
     {FIELD("epoch", I32)},
@@ -156,7 +182,9 @@ static const ol_field streams_member_value[] = {
     {STRUCT_OF("userEndpoint", endpoint), NULLABLE},
     {ARRAY_OF_STRUCTS("clientTags", key_value)},
     END};
-static const ol_field tasks[] = {{FIELD("subtopologyId", STRING)}, {ARRAY_OF("partitions", I32)}, END};
+static const ol_field tasks[] = {{FIELD("subtopologyId", STRING)},
+                                 {ARRAY_OF("partitions", I32)},
+                                 END};
 static const ol_field tasks_with_epochs[] = {
     {FIELD("subtopologyId", STRING)},
     {ARRAY_OF("partitions", I32)},
@@ -184,8 +212,10 @@ static const ol_field internal_topic[] = {
     {FIELD("replicationFactor", I16)},
     {ARRAY_OF_STRUCTS("topicConfigs", key_value)},
     END};
-static const ol_field copartition_group[] = {
-    {ARRAY_OF("sourceTopics", I16)}, {ARRAY_OF("sourceTopicRegex", I16)}, {ARRAY_OF("repartitionSourceTopics", I16)}, END};
+static const ol_field copartition_group[] = {{ARRAY_OF("sourceTopics", I16)},
+                                             {ARRAY_OF("sourceTopicRegex", I16)},
+                                             {ARRAY_OF("repartitionSourceTopics", I16)},
+                                             END};
 static const ol_field subtopology[] = {
     {FIELD("subtopologyId", STRING)},
     {ARRAY_OF("sourceTopics", STRING)},
@@ -195,9 +225,11 @@ static const ol_field subtopology[] = {
     {ARRAY_OF_STRUCTS("repartitionSourceTopics", internal_topic)},
     {ARRAY_OF_STRUCTS("copartitionGroups", copartition_group)},
     END};
-static const ol_field topology_value[] = {{FIELD("epoch", I32)}, {ARRAY_OF_STRUCTS("subtopologies", subtopology)}, END};
+static const ol_field topology_value[] = {{FIELD("epoch", I32)},
+                                          {ARRAY_OF_STRUCTS("subtopologies", subtopology)},
+                                          END};
 
-/* ------------------------------------------------------------------------------------------------ by key type */
+/* ---------------------------------------------------------------------------------- by key type */
 
 #define KEY(schema_name, list) {schema_name, list, 0, 0, OL_SCHEMA_NEVER}
 #define MODERN(schema_name, list) {schema_name, list, 0, 0, 0}
@@ -252,15 +284,21 @@ static const ol_schema values[] = {
     [23] = MODERN("StreamsGroupTopologyValue", topology_value),
 };
 
-static const ol_schema subscription_schema = {"ConsumerProtocolSubscription", subscription, 0, 3, OL_SCHEMA_NEVER};
-static const ol_schema assignment_schema = {"ConsumerProtocolAssignment", assignment, 0, 3, OL_SCHEMA_NEVER};
+static const ol_schema subscription_schema = {"ConsumerProtocolSubscription", subscription, 0, 3,
+                                              OL_SCHEMA_NEVER};
+static const ol_schema assignment_schema = {"ConsumerProtocolAssignment", assignment, 0, 3,
+                                            OL_SCHEMA_NEVER};
 
 static const ol_schema *schema_at(const ol_schema *schemas, size_t count, int16_t key_type) {
     if (key_type < 0 || (size_t)key_type >= count) return NULL;
     return schemas[key_type].name != NULL ? &schemas[key_type] : NULL;
 }
 
-const ol_schema *ol_schema_of_key(int16_t key_type) { return schema_at(keys, sizeof keys / sizeof keys[0], key_type); }
-const ol_schema *ol_schema_of_value(int16_t key_type) { return schema_at(values, sizeof values / sizeof values[0], key_type); }
+const ol_schema *ol_schema_of_key(int16_t key_type) {
+    return schema_at(keys, sizeof keys / sizeof keys[0], key_type);
+}
+const ol_schema *ol_schema_of_value(int16_t key_type) {
+    return schema_at(values, sizeof values / sizeof values[0], key_type);
+}
 const ol_schema *ol_schema_of_subscription(void) { return &subscription_schema; }
 const ol_schema *ol_schema_of_assignment(void) { return &assignment_schema; }

@@ -1,6 +1,8 @@
-/* format/key_shard: an even share of the positions, or of the groups, of a partition, so that several workers can each read all of it and keep their part.
+/* format/key_shard: an even share of the positions, or of the groups, of a partition.
  *
- * The hash is the same in every process of one version of the library, and for both key types (docs/format/records.md §3.1): it never gets into a file.
+ * Several workers can each read all of a partition and keep their own share.  The hash is the same
+ * in every process of one version of the library, and for both key types (docs/format/records.md
+ * §3.1); it never gets into a file.  Plain memory; locks: none.
  */
 #ifndef OL_FORMAT_KEY_SHARD_H
 #define OL_FORMAT_KEY_SHARD_H
@@ -11,10 +13,11 @@
 typedef struct ol_key_shard {
     uint32_t number;
     uint32_t count;             /* 0 or 1: everything */
-    bool by_group;              /* all of a group in one bucket, its other records too */
+    bool by_group;              /* all of a group in one bucket, with its other records */
 } ol_key_shard;
 
-/* Keys of other kinds than positions, and unknown ones, are in bucket 0 unless their group decides. */
+/* Keys of kinds other than positions, and unknown ones, are in bucket 0 unless their group
+ * decides. */
 static inline bool ol_key_shard_has(const ol_key_shard *bucket, const ol_key *key) {
     if (bucket->count <= 1) return true;
     if (!key->known) return bucket->number == 0;

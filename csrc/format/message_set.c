@@ -1,3 +1,4 @@
+/* format/message_set.c: single messages, and the walk over a wrapper's inner messages. */
 #include "format/message_set.h"
 
 #include <inttypes.h>
@@ -21,25 +22,28 @@ int ol_message_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error
         .producer_epoch = -1,
         /* The other bits mean nothing here, and must not read as those of magic 2. */
         .attributes = (int16_t)(data[OL_MESSAGE_AT_ATTRIBUTES] &
-                                (magic == 1 ? OL_ATTRIBUTE_CODEC | OL_ATTRIBUTE_LOG_APPEND_TIME : OL_ATTRIBUTE_CODEC)),
+                                (magic == 1 ? OL_ATTRIBUTE_CODEC | OL_ATTRIBUTE_LOG_APPEND_TIME
+                                            : OL_ATTRIBUTE_CODEC)),
         .magic = magic,
     };
     batch->last_offset = batch->base_offset;
     batch->max_timestamp = batch->base_timestamp;
     if (batch->base_offset < 0) {
-        ol_fail(error, OL_CORRUPT, "the offset of a message is negative (%" PRId64 ")", batch->base_offset);
+        ol_fail(error, OL_CORRUPT, "the offset of a message is negative (%" PRId64 ")",
+                batch->base_offset);
         return ol_error_at(error, NULL, 0);
     }
     int codec = ol_batch_codec(batch);
     if (codec > OL_CODEC_LZ4) {
-        ol_fail(error, OL_UNSUPPORTED, "a message of magic %d names codec %d, which it cannot have", magic, codec);
+        ol_fail(error, OL_UNSUPPORTED, "a message of magic %d names codec %d, which it cannot have",
+                magic, codec);
         return ol_error_at(error, NULL, OL_MESSAGE_AT_ATTRIBUTES);
     }
     if (codec != OL_CODEC_NONE) batch->record_count = -1;
     return OL_OK;
 }
 
-/* An i32 length and as many bytes; -1 is null.  Returns the position behind, or NULL. */
+/* Reads an i32 length and as many bytes; -1 is null.  Returns the position after them, or NULL. */
 static const uint8_t *read_bytes(const uint8_t *p, const uint8_t *limit, ol_slice *slice) {
     if (limit - p < 4) return NULL;
     int32_t size = ol_load_i32(p);
@@ -55,7 +59,8 @@ static const uint8_t *read_bytes(const uint8_t *p, const uint8_t *limit, ol_slic
 
 int ol_message_record(const ol_batch *message, ol_record *record, ol_error *error) {
     const uint8_t *limit = message->data + message->size;
-    const uint8_t *p = message->data + (message->magic == 0 ? OL_MESSAGE_AT_BODY_MAGIC_0 : OL_MESSAGE_AT_BODY_MAGIC_1);
+    const uint8_t *p = message->data + (message->magic == 0 ? OL_MESSAGE_AT_BODY_MAGIC_0
+                                                            : OL_MESSAGE_AT_BODY_MAGIC_1);
     record->offset = message->base_offset;
     record->timestamp = message->base_timestamp;
     record->headers = ol_slice_of(limit, 0);
@@ -65,47 +70,57 @@ int ol_message_record(const ol_batch *message, ol_record *record, ol_error *erro
     p = read_bytes(p, limit, &record->key);
     if (p != NULL) p = read_bytes(p, limit, &record->value);
     if (p == limit) return OL_OK;
-    ol_fail(error, OL_CORRUPT, "key and value of the message at offset %" PRId64 " do not fill it exactly", message->base_offset);
+    ol_fail(error, OL_CORRUPT,
+            "key and value of the message at offset %" PRId64 " do not fill it exactly",
+            message->base_offset);
     error->offset = message->base_offset;
     return ol_error_at(error, NULL, 0);
 }
 
-/* ------------------------------------------------------------------------------------------------ wrappers */
+/* ------------------------------------------------------------------------------------- wrappers */
 
-static int refuse_inner(const ol_records *records, ol_error *error, const char *reason, int64_t inner_offset) {
-    ol_fail(error, OL_CORRUPT, "inside the compressed message at offset %" PRId64 ": %s (inner offset %" PRId64 ")",
+static int refuse_inner(const ol_records *records, ol_error *error, const char *reason,
+                        int64_t inner_offset) {
+    ol_fail(error, OL_CORRUPT,
+            "inside the compressed message at offset %" PRId64 ": %s (inner offset %" PRId64 ")",
             records->batch.base_offset, reason, inner_offset);
     error->offset = records->batch.base_offset;
     return OL_CORRUPT;
 }
 
-static int next_inner(const ol_records *records, const uint8_t *p, ol_batch *inner, ol_error *error) {
+static int next_inner(const ol_records *records, const uint8_t *p, ol_batch *inner,
+                      ol_error *error) {
     int status = ol_batch_parse(p, (size_t)(records->limit - p), inner, error);
     if (status == OL_TORN) return refuse_inner(records, error, "the last message is cut", -1);
     if (status != OL_OK) {
         error->position = -1;   /* a position in the inflated block says nothing about the file */
         return status;
     }
-    if (inner->magic > 1) return refuse_inner(records, error, "a batch of magic 2", inner->base_offset);
+    if (inner->magic > 1)
+        return refuse_inner(records, error, "a batch of magic 2", inner->base_offset);
     if (ol_batch_codec(inner) != OL_CODEC_NONE) {
-        return refuse_inner(records, error, "a message that is itself compressed", inner->base_offset);
+        return refuse_inner(records, error, "a message that is itself compressed",
+                            inner->base_offset);
     }
     return OL_OK;
 }
 
-/* Inner offsets of magic 1 are relative, but what to is known only from the last of them, which has the wrapper's offset;
- * compaction leaves gaps between them (docs/format/brokers.md §15.2).  Those of magic 0 are absolute. */
+/* Inner offsets of magic 1 are relative to a base that only the last of them reveals, since it has
+ * the wrapper's offset; compaction leaves gaps between them (docs/format/brokers.md §15.2).  Those
+ * of magic 0 are absolute. */
 static int find_base(ol_records *records, ol_error *error) {
     int64_t last = -1;
     ol_batch inner;
     for (const uint8_t *p = records->cursor; p != records->limit; p += inner.size) {
         int status = next_inner(records, p, &inner, error);
         if (status != OL_OK) return status;
-        if (inner.base_offset <= last) return refuse_inner(records, error, "offsets do not grow", inner.base_offset);
+        if (inner.base_offset <= last)
+            return refuse_inner(records, error, "offsets do not grow", inner.base_offset);
         last = inner.base_offset;
     }
     if (last < 0) return refuse_inner(records, error, "no message", -1);
-    if (last > records->batch.last_offset) return refuse_inner(records, error, "an offset above the wrapper's", last);
+    if (last > records->batch.last_offset)
+        return refuse_inner(records, error, "an offset above the wrapper's", last);
     records->base = records->batch.magic == 1 ? records->batch.last_offset - last : 0;
     return OL_OK;
 }
@@ -124,9 +139,11 @@ int ol_messages_open(ol_records *records, ol_error *error) {
     if (status != OL_OK) return status;
     if (wrapper.value.data == NULL) return refuse_inner(records, error, "no block", -1);
     const ol_decompressor *port = records->decompressor;
-    if (port == NULL) return ol_fail(error, OL_UNSUPPORTED, "a compressed message, and no decompressor is there");
+    if (port == NULL)
+        return ol_fail(error, OL_UNSUPPORTED, "a compressed message, and no decompressor is there");
     ol_slice output = ol_slice_null();
-    status = port->decompress(port->context, codec, batch->magic, wrapper.value, port->limit, &output, error);
+    status = port->decompress(port->context, codec, batch->magic, wrapper.value, port->limit,
+                              &output, error);
     if (status != OL_OK) return status;
     OL_ASSERT(output.size <= port->limit);
     records->inflated = output;
@@ -154,8 +171,10 @@ int ol_messages_next(ol_records *records, ol_record *record, ol_error *error) {
     }
     records->cursor += inner.size;
     record->offset += records->base;
-    if (records->batch.attributes & OL_ATTRIBUTE_LOG_APPEND_TIME) record->timestamp = records->batch.max_timestamp;
-    OL_ASSERT(record->offset > records->previous_offset && record->offset <= records->batch.last_offset);
+    if (records->batch.attributes & OL_ATTRIBUTE_LOG_APPEND_TIME)
+        record->timestamp = records->batch.max_timestamp;
+    OL_ASSERT(record->offset > records->previous_offset &&
+              record->offset <= records->batch.last_offset);
     records->previous_offset = record->offset;
     return OL_OK;
 }

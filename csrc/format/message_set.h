@@ -1,6 +1,8 @@
-/* format/message_set: messages of magic 0 and 1 (docs/format/batches.md §2.8, docs/format/brokers.md §15.2); private to ol_batch.
+/* format/message_set: messages of magic 0 and 1; private to format/batch.
  *
- * A message is a record with its own offset and CRC.  A compressed one is a wrapper: its value is a block of messages.
+ * A message is a record with its own offset and CRC; a compressed one is a wrapper whose value is a
+ * block of messages (docs/format/batches.md §2.8, docs/format/brokers.md §15.2).  Ownership and
+ * locks as format/batch.  Failures are OL_CORRUPT, or the decompressor's.
  */
 #ifndef OL_FORMAT_MESSAGE_SET_H
 #define OL_FORMAT_MESSAGE_SET_H
@@ -10,7 +12,7 @@
 enum {
     OL_MESSAGE_AT_CRC = 12,
     OL_MESSAGE_AT_ATTRIBUTES = 17,
-    OL_MESSAGE_AT_BODY_MAGIC_0 = 18,    /* where the key's length stands */
+    OL_MESSAGE_AT_BODY_MAGIC_0 = 18,    /* the place of the key's length */
     OL_MESSAGE_AT_TIMESTAMP = 18,
     OL_MESSAGE_AT_BODY_MAGIC_1 = 26,
 };
@@ -18,13 +20,17 @@ enum {
 /* The length field of a message with null key and null value. */
 static inline int32_t ol_message_least_length(int8_t magic) { return magic == 0 ? 14 : 22; }
 
-/* Fills `batch` from the message whose `size` bytes are at `data`; magic and length have been checked. */
-int ol_message_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) OL_NODISCARD;
+/* Fills `batch` from the message whose `size` bytes are at `data`; magic and length were
+ * checked. */
+int ol_message_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error)
+    OL_NODISCARD;
 
-/* The record of one message (offset as in its header), after checking that key and value fill it exactly. */
+/* The record of one message (offset as in its header), after a check that key and value fill it
+ * exactly. */
 int ol_message_record(const ol_batch *message, ol_record *record, ol_error *error) OL_NODISCARD;
 
-/* For ol_records_open: prepares the walk over a single message, or over the inflated messages of a wrapper. */
+/* For ol_records_open: prepares the walk over a single message, or over the inflated messages of a
+ * wrapper. */
 int ol_messages_open(ol_records *records, ol_error *error) OL_NODISCARD;
 int ol_messages_next(ol_records *records, ol_record *record, ol_error *error) OL_NODISCARD;
 

@@ -1,3 +1,4 @@
+/* format/offset_record.c: decodes and encodes keys and values of offset commits. */
 #include "format/offset_record.h"
 
 #include "base/bytes.h"
@@ -10,7 +11,7 @@ static OL_NOINLINE int refuse_key(ol_error *error, int16_t type, const char *fie
     return ol_fail(error, OL_CORRUPT, "a key of type %d is cut in its %s", type, field);
 }
 
-/* A string of a key: two bytes of size, never null.  Returns the position behind, or NULL. */
+/* A string of a key: two bytes of size, never null.  Returns the position after it, or NULL. */
 static inline const uint8_t *read_string(const uint8_t *p, const uint8_t *limit, ol_slice *string) {
     if (OL_UNLIKELY(limit - p < 2)) return NULL;
     int16_t size = ol_load_i16(p);
@@ -20,18 +21,21 @@ static inline const uint8_t *read_string(const uint8_t *p, const uint8_t *limit,
     return p + size;
 }
 
-/* What follows the group in a key. */
+/* The fields after the group in a key. */
 typedef enum key_shape { SHAPE_UNKNOWN = 0, SHAPE_GROUP, SHAPE_MEMBER, SHAPE_OFFSET } key_shape;
 
 static const uint8_t key_shapes[OL_KEY_LAST_KNOWN + 1] = {
-    [0] = SHAPE_OFFSET, [1] = SHAPE_OFFSET,                                         /* offset commits */
-    [2] = SHAPE_GROUP,                                                              /* classic group */
-    [3] = SHAPE_GROUP,  [4] = SHAPE_GROUP,   [5] = SHAPE_MEMBER, [6] = SHAPE_GROUP, /* consumer group */
+    [0] = SHAPE_OFFSET, [1] = SHAPE_OFFSET,  /* offset commits */
+    [2] = SHAPE_GROUP,  /* classic group */
+    /* consumer group */
+    [3] = SHAPE_GROUP,  [4] = SHAPE_GROUP,   [5] = SHAPE_MEMBER, [6] = SHAPE_GROUP,
     [7] = SHAPE_MEMBER, [8] = SHAPE_MEMBER,
-    [10] = SHAPE_MEMBER, [11] = SHAPE_GROUP, [12] = SHAPE_GROUP, [13] = SHAPE_MEMBER,   /* share group */
+    /* share group */
+    [10] = SHAPE_MEMBER, [11] = SHAPE_GROUP, [12] = SHAPE_GROUP, [13] = SHAPE_MEMBER,
     [14] = SHAPE_MEMBER, [15] = SHAPE_GROUP,
-    [16] = SHAPE_MEMBER,                                                            /* consumer group: regular expression */
-    [17] = SHAPE_GROUP, [19] = SHAPE_MEMBER, [20] = SHAPE_GROUP, [21] = SHAPE_MEMBER,   /* streams group */
+    [16] = SHAPE_MEMBER,  /* consumer group: regular expression */
+    /* streams group */
+    [17] = SHAPE_GROUP, [19] = SHAPE_MEMBER, [20] = SHAPE_GROUP, [21] = SHAPE_MEMBER,
     [22] = SHAPE_MEMBER, [23] = SHAPE_GROUP,
 };
 
@@ -46,7 +50,8 @@ int ol_key_decode(ol_slice bytes, ol_key *key, ol_error *error) {
     key->type = type;
     key->group = key->topic = key->member = ol_slice_null();
     key->partition = -1;
-    key_shape shape = (uint16_t)type <= OL_KEY_LAST_KNOWN ? (key_shape)key_shapes[type] : SHAPE_UNKNOWN;
+    key_shape shape = (uint16_t)type <= OL_KEY_LAST_KNOWN ? (key_shape)key_shapes[type]
+                                                          : SHAPE_UNKNOWN;
     key->known = shape != SHAPE_UNKNOWN;
     if (OL_UNLIKELY(!key->known)) return OL_OK;
     p = read_string(p, limit, &key->group);
@@ -63,17 +68,20 @@ int ol_key_decode(ol_slice bytes, ol_key *key, ol_error *error) {
     return OL_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ values */
+/* --------------------------------------------------------------------------------------- values */
 
 static OL_NOINLINE int refuse_value(ol_error *error, int16_t version, const char *field) {
-    return ol_fail(error, OL_CORRUPT, "an offset commit of version %d is cut or wrong in its %s", version, field);
+    return ol_fail(error, OL_CORRUPT, "an offset commit of version %d is cut or wrong in its %s",
+                   version, field);
 }
 
 static OL_NOINLINE int refuse_version(ol_error *error, int16_t key_type, int16_t version) {
-    return ol_fail(error, OL_UNSUPPORTED, "an offset commit under a key of type %d has version %d", key_type, version);
+    return ol_fail(error, OL_UNSUPPORTED, "an offset commit under a key of type %d has version %d",
+                   key_type, version);
 }
 
-static const uint8_t *read_compact_string(const uint8_t *p, const uint8_t *limit, ol_slice *string) {
+static const uint8_t *read_compact_string(const uint8_t *p, const uint8_t *limit,
+                                          ol_slice *string) {
     uint32_t size_plus_one;
     p = ol_read_uvarint(p, limit, &size_plus_one);
     if (p == NULL || size_plus_one == 0 || size_plus_one - 1 > OL_STRING_SIZE_MAX) return NULL;
@@ -101,12 +109,15 @@ static const uint8_t *read_tags(const uint8_t *p, const uint8_t *limit, ol_offse
     return p;
 }
 
-int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *value, ol_error *error) {
+int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *value,
+                           ol_error *error) {
     const uint8_t *p = bytes.data, *limit = p + bytes.size;
-    if (OL_UNLIKELY(bytes.size < 2)) return ol_fail(error, OL_CORRUPT, "the value of an offset commit has no version");
+    if (OL_UNLIKELY(bytes.size < 2))
+        return ol_fail(error, OL_CORRUPT, "the value of an offset commit has no version");
     int16_t version = ol_load_i16(p);
     int16_t version_max = key_type == OL_KEY_OFFSET_COMMIT_LEGACY ? 0 : OL_OFFSET_VALUE_VERSION_MAX;
-    if (OL_UNLIKELY(version < 0 || version > version_max)) return refuse_version(error, key_type, version);
+    if (OL_UNLIKELY(version < 0 || version > version_max))
+        return refuse_version(error, key_type, version);
     p += 2;
     value->version = version;
     value->topic_id = NULL;
@@ -120,7 +131,8 @@ int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *va
         value->leader_epoch = ol_load_i32(p);
         p += 4;
     }
-    p = OL_LIKELY(version < 4) ? read_string(p, limit, &value->metadata) : read_compact_string(p, limit, &value->metadata);
+    p = OL_LIKELY(version < 4) ? read_string(p, limit, &value->metadata)
+                               : read_compact_string(p, limit, &value->metadata);
     if (OL_UNLIKELY(p == NULL)) return refuse_value(error, version, "metadata");
     if (OL_UNLIKELY(limit - p < 8)) return refuse_value(error, version, "commit timestamp");
     value->commit_timestamp = ol_load_i64(p);
@@ -134,7 +146,7 @@ int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *va
     return OL_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ writing */
+/* -------------------------------------------------------------------------------------- writing */
 
 static inline uint8_t *put_bytes(uint8_t *p, ol_slice bytes) {
     if (bytes.size > 0) memcpy(p, bytes.data, bytes.size);
@@ -147,9 +159,12 @@ static inline uint8_t *put_string(uint8_t *p, ol_slice string) {
     return put_bytes(p + 2, string);
 }
 
-size_t ol_offset_key_size(ol_slice group, ol_slice topic) { return 2 + 2 + group.size + 2 + topic.size + 4; }
+size_t ol_offset_key_size(ol_slice group, ol_slice topic) {
+    return 2 + 2 + group.size + 2 + topic.size + 4;
+}
 
-uint8_t *ol_offset_key_put(uint8_t *p, int16_t key_type, ol_slice group, ol_slice topic, int32_t partition) {
+uint8_t *ol_offset_key_put(uint8_t *p, int16_t key_type, ol_slice group, ol_slice topic,
+                           int32_t partition) {
     OL_ASSERT(key_type == OL_KEY_OFFSET_COMMIT || key_type == OL_KEY_OFFSET_COMMIT_LEGACY);
     ol_store_i16(p, key_type);
     p = put_string(p + 2, group);
@@ -176,7 +191,8 @@ size_t ol_offset_value_size(const ol_offset_value *value, int16_t version) {
 uint8_t *ol_offset_value_put(uint8_t *p, const ol_offset_value *value, int16_t version) {
     OL_ASSERT(version >= 0 && version <= OL_OFFSET_VALUE_VERSION_MAX);
     if (OL_LIKELY(version == 3)) {
-        return ol_offset_value_3_put(p, value->offset, value->leader_epoch, value->metadata, value->commit_timestamp);
+        return ol_offset_value_3_put(p, value->offset, value->leader_epoch, value->metadata,
+                                     value->commit_timestamp);
     }
     ol_store_i16(p, version);
     ol_store_i64(p + 2, value->offset);

@@ -1,8 +1,11 @@
-/* format/offset_record: keys and values of the records of __consumer_offsets that the engine itself understands (docs/format/records.md §3, docs/format/brokers.md §15): offset
- * commits in every version, and the kind and group of every other record.  The group records' own fields are described as
- * data in ol_group_schema.
+/* format/offset_record: keys and values of the records that the engine itself understands.
  *
- * Decoders borrow from the bytes they are given; encoders write into the caller's memory.  No locks, no allocation.
+ * They are offset commits in every version, and the kind and group of every other record of
+ * __consumer_offsets (docs/format/records.md §3, docs/format/brokers.md §15). format/group_schema
+ * describes the group records' own fields as data.
+ *
+ * Ownership: decoders borrow from the bytes they are given; encoders write into the caller's
+ * memory.  Locks: none; no allocation.
  */
 #ifndef OL_FORMAT_OFFSET_RECORD_H
 #define OL_FORMAT_OFFSET_RECORD_H
@@ -15,55 +18,64 @@ enum {
     OL_KEY_OFFSET_COMMIT = 1,
     OL_KEY_GROUP_METADATA = 2,
     OL_KEY_CONSUMER_GROUP_METADATA = 3,
-    OL_KEY_LAST_KNOWN = 23,             /* with gaps: 9 and 18 do not exist (docs/format/brokers.md §15.1) */
+    OL_KEY_LAST_KNOWN = 23,  /* with gaps: 9 and 18 do not exist (docs/format/brokers.md §15.1) */
     OL_STRING_SIZE_MAX = 32767,         /* bytes of UTF-8 that a Kafka string can carry */
     OL_OFFSET_VALUE_VERSION_MAX = 4,
     OL_TOPIC_ID_SIZE = 16,
 };
 
-/* What a record's key says. */
+/* The fields of a record's key. */
 typedef struct ol_key {
     int16_t type;
-    bool known;                 /* one of the types of docs/format/records.md §3.1, docs/format/brokers.md §15.1; others are kept in the file and passed over */
+    /* one of the types of docs/format/records.md §3.1, docs/format/brokers.md §15.1; others stay in
+     * the file and are passed over */
+    bool known;
     ol_slice group;             /* set for every known type */
     ol_slice topic;             /* types 0 and 1 */
     int32_t partition;          /* types 0 and 1 */
-    ol_slice member;            /* second string of types 5, 7, 8, 10, 13, 14, 16, 19, 21, 22 ...; else null */
+    /* second string of types 5, 7, 8, 10, 13, 14, 16, 19, 21, 22 ...; else null */
+    ol_slice member;
 } ol_key;
 
-/* Bytes behind the last known field are ignored (docs/format/records.md §3.1).  OL_CORRUPT: a null key, or one cut inside a known field
- * (docs/format/traps.md trap 9).  An unknown type is OL_OK with known == false. */
+/* Bytes after the last known field are ignored (docs/format/records.md §3.1).  OL_CORRUPT: a null
+ * key, or one cut inside a known field (docs/format/traps.md trap 9).  An unknown type is OL_OK
+ * with known == false. */
 int ol_key_decode(ol_slice bytes, ol_key *key, ol_error *error) OL_NODISCARD;
 
 /* An offset commit's value. */
 typedef struct ol_offset_value {
     int64_t offset;
-    int64_t commit_timestamp;   /* ms; -1 not told */
-    int64_t expire_timestamp;   /* ms; -1 none */
-    int32_t leader_epoch;       /* -1 none */
+    int64_t commit_timestamp;   /* ms; -1: none */
+    int64_t expire_timestamp;   /* ms; -1: none */
+    int32_t leader_epoch;       /* -1: none */
     int16_t version;            /* as read; ignored when writing */
     ol_slice metadata;
-    const uint8_t *topic_id;    /* 16 bytes, or NULL for none */
+    const uint8_t *topic_id;    /* 16 bytes; NULL: none */
 } ol_offset_value;
 
-/* `key_type` 0 takes version 0 only, type 1 versions 0 to 4 (docs/format/brokers.md §15.1).  OL_UNSUPPORTED for another version, OL_CORRUPT for
- * a cut value or null metadata.  Unknown tags are passed over; an all-zero topic id reads as none. */
-int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *value, ol_error *error) OL_NODISCARD;
+/* `key_type` 0 takes version 0 only, type 1 versions 0 to 4 (docs/format/brokers.md §15.1).
+ * OL_UNSUPPORTED for another version, OL_CORRUPT for a cut value or null metadata.  Unknown tags
+ * are passed over; an all-zero topic id reads as none. */
+int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *value,
+                           ol_error *error) OL_NODISCARD;
 
-/* Size of the encoded key and value; strings have been checked against OL_STRING_SIZE_MAX before. */
+/* Size of the encoded key and value; the strings were checked against OL_STRING_SIZE_MAX. */
 size_t ol_offset_key_size(ol_slice group, ol_slice topic);
-uint8_t *ol_offset_key_put(uint8_t *p, int16_t key_type, ol_slice group, ol_slice topic, int32_t partition);
+uint8_t *ol_offset_key_put(uint8_t *p, int16_t key_type, ol_slice group, ol_slice topic,
+                           int32_t partition);
 
-/* Which version a value is written in (docs/architecture.md §4): v1 iff an expire timestamp is given; else v4 where `allow_v4` and a topic id
- * is there; else v3. */
+/* The version in which a value is written (docs/architecture.md §4): v1 if and only if an expire
+ * timestamp is given; else v4 with `allow_v4` and a topic id; else v3. */
 int16_t ol_offset_value_version(const ol_offset_value *value, bool allow_v4);
 size_t ol_offset_value_size(const ol_offset_value *value, int16_t version);
 uint8_t *ol_offset_value_put(uint8_t *p, const ol_offset_value *value, int16_t version);
 
-/* Version 3, what nearly every commit is written in, inline. */
-static inline size_t ol_offset_value_3_size(ol_slice metadata) { return 2 + 8 + 4 + 2 + metadata.size + 8; }
-static inline uint8_t *ol_offset_value_3_put(uint8_t *p, int64_t offset, int32_t leader_epoch, ol_slice metadata,
-                                             int64_t commit_timestamp) {
+/* Version 3, the form of nearly every commit, inline. */
+static inline size_t ol_offset_value_3_size(ol_slice metadata) {
+    return 2 + 8 + 4 + 2 + metadata.size + 8;
+}
+static inline uint8_t *ol_offset_value_3_put(uint8_t *p, int64_t offset, int32_t leader_epoch,
+                                             ol_slice metadata, int64_t commit_timestamp) {
     OL_ASSERT(metadata.size <= OL_STRING_SIZE_MAX);
     ol_store_i16(p, 3);
     ol_store_i64(p + 2, offset);

@@ -1,7 +1,9 @@
-/* format/record_put: one record of a batch of magic 2 is encoded (docs/format/batches.md §2.2), inline, since a commit per message is one record a batch.
+/* format/record_put: encodes one record of a batch of magic 2 (docs/format/batches.md §2.2).
  *
- * Write everything of a record up to and including the key length with ol_record_put_start, then the key, ol_record_put_value_size, the
- * value, ol_record_put_headers.  Each returns the position behind what it wrote; the caller has made sure of the room.
+ * It is inline, since a commit per message is one record a batch. ol_record_put_start writes a
+ * record up to and including the key length; then come the key, ol_record_put_value_size, the
+ * value, and ol_record_put_headers.  Each returns the position after its output; the caller has
+ * ensured the room.  Locks: none.
  */
 #ifndef OL_FORMAT_RECORD_PUT_H
 #define OL_FORMAT_RECORD_PUT_H
@@ -11,28 +13,32 @@
 #include "base/base.h"
 #include "base/bytes.h"
 
-/* Size of a record behind its length; key_size and value_size are -1 for null, headers_size is that of the encoded headers
- * without their count. */
-static inline size_t ol_record_body_size(int64_t timestamp_delta, int32_t offset_delta, int64_t key_size, int64_t value_size,
-                                         int32_t header_count, size_t headers_size) {
-    OL_ASSERT(key_size >= -1 && key_size <= INT32_MAX && value_size >= -1 && value_size <= INT32_MAX);
-    size_t size = 1 + ol_varlong_size(timestamp_delta) + ol_varint_size(offset_delta) + ol_varint_size((int32_t)key_size) +
-                  ol_varint_size((int32_t)value_size) + ol_varint_size(header_count) + headers_size;
+/* Size of a record after its length; key_size and value_size are -1 for null, headers_size is that
+ * of the encoded headers without their count. */
+static inline size_t ol_record_body_size(int64_t timestamp_delta, int32_t offset_delta,
+                                         int64_t key_size, int64_t value_size, int32_t header_count,
+                                         size_t headers_size) {
+    OL_ASSERT(key_size >= -1 && key_size <= INT32_MAX && value_size >= -1 &&
+              value_size <= INT32_MAX);
+    size_t size = 1 + ol_varlong_size(timestamp_delta) + ol_varint_size(offset_delta) +
+                  ol_varint_size((int32_t)key_size) + ol_varint_size((int32_t)value_size) +
+                  ol_varint_size(header_count) + headers_size;
     if (key_size > 0) size += (size_t)key_size;
     if (value_size > 0) size += (size_t)value_size;
     return size;
 }
 
 /* The same with the length before it. */
-static inline size_t ol_record_size(int64_t timestamp_delta, int32_t offset_delta, int64_t key_size, int64_t value_size,
-                                    int32_t header_count, size_t headers_size) {
-    size_t body = ol_record_body_size(timestamp_delta, offset_delta, key_size, value_size, header_count, headers_size);
+static inline size_t ol_record_size(int64_t timestamp_delta, int32_t offset_delta, int64_t key_size,
+                                    int64_t value_size, int32_t header_count, size_t headers_size) {
+    size_t body = ol_record_body_size(timestamp_delta, offset_delta, key_size, value_size,
+                                      header_count, headers_size);
     OL_ASSERT(body <= INT32_MAX);
     return ol_varint_size((int32_t)body) + body;
 }
 
-static inline uint8_t *ol_record_put_start(uint8_t *p, size_t body_size, int64_t timestamp_delta, int32_t offset_delta,
-                                           int64_t key_size) {
+static inline uint8_t *ol_record_put_start(uint8_t *p, size_t body_size, int64_t timestamp_delta,
+                                           int32_t offset_delta, int64_t key_size) {
     OL_ASSERT(body_size <= INT32_MAX);
     p = ol_store_varint(p, (int32_t)body_size);
     *p++ = 0;
@@ -41,7 +47,9 @@ static inline uint8_t *ol_record_put_start(uint8_t *p, size_t body_size, int64_t
     return ol_store_varint(p, (int32_t)key_size);
 }
 
-static inline uint8_t *ol_record_put_value_size(uint8_t *p, int64_t value_size) { return ol_store_varint(p, (int32_t)value_size); }
+static inline uint8_t *ol_record_put_value_size(uint8_t *p, int64_t value_size) {
+    return ol_store_varint(p, (int32_t)value_size);
+}
 
 static inline uint8_t *ol_record_put_headers(uint8_t *p, int32_t header_count, ol_slice headers) {
     OL_ASSERT(header_count >= 0 && (header_count > 0 || headers.size == 0));

@@ -1,4 +1,7 @@
-/* The walk over the records of a batch, of whatever magic and codec (docs/format/batches.md §2.2, §2.3, §2.6). */
+/* format/records.c: the walk over the records of a batch of any magic and codec.
+ *
+ * The rules are in docs/format/batches.md §2.2, §2.3 and §2.6.
+ */
 #include <inttypes.h>
 
 #include "format/batch.h"
@@ -9,16 +12,19 @@ enum {
     HEADER_SIZE_LEAST = 2,      /* an empty key and a null value */
 };
 
-static OL_NOINLINE int refuse(const ol_records *records, const uint8_t *p, ol_error *error, const char *reason, int64_t value) {
+static OL_NOINLINE int refuse(const ol_records *records, const uint8_t *p, ol_error *error,
+                              const char *reason, int64_t value) {
     const ol_batch *batch = &records->batch;
-    ol_fail(error, OL_CORRUPT, "in the batch at offset %" PRId64 ": %s (%" PRId64 ")", batch->base_offset, reason, value);
+    ol_fail(error, OL_CORRUPT, "in the batch at offset %" PRId64 ": %s (%" PRId64 ")",
+            batch->base_offset, reason, value);
     error->offset = batch->base_offset;
     /* A position in an inflated block says nothing about the file. */
     return ol_error_at(error, NULL, records->inflated.data == NULL ? p - batch->data : -1);
 }
 
-/* Nearly every varint of a commit has one byte; the rest goes out of line. */
-static OL_NOINLINE const uint8_t *read_long_varint(const uint8_t *p, const uint8_t *limit, int32_t *v) {
+/* Nearly every varint of a commit has one byte; longer ones are read out of line. */
+static OL_NOINLINE const uint8_t *read_long_varint(const uint8_t *p, const uint8_t *limit,
+                                                   int32_t *v) {
     return ol_read_varint(p, limit, v);
 }
 static inline const uint8_t *read_varint(const uint8_t *p, const uint8_t *limit, int32_t *v) {
@@ -29,7 +35,8 @@ static inline const uint8_t *read_varint(const uint8_t *p, const uint8_t *limit,
     return read_long_varint(p, limit, v);
 }
 
-/* Two bytes cover every record up to 8 KiB, every size from 64 on, and the offsets of batches up to 8,192 records. */
+/* Two bytes cover every record up to 8 KiB, every size from 64 on, and the offsets of batches up to
+ * 8,192 records. */
 static inline const uint8_t *read_size(const uint8_t *p, const uint8_t *limit, int32_t *v) {
     if (OL_LIKELY(limit - p >= 2)) {
         uint32_t first = p[0], second = p[1];
@@ -45,7 +52,7 @@ static inline const uint8_t *read_size(const uint8_t *p, const uint8_t *limit, i
     return read_long_varint(p, limit, v);
 }
 
-/* A size and as many bytes; -1 is null.  Returns the position behind, or NULL. */
+/* Reads a size and as many bytes; -1 is null.  Returns the position after them, or NULL. */
 static inline const uint8_t *read_slice(const uint8_t *p, const uint8_t *limit, ol_slice *slice) {
     int32_t size;
     p = read_size(p, limit, &size);
@@ -62,10 +69,13 @@ static inline const uint8_t *read_slice(const uint8_t *p, const uint8_t *limit, 
 static int inflate(ol_records *records, ol_error *error) {
     const ol_batch *batch = &records->batch;
     const ol_decompressor *port = records->decompressor;
-    if (port == NULL) return ol_fail(error, OL_UNSUPPORTED, "a compressed batch, and no decompressor is there");
-    ol_slice block = ol_slice_of(batch->data + OL_BATCH_AT_RECORDS, batch->size - OL_BATCH_OVERHEAD);
+    if (port == NULL)
+        return ol_fail(error, OL_UNSUPPORTED, "a compressed batch, and no decompressor is there");
+    ol_slice block = ol_slice_of(batch->data + OL_BATCH_AT_RECORDS,
+                                 batch->size - OL_BATCH_OVERHEAD);
     ol_slice output = ol_slice_null();
-    int status = port->decompress(port->context, ol_batch_codec(batch), 2, block, port->limit, &output, error);
+    int status = port->decompress(port->context, ol_batch_codec(batch), 2, block, port->limit,
+                                  &output, error);
     if (status != OL_OK) return status;
     OL_ASSERT(output.size <= port->limit);
     records->inflated = output;
@@ -74,7 +84,8 @@ static int inflate(ol_records *records, ol_error *error) {
     return OL_OK;
 }
 
-int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompressor *decompressor, ol_error *error) {
+int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompressor *decompressor,
+                    ol_error *error) {
     records->batch = *batch;
     records->decompressor = decompressor;
     records->inflated = ol_slice_null();
@@ -86,7 +97,7 @@ int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompr
     records->limit = batch->data + batch->size;
     if (OL_LIKELY(ol_batch_codec(batch) == OL_CODEC_NONE)) return OL_OK;
     if (batch->record_count == 0) {
-        /* No record, no block: whatever stands there was not written as one. */
+        /* No record, no block: any bytes there were not written as one. */
         records->limit = records->cursor;
         return OL_OK;
     }
@@ -102,20 +113,23 @@ void ol_records_close(ol_records *records) {
     records->remaining = 0;
 }
 
-int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice *key, ol_slice *value, ol_error *error) {
+int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice *key,
+                          ol_slice *value, ol_error *error) {
     const uint8_t *p = *cursor;
     if (p == limit) return OL_END;
     p = read_slice(p, limit, key);
-    if (p == NULL || key->data == NULL) return ol_fail(error, OL_CORRUPT, "the key of a record header is cut or null");
+    if (p == NULL || key->data == NULL)
+        return ol_fail(error, OL_CORRUPT, "the key of a record header is cut or null");
     p = read_slice(p, limit, value);
     if (p == NULL) return ol_fail(error, OL_CORRUPT, "the value of a record header is cut");
     *cursor = p;
     return OL_OK;
 }
 
-static OL_NOINLINE int check_headers(const ol_records *records, const uint8_t *p, const uint8_t *end, int32_t count,
-                                     ol_error *error) {
-    if (count < 0 || count > (end - p) / HEADER_SIZE_LEAST) return refuse(records, p, error, "a wrong count of headers", count);
+static OL_NOINLINE int check_headers(const ol_records *records, const uint8_t *p,
+                                     const uint8_t *end, int32_t count, ol_error *error) {
+    if (count < 0 || count > (end - p) / HEADER_SIZE_LEAST)
+        return refuse(records, p, error, "a wrong count of headers", count);
     for (int32_t i = 0; i < count; i++) {
         ol_slice key, value;
         const uint8_t *start = p;
@@ -124,13 +138,15 @@ static OL_NOINLINE int check_headers(const ol_records *records, const uint8_t *p
             return refuse(records, start, error, "a header of a record is cut", i);
         }
     }
-    if (p != end) return refuse(records, p, error, "bytes are left behind the fields of a record", end - p);
+    if (p != end)
+        return refuse(records, p, error, "bytes are left behind the fields of a record", end - p);
     return OL_OK;
 }
 
 static OL_NOINLINE int end_of_records(const ol_records *records, ol_error *error) {
     if (records->cursor == records->limit) return OL_END;
-    return refuse(records, records->cursor, error, "bytes are left behind the last record", records->limit - records->cursor);
+    return refuse(records, records->cursor, error, "bytes are left behind the last record",
+                  records->limit - records->cursor);
 }
 
 int ol_records_next(ol_records *records, ol_record *record, ol_error *error) {
@@ -142,7 +158,8 @@ int ol_records_next(ol_records *records, ol_record *record, ol_error *error) {
     int64_t timestamp_delta;
     p = read_size(p, records->limit, &length);
     if (OL_UNLIKELY(p == NULL || length < 1 || length > records->limit - p)) {
-        return refuse(records, start, error, "the length of a record passes the end", p == NULL ? -1 : length);
+        return refuse(records, start, error, "the length of a record passes the end",
+                      p == NULL ? -1 : length);
     }
     const uint8_t *end = p + length;
     record->attributes = (int8_t)*p++;
@@ -151,20 +168,26 @@ int ol_records_next(ol_records *records, ol_record *record, ol_error *error) {
         timestamp_delta = ol_unzigzag64(*p++);
     } else {
         p = ol_read_varlong(p, end, &timestamp_delta);
-        if (OL_UNLIKELY(p == NULL)) return refuse(records, start, error, "the timestamp of a record is cut", length);
+        if (OL_UNLIKELY(p == NULL))
+            return refuse(records, start, error, "the timestamp of a record is cut", length);
     }
     p = read_size(p, end, &offset_delta);
-    if (OL_UNLIKELY(p == NULL)) return refuse(records, start, error, "the offset of a record is cut", length);
+    if (OL_UNLIKELY(p == NULL))
+        return refuse(records, start, error, "the offset of a record is cut", length);
     if (OL_UNLIKELY(offset_delta < 0 || offset_delta > batch->last_offset - records->base ||
                     records->base + offset_delta <= records->previous_offset)) {
-        return refuse(records, start, error, "the offset of a record does not grow or is not the batch's", offset_delta);
+        return refuse(records, start, error,
+                      "the offset of a record does not grow or is not the batch's", offset_delta);
     }
     p = read_slice(p, end, &record->key);
-    if (OL_UNLIKELY(p == NULL)) return refuse(records, start, error, "the key of a record passes its end", length);
+    if (OL_UNLIKELY(p == NULL))
+        return refuse(records, start, error, "the key of a record passes its end", length);
     p = read_slice(p, end, &record->value);
-    if (OL_UNLIKELY(p == NULL)) return refuse(records, start, error, "the value of a record passes its end", length);
+    if (OL_UNLIKELY(p == NULL))
+        return refuse(records, start, error, "the value of a record passes its end", length);
     p = read_varint(p, end, &header_count);
-    if (OL_UNLIKELY(p == NULL)) return refuse(records, start, error, "the count of headers is cut", length);
+    if (OL_UNLIKELY(p == NULL))
+        return refuse(records, start, error, "the count of headers is cut", length);
     if (OL_UNLIKELY(header_count != 0 || p != end)) {
         int status = check_headers(records, p, end, header_count, error);
         if (status != OL_OK) return status;
@@ -172,17 +195,19 @@ int ol_records_next(ol_records *records, ol_record *record, ol_error *error) {
     record->header_count = header_count;
     record->headers = ol_slice_of(p, (size_t)(end - p));
     record->offset = records->previous_offset = records->base + offset_delta;
-    /* Any two numbers can stand in the file; their sum wraps as Java's does. */
+    /* The file can hold any two numbers; their sum wraps as Java's does. */
     record->timestamp = OL_UNLIKELY(batch->attributes & OL_ATTRIBUTE_LOG_APPEND_TIME)
                             ? batch->max_timestamp
-                            : (int64_t)((uint64_t)batch->base_timestamp + (uint64_t)timestamp_delta);
+                            : (int64_t)((uint64_t)batch->base_timestamp +
+                                        (uint64_t)timestamp_delta);
     records->cursor = end;
     records->remaining--;
     return OL_OK;
 }
 
 bool ol_records_sole(const ol_batch *batch, ol_record *record) {
-    if (batch->magic != 2 || batch->record_count != 1 || ol_batch_codec(batch) != OL_CODEC_NONE) return false;
+    if (batch->magic != 2 || batch->record_count != 1 || ol_batch_codec(batch) != OL_CODEC_NONE)
+        return false;
     const uint8_t *p = batch->data + OL_BATCH_AT_RECORDS, *end = batch->data + batch->size;
     int32_t length, header_count;
     p = read_size(p, end, &length);
@@ -191,7 +216,8 @@ bool ol_records_sole(const ol_batch *batch, ol_record *record) {
     record->attributes = (int8_t)p[0];
     record->timestamp = batch->attributes & OL_ATTRIBUTE_LOG_APPEND_TIME
                             ? batch->max_timestamp
-                            : (int64_t)((uint64_t)batch->base_timestamp + (uint64_t)ol_unzigzag64(p[1]));
+                            : (int64_t)((uint64_t)batch->base_timestamp +
+                                        (uint64_t)ol_unzigzag64(p[1]));
     p = read_slice(p + 3, end, &record->key);
     if (p != NULL) p = read_slice(p, end, &record->value);
     if (p != NULL) p = read_varint(p, end, &header_count);
@@ -203,9 +229,12 @@ bool ol_records_sole(const ol_batch *batch, ol_record *record) {
     return true;
 }
 
-int ol_control_decode(const ol_record *record, ol_control *type, int32_t *coordinator_epoch, ol_error *error) {
-    if (record->key.data == NULL || record->key.size < 4) return ol_fail(error, OL_CORRUPT, "the key of a control record is cut");
-    if (ol_load_i16(record->key.data) < 0) return ol_fail(error, OL_CORRUPT, "the version of a control record's key is negative");
+int ol_control_decode(const ol_record *record, ol_control *type, int32_t *coordinator_epoch,
+                      ol_error *error) {
+    if (record->key.data == NULL || record->key.size < 4)
+        return ol_fail(error, OL_CORRUPT, "the key of a control record is cut");
+    if (ol_load_i16(record->key.data) < 0)
+        return ol_fail(error, OL_CORRUPT, "the version of a control record's key is negative");
     int16_t number = ol_load_i16(record->key.data + 2);
     *type = OL_CONTROL_OTHER;
     *coordinator_epoch = -1;
@@ -214,7 +243,8 @@ int ol_control_decode(const ol_record *record, ol_control *type, int32_t *coordi
         return ol_fail(error, OL_CORRUPT, "the value of an end-of-transaction marker is cut");
     }
     if (ol_load_i16(record->value.data) < 0) {
-        return ol_fail(error, OL_CORRUPT, "the version of an end-of-transaction marker is negative");
+        return ol_fail(error, OL_CORRUPT,
+                       "the version of an end-of-transaction marker is negative");
     }
     *type = (ol_control)number;
     *coordinator_epoch = ol_load_i32(record->value.data + 2);
