@@ -1,8 +1,9 @@
 /* base/hash: the hashes of the project.
  *
- * XXH3-128 (seed 0) as the xxHash project specifies it, for digests; Java's String.hashCode over UTF-16 units for the choice
- * of a partition (docs/format/partitioning.md §4); and a fast 64-bit hash for tables in memory, seeded per table, whose values never leave the
- * process.
+ * XXH3-128 (seed 0) as the xxHash project specifies it, for digests; Java's String.hashCode over
+ * UTF-16 units for the choice of a partition (docs/format/partitioning.md §4); and a fast 64-bit
+ * hash for tables in memory, seeded per table, whose values never leave the process.  Locks: none;
+ * safe from any thread.
  */
 #ifndef OL_BASE_HASH_H
 #define OL_BASE_HASH_H
@@ -29,22 +30,26 @@ static inline ol_hash128 ol_hash128_subtract(ol_hash128 a, ol_hash128 b) {
     return difference;
 }
 
-/* Java's String.hashCode of the string that these bytes are decoded to by Java's UTF-8 decoder: malformed input becomes
- * U+FFFD with Java's own grouping (docs/format/partitioning.md §4, docs/format/traps.md trap 4). */
+/* Java's String.hashCode of the string that these bytes are decoded to by Java's UTF-8 decoder:
+ * malformed input becomes U+FFFD with Java's own grouping (docs/format/partitioning.md §4,
+ * docs/format/traps.md trap 4). */
 int32_t ol_java_hash(ol_slice utf8);
 
-/* Partition of a group: |hash| mod count, with |INT32_MIN| = 0 (docs/format/traps.md traps 1 to 3).  count > 0. */
+/* Partition of a group: |hash| mod count, with |INT32_MIN| = 0 (docs/format/traps.md traps 1 to 3).
+ * count > 0. */
 int32_t ol_partition_for(ol_slice group, int32_t count);
 
-/* The next character as Java decodes it: U+FFFD for a malformed run, by Java's own grouping.  Returns how many of the `left` (at
- * least 1) bytes it stands for. */
+/* The next character as Java decodes it: U+FFFD for a malformed run, by Java's own grouping.
+ * Returns how many of the `left` (at least 1) bytes it stands for. */
 size_t ol_java_character(const uint8_t *p, size_t left, uint32_t *character);
 
-/* UTF-16 units of well-formed UTF-8 (docs/format/traps.md trap 16); *valid tells whether it was well-formed (no surrogates, no overlong forms). */
+/* UTF-16 units of well-formed UTF-8 (docs/format/traps.md trap 16); *valid: no surrogates, no
+ * overlong forms. */
 size_t ol_utf16_units(ol_slice utf8, bool *valid);
 
-/* 64-bit hash for tables in memory: good in all bits, not stable across versions, not for files.  Not collision-proof
- * against an adversary who knows the seed; tables compare the key itself and seed from the operating system. */
+/* 64-bit hash for tables in memory: good in all bits, not stable across versions, not for files.
+ * An adversary who knows the seed can make collisions; tables compare the key itself and take the
+ * seed from the operating system. */
 uint64_t ol_hash64(const void *data, size_t size, uint64_t seed);
 
 /* Mixes two 64-bit values into one (for the hash of a pair from the hashes of its parts). */
