@@ -1,12 +1,13 @@
-/* format/batch: record batches of magic 2 and message sets of magic 0 and 1, as they lie in a .log file (docs/format/batches.md §2).
+/* format/batch: record batches of magic 2 and message sets of magic 0 and 1 in a .log file.
  *
- * Reading: ol_batch_parse finds the next batch (for magic 0/1: the next message, perhaps a compressed wrapper) and checks
- * every size before it is used; ol_batch_check_crc checks the bytes; ol_records walks the records, whatever the magic, the codec or the
- * gaps.  Writing: ol_batch_writer encodes magic 2 straight into the caller's memory.
+ * Their format is docs/format/batches.md §2.  Reading: ol_batch_parse finds the next batch (for
+ * magic 0/1: the next message, perhaps a compressed wrapper) and checks every size before it is
+ * used; ol_batch_check_crc checks the bytes; ol_records walks the records, whatever the magic, the
+ * codec or the gaps.  Writing: ol_batch_writer encodes magic 2 straight into the caller's memory.
  *
- * Nothing here owns the bytes it points to: an ol_batch and the records taken from it borrow from the caller's buffer, records
- * of a compressed batch from the ol_records that is walked.  No function here takes a lock; different batches can be read from
- * many threads.
+ * Ownership: nothing here owns the bytes it points to.  An ol_batch and its records borrow from the
+ * caller's buffer, records of a compressed batch from the open ol_records.  Locks: none; many
+ * threads can read different batches.
  */
 #ifndef OL_FORMAT_BATCH_H
 #define OL_FORMAT_BATCH_H
@@ -16,10 +17,10 @@
 
 enum {
     OL_BATCH_OVERHEAD = 61,             /* size of a magic 2 header, and of an emptied batch */
-    OL_BATCH_LOG_OVERHEAD = 12,         /* baseOffset and batchLength, which the length does not count */
-    OL_BATCH_MAGIC_END = 17,            /* bytes that must be there before the magic can be seen */
+    OL_BATCH_LOG_OVERHEAD = 12,         /* baseOffset and batchLength, which the length excludes */
+    OL_BATCH_MAGIC_END = 17,            /* bytes needed before the magic is visible */
     OL_BATCH_MINIMUM_LENGTH = 14,       /* the least length field of any magic */
-    OL_BATCH_MARKER_SIZE = 78,          /* an end-transaction marker without headers and with deltas 0 */
+    OL_BATCH_MARKER_SIZE = 78,  /* an end-transaction marker without headers and with deltas 0 */
 };
 
 /* Byte positions inside a magic 2 header (docs/format/batches.md §2.1). */
@@ -48,32 +49,48 @@ enum {
     OL_ATTRIBUTE_DELETE_HORIZON = 0x40,
 };
 
-typedef enum ol_codec { OL_CODEC_NONE = 0, OL_CODEC_GZIP = 1, OL_CODEC_SNAPPY = 2, OL_CODEC_LZ4 = 3, OL_CODEC_ZSTD = 4 } ol_codec;
+typedef enum ol_codec {
+    OL_CODEC_NONE = 0,
+    OL_CODEC_GZIP = 1,
+    OL_CODEC_SNAPPY = 2,
+    OL_CODEC_LZ4 = 3,
+    OL_CODEC_ZSTD = 4
+} ol_codec;
 
-typedef enum ol_control { OL_CONTROL_ABORT = 0, OL_CONTROL_COMMIT = 1, OL_CONTROL_OTHER = 2 } ol_control;
+typedef enum ol_control {
+    OL_CONTROL_ABORT = 0,
+    OL_CONTROL_COMMIT = 1,
+    OL_CONTROL_OTHER = 2
+} ol_control;
 
-/* One batch (magic 2) or one message (magic 0/1: base_offset == last_offset for an uncompressed one; for a wrapper
- * base_offset is what the header says, i.e. the offset of the last inner message, and last_offset the same; the first inner
- * offset is known only after decompression). */
+/* One batch (magic 2) or one message (magic 0/1: base_offset == last_offset for an uncompressed
+ * one; for a wrapper both are the header's offset, i.e. that of the last inner message, and the
+ * first inner offset is known only after decompression). */
 typedef struct ol_batch {
     const uint8_t *data;        /* first byte of the batch */
     size_t size;                /* all of it, overhead included */
     int64_t base_offset;
-    int64_t last_offset;        /* base_offset + lastOffsetDelta; survives compaction (docs/format/traps.md trap 10) */
-    int64_t base_timestamp;     /* or the delete horizon; magic 0: -1, magic 1: the message's timestamp */
+    /* base_offset + lastOffsetDelta; survives compaction (docs/format/traps.md trap 10) */
+    int64_t last_offset;
+    /* or the delete horizon; magic 0: -1, magic 1: the message's timestamp */
+    int64_t base_timestamp;
     int64_t max_timestamp;
-    int64_t producer_id;        /* -1 none */
-    int32_t leader_epoch;       /* -1 unset, and for magic 0/1 */
+    int64_t producer_id;        /* -1: none */
+    int32_t leader_epoch;       /* -1: unset, and for magic 0/1 */
     int32_t base_sequence;
-    int32_t record_count;       /* magic 2: as in the header; magic 0/1: 1, for a wrapper -1 (unknown) */
+    int32_t record_count;  /* magic 2: as in the header; magic 0/1: 1, for a wrapper -1 (unknown) */
     uint32_t crc;               /* as stored */
     int16_t producer_epoch;
     int16_t attributes;
     int8_t magic;
 } ol_batch;
 
-static inline ol_codec ol_batch_codec(const ol_batch *batch) { return (ol_codec)(batch->attributes & OL_ATTRIBUTE_CODEC); }
-static inline bool ol_batch_is_control(const ol_batch *batch) { return (batch->attributes & OL_ATTRIBUTE_CONTROL) != 0; }
+static inline ol_codec ol_batch_codec(const ol_batch *batch) {
+    return (ol_codec)(batch->attributes & OL_ATTRIBUTE_CODEC);
+}
+static inline bool ol_batch_is_control(const ol_batch *batch) {
+    return (batch->attributes & OL_ATTRIBUTE_CONTROL) != 0;
+}
 static inline bool ol_batch_is_transactional(const ol_batch *batch) {
     return (batch->attributes & OL_ATTRIBUTE_TRANSACTIONAL) != 0;
 }
@@ -83,26 +100,30 @@ static inline bool ol_batch_has_horizon(const ol_batch *batch) {
 
 /* Reads the header of the batch at data[0].  Returns
  *   OL_OK            *batch is filled and all of its bytes are within `size`;
- *   OL_TORN          `size` bytes are not enough; batch->size says how many are needed where the length could be read, else 0;
- *   OL_CORRUPT       a size rule of docs/format/batches.md §2.4 is broken (length < 14, magic 2 below 61 bytes, negative counts, an offset
- *                    range that overflows), or a magic below 0;
+ *   OL_TORN          `size` bytes are not enough; batch->size is the needed size where the length
+ *                    could be read, else 0;
+ *   OL_CORRUPT       a size rule of docs/format/batches.md §2.4 is broken (length < 14, magic 2
+ *                    below 61 bytes, negative counts, an offset range that overflows), or a
+ *                    magic below 0;
  *   OL_UNSUPPORTED   magic above 2, or codec 5 to 7.
- * error->position is relative to `data`.  Reads nothing behind `size`. */
+ * error->position is relative to `data`.  Reads nothing past `size`. */
 int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* OL_OK, or OL_CORRUPT with both checksums in the reason.  CRC-32C from the attributes on (magic 2), CRC-32 from the magic on
- * (magic 0 and 1). */
+/* OL_OK, or OL_CORRUPT with both checksums in the reason.  CRC-32C from the attributes on (magic
+ * 2), CRC-32 from the magic on (magic 0 and 1). */
 int ol_batch_check_crc(const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* The port to a decompressor, which lives above this floor (it calls pyarrow).
+/* The port to a decompressor, which lives above this room (it calls pyarrow).
  *
- * `decompress` inflates `input` to at most `limit` bytes.  It returns OL_OK and sets *output to memory that stays valid until
- * `release` is called with it; OL_LIMIT when the result would be larger than `limit`; OL_CORRUPT when the block is damaged;
- * OL_UNSUPPORTED for a codec that is not there.  `magic` matters for LZ4, whose frame header checksum magic 0 gets wrong.
- * Called from any thread, without any lock of this library that the callback could want. */
+ * `decompress` inflates `input` to at most `limit` bytes.  It returns OL_OK and sets *output to
+ * memory that stays valid until `release` is called with it; OL_LIMIT when the result would be
+ * larger than `limit`; OL_CORRUPT when the block is damaged; OL_UNSUPPORTED for a missing codec.
+ * `magic` matters for LZ4, whose frame header checksum magic 0 gets wrong.  Called from any thread,
+ * without any lock of this library that the callback could want.
+ */
 typedef struct ol_decompressor {
-    int (*decompress)(void *context, ol_codec codec, int magic, ol_slice input, size_t limit, ol_slice *output,
-                      ol_error *error);
+    int (*decompress)(void *context, ol_codec codec, int magic, ol_slice input, size_t limit,
+                      ol_slice *output, ol_error *error);
     void (*release)(void *context, ol_slice output);
     void *context;
     size_t limit;               /* bytes that one batch may inflate to */
@@ -112,56 +133,62 @@ typedef struct ol_decompressor {
 
 typedef struct ol_record {
     int64_t offset;
-    int64_t timestamp;          /* -1 none (magic 0) */
+    int64_t timestamp;          /* -1: none (magic 0) */
     ol_slice key;               /* data == NULL: null */
     ol_slice value;             /* data == NULL: null, a tombstone */
     ol_slice headers;           /* the encoded headers, without their count */
     int32_t header_count;
     int8_t attributes;
-    int8_t magic;               /* of the message this record was in (an inner message may have its own) */
+    int8_t magic;  /* of the message this record was in (an inner message may have its own) */
 } ol_record;
 
-/* A walk over the records of one batch; plain memory of the caller, to be closed exactly once after a successful open. */
+/* A walk over the records of one batch; plain memory of the caller, to be closed exactly once after
+ * a successful open. */
 typedef struct ol_records {
     ol_batch batch;
     const ol_decompressor *decompressor;
     ol_slice inflated;          /* data == NULL unless the batch was compressed */
     const uint8_t *cursor;
     const uint8_t *limit;
-    int64_t base;               /* added to a record's offset delta or to an inner message's offset */
+    int64_t base;  /* added to a record's offset delta or to an inner message's offset */
     int64_t previous_offset;
-    int32_t remaining;          /* records still to come; -1 unknown (wrapper) */
+    int32_t remaining;          /* records still to come; -1: unknown (wrapper) */
 } ol_records;
 
-/* `decompressor` may be NULL: then a compressed batch is OL_UNSUPPORTED.  It must live until ol_records_close.  Nothing to
- * close after a failure. */
-int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompressor *decompressor, ol_error *error)
-    OL_NODISCARD;
+/* `decompressor` may be NULL: then a compressed batch is OL_UNSUPPORTED.  It must live until
+ * ol_records_close.  After a failure there is nothing to close. */
+int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompressor *decompressor,
+                    ol_error *error) OL_NODISCARD;
 
-/* OL_OK with the next record; OL_END behind the last one, after checking that exactly recordCount records filled the area
- * exactly; OL_CORRUPT where a record breaks a rule of docs/format/batches.md §2.2 (offsets must grow and lie within the batch).  In
- * log-append-time batches every timestamp is the batch's. */
+/* OL_OK with the next record; OL_END after the last one, after a check that exactly recordCount
+ * records filled the area exactly; OL_CORRUPT where a record breaks a rule of
+ * docs/format/batches.md §2.2 (offsets must grow and lie within the batch).  In log-append-time
+ * batches every timestamp is the batch's. */
 int ol_records_next(ol_records *records, ol_record *record, ol_error *error) OL_NODISCARD;
 
 void ol_records_close(ol_records *records);
 
-/* The record of a batch that is what nearly every commit is: magic 2, not compressed, one record at its base offset, no headers.  False for any other, and
- * for one that breaks a rule: the walk says which. */
+/* The record of a batch of the most common form: magic 2, not compressed, one record at its base
+ * offset, no headers.  False for any other, and for one that breaks a rule: the walk reports it. */
 bool ol_records_sole(const ol_batch *batch, ol_record *record);
 
-/* One header of a record: *cursor starts at record->headers.data, *limit is its end.  OL_END behind the last. */
-int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice *key, ol_slice *value, ol_error *error)
-    OL_NODISCARD;
+/* One header of a record: *cursor starts at record->headers.data, *limit is its end.  OL_END after
+ * the last. */
+int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice *key,
+                          ol_slice *value, ol_error *error) OL_NODISCARD;
 
-/* What a control record says (docs/format/batches.md §2.6); its key and value are checked.  *coordinator_epoch is -1 for OL_CONTROL_OTHER. */
-int ol_control_decode(const ol_record *record, ol_control *type, int32_t *coordinator_epoch, ol_error *error) OL_NODISCARD;
+/* Decodes a control record and checks its key and value (docs/format/batches.md §2.6).
+ * *coordinator_epoch is -1 for OL_CONTROL_OTHER. */
+int ol_control_decode(const ol_record *record, ol_control *type, int32_t *coordinator_epoch,
+                      ol_error *error) OL_NODISCARD;
 
-/* ------------------------------------------------------------------------------------------------ writing, magic 2 */
+/* ----------------------------------------------------------------------------- writing, magic 2 */
 
-/* What the header of a batch to be written says.  Fill with ol_batch_fields_init first. */
+/* The header fields of a batch to be written.  Start with ol_batch_fields_init. */
 typedef struct ol_batch_fields {
     int64_t base_offset;
-    int64_t base_timestamp;     /* of the first record; or the delete horizon with OL_ATTRIBUTE_DELETE_HORIZON */
+    /* of the first record; or the delete horizon with OL_ATTRIBUTE_DELETE_HORIZON */
+    int64_t base_timestamp;
     int64_t max_timestamp;
     int64_t producer_id;
     int32_t leader_epoch;
@@ -172,22 +199,26 @@ typedef struct ol_batch_fields {
     int16_t attributes;
 } ol_batch_fields;
 
-/* A plain coordinator batch (docs/format/batches.md §2.5, docs/format/traps.md trap 6): producer -1/-1, baseSequence 0, leader epoch -1, no attributes. */
+/* A plain coordinator batch (docs/format/batches.md §2.5, docs/format/traps.md trap 6): producer
+ * -1/-1, baseSequence 0, leader epoch -1, no attributes. */
 void ol_batch_fields_init(ol_batch_fields *fields, int64_t base_offset, int64_t timestamp);
 
-/* One record for a key and a value that already are bytes; piece by piece: format/record_put.h. */
-uint8_t *ol_record_put(uint8_t *p, int64_t timestamp_delta, int32_t offset_delta, ol_slice key, ol_slice value,
-                       int32_t header_count, ol_slice headers);
+/* One record of a key and a value in bytes; piece by piece: format/record_put.h. */
+uint8_t *ol_record_put(uint8_t *p, int64_t timestamp_delta, int32_t offset_delta, ol_slice key,
+                       ol_slice value, int32_t header_count, ol_slice headers);
 
-/* Writes the 61 header bytes at `start` for the records that end at `end`, CRC included.  The length field and the magic are
- * stored last, so that a reader of the same memory that finds a length finds a whole batch. */
+/* Writes the 61 header bytes at `start` for the records that end at `end`, CRC included.  The
+ * length field and the magic are stored last, so that a reader of the same memory that finds a
+ * length finds a whole batch. */
 void ol_batch_seal(uint8_t *start, const uint8_t *end, const ol_batch_fields *fields);
 
-/* Sets base offset and leader epoch of a sealed batch in place; neither is covered by the CRC (docs/format/traps.md trap 5). */
+/* Sets base offset and leader epoch of a sealed batch in place; neither is covered by the CRC
+ * (docs/format/traps.md trap 5). */
 void ol_batch_assign(uint8_t *start, int64_t base_offset, int32_t leader_epoch);
 
 /* Writes an end-transaction marker (docs/format/batches.md §2.5, 78 bytes) and returns its size. */
-size_t ol_batch_put_marker(uint8_t *start, int64_t offset, int32_t leader_epoch, int64_t timestamp, int64_t producer_id,
-                           int16_t producer_epoch, ol_control type, int32_t coordinator_epoch);
+size_t ol_batch_put_marker(uint8_t *start, int64_t offset, int32_t leader_epoch, int64_t timestamp,
+                           int64_t producer_id, int16_t producer_epoch, ol_control type,
+                           int32_t coordinator_epoch);
 
 #endif
