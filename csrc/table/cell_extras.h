@@ -25,7 +25,7 @@ _Static_assert(sizeof(ol_cell_extras_entry) == 32,
 
 typedef struct ol_cell_extras {
     ol_arena entries;           /* entry 0 is not used */
-    ol_hash_index slots;
+    ol_hash_index hash_index;
     uint64_t seed;
     uint64_t pins;              /* sum over all entries */
     uint32_t free_entry;        /* linked through key */
@@ -36,26 +36,27 @@ static inline uint64_t ol_cell_extras_key(uint32_t pair, int32_t partition) {
     return (uint64_t)pair << 32 | (uint32_t)partition;
 }
 
-void ol_cell_extras_init(ol_cell_extras *side, uint64_t seed);
-void ol_cell_extras_free_all(ol_cell_extras *side);
+void ol_cell_extras_init(ol_cell_extras *cell_extras, uint64_t seed);
+void ol_cell_extras_free_all(ol_cell_extras *cell_extras);
 
 /* NULL when there is none.  The pointer is valid until the next ol_cell_extras_make. */
-ol_cell_extras_entry *ol_cell_extras_find(const ol_cell_extras *side, uint64_t key);
+ol_cell_extras_entry *ol_cell_extras_find(const ol_cell_extras *cell_extras, uint64_t key);
 /* Finds the entry or makes an empty one.  OL_NO_MEMORY or OL_LIMIT. */
-int ol_cell_extras_make(ol_cell_extras *side, uint64_t key, ol_cell_extras_entry **entry,
+int ol_cell_extras_make(ol_cell_extras *cell_extras, uint64_t key, ol_cell_extras_entry **entry,
                         ol_error *error) OL_NODISCARD;
 /* Frees an entry whose parts are all unset. */
-void ol_cell_extras_drop(ol_cell_extras *side, ol_cell_extras_entry *entry);
+void ol_cell_extras_drop(ol_cell_extras *cell_extras, ol_cell_extras_entry *entry);
 
-uint64_t ol_cell_extras_resident(const ol_cell_extras *side);
-uint64_t ol_cell_extras_unused(const ol_cell_extras *side);
+uint64_t ol_cell_extras_resident(const ol_cell_extras *cell_extras);
+uint64_t ol_cell_extras_unused(const ol_cell_extras *cell_extras);
 
 /* Walks the entries: `at` starts at 0; returns NULL after the last. */
-const ol_cell_extras_entry *ol_cell_extras_next(const ol_cell_extras *side, uint32_t *at);
-void ol_cell_extras_verify(const ol_cell_extras *side);
+const ol_cell_extras_entry *ol_cell_extras_next(const ol_cell_extras *cell_extras, uint32_t *at);
+void ol_cell_extras_verify(const ol_cell_extras *cell_extras);
 
 /* Validates entries that came from a file (table/validate/ownership.h), except the cells they
  * belong to.  After OL_OK every entry is safe to read.  Otherwise OL_CORRUPT. */
-int ol_cell_extras_validate(const ol_cell_extras *side, uint64_t key, ol_error *error) OL_NODISCARD;
+int ol_cell_extras_validate(const ol_cell_extras *cell_extras, uint64_t key, ol_error *error)
+    OL_NODISCARD;
 
 #endif

@@ -46,24 +46,24 @@ void ol_table_sections(ol_table *table, ol_table_section sections[OL_TABLE_SECTI
         &table->cells.units,
         &table->cells.pages,
         &table->pairs,
-        &table->pair_slots.units,
-        &table->pair_slots.pieces,
-        &table->pair_slots.directory,
-        &table->group_slots.units,
-        &table->group_slots.pieces,
-        &table->group_slots.directory,
-        &table->chunks.small.units,
-        &table->chunks.small.pages,
-        &table->chunks.large,
-        &table->strings.arena,
-        &table->strings.free_lists,
-        &table->strings.slots.units,
-        &table->strings.slots.pieces,
-        &table->strings.slots.directory,
-        &table->side.entries,
-        &table->side.slots.units,
-        &table->side.slots.pieces,
-        &table->side.slots.directory,
+        &table->pair_index.units,
+        &table->pair_index.pieces,
+        &table->pair_index.directory,
+        &table->group_index.units,
+        &table->group_index.pieces,
+        &table->group_index.directory,
+        &table->partition_map.small.units,
+        &table->partition_map.small.pages,
+        &table->partition_map.large,
+        &table->string_pool.arena,
+        &table->string_pool.free_lists,
+        &table->string_pool.hash_index.units,
+        &table->string_pool.hash_index.pieces,
+        &table->string_pool.hash_index.directory,
+        &table->cell_extras.entries,
+        &table->cell_extras.hash_index.units,
+        &table->cell_extras.hash_index.pieces,
+        &table->cell_extras.hash_index.directory,
     };
     for (int i = 0; i < OL_TABLE_SECTIONS; i++)
         sections[i] = (ol_table_section){section_names[i], arenas[i]};
@@ -94,18 +94,18 @@ static void walk_u32(number_walk *walk, uint32_t *field) {
     walk->fits &= wide <= UINT32_MAX;
 }
 
-static void walk_runs(number_walk *walk, ol_run_allocator *runs) {
-    walk_u64(walk, &runs->free_units);
-    walk_u32(walk, &runs->page_count);
-    walk_u64(walk, &runs->lists_used);
-    for (unsigned i = 0; i <= OL_RUN_LENGTH_MAX; i++) walk_u32(walk, &runs->lists[i]);
+static void walk_run_allocator(number_walk *walk, ol_run_allocator *run_allocator) {
+    walk_u64(walk, &run_allocator->free_units);
+    walk_u32(walk, &run_allocator->page_count);
+    walk_u64(walk, &run_allocator->lists_used);
+    for (unsigned i = 0; i <= OL_RUN_LENGTH_MAX; i++) walk_u32(walk, &run_allocator->lists[i]);
 }
 
-static void walk_slots(number_walk *walk, ol_hash_index *slots) {
-    walk_u64(walk, &slots->count);
-    walk_u32(walk, &slots->depth);
-    walk_u32(walk, &slots->free_unit);
-    walk_u32(walk, &slots->free_unit_count);
+static void walk_hash_index(number_walk *walk, ol_hash_index *hash_index) {
+    walk_u64(walk, &hash_index->count);
+    walk_u32(walk, &hash_index->depth);
+    walk_u32(walk, &hash_index->free_unit);
+    walk_u32(walk, &hash_index->free_unit_count);
 }
 
 static void walk_table(number_walk *walk, ol_table *table) {
@@ -114,21 +114,21 @@ static void walk_table(number_walk *walk, ol_table *table) {
     walk_u64(walk, &table->absent_count);
     walk_u32(walk, &table->free_pair);
     walk_u32(walk, &table->free_pair_count);
-    walk_runs(walk, &table->cells);
-    walk_runs(walk, &table->chunks.small);
-    walk_u64(walk, &table->chunks.large_free_units);
+    walk_run_allocator(walk, &table->cells);
+    walk_run_allocator(walk, &table->partition_map.small);
+    walk_u64(walk, &table->partition_map.large_free_units);
     for (unsigned i = 0; i < OL_PARTITION_MAP_CLASS_COUNT; i++)
-        walk_u32(walk, &table->chunks.large_free[i]);
-    walk_u64(walk, &table->strings.count);
-    walk_u64(walk, &table->strings.bytes);
-    walk_u64(walk, &table->strings.free_bytes);
-    walk_slots(walk, &table->strings.slots);
-    walk_slots(walk, &table->pair_slots);
-    walk_slots(walk, &table->group_slots);
-    walk_u64(walk, &table->side.pins);
-    walk_u32(walk, &table->side.free_entry);
-    walk_u32(walk, &table->side.free_count);
-    walk_slots(walk, &table->side.slots);
+        walk_u32(walk, &table->partition_map.large_free[i]);
+    walk_u64(walk, &table->string_pool.count);
+    walk_u64(walk, &table->string_pool.bytes);
+    walk_u64(walk, &table->string_pool.free_bytes);
+    walk_hash_index(walk, &table->string_pool.hash_index);
+    walk_hash_index(walk, &table->pair_index);
+    walk_hash_index(walk, &table->group_index);
+    walk_u64(walk, &table->cell_extras.pins);
+    walk_u32(walk, &table->cell_extras.free_entry);
+    walk_u32(walk, &table->cell_extras.free_count);
+    walk_hash_index(walk, &table->cell_extras.hash_index);
 }
 
 void ol_table_put_numbers(const ol_table *table, uint8_t numbers[OL_TABLE_NUMBERS_SIZE]) {

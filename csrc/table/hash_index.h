@@ -60,28 +60,29 @@ typedef struct ol_hash_index {
     uint32_t free_unit_count;
 } ol_hash_index;
 
-void ol_hash_index_init(ol_hash_index *slots, unsigned item_bits, const ol_hash_index_items *items,
-                        const void *owner);
-void ol_hash_index_free(ol_hash_index *slots);
+void ol_hash_index_init(ol_hash_index *hash_index, unsigned item_bits,
+                        const ol_hash_index_items *items, const void *owner);
+void ol_hash_index_free(ol_hash_index *hash_index);
 
 /* Makes room for one more item of this hash.  If ol_hash_index_insert is the next change, it cannot
  * fail.  OL_NO_MEMORY or OL_LIMIT. */
-int ol_hash_index_reserve(ol_hash_index *slots, uint64_t hash, ol_error *error) OL_NODISCARD;
-void ol_hash_index_insert(ol_hash_index *slots, uint64_t hash, uint32_t item);
-void ol_hash_index_remove(ol_hash_index *slots, uint64_t hash, uint32_t item);
+int ol_hash_index_reserve(ol_hash_index *hash_index, uint64_t hash, ol_error *error) OL_NODISCARD;
+void ol_hash_index_insert(ol_hash_index *hash_index, uint64_t hash, uint32_t item);
+void ol_hash_index_remove(ol_hash_index *hash_index, uint64_t hash, uint32_t item);
 /* Replaces `item` in its slot by another item of the same hash. */
-void ol_hash_index_replace(ol_hash_index *slots, uint64_t hash, uint32_t item,
+void ol_hash_index_replace(ol_hash_index *hash_index, uint64_t hash, uint32_t item,
                            uint32_t replacement);
 
-uint64_t ol_hash_index_resident(const ol_hash_index *slots);
-uint64_t ol_hash_index_unused(const ol_hash_index *slots);  /* bytes of free slots and free units */
-void ol_hash_index_verify(const ol_hash_index *slots);
+uint64_t ol_hash_index_resident(const ol_hash_index *hash_index);
+/* Bytes of free slots and free units. */
+uint64_t ol_hash_index_unused(const ol_hash_index *hash_index);
+void ol_hash_index_verify(const ol_hash_index *hash_index);
 
 /* ----------------------------------------------------------------------------------- validation */
 
 /* Validation of an index that came from a file (table/validate/ownership.h).  A valid shape makes
  * every probe safe, whatever the slots hold; otherwise OL_CORRUPT. */
-int ol_hash_index_validate_shape(const ol_hash_index *slots, ol_error *error) OL_NODISCARD;
+int ol_hash_index_validate_shape(const ol_hash_index *hash_index, ol_error *error) OL_NODISCARD;
 
 /* The index is valid when the tally of all its lines equals the tally of all the owner's items. */
 typedef struct ol_hash_index_tally {
@@ -90,57 +91,57 @@ typedef struct ol_hash_index_tally {
 } ol_hash_index_tally;
 
 /* Adds the lines of pieces [first, end); false when a piece contradicts its own count. */
-bool ol_hash_index_validate_lines(const ol_hash_index *slots, size_t first, size_t end,
+bool ol_hash_index_validate_lines(const ol_hash_index *hash_index, size_t first, size_t end,
                                   uint64_t key, ol_hash_index_tally *tally);
 /* Adds an item; false when it is not found. */
-bool ol_hash_index_validate_item(const ol_hash_index *slots, uint64_t hash, uint32_t item,
+bool ol_hash_index_validate_item(const ol_hash_index *hash_index, uint64_t hash, uint32_t item,
                                  uint64_t key, ol_hash_index_tally *tally);
 
-static inline size_t ol_hash_index_pieces(const ol_hash_index *slots) {
-    return slots->pieces.used / sizeof(ol_hash_index_piece);
+static inline size_t ol_hash_index_pieces(const ol_hash_index *hash_index) {
+    return hash_index->pieces.used / sizeof(ol_hash_index_piece);
 }
 
 /* -------------------------------------------------------------------------------------- finding */
 
-static inline const ol_hash_index_piece *ol_hash_index_piece_of(const ol_hash_index *slots,
+static inline const ol_hash_index_piece *ol_hash_index_piece_of(const ol_hash_index *hash_index,
                                                                 uint64_t hash) {
     uint32_t piece = 0;
-    if (slots->depth != 0)
-        piece = ((const uint32_t *)slots->directory.base)[hash >> (64 - slots->depth)];
-    return (const ol_hash_index_piece *)slots->pieces.base + piece;
+    if (hash_index->depth != 0)
+        piece = ((const uint32_t *)hash_index->directory.base)[hash >> (64 - hash_index->depth)];
+    return (const ol_hash_index_piece *)hash_index->pieces.base + piece;
 }
 
 static inline uint32_t ol_hash_index_home(const ol_hash_index_piece *piece, uint64_t hash) {
     return (uint32_t)((hash & 0xffffffff) * (piece->unit_count * OL_HASH_INDEX_UNIT_LINES) >> 32);
 }
 
-static inline ol_hash_index_line *ol_hash_index_line_at(const ol_hash_index *slots,
+static inline ol_hash_index_line *ol_hash_index_line_at(const ol_hash_index *hash_index,
                                                         const ol_hash_index_piece *piece,
                                                         uint32_t line) {
     size_t unit = piece->unit[line / OL_HASH_INDEX_UNIT_LINES];
-    return (ol_hash_index_line *)slots->units.base + unit * OL_HASH_INDEX_UNIT_LINES +
+    return (ol_hash_index_line *)hash_index->units.base + unit * OL_HASH_INDEX_UNIT_LINES +
            line % OL_HASH_INDEX_UNIT_LINES;
 }
 
-static inline uint32_t ol_hash_index_tag(const ol_hash_index *slots, uint64_t hash) {
-    return (uint32_t)(hash >> 32) << slots->item_bits;
+static inline uint32_t ol_hash_index_tag(const ol_hash_index *hash_index, uint64_t hash) {
+    return (uint32_t)(hash >> 32) << hash_index->item_bits;
 }
 
-static inline uint32_t ol_hash_index_item(const ol_hash_index *slots, uint32_t slot) {
-    return slot & (((uint32_t)1 << slots->item_bits) - 1);
+static inline uint32_t ol_hash_index_item(const ol_hash_index *hash_index, uint32_t slot) {
+    return slot & (((uint32_t)1 << hash_index->item_bits) - 1);
 }
 
 /* Bit i: slot i holds an item with this tag, or tag 0 is wanted and the slot is free. */
-uint32_t ol_hash_index_match_portable(const ol_hash_index *slots, const ol_hash_index_line *line,
-                                      uint32_t tag);
+uint32_t ol_hash_index_match_portable(const ol_hash_index *hash_index,
+                                      const ol_hash_index_line *line, uint32_t tag);
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
-static inline uint32_t ol_hash_index_match(const ol_hash_index *slots,
+static inline uint32_t ol_hash_index_match(const ol_hash_index *hash_index,
                                            const ol_hash_index_line *line, uint32_t tag) {
     const __m128i *part = (const __m128i *)line->slot;
-    __m128i shift = _mm_cvtsi32_si128((int)slots->item_bits);
-    __m128i wanted = _mm_set1_epi32((int)(tag >> slots->item_bits));
+    __m128i shift = _mm_cvtsi32_si128((int)hash_index->item_bits);
+    __m128i wanted = _mm_set1_epi32((int)(tag >> hash_index->item_bits));
     __m128i equal[4];
     for (int i = 0; i < 4; i++) {
         equal[i] = _mm_cmpeq_epi32(_mm_srl_epi32(_mm_loadu_si128(part + i), shift), wanted);
@@ -151,15 +152,15 @@ static inline uint32_t ol_hash_index_match(const ol_hash_index *slots,
     return (uint32_t)_mm_movemask_epi8(bytes) & 0x7fff;
 }
 #else
-static inline uint32_t ol_hash_index_match(const ol_hash_index *slots,
+static inline uint32_t ol_hash_index_match(const ol_hash_index *hash_index,
                                            const ol_hash_index_line *line, uint32_t tag) {
-    return ol_hash_index_match_portable(slots, line, tag);
+    return ol_hash_index_match_portable(hash_index, line, tag);
 }
 #endif
 
 /* A probe yields the candidates for a hash, then 0. */
 typedef struct ol_hash_index_probe {
-    const ol_hash_index *slots;
+    const ol_hash_index *hash_index;
     const ol_hash_index_piece *piece;
     const ol_hash_index_line *line;
     uint32_t tag;
@@ -168,15 +169,16 @@ typedef struct ol_hash_index_probe {
     uint32_t left;
 } ol_hash_index_probe;
 
-static inline ol_hash_index_probe ol_hash_index_probe_begin(const ol_hash_index *slots,
+static inline ol_hash_index_probe ol_hash_index_probe_begin(const ol_hash_index *hash_index,
                                                             uint64_t hash) {
-    ol_hash_index_probe probe = {.slots = slots, .tag = ol_hash_index_tag(slots, hash)};
-    if (slots->pieces.used == 0) return probe;
-    probe.piece = ol_hash_index_piece_of(slots, hash);
+    ol_hash_index_probe probe = {.hash_index = hash_index,
+                                 .tag = ol_hash_index_tag(hash_index, hash)};
+    if (hash_index->pieces.used == 0) return probe;
+    probe.piece = ol_hash_index_piece_of(hash_index, hash);
     probe.at = ol_hash_index_home(probe.piece, hash);
     probe.left = probe.piece->unit_count * OL_HASH_INDEX_UNIT_LINES;
-    probe.line = ol_hash_index_line_at(slots, probe.piece, probe.at);
-    probe.matches = ol_hash_index_match(slots, probe.line, probe.tag);
+    probe.line = ol_hash_index_line_at(hash_index, probe.piece, probe.at);
+    probe.matches = ol_hash_index_match(hash_index, probe.line, probe.tag);
     return probe;
 }
 
@@ -185,14 +187,14 @@ static inline uint32_t ol_hash_index_probe_next(ol_hash_index_probe *probe) {
         while (probe->matches != 0) {
             int slot = __builtin_ctz(probe->matches);
             probe->matches &= probe->matches - 1;
-            uint32_t item = ol_hash_index_item(probe->slots, probe->line->slot[slot]);
+            uint32_t item = ol_hash_index_item(probe->hash_index, probe->line->slot[slot]);
             if (item != 0) return item;         /* a free slot matches tag 0, too */
         }
         if (probe->line == NULL || probe->line->passed == 0 || --probe->left == 0) return 0;
         probe->at++;
         if (probe->at == probe->piece->unit_count * OL_HASH_INDEX_UNIT_LINES) probe->at = 0;
-        probe->line = ol_hash_index_line_at(probe->slots, probe->piece, probe->at);
-        probe->matches = ol_hash_index_match(probe->slots, probe->line, probe->tag);
+        probe->line = ol_hash_index_line_at(probe->hash_index, probe->piece, probe->at);
+        probe->matches = ol_hash_index_match(probe->hash_index, probe->line, probe->tag);
     }
 }
 

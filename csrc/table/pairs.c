@@ -9,15 +9,15 @@ static uint64_t pair_hash_of(const void *owner, uint32_t number) {
     const ol_table *table = owner;
     const ol_pair *pair = ol_table_pair(table, number);
     uint64_t group_hash = ol_table_group_hash(table,
-                                              ol_string_pool_get(&table->strings, pair->group));
-    ol_slice topic = ol_string_pool_get(&table->strings, pair->topic);
+                                              ol_string_pool_get(&table->string_pool, pair->group));
+    ol_slice topic = ol_string_pool_get(&table->string_pool, pair->topic);
     return ol_hash64(topic.data, topic.size, group_hash);
 }
 
 static uint64_t group_hash_of(const void *owner, uint32_t number) {
     const ol_table *table = owner;
     return ol_table_group_hash(
-        table, ol_string_pool_get(&table->strings, ol_table_pair(table, number)->group));
+        table, ol_string_pool_get(&table->string_pool, ol_table_pair(table, number)->group));
 }
 
 static void prefetch(const void *owner, uint32_t number, int round) {
@@ -26,8 +26,8 @@ static void prefetch(const void *owner, uint32_t number, int round) {
     if (round == 0) {
         __builtin_prefetch(pair);
     } else if (round == 1) {
-        ol_string_pool_prefetch(&table->strings, pair->group);
-        ol_string_pool_prefetch(&table->strings, pair->topic);
+        ol_string_pool_prefetch(&table->string_pool, pair->group);
+        ol_string_pool_prefetch(&table->string_pool, pair->topic);
     }
 }
 
@@ -35,15 +35,16 @@ static const ol_hash_index_items pair_items = {pair_hash_of, prefetch};
 static const ol_hash_index_items group_items = {group_hash_of, prefetch};
 
 void ol_table_init_pairs(ol_table *table) {
-    ol_hash_index_init(&table->pair_slots, OL_PAIR_BITS, &pair_items, table);
-    ol_hash_index_init(&table->group_slots, OL_PAIR_BITS, &group_items, table);
+    ol_hash_index_init(&table->pair_index, OL_PAIR_BITS, &pair_items, table);
+    ol_hash_index_init(&table->group_index, OL_PAIR_BITS, &group_items, table);
 }
 
 uint32_t ol_table_find_group(const ol_table *table, ol_slice group, uint64_t group_hash) {
-    ol_hash_index_probe probe = ol_hash_index_probe_begin(&table->group_slots, group_hash);
+    ol_hash_index_probe probe = ol_hash_index_probe_begin(&table->group_index, group_hash);
     uint32_t pair;
     while ((pair = ol_hash_index_probe_next(&probe)) != 0) {
-        if (ol_string_pool_equal(&table->strings, ol_table_pair(table, pair)->group, group)) break;
+        if (ol_string_pool_equal(&table->string_pool, ol_table_pair(table, pair)->group, group))
+            break;
     }
     return pair;
 }
@@ -66,9 +67,9 @@ static int add_free_pair(ol_table *table, ol_error *error) {
 
 static int reserve_pair(ol_table *table, const ol_pair_name *name, bool new_group,
                         ol_error *error) {
-    int status = ol_hash_index_reserve(&table->pair_slots, name->hash, error);
+    int status = ol_hash_index_reserve(&table->pair_index, name->hash, error);
     if (status == OL_OK && new_group)
-        status = ol_hash_index_reserve(&table->group_slots, name->group_hash, error);
+        status = ol_hash_index_reserve(&table->group_index, name->group_hash, error);
     if (status == OL_OK && table->free_pair == 0) status = add_free_pair(table, error);
     return status;
 }
@@ -78,15 +79,15 @@ int ol_table_add_pair(ol_table *table, const ol_pair_name *name, uint32_t *pair,
     int status = reserve_pair(table, name, first == 0, error);
     if (status != OL_OK) return status;
     uint32_t topic, group;
-    status = ol_string_pool_intern(&table->strings, name->topic, NULL, &topic, error);
+    status = ol_string_pool_intern(&table->string_pool, name->topic, NULL, &topic, error);
     if (status != OL_OK) return status;
     if (first != 0) {
         group = ol_table_pair(table, first)->group;
-        ol_string_pool_retain(&table->strings, group);
+        ol_string_pool_retain(&table->string_pool, group);
     } else {
-        status = ol_string_pool_add(&table->strings, name->group, &group, error);
+        status = ol_string_pool_add(&table->string_pool, name->group, &group, error);
         if (status != OL_OK) {
-            ol_string_pool_release(&table->strings, topic);
+            ol_string_pool_release(&table->string_pool, topic);
             return status;
         }
     }
@@ -95,9 +96,9 @@ int ol_table_add_pair(ol_table *table, const ol_pair_name *name, uint32_t *pair,
     table->free_pair = record->next;
     table->free_pair_count--;
     *record = (ol_pair){.group = group, .topic = topic};
-    ol_hash_index_insert(&table->pair_slots, name->hash, *pair);
+    ol_hash_index_insert(&table->pair_index, name->hash, *pair);
     if (first == 0) {
-        ol_hash_index_insert(&table->group_slots, name->group_hash, *pair);
+        ol_hash_index_insert(&table->group_index, name->group_hash, *pair);
         return OL_OK;
     }
     /* The new pair becomes the second: the hash of groups keeps naming the first. */
@@ -116,14 +117,14 @@ void ol_table_free_pair(ol_table *table, uint32_t pair) {
     if (record->previous != 0) {
         ol_table_pair(table, record->previous)->next = record->next;
     } else if (record->next != 0) {
-        ol_hash_index_replace(&table->group_slots, group_hash_of(table, pair), pair, record->next);
+        ol_hash_index_replace(&table->group_index, group_hash_of(table, pair), pair, record->next);
     } else {
-        ol_hash_index_remove(&table->group_slots, group_hash_of(table, pair), pair);
+        ol_hash_index_remove(&table->group_index, group_hash_of(table, pair), pair);
     }
     if (record->next != 0) ol_table_pair(table, record->next)->previous = record->previous;
-    ol_hash_index_remove(&table->pair_slots, pair_hash_of(table, pair), pair);
-    ol_string_pool_release(&table->strings, record->group);
-    ol_string_pool_release(&table->strings, record->topic);
+    ol_hash_index_remove(&table->pair_index, pair_hash_of(table, pair), pair);
+    ol_string_pool_release(&table->string_pool, record->group);
+    ol_string_pool_release(&table->string_pool, record->topic);
     *record = (ol_pair){.topic = OL_PAIR_FREE, .next = table->free_pair};
     table->free_pair = pair;
     table->free_pair_count++;
@@ -161,7 +162,8 @@ static int add_chunk(ol_table *table, uint32_t pair, uint32_t number, unsigned b
     int status = ol_run_allocator_allocate(&table->cells, 1, run, error);
     if (status != OL_OK) return status;
     ol_chunk *root = &ol_table_pair(table, pair)->root;
-    status = ol_partition_map_add(&table->chunks, root, number, *run, (uint16_t)(1u << bit), error);
+    status = ol_partition_map_add(&table->partition_map, root, number, *run, (uint16_t)(1u << bit),
+                                  error);
     if (status != OL_OK) ol_run_allocator_free(&table->cells, *run, 1);
     return status;
 }
@@ -170,8 +172,8 @@ int ol_table_add_cell(ol_table *table, uint32_t pair, int32_t partition, ol_cell
                       ol_error *error) {
     uint32_t number = ol_chunk_number(partition);
     unsigned bit = (uint32_t)partition % OL_CHUNK_PARTITIONS;
-    ol_chunk *chunk = ol_partition_map_find(&table->chunks, &ol_table_pair(table, pair)->root,
-                                            number);
+    ol_chunk *chunk = ol_partition_map_find(&table->partition_map,
+                                            &ol_table_pair(table, pair)->root, number);
     if (chunk == NULL) {
         uint32_t run;
         int status = add_chunk(table, pair, number, bit, &run, error);
@@ -194,7 +196,7 @@ void ol_table_free_cell(ol_table *table, uint32_t pair, int32_t partition) {
     ol_pair *record = ol_table_pair(table, pair);
     uint32_t number = ol_chunk_number(partition);
     unsigned bit = (uint32_t)partition % OL_CHUNK_PARTITIONS;
-    ol_chunk *chunk = ol_partition_map_find(&table->chunks, &record->root, number);
+    ol_chunk *chunk = ol_partition_map_find(&table->partition_map, &record->root, number);
     OL_ASSERT(chunk != NULL && (chunk->bitmap >> bit & 1));
     OL_ASSERT(ol_table_is_absent(ol_table_cell_at(table, chunk, bit)));
     table->absent_count--;
@@ -208,6 +210,6 @@ void ol_table_free_cell(ol_table *table, uint32_t pair, int32_t partition) {
         chunk->bitmap &= (uint16_t)~(1u << bit);
         return;
     }
-    ol_partition_map_remove(&table->chunks, &record->root, number);
+    ol_partition_map_remove(&table->partition_map, &record->root, number);
     if (record->root.bitmap == 0 && record->root.run == 0) ol_table_free_pair(table, pair);
 }

@@ -55,27 +55,27 @@ typedef struct ol_partition_map {
     uint32_t large_free[OL_PARTITION_MAP_CLASS_COUNT];     /* unit index + 1, by size class */
 } ol_partition_map;
 
-void ol_partition_map_init(ol_partition_map *chunks);
-void ol_partition_map_free_all(ol_partition_map *chunks);
+void ol_partition_map_init(ol_partition_map *partition_map);
+void ol_partition_map_free_all(ol_partition_map *partition_map);
 
 /* Adds a chunk that does not exist yet.  `root` is the pair's; it may not lie in memory of the map.
  * OL_NO_MEMORY or OL_LIMIT. */
-int ol_partition_map_add(ol_partition_map *chunks, ol_chunk *root, uint32_t number, uint32_t run,
-                         uint16_t bitmap, ol_error *error) OL_NODISCARD;
+int ol_partition_map_add(ol_partition_map *partition_map, ol_chunk *root, uint32_t number,
+                         uint32_t run, uint16_t bitmap, ol_error *error) OL_NODISCARD;
 /* Makes room for `count` more chunks numbered `first` to `last`, so that adding them does not
  * rebuild the array.  The root must have a chunk already. */
-int ol_partition_map_reserve(ol_partition_map *chunks, ol_chunk *root, uint32_t first,
+int ol_partition_map_reserve(ol_partition_map *partition_map, ol_chunk *root, uint32_t first,
                              uint32_t last, uint32_t count, ol_error *error) OL_NODISCARD;
-void ol_partition_map_remove(ol_partition_map *chunks, ol_chunk *root, uint32_t number);
+void ol_partition_map_remove(ol_partition_map *partition_map, ol_chunk *root, uint32_t number);
 
-uint64_t ol_partition_map_resident(const ol_partition_map *chunks);
-uint64_t ol_partition_map_unused(const ol_partition_map *chunks);
+uint64_t ol_partition_map_resident(const ol_partition_map *partition_map);
+uint64_t ol_partition_map_unused(const ol_partition_map *partition_map);
 
 /* Marks the small units of this root in `small_used`, one bit each; returns the number of its large
  * units. */
-uint64_t ol_partition_map_verify_root(const ol_partition_map *chunks, const ol_chunk *root,
+uint64_t ol_partition_map_verify_root(const ol_partition_map *partition_map, const ol_chunk *root,
                                       uint8_t *small_used);
-void ol_partition_map_verify(const ol_partition_map *chunks, const uint8_t *small_used,
+void ol_partition_map_verify(const ol_partition_map *partition_map, const uint8_t *small_used,
                              uint64_t large_units);
 
 /* Validation of chunks that came from a file (table/validate/ownership.h), in three calls: the
@@ -85,13 +85,14 @@ typedef struct ol_partition_map_bits {
     ol_ownership_bits small;
     ol_ownership_bits large;
 } ol_partition_map_bits;
-int ol_partition_map_bits_create(const ol_partition_map *chunks, ol_partition_map_bits *bits,
+int ol_partition_map_bits_create(const ol_partition_map *partition_map, ol_partition_map_bits *bits,
                                  ol_error *error) OL_NODISCARD;
 void ol_partition_map_bits_free(ol_partition_map_bits *bits);
-int ol_partition_map_validate(const ol_partition_map *chunks, ol_error *error) OL_NODISCARD;
-bool ol_partition_map_validate_root(const ol_partition_map *chunks, const ol_chunk *root,
+int ol_partition_map_validate(const ol_partition_map *partition_map, ol_error *error) OL_NODISCARD;
+bool ol_partition_map_validate_root(const ol_partition_map *partition_map, const ol_chunk *root,
                                     ol_partition_map_bits *bits);
-bool ol_partition_map_validate_taken(const ol_partition_map *chunks, ol_partition_map_bits *bits);
+bool ol_partition_map_validate_taken(const ol_partition_map *partition_map,
+                                     ol_partition_map_bits *bits);
 
 /* The units that an array of this capacity takes, and the size class of large ones: 4, 5, 6 or 7
  * times a power of two. */
@@ -103,10 +104,10 @@ unsigned ol_partition_map_class(uint64_t units, uint64_t *class_units);
 
 /* -------------------------------------------------------------------------------------- reading */
 
-static inline ol_chunk_array *ol_partition_map_array(const ol_partition_map *chunks,
+static inline ol_chunk_array *ol_partition_map_array(const ol_partition_map *partition_map,
                                                      const ol_chunk *root) {
-    const ol_arena *arena = root->run & OL_PARTITION_MAP_LARGE ? &chunks->large
-                                                               : &chunks->small.units;
+    const ol_arena *arena = root->run & OL_PARTITION_MAP_LARGE ? &partition_map->large
+                                                               : &partition_map->small.units;
     return (ol_chunk_array *)(arena->base +
                               (size_t)(root->run & ~OL_PARTITION_MAP_LARGE) * sizeof(ol_chunk));
 }
@@ -119,11 +120,11 @@ static inline uint32_t *ol_partition_map_numbers(ol_chunk_array *array) {
 uint32_t ol_partition_map_lower_bound(ol_chunk_array *array, uint32_t number);
 
 /* The chunk of this number, or NULL.  Its bitmap is not 0. */
-static inline ol_chunk *ol_partition_map_find(const ol_partition_map *chunks, ol_chunk *root,
+static inline ol_chunk *ol_partition_map_find(const ol_partition_map *partition_map, ol_chunk *root,
                                               uint32_t number) {
     if (root->bitmap != 0) return number - OL_CHUNK_NUMBER_ZERO == root->number ? root : NULL;
     if (root->run == 0) return NULL;
-    ol_chunk_array *array = ol_partition_map_array(chunks, root);
+    ol_chunk_array *array = ol_partition_map_array(partition_map, root);
     uint32_t at = number - array->base;
     if (OL_UNLIKELY(array->sparse)) {
         at = ol_partition_map_lower_bound(array, number);
@@ -135,19 +136,19 @@ static inline ol_chunk *ol_partition_map_find(const ol_partition_map *chunks, ol
 
 /* The places of a root in the order of numbers: their count, and the chunk at one of them (its
  * bitmap may be 0). */
-static inline uint32_t ol_partition_map_places(const ol_partition_map *chunks,
+static inline uint32_t ol_partition_map_places(const ol_partition_map *partition_map,
                                                const ol_chunk *root) {
     if (root->bitmap != 0) return 1;
-    return root->run == 0 ? 0 : ol_partition_map_array(chunks, root)->count;
+    return root->run == 0 ? 0 : ol_partition_map_array(partition_map, root)->count;
 }
-static inline const ol_chunk *ol_partition_map_at(const ol_partition_map *chunks,
+static inline const ol_chunk *ol_partition_map_at(const ol_partition_map *partition_map,
                                                   const ol_chunk *root, uint32_t place,
                                                   uint32_t *number) {
     if (root->bitmap != 0) {
         *number = OL_CHUNK_NUMBER_ZERO + root->number;
         return root;
     }
-    ol_chunk_array *array = ol_partition_map_array(chunks, root);
+    ol_chunk_array *array = ol_partition_map_array(partition_map, root);
     *number = array->sparse ? ol_partition_map_numbers(array)[place] : array->base + place;
     return &array->chunk[place];
 }

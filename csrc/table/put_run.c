@@ -33,11 +33,11 @@ static void make_room(ol_table *table, uint32_t pair, const ol_position_row *row
         if (number < last) break;
         if (number == last) continue;
         last = number;
-        if (ol_partition_map_find(&table->chunks, root, number) == NULL) added++;
+        if (ol_partition_map_find(&table->partition_map, root, number) == NULL) added++;
     }
     ol_error ignored;
     if (added > 1)
-        (void)!ol_partition_map_reserve(&table->chunks, root, first, last, added, &ignored);
+        (void)!ol_partition_map_reserve(&table->partition_map, root, first, last, added, &ignored);
 }
 
 static void fill(ol_cell *cells, const ol_position_row *rows, unsigned length) {
@@ -56,8 +56,8 @@ static int add_chunk(ol_table *table, uint32_t pair, const ol_position_row *rows
     int status = ol_run_allocator_allocate(&table->cells, capacity, &run, error);
     if (status != OL_OK) return status;
     ol_chunk *root = &ol_table_pair(table, pair)->root;
-    status = ol_partition_map_add(&table->chunks, root, ol_chunk_number(rows[0].partition), run,
-                                  bitmap, error);
+    status = ol_partition_map_add(&table->partition_map, root, ol_chunk_number(rows[0].partition),
+                                  run, bitmap, error);
     if (status != OL_OK) {
         ol_run_allocator_free(&table->cells, run, capacity);
         return status;
@@ -86,7 +86,7 @@ static int put_rows(ol_table *table, uint32_t pair, const ol_pair_name *name,
             ol_table_prefetch_cell(table, pair, rows[i + CELL_DISTANCE].partition);
         uint32_t number = ol_chunk_number(rows[i].partition), metadata;
         ol_chunk *root = &ol_table_pair(table, pair)->root,
-                 *chunk = ol_partition_map_find(&table->chunks, root, number);
+                 *chunk = ol_partition_map_find(&table->partition_map, root, number);
         unsigned bit = (uint32_t)rows[i].partition % OL_CHUNK_PARTITIONS, length = 0;
         if (OL_LIKELY(chunk != NULL && chunk->bitmap >> bit & 1)) {
             ol_cell *cell = ol_table_cell_at(table, chunk, bit);

@@ -13,18 +13,18 @@ void ol_table_read_cell(const ol_table *table, uint32_t pair, int32_t partition,
     value->commit_timestamp = cell->commit_timestamp;
     value->expire_timestamp = -1;
     value->leader_epoch = cell->leader_epoch;
-    value->metadata = ol_string_pool_get(&table->strings, cell->metadata & OL_CELL_METADATA);
+    value->metadata = ol_string_pool_get(&table->string_pool, cell->metadata & OL_CELL_METADATA);
     value->topic_id = NULL;
     if (cell->metadata & OL_CELL_TOPIC_ID) {
-        value->topic_id = ol_string_pool_topic_id(&table->strings,
+        value->topic_id = ol_string_pool_topic_id(&table->string_pool,
                                                   ol_table_pair(table, pair)->topic);
     }
-    if (OL_UNLIKELY(cell->metadata & OL_CELL_SIDE)) {
+    if (OL_UNLIKELY(cell->metadata & OL_CELL_EXTRAS)) {
         const ol_cell_extras_entry *entry = ol_cell_extras_find(
-            &table->side, ol_cell_extras_key(pair, partition));
+            &table->cell_extras, ol_cell_extras_key(pair, partition));
         value->expire_timestamp = entry->expire_timestamp;
         if (entry->topic_id != 0)
-            value->topic_id = ol_string_pool_topic_id(&table->strings, entry->topic_id);
+            value->topic_id = ol_string_pool_topic_id(&table->string_pool, entry->topic_id);
     }
 }
 
@@ -51,15 +51,15 @@ bool ol_table_get_reserved(const ol_table *table, const ol_reservation *reservat
 
 void ol_table_prefetch_slot(const ol_table *table, const ol_pair_name *name) {
     if (table->count == 0) return;
-    const ol_hash_index_piece *piece = ol_hash_index_piece_of(&table->pair_slots, name->hash);
+    const ol_hash_index_piece *piece = ol_hash_index_piece_of(&table->pair_index, name->hash);
     __builtin_prefetch(
-        ol_hash_index_line_at(&table->pair_slots, piece, ol_hash_index_home(piece, name->hash)));
+        ol_hash_index_line_at(&table->pair_index, piece, ol_hash_index_home(piece, name->hash)));
 }
 
 /* The first candidate is the right pair except for a chance of 5 bits; a wrong one wastes the hint
  * and nothing more. */
 uint32_t ol_table_prefetch_pair(const ol_table *table, const ol_pair_name *name) {
-    ol_hash_index_probe probe = ol_hash_index_probe_begin(&table->pair_slots, name->hash);
+    ol_hash_index_probe probe = ol_hash_index_probe_begin(&table->pair_index, name->hash);
     uint32_t pair = ol_hash_index_probe_next(&probe);
     if (pair != 0) __builtin_prefetch(ol_table_pair(table, pair));
     return pair;
@@ -68,12 +68,12 @@ uint32_t ol_table_prefetch_pair(const ol_table *table, const ol_pair_name *name)
 void ol_table_prefetch_chunk(const ol_table *table, uint32_t number, int32_t partition) {
     if (number == 0) return;
     const ol_pair *pair = ol_table_pair(table, number);
-    ol_string_pool_prefetch(&table->strings, pair->group);
-    ol_string_pool_prefetch(&table->strings, pair->topic);
+    ol_string_pool_prefetch(&table->string_pool, pair->group);
+    ol_string_pool_prefetch(&table->string_pool, pair->topic);
     if (pair->root.bitmap != 0) {
         __builtin_prefetch((const ol_cell *)table->cells.units.base + pair->root.run, 1);
     } else if (pair->root.run != 0) {
-        const ol_chunk_array *array = ol_partition_map_array(&table->chunks, &pair->root);
+        const ol_chunk_array *array = ol_partition_map_array(&table->partition_map, &pair->root);
         __builtin_prefetch(array);
         /* The chunk's place if the array begins at partition 0, as most do. */
         if (partition >= 0 && partition < 4096)
@@ -85,7 +85,7 @@ void ol_table_prefetch_cell(const ol_table *table, uint32_t number, int32_t part
     if (number == 0) return;
     ol_pair *pair = ol_table_pair(table, number);
     if (pair->root.bitmap != 0) return;
-    ol_chunk *chunk = ol_partition_map_find(&table->chunks, &pair->root,
+    ol_chunk *chunk = ol_partition_map_find(&table->partition_map, &pair->root,
                                             ol_chunk_number(partition));
     if (chunk == NULL) return;
     __builtin_prefetch((const ol_cell *)table->cells.units.base + chunk->run +
@@ -105,18 +105,18 @@ static void begin_walk(const ol_table *table, ol_table_cursor *cursor, uint32_t 
 /* The next position of the cursor's pair.  When there is none, the cursor leaves the pair. */
 static bool next_of_pair(const ol_table *table, ol_table_cursor *cursor, ol_table_row *row) {
     const ol_pair *pair = ol_table_pair(table, cursor->pair);
-    uint32_t places = ol_partition_map_places(&table->chunks, &pair->root), number;
+    uint32_t places = ol_partition_map_places(&table->partition_map, &pair->root), number;
     for (; cursor->chunk < places; cursor->chunk++, cursor->bit = 0) {
-        const ol_chunk *chunk = ol_partition_map_at(&table->chunks, &pair->root, cursor->chunk,
-                                                    &number);
+        const ol_chunk *chunk = ol_partition_map_at(&table->partition_map, &pair->root,
+                                                    cursor->chunk, &number);
         while (cursor->bit < OL_CHUNK_PARTITIONS && chunk->bitmap >> cursor->bit != 0) {
             unsigned bit = cursor->bit +
                            (unsigned)__builtin_ctz((uint32_t)chunk->bitmap >> cursor->bit);
             cursor->bit = bit + 1;
             const ol_cell *cell = ol_table_cell_at(table, chunk, bit);
             if (ol_table_is_absent(cell)) continue;
-            row->group = ol_string_pool_get(&table->strings, pair->group);
-            row->topic = ol_string_pool_get(&table->strings, pair->topic);
+            row->group = ol_string_pool_get(&table->string_pool, pair->group);
+            row->topic = ol_string_pool_get(&table->string_pool, pair->topic);
             row->partition = ol_chunk_partition(number, bit);
             ol_table_read_cell(table, cursor->pair, row->partition, cell, &row->value);
             return true;
@@ -158,7 +158,7 @@ bool ol_table_next_topic(const ol_table *table, ol_slice group, uint64_t group_h
     begin_walk(table, cursor, cursor->started ? 0 : ol_table_find_group(table, group, group_hash));
     if (cursor->pair == 0) return false;
     const ol_pair *pair = ol_table_pair(table, cursor->pair);
-    *topic = ol_string_pool_get(&table->strings, pair->topic);
+    *topic = ol_string_pool_get(&table->string_pool, pair->topic);
     cursor->pair = pair->next;
     return true;
 }
@@ -170,10 +170,11 @@ void ol_table_renew(const ol_table *table, ol_table_cursor *cursor) {
 /* --------------------------------------------------------------------------------------- counts */
 
 static uint64_t pair_positions(const ol_table *table, const ol_pair *pair) {
-    uint32_t places = ol_partition_map_places(&table->chunks, &pair->root), number;
+    uint32_t places = ol_partition_map_places(&table->partition_map, &pair->root), number;
     uint64_t count = 0;
     for (uint32_t place = 0; place < places; place++) {
-        const ol_chunk *chunk = ol_partition_map_at(&table->chunks, &pair->root, place, &number);
+        const ol_chunk *chunk = ol_partition_map_at(&table->partition_map, &pair->root, place,
+                                                    &number);
         unsigned cells = ol_table_ones(chunk->bitmap);
         count += cells;
         /* Only reservations leave absent cells; usually the whole table has none. */
@@ -200,7 +201,7 @@ bool ol_table_next_group(const ol_table *table, ol_table_cursor *cursor, ol_slic
         if (record->topic == OL_PAIR_FREE || record->previous != 0) continue;
         *positions = positions_from(table, pair);
         if (*positions == 0) continue;
-        *group = ol_string_pool_get(&table->strings, record->group);
+        *group = ol_string_pool_get(&table->string_pool, record->group);
         return true;
     }
     return false;
@@ -237,16 +238,17 @@ ol_hash128 ol_table_digest(const ol_table *table, bool physical) {
 void ol_table_memory_usage(const ol_table *table, ol_table_memory *memory) {
     memory->cells = ol_run_allocator_resident(&table->cells);
     memory->pairs = ol_arena_resident(&table->pairs);
-    memory->pair_hash = ol_hash_index_resident(&table->pair_slots) +
-                        ol_hash_index_resident(&table->group_slots);
-    memory->chunks = ol_partition_map_resident(&table->chunks);
-    memory->strings = ol_string_pool_resident(&table->strings);
-    memory->string_bytes = table->strings.bytes;
-    memory->side = ol_cell_extras_resident(&table->side);
+    memory->pair_hash = ol_hash_index_resident(&table->pair_index) +
+                        ol_hash_index_resident(&table->group_index);
+    memory->chunks = ol_partition_map_resident(&table->partition_map);
+    memory->strings = ol_string_pool_resident(&table->string_pool);
+    memory->string_bytes = table->string_pool.bytes;
+    memory->side = ol_cell_extras_resident(&table->cell_extras);
     memory->free = table->cells.free_units * sizeof(ol_cell) +
                    table->free_pair_count * sizeof(ol_pair) +
-                   ol_hash_index_unused(&table->pair_slots) +
-                   ol_hash_index_unused(&table->group_slots) +
-                   ol_partition_map_unused(&table->chunks) +
-                   ol_string_pool_unused(&table->strings) + ol_cell_extras_unused(&table->side);
+                   ol_hash_index_unused(&table->pair_index) +
+                   ol_hash_index_unused(&table->group_index) +
+                   ol_partition_map_unused(&table->partition_map) +
+                   ol_string_pool_unused(&table->string_pool) +
+                   ol_cell_extras_unused(&table->cell_extras);
 }

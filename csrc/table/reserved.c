@@ -21,7 +21,7 @@ uint32_t ol_table_reserved_group(const ol_table *table, const ol_reservation *re
 static const ol_cell_extras_entry *entry_of(const ol_table *table,
                                             const ol_reservation *reservation) {
     const ol_cell_extras_entry *entry = ol_cell_extras_find(
-        &table->side, ol_cell_extras_key(reservation->pair, reservation->partition));
+        &table->cell_extras, ol_cell_extras_key(reservation->pair, reservation->partition));
     OL_ASSERT(entry != NULL && entry->pins != 0);
     return entry;
 }
@@ -42,10 +42,10 @@ bool ol_table_reserved_newer(const ol_table *table, const ol_reservation *reserv
 void ol_table_reserved_row(const ol_table *table, const ol_reservation *reservation,
                            ol_table_row *row) {
     const ol_pair *pair = ol_table_pair(table, reservation->pair);
-    row->group = ol_string_pool_get(&table->strings, pair->group);
-    row->topic = ol_string_pool_get(&table->strings, pair->topic);
+    row->group = ol_string_pool_get(&table->string_pool, pair->group);
+    row->topic = ol_string_pool_get(&table->string_pool, pair->topic);
     row->partition = reservation->partition;
     row->value.expire_timestamp = reservation->expire_timestamp;
-    row->value.metadata = ol_string_pool_get(&table->strings, reservation->metadata);
-    row->value.topic_id = ol_string_pool_topic_id(&table->strings, reservation->topic_id);
+    row->value.metadata = ol_string_pool_get(&table->string_pool, reservation->metadata);
+    row->value.topic_id = ol_string_pool_topic_id(&table->string_pool, reservation->topic_id);
 }

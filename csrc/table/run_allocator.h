@@ -41,25 +41,26 @@ typedef struct ol_run_allocator {
 } ol_run_allocator;
 
 /* No unit gets an index at or above `index_limit`. */
-void ol_run_allocator_init(ol_run_allocator *runs, uint32_t unit_size, uint64_t index_limit,
-                           bool aligned);
-void ol_run_allocator_free_all(ol_run_allocator *runs);
+void ol_run_allocator_init(ol_run_allocator *run_allocator, uint32_t unit_size,
+                           uint64_t index_limit, bool aligned);
+void ol_run_allocator_free_all(ol_run_allocator *run_allocator);
 
 /* Sets the index of the first of `length` units.  OL_NO_MEMORY or OL_LIMIT. */
-int ol_run_allocator_allocate(ol_run_allocator *runs, unsigned length, uint32_t *index,
+int ol_run_allocator_allocate(ol_run_allocator *run_allocator, unsigned length, uint32_t *index,
                               ol_error *error) OL_NODISCARD;
-void ol_run_allocator_free(ol_run_allocator *runs, uint32_t index, unsigned length);
+void ol_run_allocator_free(ol_run_allocator *run_allocator, uint32_t index, unsigned length);
 
-uint64_t ol_run_allocator_resident(const ol_run_allocator *runs);
+uint64_t ol_run_allocator_resident(const ol_run_allocator *run_allocator);
 
 /* Asserts that lists and bitmaps agree.  The second says whether a unit is free, for the owner's
  * own checks. */
-void ol_run_allocator_verify(const ol_run_allocator *runs);
-bool ol_run_allocator_is_free(const ol_run_allocator *runs, uint32_t index);
+void ol_run_allocator_verify(const ol_run_allocator *run_allocator);
+bool ol_run_allocator_is_free(const ol_run_allocator *run_allocator, uint32_t index);
 
 /* Validation of runs that came from a file (table/validate/ownership.h): first pages and lists;
  * then that each unit is either free or taken by exactly one user. */
-int ol_run_allocator_validate(const ol_run_allocator *runs, ol_error *error) OL_NODISCARD;
-bool ol_run_allocator_validate_taken(const ol_run_allocator *runs, const ol_ownership_bits *taken);
+int ol_run_allocator_validate(const ol_run_allocator *run_allocator, ol_error *error) OL_NODISCARD;
+bool ol_run_allocator_validate_taken(const ol_run_allocator *run_allocator,
+                                     const ol_ownership_bits *taken);
 
 #endif

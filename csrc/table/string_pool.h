@@ -29,45 +29,46 @@ enum {
 typedef struct ol_string_pool {
     ol_arena arena;
     ol_arena free_lists;        /* number of the first free string, by size in units */
-    ol_hash_index slots;             /* strings that ol_string_pool_intern can find */
+    ol_hash_index hash_index;             /* strings that ol_string_pool_intern can find */
     uint64_t seed;
     uint64_t count;             /* strings, each once */
     uint64_t bytes;             /* their bytes, with topic ids, without headers */
     uint64_t free_bytes;        /* of freed strings */
 } ol_string_pool;
 
-void ol_string_pool_init(ol_string_pool *strings, uint64_t seed);
-void ol_string_pool_free_all(ol_string_pool *strings);
+void ol_string_pool_init(ol_string_pool *string_pool, uint64_t seed);
+void ol_string_pool_free_all(ol_string_pool *string_pool);
 
 /* The one string of these bytes and this topic id (16 bytes, or NULL for none), with one more
  * reference.  OL_NO_MEMORY, OL_LIMIT (the arena is full) or OL_TOO_LARGE. */
-int ol_string_pool_intern(ol_string_pool *strings, ol_slice bytes, const uint8_t *topic_id,
+int ol_string_pool_intern(ol_string_pool *string_pool, ol_slice bytes, const uint8_t *topic_id,
                           uint32_t *number, ol_error *error) OL_NODISCARD;
 /* A separate string with one reference, which ol_string_pool_intern does not find: for owners with
  * an index of their own. */
-int ol_string_pool_add(ol_string_pool *strings, ol_slice bytes, uint32_t *number, ol_error *error)
-    OL_NODISCARD;
-void ol_string_pool_retain(ol_string_pool *strings, uint32_t number);
-void ol_string_pool_release(ol_string_pool *strings, uint32_t number);
+int ol_string_pool_add(ol_string_pool *string_pool, ol_slice bytes, uint32_t *number,
+                       ol_error *error) OL_NODISCARD;
+void ol_string_pool_retain(ol_string_pool *string_pool, uint32_t number);
+void ol_string_pool_release(ol_string_pool *string_pool, uint32_t number);
 
-uint64_t ol_string_pool_resident(const ol_string_pool *strings);
-uint64_t ol_string_pool_unused(const ol_string_pool *strings);
+uint64_t ol_string_pool_resident(const ol_string_pool *string_pool);
+uint64_t ol_string_pool_unused(const ol_string_pool *string_pool);
 
 /* Asserts every invariant except the reference counts, which it copies to `references` by number:
  * an array of arena.used / 4 counts for the owner to compare with its own. */
-void ol_string_pool_verify(const ol_string_pool *strings, uint32_t *references);
+void ol_string_pool_verify(const ol_string_pool *string_pool, uint32_t *references);
 
 /* Validates strings that came from a file (table/validate/ownership.h), except their users;
  * *references becomes the sum of the marks that the reference counts stand for.  A number from the
  * file may be read only if ol_string_pool_is_within says that it stays within the arena. */
-int ol_string_pool_validate(const ol_string_pool *strings, uint64_t key, uint64_t *references,
+int ol_string_pool_validate(const ol_string_pool *string_pool, uint64_t key, uint64_t *references,
                             ol_error *error) OL_NODISCARD;
-bool ol_string_pool_is_within(const ol_string_pool *strings, uint32_t number);
+bool ol_string_pool_is_within(const ol_string_pool *string_pool, uint32_t number);
 
 /* -------------------------------------------------------------------------------------- reading */
 
-static inline const uint8_t *ol_string_pool_record(const ol_string_pool *strings, uint32_t number) {
-    return strings->arena.base + (size_t)number * OL_STRING_UNIT_SIZE;
+static inline const uint8_t *ol_string_pool_record(const ol_string_pool *string_pool,
+                                                   uint32_t number) {
+    return string_pool->arena.base + (size_t)number * OL_STRING_UNIT_SIZE;
 }
 
 static inline uint16_t ol_string_pool_length_field(const uint8_t *record) {
@@ -77,29 +78,29 @@ static inline uint16_t ol_string_pool_length_field(const uint8_t *record) {
 }
 
 /* The bytes, without the topic id; never a null slice. */
-static inline ol_slice ol_string_pool_get(const ol_string_pool *strings, uint32_t number) {
+static inline ol_slice ol_string_pool_get(const ol_string_pool *string_pool, uint32_t number) {
     if (number == 0) return ol_slice_of("", 0);
-    const uint8_t *record = ol_string_pool_record(strings, number);
+    const uint8_t *record = ol_string_pool_record(string_pool, number);
     uint16_t field = ol_string_pool_length_field(record);
     size_t id_size = field >> 15 ? OL_STRING_ID_SIZE : 0;
     return ol_slice_of(record + OL_STRING_HEADER_SIZE + id_size, field & OL_STRING_BYTES_MAX);
 }
 
 /* Its topic id, or NULL. */
-static inline const uint8_t *ol_string_pool_topic_id(const ol_string_pool *strings,
+static inline const uint8_t *ol_string_pool_topic_id(const ol_string_pool *string_pool,
                                                      uint32_t number) {
     if (number == 0) return NULL;
-    const uint8_t *record = ol_string_pool_record(strings, number);
+    const uint8_t *record = ol_string_pool_record(string_pool, number);
     return ol_string_pool_length_field(record) >> 15 ? record + OL_STRING_HEADER_SIZE : NULL;
 }
 
-static inline bool ol_string_pool_equal(const ol_string_pool *strings, uint32_t number,
+static inline bool ol_string_pool_equal(const ol_string_pool *string_pool, uint32_t number,
                                         ol_slice bytes) {
-    return ol_slice_equal(ol_string_pool_get(strings, number), bytes);
+    return ol_slice_equal(ol_string_pool_get(string_pool, number), bytes);
 }
 
-static inline void ol_string_pool_prefetch(const ol_string_pool *strings, uint32_t number) {
-    __builtin_prefetch(ol_string_pool_record(strings, number));
+static inline void ol_string_pool_prefetch(const ol_string_pool *string_pool, uint32_t number) {
+    __builtin_prefetch(ol_string_pool_record(string_pool, number));
 }
 
 #endif

@@ -8,8 +8,8 @@
 
 void ol_table_set_seed(ol_table *table, uint64_t seed) {
     table->seed = seed;
-    table->strings.seed = ol_hash64_mix(seed, 1);
-    table->side.seed = ol_hash64_mix(seed, 2);
+    table->string_pool.seed = ol_hash64_mix(seed, 1);
+    table->cell_extras.seed = ol_hash64_mix(seed, 2);
 }
 
 int ol_table_create(ol_table **table, ol_error *error) {
@@ -20,9 +20,9 @@ int ol_table_create(ol_table **table, ol_error *error) {
     ol_table *created = calloc(1, sizeof *created);
     if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a table");
     ol_run_allocator_init(&created->cells, sizeof(ol_cell), (uint64_t)1 << 32, true);
-    ol_partition_map_init(&created->chunks);
-    ol_string_pool_init(&created->strings, 0);
-    ol_cell_extras_init(&created->side, 0);
+    ol_partition_map_init(&created->partition_map);
+    ol_string_pool_init(&created->string_pool, 0);
+    ol_cell_extras_init(&created->cell_extras, 0);
     ol_table_init_pairs(created);
     ol_table_set_seed(created, seed);
     *table = created;
@@ -33,11 +33,11 @@ void ol_table_destroy(ol_table *table) {
     if (table == NULL) return;
     ol_run_allocator_free_all(&table->cells);
     ol_arena_free(&table->pairs);
-    ol_partition_map_free_all(&table->chunks);
-    ol_string_pool_free_all(&table->strings);
-    ol_cell_extras_free_all(&table->side);
-    ol_hash_index_free(&table->pair_slots);
-    ol_hash_index_free(&table->group_slots);
+    ol_partition_map_free_all(&table->partition_map);
+    ol_string_pool_free_all(&table->string_pool);
+    ol_cell_extras_free_all(&table->cell_extras);
+    ol_hash_index_free(&table->pair_index);
+    ol_hash_index_free(&table->group_index);
     free(table);
 }
 
@@ -62,9 +62,9 @@ typedef struct value_needs {
 } value_needs;
 
 static void release_prepared(ol_table *table, const value_needs *prepared) {
-    ol_string_pool_release(&table->strings, prepared->metadata);
-    ol_string_pool_release(&table->strings, prepared->topic_id);
-    ol_string_pool_release(&table->strings, prepared->pair_topic);
+    ol_string_pool_release(&table->string_pool, prepared->metadata);
+    ol_string_pool_release(&table->string_pool, prepared->topic_id);
+    ol_string_pool_release(&table->string_pool, prepared->pair_topic);
 }
 
 /* Whether the pair can take another topic id: no cell except `except` carries the present one.
@@ -72,12 +72,12 @@ static void release_prepared(ol_table *table, const value_needs *prepared) {
  * extras entry, which is just as correct. */
 static bool id_is_unused(const ol_table *table, uint32_t pair, const ol_cell *except) {
     const ol_chunk *root = &ol_table_pair(table, pair)->root;
-    if (ol_string_pool_topic_id(&table->strings, ol_table_pair(table, pair)->topic) == NULL)
+    if (ol_string_pool_topic_id(&table->string_pool, ol_table_pair(table, pair)->topic) == NULL)
         return true;
-    uint32_t places = ol_partition_map_places(&table->chunks, root), number;
+    uint32_t places = ol_partition_map_places(&table->partition_map, root), number;
     if (places > 64) return false;
     for (uint32_t place = 0; place < places; place++) {
-        const ol_chunk *chunk = ol_partition_map_at(&table->chunks, root, place, &number);
+        const ol_chunk *chunk = ol_partition_map_at(&table->partition_map, root, place, &number);
         for (unsigned i = 0; i < ol_table_ones(chunk->bitmap); i++) {
             const ol_cell *cell = (const ol_cell *)table->cells.units.base + chunk->run + i;
             if (cell != except && (cell->metadata & OL_CELL_TOPIC_ID) &&
@@ -94,12 +94,12 @@ static int prepare_id(ol_table *table, uint32_t pair, const ol_cell *except,
     prepared->pair_id = ol_table_has_id(table, topic, topic_id);
     if (prepared->pair_id) return OL_OK;
     if (!id_is_unused(table, pair, except)) {
-        return ol_string_pool_intern(&table->strings, ol_slice_of("", 0), topic_id,
+        return ol_string_pool_intern(&table->string_pool, ol_slice_of("", 0), topic_id,
                                      &prepared->topic_id, error);
     }
     prepared->pair_id = true;
-    ol_slice name = ol_string_pool_get(&table->strings, topic);
-    return ol_string_pool_intern(&table->strings, name, topic_id, &prepared->pair_topic, error);
+    ol_slice name = ol_string_pool_get(&table->string_pool, topic);
+    return ol_string_pool_intern(&table->string_pool, name, topic_id, &prepared->pair_topic, error);
 }
 
 /* The value's topic id may lie in the arena of strings, like everything read from the table, and an
@@ -113,8 +113,8 @@ static int prepare(ol_table *table, uint32_t pair, const ol_cell *except,
     uint8_t copy[OL_STRING_ID_SIZE];
     const uint8_t *topic_id = copy_id(value->topic_id, copy);
     memset(prepared, 0, sizeof *prepared);
-    int status = ol_string_pool_intern(&table->strings, value->metadata, NULL, &prepared->metadata,
-                                       error);
+    int status = ol_string_pool_intern(&table->string_pool, value->metadata, NULL,
+                                       &prepared->metadata, error);
     if (status == OL_OK && topic_id != NULL)
         status = prepare_id(table, pair, except, topic_id, prepared, error);
     if (status != OL_OK) release_prepared(table, prepared);
@@ -124,14 +124,14 @@ static int prepare(ol_table *table, uint32_t pair, const ol_cell *except,
 static void set_pair_topic(ol_table *table, uint32_t pair, uint32_t topic) {
     if (topic == 0) return;
     ol_pair *record = ol_table_pair(table, pair);
-    ol_string_pool_release(&table->strings, record->topic);
+    ol_string_pool_release(&table->string_pool, record->topic);
     record->topic = topic;
 }
 
 /* ------------------------------------------------------------------------------- writing a cell */
 
 static void clear_side(ol_table *table, ol_cell_extras_entry *entry) {
-    ol_string_pool_release(&table->strings, entry->topic_id);
+    ol_string_pool_release(&table->string_pool, entry->topic_id);
     entry->topic_id = 0;
     entry->expire_timestamp = -1;
 }
@@ -139,8 +139,8 @@ static void clear_side(ol_table *table, ol_cell_extras_entry *entry) {
 /* Makes a cell absent, whatever it was; dropping its extras entry is left to the caller. */
 static void clear_cell(ol_table *table, ol_cell *cell, ol_cell_extras_entry *entry) {
     if (ol_table_is_absent(cell)) return;
-    ol_string_pool_release(&table->strings, cell->metadata & OL_CELL_METADATA);
-    if (cell->metadata & OL_CELL_SIDE) clear_side(table, entry);
+    ol_string_pool_release(&table->string_pool, cell->metadata & OL_CELL_METADATA);
+    if (cell->metadata & OL_CELL_EXTRAS) clear_side(table, entry);
     cell->metadata = OL_CELL_ABSENT;
     table->count--;
     table->absent_count++;
@@ -155,11 +155,11 @@ static void write_cell(ol_table *table, ol_cell *cell, ol_cell_extras_entry *ent
     uint32_t flags = prepared->pair_id ? OL_CELL_TOPIC_ID : 0;
     if (prepared->topic_id != 0) {
         entry->topic_id = prepared->topic_id;
-        flags |= OL_CELL_SIDE;
+        flags |= OL_CELL_EXTRAS;
     }
     if (expire_timestamp != -1) {
         entry->expire_timestamp = expire_timestamp;
-        flags |= OL_CELL_SIDE;
+        flags |= OL_CELL_EXTRAS;
     }
     cell->offset = value->offset;
     cell->log_offset = value->log_offset;
@@ -177,13 +177,13 @@ static void sweep(ol_table *table, uint32_t pair, int32_t partition, const ol_ce
     uint32_t pins = entry != NULL ? entry->pins : 0;
     if (pins != 0) return;
     bool absent = ol_table_is_absent(cell);
-    if (entry != NULL && (absent || !(cell->metadata & OL_CELL_SIDE)))
-        ol_cell_extras_drop(&table->side, entry);
+    if (entry != NULL && (absent || !(cell->metadata & OL_CELL_EXTRAS)))
+        ol_cell_extras_drop(&table->cell_extras, entry);
     if (absent) ol_table_free_cell(table, pair, partition);
 }
 
 static ol_cell_extras_entry *find_side(const ol_table *table, uint32_t pair, int32_t partition) {
-    return ol_cell_extras_find(&table->side, ol_cell_extras_key(pair, partition));
+    return ol_cell_extras_find(&table->cell_extras, ol_cell_extras_key(pair, partition));
 }
 
 /* ------------------------------------------------------------------------------------------ put */
@@ -228,14 +228,14 @@ static int put_anything(ol_table *table, const ol_pair_name *name, uint32_t pair
         return status;
     }
     if (prepared.topic_id != 0 || value->expire_timestamp != -1) {
-        status = ol_cell_extras_make(&table->side, ol_cell_extras_key(pair, partition), &entry,
-                                     error);
+        status = ol_cell_extras_make(&table->cell_extras, ol_cell_extras_key(pair, partition),
+                                     &entry, error);
         if (status != OL_OK) {
             release_prepared(table, &prepared);
             undo(table, pair, partition);
             return status;
         }
-    } else if (!ol_table_is_absent(cell) && (cell->metadata & OL_CELL_SIDE)) {
+    } else if (!ol_table_is_absent(cell) && (cell->metadata & OL_CELL_EXTRAS)) {
         entry = find_side(table, pair, partition);
     }
     set_pair_topic(table, pair, prepared.pair_topic);
@@ -300,8 +300,8 @@ static int prepare_reserved_id(ol_table *table, uint32_t pair, const uint8_t *to
     prepared->topic_id = 0;
     int status = prepare_id(table, pair, NULL, topic_id, prepared, error);
     if (status != OL_OK || prepared->topic_id != 0) return status;
-    return ol_string_pool_intern(&table->strings, ol_slice_of("", 0), topic_id, &prepared->topic_id,
-                                 error);
+    return ol_string_pool_intern(&table->string_pool, ol_slice_of("", 0), topic_id,
+                                 &prepared->topic_id, error);
 }
 
 int ol_table_reserve(ol_table *table, const ol_pair_name *name, int32_t partition,
@@ -315,13 +315,13 @@ int ol_table_reserve(ol_table *table, const ol_pair_name *name, int32_t partitio
     value_needs prepared = {0};
     int status = make_cell(table, name, partition, &pair, &cell, error);
     if (status == OL_OK)
-        status = ol_string_pool_intern(&table->strings, value->metadata, NULL, &prepared.metadata,
-                                       error);
+        status = ol_string_pool_intern(&table->string_pool, value->metadata, NULL,
+                                       &prepared.metadata, error);
     if (status == OL_OK && topic_id != NULL)
         status = prepare_reserved_id(table, pair, topic_id, &prepared, error);
     if (status == OL_OK)
-        status = ol_cell_extras_make(&table->side, ol_cell_extras_key(pair, partition), &entry,
-                                     error);
+        status = ol_cell_extras_make(&table->cell_extras, ol_cell_extras_key(pair, partition),
+                                     &entry, error);
     if (status != OL_OK) {
         release_prepared(table, &prepared);
         undo(table, pair, partition);
@@ -329,7 +329,7 @@ int ol_table_reserve(ol_table *table, const ol_pair_name *name, int32_t partitio
     }
     set_pair_topic(table, pair, prepared.pair_topic);
     entry->pins++;
-    table->side.pins++;
+    table->cell_extras.pins++;
     *reservation = (ol_reservation){
         .pair = pair,
         .partition = partition,
@@ -342,9 +342,9 @@ int ol_table_reserve(ol_table *table, const ol_pair_name *name, int32_t partitio
 
 static void unpin(ol_table *table, const ol_reservation *reservation, const ol_cell *cell,
                   ol_cell_extras_entry *entry) {
-    OL_ASSERT(entry->pins != 0 && table->side.pins != 0);
+    OL_ASSERT(entry->pins != 0 && table->cell_extras.pins != 0);
     entry->pins--;
-    table->side.pins--;
+    table->cell_extras.pins--;
     sweep(table, reservation->pair, reservation->partition, cell, entry);
 }
 
@@ -363,9 +363,9 @@ void ol_table_install(ol_table *table, const ol_reservation *reservation,
     find_reserved(table, reservation, &cell, &entry);
     value_needs prepared = {.metadata = reservation->metadata, .topic_id = reservation->topic_id};
     if (prepared.topic_id != 0) {
-        const uint8_t *topic_id = ol_string_pool_topic_id(&table->strings, prepared.topic_id);
+        const uint8_t *topic_id = ol_string_pool_topic_id(&table->string_pool, prepared.topic_id);
         if (ol_table_has_id(table, ol_table_pair(table, reservation->pair)->topic, topic_id)) {
-            ol_string_pool_release(&table->strings, prepared.topic_id);
+            ol_string_pool_release(&table->string_pool, prepared.topic_id);
             prepared.topic_id = 0;
             prepared.pair_id = true;
         }
@@ -394,8 +394,8 @@ void ol_table_release(ol_table *table, const ol_reservation *reservation) {
     ol_cell *cell;
     ol_cell_extras_entry *entry;
     find_reserved(table, reservation, &cell, &entry);
-    ol_string_pool_release(&table->strings, reservation->metadata);
-    ol_string_pool_release(&table->strings, reservation->topic_id);
+    ol_string_pool_release(&table->string_pool, reservation->metadata);
+    ol_string_pool_release(&table->string_pool, reservation->topic_id);
     unpin(table, reservation, cell, entry);
 }
 
@@ -407,7 +407,7 @@ bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partitio
     table->changes++;
     bool present = !ol_table_is_absent(cell);
     ol_cell_extras_entry *entry = NULL;
-    if (table->side.pins != 0 || (present && (cell->metadata & OL_CELL_SIDE)))
+    if (table->cell_extras.pins != 0 || (present && (cell->metadata & OL_CELL_EXTRAS)))
         entry = find_side(table, pair, partition);
     clear_cell(table, cell, entry);
     if (entry != NULL && entry->pins != 0 && log_offset > entry->tombstone)

@@ -24,7 +24,7 @@ typedef struct ol_cell {
 
 _Static_assert(sizeof(ol_cell) == 32, "two cells are a cache line");
 
-#define OL_CELL_SIDE 0x80000000u  /* its extras entry holds an expire timestamp or a topic id */
+#define OL_CELL_EXTRAS 0x80000000u  /* its extras entry holds an expire timestamp or a topic id */
 #define OL_CELL_TOPIC_ID 0x40000000u    /* it carries its pair's topic id */
 #define OL_CELL_METADATA 0x3fffffffu
 #define OL_CELL_ABSENT 0x3fffffffu      /* reserved or removed, but pinned: no read sees it */
@@ -48,11 +48,11 @@ enum { OL_PAIR_BITS = 27 };
 struct ol_table {
     ol_run_allocator cells;
     ol_arena pairs;             /* pair 0 is not used */
-    ol_partition_map chunks;
-    ol_string_pool strings;
-    ol_cell_extras side;
-    ol_hash_index pair_slots;
-    ol_hash_index group_slots;  /* the first pair of each group, by the hash of the group's name */
+    ol_partition_map partition_map;
+    ol_string_pool string_pool;
+    ol_cell_extras cell_extras;
+    ol_hash_index pair_index;
+    ol_hash_index group_index;  /* the first pair of each group, by the hash of the group's name */
     uint64_t seed;
     uint64_t changes;
     uint64_t count;             /* committed positions */
@@ -75,13 +75,13 @@ static inline uint32_t ol_table_pair_limit(const ol_table *table) {
 
 static inline bool ol_table_pair_is(const ol_table *table, const ol_pair *pair,
                                     const ol_pair_name *name) {
-    return ol_string_pool_equal(&table->strings, pair->topic, name->topic) &&
-           ol_string_pool_equal(&table->strings, pair->group, name->group);
+    return ol_string_pool_equal(&table->string_pool, pair->topic, name->topic) &&
+           ol_string_pool_equal(&table->string_pool, pair->group, name->group);
 }
 
 /* Number of the pair, or 0. */
 static inline uint32_t ol_table_find_pair(const ol_table *table, const ol_pair_name *name) {
-    ol_hash_index_probe probe = ol_hash_index_probe_begin(&table->pair_slots, name->hash);
+    ol_hash_index_probe probe = ol_hash_index_probe_begin(&table->pair_index, name->hash);
     uint32_t pair;
     while ((pair = ol_hash_index_probe_next(&probe)) != 0) {
         if (ol_table_pair_is(table, ol_table_pair(table, pair), name)) break;
@@ -110,8 +110,8 @@ static inline ol_cell *ol_table_cell_at(const ol_table *table, const ol_chunk *c
 
 /* The cell of a partition, absent or not; NULL if there is none. */
 static inline ol_cell *ol_table_find_cell(const ol_table *table, uint32_t pair, int32_t partition) {
-    ol_chunk *chunk = ol_partition_map_find(&table->chunks, &ol_table_pair(table, pair)->root,
-                                            ol_chunk_number(partition));
+    ol_chunk *chunk = ol_partition_map_find(
+        &table->partition_map, &ol_table_pair(table, pair)->root, ol_chunk_number(partition));
     unsigned bit = (uint32_t)partition % OL_CHUNK_PARTITIONS;
     if (chunk == NULL || !(chunk->bitmap >> bit & 1)) return NULL;
     return ol_table_cell_at(table, chunk, bit);
@@ -125,7 +125,7 @@ static inline bool ol_table_is_absent(const ol_cell *cell) {
 
 static inline bool ol_table_has_id(const ol_table *table, uint32_t string,
                                    const uint8_t *topic_id) {
-    const uint8_t *own = ol_string_pool_topic_id(&table->strings, string);
+    const uint8_t *own = ol_string_pool_topic_id(&table->string_pool, string);
     return own != NULL && memcmp(own, topic_id, OL_STRING_ID_SIZE) == 0;
 }
 
@@ -134,11 +134,11 @@ static inline bool ol_table_has_id(const ol_table *table, uint32_t string,
 static inline bool ol_table_is_plain(const ol_table *table, uint32_t pair, const ol_cell *cell,
                                      const ol_position_value *value, uint32_t *metadata) {
     uint32_t string = cell->metadata & OL_CELL_METADATA;
-    if ((cell->metadata & OL_CELL_SIDE) || string == OL_CELL_ABSENT ||
+    if ((cell->metadata & OL_CELL_EXTRAS) || string == OL_CELL_ABSENT ||
         value->expire_timestamp != -1)
         return false;
     if (string == 0 ? value->metadata.size != 0
-                    : !ol_string_pool_equal(&table->strings, string, value->metadata))
+                    : !ol_string_pool_equal(&table->string_pool, string, value->metadata))
         return false;
     *metadata = string;
     if (value->topic_id == NULL) return true;

@@ -4,19 +4,19 @@
 /* above every chunk number of a 32-bit partition */
 #define NUMBER_LIMIT (2 * OL_CHUNK_NUMBER_ZERO)
 
-static uint64_t large_units(const ol_partition_map *chunks) {
-    return chunks->large.used / sizeof(ol_chunk);
+static uint64_t large_units(const ol_partition_map *partition_map) {
+    return partition_map->large.used / sizeof(ol_chunk);
 }
 
-static uint64_t small_units(const ol_partition_map *chunks) {
-    return (uint64_t)chunks->small.page_count * OL_RUN_ALLOCATOR_PAGE_UNITS;
+static uint64_t small_units(const ol_partition_map *partition_map) {
+    return (uint64_t)partition_map->small.page_count * OL_RUN_ALLOCATOR_PAGE_UNITS;
 }
 
-int ol_partition_map_bits_create(const ol_partition_map *chunks, ol_partition_map_bits *bits,
+int ol_partition_map_bits_create(const ol_partition_map *partition_map, ol_partition_map_bits *bits,
                                  ol_error *error) {
-    int status = ol_ownership_bits_create(&bits->small, small_units(chunks), error);
+    int status = ol_ownership_bits_create(&bits->small, small_units(partition_map), error);
     if (status != OL_OK) return status;
-    status = ol_ownership_bits_create(&bits->large, large_units(chunks), error);
+    status = ol_ownership_bits_create(&bits->large, large_units(partition_map), error);
     if (status != OL_OK) ol_ownership_bits_free(&bits->small);
     return status;
 }
@@ -26,26 +26,26 @@ void ol_partition_map_bits_free(ol_partition_map_bits *bits) {
     ol_ownership_bits_free(&bits->large);
 }
 
-int ol_partition_map_validate(const ol_partition_map *chunks, ol_error *error) {
-    if (chunks->large.used % sizeof(ol_chunk) != 0 ||
-        large_units(chunks) > OL_PARTITION_MAP_LARGE) {
+int ol_partition_map_validate(const ol_partition_map *partition_map, ol_error *error) {
+    if (partition_map->large.used % sizeof(ol_chunk) != 0 ||
+        large_units(partition_map) > OL_PARTITION_MAP_LARGE) {
         return ol_fail(error, OL_CORRUPT, "the arrays of chunks have an odd size");
     }
-    return ol_run_allocator_validate(&chunks->small, error);
+    return ol_run_allocator_validate(&partition_map->small, error);
 }
 
 /* --------------------------------------------------------------------------------------- arrays */
 
 /* The header of an array by its name, or NULL if none can be there; *first and *units are the
  * array's units, checked to exist. */
-static const ol_chunk_array *array_at(const ol_partition_map *chunks, uint32_t name,
+static const ol_chunk_array *array_at(const ol_partition_map *partition_map, uint32_t name,
                                       uint64_t *first, uint64_t *units) {
     bool is_large = name & OL_PARTITION_MAP_LARGE;
-    uint64_t limit = is_large ? large_units(chunks) : small_units(chunks);
+    uint64_t limit = is_large ? large_units(partition_map) : small_units(partition_map);
     *first = name & ~OL_PARTITION_MAP_LARGE;
     if (*first >= limit || limit - *first < OL_PARTITION_MAP_HEADER_UNITS + 1) return NULL;
     ol_chunk root = {.run = name};
-    const ol_chunk_array *array = ol_partition_map_array(chunks, &root);
+    const ol_chunk_array *array = ol_partition_map_array(partition_map, &root);
     *units = ol_partition_map_units(array->capacity, array->sparse);
     if (array->capacity == 0 || is_large != (*units > OL_RUN_LENGTH_MAX)) return NULL;
     if (is_large) ol_partition_map_class(*units, units);
@@ -77,13 +77,13 @@ static bool is_dense_sound(const ol_chunk_array *array) {
            array->chunk[array->count - 1].bitmap != 0;
 }
 
-bool ol_partition_map_validate_root(const ol_partition_map *chunks, const ol_chunk *root,
+bool ol_partition_map_validate_root(const ol_partition_map *partition_map, const ol_chunk *root,
                                     ol_partition_map_bits *bits) {
     if (root->bitmap != 0) return true;
     uint64_t first, units;
-    ol_chunk_array *array = root->run == 0
-                                ? NULL
-                                : (ol_chunk_array *)array_at(chunks, root->run, &first, &units);
+    ol_chunk_array *array = root->run == 0 ? NULL
+                                           : (ol_chunk_array *)array_at(partition_map, root->run,
+                                                                        &first, &units);
     if (array == NULL || array->count == 0 || array->count > array->capacity) return false;
     if (!ol_ownership_take(root->run & OL_PARTITION_MAP_LARGE ? &bits->large : &bits->small, first,
                            units))
@@ -93,14 +93,14 @@ bool ol_partition_map_validate_root(const ol_partition_map *chunks, const ol_chu
 
 /* ----------------------------------------------------------------------------------- free units */
 
-static bool take_free_large(const ol_partition_map *chunks, ol_ownership_bits *large) {
+static bool take_free_large(const ol_partition_map *partition_map, ol_ownership_bits *large) {
     uint64_t free_units = 0;
     for (unsigned class = 0; class < OL_PARTITION_MAP_CLASS_COUNT; class++) {
-        for (uint32_t link = chunks->large_free[class]; link != 0;) {
+        for (uint32_t link = partition_map->large_free[class]; link != 0;) {
             uint64_t first, units, class_units;
             const ol_chunk_array *array = link > OL_PARTITION_MAP_LARGE
                                               ? NULL
-                                              : array_at(chunks,
+                                              : array_at(partition_map,
                                                          (link - 1) | OL_PARTITION_MAP_LARGE,
                                                          &first, &units);
             if (array == NULL ||
@@ -112,12 +112,14 @@ static bool take_free_large(const ol_partition_map *chunks, ol_ownership_bits *l
             link = array->count;
         }
     }
-    return free_units == chunks->large_free_units;
+    return free_units == partition_map->large_free_units;
 }
 
-bool ol_partition_map_validate_taken(const ol_partition_map *chunks, ol_partition_map_bits *bits) {
+bool ol_partition_map_validate_taken(const ol_partition_map *partition_map,
+                                     ol_partition_map_bits *bits) {
     /* Unit 0 is never used: an array named 0 is no array. */
-    if (chunks->small.page_count != 0 && !ol_ownership_take(&bits->small, 0, 1)) return false;
-    return ol_run_allocator_validate_taken(&chunks->small, &bits->small) &&
-           take_free_large(chunks, &bits->large) && ol_ownership_all_taken(&bits->large);
+    if (partition_map->small.page_count != 0 && !ol_ownership_take(&bits->small, 0, 1))
+        return false;
+    return ol_run_allocator_validate_taken(&partition_map->small, &bits->small) &&
+           take_free_large(partition_map, &bits->large) && ol_ownership_all_taken(&bits->large);
 }

@@ -25,9 +25,9 @@ typedef struct worker {
     uint64_t key;
     const char *wrong;              /* the first fault found */
     ol_ownership_bits cells;
-    ol_partition_map_bits chunks;
+    ol_partition_map_bits partition_map;
     uint64_t references;            /* sum of the marks of strings, one for each use */
-    uint64_t pairs, heads, present, absent, with_side;
+    uint64_t pairs, heads, present, absent, with_extras;
     ol_hash_index_tally pair_items, group_items, pair_lines, group_lines;
     uint32_t last_group;            /* the group of last_hash */
     uint64_t last_group_hash;
@@ -66,9 +66,10 @@ static bool check_marked_cells(worker *work, uint32_t pair, const ol_cell *cells
             continue;
         }
         if (string != 0) work->references += ol_ownership_mark(work->key, string);
-        work->with_side += cells[i].metadata >> 31;
+        work->with_extras += cells[i].metadata >> 31;
         if ((cells[i].metadata & OL_CELL_TOPIC_ID) &&
-            ol_string_pool_topic_id(&table->strings, ol_table_pair(table, pair)->topic) == NULL) {
+            ol_string_pool_topic_id(&table->string_pool, ol_table_pair(table, pair)->topic) ==
+                NULL) {
             return false;
         }
     }
@@ -89,10 +90,11 @@ static bool check_run(worker *work, uint32_t pair, const ol_chunk *chunk) {
 }
 
 static bool check_chunks(worker *work, uint32_t number, const ol_pair *pair) {
-    const ol_partition_map *chunks = &work->table->chunks;
+    const ol_partition_map *partition_map = &work->table->partition_map;
     if (OL_LIKELY(pair->root.bitmap != 0)) return check_run(work, number, &pair->root);
-    if (!ol_partition_map_validate_root(chunks, &pair->root, &work->chunks)) return false;
-    const ol_chunk_array *array = ol_partition_map_array(chunks, &pair->root);
+    if (!ol_partition_map_validate_root(partition_map, &pair->root, &work->partition_map))
+        return false;
+    const ol_chunk_array *array = ol_partition_map_array(partition_map, &pair->root);
     const void *cells = work->table->cells.units.base;
     for (uint32_t i = 0; i < array->count; i++) {
         if (i + CELLS_AHEAD < array->count)
@@ -108,7 +110,7 @@ static uint64_t hash_group(worker *work, uint32_t group) {
     if (group != work->last_group || group == 0) {
         work->last_group = group;
         work->last_group_hash = ol_table_group_hash(
-            work->table, ol_string_pool_get(&work->table->strings, group));
+            work->table, ol_string_pool_get(&work->table->string_pool, group));
     }
     return work->last_group_hash;
 }
@@ -128,14 +130,14 @@ static bool are_links_sound(const ol_table *table, uint32_t number, const ol_pai
 ALWAYS_INLINE void fetch_names(const ol_table *table, uint32_t first, uint32_t end) {
     for (uint32_t i = first; i < end; i++) {
         const ol_pair *pair = ol_table_pair(table, i);
-        prefetch(table->strings.arena.base, (size_t)pair->group * OL_STRING_UNIT_SIZE);
-        prefetch(table->strings.arena.base, (size_t)pair->topic * OL_STRING_UNIT_SIZE);
+        prefetch(table->string_pool.arena.base, (size_t)pair->group * OL_STRING_UNIT_SIZE);
+        prefetch(table->string_pool.arena.base, (size_t)pair->topic * OL_STRING_UNIT_SIZE);
         if (pair->root.bitmap != 0) {
             prefetch(table->cells.units.base, pair->root.run * sizeof(ol_cell) + 28);
         } else {
             const ol_arena *arena = pair->root.run & OL_PARTITION_MAP_LARGE
-                                        ? &table->chunks.large
-                                        : &table->chunks.small.units;
+                                        ? &table->partition_map.large
+                                        : &table->partition_map.small.units;
             prefetch(arena->base,
                      (size_t)(pair->root.run & ~OL_PARTITION_MAP_LARGE) * sizeof(ol_chunk));
         }
@@ -147,28 +149,29 @@ static bool hash_names(worker *work, uint32_t first, uint32_t end, uint64_t *has
     for (uint32_t i = first; i < end; i++) {
         const ol_pair *pair = ol_table_pair(table, i);
         if (pair->topic == OL_PAIR_FREE) continue;
-        if (!ol_string_pool_is_within(&table->strings, pair->group) ||
-            !ol_string_pool_is_within(&table->strings, pair->topic))
+        if (!ol_string_pool_is_within(&table->string_pool, pair->group) ||
+            !ol_string_pool_is_within(&table->string_pool, pair->topic))
             return false;
-        ol_slice topic = ol_string_pool_get(&table->strings, pair->topic);
+        ol_slice topic = ol_string_pool_get(&table->string_pool, pair->topic);
         uint64_t hash = ol_hash64(topic.data, topic.size, hash_group(work, pair->group));
         hashes[i - first] = hash;
-        if (table->pair_slots.pieces.used == 0) return false;
-        if (table->pair_slots.depth != 0)
-            prefetch(table->pair_slots.directory.base,
-                     (hash >> (64 - table->pair_slots.depth)) * sizeof(uint32_t));
+        if (table->pair_index.pieces.used == 0) return false;
+        if (table->pair_index.depth != 0)
+            prefetch(table->pair_index.directory.base,
+                     (hash >> (64 - table->pair_index.depth)) * sizeof(uint32_t));
     }
     return true;
 }
 
 /* Prefetches the memory that a hash leads to, one step for the whole batch before the next step. */
-ALWAYS_INLINE void fetch_lines(const ol_hash_index *slots, const uint64_t *hashes, uint32_t count) {
+ALWAYS_INLINE void fetch_lines(const ol_hash_index *hash_index, const uint64_t *hashes,
+                               uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
-        __builtin_prefetch(ol_hash_index_piece_of(slots, hashes[i]));
+        __builtin_prefetch(ol_hash_index_piece_of(hash_index, hashes[i]));
     for (uint32_t i = 0; i < count; i++) {
-        const ol_hash_index_piece *piece = ol_hash_index_piece_of(slots, hashes[i]);
+        const ol_hash_index_piece *piece = ol_hash_index_piece_of(hash_index, hashes[i]);
         __builtin_prefetch(
-            ol_hash_index_line_at(slots, piece, ol_hash_index_home(piece, hashes[i])));
+            ol_hash_index_line_at(hash_index, piece, ol_hash_index_home(piece, hashes[i])));
     }
 }
 
@@ -179,12 +182,12 @@ static const char *check_pair(worker *work, uint32_t number, uint64_t hash) {
     if (pair->group != 0) work->references += ol_ownership_mark(work->key, pair->group);
     if (pair->topic != 0) work->references += ol_ownership_mark(work->key, pair->topic);
     if (!are_links_sound(table, number, pair)) return "the chain of a group's topics is not sound";
-    if (!ol_hash_index_validate_item(&table->pair_slots, hash, number, work->key,
+    if (!ol_hash_index_validate_item(&table->pair_index, hash, number, work->key,
                                      &work->pair_items))
         return "a topic of a group is not in the hash";
     if (pair->previous == 0) {
         work->heads++;
-        if (!ol_hash_index_validate_item(&table->group_slots, hash_group(work, pair->group), number,
+        if (!ol_hash_index_validate_item(&table->group_index, hash_group(work, pair->group), number,
                                          work->key, &work->group_items)) {
             return "a group is not in the hash";
         }
@@ -195,13 +198,13 @@ static const char *check_pair(worker *work, uint32_t number, uint64_t hash) {
 /* Computes the hashes of [first, end) and prefetches everything that their checks touch. */
 static void prepare_pairs(worker *work, uint32_t first, uint32_t end,
                           uint64_t hashes[BATCH_PAIRS]) {
-    const ol_hash_index *slots = &work->table->pair_slots;
+    const ol_hash_index *hash_index = &work->table->pair_index;
     fetch_names(work->table, first, end);
     memset(hashes, 0, BATCH_PAIRS * sizeof *hashes);
     if (!hash_names(work, first, end, hashes)) {
         work->wrong = "the name of a topic or group is not sound";
-    } else if (slots->pieces.used != 0) {
-        fetch_lines(slots, hashes, end - first);
+    } else if (hash_index->pieces.used != 0) {
+        fetch_lines(hash_index, hashes, end - first);
     }
 }
 
@@ -224,15 +227,16 @@ static void check_pairs(worker *work, uint32_t first, uint32_t end) {
 
 /* -------------------------------------------------------------------------------------- workers */
 
-static size_t tasks_of(const ol_hash_index *slots) {
-    return (ol_hash_index_pieces(slots) + PIECES_OF_TASK - 1) / PIECES_OF_TASK;
+static size_t tasks_of(const ol_hash_index *hash_index) {
+    return (ol_hash_index_pieces(hash_index) + PIECES_OF_TASK - 1) / PIECES_OF_TASK;
 }
 
-static void check_lines(worker *work, const ol_hash_index *slots, size_t task,
+static void check_lines(worker *work, const ol_hash_index *hash_index, size_t task,
                         ol_hash_index_tally *tally) {
     size_t first = task * PIECES_OF_TASK, end = first + PIECES_OF_TASK,
-           pieces = ol_hash_index_pieces(slots);
-    if (!ol_hash_index_validate_lines(slots, first, end < pieces ? end : pieces, work->key, tally))
+           pieces = ol_hash_index_pieces(hash_index);
+    if (!ol_hash_index_validate_lines(hash_index, first, end < pieces ? end : pieces, work->key,
+                                      tally))
         work->wrong = "a piece of a hash is not sound";
 }
 
@@ -245,9 +249,9 @@ static void run_piece(void *context, unsigned worker_number, size_t index) {
         uint32_t end = limit - first < RANGE_PAIRS ? limit : first + RANGE_PAIRS;
         check_pairs(work, first == 0 ? 1 : first, end);
     } else if (index < all->pair_tasks) {
-        check_lines(work, &all->table->pair_slots, index - all->ranges, &work->pair_lines);
+        check_lines(work, &all->table->pair_index, index - all->ranges, &work->pair_lines);
     } else {
-        check_lines(work, &all->table->group_slots, index - all->pair_tasks, &work->group_lines);
+        check_lines(work, &all->table->group_index, index - all->pair_tasks, &work->group_lines);
     }
 }
 
@@ -255,8 +259,9 @@ static int start_worker(worker *work, const ol_table *table, uint64_t key, ol_er
     *work = (worker){.table = table, .key = key};
     int status = ol_ownership_bits_create(
         &work->cells, (uint64_t)table->cells.page_count * OL_RUN_ALLOCATOR_PAGE_UNITS, error);
-    return status != OL_OK ? status
-                           : ol_partition_map_bits_create(&table->chunks, &work->chunks, error);
+    return status != OL_OK
+               ? status
+               : ol_partition_map_bits_create(&table->partition_map, &work->partition_map, error);
 }
 
 static void add_tally(ol_hash_index_tally *sum, const ol_hash_index_tally *part) {
@@ -268,15 +273,15 @@ static void add_tally(ol_hash_index_tally *sum, const ol_hash_index_tally *part)
 static void merge(worker *sum, const worker *part) {
     if (sum->wrong == NULL) sum->wrong = part->wrong;
     bool apart = ol_ownership_merge(&sum->cells, &part->cells) &&
-                 ol_ownership_merge(&sum->chunks.small, &part->chunks.small) &&
-                 ol_ownership_merge(&sum->chunks.large, &part->chunks.large);
+                 ol_ownership_merge(&sum->partition_map.small, &part->partition_map.small) &&
+                 ol_ownership_merge(&sum->partition_map.large, &part->partition_map.large);
     if (!apart && sum->wrong == NULL) sum->wrong = "two topics share positions";
     sum->references += part->references;
     sum->pairs += part->pairs;
     sum->heads += part->heads;
     sum->present += part->present;
     sum->absent += part->absent;
-    sum->with_side += part->with_side;
+    sum->with_extras += part->with_extras;
     add_tally(&sum->pair_items, &part->pair_items);
     add_tally(&sum->group_items, &part->group_items);
     add_tally(&sum->pair_lines, &part->pair_lines);
@@ -287,24 +292,24 @@ static void merge(worker *sum, const worker *part) {
 
 /* A string that stands for a topic id must have one. */
 static bool has_id(const ol_table *table, uint32_t string) {
-    return ol_string_pool_is_within(&table->strings, string) &&
-           ol_string_pool_topic_id(&table->strings, string) != NULL;
+    return ol_string_pool_is_within(&table->string_pool, string) &&
+           ol_string_pool_topic_id(&table->string_pool, string) != NULL;
 }
 
 /* The entries with a value are exactly those that cells point to, and each absent cell is pinned by
  * a reservation. */
-static const char *check_side(worker *sum, const ol_reservation *held, size_t held_count) {
+static const char *check_extras(worker *sum, const ol_reservation *held, size_t held_count) {
     const ol_table *table = sum->table;
     uint64_t pins = 0, used = 0, absent = 0;
     uint32_t at = 0;
     for (const ol_cell_extras_entry *entry;
-         (entry = ol_cell_extras_next(&table->side, &at)) != NULL;) {
+         (entry = ol_cell_extras_next(&table->cell_extras, &at)) != NULL;) {
         uint32_t pair = (uint32_t)(entry->key >> 32);
         const ol_cell *cell = is_living(table, pair)
                                   ? ol_table_find_cell(table, pair, (int32_t)(uint32_t)entry->key)
                                   : NULL;
         if (cell == NULL) return "a side entry belongs to no position";
-        if (ol_cell_extras_find(&table->side, entry->key) != entry)
+        if (ol_cell_extras_find(&table->cell_extras, entry->key) != entry)
             return "a position has two side entries";
         bool holds = entry->topic_id != 0 || entry->expire_timestamp != -1;
         bool is_absent = ol_table_is_absent(cell);
@@ -319,7 +324,7 @@ static const char *check_side(worker *sum, const ol_reservation *held, size_t he
         used += holds;
         absent += is_absent;
     }
-    if (used != sum->with_side || absent != sum->absent) return "a side entry is missing";
+    if (used != sum->with_extras || absent != sum->absent) return "a side entry is missing";
     for (size_t i = 0; i < held_count; i++) {
         const ol_reservation *each = &held[i];
         pins -= ol_ownership_mark(sum->key, ol_cell_extras_key(each->pair, each->partition));
@@ -328,7 +333,7 @@ static const char *check_side(worker *sum, const ol_reservation *held, size_t he
         if (each->topic_id != 0) sum->references += ol_ownership_mark(sum->key, each->topic_id);
         if (each->metadata != 0) sum->references += ol_ownership_mark(sum->key, each->metadata);
     }
-    return pins == 0 && held_count == table->side.pins
+    return pins == 0 && held_count == table->cell_extras.pins
                ? NULL
                : "pending positions are not those that the table keeps room for";
 }
@@ -344,27 +349,27 @@ static bool are_free_pairs_sound(const ol_table *table, uint64_t pairs) {
            (limit == 0 ? pairs == 0 : pairs + listed + 1 == limit);
 }
 
-static bool are_equal(const ol_hash_index *slots, const ol_hash_index_tally *items,
+static bool are_equal(const ol_hash_index *hash_index, const ol_hash_index_tally *items,
                       const ol_hash_index_tally *lines) {
     return items->items == lines->items && items->passed == lines->passed &&
-           items->items == slots->count;
+           items->items == hash_index->count;
 }
 
 static const char *check_sums(worker *sum, const ol_reservation *held, size_t held_count,
                               uint64_t references) {
     const ol_table *table = sum->table;
     if (sum->wrong != NULL) return sum->wrong;
-    const char *wrong = check_side(sum, held, held_count);
+    const char *wrong = check_extras(sum, held, held_count);
     if (wrong != NULL) return wrong;
     if (!are_free_pairs_sound(table, sum->pairs)) return "the list of free pairs is not sound";
-    if (!are_equal(&table->pair_slots, &sum->pair_items, &sum->pair_lines) ||
+    if (!are_equal(&table->pair_index, &sum->pair_items, &sum->pair_lines) ||
         sum->pairs != sum->pair_items.items ||
-        !are_equal(&table->group_slots, &sum->group_items, &sum->group_lines)) {
+        !are_equal(&table->group_index, &sum->group_items, &sum->group_lines)) {
         return "a hash holds more than the table";
     }
     if (!ol_run_allocator_validate_taken(&table->cells, &sum->cells))
         return "positions that belong to nobody are not free";
-    if (!ol_partition_map_validate_taken(&table->chunks, &sum->chunks))
+    if (!ol_partition_map_validate_taken(&table->partition_map, &sum->partition_map))
         return "chunks that belong to nobody are not free";
     if (sum->present != table->count || sum->absent != table->absent_count)
         return "the count of positions is wrong";
@@ -380,9 +385,9 @@ static int check_shapes(const ol_table *table, ol_error *error) {
         return ol_fail(error, OL_CORRUPT, "the table has an odd size");
     }
     int status = ol_run_allocator_validate(&table->cells, error);
-    if (status == OL_OK) status = ol_partition_map_validate(&table->chunks, error);
-    if (status == OL_OK) status = ol_hash_index_validate_shape(&table->pair_slots, error);
-    if (status == OL_OK) status = ol_hash_index_validate_shape(&table->group_slots, error);
+    if (status == OL_OK) status = ol_partition_map_validate(&table->partition_map, error);
+    if (status == OL_OK) status = ol_hash_index_validate_shape(&table->pair_index, error);
+    if (status == OL_OK) status = ol_hash_index_validate_shape(&table->group_index, error);
     return status;
 }
 
@@ -390,8 +395,8 @@ static int check_all(check *all, const ol_reservation *held, size_t held_count, 
                      ol_error *error) {
     const ol_table *table = all->table;
     all->ranges = (ol_table_pair_limit(table) + RANGE_PAIRS - 1) / RANGE_PAIRS;
-    all->pair_tasks = all->ranges + tasks_of(&table->pair_slots);
-    ol_parallel_run(all->worker_count, all->pair_tasks + tasks_of(&table->group_slots), run_piece,
+    all->pair_tasks = all->ranges + tasks_of(&table->pair_index);
+    ol_parallel_run(all->worker_count, all->pair_tasks + tasks_of(&table->group_index), run_piece,
                     all);
     for (unsigned i = 1; i < all->worker_count; i++) merge(&all->workers[0], &all->workers[i]);
     const char *wrong = check_sums(&all->workers[0], held, held_count, references);
@@ -404,8 +409,9 @@ int ol_table_validate(const ol_table *table, const ol_reservation *held, size_t 
     ssize_t got = getrandom(&key, sizeof key, 0);
     if (got != (ssize_t)sizeof key) key = (uintptr_t)&key ^ table->seed;
     int status = check_shapes(table, error);
-    if (status == OL_OK) status = ol_string_pool_validate(&table->strings, key, &references, error);
-    if (status == OL_OK) status = ol_cell_extras_validate(&table->side, key, error);
+    if (status == OL_OK)
+        status = ol_string_pool_validate(&table->string_pool, key, &references, error);
+    if (status == OL_OK) status = ol_cell_extras_validate(&table->cell_extras, key, error);
     if (status != OL_OK) return status;
     check *all = calloc(1, sizeof *all);
     if (all == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to check a table");
@@ -418,7 +424,7 @@ int ol_table_validate(const ol_table *table, const ol_reservation *held, size_t 
     if (status == OL_OK) status = check_all(all, held, held_count, references, error);
     for (unsigned i = 0; i < all->worker_count; i++) {
         ol_ownership_bits_free(&all->workers[i].cells);
-        ol_partition_map_bits_free(&all->workers[i].chunks);
+        ol_partition_map_bits_free(&all->workers[i].partition_map);
     }
     free(all);
     return status;
