@@ -135,7 +135,7 @@ static int tell_batch(timeline *work, const ol_batch *batch, bool *damaged, ol_e
         ol_records_close(&records);
         return *damaged ? OL_OK : status;
     }
-    *damaged = !ol_state_says_nothing_of_bytes(status);
+    *damaged = !ol_state_is_no_damage(status);
     return *damaged ? OL_OK : status;
 }
 

@@ -51,7 +51,7 @@ static int apply_batch(ol_partition *partition, const ol_batch *batch, void *con
     ol_refusal refused = {report_refused, partition};
     pthread_mutex_lock(&partition->table);
     int status = ol_state_apply_batch(&partition->state, batch, decompressor, &refused, error);
-    if (status != OL_OK && !ol_state_says_nothing_of_bytes(status)) {
+    if (status != OL_OK && !ol_state_is_no_damage(status)) {
         report_refused(partition, batch, error);
         status = OL_OK;
     }

@@ -54,7 +54,7 @@ int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int
         ol_partition_fail(partition);
         return status;
     }
-    ol_own_transactions_end(&partition->own, producer_id);
+    ol_own_transactions_close(&partition->own, producer_id);
     *result = (ol_commit_result){.base_offset = offset, .end_offset = offset + 1, .timestamp = timestamp, .written = 1,
                                  .rests_on = -1};
     return OL_OK;

@@ -43,8 +43,8 @@ struct ol_group_reservation {
 
 struct ol_group_records {
     ol_arena records;           /* record 0 is not used */
-    ol_hash_index slots;             /* by key */
-    ol_hash_index groups;            /* by group: the first record of each */
+    ol_hash_index key_index;
+    ol_hash_index group_index;       /* the first record of each */
     uint64_t seed;
     uint64_t count;             /* without absent ones */
     uint64_t bytes;             /* on the heap, in records */
@@ -102,8 +102,8 @@ int ol_group_records_create(ol_group_records **records, ol_error *error) {
     *records = calloc(1, sizeof **records);
     if (*records == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for group records");
     (*records)->seed = seed;
-    ol_hash_index_init(&(*records)->slots, RECORD_BITS, &record_items, *records);
-    ol_hash_index_init(&(*records)->groups, RECORD_BITS, &group_items, *records);
+    ol_hash_index_init(&(*records)->key_index, RECORD_BITS, &record_items, *records);
+    ol_hash_index_init(&(*records)->group_index, RECORD_BITS, &group_items, *records);
     return OL_OK;
 }
 
@@ -112,13 +112,13 @@ void ol_group_records_destroy(ol_group_records *records) {
     ol_group_records_release_promised(records);
     for (size_t i = 1; i < record_limit(records); i++) free(record_at(records, i)->bytes);
     ol_arena_free(&records->records);
-    ol_hash_index_free(&records->slots);
-    ol_hash_index_free(&records->groups);
+    ol_hash_index_free(&records->key_index);
+    ol_hash_index_free(&records->group_index);
     free(records);
 }
 
 static uint32_t find(const ol_group_records *records, ol_slice key, uint64_t hash) {
-    ol_hash_index_probe probe = ol_hash_index_probe_begin(&records->slots, hash);
+    ol_hash_index_probe probe = ol_hash_index_probe_begin(&records->key_index, hash);
     uint32_t number;
     while ((number = ol_hash_index_probe_next(&probe)) != 0) {
         const stored_record *record = record_at(records, number);
@@ -128,7 +128,7 @@ static uint32_t find(const ol_group_records *records, ol_slice key, uint64_t has
 }
 
 static uint32_t find_group(const ol_group_records *records, ol_slice group, uint64_t hash) {
-    ol_hash_index_probe probe = ol_hash_index_probe_begin(&records->groups, hash);
+    ol_hash_index_probe probe = ol_hash_index_probe_begin(&records->group_index, hash);
     uint32_t number;
     while ((number = ol_hash_index_probe_next(&probe)) != 0 &&
            !ol_slice_equal(group_of(record_at(records, number)), group))
@@ -153,7 +153,7 @@ static int reserve_number(ol_group_records *records, ol_error *error) {
 static void link_record(ol_group_records *records, uint32_t number, uint32_t first,
                         uint64_t group_hash) {
     if (first == 0) {
-        ol_hash_index_insert(&records->groups, group_hash, number);
+        ol_hash_index_insert(&records->group_index, group_hash, number);
         return;
     }
     stored_record *record = record_at(records, number), *head = record_at(records, first);
@@ -169,10 +169,10 @@ static void unlink_record(ol_group_records *records, uint32_t number) {
     if (record->previous != 0) {
         record_at(records, record->previous)->next = record->next;
     } else if (record->next != 0) {
-        ol_hash_index_replace(&records->groups, group_hash_of(records, number), number,
+        ol_hash_index_replace(&records->group_index, group_hash_of(records, number), number,
                               record->next);
     } else {
-        ol_hash_index_remove(&records->groups, group_hash_of(records, number), number);
+        ol_hash_index_remove(&records->group_index, group_hash_of(records, number), number);
     }
 }
 
@@ -183,9 +183,9 @@ static int add_record(ol_group_records *records, const stored_record *record, ui
     ol_slice group = group_of(record);
     uint64_t group_hash = hash_slice(records, group);
     uint32_t first = find_group(records, group, group_hash);
-    int status = ol_hash_index_reserve(&records->slots, hash, error);
+    int status = ol_hash_index_reserve(&records->key_index, hash, error);
     if (status == OL_OK && first == 0)
-        status = ol_hash_index_reserve(&records->groups, group_hash, error);
+        status = ol_hash_index_reserve(&records->group_index, group_hash, error);
     if (status == OL_OK) status = reserve_number(records, error);
     if (status != OL_OK) return status;
     uint32_t number = records->free_record;
@@ -193,7 +193,7 @@ static int add_record(ol_group_records *records, const stored_record *record, ui
     *record_at(records, number) = *record;
     records->bytes += size_of(record);
     records->count += !is_absent(record);
-    ol_hash_index_insert(&records->slots, hash, number);
+    ol_hash_index_insert(&records->key_index, hash, number);
     link_record(records, number, first, group_hash);
     *added = number;
     return OL_OK;
@@ -216,7 +216,7 @@ static void replace_record(ol_group_records *records, uint32_t number,
 }
 
 static void drop_record(ol_group_records *records, uint32_t number, uint64_t hash) {
-    ol_hash_index_remove(&records->slots, hash, number);
+    ol_hash_index_remove(&records->key_index, hash, number);
     unlink_record(records, number);
     stored_record *record = record_at(records, number);
     records->bytes -= size_of(record);
@@ -480,8 +480,8 @@ ol_hash128 ol_group_records_digest(const ol_group_records *records, bool physica
 
 uint64_t ol_group_records_memory_usage(const ol_group_records *records) {
     return sizeof *records + records->bytes + records->reserved_bytes +
-           ol_arena_resident(&records->records) + ol_hash_index_resident(&records->slots) +
-           ol_hash_index_resident(&records->groups);
+           ol_arena_resident(&records->records) + ol_hash_index_resident(&records->key_index) +
+           ol_hash_index_resident(&records->group_index);
 }
 
 /* Each record is found by its key, the first of a chain by its group, and neighbours agree. */
@@ -501,8 +501,8 @@ static void verify_record(const ol_group_records *records, uint32_t number) {
 
 void ol_group_records_verify(const ol_group_records *records) {
     uint64_t count = 0, absent = 0, groups = 0, unused = 0, bytes = 0;
-    ol_hash_index_verify(&records->slots);
-    ol_hash_index_verify(&records->groups);
+    ol_hash_index_verify(&records->key_index);
+    ol_hash_index_verify(&records->group_index);
     for (uint32_t number = 1; number < record_limit(records); number++) {
         const stored_record *record = record_at(records, number);
         if (record->bytes == NULL) continue;
@@ -517,7 +517,7 @@ void ol_group_records_verify(const ol_group_records *records) {
         OL_ASSERT(record_at(records, number)->bytes == NULL);
         unused++;
     }
-    OL_ASSERT(count == records->slots.count && groups == records->groups.count &&
+    OL_ASSERT(count == records->key_index.count && groups == records->group_index.count &&
               bytes == records->bytes);
     OL_ASSERT(count - absent == records->count);
     OL_ASSERT(record_limit(records) == 0 || count + unused + 1 == record_limit(records));

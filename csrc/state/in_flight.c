@@ -4,43 +4,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ol_in_flight_init(ol_in_flight *inflight) {
-    memset(inflight, 0, sizeof *inflight);
+void ol_in_flight_init(ol_in_flight *in_flight) {
+    memset(in_flight, 0, sizeof *in_flight);
 }
 
-void ol_in_flight_reset(ol_in_flight *inflight, ol_table *table) {
-    for (size_t i = inflight->held_first; i < inflight->held_count; i++) {
-        ol_table_release(table, &inflight->held[i].reservation);
+void ol_in_flight_reset(ol_in_flight *in_flight, ol_table *table) {
+    for (size_t i = in_flight->held_first; i < in_flight->held_count; i++) {
+        ol_table_release(table, &in_flight->held[i].reservation);
     }
-    free(inflight->held);
-    ol_state_destroy(&inflight->written);
-    ol_table_destroy(inflight->absent);
-    ol_in_flight_init(inflight);
+    free(in_flight->held);
+    ol_state_destroy(&in_flight->written);
+    ol_table_destroy(in_flight->absent);
+    ol_in_flight_init(in_flight);
 }
 
-int ol_in_flight_reserve(ol_in_flight *inflight, size_t count, ol_error *error) {
-    if (inflight->held_first > inflight->held_capacity / 2) {
-        size_t live = inflight->held_count - inflight->held_first;
-        memmove(inflight->held, inflight->held + inflight->held_first,
-                live * sizeof *inflight->held);
-        inflight->held_first = 0;
-        inflight->held_count = live;
+int ol_in_flight_reserve(ol_in_flight *in_flight, size_t count, ol_error *error) {
+    if (in_flight->held_first > in_flight->held_capacity / 2) {
+        size_t live = in_flight->held_count - in_flight->held_first;
+        memmove(in_flight->held, in_flight->held + in_flight->held_first,
+                live * sizeof *in_flight->held);
+        in_flight->held_first = 0;
+        in_flight->held_count = live;
     }
-    size_t wanted = inflight->held_count + count;
-    if (wanted <= inflight->held_capacity) return OL_OK;
+    size_t wanted = in_flight->held_count + count;
+    if (wanted <= in_flight->held_capacity) return OL_OK;
     size_t capacity = wanted + wanted / 2 + 64;
-    ol_held *held = realloc(inflight->held, capacity * sizeof *held);
+    ol_held *held = realloc(in_flight->held, capacity * sizeof *held);
     if (held == NULL)
         return ol_fail(error, OL_NO_MEMORY, "no memory for %zu reservations in flight", capacity);
-    inflight->held = held;
-    inflight->held_capacity = capacity;
+    in_flight->held = held;
+    in_flight->held_capacity = capacity;
     return OL_OK;
 }
 
-void ol_in_flight_hold(ol_in_flight *inflight, int64_t log_offset,
+void ol_in_flight_hold(ol_in_flight *in_flight, int64_t log_offset,
                        const ol_reservation *reservation) {
-    OL_ASSERT(inflight->held_count < inflight->held_capacity);
-    inflight->held[inflight->held_count++] = (ol_held){log_offset, *reservation};
+    OL_ASSERT(in_flight->held_count < in_flight->held_capacity);
+    in_flight->held[in_flight->held_count++] = (ol_held){log_offset, *reservation};
 }
 
 /* The overlay has a table with a hash seed of its own, so names are hashed again. */
@@ -48,48 +48,48 @@ static ol_pair_name rename_for(const ol_table *table, const ol_pair_name *name) 
     return ol_table_name(table, name->group, ol_table_group_hash(table, name->group), name->topic);
 }
 
-bool ol_in_flight_find(const ol_in_flight *inflight, const ol_pair_name *name, int32_t partition,
+bool ol_in_flight_find(const ol_in_flight *in_flight, const ol_pair_name *name, int32_t partition,
                        bool *present, ol_position_value *value, int64_t *log_offset) {
-    if (!inflight->active) return false;
+    if (!in_flight->active) return false;
     ol_position_value gone;
-    ol_pair_name written_name = rename_for(inflight->written.table, name);
-    ol_pair_name absent_name = rename_for(inflight->absent, name);
-    *present = ol_table_get(inflight->written.table, &written_name, partition, value);
-    bool erased = ol_table_get(inflight->absent, &absent_name, partition, &gone);
+    ol_pair_name written_name = rename_for(in_flight->written.table, name);
+    ol_pair_name absent_name = rename_for(in_flight->absent, name);
+    *present = ol_table_get(in_flight->written.table, &written_name, partition, value);
+    bool erased = ol_table_get(in_flight->absent, &absent_name, partition, &gone);
     OL_ASSERT(!(*present && erased));
     *log_offset = *present ? value->log_offset : erased ? gone.log_offset : -1;
     return *present || erased;
 }
 
-static int note_value(ol_in_flight *inflight, const ol_pair_name *name, int32_t partition,
-                      const ol_position_value *value, ol_error *error) {
-    ol_pair_name absent_name = rename_for(inflight->absent, name);
-    ol_pair_name written_name = rename_for(inflight->written.table, name);
-    int status = ol_table_put(inflight->written.table, &written_name, partition, value, error);
+static int record_value(ol_in_flight *in_flight, const ol_pair_name *name, int32_t partition,
+                        const ol_position_value *value, ol_error *error) {
+    ol_pair_name absent_name = rename_for(in_flight->absent, name);
+    ol_pair_name written_name = rename_for(in_flight->written.table, name);
+    int status = ol_table_put(in_flight->written.table, &written_name, partition, value, error);
     if (status == OL_OK)
-        ol_table_remove(inflight->absent, &absent_name, partition, value->log_offset);
+        ol_table_remove(in_flight->absent, &absent_name, partition, value->log_offset);
     return status;
 }
 
-static int note_tombstone(ol_in_flight *inflight, const ol_change *change, ol_error *error) {
-    ol_pair_name absent_name = rename_for(inflight->absent, &change->name);
+static int record_tombstone(ol_in_flight *in_flight, const ol_change *change, ol_error *error) {
+    ol_pair_name absent_name = rename_for(in_flight->absent, &change->name);
     ol_position_value gone = {.log_offset = change->value.log_offset, .expire_timestamp = -1};
-    int status = ol_table_put(inflight->absent, &absent_name, change->partition, &gone, error);
+    int status = ol_table_put(in_flight->absent, &absent_name, change->partition, &gone, error);
     if (status != OL_OK) return status;
-    ol_table_remove(inflight->written.table, &change->name, change->partition,
+    ol_table_remove(in_flight->written.table, &change->name, change->partition,
                     change->value.log_offset);
     return OL_OK;
 }
 
 /* Records one pending value whose COMMIT was written.  It is the latest written value unless a
  * later record is in flight or in the applied table. */
-static int note_committed(ol_in_flight *inflight, const ol_state *state, const ol_table_row *row,
-                          ol_error *error) {
+static int record_committed(ol_in_flight *in_flight, const ol_state *state, const ol_table_row *row,
+                            ol_error *error) {
     ol_pair_name name = {.group = row->group, .topic = row->topic};
     ol_position_value latest;
     bool present;
     int64_t log_offset;
-    if (ol_in_flight_find(inflight, &name, row->partition, &present, &latest, &log_offset)) {
+    if (ol_in_flight_find(in_flight, &name, row->partition, &present, &latest, &log_offset)) {
         if (log_offset >= row->value.log_offset) return OL_OK;
     } else {
         ol_pair_name applied_name = rename_for(state->table, &name);
@@ -98,7 +98,7 @@ static int note_committed(ol_in_flight *inflight, const ol_state *state, const o
             return OL_OK;
         }
     }
-    return note_value(inflight, &name, row->partition, &row->value, error);
+    return record_value(in_flight, &name, row->partition, &row->value, error);
 }
 
 /* Copies the strings that a row borrows from the table that is about to take the value: the put may
@@ -119,8 +119,8 @@ static uint8_t *own_row(ol_table_row *row) {
     return copy;
 }
 
-static int note_pending_of(ol_in_flight *inflight, const ol_state *state, const ol_pending *pending,
-                           int64_t producer_id, ol_error *error) {
+static int record_pending_of(ol_in_flight *in_flight, const ol_state *state,
+                             const ol_pending *pending, int64_t producer_id, ol_error *error) {
     ol_table_row row;
     /* not an index: a recorded value is no longer among the values that a COMMIT would install */
     size_t cursor = 0;
@@ -128,70 +128,70 @@ static int note_pending_of(ol_in_flight *inflight, const ol_state *state, const 
         uint8_t *copy = own_row(&row);
         if (copy == NULL)
             return ol_fail(error, OL_NO_MEMORY, "no memory for a pending value in flight");
-        int status = note_committed(inflight, state, &row, error);
+        int status = record_committed(in_flight, state, &row, error);
         free(copy);
         if (status != OL_OK) return status;
     }
     return OL_OK;
 }
 
-static int note_marker(ol_in_flight *inflight, const ol_state *state, const ol_batch *batch,
-                       ol_control type, ol_error *error) {
+static int record_marker(ol_in_flight *in_flight, const ol_state *state, const ol_batch *batch,
+                         ol_control type, ol_error *error) {
     int status = OL_OK;
     if (type == OL_CONTROL_COMMIT) {
-        status = note_pending_of(inflight, state, state->pending, batch->producer_id, error);
+        status = record_pending_of(in_flight, state, state->pending, batch->producer_id, error);
         if (status == OL_OK) {
-            status = note_pending_of(inflight, state, inflight->written.pending, batch->producer_id,
-                                     error);
+            status = record_pending_of(in_flight, state, in_flight->written.pending,
+                                       batch->producer_id, error);
         }
     }
-    ol_pending_abort(inflight->written.pending, batch->producer_id);
+    ol_pending_abort(in_flight->written.pending, batch->producer_id);
     return status;
 }
 
-static int note_record(ol_in_flight *inflight, const ol_state *state, const ol_batch *batch,
-                       const ol_record *record, ol_error *error) {
+static int record_change(ol_in_flight *in_flight, const ol_state *state, const ol_batch *batch,
+                         const ol_record *record, ol_error *error) {
     if (ol_batch_is_control(batch)) {
         ol_control type;
         int32_t coordinator_epoch;
         int status = ol_control_decode(record, &type, &coordinator_epoch, error);
-        return status != OL_OK ? OL_OK : note_marker(inflight, state, batch, type, error);
+        return status != OL_OK ? OL_OK : record_marker(in_flight, state, batch, type, error);
     }
     ol_change change;
     /* A record that Kafka would refuse is reported when W passes it, and has no effect then
      * either. */
-    if (ol_change_decode(&inflight->written, batch, record, NULL, &change, error) != OL_OK)
+    if (ol_change_decode(&in_flight->written, batch, record, NULL, &change, error) != OL_OK)
         return OL_OK;
     if (change.kind == OL_CHANGE_POSITION_TOMBSTONE)
-        return note_tombstone(inflight, &change, error);
+        return record_tombstone(in_flight, &change, error);
     /* Group records are kept here only so that the deletion of a group finds those in flight. */
     if (change.kind != OL_CHANGE_POSITION)
-        return ol_state_apply(&inflight->written, &change, error);
-    if (change.producer_id >= 0) return ol_state_apply(&inflight->written, &change, error);
-    return note_value(inflight, &change.name, change.partition, &change.value, error);
+        return ol_state_apply(&in_flight->written, &change, error);
+    if (change.producer_id >= 0) return ol_state_apply(&in_flight->written, &change, error);
+    return record_value(in_flight, &change.name, change.partition, &change.value, error);
 }
 
-static int activate(ol_in_flight *inflight, ol_error *error) {
-    if (inflight->active) return OL_OK;
-    int status = ol_state_create(&inflight->written, error);
+static int activate(ol_in_flight *in_flight, ol_error *error) {
+    if (in_flight->active) return OL_OK;
+    int status = ol_state_create(&in_flight->written, error);
     if (status != OL_OK) return status;
-    status = ol_table_create(&inflight->absent, error);
+    status = ol_table_create(&in_flight->absent, error);
     if (status != OL_OK) {
-        ol_state_destroy(&inflight->written);
+        ol_state_destroy(&in_flight->written);
         return status;
     }
-    inflight->active = true;
+    in_flight->active = true;
     return OL_OK;
 }
 
-int ol_in_flight_record(ol_in_flight *inflight, const ol_state *state, const ol_batch *batch,
+int ol_in_flight_record(ol_in_flight *in_flight, const ol_state *state, const ol_batch *batch,
                         const ol_decompressor *decompressor, ol_error *error) {
-    int status = activate(inflight, error);
+    int status = activate(in_flight, error);
     if (status != OL_OK) return status;
     ol_records records;
     status = ol_records_open(&records, batch, decompressor, error);
     /* otherwise passed over, as apply does */
-    if (status != OL_OK) return ol_state_says_nothing_of_bytes(status) ? status : OL_OK;
+    if (status != OL_OK) return ol_state_is_no_damage(status) ? status : OL_OK;
     status = ol_records_check(&records, error);
     if (status != OL_OK) {
         ol_records_close(&records);
@@ -199,14 +199,14 @@ int ol_in_flight_record(ol_in_flight *inflight, const ol_state *state, const ol_
     }
     ol_record record;
     while ((status = ol_records_next(&records, &record, error)) == OL_OK) {
-        status = note_record(inflight, state, batch, &record, error);
+        status = record_change(in_flight, state, batch, &record, error);
         if (status != OL_OK) break;
     }
     ol_records_close(&records);
     return status == OL_END ? OL_OK : status;
 }
 
-static void forget(ol_table *table, const ol_change *change) {
+static void release_position(ol_table *table, const ol_change *change) {
     ol_pair_name name = rename_for(table, &change->name);
     ol_position_value value;
     if (!ol_table_get(table, &name, change->partition, &value)) return;
@@ -215,34 +215,34 @@ static void forget(ol_table *table, const ol_change *change) {
     }
 }
 
-static void forget_record(ol_group_records *records, const ol_group_record *applied) {
+static void release_group_record(ol_group_records *records, const ol_group_record *applied) {
     ol_group_record record;
     if (!ol_group_records_get(records, applied->key, &record)) return;
     if (record.log_offset <= applied->log_offset) ol_group_records_remove(records, applied->key);
 }
 
-void ol_in_flight_applied(ol_in_flight *inflight, ol_table *table, const ol_batch *batch,
+void ol_in_flight_applied(ol_in_flight *in_flight, ol_table *table, const ol_batch *batch,
                           const ol_decompressor *decompressor) {
-    while (inflight->held_first < inflight->held_count &&
-           inflight->held[inflight->held_first].log_offset <= batch->last_offset) {
-        ol_table_release(table, &inflight->held[inflight->held_first++].reservation);
+    while (in_flight->held_first < in_flight->held_count &&
+           in_flight->held[in_flight->held_first].log_offset <= batch->last_offset) {
+        ol_table_release(table, &in_flight->held[in_flight->held_first++].reservation);
     }
-    if (!inflight->active || ol_batch_is_control(batch)) return;
+    if (!in_flight->active || ol_batch_is_control(batch)) return;
     ol_records records;
     ol_record record;
     ol_change change;
     ol_error ignored;
     if (ol_records_open(&records, batch, decompressor, &ignored) != OL_OK) return;
     while (ol_records_next(&records, &record, &ignored) == OL_OK) {
-        if (ol_change_decode(&inflight->written, batch, &record, NULL, &change, &ignored) != OL_OK)
+        if (ol_change_decode(&in_flight->written, batch, &record, NULL, &change, &ignored) != OL_OK)
             continue;
         if (change.kind == OL_CHANGE_GROUP_RECORD)
-            forget_record(inflight->written.group_records, &change.group_record);
+            release_group_record(in_flight->written.group_records, &change.group_record);
         if (change.kind != OL_CHANGE_POSITION && change.kind != OL_CHANGE_POSITION_TOMBSTONE)
             continue;
         if (change.producer_id >= 0 && change.kind == OL_CHANGE_POSITION) continue;
-        forget(inflight->written.table, &change);
-        forget(inflight->absent, &change);
+        release_position(in_flight->written.table, &change);
+        release_position(in_flight->absent, &change);
     }
     ol_records_close(&records);
 }

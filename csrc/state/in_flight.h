@@ -29,30 +29,30 @@ typedef struct ol_in_flight {
     size_t held_first;      /* those before it were released */
 } ol_in_flight;
 
-void ol_in_flight_init(ol_in_flight *inflight);
+void ol_in_flight_init(ol_in_flight *in_flight);
 /* Releases the reservations into `table` and empties the overlay. */
-void ol_in_flight_reset(ol_in_flight *inflight, ol_table *table);
+void ol_in_flight_reset(ol_in_flight *in_flight, ol_table *table);
 
 /* Makes room for `count` calls of ol_in_flight_hold, which then cannot fail.  OL_NO_MEMORY. */
-int ol_in_flight_reserve(ol_in_flight *inflight, size_t count, ol_error *error) OL_NODISCARD;
-void ol_in_flight_hold(ol_in_flight *inflight, int64_t log_offset,
+int ol_in_flight_reserve(ol_in_flight *in_flight, size_t count, ol_error *error) OL_NODISCARD;
+void ol_in_flight_hold(ol_in_flight *in_flight, int64_t log_offset,
                        const ol_reservation *reservation);
 
 /* Records a batch that was written above W; `state` is the applied state, for the pending values
  * that a marker may install.  Records and batches that apply would refuse are passed over.  Fails
  * only with OL_NO_MEMORY. */
-int ol_in_flight_record(ol_in_flight *inflight, const ol_state *state, const ol_batch *batch,
+int ol_in_flight_record(ol_in_flight *in_flight, const ol_state *state, const ol_batch *batch,
                         const ol_decompressor *decompressor, ol_error *error) OL_NODISCARD;
 
 /* Removes a batch that was applied to the main table: its records leave the overlay, its
  * reservations end. */
-void ol_in_flight_applied(ol_in_flight *inflight, ol_table *table, const ol_batch *batch,
+void ol_in_flight_applied(ol_in_flight *in_flight, ol_table *table, const ol_batch *batch,
                           const ol_decompressor *decompressor);
 
 /* Finds the latest written record of a position in flight.  Returns false when the overlay has
  * none; otherwise *present says whether it is a value (and *value is filled), and *log_offset is
  * its place. */
-bool ol_in_flight_find(const ol_in_flight *inflight, const ol_pair_name *name, int32_t partition,
+bool ol_in_flight_find(const ol_in_flight *in_flight, const ol_pair_name *name, int32_t partition,
                        bool *present, ol_position_value *value, int64_t *log_offset);
 
 #endif

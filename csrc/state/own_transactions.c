@@ -23,7 +23,7 @@ int ol_own_transactions_open(ol_own_transactions *own, int64_t producer_id, ol_e
     return OL_OK;
 }
 
-void ol_own_transactions_end(ol_own_transactions *own, int64_t producer_id) {
+void ol_own_transactions_close(ol_own_transactions *own, int64_t producer_id) {
     for (size_t i = 0; i < own->count; i++) {
         if (own->ids[i] != producer_id) continue;
         own->ids[i] = own->ids[--own->count];

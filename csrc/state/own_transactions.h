@@ -23,7 +23,7 @@ void ol_own_transactions_free(ol_own_transactions *own);
 /* Open adds an id once, or fails with OL_NO_MEMORY.  Close removes it; a missing id is fine. */
 int ol_own_transactions_open(ol_own_transactions *own, int64_t producer_id, ol_error *error)
     OL_NODISCARD;
-void ol_own_transactions_end(ol_own_transactions *own, int64_t producer_id);
+void ol_own_transactions_close(ol_own_transactions *own, int64_t producer_id);
 
 /* Whether a record carries the header. */
 bool ol_own_transactions_marks(const ol_record *record);

@@ -15,7 +15,7 @@ enum {
 
 void ol_prefetch_window_init(ol_prefetch_window *window, ol_state *state) {
     window->state = state;
-    window->filled = (ol_load_mark){0, 0, -1};
+    window->filled = (ol_prefetch_mark){0, 0, -1};
     window->key_start = ol_slice_null();
 }
 
@@ -86,7 +86,7 @@ static bool decode_value(ol_prefetch_window *window, ol_slice bytes, ol_position
 bool ol_prefetch_window_add(ol_prefetch_window *window, const ol_record *record) {
     OL_ASSERT(window->filled.row_count < OL_PREFETCH_WINDOW_ROWS);
     if (OL_UNLIKELY(record->value.data == NULL || record->key.data == NULL)) return false;
-    ol_load_mark mark = window->filled;
+    ol_prefetch_mark mark = window->filled;
     ol_position_row *row = &window->rows[mark.row_count];
     if (OL_LIKELY(continues_run(window, record->key))) {
         row->partition = ol_load_i32(record->key.data + window->key_start.size);
@@ -102,7 +102,7 @@ bool ol_prefetch_window_add(ol_prefetch_window *window, const ol_record *record)
     return true;
 }
 
-void ol_prefetch_window_take_back(ol_prefetch_window *window, ol_load_mark mark) {
+void ol_prefetch_window_take_back(ol_prefetch_window *window, ol_prefetch_mark mark) {
     window->filled = mark;
     window->key_start = ol_slice_null();
 }

@@ -22,15 +22,15 @@ typedef struct ol_load_run {
 } ol_load_run;
 
 /* A fill level, for ol_prefetch_window_take_back. */
-typedef struct ol_load_mark {
+typedef struct ol_prefetch_mark {
     uint32_t row_count;
     uint32_t run_count;
     int32_t value_version_max;
-} ol_load_mark;
+} ol_prefetch_mark;
 
 typedef struct ol_prefetch_window {
     ol_state *state;
-    ol_load_mark filled;
+    ol_prefetch_mark filled;
     ol_slice key_start;             /* of the last run: a key up to its partition; NULL: unknown */
     int16_t key_type;
     ol_load_run runs[OL_PREFETCH_WINDOW_ROWS];
@@ -48,7 +48,7 @@ static inline uint32_t ol_prefetch_window_room(const ol_prefetch_window *window)
 bool ol_prefetch_window_add(ol_prefetch_window *window, const ol_record *record);
 
 /* Drops the rows added since the mark. */
-void ol_prefetch_window_take_back(ol_prefetch_window *window, ol_load_mark mark);
+void ol_prefetch_window_take_back(ol_prefetch_window *window, ol_prefetch_mark mark);
 
 /* Applies all rows and empties the window.  After OL_NO_MEMORY or OL_LIMIT some were not applied,
  * and the state no longer matches the log. */

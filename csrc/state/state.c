@@ -178,8 +178,8 @@ static bool is_shared(const ol_state_share *share, const ol_record *record) {
     ol_error damage;
     if (share == NULL) return true;
     if (record->offset >= share->until) return false;
-    if (ol_key_decode(record->key, &key, &damage) != OL_OK) return share->bucket.number == 0;
-    return ol_key_shard_has(&share->bucket, &key);
+    if (ol_key_decode(record->key, &key, &damage) != OL_OK) return share->shard.number == 0;
+    return ol_key_shard_has(&share->shard, &key);
 }
 
 static int apply_data(ol_state *state, const ol_batch *batch, const ol_state_share *share,

@@ -92,10 +92,10 @@ int ol_state_apply_batch(ol_state *state, const ol_batch *batch,
                          const ol_decompressor *decompressor, const ol_refusal *refused,
                          ol_error *error) OL_NODISCARD;
 
-/* The same, but only for the records of a bucket below a log offset; ends of transactions count for
- * every bucket.  Only bucket 0 reports keys that cannot be decoded. */
+/* The same, but only for the records of a shard below a log offset; ends of transactions count for
+ * every shard.  Only shard 0 reports keys that cannot be decoded. */
 typedef struct ol_state_share {
-    ol_key_shard bucket;
+    ol_key_shard shard;
     int64_t until;
 } ol_state_share;
 int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_share *share,
@@ -104,7 +104,7 @@ int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_
 
 /* Failures of reading or applying a batch that are no damage: an interrupted decompressor, or no
  * memory.  To pass the batch over would leave a state other than the log's. */
-static inline bool ol_state_says_nothing_of_bytes(int status) {
+static inline bool ol_state_is_no_damage(int status) {
     return status == OL_NO_MEMORY || status == OL_IO;
 }
 

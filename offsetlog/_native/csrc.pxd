@@ -505,7 +505,7 @@ cdef extern from "state/state.h" nogil:
     int ol_state_apply_batch(ol_state *state, const ol_batch *batch, const ol_decompressor *decompressor,
                              const ol_refusal *refused, ol_error *error) noexcept
     ctypedef struct ol_state_share:
-        ol_key_shard bucket
+        ol_key_shard shard
         int64_t until
     int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_share *share,
                              const ol_decompressor *decompressor, const ol_refusal *refused, ol_error *error) noexcept

@@ -212,7 +212,7 @@ cdef class Replay:
         self.refused = []
         if bucket >= buckets:
             raise InvalidArgumentError(f"there is no bucket {bucket} of {buckets}")
-        self.share.bucket.number, self.share.bucket.count, self.share.bucket.by_group = bucket, buckets, by_group
+        self.share.shard.number, self.share.shard.count, self.share.shard.by_group = bucket, buckets, by_group
         check(ol_state_create(&self.state, &error), &error)
 
     def __dealloc__(self):

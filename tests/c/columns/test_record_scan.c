@@ -265,13 +265,13 @@ OL_TEST(shares_of_a_state_add_up_to_it) {
     write_log(&file);
     for (int round = 0; round < 20; round++) {
         uint32_t count = 1 + (uint32_t)ol_test_below(4);
-        ol_state_share share = {.bucket = {.count = count, .by_group = ol_test_below(2)}, .until = (int64_t)ol_test_below((uint64_t)file.next_offset + 2)};
+        ol_state_share share = {.shard = {.count = count, .by_group = ol_test_below(2)}, .until = (int64_t)ol_test_below((uint64_t)file.next_offset + 2)};
         ol_state_share all = {.until = share.until};
         ol_state whole, part;
         ol_digest digest, sum = {{0}, {0}, {0}};
         uint64_t positions = 0;
         replay(&file, &all, &whole);
-        for (; share.bucket.number < count; share.bucket.number++) {
+        for (; share.shard.number < count; share.shard.number++) {
             ol_digest each;
             replay(&file, &share, &part);
             ol_state_digest(&part, true, &each);

@@ -119,8 +119,8 @@ OL_TEST(open_transactions_of_ours_are_remembered_once) {
         OL_CHECK_OK(ol_own_transactions_open(&own, id % 20, &error), &error);
     }
     OL_CHECK_INT(own.count, 20);
-    ol_own_transactions_end(&own, 3);
-    ol_own_transactions_end(&own, 99);
+    ol_own_transactions_close(&own, 3);
+    ol_own_transactions_close(&own, 99);
     OL_CHECK_INT(own.count, 19);
     ol_own_transactions_free(&own);
 }
