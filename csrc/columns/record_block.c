@@ -92,48 +92,49 @@ static bool allocate(ol_row_array *array, size_t capacity) {
     return done;
 }
 
-int ol_record_block_create(ol_record_block *rows, const ol_column *columns, size_t count,
+int ol_record_block_create(ol_record_block *block, const ol_column *columns, size_t count,
                            size_t capacity, ol_error *error) {
-    *rows = (ol_record_block){.capacity = capacity};
+    *block = (ol_record_block){.capacity = capacity};
     OL_ASSERT(capacity > 0);
     for (size_t i = 0; i < count; i++) {
-        ol_row_array *array = &rows->arrays[columns[i]];
+        ol_row_array *array = &block->arrays[columns[i]];
         if (array->wanted) continue;
         array->wanted = true;
         array->kind = ol_column_kind_of(columns[i]);
         if (allocate(array, capacity)) continue;
-        ol_record_block_free(rows);
+        ol_record_block_free(block);
         return ol_fail(error, OL_NO_MEMORY, "no memory for %zu rows", capacity);
     }
     return OL_OK;
 }
 
-void ol_record_block_free(ol_record_block *rows) {
+void ol_record_block_free(ol_record_block *block) {
     for (size_t i = 0; i < OL_COLUMN_COUNT; i++) {
-        free(rows->arrays[i].data);
-        free(rows->arrays[i].ends);
-        free(rows->arrays[i].list_ends);
-        free(rows->arrays[i].valid);
+        free(block->arrays[i].data);
+        free(block->arrays[i].ends);
+        free(block->arrays[i].list_ends);
+        free(block->arrays[i].valid);
     }
-    memset(rows, 0, sizeof *rows);
+    memset(block, 0, sizeof *block);
 }
 
-void ol_record_block_clear(ol_record_block *rows) {
+void ol_record_block_clear(ol_record_block *block) {
     for (size_t i = 0; i < OL_COLUMN_COUNT; i++) {
-        ol_row_array *array = &rows->arrays[i];
+        ol_row_array *array = &block->arrays[i];
         if (!array->wanted) continue;
         array->has_nulls = false;
-        memset(array->valid, 0, (rows->capacity + 7) / 8);
+        memset(array->valid, 0, (block->capacity + 7) / 8);
     }
-    rows->count = 0;
+    block->count = 0;
 }
 
 /* --------------------------------------------------------------------------------------- values */
 
-void ol_record_block_drop(ol_record_block *rows) {
-    size_t row = rows->count;
+void ol_record_block_drop(ol_record_block *block) {
+    size_t row = block->count;
     for (size_t i = 0; i < OL_COLUMN_COUNT; i++) {
-        if (rows->arrays[i].wanted) rows->arrays[i].valid[row >> 3] &= (uint8_t)~(1u << (row & 7));
+        if (block->arrays[i].wanted)
+            block->arrays[i].valid[row >> 3] &= (uint8_t)~(1u << (row & 7));
     }
 }
 
@@ -141,19 +142,19 @@ static void set_valid(ol_row_array *array, size_t row) {
     array->valid[row >> 3] |= (uint8_t)(1u << (row & 7));
 }
 
-void ol_record_block_put_boolean(ol_record_block *rows, ol_column column, bool value) {
-    ol_row_array *array = &rows->arrays[column];
+void ol_record_block_put_boolean(ol_record_block *block, ol_column column, bool value) {
+    ol_row_array *array = &block->arrays[column];
     if (!array->wanted) return;
-    uint8_t bit = (uint8_t)(1u << (rows->count & 7));
-    uint8_t *byte = &array->data[rows->count >> 3];
+    uint8_t bit = (uint8_t)(1u << (block->count & 7));
+    uint8_t *byte = &array->data[block->count >> 3];
     *byte = (uint8_t)(value ? *byte | bit : *byte & ~bit);
-    set_valid(array, rows->count);
+    set_valid(array, block->count);
 }
 
-void ol_record_block_put_null(ol_record_block *rows, ol_column column) {
-    ol_row_array *array = &rows->arrays[column];
+void ol_record_block_put_null(ol_record_block *block, ol_column column) {
+    ol_row_array *array = &block->arrays[column];
     if (!array->wanted) return;
-    size_t row = rows->count;
+    size_t row = block->count;
     array->has_nulls = true;
     array->valid[row >> 3] &= (uint8_t)~(1u << (row & 7));
     if (array->kind == OL_COLUMN_INT64) ((int64_t *)(void *)array->data)[row] = 0;
@@ -237,10 +238,10 @@ static int append(ol_row_array *array, size_t *used, ol_slice value, bool as_is,
     return OL_OK;
 }
 
-static int put(ol_record_block *rows, ol_column column, ol_slice value, bool as_is,
+static int put(ol_record_block *block, ol_column column, ol_slice value, bool as_is,
                ol_error *error) {
-    ol_row_array *array = &rows->arrays[column];
-    size_t row = rows->count;
+    ol_row_array *array = &block->arrays[column];
+    size_t row = block->count;
     size_t used = (size_t)array->ends[row];
     int status = append(array, &used, value, as_is, error);
     if (status != OL_OK) return status;
@@ -250,27 +251,27 @@ static int put(ol_record_block *rows, ol_column column, ol_slice value, bool as_
 }
 
 /* Most rows repeat the name of the row before: bytes that were valid once are not checked again. */
-static bool is_checked(const ol_record_block *rows, ol_column column, ol_slice value) {
-    size_t row = rows->count;
+static bool is_checked(const ol_record_block *block, ol_column column, ol_slice value) {
+    size_t row = block->count;
     if (row == 0 || (column != OL_COLUMN_GROUP && column != OL_COLUMN_TOPIC)) return false;
-    const ol_row_array *array = &rows->arrays[column];
+    const ol_row_array *array = &block->arrays[column];
     int32_t start = array->ends[row - 1];
     return ol_slice_equal(value,
                           ol_slice_of(array->data + start, (size_t)(array->ends[row] - start)));
 }
 
-int ol_record_block_put_string(ol_record_block *rows, ol_column column, ol_slice value,
+int ol_record_block_put_string(ol_record_block *block, ol_column column, ol_slice value,
                                ol_error *error) {
-    if (!rows->arrays[column].wanted) return OL_OK;
+    if (!block->arrays[column].wanted) return OL_OK;
     /* Bytes equal to text that is already in the column are valid. */
-    return put(rows, column, value, is_checked(rows, column, value) || is_utf8(value), error);
+    return put(block, column, value, is_checked(block, column, value) || is_utf8(value), error);
 }
 
-int ol_record_block_put_bytes(ol_record_block *rows, ol_column column, ol_slice value,
+int ol_record_block_put_bytes(ol_record_block *block, ol_column column, ol_slice value,
                               ol_error *error) {
-    if (!rows->arrays[column].wanted) return OL_OK;
-    if (value.data != NULL) return put(rows, column, value, true, error);
-    ol_record_block_put_null(rows, column);
+    if (!block->arrays[column].wanted) return OL_OK;
+    if (value.data != NULL) return put(block, column, value, true, error);
+    ol_record_block_put_null(block, column);
     return OL_OK;
 }
 
@@ -289,11 +290,11 @@ static int grow_list(ol_row_array *array, size_t count, ol_error *error) {
     return OL_OK;
 }
 
-int ol_record_block_add_string(ol_record_block *rows, ol_column column, ol_slice value,
+int ol_record_block_add_string(ol_record_block *block, ol_column column, ol_slice value,
                                ol_error *error) {
-    ol_row_array *array = &rows->arrays[column];
+    ol_row_array *array = &block->arrays[column];
     if (!array->wanted) return OL_OK;
-    size_t row = rows->count;
+    size_t row = block->count;
     bool is_first = (array->valid[row >> 3] >> (row & 7) & 1) == 0;
     /* The validity bit of a row being filled says that its list was begun. */
     if (is_first) array->list_ends[row + 1] = array->list_ends[row];
@@ -309,10 +310,10 @@ int ol_record_block_add_string(ol_record_block *rows, ol_column column, ol_slice
     return OL_OK;
 }
 
-void ol_record_block_end_list(ol_record_block *rows, ol_column column) {
-    ol_row_array *array = &rows->arrays[column];
+void ol_record_block_end_list(ol_record_block *block, ol_column column) {
+    ol_row_array *array = &block->arrays[column];
     if (!array->wanted) return;
-    size_t row = rows->count;
+    size_t row = block->count;
     bool is_empty = (array->valid[row >> 3] >> (row & 7) & 1) == 0;
     if (is_empty) array->list_ends[row + 1] = array->list_ends[row];
     set_valid(array, row);

@@ -92,50 +92,50 @@ typedef struct ol_record_block {
 } ol_record_block;
 
 /* Makes room for `capacity` rows of these columns.  After a failure there is nothing to free. */
-int ol_record_block_create(ol_record_block *rows, const ol_column *columns, size_t count,
+int ol_record_block_create(ol_record_block *block, const ol_column *columns, size_t count,
                            size_t capacity, ol_error *error) OL_NODISCARD;
-void ol_record_block_free(ol_record_block *rows);       /* zeroed memory is fine */
-void ol_record_block_clear(ol_record_block *rows);
+void ol_record_block_free(ol_record_block *block);       /* zeroed memory is fine */
+void ol_record_block_clear(ol_record_block *block);
 
 /* A row is filled column by column, every wanted column once, and counts after ol_record_block_end;
  * one that cannot be filled is dropped.  Calls for an unwanted column do nothing.  The caller
  * ensures room for one more row. */
-void ol_record_block_put_boolean(ol_record_block *rows, ol_column column, bool value);
-void ol_record_block_put_null(ol_record_block *rows, ol_column column);
+void ol_record_block_put_boolean(ol_record_block *block, ol_column column, bool value);
+void ol_record_block_put_null(ol_record_block *block, ol_column column);
 /* OL_NO_MEMORY, or OL_LIMIT where the column's bytes would exceed OL_RECORD_BLOCK_BYTES_MAX. */
-int ol_record_block_put_string(ol_record_block *rows, ol_column column, ol_slice value,
+int ol_record_block_put_string(ol_record_block *block, ol_column column, ol_slice value,
                                ol_error *error) OL_NODISCARD;
 /* unchanged; data NULL: null */
-int ol_record_block_put_bytes(ol_record_block *rows, ol_column column, ol_slice value,
+int ol_record_block_put_bytes(ol_record_block *block, ol_column column, ol_slice value,
                               ol_error *error) OL_NODISCARD;
 /* Adds one string to the list of this row; ol_record_block_end_list ends the list. */
-int ol_record_block_add_string(ol_record_block *rows, ol_column column, ol_slice value,
+int ol_record_block_add_string(ol_record_block *block, ol_column column, ol_slice value,
                                ol_error *error) OL_NODISCARD;
-void ol_record_block_end_list(ol_record_block *rows, ol_column column);
+void ol_record_block_end_list(ol_record_block *block, ol_column column);
 
-static inline void ol_record_block_put_int64(ol_record_block *rows, ol_column column,
+static inline void ol_record_block_put_int64(ol_record_block *block, ol_column column,
                                              int64_t value) {
-    ol_row_array *array = &rows->arrays[column];
+    ol_row_array *array = &block->arrays[column];
     if (!array->wanted) return;
     OL_ASSERT(array->kind == OL_COLUMN_INT64);
-    ((int64_t *)(void *)array->data)[rows->count] = value;
-    array->valid[rows->count >> 3] |= (uint8_t)(1u << (rows->count & 7));
+    ((int64_t *)(void *)array->data)[block->count] = value;
+    array->valid[block->count >> 3] |= (uint8_t)(1u << (block->count & 7));
 }
 
-static inline void ol_record_block_put_int32(ol_record_block *rows, ol_column column,
+static inline void ol_record_block_put_int32(ol_record_block *block, ol_column column,
                                              int32_t value) {
-    ol_row_array *array = &rows->arrays[column];
+    ol_row_array *array = &block->arrays[column];
     if (!array->wanted) return;
     OL_ASSERT(array->kind == OL_COLUMN_INT32);
-    ((int32_t *)(void *)array->data)[rows->count] = value;
-    array->valid[rows->count >> 3] |= (uint8_t)(1u << (rows->count & 7));
+    ((int32_t *)(void *)array->data)[block->count] = value;
+    array->valid[block->count >> 3] |= (uint8_t)(1u << (block->count & 7));
 }
 
-void ol_record_block_drop(ol_record_block *rows);
+void ol_record_block_drop(ol_record_block *block);
 
-static inline void ol_record_block_end(ol_record_block *rows) {
-    OL_ASSERT(rows->count < rows->capacity);
-    rows->count++;
+static inline void ol_record_block_end(ol_record_block *block) {
+    OL_ASSERT(block->count < block->capacity);
+    block->count++;
 }
 
 #endif

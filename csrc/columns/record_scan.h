@@ -22,7 +22,7 @@ typedef enum ol_record_view {
 } ol_record_view;
 
 typedef struct ol_record_scan {
-    ol_file_scan *scan;
+    ol_file_scan *file_scan;
     const ol_decompressor *decompressor;
     const ol_transaction_outcomes *outcomes;  /* NULL until it is asked for; see OL_WOULD_BLOCK */
     const char *const *kinds;  /* kind_count names of records by key type, NULL for unknown types */
@@ -42,7 +42,7 @@ typedef struct ol_record_scan {
     ol_slice group;
     ol_slice topic;
     int32_t partition;                  /* -1: all */
-    ol_key_shard bucket;
+    ol_key_shard shard;
     bool wants_outcomes;
     /* of the open batch */
     ol_records records;
@@ -53,21 +53,22 @@ typedef struct ol_record_scan {
     bool is_open;
 } ol_record_scan;
 
-/* Fills `rows` until they are full (OL_OK), or the scan's limit or `until` is reached (OL_END:
- * scan->position is after the last batch read).  Rows filled before stay, whatever is returned.
+/* Fills `block` until it is full (OL_OK), or the scan's limit or `until` is reached (OL_END:
+ * file_scan->position is after the last batch read).  Rows filled before stay, whatever is
+ * returned.
  *
  *   OL_WOULD_BLOCK   the next batch belongs to a transaction, outcomes are wanted, and there are
  *                    none yet: set them and call again;
  *   OL_CORRUPT, OL_TORN, OL_UNSUPPORTED, OL_LIMIT
- *                    damage at scan->position, and that batch gave no row; or, with *refused
+ *                    damage at file_scan->position, and that batch gave no row; or, with *refused
  *                    set, one record at log offset error->offset that a broker would not load:
  *                    the next call continues after it;
  *   OL_IO, OL_NO_MEMORY.
  */
-int ol_record_scan_fill(ol_record_scan *work, ol_record_block *rows, bool *refused, ol_error *error)
-    OL_NODISCARD;
+int ol_record_scan_fill(ol_record_scan *scan, ol_record_block *block, bool *refused,
+                        ol_error *error) OL_NODISCARD;
 
 /* Closes the open batch, if there is one. */
-void ol_record_scan_close(ol_record_scan *work);
+void ol_record_scan_close(ol_record_scan *scan);
 
 #endif

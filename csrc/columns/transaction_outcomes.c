@@ -26,8 +26,8 @@ static int add_marker(ol_transaction_outcomes *outcomes, int64_t producer_id, in
     return OL_OK;
 }
 
-static int note_markers(ol_transaction_outcomes *outcomes, const ol_batch *batch,
-                        ol_records *records, ol_error *error) {
+static int record_markers(ol_transaction_outcomes *outcomes, const ol_batch *batch,
+                          ol_records *records, ol_error *error) {
     ol_record record;
     ol_error damage;
     while (ol_records_next(records, &record, &damage) == OL_OK) {
@@ -49,7 +49,7 @@ int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_b
         ol_error damage;
         if (ol_batch_check_crc(batch, &damage) != OL_OK) return OL_OK;
         if (ol_records_open(&records, batch, decompressor, &damage) != OL_OK) return OL_OK;
-        int status = note_markers(outcomes, batch, &records, error);
+        int status = record_markers(outcomes, batch, &records, error);
         ol_records_close(&records);
         return status;
     }

@@ -856,12 +856,12 @@ cdef extern from "columns/record_block.h" nogil:
         size_t capacity
         size_t count
         ol_row_array *arrays
-    int ol_record_block_create(ol_record_block *rows, const ol_column *columns, size_t count, size_t capacity, ol_error *error) noexcept
-    void ol_record_block_free(ol_record_block *rows) noexcept
-    void ol_record_block_clear(ol_record_block *rows) noexcept
+    int ol_record_block_create(ol_record_block *block, const ol_column *columns, size_t count, size_t capacity, ol_error *error) noexcept
+    void ol_record_block_free(ol_record_block *block) noexcept
+    void ol_record_block_clear(ol_record_block *block) noexcept
 
 cdef extern from "columns/offset_rows.h" nogil:
-    int ol_record_block_put_table(ol_record_block *rows, int32_t log_partition, const ol_table *table, ol_table_cursor *cursor,
+    int ol_record_block_put_table(ol_record_block *block, int32_t log_partition, const ol_table *table, ol_table_cursor *cursor,
                           ol_error *error) noexcept
 
 cdef extern from "columns/transaction_outcomes.h" nogil:
@@ -879,7 +879,7 @@ cdef extern from "columns/record_scan.h" nogil:
         OL_VIEW_RECORDS
         OL_VIEW_BATCHES
     ctypedef struct ol_record_scan:
-        ol_file_scan *scan
+        ol_file_scan *file_scan
         const ol_decompressor *decompressor
         const ol_transaction_outcomes *outcomes
         const char *const *kinds
@@ -895,11 +895,11 @@ cdef extern from "columns/record_scan.h" nogil:
         ol_slice group
         ol_slice topic
         int32_t partition
-        ol_key_shard bucket
+        ol_key_shard shard
         c_bool wants_outcomes
         int64_t position
-    int ol_record_scan_fill(ol_record_scan *work, ol_record_block *rows, c_bool *refused, ol_error *error) noexcept
-    void ol_record_scan_close(ol_record_scan *work) noexcept
+    int ol_record_scan_fill(ol_record_scan *scan, ol_record_block *block, c_bool *refused, ol_error *error) noexcept
+    void ol_record_scan_close(ol_record_scan *scan) noexcept
 
 cdef extern from "log/view.h" nogil:
     ctypedef struct ol_log_view:

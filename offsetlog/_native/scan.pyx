@@ -402,7 +402,7 @@ cdef class SegmentScan:
         self.known = outcomes
         open_scan(&self.scan, self.fs, self.path, position, limit)
         self.is_open = True
-        self.work.scan = &self.scan
+        self.work.file_scan = &self.scan
         self.work.decompressor = &self.decompressor.port
         self.work.outcomes = NULL if outcomes is None else &outcomes.outcomes
         self.work.kinds = kind_texts
@@ -417,7 +417,7 @@ cdef class SegmentScan:
         if self.topic is not None:
             self.work.topic = ol_slice_of(<const char *>self.topic, <size_t>len(self.topic))
         self.work.partition = partition
-        self.work.bucket.number, self.work.bucket.count, self.work.bucket.by_group = bucket, buckets, by_group
+        self.work.shard.number, self.work.shard.count, self.work.shard.by_group = bucket, buckets, by_group
         self.work.wants_outcomes = "outcome" in self.blocks.columns or "marker_offset" in self.blocks.columns
 
     def __enter__(self):

@@ -126,8 +126,8 @@ static void read_rows(const log_file *file, const reading *how, const ol_transac
     bool refused;
     make_rows(&rows, how->view, how->block_rows);
     OL_CHECK_OK(ol_file_scan_open(&scan, ol_fs_posix(), file->path, how->position, how->limit, &error), &error);
-    ol_record_scan work = {.scan = &scan, .kinds = kinds, .kind_count = 2, .segment = text("x.log"), .first = how->first, .until = how->until,
-                           .view = how->view, .partition = -1, .bucket = how->bucket, .wants_outcomes = how->view == OL_VIEW_COMMITS};
+    ol_record_scan work = {.file_scan = &scan, .kinds = kinds, .kind_count = 2, .segment = text("x.log"), .first = how->first, .until = how->until,
+                           .view = how->view, .partition = -1, .shard = how->bucket, .wants_outcomes = how->view == OL_VIEW_COMMITS};
     for (;;) {
         int status = ol_record_scan_fill(&work, &rows, &refused, &error);
         if (status == OL_WOULD_BLOCK) {
@@ -219,7 +219,7 @@ OL_TEST(batches_are_told_by_their_headers) {
     write_log(&file);
     make_rows(&rows, OL_VIEW_BATCHES, STEPS + 1);
     OL_CHECK_OK(ol_file_scan_open(&scan, ol_fs_posix(), file.path, 0, -1, &error), &error);
-    ol_record_scan work = {.scan = &scan, .until = INT64_MAX, .view = OL_VIEW_BATCHES, .partition = -1};
+    ol_record_scan work = {.file_scan = &scan, .until = INT64_MAX, .view = OL_VIEW_BATCHES, .partition = -1};
     OL_CHECK_INT(ol_record_scan_fill(&work, &rows, &refused, &error), OL_END);
     OL_CHECK_INT(rows.count, file.end_count);
     for (size_t row = 0; row < rows.count; row++) OL_CHECK(rows.arrays[OL_COLUMN_CRC_OK].data[row >> 3] >> (row & 7) & 1);
