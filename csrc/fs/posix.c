@@ -100,7 +100,7 @@ static int posix_open(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **
     return status != OL_OK ? status : new_file(path, descriptor, file, error);
 }
 
-static void forget_lock(ol_file *file) {
+static void unlink_lock(ol_file *file) {
     pthread_mutex_lock(&locked_mutex);
     for (ol_file **link = &locked_first; *link != NULL; link = &(*link)->next_locked) {
         if (*link == file) {
@@ -114,7 +114,7 @@ static void forget_lock(ol_file *file) {
 static void posix_close(ol_file *file) {
     if (file == NULL) return;
     if (file->locked) {
-        forget_lock(file);
+        unlink_lock(file);
         /* Explicitly, because a child made by vfork or by another library's clone may still hold
          * the description. */
         struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
@@ -419,7 +419,7 @@ static int posix_set_modified(ol_fs *fs, const char *path, int64_t modified_ms, 
  * registry of held paths is needed. */
 /* The system knows the holder of a process's lock, as a broker's is, but not of an open file's
  * lock, as ours is. */
-static int tell_holder(int descriptor, ol_error *error) {
+static int report_holder(int descriptor, ol_error *error) {
     struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
     if (fcntl(descriptor, F_OFD_GETLK, &held) == 0 && held.l_type != F_UNLCK && held.l_pid > 0) {
         return ol_fail(error, OL_LOCKED, "the lock is held by process %ld", (long)held.l_pid);
@@ -440,7 +440,7 @@ static int posix_lock(ol_fs *fs, const char *path, ol_file **file, ol_error *err
         result->next_locked = locked_first;
         locked_first = result;
     } else if (errno == EAGAIN || errno == EACCES) {
-        tell_holder(result->descriptor, error);
+        report_holder(result->descriptor, error);
         status = ol_error_at(error, path, -1);
     } else {
         status = ol_fail_errno(error, errno, "fcntl F_OFD_SETLK", path);

@@ -214,7 +214,7 @@ int ol_fault_disk_rename(ol_fault_disk *disk, ol_fault_node *parent, const char 
     return OL_OK;
 }
 
-static void forget_suspects(ol_fault_node *node, size_t from_page, size_t to_page) {
+static void drop_suspects(ol_fault_node *node, size_t from_page, size_t to_page) {
     for (size_t page = from_page; page < to_page && page < node->suspect_count; page++) {
         free(node->suspects[page]);
         node->suspects[page] = NULL;
@@ -223,12 +223,12 @@ static void forget_suspects(ol_fault_node *node, size_t from_page, size_t to_pag
 
 void ol_fault_node_touch(ol_fault_node *node, size_t from, size_t to) {
     if (from < to)
-        forget_suspects(node, from / OL_FAULT_PAGE, (to + OL_FAULT_PAGE - 1) / OL_FAULT_PAGE);
+        drop_suspects(node, from / OL_FAULT_PAGE, (to + OL_FAULT_PAGE - 1) / OL_FAULT_PAGE);
 }
 
 void ol_fault_node_cut(ol_fault_node *node, size_t size) {
     if (size < node->floor) node->floor = size;
-    forget_suspects(node, size / OL_FAULT_PAGE, node->suspect_count);
+    drop_suspects(node, size / OL_FAULT_PAGE, node->suspect_count);
 }
 
 /* Whether this page is clean although it is not durable.  Its bytes are compared, too, for a store
@@ -245,7 +245,7 @@ static void flush_pages(ol_fault_node *node, const ol_fault_content *content, si
          at += OL_FAULT_PAGE) {
         size_t page = at / OL_FAULT_PAGE;
         if (is_suspect(node, page, content->bytes + at)) continue;
-        forget_suspects(node, page, page + 1);
+        drop_suspects(node, page, page + 1);
         memcpy(node->durable.bytes + at, content->bytes + at, OL_FAULT_PAGE);
     }
 }
@@ -303,7 +303,7 @@ int ol_fault_node_fail_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error 
     for (size_t page = 0; status == OL_OK && page < pages; page++) {
         size_t at = page * OL_FAULT_PAGE;
         if (memcmp(content.bytes + at, node->durable.bytes + at, OL_FAULT_PAGE) == 0) continue;
-        forget_suspects(node, page, page + 1);
+        drop_suspects(node, page, page + 1);
         node->suspects[page] = allocate(NULL, OL_FAULT_PAGE);
         memcpy(node->suspects[page], content.bytes + at, OL_FAULT_PAGE);
     }
@@ -354,7 +354,7 @@ void ol_fault_disk_close(ol_fault_disk *disk) {
         ol_fault_node *node = disk->nodes;
         disk->nodes = node->next;
         if (node->reader != NULL) disk->real->close(node->reader);
-        forget_suspects(node, 0, node->suspect_count);
+        drop_suspects(node, 0, node->suspect_count);
         free(node->suspects);
         free(node->durable.bytes);
         free(node->current.bytes);
