@@ -5,73 +5,73 @@
 
 #include "base/hash.h"
 
-static size_t home_of(const ol_int64_map *numbers, uint64_t key) {
-    return ol_hash64_mix(key, 0x51ed270b35ae1e5du) & (numbers->capacity - 1);
+static size_t home_of(const ol_int64_map *map, uint64_t key) {
+    return ol_hash64_mix(key, 0x51ed270b35ae1e5du) & (map->capacity - 1);
 }
 
-static size_t next(const ol_int64_map *numbers, size_t at) {
-    return (at + 1) & (numbers->capacity - 1);
+static size_t next(const ol_int64_map *map, size_t at) {
+    return (at + 1) & (map->capacity - 1);
 }
 
 /* The place of the key, or the free place where it would be put. */
-static size_t find(const ol_int64_map *numbers, uint64_t key) {
-    size_t at = home_of(numbers, key);
-    while (numbers->entries[at].value != 0 && numbers->entries[at].key != key)
-        at = next(numbers, at);
+static size_t find(const ol_int64_map *map, uint64_t key) {
+    size_t at = home_of(map, key);
+    while (map->entries[at].value != 0 && map->entries[at].key != key)
+        at = next(map, at);
     return at;
 }
 
-void ol_int64_map_free(ol_int64_map *numbers) {
-    free(numbers->entries);
-    *numbers = (ol_int64_map){NULL, 0, 0};
+void ol_int64_map_free(ol_int64_map *map) {
+    free(map->entries);
+    *map = (ol_int64_map){NULL, 0, 0};
 }
 
-int ol_int64_map_reserve(ol_int64_map *numbers, size_t count, ol_error *error) {
-    if (count <= numbers->capacity / 4 * 3) return OL_OK;
-    ol_int64_map larger = {.capacity = numbers->capacity == 0 ? 16 : numbers->capacity,
-                           .count = numbers->count};
+int ol_int64_map_reserve(ol_int64_map *map, size_t count, ol_error *error) {
+    if (count <= map->capacity / 4 * 3) return OL_OK;
+    ol_int64_map larger = {.capacity = map->capacity == 0 ? 16 : map->capacity,
+                           .count = map->count};
     while (count > larger.capacity / 4 * 3) larger.capacity *= 2;
     larger.entries = calloc(larger.capacity, sizeof *larger.entries);
     if (larger.entries == NULL)
         return ol_fail(error, OL_NO_MEMORY, "no memory for %zu keys", count);
-    for (size_t i = 0; i < numbers->capacity; i++) {
-        if (numbers->entries[i].value != 0)
-            larger.entries[find(&larger, numbers->entries[i].key)] = numbers->entries[i];
+    for (size_t i = 0; i < map->capacity; i++) {
+        if (map->entries[i].value != 0)
+            larger.entries[find(&larger, map->entries[i].key)] = map->entries[i];
     }
-    free(numbers->entries);
-    *numbers = larger;
+    free(map->entries);
+    *map = larger;
     return OL_OK;
 }
 
-uint64_t ol_int64_map_get(const ol_int64_map *numbers, uint64_t key) {
-    return numbers->count == 0 ? 0 : numbers->entries[find(numbers, key)].value;
+uint64_t ol_int64_map_get(const ol_int64_map *map, uint64_t key) {
+    return map->count == 0 ? 0 : map->entries[find(map, key)].value;
 }
 
-static void remove_at(ol_int64_map *numbers, size_t hole) {
-    numbers->entries[hole].value = 0;
-    numbers->count--;
+static void remove_at(ol_int64_map *map, size_t hole) {
+    map->entries[hole].value = 0;
+    map->count--;
     /* Every later entry of the run moves into the hole unless its home lies between the two. */
-    for (size_t at = next(numbers, hole); numbers->entries[at].value != 0; at = next(numbers, at)) {
-        size_t home = home_of(numbers, numbers->entries[at].key), mask = numbers->capacity - 1;
+    for (size_t at = next(map, hole); map->entries[at].value != 0; at = next(map, at)) {
+        size_t home = home_of(map, map->entries[at].key), mask = map->capacity - 1;
         if (((at - home) & mask) < ((at - hole) & mask)) continue;
-        numbers->entries[hole] = numbers->entries[at];
-        numbers->entries[at].value = 0;
+        map->entries[hole] = map->entries[at];
+        map->entries[at].value = 0;
         hole = at;
     }
 }
 
-void ol_int64_map_set(ol_int64_map *numbers, uint64_t key, uint64_t value) {
-    if (numbers->capacity == 0) {
+void ol_int64_map_set(ol_int64_map *map, uint64_t key, uint64_t value) {
+    if (map->capacity == 0) {
         OL_ASSERT(value == 0);
         return;
     }
-    size_t at = find(numbers, key);
-    bool there = numbers->entries[at].value != 0;
+    size_t at = find(map, key);
+    bool there = map->entries[at].value != 0;
     if (value == 0) {
-        if (there) remove_at(numbers, at);
+        if (there) remove_at(map, at);
         return;
     }
-    OL_ASSERT(there || numbers->count < numbers->capacity - 1);
-    numbers->count += !there;
-    numbers->entries[at] = (ol_int64_map_entry){key, value};
+    OL_ASSERT(there || map->count < map->capacity - 1);
+    map->count += !there;
+    map->entries[at] = (ol_int64_map_entry){key, value};
 }

@@ -23,10 +23,10 @@ typedef struct ol_int64_map {
     size_t count;
 } ol_int64_map;
 
-void ol_int64_map_free(ol_int64_map *numbers);
+void ol_int64_map_free(ol_int64_map *map);
 /* Makes room for `count` keys in all.  OL_NO_MEMORY: nothing changed. */
-int ol_int64_map_reserve(ol_int64_map *numbers, size_t count, ol_error *error) OL_NODISCARD;
-uint64_t ol_int64_map_get(const ol_int64_map *numbers, uint64_t key);      /* 0: none */
-void ol_int64_map_set(ol_int64_map *numbers, uint64_t key, uint64_t value); /* value 0 removes */
+int ol_int64_map_reserve(ol_int64_map *map, size_t count, ol_error *error) OL_NODISCARD;
+uint64_t ol_int64_map_get(const ol_int64_map *map, uint64_t key);      /* 0: none */
+void ol_int64_map_set(ol_int64_map *map, uint64_t key, uint64_t value); /* value 0 removes */
 
 #endif

@@ -19,7 +19,7 @@ typedef struct decoder {
     bool flexible;
 } decoder;
 
-#define TELL(decoder_pointer, function, ...) \
+#define REPORT(decoder_pointer, function, ...) \
     ((decoder_pointer)->visitor->function == NULL \
          ? OL_OK \
          : (decoder_pointer)->visitor->function((decoder_pointer)->visitor->context, __VA_ARGS__, \
@@ -75,7 +75,7 @@ static int decode_integer(decoder *d, const ol_field *field, ol_field_kind kind)
         default: OL_ASSERT(false);
     }
     d->p += width;
-    return TELL(d, integer, field, value);
+    return REPORT(d, integer, field, value);
 }
 
 static int decode_bytes(decoder *d, const ol_field *field, ol_field_kind kind, bool nullable) {
@@ -86,16 +86,16 @@ static int decode_bytes(decoder *d, const ol_field *field, ol_field_kind kind, b
         int status = read_size(d, field, kind, &size);
         if (status != OL_OK) return status;
     }
-    if (size < 0) return nullable ? TELL(d, null_value, field) : refuse(d, field, "is null");
+    if (size < 0) return nullable ? REPORT(d, null_value, field) : refuse(d, field, "is null");
     ol_slice value = ol_slice_of(d->p, (size_t)size);
     d->p += size;
-    return TELL(d, bytes, field, value);
+    return REPORT(d, bytes, field, value);
 }
 
 static int decode_struct(decoder *d, const ol_field *field, const ol_field *fields, int depth) {
-    int status = TELL(d, begin_struct, field);
+    int status = REPORT(d, begin_struct, field);
     if (status == OL_OK) status = decode_fields(d, fields, depth + 1);
-    if (status == OL_OK) status = TELL(d, end_struct, field);
+    if (status == OL_OK) status = REPORT(d, end_struct, field);
     return status;
 }
 
@@ -115,12 +115,12 @@ static int decode_array(decoder *d, const ol_field *field, int depth) {
     int status = read_size(d, field, OL_FIELD_ARRAY, &count);
     if (status != OL_OK) return status;
     if (count < 0)
-        return field->nullable ? TELL(d, null_value, field) : refuse(d, field, "is null");
+        return field->nullable ? REPORT(d, null_value, field) : refuse(d, field, "is null");
     if (count > INT32_MAX) return refuse(d, field, "has more elements than an array can have");
-    status = TELL(d, begin_array, field, (int32_t)count);
+    status = REPORT(d, begin_array, field, (int32_t)count);
     for (int64_t i = 0; i < count && status == OL_OK; i++)
         status = decode_one(d, field, field->element, false, depth + 1);
-    return status == OL_OK ? TELL(d, end_array, field) : status;
+    return status == OL_OK ? REPORT(d, end_array, field) : status;
 }
 
 static int decode_field(decoder *d, const ol_field *field, int depth) {
@@ -130,7 +130,7 @@ static int decode_field(decoder *d, const ol_field *field, int depth) {
          * 0 means null in a tag. */
         if (left(d) < 1) return refuse(d, field, "is cut");
         int8_t presence = (int8_t)*d->p++;
-        if (field->tagged ? presence == 0 : presence < 0) return TELL(d, null_value, field);
+        if (field->tagged ? presence == 0 : presence < 0) return REPORT(d, null_value, field);
     }
     return decode_one(d, field, field->kind, field->nullable, depth);
 }
@@ -155,7 +155,7 @@ static int decode_tag(decoder *d, const ol_field *fields, int depth) {
     const ol_field *field = field_of_tag(d, fields, tag);
     if (field == NULL) {
         d->p += size;
-        return TELL(d, unknown_tag, tag, ol_slice_of(p, size));
+        return REPORT(d, unknown_tag, tag, ol_slice_of(p, size));
     }
     const uint8_t *limit = d->limit;
     d->limit = p + size;

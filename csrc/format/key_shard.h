@@ -13,21 +13,21 @@
 typedef struct ol_key_shard {
     uint32_t number;
     uint32_t count;             /* 0 or 1: everything */
-    bool by_group;              /* all of a group in one bucket, with its other records */
+    bool by_group;              /* all of a group in one shard, with its other records */
 } ol_key_shard;
 
-/* Keys of kinds other than positions, and unknown ones, are in bucket 0 unless their group
+/* Keys of kinds other than positions, and unknown ones, are in shard 0 unless their group
  * decides. */
-static inline bool ol_key_shard_has(const ol_key_shard *bucket, const ol_key *key) {
-    if (bucket->count <= 1) return true;
-    if (!key->known) return bucket->number == 0;
+static inline bool ol_key_shard_has(const ol_key_shard *shard, const ol_key *key) {
+    if (shard->count <= 1) return true;
+    if (!key->known) return shard->number == 0;
     uint64_t hash = ol_hash64(key->group.data, key->group.size, 0);
-    if (!bucket->by_group) {
-        if (key->type > OL_KEY_OFFSET_COMMIT) return bucket->number == 0;
+    if (!shard->by_group) {
+        if (key->type > OL_KEY_OFFSET_COMMIT) return shard->number == 0;
         hash = ol_hash64_mix(hash, ol_hash64(key->topic.data, key->topic.size, 1));
         hash = ol_hash64_mix(hash, (uint64_t)(uint32_t)key->partition + 1);
     }
-    return (uint32_t)(((hash >> 32) * bucket->count) >> 32) == bucket->number;
+    return (uint32_t)(((hash >> 32) * shard->count) >> 32) == shard->number;
 }
 
 #endif
