@@ -71,8 +71,9 @@ static void advise(uint8_t *base, size_t capacity) {
  * no page away. */
 static void populate_huge(uint8_t *base, size_t needed, size_t capacity) {
     size_t whole = needed / HUGE_PAGE_SIZE * HUGE_PAGE_SIZE;
-    if (whole == 0 || capacity >= HUGE_ARENA_SIZE_MIN || madvise(base, whole, MADV_HUGEPAGE) != 0)
+    if (whole == 0 || capacity >= HUGE_ARENA_SIZE_MIN || madvise(base, whole, MADV_HUGEPAGE) != 0) {
         return;
+    }
     (void)madvise(base, whole, MADV_POPULATE_WRITE);
     (void)madvise(base, capacity, MADV_NOHUGEPAGE);
 }
@@ -107,8 +108,9 @@ static uint8_t *grow_mapping(ol_arena *arena, size_t capacity) {
     bool large = capacity >= HUGE_PAGE_SIZE;
     bool aligned = (uintptr_t)arena->base % HUGE_PAGE_SIZE == 0;
     uint8_t *base = MAP_FAILED;
-    if (!large || aligned)
+    if (!large || aligned) {
         base = mremap(arena->base, arena->capacity, capacity, large ? 0 : MREMAP_MAYMOVE);
+    }
     if (base == MAP_FAILED) {
         if (!large) return NULL;
         base = move_aligned(arena, capacity);
@@ -128,8 +130,9 @@ static OL_NOINLINE int grow(ol_arena *arena, size_t needed, ol_error *error) {
     } else {
         base = grow_mapping(arena, capacity);
     }
-    if (base == NULL)
+    if (base == NULL) {
         return ol_fail(error, OL_NO_MEMORY, "the table cannot grow to %zu bytes", capacity);
+    }
     arena->base = base;
     arena->capacity = capacity;
     return OL_OK;
@@ -137,13 +140,15 @@ static OL_NOINLINE int grow(ol_arena *arena, size_t needed, ol_error *error) {
 
 int ol_arena_extend(ol_arena *arena, size_t size, ol_error *error) {
     if (OL_UNLIKELY(calls_until_failure >= 0)) {
-        if (calls_until_failure == 0)
+        if (calls_until_failure == 0) {
             return ol_fail(error, OL_NO_MEMORY, "a test asked this allocation to fail");
+        }
         calls_until_failure--;
     }
     if (OL_UNLIKELY(size > arena->capacity - arena->used)) {
-        if (size > SIZE_MAX / 4 - arena->used)
+        if (size > SIZE_MAX / 4 - arena->used) {
             return ol_fail(error, OL_NO_MEMORY, "%zu bytes are more than there are", size);
+        }
         int status = grow(arena, arena->used + size, error);
         if (status != OL_OK) return status;
     }

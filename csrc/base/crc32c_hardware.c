@@ -123,8 +123,9 @@ TARGET static uint32_t three_lanes(uint32_t state, const uint8_t *p) {
 TARGET static uint32_t crc32c_armv8(uint32_t crc, const void *data, size_t size) {
     const uint8_t *p = data;
     uint32_t state = ~crc;
-    for (; size >= 3 * LANE_BYTES; size -= 3 * LANE_BYTES, p += 3 * LANE_BYTES)
+    for (; size >= 3 * LANE_BYTES; size -= 3 * LANE_BYTES, p += 3 * LANE_BYTES) {
         state = three_lanes(state, p);
+    }
     for (; size >= 8; size -= 8, p += 8) state = __crc32cd(state, load_word(p));
     for (; size > 0; size--, p++) state = __crc32cb(state, *p);
     return ~state;

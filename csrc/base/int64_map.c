@@ -16,8 +16,7 @@ static size_t next(const ol_int64_map *map, size_t at) {
 /* The place of the key, or the free place where it would be put. */
 static size_t find(const ol_int64_map *map, uint64_t key) {
     size_t at = home_of(map, key);
-    while (map->entries[at].value != 0 && map->entries[at].key != key)
-        at = next(map, at);
+    while (map->entries[at].value != 0 && map->entries[at].key != key) at = next(map, at);
     return at;
 }
 
@@ -32,11 +31,13 @@ int ol_int64_map_reserve(ol_int64_map *map, size_t count, ol_error *error) {
                            .count = map->count};
     while (count > larger.capacity / 4 * 3) larger.capacity *= 2;
     larger.entries = calloc(larger.capacity, sizeof *larger.entries);
-    if (larger.entries == NULL)
+    if (larger.entries == NULL) {
         return ol_fail(error, OL_NO_MEMORY, "no memory for %zu keys", count);
+    }
     for (size_t i = 0; i < map->capacity; i++) {
-        if (map->entries[i].value != 0)
+        if (map->entries[i].value != 0) {
             larger.entries[find(&larger, map->entries[i].key)] = map->entries[i];
+        }
     }
     free(map->entries);
     *map = larger;

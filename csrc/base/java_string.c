@@ -60,8 +60,9 @@ static size_t decode_three(const uint8_t *p, size_t left, uint32_t *c) {
 static size_t decode_four(const uint8_t *p, size_t left, uint32_t *c) {
     *c = REPLACEMENT;
     if (p[0] > 0xf4 || left < 2) return 1;
-    if (!is_continuation(p[1]) || (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] >= 0x90))
+    if (!is_continuation(p[1]) || (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] >= 0x90)) {
         return 1;
+    }
     if (left < 3 || !is_continuation(p[2])) return 2;
     if (left < 4 || !is_continuation(p[3])) return 3;
     *c = (uint32_t)(p[0] & 0x07) << 18 | (uint32_t)(p[1] & 0x3f) << 12 |

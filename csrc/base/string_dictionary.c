@@ -88,8 +88,9 @@ int ol_string_dictionary_number(ol_string_dictionary *dictionary, ol_slice strin
         *number = (int32_t)(dictionary->slots[slot] - 1);
         return OL_OK;
     }
-    if (dictionary->count == INT32_MAX)
+    if (dictionary->count == INT32_MAX) {
         return ol_fail(error, OL_LIMIT, "more than 2^31 - 1 distinct strings");
+    }
     if (dictionary->count == dictionary->capacity) {
         int status = grow(dictionary, error);
         if (status != OL_OK) return status;

@@ -149,8 +149,9 @@ static ol_hash128 hash_129_to_240(const uint8_t *p, size_t size) {
     for (size_t i = 0; i < 128; i += 32) mix_32(&sum, p + i, p + i + 16, secret + i);
     sum.low = avalanche(sum.low);
     sum.high = avalanche(sum.high);
-    for (size_t i = 160; i <= size; i += 32)
+    for (size_t i = 160; i <= size; i += 32) {
         mix_32(&sum, p + i - 32, p + i - 16, secret + 3 + i - 160);
+    }
     mix_32(&sum, p + size - 16, p + size - 32, secret + SECRET_SIZE_LEAST - 17 - 16);
     return finish_middle(sum, size);
 }
@@ -180,8 +181,9 @@ static ol_hash128 hash_long(const uint8_t *p, size_t size) {
     const uint8_t *last_secret = secret + SECRET_SIZE - STRIPE_SIZE;
     /* Strictly more than a block must be left: the last stripe always ends with the input. */
     for (; (size_t)(end - p) > BLOCK_SIZE; p += BLOCK_SIZE) {
-        for (size_t n = 0; n < BLOCK_STRIPES; n++)
+        for (size_t n = 0; n < BLOCK_STRIPES; n++) {
             accumulate(sums, p + n * STRIPE_SIZE, secret + n * SECRET_STEP);
+        }
         for (size_t i = 0; i < 8; i++) {
             sums[i] ^= sums[i] >> 47;
             sums[i] ^= read64(last_secret + 8 * i);
@@ -189,8 +191,9 @@ static ol_hash128 hash_long(const uint8_t *p, size_t size) {
         }
     }
     size_t stripes = ((size_t)(end - p) - 1) / STRIPE_SIZE;
-    for (size_t n = 0; n < stripes; n++)
+    for (size_t n = 0; n < stripes; n++) {
         accumulate(sums, p + n * STRIPE_SIZE, secret + n * SECRET_STEP);
+    }
     accumulate(sums, end - STRIPE_SIZE, last_secret - 7);
     return (ol_hash128){merge(sums, secret + 11, size * PRIME64_1),
                         merge(sums, last_secret - 11, ~(size * PRIME64_2))};

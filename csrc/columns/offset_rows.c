@@ -25,8 +25,9 @@ int ol_record_block_put_offset_value(ol_record_block *block, const ol_offset_val
                                         OL_COLUMN_EXPIRE_TIMESTAMP, OL_COLUMN_TOPIC_ID,
                                         OL_COLUMN_VALUE_VERSION};
     if (value == NULL) {
-        for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
             ol_record_block_put_null(block, columns[i]);
+        }
         return OL_OK;
     }
     ol_record_block_put_int64(block, OL_COLUMN_OFFSET, value->offset);

@@ -37,8 +37,9 @@ static bool move(void *array, size_t count, size_t item_size) {
 
 static bool move_topic_ids(ol_position_columns *columns, size_t capacity) {
     size_t before = (columns->capacity + 7) / 8, after = (capacity + 7) / 8;
-    if (!move(&columns->topic_ids, capacity, 16) || !move(&columns->topic_id_valid, after, 1))
+    if (!move(&columns->topic_ids, capacity, 16) || !move(&columns->topic_id_valid, after, 1)) {
         return false;
+    }
     memset(columns->topic_id_valid + before, 0, after - before);
     return true;
 }
@@ -69,8 +70,9 @@ int ol_position_columns_reserve(ol_position_columns *columns, size_t count, ol_e
 static int append_metadata(ol_position_columns *columns, ol_slice metadata, ol_error *error) {
     size_t used = (size_t)columns->metadata_ends[columns->count];
     if (OL_UNLIKELY(metadata.size > 0)) {
-        if (used + metadata.size > OL_POSITION_COLUMNS_METADATA_MAX)
+        if (used + metadata.size > OL_POSITION_COLUMNS_METADATA_MAX) {
             return ol_fail(error, OL_LIMIT, "the block's metadata is full");
+        }
         if (columns->metadata_capacity - used < metadata.size) {
             size_t capacity = columns->metadata_capacity * 2 + metadata.size + 256;
             if (!move(&columns->metadata, capacity, 1)) return no_memory(error);
@@ -121,16 +123,19 @@ static int number_strings(ol_position_columns *columns, const ol_table_row *row,
 int ol_position_columns_append(ol_position_columns *columns, int32_t log_partition,
                                const ol_table_row *row, ol_error *error) {
     int status = OL_OK;
-    if (OL_UNLIKELY(columns->count == columns->capacity))
+    if (OL_UNLIKELY(columns->count == columns->capacity)) {
         status = grow(columns, columns->capacity * 2 + 16, error);
+    }
     if (OL_LIKELY(status == OL_OK)) status = number_strings(columns, row, error);
     if (OL_LIKELY(status == OL_OK)) status = append_metadata(columns, row->value.metadata, error);
-    if (OL_UNLIKELY(row->value.topic_id != NULL) && status == OL_OK)
+    if (OL_UNLIKELY(row->value.topic_id != NULL) && status == OL_OK) {
         status = append_topic_id(columns, row->value.topic_id, error);
+    }
     if (OL_UNLIKELY(status != OL_OK)) return status;
     size_t at = columns->count;
-    if (OL_UNLIKELY(columns->topic_ids != NULL) && row->value.topic_id == NULL)
+    if (OL_UNLIKELY(columns->topic_ids != NULL) && row->value.topic_id == NULL) {
         memset(columns->topic_ids + at * 16, 0, 16);
+    }
     columns->groups[at] = columns->last_group_number;
     columns->topics[at] = columns->last_topic_number;
     columns->partitions[at] = row->partition;

@@ -133,8 +133,9 @@ void ol_record_block_clear(ol_record_block *block) {
 void ol_record_block_drop(ol_record_block *block) {
     size_t row = block->count;
     for (size_t i = 0; i < OL_COLUMN_COUNT; i++) {
-        if (block->arrays[i].wanted)
+        if (block->arrays[i].wanted) {
             block->arrays[i].valid[row >> 3] &= (uint8_t)~(1u << (row & 7));
+        }
     }
 }
 
@@ -166,15 +167,17 @@ void ol_record_block_put_null(ol_record_block *block, ol_column column) {
 
 /* Makes room for `size` more bytes after `used`. */
 static int reserve_bytes(ol_row_array *array, size_t used, size_t size, ol_error *error) {
-    if (size > OL_RECORD_BLOCK_BYTES_MAX - used)
+    if (size > OL_RECORD_BLOCK_BYTES_MAX - used) {
         return ol_fail(error, OL_LIMIT, "a column of one block has no room for %zu bytes more",
                        size);
+    }
     if (used + size <= array->data_capacity) return OL_OK;
     size_t capacity = used + size > 2 * array->data_capacity ? used + size
                                                              : 2 * array->data_capacity;
     uint8_t *moved = realloc(array->data, capacity);
-    if (moved == NULL)
+    if (moved == NULL) {
         return ol_fail(error, OL_NO_MEMORY, "no memory for %zu bytes of strings", capacity);
+    }
     array->data = moved;
     array->data_capacity = capacity;
     return OL_OK;
@@ -279,12 +282,14 @@ int ol_record_block_put_bytes(ol_record_block *block, ol_column column, ol_slice
 
 static int grow_list(ol_row_array *array, size_t count, ol_error *error) {
     if (count <= array->list_capacity) return OL_OK;
-    if (count > OL_RECORD_BLOCK_BYTES_MAX)
+    if (count > OL_RECORD_BLOCK_BYTES_MAX) {
         return ol_fail(error, OL_LIMIT, "a list of one block has no room for %zu strings", count);
+    }
     size_t capacity = 2 * count;
     int32_t *moved = realloc(array->ends, (capacity + 1) * sizeof *moved);
-    if (moved == NULL)
+    if (moved == NULL) {
         return ol_fail(error, OL_NO_MEMORY, "no memory for a list of %zu strings", capacity);
+    }
     array->ends = moved;
     array->list_capacity = capacity;
     return OL_OK;

@@ -73,12 +73,16 @@ static bool is_position(const ol_key *key) {
 }
 
 static bool is_asked(const ol_record_scan *scan, const ol_key *key) {
-    if (scan->group.data != NULL && !(key->known && ol_slice_equal(key->group, scan->group)))
+    if (scan->group.data != NULL && !(key->known && ol_slice_equal(key->group, scan->group))) {
         return false;
-    if (scan->topic.data != NULL && !(is_position(key) && ol_slice_equal(key->topic, scan->topic)))
+    }
+    if (scan->topic.data != NULL &&
+        !(is_position(key) && ol_slice_equal(key->topic, scan->topic))) {
         return false;
-    if (scan->partition >= 0 && !(is_position(key) && key->partition == scan->partition))
+    }
+    if (scan->partition >= 0 && !(is_position(key) && key->partition == scan->partition)) {
         return false;
+    }
     return ol_key_shard_has(&scan->shard, key);
 }
 
@@ -91,15 +95,18 @@ static int report_commit(ol_record_scan *scan, ol_record_block *block, const ol_
     bool is_tombstone = record->value.data == NULL;
     int status = ol_key_decode(record->key, &key, error);
     if (status == OL_OK && (!is_position(&key) || !is_asked(scan, &key))) return OL_OK;
-    if (status == OL_OK && !is_tombstone)
+    if (status == OL_OK && !is_tombstone) {
         status = ol_offset_value_decode(record->value, key.type, &value, error);
+    }
     *refused = status != OL_OK;
     if (status != OL_OK) return status;
     status = ol_record_block_put_offset_key(block, &key, error);
-    if (status == OL_OK)
+    if (status == OL_OK) {
         status = ol_record_block_put_offset_value(block, is_tombstone ? NULL : &value, error);
-    if (status == OL_OK)
+    }
+    if (status == OL_OK) {
         status = put_record(scan, block, record, is_tombstone ? "delete" : "commit", error);
+    }
     ol_record_block_put_int64(block, OL_COLUMN_PRODUCER_ID, batch->producer_id);
     ol_record_block_put_int32(block, OL_COLUMN_PRODUCER_EPOCH, batch->producer_epoch);
     ol_record_block_put_int32(block, OL_COLUMN_LOG_PARTITION, scan->log_partition);
@@ -117,8 +124,9 @@ static int put_headers(ol_record_block *block, const ol_record *record, ol_error
     if (!block->arrays[OL_COLUMN_HEADER_KEYS].wanted) return OL_OK;
     for (int32_t i = 0; i < record->header_count && status == OL_OK; i++) {
         status = ol_record_header_next(&cursor, limit, &key, &value, error);
-        if (status == OL_OK)
+        if (status == OL_OK) {
             status = ol_record_block_add_string(block, OL_COLUMN_HEADER_KEYS, key, error);
+        }
     }
     ol_record_block_end_list(block, OL_COLUMN_HEADER_KEYS);
     return status == OL_END ? OL_OK : status;
@@ -128,12 +136,14 @@ static int put_headers(ol_record_block *block, const ol_record *record, ol_error
 static int put_decoded(const ol_record_scan *scan, ol_record_block *block, const ol_record *record,
                        const ol_key *key, const ol_offset_value *value, ol_error *error) {
     int status = ol_record_block_put_offset_value(block, value, error);
-    if (status != OL_OK || is_position(key))
+    if (status != OL_OK || is_position(key)) {
         return status == OL_OK ? ol_record_block_put_offset_key(block, key, error) : status;
+    }
     ol_record_block_put_null(block, OL_COLUMN_TOPIC);
     ol_record_block_put_null(block, OL_COLUMN_PARTITION);
-    if (record->value.size >= 2)
+    if (record->value.size >= 2) {
         ol_record_block_put_int32(block, OL_COLUMN_VALUE_VERSION, ol_load_i16(record->value.data));
+    }
     if (key->known) return ol_record_block_put_string(block, OL_COLUMN_GROUP, key->group, error);
     ol_record_block_put_null(block, OL_COLUMN_GROUP);
     (void)scan;
@@ -149,8 +159,9 @@ static const char *kind_of(const ol_record_scan *scan, const ol_key *key) {
 
 static int put_raw(ol_record_block *block, const ol_record *record, ol_error *error) {
     int status = ol_record_block_put_bytes(block, OL_COLUMN_KEY, record->key, error);
-    if (status == OL_OK)
+    if (status == OL_OK) {
         status = ol_record_block_put_bytes(block, OL_COLUMN_VALUE, record->value, error);
+    }
     return status == OL_OK ? put_headers(block, record, error) : status;
 }
 

@@ -15,8 +15,9 @@ static int add_marker(ol_transaction_outcomes *outcomes, int64_t producer_id, in
     if (outcomes->count == outcomes->capacity) {
         size_t capacity = outcomes->capacity > 0 ? 2 * outcomes->capacity : 64;
         ol_outcome_marker *moved = realloc(outcomes->markers, capacity * sizeof *moved);
-        if (moved == NULL)
+        if (moved == NULL) {
             return ol_fail(error, OL_NO_MEMORY, "no memory for %zu ends of transactions", capacity);
+        }
         outcomes->markers = moved;
         outcomes->capacity = capacity;
     }
@@ -68,8 +69,9 @@ static int compare(const void *left, const void *right) {
 }
 
 void ol_transaction_outcomes_sort(ol_transaction_outcomes *outcomes) {
-    if (outcomes->count > 0)
+    if (outcomes->count > 0) {
         qsort(outcomes->markers, outcomes->count, sizeof *outcomes->markers, compare);
+    }
     outcomes->is_sorted = true;
 }
 

@@ -34,12 +34,14 @@ static OL_NOINLINE int parse_rest(const uint8_t *data, size_t size, ol_batch *ba
     size_t total = (size_t)length + OL_BATCH_LOG_OVERHEAD;
     if (size < OL_BATCH_MAGIC_END) return torn(batch, total, size, error);
     int8_t magic = (int8_t)data[OL_BATCH_AT_MAGIC];
-    if (magic < 0)
+    if (magic < 0) {
         return refuse(error, OL_CORRUPT, OL_BATCH_AT_MAGIC, "the magic of a batch is negative",
                       magic);
-    if (magic > 2)
+    }
+    if (magic > 2) {
         return refuse(error, OL_UNSUPPORTED, OL_BATCH_AT_MAGIC, "the magic of a batch is not known",
                       magic);
+    }
     if (magic < 2) {
         if (length < ol_message_least_length(magic)) {
             return refuse(error, OL_CORRUPT, OL_BATCH_AT_LENGTH,
@@ -57,25 +59,29 @@ static OL_NOINLINE int parse_rest(const uint8_t *data, size_t size, ol_batch *ba
 
 static OL_NOINLINE int refuse_fields(const ol_batch *batch, int32_t delta, ol_error *error) {
     int codec = batch->attributes & OL_ATTRIBUTE_CODEC;
-    if (batch->base_offset < 0)
+    if (batch->base_offset < 0) {
         return refuse(error, OL_CORRUPT, 0, "the base offset is negative", batch->base_offset);
-    if (delta < 0)
+    }
+    if (delta < 0) {
         return refuse(error, OL_CORRUPT, OL_BATCH_AT_LAST_OFFSET_DELTA,
                       "the last offset delta is negative", delta);
+    }
     if (batch->base_offset > INT64_MAX - delta) {
         return refuse(error, OL_CORRUPT, 0, "the offsets of the batch pass the largest number",
                       batch->base_offset);
     }
-    if (codec > OL_CODEC_ZSTD)
+    if (codec > OL_CODEC_ZSTD) {
         return refuse(error, OL_UNSUPPORTED, OL_BATCH_AT_ATTRIBUTES, "the codec is not known",
                       codec);
+    }
     return refuse(error, OL_CORRUPT, OL_BATCH_AT_RECORD_COUNT,
                   "the record count does not fit the offsets", batch->record_count);
 }
 
 int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) {
-    if (OL_UNLIKELY(size < OL_BATCH_OVERHEAD || data[OL_BATCH_AT_MAGIC] != 2))
+    if (OL_UNLIKELY(size < OL_BATCH_OVERHEAD || data[OL_BATCH_AT_MAGIC] != 2)) {
         return parse_rest(data, size, batch, error);
+    }
     int32_t length = ol_load_i32(data + OL_BATCH_AT_LENGTH);
     if (OL_UNLIKELY(length < OL_BATCH_OVERHEAD - OL_BATCH_LOG_OVERHEAD ||
                     (size_t)length + OL_BATCH_LOG_OVERHEAD > size)) {

@@ -50,8 +50,9 @@ static int read_size(decoder *d, const ol_field *field, ol_field_kind kind, int6
         d->p += width;
     }
     if (*size < -1) return refuse(d, field, "has a negative size");
-    if (kind == OL_FIELD_STRING && *size > STRING_SIZE_MAX)
+    if (kind == OL_FIELD_STRING && *size > STRING_SIZE_MAX) {
         return refuse(d, field, "is longer than a string can be");
+    }
     /* Also for arrays: an element has at least one byte. */
     if (*size > (int64_t)left(d)) return refuse(d, field, "passes the end of the bytes");
     return OL_OK;
@@ -114,12 +115,14 @@ static int decode_array(decoder *d, const ol_field *field, int depth) {
     int64_t count;
     int status = read_size(d, field, OL_FIELD_ARRAY, &count);
     if (status != OL_OK) return status;
-    if (count < 0)
+    if (count < 0) {
         return field->nullable ? REPORT(d, null_value, field) : refuse(d, field, "is null");
+    }
     if (count > INT32_MAX) return refuse(d, field, "has more elements than an array can have");
     status = REPORT(d, begin_array, field, (int32_t)count);
-    for (int64_t i = 0; i < count && status == OL_OK; i++)
+    for (int64_t i = 0; i < count && status == OL_OK; i++) {
         status = decode_one(d, field, field->element, false, depth + 1);
+    }
     return status == OL_OK ? REPORT(d, end_array, field) : status;
 }
 
@@ -137,8 +140,9 @@ static int decode_field(decoder *d, const ol_field *field, int depth) {
 
 static const ol_field *field_of_tag(const decoder *d, const ol_field *fields, uint32_t tag) {
     for (const ol_field *field = fields; field->name != NULL; field++) {
-        if (field->tagged && field->tag == tag && ol_field_in_version(field, d->version))
+        if (field->tagged && field->tag == tag && ol_field_in_version(field, d->version)) {
             return field;
+        }
     }
     return NULL;
 }
@@ -175,9 +179,10 @@ static int decode_fields(decoder *d, const ol_field *fields, int depth) {
     if (!d->flexible) return OL_OK;
     uint32_t count;
     const uint8_t *p = ol_read_uvarint(d->p, d->limit, &count);
-    if (p == NULL)
+    if (p == NULL) {
         return ol_fail(d->error, OL_CORRUPT, "%s version %d: the tags are cut", d->schema->name,
                        d->version);
+    }
     d->p = p;
     for (; count > 0; count--) {
         int status = decode_tag(d, fields, depth);

@@ -44,10 +44,12 @@ static int insert_uvarint(ol_schema_writer *w, uint8_t *at, uint32_t value, ol_e
 
 static int open_tag(ol_schema_writer *w, ol_schema_frame *frame, uint32_t tag, ol_error *error) {
     if (!w->flexible) return fail(w, NULL, OL_INVALID, "has no tags in this version", error);
-    if (frame->tag_count > 0 && tag <= frame->last_tag)
+    if (frame->tag_count > 0 && tag <= frame->last_tag) {
         return fail(w, NULL, OL_INVALID, "has tags that do not ascend", error);
-    if (!has_room(w, ol_uvarint_size(tag)))
+    }
+    if (!has_room(w, ol_uvarint_size(tag))) {
         return fail(w, NULL, OL_TOO_LARGE, "does not fit the memory", error);
+    }
     if (frame->tags == NULL) frame->tags = w->p;
     w->p = ol_store_uvarint(w->p, tag);
     frame->tag_size = w->p;
@@ -72,13 +74,15 @@ static int before_value(ol_schema_writer *w, const ol_field *field, ol_error *er
     }
     if (field == NULL) return fail(w, NULL, OL_INVALID, "is begun twice", error);
     if (frame->is_array) {
-        if (frame->field != field || frame->elements_left == 0)
+        if (frame->field != field || frame->elements_left == 0) {
             return fail(w, field, OL_INVALID, "is one element too many", error);
+        }
         frame->elements_left--;
         return OL_OK;
     }
-    if (!ol_field_in_version(field, w->version))
+    if (!ol_field_in_version(field, w->version)) {
         return fail(w, field, OL_INVALID, "is not in this version", error);
+    }
     if (field->tagged) return open_tag(w, frame, field->tag, error);
     if (frame->tag_count > 0) return fail(w, field, OL_INVALID, "comes behind a tag", error);
     return OL_OK;
@@ -112,14 +116,17 @@ int ol_schema_put_integer(void *writer, const ol_field *field, int64_t value, ol
     ol_schema_writer *w = writer;
     if (w->depth == 0) return fail(w, field, OL_INVALID, "is outside of a struct", error);
     ol_field_kind kind = kind_here(w, field);
-    if (kind < OL_FIELD_BOOLEAN || kind > OL_FIELD_I64)
+    if (kind < OL_FIELD_BOOLEAN || kind > OL_FIELD_I64) {
         return fail(w, field, OL_INVALID, "is not an integer", error);
+    }
     int status = before_value(w, field, error);
     if (status != OL_OK) return status;
-    if (value < ranges[kind].least || value > ranges[kind].greatest)
+    if (value < ranges[kind].least || value > ranges[kind].greatest) {
         return fail(w, field, OL_INVALID, "is out of range", error);
-    if (!has_room(w, ranges[kind].width))
+    }
+    if (!has_room(w, ranges[kind].width)) {
         return fail(w, field, OL_TOO_LARGE, "does not fit the memory", error);
+    }
     uint8_t bytes[8];
     ol_store_i64(bytes, value);
     memcpy(w->p, bytes + 8 - ranges[kind].width, ranges[kind].width);
@@ -154,8 +161,9 @@ int ol_schema_put_bytes(void *writer, const ol_field *field, ol_slice value, ol_
     ol_schema_writer *w = writer;
     if (w->depth == 0) return fail(w, field, OL_INVALID, "is outside of a struct", error);
     ol_field_kind kind = kind_here(w, field);
-    if (kind < OL_FIELD_UUID || kind > OL_FIELD_BYTES)
+    if (kind < OL_FIELD_UUID || kind > OL_FIELD_BYTES) {
         return fail(w, field, OL_INVALID, "is not a run of bytes", error);
+    }
     int status = before_value(w, field, error);
     if (status != OL_OK) return status;
     if (kind == OL_FIELD_UUID) {
@@ -164,8 +172,9 @@ int ol_schema_put_bytes(void *writer, const ol_field *field, ol_slice value, ol_
         status = put_size(w, field, kind, (int64_t)value.size, error);
         if (status != OL_OK) return status;
     }
-    if (!has_room(w, value.size))
+    if (!has_room(w, value.size)) {
         return fail(w, field, OL_TOO_LARGE, "does not fit the memory", error);
+    }
     if (value.size > 0) memcpy(w->p, value.data, value.size);
     w->p += value.size;
     return after_value(w, error);
@@ -191,12 +200,14 @@ int ol_schema_put_unknown_tag(void *writer, uint32_t tag, ol_slice value, ol_err
     ol_schema_writer *w = writer;
     if (w->status != OL_OK) return failed_before(w, error);
     ol_schema_frame *frame = top(w);
-    if (frame == NULL || frame->is_array)
+    if (frame == NULL || frame->is_array) {
         return fail(w, NULL, OL_INVALID, "has a tag outside of a struct", error);
+    }
     int status = open_tag(w, frame, tag, error);
     if (status != OL_OK) return status;
-    if (!has_room(w, value.size))
+    if (!has_room(w, value.size)) {
         return fail(w, NULL, OL_TOO_LARGE, "does not fit the memory", error);
+    }
     if (value.size > 0) memcpy(w->p, value.data, value.size);
     w->p += value.size;
     return after_value(w, error);
@@ -231,8 +242,9 @@ int ol_schema_put_end_struct(void *writer, const ol_field *field, ol_error *erro
     ol_schema_writer *w = writer;
     if (w->status != OL_OK) return failed_before(w, error);
     ol_schema_frame *frame = top(w);
-    if (frame == NULL || frame->is_array || frame->field != field)
+    if (frame == NULL || frame->is_array || frame->field != field) {
         return fail(w, field, OL_INVALID, "ends unbegun", error);
+    }
     if (w->flexible) {
         int status = insert_uvarint(w, frame->tags != NULL ? frame->tags : w->p, frame->tag_count,
                                     error);
@@ -244,8 +256,9 @@ int ol_schema_put_end_struct(void *writer, const ol_field *field, ol_error *erro
 
 int ol_schema_put_begin_array(void *writer, const ol_field *field, int32_t count, ol_error *error) {
     ol_schema_writer *w = writer;
-    if (w->depth == 0 || kind_here(w, field) != OL_FIELD_ARRAY)
+    if (w->depth == 0 || kind_here(w, field) != OL_FIELD_ARRAY) {
         return fail(w, field, OL_INVALID, "is not an array", error);
+    }
     int status = before_value(w, field, error);
     if (status != OL_OK) return status;
     if (count < 0) return fail(w, field, OL_INVALID, "has a negative count", error);
@@ -257,10 +270,12 @@ int ol_schema_put_end_array(void *writer, const ol_field *field, ol_error *error
     ol_schema_writer *w = writer;
     if (w->status != OL_OK) return failed_before(w, error);
     ol_schema_frame *frame = top(w);
-    if (frame == NULL || !frame->is_array || frame->field != field)
+    if (frame == NULL || !frame->is_array || frame->field != field) {
         return fail(w, field, OL_INVALID, "ends unbegun", error);
-    if (frame->elements_left != 0)
+    }
+    if (frame->elements_left != 0) {
         return fail(w, field, OL_INVALID, "has fewer elements than its count", error);
+    }
     w->depth--;
     return after_value(w, error);
 }

@@ -96,8 +96,9 @@ static int next_inner(const ol_records *records, const uint8_t *p, ol_batch *inn
         error->position = -1;   /* a position in the inflated block says nothing about the file */
         return status;
     }
-    if (inner->magic > 1)
+    if (inner->magic > 1) {
         return refuse_inner(records, error, "a batch of magic 2", inner->base_offset);
+    }
     if (ol_batch_codec(inner) != OL_CODEC_NONE) {
         return refuse_inner(records, error, "a message that is itself compressed",
                             inner->base_offset);
@@ -114,13 +115,15 @@ static int find_base(ol_records *records, ol_error *error) {
     for (const uint8_t *p = records->cursor; p != records->limit; p += inner.size) {
         int status = next_inner(records, p, &inner, error);
         if (status != OL_OK) return status;
-        if (inner.base_offset <= last)
+        if (inner.base_offset <= last) {
             return refuse_inner(records, error, "offsets do not grow", inner.base_offset);
+        }
         last = inner.base_offset;
     }
     if (last < 0) return refuse_inner(records, error, "no message", -1);
-    if (last > records->batch.last_offset)
+    if (last > records->batch.last_offset) {
         return refuse_inner(records, error, "an offset above the wrapper's", last);
+    }
     records->base = records->batch.magic == 1 ? records->batch.last_offset - last : 0;
     return OL_OK;
 }
@@ -139,8 +142,9 @@ int ol_messages_open(ol_records *records, ol_error *error) {
     if (status != OL_OK) return status;
     if (wrapper.value.data == NULL) return refuse_inner(records, error, "no block", -1);
     const ol_decompressor *port = records->decompressor;
-    if (port == NULL)
+    if (port == NULL) {
         return ol_fail(error, OL_UNSUPPORTED, "a compressed message, and no decompressor is there");
+    }
     ol_slice output = ol_slice_null();
     status = port->decompress(port->context, codec, batch->magic, wrapper.value, port->limit,
                               &output, error);
@@ -171,8 +175,9 @@ int ol_messages_next(ol_records *records, ol_record *record, ol_error *error) {
     }
     records->cursor += inner.size;
     record->offset += records->base;
-    if (records->batch.attributes & OL_ATTRIBUTE_LOG_APPEND_TIME)
+    if (records->batch.attributes & OL_ATTRIBUTE_LOG_APPEND_TIME) {
         record->timestamp = records->batch.max_timestamp;
+    }
     OL_ASSERT(record->offset > records->previous_offset &&
               record->offset <= records->batch.last_offset);
     records->previous_offset = record->offset;

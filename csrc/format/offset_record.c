@@ -112,12 +112,14 @@ static const uint8_t *read_tags(const uint8_t *p, const uint8_t *limit, ol_offse
 int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *value,
                            ol_error *error) {
     const uint8_t *p = bytes.data, *limit = p + bytes.size;
-    if (OL_UNLIKELY(bytes.size < 2))
+    if (OL_UNLIKELY(bytes.size < 2)) {
         return ol_fail(error, OL_CORRUPT, "the value of an offset commit has no version");
+    }
     int16_t version = ol_load_i16(p);
     int16_t version_max = key_type == OL_KEY_OFFSET_COMMIT_LEGACY ? 0 : OL_OFFSET_VALUE_VERSION_MAX;
-    if (OL_UNLIKELY(version < 0 || version > version_max))
+    if (OL_UNLIKELY(version < 0 || version > version_max)) {
         return refuse_version(error, key_type, version);
+    }
     p += 2;
     value->version = version;
     value->topic_id = NULL;

@@ -69,8 +69,9 @@ static inline const uint8_t *read_slice(const uint8_t *p, const uint8_t *limit, 
 static int inflate(ol_records *records, ol_error *error) {
     const ol_batch *batch = &records->batch;
     const ol_decompressor *port = records->decompressor;
-    if (port == NULL)
+    if (port == NULL) {
         return ol_fail(error, OL_UNSUPPORTED, "a compressed batch, and no decompressor is there");
+    }
     ol_slice block = ol_slice_of(batch->data + OL_BATCH_AT_RECORDS,
                                  batch->size - OL_BATCH_OVERHEAD);
     ol_slice output = ol_slice_null();
@@ -118,8 +119,9 @@ int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice
     const uint8_t *p = *cursor;
     if (p == limit) return OL_END;
     p = read_slice(p, limit, key);
-    if (p == NULL || key->data == NULL)
+    if (p == NULL || key->data == NULL) {
         return ol_fail(error, OL_CORRUPT, "the key of a record header is cut or null");
+    }
     p = read_slice(p, limit, value);
     if (p == NULL) return ol_fail(error, OL_CORRUPT, "the value of a record header is cut");
     *cursor = p;
@@ -128,8 +130,9 @@ int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice
 
 static OL_NOINLINE int check_headers(const ol_records *records, const uint8_t *p,
                                      const uint8_t *end, int32_t count, ol_error *error) {
-    if (count < 0 || count > (end - p) / HEADER_SIZE_LEAST)
+    if (count < 0 || count > (end - p) / HEADER_SIZE_LEAST) {
         return refuse(records, p, error, "a wrong count of headers", count);
+    }
     for (int32_t i = 0; i < count; i++) {
         ol_slice key, value;
         const uint8_t *start = p;
@@ -138,8 +141,9 @@ static OL_NOINLINE int check_headers(const ol_records *records, const uint8_t *p
             return refuse(records, start, error, "a header of a record is cut", i);
         }
     }
-    if (p != end)
+    if (p != end) {
         return refuse(records, p, error, "bytes are left behind the fields of a record", end - p);
+    }
     return OL_OK;
 }
 
@@ -168,26 +172,31 @@ int ol_records_next(ol_records *records, ol_record *record, ol_error *error) {
         timestamp_delta = ol_unzigzag64(*p++);
     } else {
         p = ol_read_varlong(p, end, &timestamp_delta);
-        if (OL_UNLIKELY(p == NULL))
+        if (OL_UNLIKELY(p == NULL)) {
             return refuse(records, start, error, "the timestamp of a record is cut", length);
+        }
     }
     p = read_size(p, end, &offset_delta);
-    if (OL_UNLIKELY(p == NULL))
+    if (OL_UNLIKELY(p == NULL)) {
         return refuse(records, start, error, "the offset of a record is cut", length);
+    }
     if (OL_UNLIKELY(offset_delta < 0 || offset_delta > batch->last_offset - records->base ||
                     records->base + offset_delta <= records->previous_offset)) {
         return refuse(records, start, error,
                       "the offset of a record does not grow or is not the batch's", offset_delta);
     }
     p = read_slice(p, end, &record->key);
-    if (OL_UNLIKELY(p == NULL))
+    if (OL_UNLIKELY(p == NULL)) {
         return refuse(records, start, error, "the key of a record passes its end", length);
+    }
     p = read_slice(p, end, &record->value);
-    if (OL_UNLIKELY(p == NULL))
+    if (OL_UNLIKELY(p == NULL)) {
         return refuse(records, start, error, "the value of a record passes its end", length);
+    }
     p = read_varint(p, end, &header_count);
-    if (OL_UNLIKELY(p == NULL))
+    if (OL_UNLIKELY(p == NULL)) {
         return refuse(records, start, error, "the count of headers is cut", length);
+    }
     if (OL_UNLIKELY(header_count != 0 || p != end)) {
         int status = check_headers(records, p, end, header_count, error);
         if (status != OL_OK) return status;
@@ -206,8 +215,9 @@ int ol_records_next(ol_records *records, ol_record *record, ol_error *error) {
 }
 
 bool ol_records_sole(const ol_batch *batch, ol_record *record) {
-    if (batch->magic != 2 || batch->record_count != 1 || ol_batch_codec(batch) != OL_CODEC_NONE)
+    if (batch->magic != 2 || batch->record_count != 1 || ol_batch_codec(batch) != OL_CODEC_NONE) {
         return false;
+    }
     const uint8_t *p = batch->data + OL_BATCH_AT_RECORDS, *end = batch->data + batch->size;
     int32_t length, header_count;
     p = read_size(p, end, &length);
@@ -231,10 +241,12 @@ bool ol_records_sole(const ol_batch *batch, ol_record *record) {
 
 int ol_control_decode(const ol_record *record, ol_control *type, int32_t *coordinator_epoch,
                       ol_error *error) {
-    if (record->key.data == NULL || record->key.size < 4)
+    if (record->key.data == NULL || record->key.size < 4) {
         return ol_fail(error, OL_CORRUPT, "the key of a control record is cut");
-    if (ol_load_i16(record->key.data) < 0)
+    }
+    if (ol_load_i16(record->key.data) < 0) {
         return ol_fail(error, OL_CORRUPT, "the version of a control record's key is negative");
+    }
     int16_t number = ol_load_i16(record->key.data + 2);
     *type = OL_CONTROL_OTHER;
     *coordinator_epoch = -1;

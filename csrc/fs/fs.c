@@ -11,8 +11,9 @@ int ol_path_join(char *path, size_t capacity, const char *directory, const char 
     while (directory_size > 1 && directory[directory_size - 1] == '/') directory_size--;
     const char *separator = directory_size == 1 && directory[0] == '/' ? "" : "/";
     size_t size = directory_size + strlen(separator) + strlen(name);
-    if (directory_size == 0 || name[0] == '\0')
+    if (directory_size == 0 || name[0] == '\0') {
         return ol_fail(error, OL_INVALID, "a path needs a directory and a name");
+    }
     if (size >= capacity || size >= OL_PATH_MAX) {
         ol_fail(error, OL_INVALID, "the path would have %zu bytes", size);
         return ol_error_at(error, directory, -1);
@@ -34,9 +35,10 @@ static int read_open_file(ol_fs *fs, ol_file *file, const char *path, size_t lim
     /* One byte more than needed, so that text can be terminated and an empty file is not a NULL
      * pointer. */
     uint8_t *bytes = malloc((size_t)file_size + 1);
-    if (bytes == NULL)
+    if (bytes == NULL) {
         return ol_fail(error, OL_NO_MEMORY, "no memory for %lld bytes of a file",
                        (long long)file_size);
+    }
     /* The file may be shorter by now; the bytes that were read are its content. */
     status = fs->read(file, 0, bytes, (size_t)file_size, size, error);
     if (status != OL_OK) {
@@ -89,8 +91,9 @@ int ol_fs_replace_file(ol_fs *fs, const char *path, const void *data, size_t siz
     char temporary[OL_PATH_MAX];
     char directory[OL_PATH_MAX];
     int written = snprintf(temporary, sizeof temporary, "%s.tmp", path);
-    if (written < 0 || (size_t)written >= sizeof temporary)
+    if (written < 0 || (size_t)written >= sizeof temporary) {
         return ol_fail(error, OL_INVALID, "the path is too long");
+    }
     int status = directory_of(path, directory, error);
     if (status != OL_OK) return status;
     status = write_new_content(fs, temporary, data, size, error);

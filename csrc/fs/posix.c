@@ -60,8 +60,9 @@ static void register_fork_handlers(void) {
 
 static int open_descriptor(const char *path, int flags, ol_error *error, const char *operation,
                            int *descriptor) {
-    if (strlen(path) >= OL_PATH_MAX)
+    if (strlen(path) >= OL_PATH_MAX) {
         return ol_fail(error, OL_INVALID, "the path is longer than %d bytes", OL_PATH_MAX - 1);
+    }
     do {
         *descriptor = open(path, flags | O_CLOEXEC, 0644);
     } while (*descriptor < 0 && errno == EINTR);
@@ -129,8 +130,9 @@ static void posix_close(ol_file *file) {
 
 static int posix_size(ol_file *file, int64_t *size, ol_error *error) {
     struct stat status;
-    if (fstat(file->descriptor, &status) != 0)
+    if (fstat(file->descriptor, &status) != 0) {
         return ol_fail_errno(error, errno, "fstat", file->path);
+    }
     *size = (int64_t)status.st_size;
     return OL_OK;
 }
@@ -234,8 +236,9 @@ static int posix_extend(ol_file *file, int64_t from, int64_t to, bool written, o
     int64_t end_of_old = size_before < from ? from : size_before > to ? to : size_before;
     if (end_of_old > from) status = write_zeros(file, from, end_of_old, error);
     int64_t allocated = end_of_old;
-    if (status == OL_OK && !written && end_of_old < to)
+    if (status == OL_OK && !written && end_of_old < to) {
         status = allocate(file, end_of_old, to, &allocated, error);
+    }
     if (status == OL_OK) status = write_zeros(file, allocated, to, error);
     if (status != OL_OK && to > size_before) restore_size(file, size_before);
     return status;
@@ -293,8 +296,9 @@ static void posix_populate(ol_file *file, void *data, size_t from, size_t to) {
     if (madvise(start, to - from, MADV_POPULATE_WRITE) == 0 || errno != EINVAL) return;
     /* Kernels before 5.14: an atomic OR of nothing dirties the page and cannot undo another
      * thread's store. */
-    for (size_t at = 0; at < to - from; at += page_size)
+    for (size_t at = 0; at < to - from; at += page_size) {
         __atomic_fetch_or(start + at, 0, __ATOMIC_RELAXED);
+    }
 }
 
 static int posix_rename(ol_fs *fs, const char *source, const char *target, ol_error *error) {
@@ -380,8 +384,9 @@ static int posix_list(ol_fs *fs, const char *path, int (*visit)(void *context, c
     (void)fs;
     name_list list = {NULL, 0, 0};
     int status = read_names(path, &list, error);
-    for (size_t i = 0; i < list.count && status == OL_OK; i++)
+    for (size_t i = 0; i < list.count && status == OL_OK; i++) {
         status = visit(context, list.names[i]);
+    }
     for (size_t i = 0; i < list.count; i++) free(list.names[i]);
     free(list.names);
     return status;

@@ -57,8 +57,9 @@ static int apply_plain(ol_batch_applier *applier, ol_records *records, bool *don
     int status;
     while ((status = ol_records_next(records, &record, &ignored)) == OL_OK) {
         if (OL_UNLIKELY(ol_prefetch_window_room(window) == 0 ||
-                        !ol_prefetch_window_add(window, &record)))
+                        !ol_prefetch_window_add(window, &record))) {
             break;
+        }
     }
     *done = status == OL_END;
     if (*done) {
@@ -82,8 +83,9 @@ static int apply_any(ol_batch_applier *applier, const ol_batch *batch, ol_record
     bool own = transactional && batch->producer_id >= OL_OWN_PRODUCER_ID_MIN;
     ol_record record;
     while ((status = ol_records_next(records, &record, error)) == OL_OK) {
-        if (ol_prefetch_window_room(&applier->window) == 0)
+        if (ol_prefetch_window_room(&applier->window) == 0) {
             status = ol_prefetch_window_apply(&applier->window, error);
+        }
         if (OL_UNLIKELY(own) && status == OL_OK && ol_own_transactions_marks(&record)) {
             status = ol_own_transactions_open(applier->own, batch->producer_id, error);
         }
@@ -114,16 +116,18 @@ static int apply_data(ol_batch_applier *applier, const ol_batch *batch, ol_error
     }
     if (status == OL_OK && !done) status = apply_any(applier, batch, &records, error);
     /* Records of a compressed batch borrow from memory that ends here. */
-    if (records.inflated.data != NULL && status == OL_OK)
+    if (records.inflated.data != NULL && status == OL_OK) {
         status = ol_prefetch_window_apply(&applier->window, error);
+    }
     ol_records_close(&records);
     return status;
 }
 
 int ol_batch_applier_apply(ol_batch_applier *applier, const ol_batch *batch, ol_error *error) {
     applier->batches++;
-    if (batch->max_timestamp > applier->max_timestamp)
+    if (batch->max_timestamp > applier->max_timestamp) {
         applier->max_timestamp = batch->max_timestamp;
+    }
     if (OL_LIKELY(!ol_batch_is_control(batch))) return apply_data(applier, batch, error);
     int status = ol_prefetch_window_apply(&applier->window, error);
     if (status != OL_OK) return status;

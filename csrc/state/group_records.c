@@ -97,8 +97,9 @@ static const ol_hash_index_items group_items = {group_hash_of, NULL};
 int ol_group_records_create(ol_group_records **records, ol_error *error) {
     uint64_t seed;
     ssize_t size = getrandom(&seed, sizeof seed, 0);
-    if (size != (ssize_t)sizeof seed)
+    if (size != (ssize_t)sizeof seed) {
         return ol_fail_errno(error, size < 0 ? errno : EIO, "getrandom", NULL);
+    }
     *records = calloc(1, sizeof **records);
     if (*records == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for group records");
     (*records)->seed = seed;
@@ -131,8 +132,9 @@ static uint32_t find_group(const ol_group_records *records, ol_slice group, uint
     ol_hash_index_probe probe = ol_hash_index_probe_begin(&records->group_index, hash);
     uint32_t number;
     while ((number = ol_hash_index_probe_next(&probe)) != 0 &&
-           !ol_slice_equal(group_of(record_at(records, number)), group))
+           !ol_slice_equal(group_of(record_at(records, number)), group)) {
         continue;
+    }
     return number;
 }
 
@@ -184,8 +186,9 @@ static int add_record(ol_group_records *records, const stored_record *record, ui
     uint64_t group_hash = hash_slice(records, group);
     uint32_t first = find_group(records, group, group_hash);
     int status = ol_hash_index_reserve(&records->key_index, hash, error);
-    if (status == OL_OK && first == 0)
+    if (status == OL_OK && first == 0) {
         status = ol_hash_index_reserve(&records->group_index, group_hash, error);
+    }
     if (status == OL_OK) status = reserve_number(records, error);
     if (status != OL_OK) return status;
     uint32_t number = records->free_record;
@@ -248,11 +251,13 @@ static int copy_record(const ol_group_record *given, stored_record *record, ol_e
     /* both have 16 bits, near the key's beginning */
     OL_ASSERT(group_at <= UINT16_MAX && given->group.size <= UINT16_MAX);
     uint8_t *bytes = malloc(size + 1);
-    if (bytes == NULL)
+    if (bytes == NULL) {
         return ol_fail(error, OL_NO_MEMORY, "no memory for a record of %zu bytes", size);
+    }
     if (given->key.size != 0) memcpy(bytes, given->key.data, given->key.size);
-    if (given->value.size != 0)
+    if (given->value.size != 0) {
         memcpy(bytes + given->key.size, given->value.data, given->value.size);
+    }
     *record = (stored_record){
         .bytes = bytes,
         .key_size = (uint32_t)given->key.size,
@@ -321,8 +326,9 @@ void ol_group_records_release(ol_group_records *records, ol_group_reservation *r
     uint32_t number = reservation->number;
     stored_record *record = record_at(records, number);
     record->pins--;
-    if (record->pins == 0 && is_absent(record))
+    if (record->pins == 0 && is_absent(record)) {
         drop_record(records, number, hash_of(records, number));
+    }
     free(reservation->record.bytes);
     end_reservation(records, reservation);
 }
@@ -435,8 +441,9 @@ bool ol_group_records_next_of_group(const ol_group_records *records, ol_slice gr
                                     ol_group_record *record) {
     uint32_t number = *cursor == 0 ? find_group(records, group, hash_slice(records, group))
                                    : record_at(records, *cursor)->next;
-    while (number != 0 && is_absent(record_at(records, number)))
+    while (number != 0 && is_absent(record_at(records, number))) {
         number = record_at(records, number)->next;
+    }
     if (number == 0) return false;
     *cursor = number;
     read_record(record_at(records, number), record);

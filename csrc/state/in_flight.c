@@ -30,8 +30,9 @@ int ol_in_flight_reserve(ol_in_flight *in_flight, size_t count, ol_error *error)
     if (wanted <= in_flight->held_capacity) return OL_OK;
     size_t capacity = wanted + wanted / 2 + 64;
     ol_held *held = realloc(in_flight->held, capacity * sizeof *held);
-    if (held == NULL)
+    if (held == NULL) {
         return ol_fail(error, OL_NO_MEMORY, "no memory for %zu reservations in flight", capacity);
+    }
     in_flight->held = held;
     in_flight->held_capacity = capacity;
     return OL_OK;
@@ -66,8 +67,9 @@ static int record_value(ol_in_flight *in_flight, const ol_pair_name *name, int32
     ol_pair_name absent_name = rename_for(in_flight->absent, name);
     ol_pair_name written_name = rename_for(in_flight->written.table, name);
     int status = ol_table_put(in_flight->written.table, &written_name, partition, value, error);
-    if (status == OL_OK)
+    if (status == OL_OK) {
         ol_table_remove(in_flight->absent, &absent_name, partition, value->log_offset);
+    }
     return status;
 }
 
@@ -114,8 +116,9 @@ static uint8_t *own_row(ol_table_row *row) {
         slices[i]->data = p;
         p += slices[i]->size;
     }
-    if (row->value.topic_id != NULL)
+    if (row->value.topic_id != NULL) {
         row->value.topic_id = memcpy(p, row->value.topic_id, OL_TOPIC_ID_SIZE);
+    }
     return copy;
 }
 
@@ -126,8 +129,9 @@ static int record_pending_of(ol_in_flight *in_flight, const ol_state *state,
     size_t cursor = 0;
     while (ol_pending_next_value(pending, producer_id, &cursor, &row)) {
         uint8_t *copy = own_row(&row);
-        if (copy == NULL)
+        if (copy == NULL) {
             return ol_fail(error, OL_NO_MEMORY, "no memory for a pending value in flight");
+        }
         int status = record_committed(in_flight, state, &row, error);
         free(copy);
         if (status != OL_OK) return status;
@@ -160,13 +164,16 @@ static int record_change(ol_in_flight *in_flight, const ol_state *state, const o
     ol_change change;
     /* A record that Kafka would refuse is reported when W passes it, and has no effect then
      * either. */
-    if (ol_change_decode(&in_flight->written, batch, record, NULL, &change, error) != OL_OK)
+    if (ol_change_decode(&in_flight->written, batch, record, NULL, &change, error) != OL_OK) {
         return OL_OK;
-    if (change.kind == OL_CHANGE_POSITION_TOMBSTONE)
+    }
+    if (change.kind == OL_CHANGE_POSITION_TOMBSTONE) {
         return record_tombstone(in_flight, &change, error);
+    }
     /* Group records are kept here only so that the deletion of a group finds those in flight. */
-    if (change.kind != OL_CHANGE_POSITION)
+    if (change.kind != OL_CHANGE_POSITION) {
         return ol_state_apply(&in_flight->written, &change, error);
+    }
     if (change.producer_id >= 0) return ol_state_apply(&in_flight->written, &change, error);
     return record_value(in_flight, &change.name, change.partition, &change.value, error);
 }
@@ -234,12 +241,16 @@ void ol_in_flight_applied(ol_in_flight *in_flight, ol_table *table, const ol_bat
     ol_error ignored;
     if (ol_records_open(&records, batch, decompressor, &ignored) != OL_OK) return;
     while (ol_records_next(&records, &record, &ignored) == OL_OK) {
-        if (ol_change_decode(&in_flight->written, batch, &record, NULL, &change, &ignored) != OL_OK)
+        if (ol_change_decode(&in_flight->written, batch, &record, NULL, &change, &ignored) !=
+            OL_OK) {
             continue;
-        if (change.kind == OL_CHANGE_GROUP_RECORD)
+        }
+        if (change.kind == OL_CHANGE_GROUP_RECORD) {
             release_group_record(in_flight->written.group_records, &change.group_record);
-        if (change.kind != OL_CHANGE_POSITION && change.kind != OL_CHANGE_POSITION_TOMBSTONE)
+        }
+        if (change.kind != OL_CHANGE_POSITION && change.kind != OL_CHANGE_POSITION_TOMBSTONE) {
             continue;
+        }
         if (change.producer_id >= 0 && change.kind == OL_CHANGE_POSITION) continue;
         release_position(in_flight->written.table, &change);
         release_position(in_flight->absent, &change);

@@ -71,8 +71,9 @@ static void link_entry(ol_pending *pending, entry_name name) {
         uint64_t key = chain_key(pending, entry, chain);
         entry->previous[chain] = 0;
         entry->next[chain] = ol_int64_map_get(&pending->heads[chain], key);
-        if (entry->next[chain] != 0)
+        if (entry->next[chain] != 0) {
             entry_named(pending, entry->next[chain])->previous[chain] = name;
+        }
         ol_int64_map_set(&pending->heads[chain], key, name);
     }
 }
@@ -80,8 +81,9 @@ static void link_entry(ol_pending *pending, entry_name name) {
 static void unlink_entry(ol_pending *pending, entry_name name) {
     pending_entry *entry = entry_named(pending, name);
     for (int chain = 0; chain < CHAIN_COUNT; chain++) {
-        if (entry->next[chain] != 0)
+        if (entry->next[chain] != 0) {
             entry_named(pending, entry->next[chain])->previous[chain] = entry->previous[chain];
+        }
         if (entry->previous[chain] != 0) {
             entry_named(pending, entry->previous[chain])->next[chain] = entry->next[chain];
         } else {
@@ -194,8 +196,9 @@ int ol_pending_create(ol_table *table, ol_pending **pending, ol_error *error) {
 void ol_pending_destroy(ol_pending *pending) {
     if (pending == NULL) return;
     for (uint32_t place = 0; place < pending->producer_count; place++) {
-        if (pending->producers[place] != NULL)
+        if (pending->producers[place] != NULL) {
             ol_pending_abort(pending, pending->producers[place]->producer_id);
+        }
     }
     ol_int64_map_free(&pending->places);
     for (int chain = 0; chain < CHAIN_COUNT; chain++) ol_int64_map_free(&pending->heads[chain]);
@@ -209,8 +212,9 @@ int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, o
     uint32_t place;
     producer_entries *producer = find_producer(pending, producer_id, &place);
     size_t needed = (producer == NULL ? 0 : producer->count) + count;
-    if (needed < count || needed > UINT32_MAX / 2)
+    if (needed < count || needed > UINT32_MAX / 2) {
         return ol_fail(error, OL_LIMIT, "a transaction of %zu values", count);
+    }
     for (int chain = 0; chain < CHAIN_COUNT; chain++) {
         int status = ol_int64_map_reserve(&pending->heads[chain], pending->entry_count + count,
                                           error);
@@ -235,8 +239,9 @@ static entry_name find_earlier(const ol_pending *pending, uint32_t place,
                                const ol_reservation *reservation) {
     uint64_t key = position_key(reservation->pair, reservation->partition);
     entry_name name = ol_int64_map_get(&pending->heads[CHAIN_POSITION], key);
-    while (name != 0 && (name - 1) >> 32 != place)
+    while (name != 0 && (name - 1) >> 32 != place) {
         name = entry_named(pending, name)->next[CHAIN_POSITION];
+    }
     return name;
 }
 
@@ -362,8 +367,9 @@ bool ol_pending_producer_at(const ol_pending *pending, size_t index,
     if (index >= pending->order_count) return false;
     const producer_entries *found = pending->producers[pending->order[index]];
     *producer = (ol_pending_producer){found->producer_id, found->entries[0].log_offset, 0};
-    for (uint32_t i = 0; i < found->count; i++)
+    for (uint32_t i = 0; i < found->count; i++) {
         producer->values += is_live(pending, &found->entries[i]);
+    }
     return true;
 }
 
@@ -394,8 +400,9 @@ bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_
 static entry_name first_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash) {
     uint32_t number;
     if (pending->entry_count == 0 ||
-        !ol_table_group_number(pending->table, group, group_hash, &number))
+        !ol_table_group_number(pending->table, group, group_hash, &number)) {
         return 0;
+    }
     return ol_int64_map_get(&pending->heads[CHAIN_GROUP], number);
 }
 
@@ -404,8 +411,9 @@ bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_
                               uint64_t *cursor, ol_table_row *row) {
     entry_name name = *cursor == 0 ? first_of_group(pending, group, group_hash)
                                    : entry_named(pending, *cursor)->next[CHAIN_GROUP];
-    while (name != 0 && !is_newest(pending, entry_named(pending, name)))
+    while (name != 0 && !is_newest(pending, entry_named(pending, name))) {
         name = entry_named(pending, name)->next[CHAIN_GROUP];
+    }
     if (name == 0) return false;
     *cursor = name;
     fill_row(pending, entry_named(pending, name), row);
@@ -414,8 +422,9 @@ bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_
 
 static bool chain_has_live(const ol_pending *pending, int chain, uint64_t key) {
     entry_name name = ol_int64_map_get(&pending->heads[chain], key);
-    while (name != 0 && !is_live(pending, entry_named(pending, name)))
+    while (name != 0 && !is_live(pending, entry_named(pending, name))) {
         name = entry_named(pending, name)->next[chain];
+    }
     return name != 0;
 }
 
@@ -455,8 +464,9 @@ bool ol_pending_get(const ol_pending *pending, int64_t producer_id, const ol_pai
     if (pair == 0) return false;
     entry_name found = ol_int64_map_get(&pending->heads[CHAIN_POSITION],
                                         position_key(pair, partition));
-    while (found != 0 && (found - 1) >> 32 != place)
+    while (found != 0 && (found - 1) >> 32 != place) {
         found = entry_named(pending, found)->next[CHAIN_POSITION];
+    }
     if (found == 0 || !is_live(pending, entry_named(pending, found))) return false;
     ol_table_row row;
     fill_row(pending, entry_named(pending, found), &row);
@@ -484,12 +494,14 @@ uint64_t ol_pending_memory_usage(const ol_pending *pending) {
     bytes += pending->capacity *
              (sizeof *pending->producers + sizeof *pending->order + sizeof *pending->free_places);
     bytes += pending->places.capacity * sizeof(ol_int64_map_entry);
-    for (int chain = 0; chain < CHAIN_COUNT; chain++)
+    for (int chain = 0; chain < CHAIN_COUNT; chain++) {
         bytes += pending->heads[chain].capacity * sizeof(ol_int64_map_entry);
+    }
     for (uint32_t place = 0; place < pending->producer_count; place++) {
         const producer_entries *producer = pending->producers[place];
-        if (producer != NULL)
+        if (producer != NULL) {
             bytes += sizeof *producer + producer->capacity * sizeof *producer->entries;
+        }
     }
     return bytes;
 }

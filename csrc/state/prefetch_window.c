@@ -34,8 +34,9 @@ static bool begin_run(ol_prefetch_window *window, ol_slice bytes, int32_t *parti
     ol_key key;
     ol_error ignored;
     if (ol_key_decode(bytes, &key, &ignored) != OL_OK || !key.known ||
-        key.type > OL_KEY_OFFSET_COMMIT)
+        key.type > OL_KEY_OFFSET_COMMIT) {
         return false;
+    }
     const ol_table *table = window->state->table;
     ol_load_run *run = &window->runs[window->filled.run_count];
     run->name = ol_table_name(table, key.group, group_hash_of(window, key.group), key.topic);
@@ -72,8 +73,9 @@ static bool decode_value(ol_prefetch_window *window, ol_slice bytes, ol_position
     ol_offset_value decoded;
     ol_error ignored;
     if (ol_offset_value_decode(bytes, window->key_type, &decoded, &ignored) != OL_OK) return false;
-    if (window->filled.value_version_max < decoded.version)
+    if (window->filled.value_version_max < decoded.version) {
         window->filled.value_version_max = decoded.version;
+    }
     value->offset = decoded.offset;
     value->leader_epoch = decoded.leader_epoch;
     value->metadata = decoded.metadata;

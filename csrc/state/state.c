@@ -104,8 +104,9 @@ static int apply_pending(ol_state *state, const ol_change *change, ol_error *err
 }
 
 static int apply_position(ol_state *state, const ol_change *change, ol_error *error) {
-    if (change->value_version > state->value_version_max)
+    if (change->value_version > state->value_version_max) {
         state->value_version_max = change->value_version;
+    }
     if (change->producer_id >= 0) return apply_pending(state, change, error);
     if (change->reservation == NULL) {
         return ol_table_put_hinted(state->table, change->pair_hint, &change->name,
@@ -117,8 +118,9 @@ static int apply_position(ol_state *state, const ol_change *change, ol_error *er
 
 static int apply_group_record(ol_state *state, const ol_change *change, ol_error *error) {
     const ol_group_record *record = &change->group_record;
-    if (change->group_reservation == NULL)
+    if (change->group_reservation == NULL) {
         return ol_group_records_put(state->group_records, record, error);
+    }
     ol_group_records_install(state->group_records, change->group_reservation, record->log_offset,
                              record->timestamp);
     return OL_OK;
@@ -166,8 +168,9 @@ static int apply_control(ol_state *state, const ol_batch *batch, const ol_state_
         int32_t coordinator_epoch;
         status = ol_control_decode(&record, &type, &coordinator_epoch, error);
         if (status != OL_OK) return status;
-        if (share == NULL || record.offset < share->until)
+        if (share == NULL || record.offset < share->until) {
             ol_state_end_transaction(state, batch->producer_id, type);
+        }
         status = ol_records_next(records, &record, error);
     }
     return status == OL_END ? OL_OK : status;

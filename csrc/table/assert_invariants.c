@@ -54,8 +54,9 @@ static void check_chunk(verification *check, uint32_t pair, uint32_t number,
     unsigned cells = ol_table_ones(chunk->bitmap), capacity = ol_table_run_capacity(cells);
     OL_ASSERT(chunk->bitmap < 1 << OL_CHUNK_PARTITIONS &&
               (chunk->bitmap == 0 || chunk->run % capacity == 0));
-    for (unsigned i = cells; i < capacity; i++)
+    for (unsigned i = cells; i < capacity; i++) {
         OL_ASSERT(!ol_run_allocator_is_free(&table->cells, chunk->run + i));
+    }
     check->spare += capacity - cells;
     for (unsigned bit = 0; bit < OL_CHUNK_PARTITIONS; bit++) {
         if (!(chunk->bitmap >> bit & 1)) continue;

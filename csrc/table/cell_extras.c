@@ -56,8 +56,9 @@ ol_cell_extras_entry *ol_cell_extras_find(const ol_cell_extras *cell_extras, uin
 
 static int add_free_entry(ol_cell_extras *cell_extras, ol_error *error) {
     size_t count = cell_extras->entries.used / sizeof(ol_cell_extras_entry);
-    if (count >= (size_t)1 << ENTRY_BITS)
+    if (count >= (size_t)1 << ENTRY_BITS) {
         return ol_fail(error, OL_LIMIT, "the table's side entries are all in use");
+    }
     bool first = count == 0;
     int status = ol_arena_extend(&cell_extras->entries,
                                  sizeof(ol_cell_extras_entry) * (first ? 2 : 1), error);
@@ -76,8 +77,9 @@ int ol_cell_extras_make(ol_cell_extras *cell_extras, uint64_t key, ol_cell_extra
     *entry = find(cell_extras, key, hash);
     if (*entry != NULL) return OL_OK;
     int status = ol_hash_index_reserve(&cell_extras->hash_index, hash, error);
-    if (status == OL_OK && cell_extras->free_entry == 0)
+    if (status == OL_OK && cell_extras->free_entry == 0) {
         status = add_free_entry(cell_extras, error);
+    }
     if (status != OL_OK) return status;
     uint32_t number = cell_extras->free_entry;
     *entry = entry_at(cell_extras, number);
@@ -144,8 +146,9 @@ static bool is_free_list_sound(const ol_cell_extras *cell_extras, uint64_t free_
     for (uint32_t link = cell_extras->free_entry; link != 0;
          link = (uint32_t)entry_at(cell_extras, link)->key) {
         if (link >= count || entry_at(cell_extras, link)->topic_id != FREE_ENTRY ||
-            ++listed > free_count)
+            ++listed > free_count) {
             return false;
+        }
     }
     return listed == free_count && free_count == cell_extras->free_count;
 }
@@ -159,13 +162,16 @@ static bool are_entries_sound(const ol_cell_extras *cell_extras, uint64_t key) {
          living++) {
         if (entry->pins == 0 && entry->topic_id == 0 && entry->expire_timestamp == -1) return false;
         if (!ol_hash_index_validate_item(&cell_extras->hash_index,
-                                         hash_key(cell_extras, entry->key), at, key, &found))
+                                         hash_key(cell_extras, entry->key), at, key, &found)) {
             return false;
+        }
         pins += entry->pins;
     }
     if (!ol_hash_index_validate_lines(&cell_extras->hash_index, 0,
-                                      ol_hash_index_pieces(&cell_extras->hash_index), key, &lines))
+                                      ol_hash_index_pieces(&cell_extras->hash_index), key,
+                                      &lines)) {
         return false;
+    }
     return lines.items == cell_extras->hash_index.count && lines.items == found.items &&
            lines.passed == found.passed && pins == cell_extras->pins &&
            is_free_list_sound(cell_extras, count == 0 ? 0 : count - 1 - living);
@@ -177,7 +183,8 @@ int ol_cell_extras_validate(const ol_cell_extras *cell_extras, uint64_t key, ol_
     size_t count = cell_extras->entries.used / sizeof(ol_cell_extras_entry);
     bool sound = cell_extras->entries.used % sizeof(ol_cell_extras_entry) == 0 &&
                  count <= (size_t)1 << ENTRY_BITS && count != 1;
-    if (!sound || !are_entries_sound(cell_extras, key))
+    if (!sound || !are_entries_sound(cell_extras, key)) {
         return ol_fail(error, OL_CORRUPT, "the side entries are not sound");
+    }
     return OL_OK;
 }

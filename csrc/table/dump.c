@@ -65,8 +65,9 @@ void ol_table_sections(ol_table *table, ol_table_section sections[OL_TABLE_SECTI
         &table->cell_extras.hash_index.pieces,
         &table->cell_extras.hash_index.directory,
     };
-    for (int i = 0; i < OL_TABLE_SECTIONS; i++)
+    for (int i = 0; i < OL_TABLE_SECTIONS; i++) {
         sections[i] = (ol_table_section){section_names[i], arenas[i]};
+    }
 }
 
 /* -------------------------------------------------------------------------------------- numbers */
@@ -117,8 +118,9 @@ static void walk_table(number_walk *walk, ol_table *table) {
     walk_run_allocator(walk, &table->cells);
     walk_run_allocator(walk, &table->partition_map.small);
     walk_u64(walk, &table->partition_map.large_free_units);
-    for (unsigned i = 0; i < OL_PARTITION_MAP_CLASS_COUNT; i++)
+    for (unsigned i = 0; i < OL_PARTITION_MAP_CLASS_COUNT; i++) {
         walk_u32(walk, &table->partition_map.large_free[i]);
+    }
     walk_u64(walk, &table->string_pool.count);
     walk_u64(walk, &table->string_pool.bytes);
     walk_u64(walk, &table->string_pool.free_bytes);
@@ -143,8 +145,9 @@ int ol_table_restore(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZ
     number_walk walk = {.at = (uint8_t *)numbers, .put = false, .fits = true};
     walk_table(&walk, table);
     OL_ASSERT(walk.at == numbers + OL_TABLE_NUMBERS_SIZE);
-    if (!walk.fits)
+    if (!walk.fits) {
         return ol_fail(error, OL_CORRUPT, "a number of the table does not fit its field");
+    }
     ol_table_set_seed(table, table->seed);
     return ol_table_validate(table, held, held_count, threads, error);
 }

@@ -106,8 +106,9 @@ static uint32_t drain(const ol_hash_index *hash_index, const ol_hash_index_piece
         ol_hash_index_line *lines = unit_lines(hash_index, piece->unit[unit]);
         for (int i = 0; i < OL_HASH_INDEX_UNIT_LINES; i++) {
             for (int j = 0; j < OL_HASH_INDEX_LINE_ITEMS; j++) {
-                if (lines[i].slot[j] != 0)
+                if (lines[i].slot[j] != 0) {
                     items[count++] = ol_hash_index_item(hash_index, lines[i].slot[j]);
+                }
             }
         }
         memset(lines, 0, UNIT_SIZE);
@@ -119,11 +120,13 @@ static uint32_t drain(const ol_hash_index *hash_index, const ol_hash_index_piece
 static void find_hashes(const ol_hash_index *hash_index, const uint32_t *items, uint32_t count,
                         uint64_t *hashes) {
     for (int round = 0; round < 3 && hash_index->items->prefetch != NULL; round++) {
-        for (uint32_t i = 0; i < count; i++)
+        for (uint32_t i = 0; i < count; i++) {
             hash_index->items->prefetch(hash_index->owner, items[i], round);
+        }
     }
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         hashes[i] = hash_index->items->hash_of(hash_index->owner, items[i]);
+    }
 }
 
 static void resize(ol_hash_index *hash_index, ol_hash_index_piece *piece, uint32_t unit_count) {
@@ -137,8 +140,9 @@ static void resize(ol_hash_index *hash_index, ol_hash_index_piece *piece, uint32
 }
 
 static int double_directory(ol_hash_index *hash_index, ol_error *error) {
-    if (hash_index->depth == OL_HASH_INDEX_DEPTH_MAX)
+    if (hash_index->depth == OL_HASH_INDEX_DEPTH_MAX) {
         return ol_fail(error, OL_LIMIT, "the table's hash cannot grow any further");
+    }
     size_t count = hash_index->directory.used / sizeof(uint32_t);
     int status = ol_arena_extend(&hash_index->directory,
                                  (count == 0 ? 2 : count) * sizeof(uint32_t), error);
@@ -287,8 +291,9 @@ static void verify_piece(const ol_hash_index *hash_index, const ol_hash_index_pi
             OL_ASSERT(ol_hash_index_piece_of(hash_index, hash) == piece);
             OL_ASSERT(line->slot[i] == (ol_hash_index_tag(hash_index, hash) | item));
             for (uint32_t home = ol_hash_index_home(piece, hash); home != at;
-                 home = (home + 1) % line_count)
+                 home = (home + 1) % line_count) {
                 passed[home]++;
+            }
             OL_ASSERT(
                 (ol_hash_index_match(hash_index, line, ol_hash_index_tag(hash_index, hash)) >> i &
                  1) == 1);

@@ -106,8 +106,9 @@ static inline size_t ol_hash_index_pieces(const ol_hash_index *hash_index) {
 static inline const ol_hash_index_piece *ol_hash_index_piece_of(const ol_hash_index *hash_index,
                                                                 uint64_t hash) {
     uint32_t piece = 0;
-    if (hash_index->depth != 0)
+    if (hash_index->depth != 0) {
         piece = ((const uint32_t *)hash_index->directory.base)[hash >> (64 - hash_index->depth)];
+    }
     return (const ol_hash_index_piece *)hash_index->pieces.base + piece;
 }
 

@@ -43,8 +43,9 @@ uint32_t ol_table_find_group(const ol_table *table, ol_slice group, uint64_t gro
     ol_hash_index_probe probe = ol_hash_index_probe_begin(&table->group_index, group_hash);
     uint32_t pair;
     while ((pair = ol_hash_index_probe_next(&probe)) != 0) {
-        if (ol_string_pool_equal(&table->string_pool, ol_table_pair(table, pair)->group, group))
+        if (ol_string_pool_equal(&table->string_pool, ol_table_pair(table, pair)->group, group)) {
             break;
+        }
     }
     return pair;
 }
@@ -53,8 +54,9 @@ uint32_t ol_table_find_group(const ol_table *table, ol_slice group, uint64_t gro
 
 static int add_free_pair(ol_table *table, ol_error *error) {
     uint32_t limit = ol_table_pair_limit(table);
-    if (limit >= 1u << OL_PAIR_BITS)
+    if (limit >= 1u << OL_PAIR_BITS) {
         return ol_fail(error, OL_LIMIT, "the table has no more room for pairs");
+    }
     uint32_t number = limit == 0 ? 1 : limit;
     int status = ol_arena_extend(&table->pairs, sizeof(ol_pair) * (number + 1 - limit), error);
     if (status != OL_OK) return status;
@@ -68,8 +70,9 @@ static int add_free_pair(ol_table *table, ol_error *error) {
 static int reserve_pair(ol_table *table, const ol_pair_name *name, bool new_group,
                         ol_error *error) {
     int status = ol_hash_index_reserve(&table->pair_index, name->hash, error);
-    if (status == OL_OK && new_group)
+    if (status == OL_OK && new_group) {
         status = ol_hash_index_reserve(&table->group_index, name->group_hash, error);
+    }
     if (status == OL_OK && table->free_pair == 0) status = add_free_pair(table, error);
     return status;
 }

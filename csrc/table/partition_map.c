@@ -43,8 +43,9 @@ static int allocate_large(ol_partition_map *partition_map, uint64_t units, uint3
         return OL_OK;
     }
     uint64_t first = partition_map->large.used / sizeof(ol_chunk);
-    if (first + *class_units >= OL_PARTITION_MAP_LARGE)
+    if (first + *class_units >= OL_PARTITION_MAP_LARGE) {
         return ol_fail(error, OL_LIMIT, "the table's chunk arrays are full");
+    }
     int status = ol_arena_extend(&partition_map->large, *class_units * sizeof(ol_chunk), error);
     if (status != OL_OK) return status;
     *name = (uint32_t)first | OL_PARTITION_MAP_LARGE;
@@ -218,8 +219,9 @@ int ol_partition_map_reserve(ol_partition_map *partition_map, ol_chunk *root, ui
                              uint32_t last, uint32_t count, ol_error *error) {
     OL_ASSERT(root->bitmap != 0 || root->run != 0);
     more_chunks more = {count, first, last};
-    if (root->bitmap == 0 && has_room_for(ol_partition_map_array(partition_map, root), more))
+    if (root->bitmap == 0 && has_room_for(ol_partition_map_array(partition_map, root), more)) {
         return OL_OK;
+    }
     return rebuild(partition_map, root, more, error);
 }
 

@@ -36,8 +36,9 @@ static void make_room(ol_table *table, uint32_t pair, const ol_position_row *row
         if (ol_partition_map_find(&table->partition_map, root, number) == NULL) added++;
     }
     ol_error ignored;
-    if (added > 1)
+    if (added > 1) {
         (void)!ol_partition_map_reserve(&table->partition_map, root, first, last, added, &ignored);
+    }
 }
 
 static void fill(ol_cell *cells, const ol_position_row *rows, unsigned length) {
@@ -72,8 +73,9 @@ bool ol_table_run_settled(const ol_table *table, uint32_t pair, const ol_positio
     uint32_t metadata;
     for (size_t i = 0; i < count; i++) {
         const ol_cell *cell = ol_table_find_cell(table, pair, rows[i].partition);
-        if (cell == NULL || !ol_table_is_plain(table, pair, cell, &rows[i].value, &metadata))
+        if (cell == NULL || !ol_table_is_plain(table, pair, cell, &rows[i].value, &metadata)) {
             return false;
+        }
     }
     return true;
 }
@@ -82,8 +84,9 @@ static int put_rows(ol_table *table, uint32_t pair, const ol_pair_name *name,
                     const ol_position_row *rows, size_t count, ol_error *error) {
     bool has_room = false;
     for (size_t i = 0; i < count;) {
-        if (i + CELL_DISTANCE < count)
+        if (i + CELL_DISTANCE < count) {
             ol_table_prefetch_cell(table, pair, rows[i + CELL_DISTANCE].partition);
+        }
         uint32_t number = ol_chunk_number(rows[i].partition), metadata;
         ol_chunk *root = &ol_table_pair(table, pair)->root,
                  *chunk = ol_partition_map_find(&table->partition_map, root, number);

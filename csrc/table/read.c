@@ -23,8 +23,9 @@ void ol_table_read_cell(const ol_table *table, uint32_t pair, int32_t partition,
         const ol_cell_extras_entry *entry = ol_cell_extras_find(
             &table->cell_extras, ol_cell_extras_key(pair, partition));
         value->expire_timestamp = entry->expire_timestamp;
-        if (entry->topic_id != 0)
+        if (entry->topic_id != 0) {
             value->topic_id = ol_string_pool_topic_id(&table->string_pool, entry->topic_id);
+        }
     }
 }
 
@@ -76,8 +77,9 @@ void ol_table_prefetch_chunk(const ol_table *table, uint32_t number, int32_t par
         const ol_chunk_array *array = ol_partition_map_array(&table->partition_map, &pair->root);
         __builtin_prefetch(array);
         /* The chunk's place if the array begins at partition 0, as most do. */
-        if (partition >= 0 && partition < 4096)
+        if (partition >= 0 && partition < 4096) {
             __builtin_prefetch(&array->chunk[partition / OL_CHUNK_PARTITIONS]);
+        }
     }
 }
 
@@ -187,8 +189,9 @@ static uint64_t pair_positions(const ol_table *table, const ol_pair *pair) {
 
 static uint64_t positions_from(const ol_table *table, uint32_t pair) {
     uint64_t count = 0;
-    for (; pair != 0; pair = ol_table_pair(table, pair)->next)
+    for (; pair != 0; pair = ol_table_pair(table, pair)->next) {
         count += pair_positions(table, ol_table_pair(table, pair));
+    }
     return count;
 }
 

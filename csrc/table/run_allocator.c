@@ -148,8 +148,9 @@ void ol_run_allocator_free_all(ol_run_allocator *run_allocator) {
 }
 
 static int add_page(ol_run_allocator *run_allocator, ol_error *error) {
-    if (run_allocator->page_count == run_allocator->page_count_max)
+    if (run_allocator->page_count == run_allocator->page_count_max) {
         return ol_fail(error, OL_LIMIT, "the table's index space is full");
+    }
     /* If the second step fails, the next attempt reuses these units. */
     size_t needed = ((size_t)run_allocator->page_count + 1) * OL_RUN_ALLOCATOR_PAGE_UNITS *
                     run_allocator->unit_size;
@@ -247,15 +248,17 @@ void ol_run_allocator_verify(const ol_run_allocator *run_allocator) {
 static bool are_lists_sound(const ol_run_allocator *run_allocator, uint64_t listed_expected) {
     uint64_t listed = 0;
     for (unsigned list = 0; list <= OL_RUN_LENGTH_MAX; list++) {
-        if ((run_allocator->lists[list] != 0) != (bool)(run_allocator->lists_used >> list & 1))
+        if ((run_allocator->lists[list] != 0) != (bool)(run_allocator->lists_used >> list & 1)) {
             return false;
+        }
         uint32_t previous = 0;
         for (uint32_t link = run_allocator->lists[list]; link != 0;
              link = page_at(run_allocator, link - 1)->next) {
             if (link > run_allocator->page_count || ++listed > listed_expected) return false;
             const ol_run_allocator_page *page = page_at(run_allocator, link - 1);
-            if (page->previous != previous || longest_run(run_allocator, free_bits(page)) != list)
+            if (page->previous != previous || longest_run(run_allocator, free_bits(page)) != list) {
                 return false;
+            }
             previous = link;
         }
     }

@@ -28,8 +28,9 @@ static uint32_t *count_of(const ol_string_pool *string_pool, uint32_t number) {
 static uint64_t hash_bytes(const ol_string_pool *string_pool, ol_slice bytes,
                            const uint8_t *topic_id) {
     uint64_t hash = ol_hash64(bytes.data, bytes.size, string_pool->seed);
-    if (topic_id != NULL)
+    if (topic_id != NULL) {
         hash = ol_hash64_mix(hash, ol_hash64(topic_id, OL_STRING_ID_SIZE, string_pool->seed));
+    }
     return hash;
 }
 
@@ -81,8 +82,9 @@ static int allocate(ol_string_pool *string_pool, uint32_t units, uint32_t *numbe
     /* Unit 0 stays unused: number 0 is the empty string. */
     size_t first = string_pool->arena.used == 0 ? 1 : string_pool->arena.used / OL_STRING_UNIT_SIZE;
     size_t end = first + units;
-    if (end > OL_STRING_NUMBER_MAX)
+    if (end > OL_STRING_NUMBER_MAX) {
         return ol_fail(error, OL_LIMIT, "the table's strings fill their 4 GiB");
+    }
     int status = ol_arena_extend(&string_pool->arena,
                                  end * OL_STRING_UNIT_SIZE - string_pool->arena.used, error);
     if (status != OL_OK) return status;
@@ -124,8 +126,9 @@ int ol_string_pool_intern(ol_string_pool *string_pool, ol_slice bytes, const uin
                           uint32_t *number, ol_error *error) {
     *number = 0;
     if (bytes.size == 0 && topic_id == NULL) return OL_OK;
-    if (bytes.size > OL_STRING_BYTES_MAX)
+    if (bytes.size > OL_STRING_BYTES_MAX) {
         return ol_fail(error, OL_TOO_LARGE, "a string of %zu bytes", bytes.size);
+    }
     uint64_t hash = hash_bytes(string_pool, bytes, topic_id);
     ol_hash_index_probe probe = ol_hash_index_probe_begin(&string_pool->hash_index, hash);
     for (uint32_t candidate; (candidate = ol_hash_index_probe_next(&probe)) != 0;) {
@@ -147,8 +150,9 @@ int ol_string_pool_add(ol_string_pool *string_pool, ol_slice bytes, uint32_t *nu
                        ol_error *error) {
     *number = 0;
     if (bytes.size == 0) return OL_OK;
-    if (bytes.size > OL_STRING_BYTES_MAX)
+    if (bytes.size > OL_STRING_BYTES_MAX) {
         return ol_fail(error, OL_TOO_LARGE, "a string of %zu bytes", bytes.size);
+    }
     return create(string_pool, bytes, NULL, NOT_INTERNED | 1, number, error);
 }
 
@@ -164,8 +168,9 @@ void ol_string_pool_release(ol_string_pool *string_pool, uint32_t number) {
     uint32_t *count = count_of(string_pool, number);
     OL_ASSERT((*count & ~NOT_INTERNED) != 0);
     if ((--*count & ~NOT_INTERNED) != 0) return;
-    if (!(*count & NOT_INTERNED))
+    if (!(*count & NOT_INTERNED)) {
         ol_hash_index_remove(&string_pool->hash_index, hash_of(string_pool, number), number);
+    }
     const uint8_t *record = ol_string_pool_record(string_pool, number);
     uint32_t units = record_units(record);
     uint16_t field = ol_string_pool_length_field(record);
@@ -239,8 +244,9 @@ static bool take_free(const ol_string_pool *string_pool, ol_ownership_bits *free
         for (uint32_t number = *free_list(string_pool, units); number != 0;
              number = *count_of(string_pool, number)) {
             if (!ol_string_pool_is_within(string_pool, number) ||
-                record_units(ol_string_pool_record(string_pool, number)) != units)
+                record_units(ol_string_pool_record(string_pool, number)) != units) {
                 return false;
+            }
             if (!ol_ownership_take(free_places, number, 1)) return false;
             free_bytes += (uint64_t)units * OL_STRING_UNIT_SIZE;
             ++*count;

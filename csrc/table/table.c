@@ -15,8 +15,9 @@ void ol_table_set_seed(ol_table *table, uint64_t seed) {
 int ol_table_create(ol_table **table, ol_error *error) {
     uint64_t seed;
     ssize_t size = getrandom(&seed, sizeof seed, 0);
-    if (size != (ssize_t)sizeof seed)
+    if (size != (ssize_t)sizeof seed) {
         return ol_fail_errno(error, size < 0 ? errno : EIO, "getrandom", NULL);
+    }
     ol_table *created = calloc(1, sizeof *created);
     if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a table");
     ol_run_allocator_init(&created->cells, sizeof(ol_cell), (uint64_t)1 << 32, true);
@@ -72,8 +73,9 @@ static void release_prepared(ol_table *table, const value_needs *prepared) {
  * extras entry, which is just as correct. */
 static bool id_is_unused(const ol_table *table, uint32_t pair, const ol_cell *except) {
     const ol_chunk *root = &ol_table_pair(table, pair)->root;
-    if (ol_string_pool_topic_id(&table->string_pool, ol_table_pair(table, pair)->topic) == NULL)
+    if (ol_string_pool_topic_id(&table->string_pool, ol_table_pair(table, pair)->topic) == NULL) {
         return true;
+    }
     uint32_t places = ol_partition_map_places(&table->partition_map, root), number;
     if (places > 64) return false;
     for (uint32_t place = 0; place < places; place++) {
@@ -81,8 +83,9 @@ static bool id_is_unused(const ol_table *table, uint32_t pair, const ol_cell *ex
         for (unsigned i = 0; i < ol_table_ones(chunk->bitmap); i++) {
             const ol_cell *cell = (const ol_cell *)table->cells.units.base + chunk->run + i;
             if (cell != except && (cell->metadata & OL_CELL_TOPIC_ID) &&
-                cell->metadata != OL_CELL_ABSENT)
+                cell->metadata != OL_CELL_ABSENT) {
                 return false;
+            }
         }
     }
     return true;
@@ -115,8 +118,9 @@ static int prepare(ol_table *table, uint32_t pair, const ol_cell *except,
     memset(prepared, 0, sizeof *prepared);
     int status = ol_string_pool_intern(&table->string_pool, value->metadata, NULL,
                                        &prepared->metadata, error);
-    if (status == OL_OK && topic_id != NULL)
+    if (status == OL_OK && topic_id != NULL) {
         status = prepare_id(table, pair, except, topic_id, prepared, error);
+    }
     if (status != OL_OK) release_prepared(table, prepared);
     return status;
 }
@@ -177,8 +181,9 @@ static void sweep(ol_table *table, uint32_t pair, int32_t partition, const ol_ce
     uint32_t pins = entry != NULL ? entry->pins : 0;
     if (pins != 0) return;
     bool absent = ol_table_is_absent(cell);
-    if (entry != NULL && (absent || !(cell->metadata & OL_CELL_EXTRAS)))
+    if (entry != NULL && (absent || !(cell->metadata & OL_CELL_EXTRAS))) {
         ol_cell_extras_drop(&table->cell_extras, entry);
+    }
     if (absent) ol_table_free_cell(table, pair, partition);
 }
 
@@ -249,8 +254,9 @@ static int put_anything(ol_table *table, const ol_pair_name *name, uint32_t pair
 uint32_t ol_table_find(const ol_table *table, const ol_pair_name *name) {
     uint32_t pair = table->last_pair;
     if (pair != 0 && table->last_hash == name->hash &&
-        ol_table_pair_is(table, ol_table_pair(table, pair), name))
+        ol_table_pair_is(table, ol_table_pair(table, pair), name)) {
         return pair;
+    }
     return ol_table_find_pair(table, name);
 }
 
@@ -314,14 +320,17 @@ int ol_table_reserve(ol_table *table, const ol_pair_name *name, int32_t partitio
     ol_cell_extras_entry *entry = NULL;
     value_needs prepared = {0};
     int status = make_cell(table, name, partition, &pair, &cell, error);
-    if (status == OL_OK)
+    if (status == OL_OK) {
         status = ol_string_pool_intern(&table->string_pool, value->metadata, NULL,
                                        &prepared.metadata, error);
-    if (status == OL_OK && topic_id != NULL)
+    }
+    if (status == OL_OK && topic_id != NULL) {
         status = prepare_reserved_id(table, pair, topic_id, &prepared, error);
-    if (status == OL_OK)
+    }
+    if (status == OL_OK) {
         status = ol_cell_extras_make(&table->cell_extras, ol_cell_extras_key(pair, partition),
                                      &entry, error);
+    }
     if (status != OL_OK) {
         release_prepared(table, &prepared);
         undo(table, pair, partition);
@@ -407,11 +416,13 @@ bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partitio
     table->changes++;
     bool present = !ol_table_is_absent(cell);
     ol_cell_extras_entry *entry = NULL;
-    if (table->cell_extras.pins != 0 || (present && (cell->metadata & OL_CELL_EXTRAS)))
+    if (table->cell_extras.pins != 0 || (present && (cell->metadata & OL_CELL_EXTRAS))) {
         entry = find_side(table, pair, partition);
+    }
     clear_cell(table, cell, entry);
-    if (entry != NULL && entry->pins != 0 && log_offset > entry->tombstone)
+    if (entry != NULL && entry->pins != 0 && log_offset > entry->tombstone) {
         entry->tombstone = log_offset;
+    }
     sweep(table, pair, partition, cell, entry);
     return present;
 }

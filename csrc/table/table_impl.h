@@ -135,11 +135,13 @@ static inline bool ol_table_is_plain(const ol_table *table, uint32_t pair, const
                                      const ol_position_value *value, uint32_t *metadata) {
     uint32_t string = cell->metadata & OL_CELL_METADATA;
     if ((cell->metadata & OL_CELL_EXTRAS) || string == OL_CELL_ABSENT ||
-        value->expire_timestamp != -1)
+        value->expire_timestamp != -1) {
         return false;
+    }
     if (string == 0 ? value->metadata.size != 0
-                    : !ol_string_pool_equal(&table->string_pool, string, value->metadata))
+                    : !ol_string_pool_equal(&table->string_pool, string, value->metadata)) {
         return false;
+    }
     *metadata = string;
     if (value->topic_id == NULL) return true;
     *metadata |= OL_CELL_TOPIC_ID;

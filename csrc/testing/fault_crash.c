@@ -63,8 +63,9 @@ static int write_file(ol_fs *real, const char *path, const uint8_t *bytes, size_
     status = real->truncate(file, (int64_t)size, error);
     for (size_t at = 0; at < size && status == OL_OK; at += OL_FAULT_PAGE) {
         size_t count = smaller(size - at, OL_FAULT_PAGE);
-        if (memcmp(bytes + at, zeros, count) != 0)
+        if (memcmp(bytes + at, zeros, count) != 0) {
             status = real->write(file, (int64_t)at, bytes + at, count, error);
+        }
     }
     real->close(file);
     return status;

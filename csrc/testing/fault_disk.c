@@ -59,8 +59,9 @@ void ol_fault_names_apply(ol_fault_names *names, const ol_fault_change *change) 
         return;
     }
     remove_name(names, change->parent, change->name);
-    if (change->kind == OL_FAULT_RENAME)
+    if (change->kind == OL_FAULT_RENAME) {
         put_name(names, change->target_parent, change->target_name, change->node);
+    }
 }
 
 void ol_fault_names_copy(ol_fault_names *target, const ol_fault_names *source) {
@@ -222,8 +223,9 @@ static void drop_suspects(ol_fault_node *node, size_t from_page, size_t to_page)
 }
 
 void ol_fault_node_touch(ol_fault_node *node, size_t from, size_t to) {
-    if (from < to)
+    if (from < to) {
         drop_suspects(node, from / OL_FAULT_PAGE, (to + OL_FAULT_PAGE - 1) / OL_FAULT_PAGE);
+    }
 }
 
 void ol_fault_node_cut(ol_fault_node *node, size_t size) {

@@ -52,8 +52,9 @@ static int crashed(ol_error *error) {
 
 static void stop(fault_fs *fs) {
     fs->stopped = true;
-    if (ol_fault_disk_capture(&fs->disk, &fs->capture_error) == OL_OK)
+    if (ol_fault_disk_capture(&fs->disk, &fs->capture_error) == OL_OK) {
         fs->capture_error.status = OL_OK;
+    }
 }
 
 /* Every operation that changes something passes here before it does. */
@@ -95,8 +96,9 @@ static int locate(fault_fs *fs, const char *path, location *found, ol_error *err
             return ol_fail(error, OL_INVALID, "the simulated disk takes no relative names");
         }
         if (size >= sizeof found->name) return ol_fail_errno(error, ENAMETOOLONG, "open", path);
-        if (found->node == NULL || !found->node->is_directory)
+        if (found->node == NULL || !found->node->is_directory) {
             return ol_fail_errno(error, ENOENT, "open", path);
+        }
         found->parent = found->node;
         memcpy(found->name, at, size);
         found->name[size] = '\0';
@@ -209,8 +211,9 @@ static int begin_flush(fault_fs *fs, ol_file *file, const char *name, ol_error *
         fs->fail_flush_at = 0;
         status = ol_fail_errno(error, fs->fail_flush_errno, name, file->path);
     }
-    if (status != OL_OK && status != OL_CRASHED)
+    if (status != OL_OK && status != OL_CRASHED) {
         (void)!ol_fault_node_fail_flush(&fs->disk, file->node, &ignored);
+    }
     return status;
 }
 
@@ -225,8 +228,9 @@ static int fault_flush_range(ol_file *file, void *data, int64_t from, int64_t to
     (void)data;
     fault_fs *fs = lock_fs(&file->fs->port);
     int status = begin_flush(fs, file, "msync", error);
-    if (status == OL_OK)
+    if (status == OL_OK) {
         status = ol_fault_node_flush_range(&fs->disk, file->node, (size_t)from, (size_t)to, error);
+    }
     return unlock_fs(fs, status);
 }
 
@@ -249,8 +253,9 @@ static int fault_stored(ol_file *file, int64_t position, size_t size, ol_error *
     fault_fs *fs = lock_fs(&file->fs->port);
     int status = begin_operation(fs, "store", file->path, error);
     /* The bytes are in memory even if the operation was ordered to fail. */
-    if (status != OL_CRASHED)
+    if (status != OL_CRASHED) {
         ol_fault_node_touch(file->node, (size_t)position, (size_t)position + size);
+    }
     return unlock_fs(fs, status);
 }
 
@@ -265,10 +270,12 @@ static int rename_locked(fault_fs *fs, const char *source, const char *target, o
     status = begin_operation(fs, "rename", source, error);
     /* The real rename comes last: the model has to read a replaced file while it exists, and a
      * rename within a directory that was just looked up does not fail. */
-    if (status == OL_OK && to.node != NULL && to.node->is_directory)
+    if (status == OL_OK && to.node != NULL && to.node->is_directory) {
         status = ol_fail_errno(error, EEXIST, "rename", target);
-    if (status == OL_OK)
+    }
+    if (status == OL_OK) {
         status = ol_fault_disk_rename(&fs->disk, from.parent, from.name, to.parent, to.name, error);
+    }
     return status == OL_OK ? fs->real->rename(fs->real, source, target, error) : status;
 }
 
@@ -283,8 +290,9 @@ static int remove_locked(fault_fs *fs, const char *path, bool directory, ol_erro
     if (status != OL_OK) return status;
     const char *name = directory ? "rmdir" : "unlink";
     if (at.node == NULL) return ol_fail_errno(error, ENOENT, name, path);
-    if (at.node->is_directory != directory)
+    if (at.node->is_directory != directory) {
         return ol_fail_errno(error, directory ? ENOTDIR : EISDIR, name, path);
+    }
     status = begin_operation(fs, name, path, error);
     if (status == OL_OK && directory) status = fs->real->remove_directory(fs->real, path, error);
     if (status == OL_OK) status = ol_fault_disk_unlink(&fs->disk, at.parent, at.name, error);
@@ -434,8 +442,9 @@ int ol_fault_fs_create(const char *root, ol_fs **port, ol_error *error) {
     fault_fs *fs = calloc(1, sizeof *fs);
     char *copy = strdup(root);
     OL_ASSERT(fs != NULL && copy != NULL);
-    for (size_t size = strlen(copy); size > 1 && copy[size - 1] == '/'; size--)
+    for (size_t size = strlen(copy); size > 1 && copy[size - 1] == '/'; size--) {
         copy[size - 1] = '\0';
+    }
     fs->port = fault_port;
     fs->real = ol_fs_posix();
     fs->root = copy;
@@ -521,8 +530,9 @@ static int materialize(ol_fs *port, const char *target, uint64_t seed, bool ever
     int status = fs->capture_error.status;
     if (status != OL_OK) *error = fs->capture_error;
     else if (!fs->stopped) status = ol_fault_disk_capture(&fs->disk, error);
-    if (status == OL_OK)
+    if (status == OL_OK) {
         status = ol_fault_disk_materialize(&fs->disk, target, seed, everything, error);
+    }
     return unlock_fs(fs, status);
 }
 

@@ -70,8 +70,9 @@ int ol_hash_index_validate_shape(const ol_hash_index *hash_index, ol_error *erro
     bool sound = hash_index->units.used % UNIT_SIZE == 0 &&
                  hash_index->pieces.used % sizeof(ol_hash_index_piece) == 0 &&
                  hash_index->units.used / UNIT_SIZE <= UINT32_MAX && is_directory_sound(hash_index);
-    if (sound && ol_hash_index_pieces(hash_index) == 0)
+    if (sound && ol_hash_index_pieces(hash_index) == 0) {
         sound = hash_index->count == 0 && hash_index->depth == 0;
+    }
     if (!sound) return ol_fail(error, OL_CORRUPT, "the directory of a hash is not sound");
     ol_ownership_bits units, pieces;
     int status = ol_ownership_bits_create(&units, hash_index->units.used / UNIT_SIZE, error);
@@ -99,10 +100,12 @@ bool ol_hash_index_validate_lines(const ol_hash_index *hash_index, size_t first,
             const ol_hash_index_line *lines = (const ol_hash_index_line *)hash_index->units.base +
                                               number;
             for (unsigned line = 0; line < OL_HASH_INDEX_UNIT_LINES; line++) {
-                for (unsigned slot = 0; slot < OL_HASH_INDEX_LINE_ITEMS; slot++)
+                for (unsigned slot = 0; slot < OL_HASH_INDEX_LINE_ITEMS; slot++) {
                     used += lines[line].slot[slot] != 0;
-                if (lines[line].passed != 0)
+                }
+                if (lines[line].passed != 0) {
                     tally->passed += lines[line].passed * ol_ownership_mark(key, number + line);
+                }
             }
         }
         if (used != piece->used) return false;
@@ -121,8 +124,10 @@ static inline bool holds(const ol_hash_index_line *line, uint32_t wanted) {
         equal |= (quad)(quartet == all);
     }
     uint32_t found = equal[0] | equal[1] | equal[2] | equal[3];
-    for (unsigned slot = OL_HASH_INDEX_LINE_ITEMS / 4 * 4; slot < OL_HASH_INDEX_LINE_ITEMS; slot++)
+    for (unsigned slot = OL_HASH_INDEX_LINE_ITEMS / 4 * 4; slot < OL_HASH_INDEX_LINE_ITEMS;
+         slot++) {
         found |= line->slot[slot] == wanted;
+    }
     return found != 0;
 }
 

@@ -50,8 +50,9 @@ static const ol_chunk_array *array_at(const ol_partition_map *partition_map, uin
     if (array->capacity == 0 || is_large != (*units > OL_RUN_LENGTH_MAX)) return NULL;
     if (is_large) ol_partition_map_class(*units, units);
     if (*units > limit - *first) return NULL;
-    if (!is_large && *first % OL_RUN_ALLOCATOR_PAGE_UNITS + *units > OL_RUN_ALLOCATOR_PAGE_UNITS)
+    if (!is_large && *first % OL_RUN_ALLOCATOR_PAGE_UNITS + *units > OL_RUN_ALLOCATOR_PAGE_UNITS) {
         return NULL;
+    }
     return array;
 }
 
@@ -86,8 +87,9 @@ bool ol_partition_map_validate_root(const ol_partition_map *partition_map, const
                                                                         &first, &units);
     if (array == NULL || array->count == 0 || array->count > array->capacity) return false;
     if (!ol_ownership_take(root->run & OL_PARTITION_MAP_LARGE ? &bits->large : &bits->small, first,
-                           units))
+                           units)) {
         return false;
+    }
     return array->sparse ? is_sparse_sound(array) : is_dense_sound(array);
 }
 
@@ -105,8 +107,9 @@ static bool take_free_large(const ol_partition_map *partition_map, ol_ownership_
                                                          &first, &units);
             if (array == NULL ||
                 ol_partition_map_class(ol_partition_map_units(array->capacity, array->sparse),
-                                       &class_units) != class)
+                                       &class_units) != class) {
                 return false;
+            }
             if (!ol_ownership_take(large, first, units)) return false;
             free_units += units;
             link = array->count;
@@ -118,8 +121,9 @@ static bool take_free_large(const ol_partition_map *partition_map, ol_ownership_
 bool ol_partition_map_validate_taken(const ol_partition_map *partition_map,
                                      ol_partition_map_bits *bits) {
     /* Unit 0 is never used: an array named 0 is no array. */
-    if (partition_map->small.page_count != 0 && !ol_ownership_take(&bits->small, 0, 1))
+    if (partition_map->small.page_count != 0 && !ol_ownership_take(&bits->small, 0, 1)) {
         return false;
+    }
     return ol_run_allocator_validate_taken(&partition_map->small, &bits->small) &&
            take_free_large(partition_map, &bits->large) && ol_ownership_all_taken(&bits->large);
 }

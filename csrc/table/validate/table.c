@@ -80,8 +80,9 @@ static bool check_run(worker *work, uint32_t pair, const ol_chunk *chunk) {
     if (OL_UNLIKELY(chunk->bitmap >> OL_CHUNK_PARTITIONS != 0)) return false;
     unsigned count = ol_table_ones(chunk->bitmap), capacity = ol_table_run_capacity(count);
     if (OL_UNLIKELY(chunk->run % capacity != 0 ||
-                    !ol_ownership_take_aligned(&work->cells, chunk->run, capacity)))
+                    !ol_ownership_take_aligned(&work->cells, chunk->run, capacity))) {
         return false;
+    }
     const ol_cell *cells = (const ol_cell *)work->table->cells.units.base + chunk->run;
     uint32_t any = 0;
     for (unsigned i = 0; i < count; i++) any |= cells[i].metadata;
@@ -92,13 +93,15 @@ static bool check_run(worker *work, uint32_t pair, const ol_chunk *chunk) {
 static bool check_chunks(worker *work, uint32_t number, const ol_pair *pair) {
     const ol_partition_map *partition_map = &work->table->partition_map;
     if (OL_LIKELY(pair->root.bitmap != 0)) return check_run(work, number, &pair->root);
-    if (!ol_partition_map_validate_root(partition_map, &pair->root, &work->partition_map))
+    if (!ol_partition_map_validate_root(partition_map, &pair->root, &work->partition_map)) {
         return false;
+    }
     const ol_chunk_array *array = ol_partition_map_array(partition_map, &pair->root);
     const void *cells = work->table->cells.units.base;
     for (uint32_t i = 0; i < array->count; i++) {
-        if (i + CELLS_AHEAD < array->count)
+        if (i + CELLS_AHEAD < array->count) {
             prefetch(cells, array->chunk[i + CELLS_AHEAD].run * sizeof(ol_cell) + 28);
+        }
         if (array->chunk[i].bitmap != 0 && !check_run(work, number, &array->chunk[i])) return false;
     }
     return true;
@@ -150,15 +153,17 @@ static bool hash_names(worker *work, uint32_t first, uint32_t end, uint64_t *has
         const ol_pair *pair = ol_table_pair(table, i);
         if (pair->topic == OL_PAIR_FREE) continue;
         if (!ol_string_pool_is_within(&table->string_pool, pair->group) ||
-            !ol_string_pool_is_within(&table->string_pool, pair->topic))
+            !ol_string_pool_is_within(&table->string_pool, pair->topic)) {
             return false;
+        }
         ol_slice topic = ol_string_pool_get(&table->string_pool, pair->topic);
         uint64_t hash = ol_hash64(topic.data, topic.size, hash_group(work, pair->group));
         hashes[i - first] = hash;
         if (table->pair_index.pieces.used == 0) return false;
-        if (table->pair_index.depth != 0)
+        if (table->pair_index.depth != 0) {
             prefetch(table->pair_index.directory.base,
                      (hash >> (64 - table->pair_index.depth)) * sizeof(uint32_t));
+        }
     }
     return true;
 }
@@ -166,8 +171,9 @@ static bool hash_names(worker *work, uint32_t first, uint32_t end, uint64_t *has
 /* Prefetches the memory that a hash leads to, one step for the whole batch before the next step. */
 ALWAYS_INLINE void fetch_lines(const ol_hash_index *hash_index, const uint64_t *hashes,
                                uint32_t count) {
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         __builtin_prefetch(ol_hash_index_piece_of(hash_index, hashes[i]));
+    }
     for (uint32_t i = 0; i < count; i++) {
         const ol_hash_index_piece *piece = ol_hash_index_piece_of(hash_index, hashes[i]);
         __builtin_prefetch(
@@ -183,8 +189,9 @@ static const char *check_pair(worker *work, uint32_t number, uint64_t hash) {
     if (pair->topic != 0) work->references += ol_ownership_mark(work->key, pair->topic);
     if (!are_links_sound(table, number, pair)) return "the chain of a group's topics is not sound";
     if (!ol_hash_index_validate_item(&table->pair_index, hash, number, work->key,
-                                     &work->pair_items))
+                                     &work->pair_items)) {
         return "a topic of a group is not in the hash";
+    }
     if (pair->previous == 0) {
         work->heads++;
         if (!ol_hash_index_validate_item(&table->group_index, hash_group(work, pair->group), number,
@@ -217,8 +224,9 @@ static void check_pairs(worker *work, uint32_t first, uint32_t end) {
         uint32_t next_stop = end - stop < BATCH_PAIRS ? end : stop + BATCH_PAIRS;
         prepare_pairs(work, stop, next_stop, hashes[turn ^ 1]);
         for (uint32_t i = first; i < stop && work->wrong == NULL; i++) {
-            if (ol_table_pair(work->table, i)->topic != OL_PAIR_FREE)
+            if (ol_table_pair(work->table, i)->topic != OL_PAIR_FREE) {
                 work->wrong = check_pair(work, i, hashes[turn][i - first]);
+            }
         }
         first = stop;
         stop = next_stop;
@@ -236,8 +244,9 @@ static void check_lines(worker *work, const ol_hash_index *hash_index, size_t ta
     size_t first = task * PIECES_OF_TASK, end = first + PIECES_OF_TASK,
            pieces = ol_hash_index_pieces(hash_index);
     if (!ol_hash_index_validate_lines(hash_index, first, end < pieces ? end : pieces, work->key,
-                                      tally))
+                                      tally)) {
         work->wrong = "a piece of a hash is not sound";
+    }
 }
 
 static void run_piece(void *context, unsigned worker_number, size_t index) {
@@ -309,15 +318,18 @@ static const char *check_extras(worker *sum, const ol_reservation *held, size_t 
                                   ? ol_table_find_cell(table, pair, (int32_t)(uint32_t)entry->key)
                                   : NULL;
         if (cell == NULL) return "a side entry belongs to no position";
-        if (ol_cell_extras_find(&table->cell_extras, entry->key) != entry)
+        if (ol_cell_extras_find(&table->cell_extras, entry->key) != entry) {
             return "a position has two side entries";
+        }
         bool holds = entry->topic_id != 0 || entry->expire_timestamp != -1;
         bool is_absent = ol_table_is_absent(cell);
-        if (holds != (!is_absent && cell->metadata >> 31) || (is_absent && entry->pins == 0))
+        if (holds != (!is_absent && cell->metadata >> 31) || (is_absent && entry->pins == 0)) {
             return "a side entry and its position disagree";
+        }
         if (entry->topic_id != 0) {
-            if (!has_id(table, entry->topic_id) || (cell->metadata & OL_CELL_TOPIC_ID))
+            if (!has_id(table, entry->topic_id) || (cell->metadata & OL_CELL_TOPIC_ID)) {
                 return "a topic id is not sound";
+            }
             sum->references += ol_ownership_mark(sum->key, entry->topic_id);
         }
         pins += entry->pins * ol_ownership_mark(sum->key, entry->key);
@@ -328,8 +340,9 @@ static const char *check_extras(worker *sum, const ol_reservation *held, size_t 
     for (size_t i = 0; i < held_count; i++) {
         const ol_reservation *each = &held[i];
         pins -= ol_ownership_mark(sum->key, ol_cell_extras_key(each->pair, each->partition));
-        if (each->topic_id != 0 && !has_id(table, each->topic_id))
+        if (each->topic_id != 0 && !has_id(table, each->topic_id)) {
             return "a pending topic id is not sound";
+        }
         if (each->topic_id != 0) sum->references += ol_ownership_mark(sum->key, each->topic_id);
         if (each->metadata != 0) sum->references += ol_ownership_mark(sum->key, each->metadata);
     }
@@ -342,8 +355,9 @@ static bool are_free_pairs_sound(const ol_table *table, uint64_t pairs) {
     uint32_t limit = ol_table_pair_limit(table), listed = 0;
     for (uint32_t pair = table->free_pair; pair != 0; pair = ol_table_pair(table, pair)->next) {
         if (pair >= limit || ol_table_pair(table, pair)->topic != OL_PAIR_FREE ||
-            ++listed > table->free_pair_count)
+            ++listed > table->free_pair_count) {
             return false;
+        }
     }
     return listed == table->free_pair_count &&
            (limit == 0 ? pairs == 0 : pairs + listed + 1 == limit);
@@ -367,12 +381,15 @@ static const char *check_sums(worker *sum, const ol_reservation *held, size_t he
         !are_equal(&table->group_index, &sum->group_items, &sum->group_lines)) {
         return "a hash holds more than the table";
     }
-    if (!ol_run_allocator_validate_taken(&table->cells, &sum->cells))
+    if (!ol_run_allocator_validate_taken(&table->cells, &sum->cells)) {
         return "positions that belong to nobody are not free";
-    if (!ol_partition_map_validate_taken(&table->partition_map, &sum->partition_map))
+    }
+    if (!ol_partition_map_validate_taken(&table->partition_map, &sum->partition_map)) {
         return "chunks that belong to nobody are not free";
-    if (sum->present != table->count || sum->absent != table->absent_count)
+    }
+    if (sum->present != table->count || sum->absent != table->absent_count) {
         return "the count of positions is wrong";
+    }
     return sum->references == references ? NULL : "the counts of references of strings are wrong";
 }
 
@@ -409,8 +426,9 @@ int ol_table_validate(const ol_table *table, const ol_reservation *held, size_t 
     ssize_t got = getrandom(&key, sizeof key, 0);
     if (got != (ssize_t)sizeof key) key = (uintptr_t)&key ^ table->seed;
     int status = check_shapes(table, error);
-    if (status == OL_OK)
+    if (status == OL_OK) {
         status = ol_string_pool_validate(&table->string_pool, key, &references, error);
+    }
     if (status == OL_OK) status = ol_cell_extras_validate(&table->cell_extras, key, error);
     if (status != OL_OK) return status;
     check *all = calloc(1, sizeof *all);
@@ -419,8 +437,9 @@ int ol_table_validate(const ol_table *table, const ol_reservation *held, size_t 
     all->worker_count = threads < 1                         ? 1
                         : threads > OL_PARALLEL_WORKERS_MAX ? OL_PARALLEL_WORKERS_MAX
                                                             : threads;
-    for (unsigned i = 0; i < all->worker_count && status == OL_OK; i++)
+    for (unsigned i = 0; i < all->worker_count && status == OL_OK; i++) {
         status = start_worker(&all->workers[i], table, key, error);
+    }
     if (status == OL_OK) status = check_all(all, held, held_count, references, error);
     for (unsigned i = 0; i < all->worker_count; i++) {
         ol_ownership_bits_free(&all->workers[i].cells);
