@@ -1,9 +1,9 @@
 /* base/bytes: the one place where integers become bytes and back (docs/format/conventions.md §0).
  *
  * Everything is big-endian.  Loads and stores do not check bounds: they are for bytes whose extent
- * was checked before.  The ol_reader and the varint decoders take (cursor, limit) and never read at
- * or past the limit; they are for bytes from outside.  Comparisons subtract pointers into one
- * buffer, so a hostile length cannot overflow.
+ * was checked before.  The varint decoders take (cursor, limit) and never read at or past the
+ * limit; they are for bytes from outside.  Comparisons subtract pointers into one buffer, so a
+ * hostile length cannot overflow.
  */
 #ifndef OL_BASE_BYTES_H
 #define OL_BASE_BYTES_H

@@ -3,7 +3,8 @@
  * Their format is docs/format/batches.md §2.  Reading: ol_batch_parse finds the next batch (for
  * magic 0/1: the next message, perhaps a compressed wrapper) and checks every size before it is
  * used; ol_batch_check_crc checks the bytes; ol_records walks the records, whatever the magic, the
- * codec or the gaps.  Writing: ol_batch_writer encodes magic 2 straight into the caller's memory.
+ * codec or the gaps.  Writing: ol_record_put and ol_batch_seal encode magic 2 straight into the
+ * caller's memory.
  *
  * Ownership: nothing here owns the bytes it points to.  An ol_batch and its records borrow from the
  * caller's buffer, records of a compressed batch from the open ol_records.  Locks: none; many

@@ -372,7 +372,7 @@ static int fault_set_modified(ol_fs *port, const char *path, int64_t modified_ms
         fs, status == OL_OK ? fs->real->set_modified(fs->real, path, modified_ms, error) : status);
 }
 
-/* -------------------------------------------------------------------------- what the tests call */
+/* ------------------------------------------------------------------------ controls of the tests */
 
 typedef struct scan {
     fault_fs *fs;
