@@ -1,9 +1,8 @@
 /* base/hash: the hashes of the project.
  *
- * XXH3-128 (seed 0) as the xxHash project specifies it, for digests; Java's String.hashCode over
- * UTF-16 units for the choice of a partition (docs/format/partitioning.md §4); and a fast 64-bit
- * hash for tables in memory, seeded per table, whose values never leave the process.  Locks: none;
- * safe from any thread.
+ * XXH3-128 (seed 0) as the xxHash project specifies it, for digests; and a fast 64-bit hash for
+ * tables in memory, seeded per table, whose values never leave the process.  Java's hash of a
+ * string is in base/java_string.h.  Locks: none; safe from any thread.
  */
 #ifndef OL_BASE_HASH_H
 #define OL_BASE_HASH_H
@@ -29,23 +28,6 @@ static inline ol_hash128 ol_hash128_subtract(ol_hash128 a, ol_hash128 b) {
     difference.high -= a.low < b.low;
     return difference;
 }
-
-/* Java's String.hashCode of the string that these bytes are decoded to by Java's UTF-8 decoder:
- * malformed input becomes U+FFFD with Java's own grouping (docs/format/partitioning.md §4,
- * docs/format/traps.md trap 4). */
-int32_t ol_java_hash(ol_slice utf8);
-
-/* Partition of a group: |hash| mod count, with |INT32_MIN| = 0 (docs/format/traps.md traps 1 to 3).
- * count > 0. */
-int32_t ol_partition_for(ol_slice group, int32_t count);
-
-/* The next character as Java decodes it: U+FFFD for a malformed run, by Java's own grouping.
- * Returns how many of the `left` (at least 1) bytes it stands for. */
-size_t ol_java_character(const uint8_t *p, size_t left, uint32_t *character);
-
-/* UTF-16 units of well-formed UTF-8 (docs/format/traps.md trap 16); *valid: no surrogates, no
- * overlong forms. */
-size_t ol_utf16_units(ol_slice utf8, bool *valid);
 
 /* 64-bit hash for tables in memory: good in all bits, not stable across versions, not for files.
  * An adversary who knows the seed can make collisions; tables compare the key itself and take the

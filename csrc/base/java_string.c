@@ -1,5 +1,5 @@
 /* base/java_string.c: the hash and the UTF-16 length of a string as Java decodes it. */
-#include "base/hash.h"
+#include "base/java_string.h"
 
 #include <string.h>
 

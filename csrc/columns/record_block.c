@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/hash.h"
+#include "base/java_string.h"
 
 enum { STRING_BYTES_AHEAD = 32, UTF8_BYTES_MAX = 4, REPLACEMENT = 0xfffd };
 

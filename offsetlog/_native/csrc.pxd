@@ -73,12 +73,15 @@ cdef extern from "base/hash.h" nogil:
     ol_hash128 ol_xxh3_128(const void *data, size_t size) noexcept
     ol_hash128 ol_hash128_add(ol_hash128 a, ol_hash128 b) noexcept
     ol_hash128 ol_hash128_subtract(ol_hash128 a, ol_hash128 b) noexcept
+    uint64_t ol_hash64(const void *data, size_t size, uint64_t seed) noexcept
+    uint64_t ol_hash64_mix(uint64_t a, uint64_t b) noexcept
+
+
+cdef extern from "base/java_string.h" nogil:
     int32_t ol_java_hash(ol_slice utf8) noexcept
     int32_t ol_partition_for(ol_slice group, int32_t count) noexcept
     size_t ol_java_character(const uint8_t *p, size_t left, uint32_t *character) noexcept
     size_t ol_utf16_units(ol_slice utf8, c_bool *valid) noexcept
-    uint64_t ol_hash64(const void *data, size_t size, uint64_t seed) noexcept
-    uint64_t ol_hash64_mix(uint64_t a, uint64_t b) noexcept
 
 
 cdef extern from "base/crc32c.h" nogil:

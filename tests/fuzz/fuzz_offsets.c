@@ -8,6 +8,7 @@
 #include "fuzz.h"
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/java_string.h"
 #include "format/offset_record.h"
 #include "format/group_schema_encode.h"
 

@@ -2,6 +2,7 @@
  * the hash of the tables in memory. */
 #include "java_hash_vectors.h"
 #include "base/hash.h"
+#include "base/java_string.h"
 #include "ol_test.h"
 #include "xxh3_vectors.h"
 

@@ -1,5 +1,5 @@
 /* base/java_string: every character there is, every way to break one, and that hash and length follow from the characters (docs/format/partitioning.md §4). */
-#include "base/hash.h"
+#include "base/java_string.h"
 #include "ol_test.h"
 
 enum { REPLACEMENT = 0xfffd };

@@ -1,6 +1,7 @@
 /* Records of .log files as rows: against a walk over the same batches, from any position, in blocks of any size; shares of a state. */
 #include <stdio.h>
 
+#include "base/java_string.h"
 #include "columns/offset_rows.h"
 #include "columns/record_scan.h"
 #include "partition_fixture.h"
