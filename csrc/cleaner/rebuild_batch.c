@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/crc32c.h"
+#include "format/batch_write.h"
 #include "format/message_set.h"
 
 enum { OUTPUT_CAPACITY_MIN = 4 << 10 };

@@ -3,8 +3,7 @@
  * Their format is docs/format/batches.md §2.  Reading: ol_batch_parse finds the next batch (for
  * magic 0/1: the next message, perhaps a compressed wrapper) and checks every size before it is
  * used; ol_batch_check_crc checks the bytes; ol_records walks the records, whatever the magic, the
- * codec or the gaps.  Writing: ol_record_put and ol_batch_seal encode magic 2 straight into the
- * caller's memory.
+ * codec or the gaps.  Writing: format/batch_write.h.
  *
  * Ownership: nothing here owns the bytes it points to.  An ol_batch and its records borrow from the
  * caller's buffer, records of a compressed batch from the open ol_records.  Locks: none; many
@@ -13,7 +12,7 @@
 #ifndef OL_FORMAT_BATCH_H
 #define OL_FORMAT_BATCH_H
 
-#include "format/record_put.h"
+#include "base/base.h"
 #include "base/status.h"
 
 enum {
@@ -182,44 +181,5 @@ int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice
  * *coordinator_epoch is -1 for OL_CONTROL_OTHER. */
 int ol_control_decode(const ol_record *record, ol_control *type, int32_t *coordinator_epoch,
                       ol_error *error) OL_NODISCARD;
-
-/* ----------------------------------------------------------------------------- writing, magic 2 */
-
-/* The header fields of a batch to be written.  Start with ol_batch_fields_init. */
-typedef struct ol_batch_fields {
-    int64_t base_offset;
-    /* of the first record; or the delete horizon with OL_ATTRIBUTE_DELETE_HORIZON */
-    int64_t base_timestamp;
-    int64_t max_timestamp;
-    int64_t producer_id;
-    int32_t leader_epoch;
-    int32_t base_sequence;
-    int32_t last_offset_delta;
-    int32_t record_count;
-    int16_t producer_epoch;
-    int16_t attributes;
-} ol_batch_fields;
-
-/* A plain coordinator batch (docs/format/batches.md §2.5, docs/format/traps.md trap 6): producer
- * -1/-1, baseSequence 0, leader epoch -1, no attributes. */
-void ol_batch_fields_init(ol_batch_fields *fields, int64_t base_offset, int64_t timestamp);
-
-/* One record of a key and a value in bytes; piece by piece: format/record_put.h. */
-uint8_t *ol_record_put(uint8_t *p, int64_t timestamp_delta, int32_t offset_delta, ol_slice key,
-                       ol_slice value, int32_t header_count, ol_slice headers);
-
-/* Writes the 61 header bytes at `start` for the records that end at `end`, CRC included.  The
- * length field and the magic are stored last, so that a reader of the same memory that finds a
- * length finds a whole batch. */
-void ol_batch_seal(uint8_t *start, const uint8_t *end, const ol_batch_fields *fields);
-
-/* Sets base offset and leader epoch of a sealed batch in place; neither is covered by the CRC
- * (docs/format/traps.md trap 5). */
-void ol_batch_assign(uint8_t *start, int64_t base_offset, int32_t leader_epoch);
-
-/* Writes an end-transaction marker (docs/format/batches.md §2.5, 78 bytes) and returns its size. */
-size_t ol_batch_put_marker(uint8_t *start, int64_t offset, int32_t leader_epoch, int64_t timestamp,
-                           int64_t producer_id, int16_t producer_epoch, ol_control type,
-                           int32_t coordinator_epoch);
 
 #endif

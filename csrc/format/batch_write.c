@@ -1,5 +1,5 @@
 /* format/batch_write.c: encodes batches of magic 2 (docs/format/batches.md §2.1, §2.2, §2.5). */
-#include "format/batch.h"
+#include "format/batch_write.h"
 #include "base/bytes.h"
 #include "base/crc32c.h"
 

@@ -17,7 +17,7 @@
 #ifndef OL_LOG_LOG_H
 #define OL_LOG_LOG_H
 
-#include "format/batch.h"
+#include "format/batch_write.h"
 #include "log/files/checkpoint.h"
 #include "fs/fs.h"
 #include "base/status.h"

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/bytes.h"
+
 void ol_own_transactions_free(ol_own_transactions *own) {
     free(own->ids);
     *own = (ol_own_transactions){NULL, 0, 0};

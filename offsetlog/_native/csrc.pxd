@@ -241,6 +241,8 @@ cdef extern from "format/batch.h" nogil:
                               ol_error *error) noexcept
     int ol_control_decode(const ol_record *record, ol_control *type, int32_t *coordinator_epoch, ol_error *error) noexcept
 
+
+cdef extern from "format/batch_write.h" nogil:
     ctypedef struct ol_batch_fields:
         int64_t base_offset
         int64_t base_timestamp

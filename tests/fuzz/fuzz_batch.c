@@ -7,7 +7,7 @@
 
 #include "../c/golden_batches.h"
 #include "fuzz.h"
-#include "format/batch.h"
+#include "format/batch_write.h"
 
 static const char *const seeds[] = {
     GOLDEN_A GOLDEN_B GOLDEN_C GOLDEN_D,

@@ -11,6 +11,7 @@
 #ifndef OL_PARTITION_COMMIT_COMMIT_IMPL_H
 #define OL_PARTITION_COMMIT_COMMIT_IMPL_H
 
+#include "format/batch_write.h"
 #include "partition/partition_impl.h"
 
 enum {

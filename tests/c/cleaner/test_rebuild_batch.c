@@ -3,6 +3,7 @@
 
 #include "golden_batches.h"
 #include "base/bytes.h"
+#include "format/batch_write.h"
 #include "format/message_set.h"
 #include "ol_test.h"
 #include "stored_codec.h"

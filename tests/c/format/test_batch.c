@@ -1,6 +1,6 @@
 /* Batches of magic 2: the golden bytes of docs/format/vectors.md §14.2 in both directions, what is refused and how, cuts and flipped bits. */
 #include "golden_batches.h"
-#include "format/batch.h"
+#include "format/batch_write.h"
 #include "base/bytes.h"
 #include "base/crc32c.h"
 #include "ol_test.h"

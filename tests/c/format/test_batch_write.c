@@ -1,7 +1,7 @@
 /* format/batch_write: the bytes of records, headers and markers (docs/format/batches.md §2.1, §2.2, §2.5), written out, and that nothing else is touched.  That what is
  * written is read again as it was is in test_batch.c. */
 #include "golden_batches.h"
-#include "format/batch.h"
+#include "format/batch_write.h"
 #include "base/bytes.h"
 #include "base/crc32c.h"
 #include "ol_test.h"
