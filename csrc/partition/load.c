@@ -4,7 +4,8 @@
 
 #include "base/bytes.h"
 #include "base/pages.h"
-#include "snapshot/snapshot_impl.h"
+#include "partition/partition_impl.h"
+#include "snapshot/snapshot.h"
 #include "state/batch_applier.h"
 
 enum {
@@ -370,14 +371,9 @@ static int run(loader *load, ol_error *error) {
 
 /* The state of a snapshot takes the place of the empty one, which the snapshot is destroyed with. */
 static void adopt(ol_partition *partition, ol_snapshot *snapshot) {
-    ol_state empty = partition->state;
-    ol_own_transactions none = partition->own;
     pthread_mutex_lock(&partition->table);
-    partition->state = snapshot->state;
-    partition->own = snapshot->own;
+    ol_snapshot_swap_state(snapshot, &partition->state, &partition->own);
     pthread_mutex_unlock(&partition->table);
-    snapshot->state = empty;
-    snapshot->own = none;
 }
 
 static int begin(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) {
@@ -401,8 +397,10 @@ static int load_from(ol_partition *partition, ol_snapshot *snapshot, ol_error *e
     load->partition = partition;
     load->from_snapshot = snapshot != NULL;
     load->limit = partition->options.replicated ? partition->watermark : INT64_MAX;
-    start_at(load, snapshot != NULL ? snapshot->offset : ol_log_start(partition->log));
-    if (snapshot != NULL) load->apply.max_timestamp = snapshot->max_timestamp;
+    ol_snapshot_facts facts = {.offset = ol_log_start(partition->log)};
+    if (snapshot != NULL) ol_snapshot_report(snapshot, &facts);
+    start_at(load, facts.offset);
+    if (snapshot != NULL) load->apply.max_timestamp = facts.max_timestamp;
     int status = ol_log_reader_open(partition->log, load->next_offset, &load->reader, error);
     if (status == OL_OK) status = run(load, error);
     if (load->reader != NULL) ol_log_reader_close(load->reader);
@@ -427,11 +425,12 @@ static int load_state(ol_partition *partition, ol_snapshot *snapshot, ol_error *
 int ol_partition_load(ol_partition *partition, ol_error *error) { return load_state(partition, NULL, error); }
 
 int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) {
-    OL_ASSERT(!snapshot->borrowed && snapshot->from_file);
+    ol_snapshot_facts facts;
+    ol_snapshot_report(snapshot, &facts);
     ol_error above;
-    bool is_above = partition->options.replicated && snapshot->offset > partition->watermark;
+    bool is_above = partition->options.replicated && facts.offset > partition->watermark;
     if (is_above) {
-        (void)ol_fail(&above, OL_INVALID, "it is of offset %lld, above the watermark %lld", (long long)snapshot->offset,
+        (void)ol_fail(&above, OL_INVALID, "it is of offset %lld, above the watermark %lld", (long long)facts.offset,
                       (long long)partition->watermark);
     }
     int status = load_state(partition, is_above ? NULL : snapshot, error);

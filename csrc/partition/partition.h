@@ -82,6 +82,11 @@ typedef struct ol_load_progress {
  * Every CRC is checked.  A bad batch below the flushed bound, or a record that Kafka would refuse, is kept as a problem, passed over, and makes the partition
  * read-only.  Commits may be appended meanwhile.  Fails with OL_NO_MEMORY or OL_IO: the partition is then OL_FAILED. */
 int ol_partition_load(ol_partition *partition, ol_error *error) OL_NODISCARD;
+
+/* ol_partition_load, from the state of a snapshot on that came from a file and was checked (partition/snapshot_take.h); the snapshot is used up in any
+ * case.  The first sign at or above S that something may be missing (a gap, a batch that was cleaned, no batch up to the log end) drops the state, and
+ * everything is loaded from the log: see ol_partition_snapshot_discarded. */
+int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) OL_NODISCARD;
 void ol_partition_progress(const ol_partition *partition, ol_load_progress *progress);
 /* Whether the load dropped the snapshot that it began with (snapshot/snapshot.h), and why. */
 bool ol_partition_snapshot_discarded(const ol_partition *partition, ol_error *why);

@@ -43,6 +43,8 @@ void ol_snapshot_report(const ol_snapshot *snapshot, ol_snapshot_facts *facts) {
     };
 }
 
+uint64_t ol_snapshot_term(const ol_snapshot *snapshot) { return snapshot->term; }
+
 const ol_state *ol_snapshot_state(const ol_snapshot *snapshot) { return &snapshot->state; }
 
 void ol_snapshot_digest(const ol_snapshot *snapshot, bool physical, ol_digest *digest) {
@@ -67,26 +69,17 @@ static int take_epochs(ol_snapshot *snapshot, const ol_log *log, ol_error *error
     return OL_OK;
 }
 
-/* A directory is called after the topic and the number of the log partition; -1 for one that is not. */
-static int32_t partition_number(const ol_partition *partition) {
-    const char *dash = strrchr(partition->options.log.directory, '-');
-    if (dash == NULL || dash[1] < '0' || dash[1] > '9') return -1;
-    char *end;
-    long number = strtol(dash + 1, &end, 10);
-    return *end == 0 && number >= 0 && number < INT32_MAX ? (int32_t)number : -1;
+static void start_facts(ol_snapshot *snapshot, const ol_snapshot_source *source) {
+    snapshot->log_start = ol_log_start(source->log);
+    snapshot->has_topic_id = ol_log_topic_id(source->log, snapshot->topic_id);
+    snapshot->number = source->number;
+    snapshot->term = source->term;
 }
 
-static void start_facts(ol_snapshot *snapshot, ol_partition *partition) {
-    snapshot->log_start = ol_log_start(partition->log);
-    snapshot->has_topic_id = ol_log_topic_id(partition->log, snapshot->topic_id);
-    snapshot->number = partition_number(partition);
-    snapshot->term = partition->term;
-}
-
-int ol_snapshot_begin(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) {
+int ol_snapshot_begin(const ol_snapshot_source *source, ol_snapshot **snapshot, ol_error *error) {
     int status = ol_snapshot_create(snapshot, error);
     if (status != OL_OK) return status;
-    start_facts(*snapshot, partition);
+    start_facts(*snapshot, source);
     (*snapshot)->offset = (*snapshot)->log_start;
     return OL_OK;
 }
@@ -129,7 +122,7 @@ typedef struct replay {
     ol_error refusal;
 } replay;
 
-static void note_refusal(void *context, const ol_batch *batch, const ol_error *error) {
+static void record_refusal(void *context, const ol_batch *batch, const ol_error *error) {
     replay *run = context;
     (void)batch;
     if (!run->refused) run->refusal = *error;
@@ -151,7 +144,7 @@ static int replay_batch(replay *run, const ol_batch *batch, ol_error *error) {
     }
     if (status != OL_OK) return status;
     snapshot->offset = batch->last_offset + 1;
-    ol_snapshot_note_witness(snapshot, batch);
+    ol_snapshot_record_witness(snapshot, batch);
     return OL_OK;
 }
 
@@ -177,11 +170,11 @@ static int replay_all(replay *run, int64_t up_to, const atomic_bool *stop, ol_er
     }
 }
 
-static int run_replay(replay *run, ol_partition *partition, int64_t up_to, const atomic_bool *stop, ol_error *error) {
+static int run_replay(replay *run, const ol_snapshot_source *source, int64_t up_to, const atomic_bool *stop, ol_error *error) {
     ol_snapshot *snapshot = run->snapshot;
-    const ol_refusal refused = {note_refusal, run};
-    ol_batch_applier_init(&run->loader, &snapshot->state, &snapshot->own, partition->options.log.decompressor, refused);
-    int status = ol_batch_walk_open(&run->walk, partition->log, snapshot->offset, up_to, true, error);
+    const ol_refusal refused = {record_refusal, run};
+    ol_batch_applier_init(&run->loader, &snapshot->state, &snapshot->own, source->decompressor, refused);
+    int status = ol_batch_walk_open(&run->walk, source->log, snapshot->offset, up_to, true, error);
     if (status != OL_OK) return status;
     status = replay_all(run, up_to, stop, error);
     ol_batch_walk_close(&run->walk);
@@ -189,45 +182,40 @@ static int run_replay(replay *run, ol_partition *partition, int64_t up_to, const
     return status;
 }
 
-int ol_snapshot_advance(ol_snapshot *snapshot, ol_partition *partition, int64_t up_to, const atomic_bool *stop, ol_error *error) {
+int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t up_to, const atomic_bool *stop, ol_error *error) {
     OL_ASSERT(!snapshot->borrowed);
-    start_facts(snapshot, partition);
-    int64_t start = snapshot->log_start, base = active_base(partition->log);
-    uint64_t segments = closed_segments(partition->log, base);
+    start_facts(snapshot, source);
+    int64_t start = snapshot->log_start, base = active_base(source->log);
+    uint64_t segments = closed_segments(source->log, base);
     if (snapshot->offset < up_to) {
         replay *run = ol_pages_allocate(sizeof *run);
         if (run == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to take a snapshot");
         run->snapshot = snapshot;
-        int status = run_replay(run, partition, up_to, stop, error);
+        int status = run_replay(run, source, up_to, stop, error);
         ol_pages_free(run, sizeof *run);
         if (status != OL_OK) return status;
     }
     /* What was cleaned while it was read may be half of each: a value from before, and its tombstone gone. */
-    if (ol_log_start(partition->log) != start || closed_segments(partition->log, base) != segments || partition->term != snapshot->term) {
+    if (ol_log_start(source->log) != start || closed_segments(source->log, base) != segments) {
         return ol_fail(error, OL_WOULD_BLOCK, "the log was cleaned or truncated meanwhile");
     }
-    return take_epochs(snapshot, partition->log, error);
+    return take_epochs(snapshot, source->log, error);
 }
 
-/* ------------------------------------------------------------------------------------------------ the partition's own state */
+/* ------------------------------------------------------------------------------------------------ the state of somebody else */
 
-int ol_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) {
-    ol_positions positions;
-    ol_partition_positions(partition, &positions);
-    if (partition->options.replicated || partition->read_only || ol_partition_role(partition) != OL_ROLE_ACTIVE ||
-        partition->problem_count > 0 || positions.flushed != positions.written || positions.applied != positions.written) {
-        return ol_fail(error, OL_INVALID, "only a sound, flushed partition of a lone store lends its state");
-    }
+int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state, const ol_own_transactions *own, int64_t offset,
+                       int64_t max_timestamp, ol_snapshot **snapshot, ol_error *error) {
     ol_snapshot *created = calloc(1, sizeof *created);
     if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a snapshot");
     created->borrowed = true;
-    created->state = partition->state;
-    created->own = partition->own;
-    created->offset = positions.written;
-    created->max_timestamp = partition->newest_loaded > partition->last_timestamp ? partition->newest_loaded : partition->last_timestamp;
-    start_facts(created, partition);
-    int status = ol_snapshot_find_witnesses(created, partition->log, error);
-    if (status == OL_OK) status = take_epochs(created, partition->log, error);
+    created->state = *state;
+    created->own = *own;
+    created->offset = offset;
+    created->max_timestamp = max_timestamp;
+    start_facts(created, source);
+    int status = ol_snapshot_find_witnesses(created, source->log, error);
+    if (status == OL_OK) status = take_epochs(created, source->log, error);
     if (status != OL_OK) {
         ol_snapshot_destroy(created);
         return status;
@@ -236,64 +224,14 @@ int ol_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot, ol_error
     return OL_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ into its place */
-
-static int snapshot_path(const ol_partition *partition, char path[OL_PATH_MAX], ol_error *error) {
-    return ol_path_join(path, OL_PATH_MAX, partition->options.log.directory, OL_SNAPSHOT_FILE, error);
-}
-
-int ol_snapshot_publish(const ol_snapshot *snapshot, ol_partition *partition, const char *temporary, ol_error *error) {
-    ol_fs *fs = partition->options.log.fs;
-    char path[OL_PATH_MAX];
-    int status = snapshot_path(partition, path, error);
-    if (status != OL_OK) return status;
-    pthread_mutex_lock(&partition->snapshot_lock);
-    if (partition->term != snapshot->term || ol_log_flushed(partition->log) < snapshot->offset || partition->watermark < snapshot->offset) {
-        status = ol_fail(error, OL_WOULD_BLOCK, "the log was truncated meanwhile");
-    } else {
-        status = fs->rename(fs, temporary, path, error);
-    }
-    if (status == OL_OK) partition->snapshot_file = snapshot->offset;
-    pthread_mutex_unlock(&partition->snapshot_lock);
-    if (status == OL_OK) return fs->flush_directory(fs, partition->options.log.directory, error);
-    ol_error ignored;
-    (void)!fs->remove(fs, temporary, &ignored);
-    return status;
-}
-
-int ol_snapshot_remove(ol_partition *partition, ol_error *error) {
-    pthread_mutex_lock(&partition->snapshot_lock);
-    int status = ol_partition_drop_snapshot(partition, error);
-    pthread_mutex_unlock(&partition->snapshot_lock);
-    return status;
-}
-
-int64_t ol_snapshot_file_offset(const ol_partition *partition) { return partition->snapshot_file; }
-
-int64_t ol_snapshot_tail_bytes(const ol_partition *partition) {
-    const ol_log *log = partition->log;
-    int64_t from = partition->snapshot_file, bytes = 0;
-    ol_log_segment_info info, next;
-    bool there = ol_log_segment_at(log, 0, &info);
-    for (size_t i = 1; there; i++, info = next) {
-        bool follows = ol_log_segment_at(log, i, &next);
-        int64_t end = follows ? next.base_offset : ol_log_end(log);
-        if (from <= info.base_offset) bytes += info.size;
-        else if (from < end) bytes += (int64_t)((double)info.size * (double)(end - from) / (double)(end - info.base_offset));
-        there = follows;
-    }
-    return bytes;
-}
-
-int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) {
-    ol_fs *fs = partition->options.log.fs;
-    char path[OL_PATH_MAX];
-    int status = snapshot_path(partition, path, error);
-    if (status != OL_OK) return status;
-    status = fs->remove(fs, path, error);
-    if (status == OL_NO_SUCH_FILE) return OL_OK;
-    if (status == OL_OK) partition->snapshot_file = -1;
-    return status != OL_OK ? status : fs->flush_directory(fs, partition->options.log.directory, error);
+void ol_snapshot_swap_state(ol_snapshot *snapshot, ol_state *state, ol_own_transactions *own) {
+    OL_ASSERT(!snapshot->borrowed && snapshot->from_file);
+    ol_state other_state = *state;
+    ol_own_transactions other_own = *own;
+    *state = snapshot->state;
+    *own = snapshot->own;
+    snapshot->state = other_state;
+    snapshot->own = other_own;
 }
 
 /* ------------------------------------------------------------------------------------------------ against a log */
@@ -311,16 +249,15 @@ static bool are_epochs_equal(const ol_snapshot *snapshot, const ol_log *log, boo
     return equal;
 }
 
-int ol_snapshot_check(const ol_snapshot *snapshot, ol_partition *partition, int64_t cleaned_to, ol_error *error) {
-    ol_log *log = partition->log;
+int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t cleaned_to, ol_error *error) {
+    ol_log *log = source->log;
     uint8_t topic_id[OL_TOPIC_ID_SIZE] = {0};
     bool has_topic_id = ol_log_topic_id(log, topic_id), no_memory;
     long long offset = snapshot->offset;
-    if (partition->problem_count > 0) return ol_fail(error, OL_INVALID, "the log is damaged");
     if (has_topic_id != snapshot->has_topic_id || (has_topic_id && memcmp(topic_id, snapshot->topic_id, OL_TOPIC_ID_SIZE) != 0)) {
         return ol_fail(error, OL_INVALID, "it is of another topic id");
     }
-    int32_t number = partition_number(partition);
+    int32_t number = source->number;
     if (number >= 0 && snapshot->number >= 0 && number != snapshot->number) {
         return ol_fail(error, OL_INVALID, "it is of log partition %d", (int)snapshot->number);
     }
@@ -338,5 +275,5 @@ int ol_snapshot_check(const ol_snapshot *snapshot, ol_partition *partition, int6
         if (no_memory) return ol_fail(error, OL_NO_MEMORY, "no memory for leader epochs");
         return ol_fail(error, OL_INVALID, "the leader epochs below offset %lld are others now", offset);
     }
-    return ol_snapshot_prove(snapshot, partition, cleaned_to, error);
+    return ol_snapshot_prove(snapshot, source, cleaned_to, error);
 }

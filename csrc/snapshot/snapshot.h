@@ -1,96 +1,113 @@
-/* snapshot/snapshot: the state of a partition at a log offset S, in a file beside its log, so that a restart replays only what stands at and above S
- * (docs/maintenance.md).  It is a cache: whatever makes it doubtful discards it.
+/* snapshot/snapshot: the state of a log at an offset S, and the file that holds it, so that a restart replays only the batches at and above S
+ * (docs/maintenance.md).
  *
- * What is in the file.  Sections, each with its size and checksum: facts (what it is a snapshot of), numbers, pending values, group records, and the arenas of
- * the table as they lie in memory; and a directory that says where they lie.  The file is an Arrow IPC file of one row with a column for each of them, written
- * by the floor above; it is read here without Arrow, by its end: the directory is the last column, so that it stands before the end-of-stream mark and the
- * footer, whose length stands at the end of the file.  It is read into memory of the process, and never changed in place: a new one takes its name.
+ * The file is a cache: any doubt discards it.  This room knows a log and a state; partition/snapshot_take.h takes snapshots of a partition and
+ * puts them in their place.
  *
- * Taking one.  A second state is made beside the partition's: that of the last snapshot, or none, and the log up to S.  It reads the log as any reader does,
- * so that commits go on; it costs the memory of a second table for that time.  A partition that is about to be closed lends its own state.
+ * The file.  Sections, each with its size and checksum: facts (the log it belongs to), numbers, pending values, group records, and the arenas of
+ * the table as they lie in memory; and a directory that gives their places.  The file is an Arrow IPC file of one row with a column for each
+ * section, written by Python.  The engine reads it without Arrow, from its end: the directory is the last column, so that it stands before the
+ * end-of-stream mark and the footer, whose length stands at the end of the file.  The file is read into memory of the process and never changed
+ * in place: a new one takes its name.
+ *
+ * Taking one.  A second state is built beside the live one: from the last snapshot, or from nothing, and the log up to S.  It reads the log as
+ * any reader does, so that commits go on; it costs the memory of a second table for that time.  A state that nobody changes any more can be
+ * borrowed instead.
  *
  * Bytes of the file are hostile: everything is checked before it is used (table/dump.h), and no file does harm.
  *
- * Ownership: a snapshot is its maker's, plain memory, no locks; one thread at a time.  It does not outlive the partition it borrows a state of.
+ * Ownership: a snapshot belongs to its maker and is plain memory without locks; one thread at a time.  A borrowed state must outlive the
+ * snapshot.  On failure nothing is returned and nothing must be freed, unless a call says otherwise.
  */
 #ifndef OL_SNAPSHOT_SNAPSHOT_H
 #define OL_SNAPSHOT_SNAPSHOT_H
 
 #include <stdatomic.h>
 
-#include "partition/partition.h"
+#include "log/log.h"
+#include "state/own_transactions.h"
+#include "state/state.h"
 #include "table/dump.h"
 
-/* In the partition's directory.  Kafka does not touch it: it neither begins with a digit nor ends as a file of Kafka's does. */
+typedef struct ol_snapshot ol_snapshot;
+
+/* In the directory of the log.  Kafka does not touch it: it neither begins with a digit nor ends like a file of Kafka's. */
 #define OL_SNAPSHOT_FILE "offsetlog-snapshot.arrow"
 
 enum {
     OL_SNAPSHOT_VERSION = 3,
     OL_SNAPSHOT_OWN_SECTIONS = 4,
     OL_SNAPSHOT_SECTIONS = OL_SNAPSHOT_OWN_SECTIONS + OL_TABLE_SECTIONS,
-    OL_SNAPSHOT_BLOCK_SIZE = 4 << 20,       /* of a checksum; a section's is that of the checksums of its blocks */
+    OL_SNAPSHOT_BLOCK_SIZE = 4 << 20,   /* of a checksum; a section's covers those of its blocks */
 };
 
 typedef struct ol_snapshot_section {
     const char *name;
     const uint8_t *data;
     size_t size;                /* bytes */
-    int64_t position;           /* of data[0] in the file: told by who writes it */
+    int64_t position;           /* of data[0] in the file; its writer sets it */
     uint32_t crc;
 } ol_snapshot_section;
 
 /* The names of the sections, by index. */
 const char *ol_snapshot_section_name(int index);
 
-/* The directory of sections that were sealed and given their places. */
+/* Encodes the directory of sections that were sealed and given their places. */
 enum { OL_SNAPSHOT_DIRECTORY_SIZE = 8 + OL_SNAPSHOT_SECTIONS * 24 + 16 };
-void ol_snapshot_put_directory(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], uint8_t bytes[OL_SNAPSHOT_DIRECTORY_SIZE]);
+void ol_snapshot_put_directory(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
+                               uint8_t bytes[OL_SNAPSHOT_DIRECTORY_SIZE]);
+
+/* The log that a snapshot belongs to, with two facts that only its owner knows. */
+typedef struct ol_snapshot_source {
+    ol_log *log;
+    const ol_decompressor *decompressor;
+    int32_t number;             /* of the log partition; -1 unknown */
+    uint64_t term;              /* another number after each truncation of the log */
+} ol_snapshot_source;
 
 /* ------------------------------------------------------------------------------------------------ taking one */
 
-/* An empty state, at the log start of a loaded partition: nothing was replayed. */
-int ol_snapshot_begin(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
+/* An empty state at the log start: nothing was replayed.  OL_NO_MEMORY. */
+int ol_snapshot_begin(const ol_snapshot_source *source, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
 /* Replays the log from where the snapshot ends to the last batch that ends at or below `up_to`, which is at most what is flushed and at most W.
- * OL_CORRUPT: the log has damage, or from what came from a file a gap, so that it cannot go on from there.  OL_WOULD_BLOCK: the log was cleaned or
- * truncated meanwhile, try again later.  OL_CLOSED: *stop was set.  OL_NO_MEMORY, OL_IO.  After any of them it can only be destroyed. */
-int ol_snapshot_advance(ol_snapshot *snapshot, ol_partition *partition, int64_t up_to, const atomic_bool *stop, ol_error *error) OL_NODISCARD;
+ * OL_CORRUPT: the log has damage, or, after a state from a file, a gap, so that it cannot go on from there.  OL_WOULD_BLOCK: the log was cleaned
+ * meanwhile; try again later.  OL_CLOSED: *stop was set.  OL_NO_MEMORY, OL_IO.  After any of them the snapshot can only be destroyed. */
+int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t up_to, const atomic_bool *stop,
+                        ol_error *error) OL_NODISCARD;
 
-/* The partition's own state, at the log end, which is flushed: for a lone partition that is being closed.  Until the snapshot is destroyed, nothing else may
- * be called with the partition.  OL_INVALID when it is not active, has problems, or is not flushed. */
-int ol_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
+/* A snapshot of a state that is at `offset`, the log end, and that nobody changes until the snapshot is destroyed.  `own` are its open
+ * transactions of ours.  `max_timestamp` is that of the batches below `offset`.  OL_NO_MEMORY, OL_IO. */
+int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state, const ol_own_transactions *own, int64_t offset,
+                       int64_t max_timestamp, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* Writes down what is to be written, and fills the sections, which borrow from the snapshot, with so many threads for the checksums. */
-int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], ol_error *error) OL_NODISCARD;
+/* Encodes the snapshot and fills the sections, which borrow from it, with at most `threads` threads for the checksums.  OL_NO_MEMORY;
+ * OL_LIMIT: more transactions of ours are open than a file holds. */
+int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
+                     ol_error *error) OL_NODISCARD;
 
-/* Puts the file that was written and flushed as `temporary` in the place of the partition's snapshot, and flushes the directory.  OL_WOULD_BLOCK: the log was
- * truncated since the snapshot was begun; the temporary file is removed. */
-int ol_snapshot_publish(const ol_snapshot *snapshot, ol_partition *partition, const char *temporary, ol_error *error) OL_NODISCARD;
-
-/* Removes the partition's snapshot, durably; that there is none is fine. */
-int ol_snapshot_remove(ol_partition *partition, ol_error *error) OL_NODISCARD;
-
-/* The offset of the snapshot that the partition was loaded from, or that took its place since; -1 for none. */
-int64_t ol_snapshot_file_offset(const ol_partition *partition);
-
-/* Bytes of log that a load would read now, about: what stands behind that snapshot, or all of it. */
-int64_t ol_snapshot_tail_bytes(const ol_partition *partition);
+/* The term of the source when the snapshot was begun, last advanced or borrowed; 0 for one from a file. */
+uint64_t ol_snapshot_term(const ol_snapshot *snapshot);
 
 /* ------------------------------------------------------------------------------------------------ using one */
 
-/* A state from a file.  So many threads help.  OL_NO_SUCH_FILE; OL_CORRUPT or
- * OL_UNSUPPORTED say why it cannot be used; OL_IO, OL_NO_MEMORY. */
+/* A state from a file, with the help of at most `threads` threads.  OL_NO_SUCH_FILE; OL_CORRUPT or OL_UNSUPPORTED say why it cannot be used;
+ * OL_IO, OL_NO_MEMORY. */
 int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* Whether it is of this partition's log as it is now, which is sound: number of the log partition, topic id, leader epochs, log start; that S is not below
- * `cleaned_to`, the offset up to which somebody cleaned the log (-1: unknown); and that the last batches below S stand in the log as they were
- * appended.  Those below `cleaned_to` may be as a cleaner leaves them; where the last one is, the newest positions have to stand in the log.
- * OL_INVALID with the reason.  What stands at and above S is for the load to see. */
-int ol_snapshot_check(const ol_snapshot *snapshot, ol_partition *partition, int64_t cleaned_to, ol_error *error) OL_NODISCARD;
+/* Whether the snapshot belongs to this log as it is now, which is sound: the number of the log partition, the topic id, the leader epochs and the
+ * log start agree; S is not below `cleaned_to`, the offset up to which somebody cleaned the log (-1: unknown); and the last batches below S stand
+ * in the log as they were appended.  Those below `cleaned_to` may be as a cleaner leaves them; where the last one is, the newest positions have to
+ * stand in the log.  OL_INVALID with the reason.  The load checks what is at and above S (ol_snapshot_gap). */
+int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
-/* ol_partition_load, from a checked snapshot's state on; the snapshot is used up in any case.  The first thing at or above S that is no proof against something
- * missing (a gap, a batch that was cleaned, no batch up to the log end) drops the state, and everything is loaded from the log: see ol_partition_snapshot_discarded. */
-int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) OL_NODISCARD;
+/* Whether a batch proves that nothing is missing before or in it, so that a snapshot's state may go on with it: NULL, or why not.  `next_offset`
+ * is where the batch before it ended. */
+const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset);
+
+/* Exchanges the state of a snapshot from a file, and its open transactions of ours, with the caller's.  The caller holds the locks that his own
+ * need. */
+void ol_snapshot_swap_state(ol_snapshot *snapshot, ol_state *state, ol_own_transactions *own);
 
 /* ------------------------------------------------------------------------------------------------ facts */
 

@@ -1,12 +1,11 @@
-/* snapshot/snapshot_impl: what the files of ol_snapshot share.
+/* snapshot/snapshot_impl: the structure of a snapshot and the calls that the files of this room share.
  *
- * Files: ol_snapshot (its life, and the log it is of), ol_snapshot_witness (the proof that it is of that log), snapshot/encode (facts, pending values and group records as bytes), ol_snapshot_open (from a file),
- * snapshot/blocks (checksums and reading).
+ * Files: snapshot (its life, and the log it belongs to), witness (the proof that it belongs to that log), encode (facts, pending values and group
+ * records as bytes), open (sections, and a state from a file), blocks (checksums and reading).
  */
 #ifndef OL_SNAPSHOT_SNAPSHOT_IMPL_H
 #define OL_SNAPSHOT_SNAPSHOT_IMPL_H
 
-#include "partition/partition_impl.h"
 #include "snapshot/snapshot.h"
 
 /* One of the last batches below S, by which a log is known again (snapshot/witness.c). */
@@ -51,7 +50,7 @@ enum { OL_SNAPSHOT_FACTS, OL_SNAPSHOT_NUMBERS, OL_SNAPSHOT_PENDING, OL_SNAPSHOT_
 int ol_snapshot_create(ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
 /* A batch that was applied becomes the last witness. */
-void ol_snapshot_note_witness(ol_snapshot *snapshot, const ol_batch *batch);
+void ol_snapshot_record_witness(ol_snapshot *snapshot, const ol_batch *batch);
 
 /* The witnesses in their order. */
 size_t ol_snapshot_witness_count(const ol_snapshot *snapshot);
@@ -61,7 +60,7 @@ const ol_snapshot_witness *ol_snapshot_witness_at(const ol_snapshot *snapshot, s
 int ol_snapshot_find_witnesses(ol_snapshot *snapshot, ol_log *log, ol_error *error) OL_NODISCARD;
 
 /* Whether the log is the one that the snapshot is of; below `cleaned_to` what cleaning changes may have changed.  OL_INVALID with the reason. */
-int ol_snapshot_prove(const ol_snapshot *snapshot, ol_partition *partition, int64_t cleaned_to, ol_error *error) OL_NODISCARD;
+int ol_snapshot_prove(const ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
 /* Fills the blobs. */
 int ol_snapshot_put_blobs(ol_snapshot *snapshot, ol_error *error) OL_NODISCARD;
@@ -79,8 +78,5 @@ int ol_snapshot_read(ol_fs *fs, ol_file *file, ol_snapshot_section sections[OL_S
 
 /* How many of so many threads are worth their start for sections of that size; at least one, at most OL_PARALLEL_WORKERS_MAX. */
 unsigned ol_snapshot_threads(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads);
-
-/* Whether a batch proves that nothing is missing before or in it, as it was appended where the one before it ended; NULL, or why not. */
-const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset);
 
 #endif

@@ -15,7 +15,7 @@ enum {
     NEXT_STEP = 8,                          /* and how many times as many when that was not enough */
 };
 
-void ol_snapshot_note_witness(ol_snapshot *snapshot, const ol_batch *batch) {
+void ol_snapshot_record_witness(ol_snapshot *snapshot, const ol_batch *batch) {
     snapshot->witnesses[snapshot->batches_seen++ % OL_SNAPSHOT_WITNESSES] = (ol_snapshot_witness){
         .base_offset = batch->base_offset,
         .last_offset = batch->last_offset,
@@ -37,13 +37,13 @@ const ol_snapshot_witness *ol_snapshot_witness_at(const ol_snapshot *snapshot, s
     return &snapshot->witnesses[(first + index) % OL_SNAPSHOT_WITNESSES];
 }
 
-static int note_from(ol_snapshot *snapshot, ol_log *log, int64_t from, ol_error *error) {
+static int record_from(ol_snapshot *snapshot, ol_log *log, int64_t from, ol_error *error) {
     ol_batch_walk walk;
     ol_batch batch;
     int status = ol_batch_walk_open(&walk, log, from, snapshot->offset, false, error);
     if (status != OL_OK) return status;
     snapshot->batches_seen = 0;
-    while ((status = ol_batch_walk_next(&walk, &batch, error)) == OL_OK) ol_snapshot_note_witness(snapshot, &batch);
+    while ((status = ol_batch_walk_next(&walk, &batch, error)) == OL_OK) ol_snapshot_record_witness(snapshot, &batch);
     ol_batch_walk_close(&walk);
     return status == OL_END ? OL_OK : status;
 }
@@ -52,7 +52,7 @@ int ol_snapshot_find_witnesses(ol_snapshot *snapshot, ol_log *log, ol_error *err
     /* There is no walking backwards, and where the log was cleaned offsets tell little of batches. */
     for (int64_t step = FIRST_STEP;; step *= NEXT_STEP) {
         int64_t from = snapshot->offset - snapshot->log_start > step ? snapshot->offset - step : snapshot->log_start;
-        int status = note_from(snapshot, log, from, error);
+        int status = record_from(snapshot, log, from, error);
         if (status != OL_OK || from == snapshot->log_start || snapshot->batches_seen >= OL_SNAPSHOT_WITNESSES) return status;
     }
 }
@@ -176,32 +176,32 @@ static bool holds_row(const ol_batch *batch, const ol_table_row *row, const ol_d
     return found;
 }
 
-static int find_row(const ol_table_row *row, ol_partition *partition, ol_error *error) {
+static int find_row(const ol_table_row *row, const ol_snapshot_source *source, ol_error *error) {
     ol_batch_walk walk;
     ol_batch batch;
     int64_t offset = row->value.log_offset;
-    int status = ol_batch_walk_open(&walk, partition->log, offset, offset + 1, true, error);
+    int status = ol_batch_walk_open(&walk, source->log, offset, offset + 1, true, error);
     if (status != OL_OK) return status;
     status = ol_batch_walk_next(&walk, &batch, error);
-    bool found = status == OL_OK && holds_row(&batch, row, partition->options.log.decompressor);
+    bool found = status == OL_OK && holds_row(&batch, row, source->decompressor);
     ol_batch_walk_close(&walk);
     if (status != OL_OK && status != OL_END) return status;
     return found ? OL_OK : ol_fail(error, OL_INVALID, "the log does not have its position at offset %lld", (long long)offset);
 }
 
-static int find_rows(const proof *work, ol_partition *partition, ol_error *error) {
+static int find_rows(const proof *work, const ol_snapshot_source *source, ol_error *error) {
     newest found;
     find_newest(work->snapshot->state.table, &found);
     int status = OL_OK;
-    for (size_t i = 0; i < found.count && status == OL_OK; i++) status = find_row(&found.rows[i], partition, error);
+    for (size_t i = 0; i < found.count && status == OL_OK; i++) status = find_row(&found.rows[i], source, error);
     if (status != OL_OK || found.count > 0 || work->is_last_there) return status;
     /* Without positions there is little to be loaded either. */
     return ol_fail(error, OL_INVALID, "nothing in the log tells that it is of it");
 }
 
-int ol_snapshot_prove(const ol_snapshot *snapshot, ol_partition *partition, int64_t cleaned_to, ol_error *error) {
+int ol_snapshot_prove(const ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t cleaned_to, ol_error *error) {
     proof work = {.snapshot = snapshot, .cleaned_to = cleaned_to, .count = ol_snapshot_witness_count(snapshot)};
-    int status = hear_batches(&work, partition->log, error);
-    if (status == OL_OK && !work.is_last_whole && work.count > 0) status = find_rows(&work, partition, error);
+    int status = hear_batches(&work, source->log, error);
+    if (status == OL_OK && !work.is_last_whole && work.count > 0) status = find_rows(&work, source, error);
     return status;
 }

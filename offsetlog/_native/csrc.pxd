@@ -768,22 +768,27 @@ cdef extern from "snapshot/snapshot.h" nogil:
         uint64_t group_records
 
     void ol_snapshot_put_directory(const ol_snapshot_section *sections, uint8_t *bytes) noexcept
-    int ol_snapshot_begin(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) noexcept
-    int ol_snapshot_advance(ol_snapshot *snapshot, ol_partition *partition, int64_t up_to, const atomic_flag_value *stop,
-                            ol_error *error) noexcept
-    int ol_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) noexcept
     int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads, ol_snapshot_section *sections, ol_error *error) noexcept
-    int ol_snapshot_publish(const ol_snapshot *snapshot, ol_partition *partition, const char *temporary, ol_error *error) noexcept
-    int ol_snapshot_remove(ol_partition *partition, ol_error *error) noexcept
-    int64_t ol_snapshot_file_offset(const ol_partition *partition) noexcept
-    int64_t ol_snapshot_tail_bytes(const ol_partition *partition) noexcept
     int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot, ol_error *error) noexcept
-    int ol_snapshot_check(const ol_snapshot *snapshot, ol_partition *partition, int64_t cleaned_to, ol_error *error) noexcept
-    int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) noexcept
     void ol_snapshot_report(const ol_snapshot *snapshot, ol_snapshot_facts *facts) noexcept
     const ol_state *ol_snapshot_state(const ol_snapshot *snapshot) noexcept
     void ol_snapshot_digest(const ol_snapshot *snapshot, bint physical, ol_digest *digest) noexcept
     void ol_snapshot_destroy(ol_snapshot *snapshot) noexcept
+
+
+cdef extern from "partition/snapshot_take.h" nogil:
+    int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) noexcept
+    int ol_partition_snapshot_begin(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) noexcept
+    int ol_partition_snapshot_advance(ol_partition *partition, ol_snapshot *snapshot, int64_t up_to,
+                                      const atomic_flag_value *stop, ol_error *error) noexcept
+    int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) noexcept
+    int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *snapshot, const char *temporary,
+                                      ol_error *error) noexcept
+    int ol_partition_snapshot_remove(ol_partition *partition, ol_error *error) noexcept
+    int64_t ol_partition_snapshot_offset(const ol_partition *partition) noexcept
+    int64_t ol_partition_snapshot_tail_bytes(const ol_partition *partition) noexcept
+    int ol_partition_snapshot_check(ol_partition *partition, const ol_snapshot *snapshot, int64_t cleaned_to,
+                                    ol_error *error) noexcept
 
 
 cdef extern from "log/file_scan.h" nogil:

@@ -26,26 +26,26 @@ from offsetlog._native.csrc cimport (
     ol_partition,
     ol_partition_load_from,
     ol_partition_positions,
+    ol_partition_snapshot_advance,
+    ol_partition_snapshot_begin,
+    ol_partition_snapshot_borrow,
+    ol_partition_snapshot_check,
     ol_partition_snapshot_discarded,
+    ol_partition_snapshot_offset,
+    ol_partition_snapshot_publish,
+    ol_partition_snapshot_remove,
+    ol_partition_snapshot_tail_bytes,
     ol_partition_wait,
     ol_positions,
     ol_snapshot,
-    ol_snapshot_advance,
-    ol_snapshot_begin,
-    ol_snapshot_borrow,
-    ol_snapshot_check,
     ol_snapshot_destroy,
     ol_snapshot_digest,
     ol_snapshot_facts,
-    ol_snapshot_file_offset,
     ol_snapshot_open,
-    ol_snapshot_publish,
     ol_snapshot_put_directory,
-    ol_snapshot_remove,
+    ol_snapshot_report,
     ol_snapshot_seal,
     ol_snapshot_section,
-    ol_snapshot_tail_bytes,
-    ol_snapshot_report,
 )
 from offsetlog._native.files cimport FileSystem
 from offsetlog._native.partition cimport Partition
@@ -140,7 +140,7 @@ cdef class Snapshot:
         partition.enter()
         try:
             with nogil:
-                status = check(ol_snapshot_advance(self.handle, partition.handle, up_to, asked, &error), &error)
+                status = check(ol_partition_snapshot_advance(partition.handle, self.handle, up_to, asked, &error), &error)
         finally:
             partition.leave()
         return status == 0
@@ -153,7 +153,7 @@ cdef class Snapshot:
         partition.enter()
         try:
             with nogil:
-                status = ol_snapshot_check(self.handle, partition.handle, cleaned_to, &error)
+                status = ol_partition_snapshot_check(partition.handle, self.handle, cleaned_to, &error)
             if status == OL_INVALID:
                 return (<bytes>error.reason).decode("utf-8", "replace")
             check(status, &error)
@@ -231,12 +231,12 @@ cdef class Snapshot:
         if self.lender is not None:
             handle = _lent(partition)
             with nogil:
-                status = check(ol_snapshot_publish(self.handle, handle, text, &error), &error)
+                status = check(ol_partition_snapshot_publish(handle, self.handle, text, &error), &error)
             return status == 0
         partition.enter()
         try:
             with nogil:
-                status = check(ol_snapshot_publish(self.handle, partition.handle, text, &error), &error)
+                status = check(ol_partition_snapshot_publish(partition.handle, self.handle, text, &error), &error)
         finally:
             partition.leave()
         return status == 0
@@ -261,7 +261,7 @@ def begin(Partition partition not None):
     cdef ol_error error
     partition.enter()
     try:
-        check(ol_snapshot_begin(partition.handle, &handle, &error), &error)
+        check(ol_partition_snapshot_begin(partition.handle, &handle, &error), &error)
     finally:
         partition.leave()
     return _owning(handle)
@@ -280,7 +280,7 @@ def borrow(Partition partition not None):
     ol_partition_positions(lent, &positions)
     with nogil:
         check(ol_partition_wait(lent, positions.written, OL_TERM_NOW, OL_WAIT_FLUSHED, -1, &error), &error)
-        check(ol_snapshot_borrow(lent, &handle, &error), &error)
+        check(ol_partition_snapshot_borrow(lent, &handle, &error), &error)
     snapshot = _owning(handle)
     snapshot.lender = partition
     return snapshot
@@ -307,7 +307,7 @@ def remove(Partition partition not None):
     partition.enter()
     try:
         with nogil:
-            check(ol_snapshot_remove(partition.handle, &error), &error)
+            check(ol_partition_snapshot_remove(partition.handle, &error), &error)
     finally:
         partition.leave()
 
@@ -316,7 +316,7 @@ def file_offset(Partition partition not None):
     """Returns the offset of the snapshot that the partition was loaded from, or that was written since; -1 for none."""
     partition.enter()
     try:
-        return ol_snapshot_file_offset(partition.handle)
+        return ol_partition_snapshot_offset(partition.handle)
     finally:
         partition.leave()
 
@@ -325,7 +325,7 @@ def tail_bytes(Partition partition not None):
     """Returns how many bytes of log a load would read now, about."""
     partition.enter()
     try:
-        return ol_snapshot_tail_bytes(partition.handle)
+        return ol_partition_snapshot_tail_bytes(partition.handle)
     finally:
         partition.leave()
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/bytes.h"
-#include "snapshot/snapshot.h"
+#include "partition/snapshot_take.h"
 #include "partition_fixture.h"
 
 enum { WORKLOAD_PRODUCERS = 4 };
@@ -162,15 +162,15 @@ OL_UNUSED static ol_snapshot *take_snapshot(ol_partition *partition, ol_snapshot
     ol_error error;
     ol_snapshot *snapshot = earlier;
     flush_all(partition);
-    if (earlier == NULL) OL_CHECK_OK(ol_snapshot_begin(partition, &snapshot, &error), &error);
-    OL_CHECK_OK(ol_snapshot_advance(snapshot, partition, ol_log_flushed(ol_partition_log(partition)), NULL, &error), &error);
+    if (earlier == NULL) OL_CHECK_OK(ol_partition_snapshot_begin(partition, &snapshot, &error), &error);
+    OL_CHECK_OK(ol_partition_snapshot_advance(partition, snapshot, ol_log_flushed(ol_partition_log(partition)), NULL, &error), &error);
     return snapshot;
 }
 
 OL_UNUSED static ol_partition *open_from(const ol_partition_options *options, ol_snapshot *snapshot) {
     ol_partition *partition = open_partition(options, false);
     ol_error error;
-    OL_CHECK_OK(ol_snapshot_check(snapshot, partition, -1, &error), &error);
+    OL_CHECK_OK(ol_partition_snapshot_check(partition, snapshot, -1, &error), &error);
     OL_CHECK_OK(ol_partition_load_from(partition, snapshot, &error), &error);
     return partition;
 }

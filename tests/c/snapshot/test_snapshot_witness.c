@@ -1,4 +1,4 @@
-/* Which log a snapshot is of (ol_snapshot_check, ol_snapshot_witness): another one is refused, what a cleaner left of its own is not. */
+/* snapshot/witness: a snapshot of another log is refused; one of this log is not, although it was cleaned. */
 #include "base/crc32c.h"
 #include "snapshot_fixture.h"
 
@@ -6,7 +6,7 @@ static void check_refused(const container *file, const ol_partition_options *opt
     ol_snapshot *snapshot = reopen_container(file);
     ol_partition *partition = open_partition(options, false);
     ol_error error;
-    int status = ol_snapshot_check(snapshot, partition, cleaned_to, &error);
+    int status = ol_partition_snapshot_check(partition, snapshot, cleaned_to, &error);
     if (reason == NULL) {
         OL_CHECK_OK(status, &error);
     } else {

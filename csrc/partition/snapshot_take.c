@@ -1,0 +1,134 @@
+/* Takes snapshots of a partition, checks them against its log and puts their files in place. */
+#include "partition/snapshot_take.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "partition/partition_impl.h"
+
+/* A directory is called after the topic and the number of the log partition; -1 for one that is not. */
+static int32_t partition_number(const ol_partition *partition) {
+    const char *dash = strrchr(partition->options.log.directory, '-');
+    if (dash == NULL || dash[1] < '0' || dash[1] > '9') return -1;
+    char *end;
+    long number = strtol(dash + 1, &end, 10);
+    return *end == 0 && number >= 0 && number < INT32_MAX ? (int32_t)number : -1;
+}
+
+static ol_snapshot_source source_of(const ol_partition *partition) {
+    return (ol_snapshot_source){
+        .log = partition->log,
+        .decompressor = partition->options.log.decompressor,
+        .number = partition_number(partition),
+        .term = partition->term,
+    };
+}
+
+int ol_partition_snapshot_begin(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) {
+    ol_snapshot_source source = source_of(partition);
+    return ol_snapshot_begin(&source, snapshot, error);
+}
+
+int ol_partition_snapshot_advance(ol_partition *partition, ol_snapshot *snapshot, int64_t up_to,
+                                  const atomic_bool *stop, ol_error *error) {
+    ol_snapshot_source source = source_of(partition);
+    int status = ol_snapshot_advance(snapshot, &source, up_to, stop, error);
+    if (status == OL_OK && partition->term != source.term) {
+        status = ol_fail(error, OL_WOULD_BLOCK, "the log was cleaned or truncated meanwhile");
+    }
+    return status;
+}
+
+int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) {
+    ol_positions positions;
+    ol_partition_positions(partition, &positions);
+    if (partition->options.replicated || partition->read_only ||
+        ol_partition_role(partition) != OL_ROLE_ACTIVE || partition->problem_count > 0 ||
+        positions.flushed != positions.written || positions.applied != positions.written) {
+        return ol_fail(error, OL_INVALID,
+                       "only a sound, flushed partition of a lone store lends its state");
+    }
+    int64_t max_timestamp = partition->newest_loaded > partition->last_timestamp
+                                ? partition->newest_loaded
+                                : partition->last_timestamp;
+    ol_snapshot_source source = source_of(partition);
+    return ol_snapshot_borrow(&source, &partition->state, &partition->own, positions.written,
+                              max_timestamp, snapshot, error);
+}
+
+int ol_partition_snapshot_check(ol_partition *partition, const ol_snapshot *snapshot,
+                                int64_t cleaned_to, ol_error *error) {
+    if (partition->problem_count > 0) return ol_fail(error, OL_INVALID, "the log is damaged");
+    ol_snapshot_source source = source_of(partition);
+    return ol_snapshot_check(snapshot, &source, cleaned_to, error);
+}
+
+/* ----------------------------------------------------------------------------- the file in its place */
+
+static int snapshot_path(const ol_partition *partition, char path[OL_PATH_MAX], ol_error *error) {
+    return ol_path_join(path, OL_PATH_MAX, partition->options.log.directory, OL_SNAPSHOT_FILE, error);
+}
+
+int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *snapshot,
+                                  const char *temporary, ol_error *error) {
+    ol_fs *fs = partition->options.log.fs;
+    ol_snapshot_facts facts;
+    char path[OL_PATH_MAX];
+    ol_snapshot_report(snapshot, &facts);
+    int status = snapshot_path(partition, path, error);
+    if (status != OL_OK) return status;
+    pthread_mutex_lock(&partition->snapshot_lock);
+    if (partition->term != ol_snapshot_term(snapshot) || ol_log_flushed(partition->log) < facts.offset ||
+        partition->watermark < facts.offset) {
+        status = ol_fail(error, OL_WOULD_BLOCK, "the log was truncated meanwhile");
+    } else {
+        status = fs->rename(fs, temporary, path, error);
+    }
+    if (status == OL_OK) partition->snapshot_file = facts.offset;
+    pthread_mutex_unlock(&partition->snapshot_lock);
+    if (status == OL_OK) return fs->flush_directory(fs, partition->options.log.directory, error);
+    ol_error ignored;
+    (void)!fs->remove(fs, temporary, &ignored);
+    return status;
+}
+
+int ol_partition_snapshot_remove(ol_partition *partition, ol_error *error) {
+    pthread_mutex_lock(&partition->snapshot_lock);
+    int status = ol_partition_drop_snapshot(partition, error);
+    pthread_mutex_unlock(&partition->snapshot_lock);
+    return status;
+}
+
+int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) {
+    ol_fs *fs = partition->options.log.fs;
+    char path[OL_PATH_MAX];
+    int status = snapshot_path(partition, path, error);
+    if (status != OL_OK) return status;
+    status = fs->remove(fs, path, error);
+    if (status == OL_NO_SUCH_FILE) return OL_OK;
+    if (status == OL_OK) partition->snapshot_file = -1;
+    return status != OL_OK ? status : fs->flush_directory(fs, partition->options.log.directory, error);
+}
+
+int64_t ol_partition_snapshot_offset(const ol_partition *partition) {
+    return partition->snapshot_file;
+}
+
+int64_t ol_partition_snapshot_tail_bytes(const ol_partition *partition) {
+    const ol_log *log = partition->log;
+    int64_t from = partition->snapshot_file, bytes = 0;
+    ol_log_segment_info info, next;
+    bool there = ol_log_segment_at(log, 0, &info);
+    for (size_t i = 1; there; i++, info = next) {
+        bool follows = ol_log_segment_at(log, i, &next);
+        int64_t end = follows ? next.base_offset : ol_log_end(log);
+        if (from <= info.base_offset) {
+            bytes += info.size;
+        } else if (from < end) {
+            double share = (double)info.size * (double)(end - from);
+            bytes += (int64_t)(share / (double)(end - info.base_offset));
+        }
+        there = follows;
+    }
+    return bytes;
+}
