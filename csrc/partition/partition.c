@@ -38,9 +38,7 @@ static void initialise_locks(ol_partition *partition) {
 static void free_partition(ol_partition *partition) {
     if (partition->state.table != NULL) ol_in_flight_reset(&partition->inflight, partition->state.table);
     ol_state_destroy(&partition->state);
-    free(partition->planned);
-    free(partition->plain_rows);
-    free(partition->plain_runs);
+    ol_commit_scratch_free(&partition->scratch);
     free(partition->problems);
     ol_own_transactions_free(&partition->own);
     pthread_mutex_destroy(&partition->writer);
@@ -124,9 +122,7 @@ void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int6
 
 size_t ol_partition_scratch_bytes(ol_partition *partition) {
     pthread_mutex_lock(&partition->writer);
-    size_t bytes = partition->planned_capacity * sizeof *partition->planned +
-                   partition->plain_capacity * sizeof *partition->plain_rows +
-                   partition->plain_run_capacity * sizeof *partition->plain_runs;
+    size_t bytes = ol_commit_scratch_bytes(&partition->scratch);
     pthread_mutex_unlock(&partition->writer);
     return bytes;
 }

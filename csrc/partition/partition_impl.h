@@ -5,32 +5,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "state/in_flight.h"
+#include "partition/commit/commit.h"
 #include "partition/partition.h"
-
-/* One item on its way into a batch. */
-typedef struct ol_planned {
-    const ol_item *item;
-    ol_pair_name name;              /* positions; of a group record the group alone, as its key names it */
-    union {                         /* once `reserved` */
-        ol_reservation reservation;                 /* positions */
-        ol_group_reservation *group_reservation;    /* group records that are put */
-    };
-    size_t key_size;
-    int64_t value_size;             /* -1 null */
-    uint32_t settled_pair;          /* positions that need no reservation (ol_table_settled); else 0 */
-    int64_t log_offset;             /* of a record that is applied later */
-    int16_t value_version;
-    bool reserved;
-} ol_planned;
-
-/* Rows of one pair on their way into a batch (ol_commit_plain). */
-typedef struct ol_plain_run {
-    ol_pair_name name;
-    uint32_t pair;
-    size_t first_row;
-    size_t key_size;
-} ol_plain_run;
+#include "state/in_flight.h"
 
 struct ol_partition {
     ol_partition_options options;
@@ -53,12 +30,7 @@ struct ol_partition {
     int64_t newest_loaded;          /* time of the newest batch when it was loaded, as the log has it */
     int64_t elected_end;            /* log end when leadership began: active when applied has reached it */
     bool load_runs;
-    ol_planned *planned;            /* scratch of the commit path */
-    size_t planned_capacity;
-    ol_position_row *plain_rows;    /* scratch of the short way */
-    size_t plain_capacity;
-    ol_plain_run *plain_runs;
-    size_t plain_run_capacity;
+    ol_commit_scratch scratch;
     int64_t last_own_producer_id;
     ol_own_transactions own;        /* open ones that carry our header */
 

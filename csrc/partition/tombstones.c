@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "format/batch.h"
-#include "partition/commit/commit_impl.h"
+#include "partition/commit/commit.h"
 #include "format/offset_record.h"
 
 enum {

@@ -34,20 +34,32 @@ static int write_one_batch(ol_commit *work, size_t size, ol_error *error) {
 }
 
 static int ensure_planned(ol_partition *partition, size_t count, ol_error *error) {
-    if (count <= partition->planned_capacity) return OL_OK;
-    ol_planned *planned = realloc(partition->planned, count * sizeof *planned);
+    if (count <= partition->scratch.planned_capacity) return OL_OK;
+    ol_planned *planned = realloc(partition->scratch.planned, count * sizeof *planned);
     if (planned == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to plan a commit of %zu records", count);
-    partition->planned = planned;
-    partition->planned_capacity = count;
+    partition->scratch.planned = planned;
+    partition->scratch.planned_capacity = count;
     return OL_OK;
+}
+
+size_t ol_commit_scratch_bytes(const ol_commit_scratch *scratch) {
+    return scratch->planned_capacity * sizeof *scratch->planned + scratch->row_capacity * sizeof *scratch->rows +
+           scratch->run_capacity * sizeof *scratch->runs;
+}
+
+void ol_commit_scratch_free(ol_commit_scratch *scratch) {
+    free(scratch->planned);
+    free(scratch->rows);
+    free(scratch->runs);
+    *scratch = (ol_commit_scratch){0};
 }
 
 /* A commit of millions must not keep its scratch for ever. */
 static void release_scratch(ol_partition *partition) {
-    if (partition->planned_capacity <= SCRATCH_ITEMS_MAX) return;
-    free(partition->planned);
-    partition->planned = NULL;
-    partition->planned_capacity = 0;
+    if (partition->scratch.planned_capacity <= SCRATCH_ITEMS_MAX) return;
+    free(partition->scratch.planned);
+    partition->scratch.planned = NULL;
+    partition->scratch.planned_capacity = 0;
 }
 
 /* An older epoch than the log knows of a producer writes no more (docs/format/coordinator.md §5.2). */
@@ -98,12 +110,12 @@ int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, si
     int status = begin(&work, needs_state(items, count, producer_id), error);
     if (status != OL_OK) return status;
     bool done;
-    status = ol_commit_plain(&work, items, count, &done, error);
+    status = ol_commit_fast_path(&work, items, count, &done, error);
     if (status != OL_OK || done) return status;
     if (count > STACK_ITEMS) {
         status = ensure_planned(partition, count, error);
         if (status != OL_OK) return status;
-        work.planned = partition->planned;
+        work.planned = partition->scratch.planned;
     }
     status = plan_and_write(&work, items, count, error);
     release_scratch(partition);
@@ -150,7 +162,7 @@ int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, si
     pthread_mutex_lock(&partition->writer);
     int status = begin(&work, false, error);
     bool done = false;
-    if (status == OL_OK) status = ol_commit_plain_rows(&work, runs, run_count, rows, row_count, &done, error);
+    if (status == OL_OK) status = ol_commit_fast_path_rows(&work, runs, run_count, rows, row_count, &done, error);
     if (status == OL_OK && !done) status = commit_as_items(partition, runs, run_count, rows, row_count, result, error);
     result->term = partition->term;
     pthread_mutex_unlock(&partition->writer);
@@ -166,11 +178,11 @@ static int try_locked(ol_partition *partition, const ol_item *items, size_t coun
     *result = (ol_commit_result){.base_offset = -1, .rests_on = -1, .end_offset = ol_log_end(partition->log)};
     ol_commit_plan_time(&work);
     bool done;
-    int status = ol_commit_plain(&work, items, count, &done, error);
+    int status = ol_commit_fast_path(&work, items, count, &done, error);
     if (status != OL_OK || done) return status;
     if (count > STACK_ITEMS) {
-        if (count > partition->planned_capacity) return OL_WOULD_BLOCK;
-        work.planned = partition->planned;
+        if (count > partition->scratch.planned_capacity) return OL_WOULD_BLOCK;
+        work.planned = partition->scratch.planned;
     }
     status = ol_commit_plan(&work, items, count, error);
     if (status != OL_OK || work.count == 0) return status;

@@ -1,7 +1,7 @@
 /* partition/commit/commit_impl: one commit on its way, shared by the files of the commit path (docs/architecture.md §4) and nobody else.
  *
  *   ol_commit         the entry points: locks, roles, the way that never waits
- *   ol_commit_plain   the short way: known positions and nothing else
+ *   ol_commit_fast_path   the short way: known positions and nothing else
  *   ol_commit_plan    names, sizes, conditions, headers: nothing is changed
  *   partition/commit/write   reserve, encode, publish, apply one batch
  *   partition/commit/oversize   what does not fit one batch
@@ -14,10 +14,31 @@
 #include "format/batch_write.h"
 #include "partition/partition_impl.h"
 
-enum {
-    OL_COMMIT_HEADERS_MAX = 64,
-    OL_COMMIT_TRY_BYTES_MAX = 4096,     /* above it the caller lets the GIL go */
-};
+enum { OL_COMMIT_TRY_BYTES_MAX = 4096 };    /* above it the caller lets the GIL go */
+
+/* One item on its way into a batch. */
+typedef struct ol_planned {
+    const ol_item *item;
+    ol_pair_name name;              /* positions; of a group record the group alone, as its key names it */
+    union {                         /* once `reserved` */
+        ol_reservation reservation;                 /* positions */
+        ol_group_reservation *group_reservation;    /* group records that are put */
+    };
+    size_t key_size;
+    int64_t value_size;             /* -1 null */
+    uint32_t settled_pair;          /* positions that need no reservation (ol_table_settled); else 0 */
+    int64_t log_offset;             /* of a record that is applied later */
+    int16_t value_version;
+    bool reserved;
+} ol_planned;
+
+/* Rows of one pair on their way into a batch (ol_commit_fast_path). */
+typedef struct ol_commit_run {
+    ol_pair_name name;
+    uint32_t pair;
+    size_t first_row;
+    size_t key_size;
+} ol_commit_run;
 
 /* One call of ol_partition_commit. */
 typedef struct ol_commit {
@@ -39,10 +60,10 @@ typedef struct ol_commit {
 } ol_commit;
 
 /* Writes the commit the short way if it can: *done.  Otherwise nothing has changed and it goes the long one.  work->timestamp is set. */
-int ol_commit_plain(ol_commit *work, const ol_item *items, size_t count, bool *done, ol_error *error);
+int ol_commit_fast_path(ol_commit *work, const ol_item *items, size_t count, bool *done, ol_error *error);
 
 /* The same of rows. */
-int ol_commit_plain_rows(ol_commit *work, const ol_row_run *runs, size_t run_count, ol_position_row *rows, size_t row_count, bool *done,
+int ol_commit_fast_path_rows(ol_commit *work, const ol_row_run *runs, size_t run_count, ol_position_row *rows, size_t row_count, bool *done,
                          ol_error *error);
 
 /* Fills work->planned from the items and checks every condition.  work->timestamp is set by the second, before. */

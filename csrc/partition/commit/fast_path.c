@@ -14,13 +14,13 @@ enum {
     ROWS_KEPT_MAX = 4096,           /* rows that stay allocated between commits; larger calls come in pieces of so many */
 };
 
-typedef struct plain {
+typedef struct gathered {
     ol_position_row *rows;
-    ol_plain_run *runs;
+    ol_commit_run *runs;
     size_t row_count;
     size_t run_count;
     size_t size;                    /* of the batch, without headers */
-} plain;
+} gathered;
 
 /* ------------------------------------------------------------------------------------------------ gathering */
 
@@ -39,9 +39,9 @@ static uint32_t find_alone(const ol_table *table, const ol_pair_name *name, int3
 }
 
 /* `alone`: the partition of a commit of few rows, else -1. */
-static bool begin_run(ol_commit *work, plain *to, ol_slice group, ol_slice topic, int32_t alone) {
+static bool begin_run(ol_commit *work, gathered *to, ol_slice group, ol_slice topic, int32_t alone) {
     const ol_table *table = work->partition->state.table;
-    ol_plain_run *run = &to->runs[to->run_count];
+    ol_commit_run *run = &to->runs[to->run_count];
     bool same_group = to->run_count != 0 && run[-1].name.group.data == group.data && run[-1].name.group.size == group.size;
     uint64_t group_hash = same_group ? run[-1].name.group_hash : ol_table_group_hash(table, group);
     run->name = ol_table_name(table, group, group_hash, topic);
@@ -52,12 +52,12 @@ static bool begin_run(ol_commit *work, plain *to, ol_slice group, ol_slice topic
     return run->pair != 0;
 }
 
-static size_t record_size(const ol_plain_run *run, const ol_position_row *row, size_t index) {
+static size_t record_size(const ol_commit_run *run, const ol_position_row *row, size_t index) {
     return ol_record_size(0, (int32_t)index, (int64_t)run->key_size, (int64_t)ol_offset_value_3_size(row->value.metadata), 0, 0);
 }
 
 /* Fills rows and runs; false: some item is of another kind, or its pair is new. */
-static bool gather(ol_commit *work, plain *to, const ol_item *items, size_t count) {
+static bool gather(ol_commit *work, gathered *to, const ol_item *items, size_t count) {
     const ol_table *table = work->partition->state.table;
     to->size = OL_BATCH_OVERHEAD;
     for (size_t i = 0; i < count; i++) {
@@ -70,7 +70,7 @@ static bool gather(ol_commit *work, plain *to, const ol_item *items, size_t coun
         if (i == 0 || !is_of_run(item, item - 1)) {
             if (!begin_run(work, to, item->group, item->topic, count <= STACK_ROWS ? item->partition : -1)) return false;
         }
-        const ol_plain_run *run = &to->runs[to->run_count - 1];
+        const ol_commit_run *run = &to->runs[to->run_count - 1];
         /* Two cells are a cache line. */
         if (to->row_count == run->first_row || (item->partition ^ item[-1].partition) > 1) ol_table_prefetch_cell(table, run->pair, item->partition);
         ol_position_row *row = &to->rows[to->row_count];
@@ -88,13 +88,13 @@ static bool gather(ol_commit *work, plain *to, const ol_item *items, size_t coun
 }
 
 /* The same of rows that are there already. */
-static bool gather_rows(ol_commit *work, plain *to, const ol_row_run *runs, size_t run_count, size_t row_count) {
+static bool gather_rows(ol_commit *work, gathered *to, const ol_row_run *runs, size_t run_count, size_t row_count) {
     const ol_table *table = work->partition->state.table;
     to->size = OL_BATCH_OVERHEAD;
     for (size_t i = 0; i < run_count; i++) {
         OL_ASSERT(runs[i].first_row == to->row_count);
         if (!begin_run(work, to, runs[i].group, runs[i].topic, -1)) return false;
-        const ol_plain_run *run = &to->runs[i];
+        const ol_commit_run *run = &to->runs[i];
         size_t end = i + 1 < run_count ? runs[i + 1].first_row : row_count;
         int32_t line = -1;
         for (; to->row_count < end; to->row_count++) {
@@ -109,11 +109,11 @@ static bool gather_rows(ol_commit *work, plain *to, const ol_row_run *runs, size
     return true;
 }
 
-static size_t run_end(const plain *of, size_t run) { return run + 1 < of->run_count ? of->runs[run + 1].first_row : of->row_count; }
+static size_t run_end(const gathered *of, size_t run) { return run + 1 < of->run_count ? of->runs[run + 1].first_row : of->row_count; }
 
-static bool is_settled(const ol_commit *work, const plain *of) {
+static bool is_settled(const ol_commit *work, const gathered *of) {
     for (size_t i = 0; i < of->run_count; i++) {
-        const ol_plain_run *run = &of->runs[i];
+        const ol_commit_run *run = &of->runs[i];
         if (!ol_table_run_settled(work->partition->state.table, run->pair, of->rows + run->first_row, run_end(of, i) - run->first_row)) {
             return false;
         }
@@ -129,7 +129,7 @@ static inline void copy_key_start(uint8_t *to, const uint8_t *from, size_t size)
     for (size_t at = 0; at < size; at += sizeof(uint64_t)) memcpy(to + at, from + at, sizeof(uint64_t));
 }
 
-static uint8_t *put_row(const ol_commit *work, uint8_t *p, const ol_plain_run *run, const ol_position_row *row, size_t index,
+static uint8_t *put_row(const ol_commit *work, uint8_t *p, const ol_commit_run *run, const ol_position_row *row, size_t index,
                         const uint8_t **key) {
     bool first = index == 0;
     int32_t header_count = first ? work->header_count : 0;
@@ -150,7 +150,7 @@ static uint8_t *put_row(const ol_commit *work, uint8_t *p, const ol_plain_run *r
     return ol_record_put_headers(p, header_count, headers);
 }
 
-static void encode(const ol_commit *work, const plain *of, uint8_t *start, size_t size, int64_t base_offset) {
+static void encode(const ol_commit *work, const gathered *of, uint8_t *start, size_t size, int64_t base_offset) {
     uint8_t *p = start + OL_BATCH_OVERHEAD;
     for (size_t i = 0; i < of->run_count; i++) {
         const uint8_t *key = NULL;
@@ -162,13 +162,13 @@ static void encode(const ol_commit *work, const plain *of, uint8_t *start, size_
     OL_ASSERT(p == start + size);
 }
 
-static void apply(ol_commit *work, const plain *of) {
+static void apply(ol_commit *work, const gathered *of) {
     ol_partition *partition = work->partition;
     int64_t end = ol_log_end(partition->log);
     ol_error ignored;
     ol_commit_lock_table(work);
     for (size_t i = 0; i < of->run_count; i++) {
-        const ol_plain_run *run = &of->runs[i];
+        const ol_commit_run *run = &of->runs[i];
         int status = ol_state_apply_run(&partition->state, run->pair, &run->name, of->rows + run->first_row, run_end(of, i) - run->first_row,
                                         3, &ignored);
         OL_ASSERT(status == OL_OK);
@@ -178,7 +178,7 @@ static void apply(ol_commit *work, const plain *of) {
     ol_commit_unlock_table(work);
 }
 
-static int publish(ol_commit *work, const plain *of, uint8_t *start, size_t size, int64_t base_offset, ol_error *error) {
+static int publish(ol_commit *work, const gathered *of, uint8_t *start, size_t size, int64_t base_offset, ol_error *error) {
     ol_batch_fields fields = ol_commit_batch_fields(work, base_offset, of->row_count);
     ol_batch_seal(start, start + size, &fields);
     int status = ol_log_publish(work->partition->log, &fields, size, error);
@@ -194,13 +194,13 @@ static int publish(ol_commit *work, const plain *of, uint8_t *start, size_t size
 }
 
 /* Bytes that the headers add to the first record, whose length may take more with them. */
-static size_t headers_cost(const ol_commit *work, const plain *of) {
+static size_t headers_cost(const ol_commit *work, const gathered *of) {
     int64_t key_size = (int64_t)of->runs[0].key_size, value_size = (int64_t)ol_offset_value_3_size(of->rows[0].value.metadata);
     return ol_record_size(0, 0, key_size, value_size, work->header_count, work->headers_size) -
            ol_record_size(0, 0, key_size, value_size, 0, 0);
 }
 
-static int write_batch(ol_commit *work, const plain *of, bool *done, ol_error *error) {
+static int write_batch(ol_commit *work, const gathered *of, bool *done, ol_error *error) {
     ol_log *log = work->partition->log;
     size_t size = of->size;
     /* A small commit is encoded first, while its cells are under way.  Not so when there is a note to take: that is given once, to a batch that
@@ -227,46 +227,46 @@ static int write_batch(ol_commit *work, const plain *of, bool *done, ol_error *e
 /* ------------------------------------------------------------------------------------------------ the whole */
 
 static int ensure_runs(ol_partition *partition, size_t count, ol_error *error) {
-    if (count <= partition->plain_run_capacity) return OL_OK;
-    ol_plain_run *runs = realloc(partition->plain_runs, count * sizeof *runs);
+    if (count <= partition->scratch.run_capacity) return OL_OK;
+    ol_commit_run *runs = realloc(partition->scratch.runs, count * sizeof *runs);
     if (runs == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to plan a commit of %zu runs", count);
-    partition->plain_runs = runs;
-    partition->plain_run_capacity = count;
+    partition->scratch.runs = runs;
+    partition->scratch.run_capacity = count;
     return OL_OK;
 }
 
 /* Room for `count` rows, and for as many runs: each row may be of a pair of its own. */
 static int ensure_rows(ol_partition *partition, size_t count, ol_error *error) {
-    if (count > partition->plain_capacity) {
-        ol_position_row *rows = realloc(partition->plain_rows, count * sizeof *rows);
+    if (count > partition->scratch.row_capacity) {
+        ol_position_row *rows = realloc(partition->scratch.rows, count * sizeof *rows);
         if (rows == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to plan a commit of %zu records", count);
-        partition->plain_rows = rows;
-        partition->plain_capacity = count;
+        partition->scratch.rows = rows;
+        partition->scratch.row_capacity = count;
     }
     return ensure_runs(partition, count, error);
 }
 
 /* A commit of millions must not keep its scratch for ever. */
 static void release_rows(ol_partition *partition) {
-    if (partition->plain_capacity > ROWS_KEPT_MAX) {
-        free(partition->plain_rows);
-        partition->plain_rows = NULL;
-        partition->plain_capacity = 0;
+    if (partition->scratch.row_capacity > ROWS_KEPT_MAX) {
+        free(partition->scratch.rows);
+        partition->scratch.rows = NULL;
+        partition->scratch.row_capacity = 0;
     }
-    if (partition->plain_run_capacity > ROWS_KEPT_MAX) {
-        free(partition->plain_runs);
-        partition->plain_runs = NULL;
-        partition->plain_run_capacity = 0;
+    if (partition->scratch.run_capacity > ROWS_KEPT_MAX) {
+        free(partition->scratch.runs);
+        partition->scratch.runs = NULL;
+        partition->scratch.run_capacity = 0;
     }
 }
 
 /* Whether what is settled stays so until it is applied: nobody else, no loader, changes the table meanwhile. */
-static bool may_be_plain(const ol_commit *work) {
+static bool may_go_fast(const ol_commit *work) {
     const ol_partition *partition = work->partition;
     return partition->role == OL_ROLE_ACTIVE && !partition->options.replicated && !partition->load_runs && work->producer_id < 0;
 }
 
-static int write_gathered(ol_commit *work, const plain *of, bool *done, ol_error *error) {
+static int write_gathered(ol_commit *work, const gathered *of, bool *done, ol_error *error) {
     ol_partition *partition = work->partition;
     if (of->size + OL_COMMIT_HEADERS_MAX > partition->options.batch_bytes_max) return OL_OK;
     if (!work->never_waits) return write_batch(work, of, done, error);
@@ -281,42 +281,42 @@ static int write_gathered(ol_commit *work, const plain *of, bool *done, ol_error
     return status;
 }
 
-static int try_plain(ol_commit *work, plain *to, const ol_item *items, size_t count, bool *done, ol_error *error) {
+static int try_gathered(ol_commit *work, gathered *to, const ol_item *items, size_t count, bool *done, ol_error *error) {
     return gather(work, to, items, count) ? write_gathered(work, to, done, error) : OL_OK;
 }
 
-int ol_commit_plain(ol_commit *work, const ol_item *items, size_t count, bool *done, ol_error *error) {
+int ol_commit_fast_path(ol_commit *work, const ol_item *items, size_t count, bool *done, ol_error *error) {
     ol_partition *partition = work->partition;
     *done = false;
     work->header_count = 0;
     work->headers_size = 0;
-    if (count == 0 || !may_be_plain(work)) return OL_OK;
+    if (count == 0 || !may_go_fast(work)) return OL_OK;
     if (count <= STACK_ROWS) {
         ol_position_row rows[STACK_ROWS];
-        ol_plain_run runs[STACK_ROWS];
-        plain to = {.rows = rows, .runs = runs};
-        return try_plain(work, &to, items, count, done, error);
+        ol_commit_run runs[STACK_ROWS];
+        gathered to = {.rows = rows, .runs = runs};
+        return try_gathered(work, &to, items, count, done, error);
     }
-    bool has_room = count <= partition->plain_capacity && count <= partition->plain_run_capacity;
+    bool has_room = count <= partition->scratch.row_capacity && count <= partition->scratch.run_capacity;
     if (work->never_waits && !has_room) return OL_WOULD_BLOCK;
     int status = ensure_rows(partition, count, error);
     if (status != OL_OK) return status;
-    plain to = {.rows = partition->plain_rows, .runs = partition->plain_runs};
-    status = try_plain(work, &to, items, count, done, error);
+    gathered to = {.rows = partition->scratch.rows, .runs = partition->scratch.runs};
+    status = try_gathered(work, &to, items, count, done, error);
     release_rows(partition);
     return status;
 }
 
-int ol_commit_plain_rows(ol_commit *work, const ol_row_run *runs, size_t run_count, ol_position_row *rows, size_t row_count, bool *done,
+int ol_commit_fast_path_rows(ol_commit *work, const ol_row_run *runs, size_t run_count, ol_position_row *rows, size_t row_count, bool *done,
                          ol_error *error) {
     ol_partition *partition = work->partition;
     *done = false;
     work->header_count = 0;
     work->headers_size = 0;
-    if (!may_be_plain(work)) return OL_OK;
+    if (!may_go_fast(work)) return OL_OK;
     int status = ensure_runs(partition, run_count, error);
     if (status != OL_OK) return status;
-    plain of = {.rows = rows, .runs = partition->plain_runs};
+    gathered of = {.rows = rows, .runs = partition->scratch.runs};
     if (gather_rows(work, &of, runs, run_count, row_count)) status = write_gathered(work, &of, done, error);
     release_rows(partition);
     return status;

@@ -1,0 +1,30 @@
+/* partition/commit/commit: the commit path as the other files of the partition see it: commits under a writer lock that is held already.
+ *
+ * The caller of every function here holds the partition's writer lock.  ol_partition_commit and its variants, which take it, are in
+ * partition/partition.h.
+ */
+#ifndef OL_PARTITION_COMMIT_COMMIT_H
+#define OL_PARTITION_COMMIT_COMMIT_H
+
+#include "partition/partition.h"
+
+enum { OL_COMMIT_HEADERS_MAX = 64 };    /* bytes that the headers of a batch's first record take at most */
+
+/* Memory that a commit leaves for the next one.  Owned by the partition; zeroed memory is an empty one. */
+typedef struct ol_commit_scratch {
+    struct ol_planned *planned;
+    size_t planned_capacity;
+    ol_position_row *rows;          /* of the fast path */
+    size_t row_capacity;
+    struct ol_commit_run *runs;     /* of the fast path */
+    size_t run_capacity;
+} ol_commit_scratch;
+
+size_t ol_commit_scratch_bytes(const ol_commit_scratch *scratch);
+void ol_commit_scratch_free(ol_commit_scratch *scratch);
+
+/* ol_partition_commit without its lock; fails as that does.  result->term is left to the caller. */
+int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id,
+                               int16_t producer_epoch, ol_commit_result *result, ol_error *error) OL_NODISCARD;
+
+#endif
