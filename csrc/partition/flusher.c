@@ -20,10 +20,10 @@ struct ol_flusher {
 /* Under lock. */
 static ol_partition *take_first(ol_flusher *flusher) {
     ol_partition *partition = flusher->first;
-    flusher->first = partition->flush_next;
+    flusher->first = partition->flush.next;
     if (flusher->first == NULL) flusher->last = NULL;
     flusher->queued--;
-    partition->flush_next = NULL;
+    partition->flush.next = NULL;
     return partition;
 }
 
@@ -49,15 +49,15 @@ static void *run(void *argument) {
         ol_partition *partition = take_first(flusher);
         int64_t end;
         do {
-            end = partition->flush_end;
-            bool unasked = partition->flush_unasked;
-            partition->flush_unasked = false;
+            end = partition->flush.end;
+            bool unasked = partition->flush.unasked;
+            partition->flush.unasked = false;
             pthread_mutex_unlock(&flusher->lock);
             /* A failure is the partition's: it tells all who wait for it. */
             flush(partition, end, unasked);
             pthread_mutex_lock(&flusher->lock);
-        } while (partition->flush_end > end && !flusher->stopping);
-        partition->flush_begun = false;
+        } while (partition->flush.end > end && !flusher->stopping);
+        partition->flush.begun = false;
     }
     pthread_mutex_unlock(&flusher->lock);
     return NULL;
@@ -84,9 +84,9 @@ static void start_thread(ol_flusher *flusher) {
 
 /* Under lock. */
 static void queue(ol_flusher *flusher, ol_partition *partition) {
-    if (!partition->flush_begun) {
-        partition->flush_begun = true;
-        if (flusher->last != NULL) flusher->last->flush_next = partition;
+    if (!partition->flush.begun) {
+        partition->flush.begun = true;
+        if (flusher->last != NULL) flusher->last->flush.next = partition;
         else flusher->first = partition;
         flusher->last = partition;
         flusher->queued++;
@@ -99,7 +99,7 @@ void ol_flusher_begin(ol_flusher *flusher, ol_partition *partition) {
     int64_t end = ol_log_end(partition->log);
     if (ol_log_flushed(partition->log) >= end) return;
     pthread_mutex_lock(&flusher->lock);
-    partition->flush_end = end;
+    partition->flush.end = end;
     queue(flusher, partition);
     pthread_mutex_unlock(&flusher->lock);
 }
@@ -107,8 +107,8 @@ void ol_flusher_begin(ol_flusher *flusher, ol_partition *partition) {
 void ol_flusher_begin_unasked(ol_flusher *flusher, ol_partition *partition) {
     pthread_mutex_lock(&flusher->lock);
     /* One that is under way is looked at anew when it is over. */
-    if (!partition->flush_begun) {
-        partition->flush_unasked = true;
+    if (!partition->flush.begun) {
+        partition->flush.unasked = true;
         queue(flusher, partition);
     }
     pthread_mutex_unlock(&flusher->lock);
@@ -117,7 +117,7 @@ void ol_flusher_begin_unasked(ol_flusher *flusher, ol_partition *partition) {
 void ol_flusher_stop(ol_flusher *flusher) {
     pthread_mutex_lock(&flusher->lock);
     flusher->stopping = true;
-    while (flusher->first != NULL) take_first(flusher)->flush_begun = false;
+    while (flusher->first != NULL) take_first(flusher)->flush.begun = false;
     pthread_cond_broadcast(&flusher->filled);
     pthread_mutex_unlock(&flusher->lock);
     for (size_t i = 0; i < flusher->thread_count; i++) pthread_join(flusher->threads[i], NULL);

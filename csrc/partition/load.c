@@ -125,20 +125,20 @@ static int check_offsets(loader *load, const ol_batch *batch, ol_error *error) {
 static void start_at(loader *load, int64_t offset) {
     ol_partition *partition = load->partition;
     const ol_refusal refused = {report_batch, load};
-    ol_batch_applier_init(&load->apply, &partition->state, &partition->own, partition->options.log.decompressor, refused);
+    ol_batch_applier_init(&load->apply, &partition->state, &partition->own.open, partition->options.log.decompressor, refused);
     load->next_offset = offset;
     load->segment_limit = 0;
     load->ended = false;
-    partition->load_bytes = 0;
-    partition->load_bytes_total = load->from_snapshot ? 0 : ol_log_size_bytes(partition->log);
-    partition->load_snapshot = partition->snapshot_file = load->from_snapshot ? offset : -1;
+    partition->load.bytes = 0;
+    partition->load.bytes_total = load->from_snapshot ? 0 : ol_log_size_bytes(partition->log);
+    partition->load.snapshot_offset = partition->snapshot.offset = load->from_snapshot ? offset : -1;
 }
 
 static void note_discarded(ol_partition *partition, const ol_error *why) {
-    pthread_mutex_lock(&partition->problem_lock);
-    partition->discarded = *why;
-    partition->has_discarded = true;
-    pthread_mutex_unlock(&partition->problem_lock);
+    pthread_mutex_lock(&partition->problems.lock);
+    partition->problems.discarded = *why;
+    partition->problems.has_discarded = true;
+    pthread_mutex_unlock(&partition->problems.lock);
 }
 
 /* The snapshot is not of this log as it is now: its state goes, and the log is read from its start. */
@@ -151,7 +151,7 @@ static int begin_anew(loader *load, const ol_error *why, ol_error *error) {
     pthread_mutex_lock(&partition->table);
     ol_state_destroy(&partition->state);
     partition->state = fresh;
-    partition->own.count = 0;
+    partition->own.open.count = 0;
     pthread_mutex_unlock(&partition->table);
     if (!load->has_writer) pthread_mutex_unlock(&partition->writer);
     note_discarded(partition, why);
@@ -205,9 +205,9 @@ static int load_piece(loader *load, bool *stopped, ol_error *error) {
 }
 
 static void publish_progress(loader *load) {
-    load->partition->load_batches = load->apply.batches;
-    load->partition->load_records = load->apply.records;
-    load->partition->load_bytes += (int64_t)load->piece.size;
+    load->partition->load.batches = load->apply.batches;
+    load->partition->load.records = load->apply.records;
+    load->partition->load.bytes += (int64_t)load->piece.size;
 }
 
 /* With the first piece behind a snapshot it is known how much there is to be read. */
@@ -217,7 +217,7 @@ static void count_tail(loader *load) {
     for (size_t i = 0; ol_log_segment_at(load->partition->log, i, &info); i++) {
         if (info.base_offset >= load->piece.segment_base) bytes += info.size;
     }
-    load->partition->load_bytes_total = bytes;
+    load->partition->load.bytes_total = bytes;
 }
 
 /* Reads on until the end that the log has now, or the limit.  Commits beside the load may be faster than it, so that it does not follow the
@@ -250,14 +250,14 @@ static int load_to_end(loader *load, ol_error *error) {
 
 /* Our own transactions that a crash left open are closed with ABORT by a lone store (docs/architecture.md §4). */
 static int abort_own(ol_partition *partition, ol_error *error) {
-    while (partition->own.count > 0) {
-        int64_t producer_id = partition->own.ids[0];
+    while (partition->own.open.count > 0) {
+        int64_t producer_id = partition->own.open.ids[0];
         ol_commit_result result;
         int status = ol_partition_ensure_epoch(partition, error);
         if (status != OL_OK) return status;
         status = ol_partition_write_marker(partition, producer_id, -1, OL_CONTROL_ABORT, 0, &result, error);
         if (status != OL_OK) return status;
-        partition->load_aborted++;
+        partition->load.aborted_own++;
     }
     return OL_OK;
 }
@@ -270,15 +270,15 @@ static int64_t sane_timestamp(const ol_partition *partition, int64_t max_timesta
 }
 
 static void keep_time(const loader *load) {
-    load->partition->newest_loaded = load->apply.max_timestamp;
-    load->partition->last_timestamp = sane_timestamp(load->partition, load->apply.max_timestamp);
+    load->partition->clock.newest_loaded = load->apply.max_timestamp;
+    load->partition->clock.last_timestamp = sane_timestamp(load->partition, load->apply.max_timestamp);
 }
 
 /* Everything up to the log end was walked; what was not, and was not reported, is damage that looked like an end. */
 static void check_complete(loader *load) {
     ol_partition *partition = load->partition;
     int64_t end = ol_log_end(partition->log);
-    if (load->next_offset == end || !ol_log_is_writable(partition->log) || partition->problem_count > 0) return;
+    if (load->next_offset == end || !ol_log_is_writable(partition->log) || partition->problems.count > 0) return;
     ol_log_segment_info last = {0}, info;
     for (size_t i = 0; ol_log_segment_at(partition->log, i, &info); i++) last = info;
     if (last.size == 0 && last.base_offset == end) return;      /* the end of the log was compacted away (docs/format/traps.md trap 25) */
@@ -372,7 +372,7 @@ static int run(loader *load, ol_error *error) {
 /* The state of a snapshot takes the place of the empty one, which the snapshot is destroyed with. */
 static void adopt(ol_partition *partition, ol_snapshot *snapshot) {
     pthread_mutex_lock(&partition->table);
-    ol_snapshot_swap_state(snapshot, &partition->state, &partition->own);
+    ol_snapshot_swap_state(snapshot, &partition->state, &partition->own.open);
     pthread_mutex_unlock(&partition->table);
 }
 
@@ -384,7 +384,7 @@ static int begin(ol_partition *partition, ol_snapshot *snapshot, ol_error *error
     } else {
         partition->load_runs = true;
         partition->role = OL_ROLE_LOADING;
-        partition->has_discarded = false;
+        partition->problems.has_discarded = false;
         if (snapshot != NULL) adopt(partition, snapshot);
     }
     pthread_mutex_unlock(&partition->writer);

@@ -25,13 +25,13 @@ int64_t ol_partition_now(const ol_partition *partition) {
 static void initialise_locks(ol_partition *partition) {
     pthread_mutex_init(&partition->writer, NULL);
     pthread_mutex_init(&partition->table, NULL);
-    pthread_mutex_init(&partition->wait_lock, NULL);
-    pthread_mutex_init(&partition->problem_lock, NULL);
-    pthread_mutex_init(&partition->snapshot_lock, NULL);
+    pthread_mutex_init(&partition->wait.lock, NULL);
+    pthread_mutex_init(&partition->problems.lock, NULL);
+    pthread_mutex_init(&partition->snapshot.lock, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&partition->wait_changed, &attributes);
+    pthread_cond_init(&partition->wait.changed, &attributes);
     pthread_condattr_destroy(&attributes);
 }
 
@@ -39,14 +39,14 @@ static void free_partition(ol_partition *partition) {
     if (partition->state.table != NULL) ol_in_flight_reset(&partition->inflight, partition->state.table);
     ol_state_destroy(&partition->state);
     ol_commit_scratch_free(&partition->scratch);
-    free(partition->problems);
-    ol_own_transactions_free(&partition->own);
+    free(partition->problems.kept);
+    ol_own_transactions_free(&partition->own.open);
     pthread_mutex_destroy(&partition->writer);
     pthread_mutex_destroy(&partition->table);
-    pthread_mutex_destroy(&partition->wait_lock);
-    pthread_mutex_destroy(&partition->problem_lock);
-    pthread_mutex_destroy(&partition->snapshot_lock);
-    pthread_cond_destroy(&partition->wait_changed);
+    pthread_mutex_destroy(&partition->wait.lock);
+    pthread_mutex_destroy(&partition->problems.lock);
+    pthread_mutex_destroy(&partition->snapshot.lock);
+    pthread_cond_destroy(&partition->wait.changed);
     free(partition);
 }
 
@@ -64,9 +64,9 @@ int ol_partition_open(const ol_partition_options *options, ol_partition **opened
     partition->options.log.replicated = options->replicated;
     partition->options.log.clock_ms = options->clock_ms;
     partition->options.log.clock_context = options->clock_context;
-    partition->leader_epoch = options->leader_epoch;
+    partition->leadership.epoch = options->leader_epoch;
     partition->role = OL_ROLE_UNLOADED;
-    partition->load_snapshot = partition->snapshot_file = -1;
+    partition->load.snapshot_offset = partition->snapshot.offset = -1;
     initialise_locks(partition);
     ol_in_flight_init(&partition->inflight);
     int status = ol_state_create(&partition->state, error);
@@ -137,8 +137,8 @@ void ol_partition_positions(ol_partition *partition, ol_positions *positions) {
 
 /* Recovery and the load meet the same bad bytes; they are told once.  Under problem_lock. */
 static bool is_known_problem(const ol_partition *partition, const ol_error *error) {
-    for (int64_t i = 0; i < partition->problems_kept; i++) {
-        const ol_error *known = &partition->problems[i].error;
+    for (int64_t i = 0; i < partition->problems.kept_count; i++) {
+        const ol_error *known = &partition->problems.kept[i].error;
         if (known->position == error->position && known->position >= 0 && known->offset == error->offset &&
             strcmp(known->path, error->path) == 0) {
             return true;
@@ -149,24 +149,24 @@ static bool is_known_problem(const ol_partition *partition, const ol_error *erro
 
 /* Under problem_lock.  Where there is no memory to keep it, it is counted all the same. */
 static void add_problem(ol_partition *partition, const ol_error *error, int64_t bytes) {
-    int64_t kept = partition->problems_kept;
+    int64_t kept = partition->problems.kept_count;
     if (kept == OL_PROBLEMS_KEPT) return;
     if ((kept & (kept - 1)) == 0) {
         size_t capacity = kept == 0 ? 1 : 2 * (size_t)kept;
-        ol_problem *problems = realloc(partition->problems, capacity * sizeof *problems);
+        ol_problem *problems = realloc(partition->problems.kept, capacity * sizeof *problems);
         if (problems == NULL) return;
-        partition->problems = problems;
+        partition->problems.kept = problems;
     }
-    partition->problems[partition->problems_kept++] = (ol_problem){*error, bytes};
+    partition->problems.kept[partition->problems.kept_count++] = (ol_problem){*error, bytes};
 }
 
 static void keep_problem(ol_partition *partition, const ol_error *error, int64_t bytes) {
-    pthread_mutex_lock(&partition->problem_lock);
+    pthread_mutex_lock(&partition->problems.lock);
     if (!is_known_problem(partition, error)) {
         add_problem(partition, error, bytes);
-        partition->problem_count++;
+        partition->problems.count++;
     }
-    pthread_mutex_unlock(&partition->problem_lock);
+    pthread_mutex_unlock(&partition->problems.lock);
 }
 
 void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t bytes) {
@@ -187,33 +187,33 @@ static void tell_lost(ol_partition *partition, const ol_log_recovery *recovery) 
 }
 
 bool ol_partition_problem_at(const ol_partition *partition, size_t index, ol_problem *problem) {
-    pthread_mutex_t *lock = (pthread_mutex_t *)&partition->problem_lock;
+    pthread_mutex_t *lock = (pthread_mutex_t *)&partition->problems.lock;
     pthread_mutex_lock(lock);
-    bool there = (int64_t)index < partition->problems_kept;
-    if (there) *problem = partition->problems[index];
+    bool there = (int64_t)index < partition->problems.kept_count;
+    if (there) *problem = partition->problems.kept[index];
     pthread_mutex_unlock(lock);
     return there;
 }
 
 bool ol_partition_snapshot_discarded(const ol_partition *partition, ol_error *why) {
-    pthread_mutex_t *lock = (pthread_mutex_t *)&partition->problem_lock;
+    pthread_mutex_t *lock = (pthread_mutex_t *)&partition->problems.lock;
     pthread_mutex_lock(lock);
-    bool discarded = partition->has_discarded;
-    if (discarded) *why = partition->discarded;
+    bool discarded = partition->problems.has_discarded;
+    if (discarded) *why = partition->problems.discarded;
     pthread_mutex_unlock(lock);
     return discarded;
 }
 
 void ol_partition_progress(const ol_partition *partition, ol_load_progress *progress) {
-    progress->bytes = partition->load_bytes;
-    progress->bytes_total = partition->load_bytes_total;
-    progress->batches = partition->load_batches;
-    progress->records = partition->load_records;
-    progress->aborted_own = partition->load_aborted;
-    progress->snapshot_offset = partition->load_snapshot;
-    pthread_mutex_t *lock = (pthread_mutex_t *)&partition->problem_lock;
+    progress->bytes = partition->load.bytes;
+    progress->bytes_total = partition->load.bytes_total;
+    progress->batches = partition->load.batches;
+    progress->records = partition->load.records;
+    progress->aborted_own = partition->load.aborted_own;
+    progress->snapshot_offset = partition->load.snapshot_offset;
+    pthread_mutex_t *lock = (pthread_mutex_t *)&partition->problems.lock;
     pthread_mutex_lock(lock);
-    progress->problems = partition->problem_count;
+    progress->problems = partition->problems.count;
     pthread_mutex_unlock(lock);
 }
 
@@ -267,8 +267,8 @@ int ol_partition_roll(ol_partition *partition, ol_error *error) {
 }
 
 int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error) {
-    if (OL_LIKELY(partition->epoch_assigned)) return OL_OK;
-    int32_t epoch = partition->leader_epoch;
+    if (OL_LIKELY(partition->leadership.epoch_assigned)) return OL_OK;
+    int32_t epoch = partition->leadership.epoch;
     if (epoch < 0) {
         /* The epoch of a batch is not covered by its CRC: whatever stands there, commits go on. */
         int32_t newest = ol_log_leader_epoch(partition->log);
@@ -276,8 +276,8 @@ int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error) {
     }
     int status = ol_log_assign_epoch(partition->log, epoch, error);
     if (status != OL_OK) return status;
-    partition->leader_epoch = epoch;
-    partition->epoch_assigned = true;
+    partition->leadership.epoch = epoch;
+    partition->leadership.epoch_assigned = true;
     return OL_OK;
 }
 

@@ -1,4 +1,18 @@
-/* partition/partition_impl: the partition's own structure, shared by its source files and nobody else. */
+/* partition/partition_impl: the structure of a partition, shared by the files of this room only.
+ *
+ * Locks, in the order in which they are taken; a thread that holds one takes only later ones:
+ *
+ *   1  writer            everything that appends, applies, or changes the role: `role`, `watermark`, `applied`, `read_only`,
+ *                        `load_runs`, `inflight`, `leadership`, `clock`, `scratch`, `own`; with `table` also `state`
+ *   2  table             keeps readers out of `state` while it changes; the holder of either lock may read it
+ *   3  snapshot.lock     the snapshot's file in the directory, and `snapshot`
+ *   4  the log's own     log/log_impl.h
+ *   5  wait.lock, problems.lock, the flusher's lock
+ *                        `wait`, `problems` and `flush`; nothing is locked with one of them held
+ *
+ * `term` changes under writer and wait.lock.  `load` is written by the thread that loads.  Atomic fields are read without a lock.
+ * `options` and `log` do not change after the open.
+ */
 #ifndef OL_PARTITION_PARTITION_IMPL_H
 #define OL_PARTITION_PARTITION_IMPL_H
 
@@ -15,50 +29,71 @@ struct ol_partition {
 
     pthread_mutex_t writer;
     pthread_mutex_t table;
-    ol_state state;                 /* changed under writer and table */
-    ol_in_flight inflight;           /* changed under writer; replicated only */
+    ol_state state;
+    ol_in_flight inflight;          /* replicated only */
 
-    _Atomic int role;               /* ol_role; changed under writer */
+    /* Every commit and most reads check these: they stand together, apart from the locks below. */
+    _Atomic int role;               /* ol_role */
+    _Atomic bool read_only;
+    bool load_runs;
     _Atomic int64_t watermark;
     _Atomic int64_t applied;
-    _Atomic bool read_only;
+    _Atomic uint64_t term;          /* counts how often leadership ended or the log was truncated */
 
-    /* Under writer. */
-    bool epoch_assigned;            /* the log knows the epoch that our appends carry */
-    int32_t leader_epoch;
-    int64_t last_timestamp;         /* of our newest batch, or of the log when it was loaded; batches never go back */
-    int64_t newest_loaded;          /* time of the newest batch when it was loaded, as the log has it */
-    int64_t elected_end;            /* log end when leadership began: active when applied has reached it */
-    bool load_runs;
+    struct {
+        bool epoch_assigned;        /* the log knows the epoch that our batches carry */
+        int32_t epoch;
+        int64_t elected_end;        /* log end when leadership began: active when applied reaches it */
+    } leadership;
+
+    struct {
+        int64_t last_timestamp;     /* of our newest batch, or of the loaded log; never goes back */
+        int64_t newest_loaded;      /* of the newest batch that was loaded, as the log has it */
+    } clock;
+
     ol_commit_scratch scratch;
-    int64_t last_own_producer_id;
-    ol_own_transactions own;        /* open ones that carry our header */
 
-    pthread_mutex_t wait_lock;      /* innermost: nothing is locked with it held */
-    pthread_cond_t wait_changed;
-    _Atomic bool flushing;          /* changed under wait_lock: one flush serves all who wait */
+    struct {
+        int64_t last_producer_id;
+        ol_own_transactions open;   /* those that carry our header */
+    } own;
 
-    _Atomic int64_t last_flush_ns;          /* how long it took, monotonic */
-    _Atomic int64_t last_flush_end_ns;
+    /* Threads that wait for the disk or for W. */
+    struct {
+        pthread_mutex_t lock;
+        pthread_cond_t changed;
+        _Atomic bool flushing;      /* one flush serves all who wait */
+        _Atomic int64_t last_flush_ns;      /* how long it took, monotonic */
+        _Atomic int64_t last_flush_end_ns;
+    } wait;
 
-    /* The flusher's, changed under its lock. */
-    ol_partition *flush_next;
-    int64_t flush_end;
-    bool flush_unasked;             /* nobody waits for it */
-    _Atomic bool flush_begun;       /* queued, or a thread is at it */
+    /* The place of this partition in the queue of its flusher. */
+    struct {
+        ol_partition *next;
+        int64_t end;
+        bool unasked;               /* nobody waits for it */
+        _Atomic bool begun;         /* queued, or a thread flushes it */
+    } flush;
 
-    _Atomic uint64_t term;          /* changed under writer and wait_lock: counts the times that leadership ended or the log was cut */
+    /* Progress of the load (ol_load_progress). */
+    struct {
+        _Atomic int64_t bytes, bytes_total, batches, records, aborted_own;
+        _Atomic int64_t snapshot_offset;    /* of the snapshot that it began with, -1 none */
+    } load;
 
-    _Atomic int64_t load_bytes, load_bytes_total, load_batches, load_records, load_aborted;
-    _Atomic int64_t load_snapshot;  /* offset of the snapshot that the load began with, -1 none */
-    pthread_mutex_t snapshot_lock;  /* behind writer; a snapshot takes its place, or a truncation makes it invalid */
-    _Atomic int64_t snapshot_file;  /* offset of the snapshot in the directory; -1 none, or unknown */
-    pthread_mutex_t problem_lock;
-    bool has_discarded;             /* the load dropped the snapshot that it began with, */
-    ol_error discarded;             /* and why */
-    ol_problem *problems;           /* the first of them; hardly any partition has one */
-    int64_t problems_kept;
-    int64_t problem_count;
+    struct {
+        pthread_mutex_t lock;
+        _Atomic int64_t offset;     /* of the file; -1 none, or unknown */
+    } snapshot;
+
+    struct {
+        pthread_mutex_t lock;
+        bool has_discarded;         /* the load dropped the snapshot that it began with, */
+        ol_error discarded;         /* and why */
+        ol_problem *kept;           /* the first of them; hardly any partition has one */
+        int64_t kept_count;
+        int64_t count;
+    } problems;
 };
 
 /* The header that tells the flushed bound (docs/durability.md). */

@@ -99,7 +99,7 @@ static int abort_own(ol_partition *partition, ol_error *error) {
         }
         status = ol_partition_write_marker(partition, transaction.producer_id, -1, OL_CONTROL_ABORT, 0, &result, error);
         if (status != OL_OK) return status;
-        partition->load_aborted++;      /* and the next open one stands at `i` */
+        partition->load.aborted_own++;      /* and the next open one stands at `i` */
     }
     return OL_OK;
 }
@@ -107,7 +107,7 @@ static int abort_own(ol_partition *partition, ol_error *error) {
 /* A leader becomes active once W has passed the log end of its election. */
 static int activate(ol_partition *partition, ol_error *error) {
     int loading = OL_ROLE_LOADING;
-    if (partition->role != loading || partition->applied < partition->elected_end) return OL_OK;
+    if (partition->role != loading || partition->applied < partition->leadership.elected_end) return OL_OK;
     int status = partition->read_only ? OL_OK : abort_own(partition, error);
     /* A flush that failed meanwhile has made it FAILED, and that it stays. */
     if (status == OL_OK) atomic_compare_exchange_strong(&partition->role, &loading, OL_ROLE_ACTIVE);
@@ -141,8 +141,8 @@ static int check_epoch(const ol_partition *partition, int32_t leader_epoch, ol_e
     if (partition->role == OL_ROLE_UNLOADED || partition->load_runs) {
         return ol_fail(error, OL_LOADING, "the partition was not loaded yet");
     }
-    if (leader_epoch > partition->leader_epoch) return OL_OK;
-    return ol_fail(error, OL_FENCED, "leader epoch %d is not above %d", leader_epoch, partition->leader_epoch);
+    if (leader_epoch > partition->leadership.epoch) return OL_OK;
+    return ol_fail(error, OL_FENCED, "leader epoch %d is not above %d", leader_epoch, partition->leadership.epoch);
 }
 
 static int lead_locked(ol_partition *partition, int32_t leader_epoch, ol_error *error) {
@@ -160,9 +160,9 @@ static int lead_locked(ol_partition *partition, int32_t leader_epoch, ol_error *
         return status;
     }
     replace_overlay(partition, &overlay);
-    partition->leader_epoch = leader_epoch;
-    partition->epoch_assigned = true;
-    partition->elected_end = end;
+    partition->leadership.epoch = leader_epoch;
+    partition->leadership.epoch_assigned = true;
+    partition->leadership.elected_end = end;
     int role = partition->role;
     if (role == OL_ROLE_FAILED || !atomic_compare_exchange_strong(&partition->role, &role, OL_ROLE_LOADING)) {
         return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
@@ -188,8 +188,8 @@ static int follow_locked(ol_partition *partition, int32_t leader_epoch, ol_error
         return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
     }
     empty_overlay(partition);
-    partition->leader_epoch = leader_epoch;
-    partition->epoch_assigned = false;
+    partition->leadership.epoch = leader_epoch;
+    partition->leadership.epoch_assigned = false;
     ol_partition_wake(partition, true);
     return OL_OK;
 }
@@ -256,16 +256,16 @@ static int drop_state(ol_partition *partition, ol_error *error) {
     ol_state_destroy(&partition->state);
     partition->state = fresh;
     pthread_mutex_unlock(&partition->table);
-    partition->own.count = 0;
+    partition->own.open.count = 0;
     partition->role = OL_ROLE_UNLOADED;
     return OL_OK;
 }
 
 static int drop_snapshot_above(ol_partition *partition, int64_t offset, ol_error *error) {
     int status = OL_OK;
-    pthread_mutex_lock(&partition->snapshot_lock);
-    if (partition->snapshot_file < 0 || partition->snapshot_file > offset) status = ol_partition_drop_snapshot(partition, error);
-    pthread_mutex_unlock(&partition->snapshot_lock);
+    pthread_mutex_lock(&partition->snapshot.lock);
+    if (partition->snapshot.offset < 0 || partition->snapshot.offset > offset) status = ol_partition_drop_snapshot(partition, error);
+    pthread_mutex_unlock(&partition->snapshot.lock);
     return status;
 }
 

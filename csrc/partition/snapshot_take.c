@@ -43,22 +43,22 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
     ol_positions positions;
     ol_partition_positions(partition, &positions);
     if (partition->options.replicated || partition->read_only ||
-        ol_partition_role(partition) != OL_ROLE_ACTIVE || partition->problem_count > 0 ||
+        ol_partition_role(partition) != OL_ROLE_ACTIVE || partition->problems.count > 0 ||
         positions.flushed != positions.written || positions.applied != positions.written) {
         return ol_fail(error, OL_INVALID,
                        "only a sound, flushed partition of a lone store lends its state");
     }
-    int64_t max_timestamp = partition->newest_loaded > partition->last_timestamp
-                                ? partition->newest_loaded
-                                : partition->last_timestamp;
+    int64_t max_timestamp = partition->clock.newest_loaded > partition->clock.last_timestamp
+                                ? partition->clock.newest_loaded
+                                : partition->clock.last_timestamp;
     ol_snapshot_source source = source_of(partition);
-    return ol_snapshot_borrow(&source, &partition->state, &partition->own, positions.written,
+    return ol_snapshot_borrow(&source, &partition->state, &partition->own.open, positions.written,
                               max_timestamp, snapshot, error);
 }
 
 int ol_partition_snapshot_check(ol_partition *partition, const ol_snapshot *snapshot,
                                 int64_t cleaned_to, ol_error *error) {
-    if (partition->problem_count > 0) return ol_fail(error, OL_INVALID, "the log is damaged");
+    if (partition->problems.count > 0) return ol_fail(error, OL_INVALID, "the log is damaged");
     ol_snapshot_source source = source_of(partition);
     return ol_snapshot_check(snapshot, &source, cleaned_to, error);
 }
@@ -77,15 +77,15 @@ int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *sn
     ol_snapshot_report(snapshot, &facts);
     int status = snapshot_path(partition, path, error);
     if (status != OL_OK) return status;
-    pthread_mutex_lock(&partition->snapshot_lock);
+    pthread_mutex_lock(&partition->snapshot.lock);
     if (partition->term != ol_snapshot_term(snapshot) || ol_log_flushed(partition->log) < facts.offset ||
         partition->watermark < facts.offset) {
         status = ol_fail(error, OL_WOULD_BLOCK, "the log was truncated meanwhile");
     } else {
         status = fs->rename(fs, temporary, path, error);
     }
-    if (status == OL_OK) partition->snapshot_file = facts.offset;
-    pthread_mutex_unlock(&partition->snapshot_lock);
+    if (status == OL_OK) partition->snapshot.offset = facts.offset;
+    pthread_mutex_unlock(&partition->snapshot.lock);
     if (status == OL_OK) return fs->flush_directory(fs, partition->options.log.directory, error);
     ol_error ignored;
     (void)!fs->remove(fs, temporary, &ignored);
@@ -93,9 +93,9 @@ int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *sn
 }
 
 int ol_partition_snapshot_remove(ol_partition *partition, ol_error *error) {
-    pthread_mutex_lock(&partition->snapshot_lock);
+    pthread_mutex_lock(&partition->snapshot.lock);
     int status = ol_partition_drop_snapshot(partition, error);
-    pthread_mutex_unlock(&partition->snapshot_lock);
+    pthread_mutex_unlock(&partition->snapshot.lock);
     return status;
 }
 
@@ -106,17 +106,17 @@ int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) {
     if (status != OL_OK) return status;
     status = fs->remove(fs, path, error);
     if (status == OL_NO_SUCH_FILE) return OL_OK;
-    if (status == OL_OK) partition->snapshot_file = -1;
+    if (status == OL_OK) partition->snapshot.offset = -1;
     return status != OL_OK ? status : fs->flush_directory(fs, partition->options.log.directory, error);
 }
 
 int64_t ol_partition_snapshot_offset(const ol_partition *partition) {
-    return partition->snapshot_file;
+    return partition->snapshot.offset;
 }
 
 int64_t ol_partition_snapshot_tail_bytes(const ol_partition *partition) {
     const ol_log *log = partition->log;
-    int64_t from = partition->snapshot_file, bytes = 0;
+    int64_t from = partition->snapshot.offset, bytes = 0;
     ol_log_segment_info info, next;
     bool there = ol_log_segment_at(log, 0, &info);
     for (size_t i = 1; there; i++, info = next) {

@@ -2,8 +2,8 @@
 
 static int64_t marker_timestamp(ol_partition *partition) {
     int64_t now = ol_partition_now(partition);
-    if (now > partition->last_timestamp) partition->last_timestamp = now;
-    return partition->last_timestamp;
+    if (now > partition->clock.last_timestamp) partition->clock.last_timestamp = now;
+    return partition->clock.last_timestamp;
 }
 
 /* The fields that ol_batch_put_marker wrote, for the log's books. */
@@ -11,7 +11,7 @@ static ol_batch_fields marker_fields(const ol_partition *partition, int64_t offs
                                      int16_t producer_epoch) {
     ol_batch_fields fields;
     ol_batch_fields_init(&fields, offset, timestamp);
-    fields.leader_epoch = partition->leader_epoch;
+    fields.leader_epoch = partition->leadership.epoch;
     fields.producer_id = producer_id;
     fields.producer_epoch = producer_epoch;
     fields.base_sequence = -1;
@@ -45,7 +45,7 @@ int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int
     int64_t timestamp = marker_timestamp(partition), offset;
     int status = ol_log_reserve(partition->log, OL_BATCH_MARKER_SIZE, 0, timestamp, start, &offset, error);
     if (status != OL_OK) return status;
-    size_t size = ol_batch_put_marker(*start, offset, partition->leader_epoch, timestamp, producer_id, producer_epoch, type,
+    size_t size = ol_batch_put_marker(*start, offset, partition->leadership.epoch, timestamp, producer_id, producer_epoch, type,
                                       coordinator_epoch);
     OL_ASSERT(size == OL_BATCH_MARKER_SIZE);
     ol_batch_fields fields = marker_fields(partition, offset, timestamp, producer_id, producer_epoch);
@@ -54,7 +54,7 @@ int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int
         ol_partition_fail(partition);
         return status;
     }
-    ol_own_transactions_close(&partition->own, producer_id);
+    ol_own_transactions_close(&partition->own.open, producer_id);
     *result = (ol_commit_result){.base_offset = offset, .end_offset = offset + 1, .timestamp = timestamp, .written = 1,
                                  .rests_on = -1};
     return OL_OK;

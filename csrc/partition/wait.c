@@ -4,10 +4,10 @@
 #include "partition/partition_impl.h"
 
 void ol_partition_wake(ol_partition *partition, bool deposed) {
-    pthread_mutex_lock(&partition->wait_lock);
+    pthread_mutex_lock(&partition->wait.lock);
     if (deposed) partition->term++;
-    pthread_cond_broadcast(&partition->wait_changed);
-    pthread_mutex_unlock(&partition->wait_lock);
+    pthread_cond_broadcast(&partition->wait.changed);
+    pthread_mutex_unlock(&partition->wait.lock);
 }
 
 static struct timespec deadline_after(int64_t timeout_ms) {
@@ -58,24 +58,24 @@ static int64_t now_ns(void) {
 bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset) {
     int64_t flushed = ol_log_flushed(partition->log);
     int64_t unflushed = ol_log_end(partition->log) - flushed;
-    if (unflushed <= 0 || unflushed < flushed - end_offset || partition->flushing || partition->flush_begun) return false;
-    return 2 * (now_ns() - partition->last_flush_end_ns) > partition->last_flush_ns;
+    if (unflushed <= 0 || unflushed < flushed - end_offset || partition->wait.flushing || partition->flush.begun) return false;
+    return 2 * (now_ns() - partition->wait.last_flush_end_ns) > partition->wait.last_flush_ns;
 }
 
 /* One of those who wait flushes for all; wait_lock is let go meanwhile, so that the next batch fills. */
 static int flush_for_all(ol_partition *partition, ol_error *error) {
     int64_t flushed;
-    partition->flushing = true;
-    pthread_mutex_unlock(&partition->wait_lock);
+    partition->wait.flushing = true;
+    pthread_mutex_unlock(&partition->wait.lock);
     int64_t started_ns = now_ns();
     int status = ol_log_flush(partition->log, &flushed, error);
-    partition->last_flush_end_ns = now_ns();
-    partition->last_flush_ns = partition->last_flush_end_ns - started_ns;
+    partition->wait.last_flush_end_ns = now_ns();
+    partition->wait.last_flush_ns = partition->wait.last_flush_end_ns - started_ns;
     /* Only what the log itself says has failed it; a read-only log that cannot be flushed still serves. */
     if (ol_log_has_failed(partition->log)) partition->role = OL_ROLE_FAILED;
-    pthread_mutex_lock(&partition->wait_lock);
-    partition->flushing = false;
-    pthread_cond_broadcast(&partition->wait_changed);
+    pthread_mutex_lock(&partition->wait.lock);
+    partition->wait.flushing = false;
+    pthread_cond_broadcast(&partition->wait.changed);
     return status;
 }
 
@@ -86,21 +86,21 @@ int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term
     if (status != OL_WOULD_BLOCK) return status;
     struct timespec deadline = {0, 0};
     if (timeout_ms >= 0) deadline = deadline_after(timeout_ms);
-    pthread_mutex_lock(&partition->wait_lock);
+    pthread_mutex_lock(&partition->wait.lock);
     while ((status = look(partition, end_offset, term, what, error)) == OL_WOULD_BLOCK) {
-        if (what == OL_WAIT_FLUSHED && !partition->flushing) {
+        if (what == OL_WAIT_FLUSHED && !partition->wait.flushing) {
             status = flush_for_all(partition, error);
             /* A failed log is told by the next look; another failure is this caller's alone: others try for themselves. */
             if (status != OL_OK && !ol_log_has_failed(partition->log)) break;
         } else if (timeout_ms < 0) {
-            pthread_cond_wait(&partition->wait_changed, &partition->wait_lock);
-        } else if (pthread_cond_timedwait(&partition->wait_changed, &partition->wait_lock, &deadline) == ETIMEDOUT) {
+            pthread_cond_wait(&partition->wait.changed, &partition->wait.lock);
+        } else if (pthread_cond_timedwait(&partition->wait.changed, &partition->wait.lock, &deadline) == ETIMEDOUT) {
             status = look(partition, end_offset, term, what, error);
             if (status != OL_WOULD_BLOCK) break;
             status = ol_fail(error, OL_TIMED_OUT, "not durable within %lld ms; it may still become so", (long long)timeout_ms);
             break;
         }
     }
-    pthread_mutex_unlock(&partition->wait_lock);
+    pthread_mutex_unlock(&partition->wait.lock);
     return status;
 }

@@ -130,7 +130,7 @@ int ol_partition_expiring(ol_partition *partition, const ol_expire_options *opti
 
 int64_t ol_partition_newest_timestamp(ol_partition *partition) {
     pthread_mutex_lock(&partition->writer);
-    int64_t newest = partition->newest_loaded > partition->last_timestamp ? partition->newest_loaded : partition->last_timestamp;
+    int64_t newest = partition->clock.newest_loaded > partition->clock.last_timestamp ? partition->clock.newest_loaded : partition->clock.last_timestamp;
     pthread_mutex_unlock(&partition->writer);
     return newest;
 }

@@ -174,7 +174,7 @@ static int try_locked(ol_partition *partition, const ol_item *items, size_t coun
     ol_planned on_stack[STACK_ITEMS];
     ol_commit work = {.partition = partition, .planned = on_stack, .producer_id = -1, .producer_epoch = -1, .result = result,
                       .never_waits = true};
-    if (partition->role != OL_ROLE_ACTIVE || partition->read_only || !partition->epoch_assigned) return OL_WOULD_BLOCK;
+    if (partition->role != OL_ROLE_ACTIVE || partition->read_only || !partition->leadership.epoch_assigned) return OL_WOULD_BLOCK;
     *result = (ol_commit_result){.base_offset = -1, .rests_on = -1, .end_offset = ol_log_end(partition->log)};
     ol_commit_plan_time(&work);
     bool done;

@@ -186,7 +186,7 @@ static int publish(ol_commit *work, const gathered *of, uint8_t *start, size_t s
         ol_partition_fail(work->partition);
         return status;
     }
-    work->partition->last_timestamp = work->timestamp;
+    work->partition->clock.last_timestamp = work->timestamp;
     apply(work, of);
     *work->result = (ol_commit_result){.base_offset = base_offset, .end_offset = base_offset + (int64_t)of->row_count,
                                        .timestamp = work->timestamp, .written = of->row_count, .rests_on = -1};

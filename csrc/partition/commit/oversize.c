@@ -63,10 +63,10 @@ static int64_t next_own_producer_id(ol_commit *work) {
     ol_partition *partition = work->partition;
     int64_t id = OL_OWN_PRODUCER_ID_MIN + (work->timestamp << 16);
     int64_t highest = ol_log_highest_producer_id(partition->log);
-    if (partition->last_own_producer_id > highest) highest = partition->last_own_producer_id;
+    if (partition->own.last_producer_id > highest) highest = partition->own.last_producer_id;
     if (id <= highest && highest < INT64_MAX) id = highest + 1;
     if (highest == INT64_MAX) id = -1;      /* a foreign producer took the last one */
-    if (id > 0) partition->last_own_producer_id = id;
+    if (id > 0) partition->own.last_producer_id = id;
     return id;
 }
 
@@ -94,7 +94,7 @@ static int commit_own(ol_commit *work, size_t from, size_t to, ol_error *error) 
 /* A group that does not fit one batch: batches of a transaction of ours, and its COMMIT; an ABORT where a batch could not be written. */
 static int write_own_transaction(ol_commit *work, size_t from, size_t to, ol_error *error) {
     ol_partition *partition = work->partition;
-    int status = ol_own_transactions_open(&partition->own, work->producer_id, error);
+    int status = ol_own_transactions_open(&partition->own.open, work->producer_id, error);
     if (status != OL_OK) return status;
     for (size_t next = from; next < to && status == OL_OK;) {
         size_t end = end_of_batch(work, next, to);

@@ -162,7 +162,7 @@ int ol_commit_plan(ol_commit *work, const ol_item *items, size_t count, ol_error
 
 void ol_commit_plan_time(ol_commit *work) {
     int64_t now = ol_partition_now(work->partition);
-    work->timestamp = now > work->partition->last_timestamp ? now : work->partition->last_timestamp;
+    work->timestamp = now > work->partition->clock.last_timestamp ? now : work->partition->clock.last_timestamp;
 }
 
 static void add_header(ol_commit *work, const char *key, const uint8_t *value, size_t value_size) {

@@ -35,7 +35,7 @@ static uint8_t *put_record(const ol_commit *work, uint8_t *p, const ol_planned *
 ol_batch_fields ol_commit_batch_fields(const ol_commit *work, int64_t base_offset, size_t count) {
     ol_batch_fields fields;
     ol_batch_fields_init(&fields, base_offset, work->timestamp);
-    fields.leader_epoch = work->partition->leader_epoch;
+    fields.leader_epoch = work->partition->leadership.epoch;
     fields.record_count = (int32_t)count;
     fields.last_offset_delta = (int32_t)count - 1;
     if (work->producer_id >= 0) {
@@ -238,7 +238,7 @@ int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, s
     ol_batch_seal(start, start + size, &fields);
     int status = ol_log_publish(partition->log, &fields, size, error);
     if (OL_LIKELY(status == OL_OK)) {
-        partition->last_timestamp = work->timestamp;
+        partition->clock.last_timestamp = work->timestamp;
         if (OL_UNLIKELY(partition->options.replicated)) {
             status = note_in_flight(work, from, to, base_offset, start, size, error);
         } else if (OL_UNLIKELY(work->own_transaction)) {
