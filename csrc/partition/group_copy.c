@@ -1,6 +1,10 @@
+/* Copies the committed positions of a group, and writes a commit only while they are unchanged. */
 #include "partition/group_copy.h"
 
 #include <string.h>
+
+#include "base/bytes.h"
+#include "partition/partition_impl.h"
 
 /* An arena moves as it grows, so that a row has places in it, and no pointers. */
 typedef struct copied_row {
@@ -71,7 +75,7 @@ int ol_group_copy_take(ol_group_copy *copy, ol_partition *partition, ol_slice gr
     memset(&cursor, 0, sizeof cursor);
     int status = ol_partition_lock_state(partition, &state, error);
     if (status != OL_OK) return status;
-    copy->mark = ol_group_fingerprint_of(state, group);
+    copy->fingerprint = ol_group_fingerprint_of(state, group);
     uint64_t hash = ol_table_group_hash(state->table, group);
     while (status == OL_OK && ol_table_next_of_group(state->table, group, hash, &cursor, &row)) {
         status = copy_row(copy, &row, &before, error);
@@ -95,4 +99,42 @@ void ol_group_copy_free(ol_group_copy *copy) {
     ol_arena_free(&copy->rows);
     ol_arena_free(&copy->bytes);
     copy->count = 0;
+}
+
+/* ------------------------------------------------------------------------------------------------ fingerprint */
+
+ol_group_fingerprint ol_group_fingerprint_of(const ol_state *state, ol_slice group) {
+    ol_group_fingerprint fingerprint = {{0, 0}, 0};
+    ol_table_cursor cursor;
+    ol_table_row row;
+    uint64_t hash = ol_table_group_hash(state->table, group);
+    memset(&cursor, 0, sizeof cursor);
+    while (ol_table_next_of_group(state->table, group, hash, &cursor, &row)) {
+        uint8_t bytes[8];
+        ol_store_i64(bytes, row.value.log_offset);
+        fingerprint.sum = ol_hash128_add(fingerprint.sum, ol_xxh3_128(bytes, sizeof bytes));
+        fingerprint.positions++;
+    }
+    return fingerprint;
+}
+
+/* Under writer, which alone changes the state. */
+static bool is_unchanged(const ol_partition *partition, ol_slice group, const ol_group_fingerprint *seen) {
+    if (atomic_load(&partition->applied) != ol_log_end(partition->log)) return false;
+    ol_group_fingerprint now = ol_group_fingerprint_of(&partition->state, group);
+    return now.positions == seen->positions && now.sum.low == seen->sum.low && now.sum.high == seen->sum.high;
+}
+
+int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group, const ol_group_fingerprint *seen, const ol_item *items,
+                                  size_t count, ol_commit_result *result, ol_error *error) {
+    *result = (ol_commit_result){.base_offset = -1, .rests_on = -1};
+    pthread_mutex_lock(&partition->writer);
+    int status = ol_partition_check_writable(partition, true, error);
+    if (status == OL_OK && !is_unchanged(partition, group, seen)) {
+        status = ol_fail(error, OL_CONDITION, "the group was committed to meanwhile");
+    }
+    if (status == OL_OK) status = ol_partition_commit_locked(partition, items, count, -1, -1, result, error);
+    result->term = partition->term;
+    pthread_mutex_unlock(&partition->writer);
+    return status;
 }

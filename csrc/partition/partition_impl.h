@@ -130,8 +130,4 @@ int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int1
 int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
                                int32_t coordinator_epoch, uint8_t **start, ol_commit_result *result, ol_error *error);
 
-/* Under writer: what ol_partition_commit does once the locks are taken. */
-int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id,
-                               int16_t producer_epoch, ol_commit_result *result, ol_error *error);
-
 #endif

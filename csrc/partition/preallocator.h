@@ -1,10 +1,13 @@
-/* partition/preallocator: the background thread of a store, which extends and touches the active segments ahead of need (ol_log_prepare).
+/* partition/preallocator: the background thread of a store that extends and touches the active
+ * segments ahead of need (ol_log_prepare).
  *
- * While something is to be done it looks every OL_PREALLOCATOR_POLL_MS; after OL_PREALLOCATOR_IDLE_POLLS looks in vain it sleeps until it
- * is kicked, which a commit does that found its pages not prepared.  So an idle store costs nothing.
+ * While there is work it polls every OL_PREALLOCATOR_POLL_MS; after OL_PREALLOCATOR_IDLE_POLLS idle
+ * polls it sleeps until a commit that found its pages not prepared kicks it, so that an idle store
+ * costs nothing.
  *
- * Locks: one of its own around the list, held for moments only, so that adding a partition never waits for a file; removing one waits
- * while that one is prepared.  After fork the child has no such thread: it calls ol_preallocator_abandon.
+ * Locks: one of its own around the list, held for moments only, so that adding a partition never
+ * waits for a file; removing one waits while that one is prepared.  After fork the child has no
+ * such thread: it calls ol_preallocator_abandon.
  */
 #ifndef OL_PARTITION_PREALLOCATOR_H
 #define OL_PARTITION_PREALLOCATOR_H
@@ -16,20 +19,22 @@ enum { OL_PREALLOCATOR_POLL_MS = 2, OL_PREALLOCATOR_IDLE_POLLS = 64 };
 
 typedef struct ol_preallocator ol_preallocator;
 
-/* `flusher` (may be NULL) flushes the logs that want it (ol_log_wants_flush); it ends after the preparer. */
-int ol_preallocator_start(ol_preallocator **preparer, ol_flusher *flusher, ol_error *error) OL_NODISCARD;
+/* `flusher` (may be NULL) flushes the logs that want it (ol_log_wants_flush); it is stopped after
+ * the preallocator. */
+int ol_preallocator_start(ol_preallocator **preallocator, ol_flusher *flusher, ol_error *error) OL_NODISCARD;
 
 /* The partition must be removed before it is closed. */
-int ol_preallocator_add(ol_preallocator *preparer, ol_partition *partition, ol_error *error) OL_NODISCARD;
-void ol_preallocator_remove(ol_preallocator *preparer, ol_partition *partition);
+int ol_preallocator_add(ol_preallocator *preallocator, ol_partition *partition, ol_error *error) OL_NODISCARD;
+void ol_preallocator_remove(ol_preallocator *preallocator, ol_partition *partition);
 
 /* Wakes the thread; never waits for it. */
-void ol_preallocator_kick(ol_preallocator *preparer);
+void ol_preallocator_kick(ol_preallocator *preallocator);
 
-/* Ends the thread and frees. */
-void ol_preallocator_stop(ol_preallocator *preparer);
+/* Stops the thread and frees the preallocator. */
+void ol_preallocator_stop(ol_preallocator *preallocator);
 
-/* In a forked child: forgets.  What the thread held at that moment cannot be freed safely, so it is left. */
-void ol_preallocator_abandon(ol_preallocator *preparer);
+/* In a forked child: leaks the preallocator, since what its thread held at the fork cannot be freed
+ * safely. */
+void ol_preallocator_abandon(ol_preallocator *preallocator);
 
 #endif

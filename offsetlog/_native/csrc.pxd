@@ -1031,7 +1031,7 @@ cdef extern from "history/state_at.h" nogil:
     int ol_state_at_compare(const ol_state *before, const ol_state *after, const ol_state_at_changes *changes, ol_error *error) noexcept
 
 
-cdef extern from "partition/group_fingerprint.h" nogil:
+cdef extern from "partition/group_copy.h" nogil:
     ctypedef struct ol_group_fingerprint:
         ol_hash128 sum
         uint64_t positions
@@ -1040,10 +1040,8 @@ cdef extern from "partition/group_fingerprint.h" nogil:
     int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group, const ol_group_fingerprint *seen, const ol_item *items,
                                       size_t count, ol_commit_result *result, ol_error *error) noexcept
 
-
-cdef extern from "partition/group_copy.h" nogil:
     ctypedef struct ol_group_copy:
-        ol_group_fingerprint mark
+        ol_group_fingerprint fingerprint
         size_t count
 
     int ol_group_copy_take(ol_group_copy *copy, ol_partition *partition, ol_slice group, ol_error *error) noexcept

@@ -556,7 +556,7 @@ cdef class GroupNow:
                     check(ol_group_copy_take(&copy, partition.handle, name, &error), &error)
             finally:
                 partition.leave()
-            self.mark = copy.mark
+            self.mark = copy.fingerprint
             for index in range(copy.count):
                 row = ol_group_copy_row(&copy, index)
                 found[_bytes_of(row.topic), row.partition] = _value_of(&row.value)

@@ -396,7 +396,7 @@ OL_TEST(a_copy_of_a_group_outlives_what_it_was_copied_from) {
     memset(&copy, 0, sizeof copy);
     OL_CHECK_OK(ol_group_copy_take(&copy, partition, text("a"), &error), &error);
     ol_group_fingerprint mark = mark_of(partition, "a");
-    OL_CHECK(copy.mark.positions == mark.positions && copy.mark.sum.low == mark.sum.low && copy.mark.sum.high == mark.sum.high);
+    OL_CHECK(copy.fingerprint.positions == mark.positions && copy.fingerprint.sum.low == mark.sum.low && copy.fingerprint.sum.high == mark.sum.high);
     for (int32_t i = 0; i < POSITIONS; i++) commit_one(partition, "a", topics[i % 2], i, 7);
     close_partition(partition);
     bool seen[POSITIONS] = {false};
