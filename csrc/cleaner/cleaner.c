@@ -51,21 +51,21 @@ static int check_role(const ol_clean_run *run, ol_error *error) {
 /* Nothing at or above the result can be taken back: neither by a truncation, nor by the end of a transaction.  Transactions that the log calls ended may have
  * their marker above W; those of the state are the ones that are open there. */
 static int find_limit(ol_clean_run *run, ol_error *error) {
-    ol_partition *partition = run->partition;
+    ol_partition_view now;
     ol_pending_producer pending;
-    pthread_mutex_lock(&partition->writer);
+    ol_partition_lock_writer(run->partition, &now);
     int status = check_role(run, error);
     if (status == OL_OK) {
         run->cuts = ol_log_cuts(run->log);
         run->report->log_end = ol_log_end(run->log);
         run->limit = ol_log_first_unstable(run->log);
-        if (partition->watermark < run->limit) run->limit = partition->watermark;
-        if (ol_pending_producer_at(partition->state.pending, 0, &pending) && pending.first_log_offset < run->limit) {
+        if (now.watermark < run->limit) run->limit = now.watermark;
+        if (ol_pending_producer_at(now.state->pending, 0, &pending) && pending.first_log_offset < run->limit) {
             run->limit = pending.first_log_offset;
         }
         status = ol_log_producers_copy(run->log, &run->producers, &run->producer_count, error);
     }
-    pthread_mutex_unlock(&partition->writer);
+    ol_partition_unlock_writer(run->partition);
     if (run->options->end_max < run->limit) run->limit = run->options->end_max;
     return status;
 }
@@ -77,8 +77,7 @@ static int flush_log(ol_clean_run *run, ol_error *error) {
     int64_t flushed = 0;
     int status = ol_log_flush_unasked(run->log, &flushed, error);
     if (ol_log_has_failed(run->log)) {
-        partition->role = OL_ROLE_FAILED;
-        ol_partition_wake(partition, false);
+        ol_partition_fail(partition);
     } else if (status != OL_OK) {
         return status;
     }
@@ -204,10 +203,11 @@ int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options, ol_
     ol_clean_run *run = calloc(1, sizeof *run);
     if (run == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a clean");
     run->partition = partition;
-    run->log = partition->log;
+    run->log = ol_partition_log(partition);
+    run->log_options = &ol_partition_get_options(partition)->log;
     run->own_options = *options;
     run->options = &run->own_options;
-    run->decompressor = partition->options.log.decompressor;
+    run->decompressor = run->log_options->decompressor;
     run->report = report;
     run->fates_from = -1;
     run->marker_block = run->tombstone_block = run->end_max = INT64_MAX;

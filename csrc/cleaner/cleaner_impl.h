@@ -14,7 +14,7 @@
 #include "cleaner/transactions.h"
 #include "log/segment_rewrite.h"
 #include "cleaner/superseded.h"
-#include "partition/partition_impl.h"
+#include "partition/partition.h"
 
 enum {
     OL_CLEAN_ROWS = 128,                /* decided at a time, so that the misses of the map overlap; what they touch fits the nearest cache */
@@ -44,6 +44,7 @@ typedef struct ol_clean_run ol_clean_run;
 struct ol_clean_run {
     ol_partition *partition;
     ol_log *log;
+    const ol_log_options *log_options;
     ol_clean_options own_options;       /* those of the caller, with `holds` */
     const ol_clean_options *options;    /* own_options */
     ol_clean_hold *holds;               /* their ends are lowered as needed */

@@ -9,7 +9,7 @@ typedef struct saved {
 
 /* How many segments from `first` on make one group. */
 static size_t group_size(ol_clean_run *run, size_t first) {
-    const ol_log_config *config = &run->partition->options.log.config;
+    const ol_log_config *config = &run->log_options->config;
     int64_t size = 0, index_size = 0, time_index_size = 0;
     size_t count = 0;
     for (size_t i = first; i < run->segment_count; i++, count++) {

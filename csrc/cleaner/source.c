@@ -65,7 +65,7 @@ static bool was_cut(ol_clean_run *run) {
  * give would end the process.  A log that somebody else writes to is read as every reader of it does. */
 static int open_file(ol_clean_source *source, ol_error *error) {
     ol_clean_run *run = source->run;
-    const ol_log_options *log = &run->partition->options.log;
+    const ol_log_options *log = run->log_options;
     int status = ol_segment_path(source->path, sizeof source->path, log->directory, source->segment->base_offset, ".log", error);
     if (status == OL_OK) status = log->fs->open(log->fs, source->path, OL_OPEN_READ, &source->file, error);
     source->piece.path = source->path;
@@ -91,7 +91,7 @@ int ol_clean_source_open(ol_clean_source *source, ol_clean_run *run, const ol_cl
 
 void ol_clean_source_close(ol_clean_source *source) {
     if (source->reader != NULL) ol_log_reader_close(source->reader);
-    if (source->file != NULL) source->run->partition->options.log.fs->close(source->file);
+    if (source->file != NULL) source->run->log_options->fs->close(source->file);
     ol_pages_free(source->buffer, source->capacity);
     source->reader = NULL;
     source->file = NULL;
@@ -122,7 +122,7 @@ static int read_piece(ol_clean_source *source, ol_error *error) {
     int status = make_room(source, size, error);
     if (status != OL_OK) return status;
     if ((int64_t)size > left) size = (size_t)left;
-    status = source->run->partition->options.log.fs->read(source->file, position, source->buffer, size, &got, error);
+    status = source->run->log_options->fs->read(source->file, position, source->buffer, size, &got, error);
     if (status == OL_IO) {
         /* One bad place of a disk is no reason to clean nothing any more. */
         ol_error_at(error, source->path, position);

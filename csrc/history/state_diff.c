@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "partition/partition_impl.h"
-
 enum { LOCKED_KEYS = 512 };     /* looked at with a live partition's table locked, before it is let go */
 enum { KEY, LEFT, RIGHT };      /* blocks that a difference owns */
 
@@ -317,22 +315,25 @@ static int compare_live_records(live_comparison *work, const ol_state *live, siz
 
 /* Keeps the state, the positions and what the log ends with as they are, which change under the writer's lock; readers of the state go on.  Where it fails
  * nothing is kept. */
-static int lock_writer(ol_partition *live, const ol_state **state, ol_log_view **view, ol_error *error) {
+static int freeze(ol_partition *live, const ol_state **state, ol_log_view **view, ol_error *error) {
     if (view != NULL) *view = NULL;
-    pthread_mutex_lock(&live->writer);
+    ol_partition_view ignored;
+    ol_partition_lock_writer(live, &ignored);
+    /* The readers' lock is taken only for its check of the role. */
     int status = ol_partition_lock_state(live, state, error);
     if (status == OL_OK) {
+        ol_log *log = ol_partition_log(live);
         ol_partition_unlock_state(live);
-        if (view != NULL && ol_log_is_writable(live->log)) status = ol_log_view_open(live->log, view, error);
+        if (view != NULL && ol_log_is_writable(log)) status = ol_log_view_open(log, view, error);
     }
-    if (status != OL_OK) pthread_mutex_unlock(&live->writer);
+    if (status != OL_OK) ol_partition_unlock_writer(live);
     return status;
 }
 
-static int64_t unlock_writer(ol_partition *live) {
+static int64_t thaw(ol_partition *live) {
     ol_positions positions;
     ol_partition_positions(live, &positions);
-    pthread_mutex_unlock(&live->writer);
+    ol_partition_unlock_writer(live);
     return positions.applied;
 }
 
@@ -342,7 +343,7 @@ static int compare_live_pending(live_comparison *work, ol_error *error) {
     ol_pending_cursor cursor = {0};
     ol_table_row row;
     int64_t producer_id;
-    int status = lock_writer(work->live, &live, NULL, error);
+    int status = freeze(work->live, &live, NULL, error);
     if (status != OL_OK) return status;
     while (status == OL_OK && ol_pending_next(live->pending, &cursor, &producer_id, &row)) {
         ol_difference at;
@@ -350,7 +351,7 @@ static int compare_live_pending(live_comparison *work, ol_error *error) {
         set_position(&at, OL_DIGEST_PENDING, producer_id, &row, &side);
         status = consider_live(work, &at, &side, error);
     }
-    (void)unlock_writer(work->live);
+    (void)thaw(work->live);
     return status;
 }
 
@@ -389,20 +390,20 @@ static int read_sides(const ol_state *state, int which, ol_differences *differen
 
 int ol_partition_cut(ol_partition *live, bool physical, ol_digest *digest, int64_t *applied, ol_log_view **view, ol_error *error) {
     const ol_state *state;
-    int status = lock_writer(live, &state, view, error);
+    int status = freeze(live, &state, view, error);
     if (status != OL_OK) return status;
     ol_state_digest(state, physical, digest);
-    *applied = unlock_writer(live);
+    *applied = thaw(live);
     return OL_OK;
 }
 
 int ol_partition_read_differences(ol_partition *live, ol_differences *differences, int64_t *applied, ol_log_view **view,
                                   ol_error *error) {
     const ol_state *state;
-    int status = lock_writer(live, &state, view, error);
+    int status = freeze(live, &state, view, error);
     if (status != OL_OK) return status;
     status = read_sides(state, LEFT, differences, error);
-    *applied = unlock_writer(live);
+    *applied = thaw(live);
     if (status != OL_OK && view != NULL) {
         ol_log_view_close(*view);
         *view = NULL;

@@ -4,7 +4,6 @@
 
 #include "base/bytes.h"
 #include "log/batch_walk.h"
-#include "partition/partition_impl.h"
 
 typedef struct timeline {
     const ol_timeline_filter *filter;
@@ -158,12 +157,13 @@ int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until, const
                      const ol_timeline_sink *sink, ol_timeline_facts *facts, ol_error *error) {
     ol_batch_walk walk;
     ol_batch batch;
-    int64_t start = ol_log_start(partition->log);
+    ol_log *log = ol_partition_log(partition);
+    int64_t start = ol_log_start(log);
     timeline work = {.filter = filter != NULL ? filter : &everything, .sink = sink, .facts = facts,
-                     .decompressor = partition->options.log.decompressor, .until = until,
+                     .decompressor = ol_partition_get_options(partition)->log.decompressor, .until = until,
                      .from = from > start ? from : 0, .expected = from > start ? from : 0};
     *facts = (ol_timeline_facts){.first_missing = INT64_MAX, .max_timestamp = -1};
-    int status = ol_batch_walk_open(&walk, partition->log, from > start ? from : start, until, sink != NULL, error);
+    int status = ol_batch_walk_open(&walk, log, from > start ? from : start, until, sink != NULL, error);
     if (status != OL_OK) return status;
     int64_t passed_over = 0;
     while ((status = ol_batch_walk_next(&walk, &batch, error)) == OL_OK) {
@@ -186,7 +186,7 @@ int ol_timeline_next_timestamp(ol_partition *partition, int64_t from, int64_t un
     ol_batch_walk walk;
     ol_batch batch;
     *timestamp = -1;
-    int status = ol_batch_walk_open(&walk, partition->log, from, until, true, error);
+    int status = ol_batch_walk_open(&walk, ol_partition_log(partition), from, until, true, error);
     if (status != OL_OK) return status;
     status = ol_batch_walk_next(&walk, &batch, error);
     if (status == OL_OK) *timestamp = batch.max_timestamp;

@@ -104,9 +104,6 @@ int64_t ol_partition_now(const ol_partition *partition);
 /* The one setter of W and applied; asserts written >= W >= applied.  Under writer. */
 void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int64_t applied);
 
-/* From now on everything is refused with OL_FAILED; who waits is woken. */
-void ol_partition_fail(ol_partition *partition);
-
 /* Wakes who waits for flushed or W; `deposed` (under writer) also ends their term. */
 void ol_partition_wake(ol_partition *partition, bool deposed);
 
@@ -115,9 +112,6 @@ void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t
 
 /* Under snapshot_lock: removes the snapshot from the directory, durably; that there is none is fine. */
 int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) OL_NODISCARD;
-
-/* OL_OK when the role allows commits: `needs_state` for those that look at what is there. */
-int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error);
 
 /* Under writer: makes sure that the log knows the epoch that our batches will carry. */
 int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error);

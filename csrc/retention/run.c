@@ -127,10 +127,3 @@ int ol_partition_expiring(ol_partition *partition, const ol_expire_options *opti
     ol_expire_run run = {.partition = partition, .options = options, .report = report, .rows = rows, .partition_number = partition_number};
     return walk_all(&run, error);
 }
-
-int64_t ol_partition_newest_timestamp(ol_partition *partition) {
-    pthread_mutex_lock(&partition->writer);
-    int64_t newest = partition->clock.newest_loaded > partition->clock.last_timestamp ? partition->clock.newest_loaded : partition->clock.last_timestamp;
-    pthread_mutex_unlock(&partition->writer);
-    return newest;
-}

@@ -44,7 +44,4 @@ int ol_partition_expire(ol_partition *partition, const ol_expire_options *option
 int ol_partition_expiring(ol_partition *partition, const ol_expire_options *options, int32_t partition_number, ol_expiring_rows *rows,
                           ol_expire_report *report, ol_error *error) OL_NODISCARD;
 
-/* The time of the newest batch that was loaded or written, as the log has it: before it `now` cannot be.  -1 or 0 where there is none. */
-int64_t ol_partition_newest_timestamp(ol_partition *partition);
-
 #endif

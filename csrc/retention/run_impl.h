@@ -9,7 +9,7 @@
 #define OL_RETENTION_RUN_IMPL_H
 
 #include "retention/run.h"
-#include "partition/partition_impl.h"
+#include "partition/partition.h"
 
 /* Positions that are looked at under one hold of the table's lock, roughly: a millisecond at most. */
 #define OL_EXPIRE_HOLD_POSITIONS 16384u

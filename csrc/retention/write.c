@@ -23,8 +23,7 @@ static ol_pair_name name_in(const ol_table *table, ol_slice group, ol_slice topi
 }
 
 /* What stands above W is not decided about: the next run sees it. */
-static bool is_in_flight(const ol_partition *partition, const ol_pair_name *name, int32_t number) {
-    const ol_in_flight *inflight = &partition->inflight;
+static bool is_in_flight(const ol_in_flight *inflight, const ol_pair_name *name, int32_t number) {
     if (!inflight->active) return false;
     bool present;
     ol_position_value value;
@@ -34,33 +33,31 @@ static bool is_in_flight(const ol_partition *partition, const ol_pair_name *name
     return ol_pending_has(inflight->written.pending, &written, number);
 }
 
-static bool has_group_records_in_flight(const ol_partition *partition, ol_slice group) {
-    const ol_in_flight *inflight = &partition->inflight;
+static bool has_group_records_in_flight(const ol_in_flight *inflight, ol_slice group) {
     size_t cursor = 0;
     ol_group_record record;
     return inflight->active && ol_group_records_next_of_group(inflight->written.group_records, group, &cursor, &record);
 }
 
-static bool has_anything_in_flight(const ol_partition *partition, ol_slice group) {
-    const ol_in_flight *inflight = &partition->inflight;
+static bool has_anything_in_flight(const ol_in_flight *inflight, ol_slice group) {
     if (!inflight->active) return false;
     const ol_table *written = inflight->written.table, *absent = inflight->absent;
     uint64_t written_hash = ol_table_group_hash(written, group);
     return ol_table_group_positions(written, group, written_hash) > 0 ||
            ol_table_group_positions(absent, group, ol_table_group_hash(absent, group)) > 0 ||
-           ol_pending_has_group(inflight->written.pending, group, written_hash) || has_group_records_in_flight(partition, group);
+           ol_pending_has_group(inflight->written.pending, group, written_hash) || has_group_records_in_flight(inflight, group);
 }
 
-static int take_position(const ol_expire_run *run, collected *batch, const ol_pair_name *name, int32_t number, ol_error *error) {
-    ol_partition *partition = run->partition;
-    bool is_pending = ol_pending_has(partition->state.pending, name, number);
-    if (is_pending || is_in_flight(partition, name, number)) {
+static int take_position(ol_slice group, const ol_partition_view *now, collected *batch, const ol_pair_name *name,
+                         int32_t number, ol_error *error) {
+    bool is_pending = ol_pending_has(now->state->pending, name, number);
+    if (is_pending || is_in_flight(now->in_flight, name, number)) {
         batch->pending += is_pending;
         batch->kept++;
         return OL_OK;
     }
     size_t count = batch->tombstones.count, bytes = batch->tombstones.batch_bytes;
-    int status = ol_tombstones_add_position(&batch->tombstones, run->group.name, name->topic, number, error);
+    int status = ol_tombstones_add_position(&batch->tombstones, group, name->topic, number, error);
     if (status == OL_OK && count > 0 && batch->tombstones.batch_bytes > batch->bytes_max) {
         ol_tombstones_cut(&batch->tombstones, count, bytes);
         batch->is_full = true;
@@ -75,8 +72,9 @@ static bool next_position(const ol_table *table, const collected *batch, ol_slic
     return ol_table_next_of_pair(table, &name, cursor, row);
 }
 
-static int collect_positions(const ol_expire_run *run, const ol_group_view *view, collected *batch, ol_error *error) {
-    const ol_table *table = run->partition->state.table;
+static int collect_positions(const ol_expire_run *run, const ol_partition_view *now, const ol_group_view *view,
+                             collected *batch, ol_error *error) {
+    const ol_table *table = now->state->table;
     ol_slice group = run->group.name;
     uint64_t hash = ol_table_group_hash(table, group);
     ol_table_cursor cursor = {0};
@@ -91,20 +89,20 @@ static int collect_positions(const ol_expire_run *run, const ol_group_view *view
         if (row.topic.data != name.topic.data || row.topic.size != name.topic.size || name.group.data == NULL) {
             name = ol_table_name(table, group, hash, row.topic);
         }
-        status = take_position(run, batch, &name, row.partition, error);
+        status = take_position(group, now, batch, &name, row.partition, error);
     }
     return status;
 }
 
 /* The group's own records go with the last of its positions, in the same batch if they fit; else the next one is of them alone. */
-static int collect_group_records(const ol_expire_run *run, const ol_group_view *view, collected *batch, ol_error *error) {
-    ol_partition *partition = run->partition;
-    ol_slice group = run->group.name;
-    uint64_t hash = ol_table_group_hash(partition->state.table, group);
+static int collect_group_records(ol_slice group, const ol_partition_view *now, const ol_group_view *view, collected *batch,
+                                 ol_error *error) {
+    const ol_state *state = now->state;
+    uint64_t hash = ol_table_group_hash(state->table, group);
     if (batch->topic.data != NULL || batch->is_full || batch->kept > 0 || !ol_group_view_may_go(view)) return OL_OK;
-    if (ol_pending_has_group(partition->state.pending, group, hash) || has_anything_in_flight(partition, group)) return OL_OK;
+    if (ol_pending_has_group(state->pending, group, hash) || has_anything_in_flight(now->in_flight, group)) return OL_OK;
     size_t count = batch->tombstones.count, bytes = batch->tombstones.batch_bytes;
-    int status = ol_tombstones_add_group_records(&batch->tombstones, partition->state.group_records, group, error);
+    int status = ol_tombstones_add_group_records(&batch->tombstones, state->group_records, group, error);
     if (status != OL_OK) return status;
     ol_tombstones_sort_group_records(&batch->tombstones, count);
     if (count > 0 && batch->tombstones.batch_bytes > batch->bytes_max) {
@@ -131,17 +129,17 @@ static void account(const ol_expire_run *run, const collected *batch, const ol_c
     report->positions_expired += count_positions(&batch->tombstones);
     report->batches++;
     report->end_offset = result->end_offset;
-    report->term = run->partition->term;
+    report->term = result->term;
 }
 
 /* Under writer. */
-static int write_batch(const ol_expire_run *run, collected *batch, ol_error *error) {
+static int write_batch(const ol_expire_run *run, const ol_partition_view *now, collected *batch, ol_error *error) {
     ol_partition *partition = run->partition;
     int status = ol_partition_check_writable(partition, true, error);
-    if (status != OL_OK || has_group_records_in_flight(partition, run->group.name)) return status;
-    ol_group_view view = ol_expire_view(&run->group, &partition->state);
-    status = collect_positions(run, &view, batch, error);
-    if (status == OL_OK) status = collect_group_records(run, &view, batch, error);
+    if (status != OL_OK || has_group_records_in_flight(now->in_flight, run->group.name)) return status;
+    ol_group_view view = ol_expire_view(&run->group, now->state);
+    status = collect_positions(run, now, &view, batch, error);
+    if (status == OL_OK) status = collect_group_records(run->group.name, now, &view, batch, error);
     ol_commit_result result;
     if (status == OL_OK && batch->tombstones.count > 0) {
         status = ol_partition_commit_locked(partition, batch->tombstones.items, batch->tombstones.count, -1, -1, &result, error);
@@ -157,15 +155,15 @@ void ol_expire_give_way(void) {
 
 /* Batch after batch, until nothing more is due; of one topic or of all. */
 static int write_all(const ol_expire_run *run, ol_slice topic, ol_error *error) {
-    const ol_partition *partition = run->partition;
-    size_t bytes_max = partition->options.batch_bytes_max;
+    ol_partition_view now;
+    size_t bytes_max = ol_partition_get_options(run->partition)->batch_bytes_max;
     if (topic.data != NULL && bytes_max > BIG_GROUP_BATCH_BYTES) bytes_max = BIG_GROUP_BATCH_BYTES;
     int status = OL_OK;
     for (bool more = true; status == OL_OK && more;) {
         collected batch = {.topic = topic, .bytes_max = bytes_max};
-        pthread_mutex_lock(&run->partition->writer);
-        status = write_batch(run, &batch, error);
-        pthread_mutex_unlock(&run->partition->writer);
+        ol_partition_lock_writer(run->partition, &now);
+        status = write_batch(run, &now, &batch, error);
+        ol_partition_unlock_writer(run->partition);
         more = batch.is_full;
         ol_tombstones_free(&batch.tombstones);
         if (more) ol_expire_give_way();

@@ -644,6 +644,7 @@ cdef extern from "partition/partition.h" nogil:
         int64_t flushed
 
     void ol_partition_positions(ol_partition *partition, ol_positions *positions) noexcept
+    int64_t ol_partition_newest_timestamp(ol_partition *partition) noexcept
     size_t ol_partition_scratch_bytes(ol_partition *partition) noexcept
 
 
@@ -1263,7 +1264,6 @@ cdef extern from "retention/run.h" nogil:
                             ol_error *error) noexcept
     int ol_partition_expiring(ol_partition *partition, const ol_expire_options *options, int32_t partition_number,
                               ol_expiring_rows *rows, ol_expire_report *report, ol_error *error) noexcept
-    int64_t ol_partition_newest_timestamp(ol_partition *partition) noexcept
 
 
 cdef extern from "partition/flusher.h" nogil:
