@@ -1,4 +1,4 @@
-"""The cleaner of one partition, and what maintenance has to know of a log to decide about it (spec §8, design §8)."""
+"""The cleaner of one partition, and what maintenance has to know of a log to decide about it (docs/format/cleaner.md §8, docs/maintenance.md)."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

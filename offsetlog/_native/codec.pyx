@@ -33,7 +33,7 @@ def java_hash(group):
 
 
 def partition_for(group, int32_t count):
-    """Returns the partition that keeps a group among `count` partitions (spec §4)."""
+    """Returns the partition that keeps a group among `count` partitions (docs/format/partitioning.md §4)."""
     if count < 1:
         raise ValueError(f"there must be at least one partition, not {count}")
     return ol_partition_for(_name(group), count)

@@ -1,4 +1,4 @@
-"""Deflates the records of a batch through pyarrow's codecs, in the framings that every Kafka client reads (spec §2.3, §2.8)."""
+"""Deflates the records of a batch through pyarrow's codecs, in the framings that every Kafka client reads (docs/format/batches.md §2.3, §2.8)."""
 
 from offsetlog._native.csrc cimport OL_CODEC_GZIP, OL_CODEC_LZ4, OL_CODEC_SNAPPY, OL_CODEC_ZSTD
 

@@ -1,4 +1,4 @@
-"""Inflates compressed batches through pyarrow's codecs, never to more bytes than allowed (design §9, spec §2.3, §2.8)."""
+"""Inflates compressed batches through pyarrow's codecs, never to more bytes than allowed (docs/architecture.md §9, docs/format/batches.md §2.3, §2.8)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uintptr_t

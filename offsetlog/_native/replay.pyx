@@ -130,7 +130,7 @@ cdef list _producers_of(const ol_producers *producers):
 def parse_producer_snapshot(bytes content not None):
     """Returns (id, epoch, last offset, open transaction's first offset or -1, coordinator epoch) of each producer, by id.
 
-    Raises CorruptionError or UnsupportedVersionError (spec §1.6).
+    Raises CorruptionError or UnsupportedVersionError (docs/format/directory.md §1.6).
     """
     cdef ol_producers producers
     cdef ol_error error
@@ -145,7 +145,7 @@ def parse_producer_snapshot(bytes content not None):
 def parse_transaction_index(bytes content not None, int64_t base_offset):
     """Returns (producer id, first offset, last offset, last stable offset) of each aborted transaction of a segment.
 
-    Raises CorruptionError with the position (spec §1.7).
+    Raises CorruptionError with the position (docs/format/directory.md §1.7).
     """
     cdef size_t count = <size_t>len(content) // OL_TRANSACTION_INDEX_ENTRY_SIZE
     cdef ol_aborted_transaction *entries = NULL

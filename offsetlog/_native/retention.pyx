@@ -1,4 +1,4 @@
-"""Retention of one partition: expires what has expired, or tells what will (spec §5.13)."""
+"""Retention of one partition: expires what has expired, or tells what will (docs/format/coordinator.md §5.13)."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_READ

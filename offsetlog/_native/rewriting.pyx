@@ -95,7 +95,7 @@ cdef class RowEncoder:
               bint control=False, bint log_append_time=False, int64_t delete_horizon=-1):
         """Returns `count` rows from `start` on as a batch that begins at `base_offset`, without gaps and not compressed.
 
-        A delete horizon (ms, -1 none) takes the place of the base timestamp, as in a batch that was cleaned (spec §2.7).
+        A delete horizon (ms, -1 none) takes the place of the base timestamp, as in a batch that was cleaned (docs/format/batches.md §2.7).
 
         Raises:
             InvalidArgumentError: there are no such rows.

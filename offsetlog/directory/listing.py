@@ -55,7 +55,7 @@ def decode_text(name: bytes) -> str:
     try:
         return name.decode("utf-8")
     except UnicodeDecodeError:
-        # Java makes one U+FFFD of a surrogate in three bytes, Python three (spec §4).
+        # Java makes one U+FFFD of a surrogate in three bytes, Python three (docs/format/partitioning.md §4).
         return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]", b"\xef\xbf\xbd", name).decode(
             "utf-8", "replace"
         )

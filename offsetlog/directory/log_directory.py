@@ -1,7 +1,7 @@
 """A log directory as a whole: its lock, its marker of a clean stop, its checkpoints, and what it knows about itself.
 
-The bytes are Kafka's (spec §1); the protocol of the marker and of `offsetlog.properties` is in the
-design, §5.  Every file operation goes through the file port, so that a test can stop the machine at
+The bytes are Kafka's (docs/format/directory.md §1); the protocol of the marker and of `offsetlog.properties` is in the
+docs/durability.md.  Every file operation goes through the file port, so that a test can stop the machine at
 each of them.
 """
 
@@ -209,7 +209,10 @@ class LogDirectory:
         return Properties(partitions, topic_id)
 
     def read_checkpoint(self, name: str) -> Checkpoint:
-        """Returns the entries of a checkpoint; a missing or damaged one is empty, none of it is guessed (spec §1.5)."""
+        """Returns the entries of a checkpoint; a missing or damaged one is empty, none of it is guessed.
+
+        Source: docs/format/directory.md §1.5.
+        """
         text = self._read(name)
         if text is None:
             return {}

@@ -259,7 +259,7 @@ class DeletedRow(NamedTuple):
 
 
 def entries_of(events: list[tuple[Any, ...]]) -> list[HistoryEntry]:
-    """Returns the entries of one position from the events of its log, by the rules of spec §6.4."""
+    """Returns the entries of one position from the events of its log, by the rules of docs/format/loading.md §6.4."""
     entries: list[HistoryEntry] = []
     waiting: dict[int, list[int]] = {}  # by producer, the entries of its open transaction
     pending: dict[int, int] = {}  # by producer, the one that its COMMIT would install

@@ -1,4 +1,4 @@
-"""The decisions of maintenance: pure functions of facts about a log (spec §8.1, design §8).
+"""The decisions of maintenance: pure functions of facts about a log (docs/format/cleaner.md §8.1, docs/maintenance.md).
 
 Nothing here opens a file, asks a clock or holds state, so that every decision can be explained,
 tested and repeated.  What is beyond Kafka: an active segment is closed when cleaning it pays, and a

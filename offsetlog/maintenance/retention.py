@@ -1,4 +1,6 @@
-"""Retention: what positions expire, when the clock is to be believed, and what a check says (design §8, spec §5.13).
+"""Retention: what positions expire, when the clock is to be believed, and what a check says.
+
+Source: docs/retention.md, docs/format/coordinator.md §5.13.
 
 Which group keeps what for how long is `Retention`; whether its clock can be relied on decides
 `ClockGuard`; `Expirer` checks the partitions of a store.  C decides, position by position, what a

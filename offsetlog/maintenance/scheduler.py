@@ -1,4 +1,4 @@
-"""Maintenance of an open store: it inspects its logs, decides (`policy`), and cleans (design §8).
+"""Maintenance of an open store: it inspects its logs, decides (`policy`), and cleans (docs/maintenance.md).
 
 One thread a store.  The thread holds a reference to the store only for a moment at a time, so that
 a store that nobody uses any more ends.  Work on one log that fails is logged, counted and tried

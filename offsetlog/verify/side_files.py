@@ -241,7 +241,10 @@ def _open_text(first_offset: int) -> str:
 
 
 def parse_epochs(content: bytes) -> list[tuple[int, int]]:
-    """Returns (epoch, start offset) of a leader-epoch-checkpoint; raises CorruptionError (spec §1.5)."""
+    """Returns (epoch, start offset) of a leader-epoch-checkpoint; raises CorruptionError.
+
+    Source: docs/format/directory.md §1.5.
+    """
     try:
         lines = content.decode("ascii").split("\n")
         if lines == [""] or lines == ["0", ""]:

@@ -1,4 +1,5 @@
-"""What a cleaner may take out of a log and what it must leave, told from the records before and after (spec §8).
+"""What a cleaner may take out of a log and what it must leave, told from the records before and after
+(docs/format/cleaner.md §8).
 
 It knows no cleaner: it reads both logs with the oracle.  A *slot* is what a record is the latest word about: group,
 topic and partition for a committed offset, whatever the version of its key, and the bytes of the key for all else.
@@ -152,7 +153,10 @@ def _told(entry: Entry) -> tuple[object, ...]:
 
 
 def _frame(batch: Batch, *, like: Batch) -> tuple[object, ...]:
-    """What a batch keeps when it is rewritten (spec §2.7); one that was emptied is not compressed any more."""
+    """What a batch keeps when it is rewritten; one that was emptied is not compressed any more.
+
+    Source: docs/format/batches.md §2.7.
+    """
     codec = batch.codec if like.records else None
     producer = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
     return (batch.last_offset, batch.leader_epoch, *producer, batch.transactional, batch.control, codec)

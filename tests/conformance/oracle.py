@@ -1,5 +1,5 @@
 """An independent, slow reader of a log directory: every record, and the offsets and groups that follow from them
-(spec §6.4).
+(docs/format/loading.md §6.4).
 
 Used to check that Kafka's answers are understood (`test_oracle`), and as a second opinion beside the engine wherever
 a test has a directory and no broker.  It shares no code with the engine and no idea with it but the specification.

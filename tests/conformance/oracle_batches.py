@@ -1,4 +1,5 @@
-"""A second, independent reader of Kafka's record batches: magic 0, 1 and 2, every codec (spec §2, §15.2).
+"""A second, independent reader of Kafka's record batches: magic 0, 1 and 2, every codec (docs/format/batches.md §2,
+docs/format/brokers.md §15.2).
 
 Simple and slow on purpose, and shares nothing with the engine: it is the second opinion the engine is tested against.
 What it cannot read it reports as the end of the segment with a reason; it never guesses.  Pure functions of bytes;
@@ -201,7 +202,7 @@ def _sized(body: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def _read_message(block: bytes, position: int, magic: int) -> Batch:
-    """One message of format 0 or 1; a compressed one wraps a message set (spec §2.8)."""
+    """One message of format 0 or 1; a compressed one wraps a message set (docs/format/batches.md §2.8)."""
     offset, crc, attributes, timestamp, key, value = _message_fields(block, magic)
     codec = CODECS[attributes & 7] if attributes & 7 < 4 else None
     if codec is None:
@@ -213,7 +214,7 @@ def _read_message(block: bytes, position: int, magic: int) -> Batch:
     else:
         inner = _inner_messages(decompress(codec, value or b"", magic), magic)
         # Format 0 keeps absolute offsets in a wrapper; format 1 relative ones, the wrapper's offset being that of the
-        # last. The cleaner leaves gaps in them, so they are not just 0 to n-1 (spec §15.2).
+        # last. The cleaner leaves gaps in them, so they are not just 0 to n-1 (docs/format/brokers.md §15.2).
         shift = offset - inner[-1].offset if magic == 1 else 0
         records = tuple(
             Record(

@@ -1,5 +1,5 @@
-"""A second, independent decoder of the offsets topic's keys and values (spec §3, §15), into objects with Kafka's
-field names.
+"""A second, independent decoder of the offsets topic's keys and values (docs/format/records.md §3,
+docs/format/brokers.md §15), into objects with Kafka's field names.
 
 The result has the form of Kafka 4.3.0's dump tool: `{"type": "1", "data": {...}}` for keys and `{"version": "4",
 "data": {...}}` for values, tagged fields left out where they have their default.  The one difference: byte fields (a
@@ -47,7 +47,8 @@ KINDS = {
 }
 _MEMBER_KEYS = {5, 7, 8, 10, 13, 14, 19, 21, 22}
 
-# Java's decoder replaces a surrogate encoded in three bytes by one U+FFFD, Python's by three (spec §4).
+# Java's decoder replaces a surrogate encoded in three bytes by one U+FFFD, Python's by three
+# (docs/format/partitioning.md §4).
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 
 

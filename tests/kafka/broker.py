@@ -1,8 +1,8 @@
 """A real Kafka broker on a log directory, one process, loopback only.
 
 A broker serves partitions that somebody else wrote when the cluster metadata beside them knows the topic under the id
-that ``partition.metadata`` names (spec §16). So a :class:`Template` is made first: a fresh cluster that has created
-its ``__consumer_offsets`` and was stopped cleanly. Then either
+that ``partition.metadata`` names (docs/format/brokers.md §16). So a :class:`Template` is made first: a fresh cluster
+that has created its ``__consumer_offsets`` and was stopped cleanly. Then either
 
 * :func:`install` copies partition folders that exist already into a copy of the template, or
 * :func:`copy_template` makes an empty log directory in which a store with ``topic_id=template.topic_id`` writes,
@@ -188,9 +188,9 @@ class KafkaBroker:
     def loads(self) -> dict[int, str]:
         """Returns what became of the partitions of ``__consumer_offsets`` that the group coordinator was given.
 
-        partition -> ``""`` when it is loaded, else why the coordinator refused to load it (spec §16). One that is
-        being loaded or was given away is missing. Of several loads the last one counts: a broker that was killed
-        loads its partitions when it comes back, gives them away when its old session ends, and loads them again.
+        partition -> ``""`` when it is loaded, else why the coordinator refused to load it (docs/format/brokers.md §16).
+        One that is being loaded or was given away is missing. Of several loads the last one counts: a broker that was
+        killed loads its partitions when it comes back, gives them away when its old session ends, and loads them again.
         """
         states: dict[int, str | None] = {}
         for match in _COORDINATOR_EVENT.finditer(self.log_text()):
@@ -202,7 +202,10 @@ class KafkaBroker:
         return {partition: reason for partition, reason in self.loads().items() if reason}
 
     def strays(self) -> list[str]:
-        """Returns the folders that Kafka set aside because their topic id is not the cluster's (spec §15.1)."""
+        """Returns the folders that Kafka set aside because their topic id is not the cluster's.
+
+        Source: docs/format/brokers.md §15.1.
+        """
         return sorted(path.name for path in self.log_dir.glob(f"{OFFSETS_TOPIC}-*-stray"))
 
     def wait_until_loaded(self, partitions: int, *, allow_failures: bool = False) -> None:
@@ -389,7 +392,10 @@ def _install_checkpoint(template: Path, source: Path, target: Path) -> None:
 
 
 def _checkpoint_lines(path: Path) -> list[str]:
-    """Returns the entries of a checkpoint file: what follows the version and the number of entries (spec §1.5)."""
+    """Returns the entries of a checkpoint file: what follows the version and the number of entries.
+
+    Source: docs/format/directory.md §1.5.
+    """
     return path.read_text().splitlines()[2:] if path.exists() else []
 
 

@@ -23,6 +23,7 @@ from cleaning import (
     wait_until_cleaned,
 )
 from commit_stream import TOPICS, CommitStream, Committed, State
+from faults import FaultFileSystem
 from kafka_answers import CommittedOffset, KafkaAnswers, read_expected
 from kafka_dump import LogDump, dump_log, segment_files
 from kafka_packages import DEADLINE_SECONDS, KafkaPackages
@@ -42,7 +43,6 @@ from test_round_trip import (
 import offsetlog
 from offsetlog import OffsetStore, StoreConfig, TopicPartition
 from offsetlog._native.codec import partition_for
-from faults import FaultFileSystem
 from offsetlog.config import MaintenanceConfig
 
 DAY_MS = 24 * 3600 * 1000

@@ -1,4 +1,5 @@
-"""What a store must hold, kept in plain dicts by the rules of spec §6.4.  Shares nothing with the engine.
+"""What a store must hold, kept in plain dicts by the rules of docs/format/loading.md §6.4.  Shares nothing with the
+engine.
 
 Each log partition has a history of atoms: changes that are there whole or not at all.  The state is what the first k
 of them make; after a crash k may be any number from what was acknowledged to what was tried.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pytest
 from conformance import oracle
+from faults import FaultFileSystem
 from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
@@ -35,7 +36,6 @@ from model.test_store_model import (
     values,
 )
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, errors
-from faults import FaultFileSystem
 from offsetlog.maintenance.retention import ClockGuard, Expirer, Retention, expire, expiring
 from offsetlog.types import Undeletion
 

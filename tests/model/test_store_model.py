@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 from conformance import oracle
+from faults import FaultFileSystem
 from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -34,7 +35,6 @@ from hypothesis.stateful import (
 import offsetlog
 from model.reference import Atom, End, Erase, Key, Put, Reference, Value
 from offsetlog import OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
-from faults import FaultFileSystem
 from offsetlog.transaction import Transaction
 
 pytestmark = pytest.mark.slow

@@ -1,4 +1,5 @@
-"""What expires, decided slowly and in plain Python from spec §5.13; shares nothing with the engine but the bytes.
+"""What expires, decided slowly and in plain Python from docs/format/coordinator.md §5.13; shares nothing with the
+engine but the bytes.
 
 Without a coordinator: a group with members is left alone, whatever state it was in.
 """
@@ -37,7 +38,7 @@ def text(value: str) -> bytes:
 
 
 def classic_value(version: int, protocol_type: str, state_ms: int, members: int) -> bytes:
-    """A GroupMetadata value of version 0 to 3 (spec §3.4)."""
+    """A GroupMetadata value of version 0 to 3 (docs/format/records.md §3.4)."""
     out = struct.pack(">h", version) + text(protocol_type) + struct.pack(">ihh", 1, -1, -1)
     if version >= 2:
         out += struct.pack(">q", state_ms)

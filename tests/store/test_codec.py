@@ -1,4 +1,8 @@
-"""The format's small functions, and the vectors of the spec in both directions (spec §0, §3, §4, §14.2)."""
+"""The format's small functions, and the vectors of the spec in both directions.
+
+Source: docs/format/conventions.md §0, docs/format/records.md §3, docs/format/partitioning.md §4,
+docs/format/vectors.md §14.2.
+"""
 
 from __future__ import annotations
 

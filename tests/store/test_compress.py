@@ -1,4 +1,4 @@
-"""Blocks that we compress, in the framings that Kafka's clients read (spec §2.3, §2.8)."""
+"""Blocks that we compress, in the framings that Kafka's clients read (docs/format/batches.md §2.3, §2.8)."""
 
 from __future__ import annotations
 

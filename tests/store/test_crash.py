@@ -10,10 +10,10 @@ import random
 import shutil
 
 import pytest
+from faults import FaultFileSystem
 
 import offsetlog
 from offsetlog import OffsetStore, StoreConfig, TopicPartition, errors
-from faults import FaultFileSystem
 
 pytestmark = pytest.mark.crash
 

@@ -172,7 +172,7 @@ def check_cut(path: Path, log: bytes, position: int, expected: Contents) -> None
 
 
 def test_a_file_cut_at_every_length(written: Written, damaged: Path) -> None:
-    """It ends where it was cut: the sidecar is not believed about bytes that are not there (design §5)."""
+    """It ends where it was cut: the sidecar is not believed about bytes that are not there (docs/durability.md)."""
     for size in range(len(written.log)):
         log = written.log[:size]
         whole = sum(batch.position + batch.size <= size for batch in written.batches)

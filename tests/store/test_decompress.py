@@ -1,4 +1,7 @@
-"""Blocks that others compressed: whole, never beyond the limit, refused when damaged (spec §2.3, §2.8)."""
+"""Blocks that others compressed: whole, never beyond the limit, refused when damaged.
+
+Source: docs/format/batches.md §2.3, §2.8.
+"""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from faults import FaultFileSystem
 
 import offsetlog
 from offsetlog import Digest, MaintenanceConfig, OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
-from faults import FaultFileSystem
 from offsetlog.directory.history_floor import FLOOR_FILE
 from offsetlog.directory.log_directory import CLEANER_POINTS
 

@@ -1,4 +1,5 @@
-"""What maintenance decides, as tables: Kafka's selection with its traps 26 and 27 (spec §8.1), and what goes beyond."""
+"""What maintenance decides, as tables: Kafka's selection with docs/format/traps.md traps 26 and 27
+(docs/format/cleaner.md §8.1), and what goes beyond."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producers that are too old are left out of the snapshots of their partition (spec §1.6)."""
+"""Producers that are too old are left out of the snapshots of their partition (docs/format/directory.md §1.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Retention: what expires and what does not (spec §5.13, traps 21 to 23), when the clock is believed, and reports."""
+"""Retention: what expires and what does not, when the clock is believed, and reports.
+
+Source: docs/format/coordinator.md §5.13.
+"""
 
 from __future__ import annotations
 

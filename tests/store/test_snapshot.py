@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from faults import FaultFileSystem
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition, errors
 from offsetlog._native import snapshot as native
-from faults import FaultFileSystem
 from offsetlog._native.files import format_offset_checkpoint
 from offsetlog.directory import snapshots as snapshots_module
 from offsetlog.directory.log_directory import CLEAN_MARKER, CLEANER_POINTS, TOPIC

@@ -1,4 +1,4 @@
-"""The state that a log leads to, from its records: which of them count now (spec §6.4)."""
+"""The state that a log leads to, from its records: which of them count now (docs/format/loading.md §6.4)."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ def list_segments(files: Files, directory: str) -> tuple[Segment, ...]:
     """Returns the .log files of a partition directory by base offset; `.log.deleted` and the like are none.
 
     While a cleaner swaps segments, the old ones go before the new one has its name.  Where that is not over in a
-    moment, a crash may have ended it: then the list is what is left once somebody has recovered the directory (spec
+    moment, a crash may have ended it: then the list is what is left once somebody has recovered the directory (docs/format/recovery.md
     §9.1).
 
     Raises:
@@ -283,7 +283,10 @@ def _settled(files: Files, directory: str) -> list[Entry]:
 
 
 def _recovered(files: Files, entries: list[Entry]) -> tuple[Segment, ...]:
-    """The segments of a directory, a swap in it finished or undone by the rules of the engine (csrc/log/swap_plan.h)."""
+    """The segments of a directory, a swap in it finished or undone.
+
+    The rules are those of the engine: csrc/log/swap_plan.h.
+    """
     found = [(_name(entry.path), entry) for entry in entries if entry.is_file and _NUMBERED.match(_name(entry.path))]
     # What stands as .cleaned was not complete, and no swap from there on.
     undone = min((int(name[:20]) for name, _ in found if name.endswith(".cleaned")), default=OFFSET_MAX)

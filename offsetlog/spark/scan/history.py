@@ -1,4 +1,7 @@
-"""When each record of a position took effect, for columns of records instead of one position at a time (spec §6.4)."""
+"""When each record of a position took effect, for columns of records instead of one position at a time.
+
+Source: docs/format/loading.md §6.4.
+"""
 
 from __future__ import annotations
 

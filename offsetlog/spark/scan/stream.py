@@ -347,7 +347,10 @@ def _length(split: Split, begun: int) -> int:
 
 
 def _committed(batch: Any) -> Any:
-    """Leaves out what was aborted; a tombstone takes effect at once, also in a transaction (spec §6.4)."""
+    """Leaves out what was aborted; a tombstone takes effect at once, also in a transaction.
+
+    Source: docs/format/loading.md §6.4.
+    """
     import pyarrow.compute as pc
 
     value = "offset" if "value_version" not in batch.schema.names else "value_version"

@@ -56,7 +56,7 @@ OL_TEST(keys_of_offset_commits) {
     }
 }
 
-/* Offset 42, epoch 7, metadata "meta", commit time T, expire time T + 600000 (docs/format/records.md §3.2); v4 with a topic id (§15.1). */
+/* Offset 42, epoch 7, metadata "meta", commit time T, expire time T + 600000 (docs/format/records.md §3.2); v4 with a topic id (docs/format/brokers.md §15.1). */
 static const struct {
     const char *hex;
     int16_t version;

@@ -8,7 +8,9 @@ from offsetlog._native.codec import partition_for
 
 
 def partitions_of(groups: pa.Array, counts: pa.Array) -> pa.Array:
-    """Returns the partition of each group (spec §4) as an int column; null for a group that is null.
+    """Returns the partition of each group as an int column; null for a group that is null.
+
+    Source: docs/format/partitioning.md §4.
 
     Args:
         groups: an Arrow column of names.
