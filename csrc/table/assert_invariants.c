@@ -1,4 +1,4 @@
-/* table/assert_invariants: every invariant of a table, recomputed from scratch. */
+/* table/assert_invariants.c: every invariant of a table, recomputed from scratch. */
 #include <stdlib.h>
 #include <string.h>
 
