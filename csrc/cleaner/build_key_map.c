@@ -1,90 +1,92 @@
 /* Pass A: the last offset of every key of the dirty part goes into the map (docs/format/cleaner.md §8.2).
  *
- * Of the part that is clean already two kinds of records go into it, too: tombstones whose time has passed, so that whatever they deleted is dropped in the
- * pass in which they are, and records of groups that are held, since a hold that moved on leaves superseded ones behind. */
+ * Two kinds of records of the clean part go into it, too: tombstones whose time has passed, so that the pass that drops them also
+ * drops everything that they deleted; and records of groups that are held, since a hold that has moved on leaves superseded
+ * records. */
 #include "cleaner/cleaner_impl.h"
 
 typedef struct scanner {
     ol_clean_run *run;
-    size_t count;               /* of run->rows */
-    uint64_t clean_max;         /* keys of the clean part: half of the map at most, so that every pass gets on */
+    uint64_t clean_max;         /* keys of the clean part: half of the map: a pass must get on */
     bool in_clean;
-    bool full;                  /* the pass ends at run->pass_end */
+    bool full;                  /* the map is: the pass ends at pass.end */
     bool again;                 /* from the start, now */
-    bool damaged;               /* a segment was quarantined: from the start, once the others were looked through */
+    bool damaged;               /* a segment was quarantined: from the start, after the others */
 } scanner;
 
 /* ------------------------------------------------------------------------------------------------ rows */
 
-/* Of a part that is clean already: one that finds no room is not dropped, or supersedes nothing yet; another pass comes. */
-static void put_clean_rows(scanner *scan, size_t count) {
-    ol_clean_run *run = scan->run;
+/* Rows of the clean part.  A record that finds no room is not dropped, or supersedes nothing yet; another pass comes. */
+static void put_clean_rows(ol_key_map *map, const ol_clean_rows *rows, uint64_t key_max) {
     int64_t ignored;
-    for (size_t i = 0; i < count && run->map.count < scan->clean_max; i++) {
-        (void)!ol_key_map_put(&run->map, run->rows[i].key, run->rows[i].offset, &ignored);
+    for (size_t i = 0; i < rows->count && map->count < key_max; i++) {
+        (void)!ol_key_map_put(map, rows->row[i].key, rows->row[i].offset, &ignored);
     }
 }
 
-static void put_rows(scanner *scan, size_t count) {
-    ol_clean_run *run = scan->run;
+/* False when the map is full; the pass ends before the first record that did not fit then. */
+static bool put_rows(ol_clean_pass *pass, const ol_clean_rows *rows) {
     int64_t previous[OL_CLEAN_ROWS];
+    size_t count = rows->count;
     for (size_t i = 0; i < count; i++) {
-        const ol_clean_row *row = &run->rows[i];
-        if (OL_LIKELY(ol_key_map_put(&run->map, row->key, row->offset, &previous[i]))) continue;
-        scan->full = true;
-        if (row->offset < run->pass_end) run->pass_end = row->offset;
+        const ol_clean_row *row = &rows->row[i];
+        if (OL_LIKELY(ol_key_map_put(&pass->map, row->key, row->offset, &previous[i]))) continue;
+        if (row->offset < pass->end) pass->end = row->offset;
         count = i;
     }
-    /* By themselves, so that their misses overlap. */
+    /* A loop of its own, so that the misses of the bits overlap. */
     for (size_t i = 0; i < count; i++) {
-        const ol_clean_row *row = &run->rows[i];
-        ol_clean_superseded_put(&run->superseded, row->offset, row->flags == OL_CLEAN_POSITION, previous[i]);
+        const ol_clean_row *row = &rows->row[i];
+        ol_clean_superseded_put(&pass->superseded, row->offset, row->flags == OL_CLEAN_POSITION, previous[i]);
     }
+    return count == rows->count;
 }
 
-/* Only those that the table says nothing of. */
-static size_t ask_table(ol_clean_run *run, size_t count) {
+/* Keeps the rows for which the table has no answer. */
+static void ask_table(ol_partition *partition, int64_t limit, ol_clean_rows *rows) {
     int64_t answers[OL_CLEAN_ROWS];
     size_t left = 0;
-    ol_clean_ask_table(run, count, answers);
-    for (size_t i = 0; i < count; i++) {
-        if (answers[i] < 0) run->rows[left++] = run->rows[i];
+    ol_clean_ask_table(partition, rows, limit, answers);
+    for (size_t i = 0; i < rows->count; i++) {
+        if (answers[i] < 0) rows->row[left++] = rows->row[i];
     }
-    return left;
+    rows->count = left;
 }
 
 static void flush_rows(scanner *scan) {
     ol_clean_run *run = scan->run;
-    size_t count = scan->count;
-    scan->count = 0;
-    if (OL_UNLIKELY(scan->full)) return;
-    if (OL_UNLIKELY(run->ask_table) && count > 0) count = ask_table(run, count);
-    if (OL_UNLIKELY(scan->in_clean)) {
-        put_clean_rows(scan, count);
-    } else {
-        put_rows(scan, count);
+    ol_clean_pass *pass = &run->pass;
+    ol_clean_rows *rows = &run->rows;
+    if (OL_LIKELY(!scan->full)) {
+        if (OL_UNLIKELY(pass->ask_table) && rows->count > 0) {
+            ask_table(run->scope.partition, ol_clean_answers_end(pass, run->transactions.fates.first_uncertain), rows);
+        }
+        if (OL_UNLIKELY(scan->in_clean)) {
+            put_clean_rows(&pass->map, rows, scan->clean_max);
+        } else if (OL_UNLIKELY(!put_rows(pass, rows))) {
+            scan->full = true;
+            if (!pass->ask_table && run->scope.options.use_table && ol_clean_can_ask_table(run->scope.partition)) {
+                pass->ask_table = scan->again = true;
+            }
+        }
     }
-    if (OL_UNLIKELY(scan->full) && !run->ask_table && run->options->use_table && ol_clean_can_ask_table(run)) {
-        run->ask_table = true;
-        scan->again = true;
-    }
+    rows->count = 0;
 }
 
 static inline void add_record(scanner *scan, const ol_record *record, int64_t last_offset, ol_clean_verdict verdict) {
     ol_clean_run *run = scan->run;
-    ol_clean_row *row = &run->rows[scan->count];
-    ol_clean_see(&run->hasher, run->options, record, last_offset, row, ol_clean_name_place(run, scan->count));
-    ol_clean_mark_row(row, verdict);
+    ol_clean_row *row = ol_clean_next_row(&run->rows, &run->scope, &run->pass, record, last_offset, verdict);
     const uint32_t never = OL_CLEAN_KEYLESS | OL_CLEAN_UNREADABLE | OL_CLEAN_HELD | OL_CLEAN_OF_ABORTED | OL_CLEAN_OF_UNCERTAIN;
     if (OL_UNLIKELY(row->flags & never)) return;
     if (OL_UNLIKELY(scan->in_clean)) {
         if (!(row->flags & (OL_CLEAN_MAY_GO | OL_CLEAN_WATCHED))) return;
-    } else if (OL_UNLIKELY(row->offset < run->first_dirty)) {
+    } else if (OL_UNLIKELY(row->offset < run->segments.first_dirty)) {
         return;
     }
-    if ((row->flags & (OL_CLEAN_POSITION | OL_CLEAN_TOMBSTONE)) == OL_CLEAN_POSITION && !ol_clean_is_taken(record)) return;
-    ol_key_map_prefetch(&run->map, row->key);
-    if (++scan->count == OL_CLEAN_ROWS) flush_rows(scan);
+    bool is_value = (row->flags & (OL_CLEAN_POSITION | OL_CLEAN_TOMBSTONE)) == OL_CLEAN_POSITION;
+    if (is_value && !ol_clean_is_accepted(record)) return;
+    ol_key_map_prefetch(&run->pass.map, row->key);
+    if (++run->rows.count == OL_CLEAN_ROWS) flush_rows(scan);
 }
 
 /* ------------------------------------------------------------------------------------------------ batches */
@@ -92,46 +94,52 @@ static inline void add_record(scanner *scan, const ol_record *record, int64_t la
 static bool has_ended(const scanner *scan) { return scan->full || scan->again; }
 
 static int scan_records(scanner *scan, ol_clean_segment *segment, const ol_batch *batch, ol_error *error) {
-    ol_clean_verdict verdict = ol_clean_judge_batch(scan->run, segment, batch);
+    ol_clean_run *run = scan->run;
+    ol_clean_verdict verdict = ol_clean_judge_batch(&run->scope, &run->transactions, &run->segments, segment, batch);
     ol_records records;
     ol_record record;
     if (OL_LIKELY(ol_records_sole(batch, &record))) {
         add_record(scan, &record, batch->last_offset, verdict);
         return OL_OK;
     }
-    int status = ol_records_open(&records, batch, scan->run->decompressor, error);
+    int status = ol_records_open(&records, batch, run->scope.log_options->decompressor, error);
     if (OL_UNLIKELY(status != OL_OK)) return status;
     while ((status = ol_records_next(&records, &record, error)) == OL_OK) {
         add_record(scan, &record, batch->last_offset, verdict);
     }
-    /* Names borrow from memory that ends here. */
+    /* The rows' names borrow from memory that is released here. */
     if (OL_UNLIKELY(records.inflated.data != NULL)) flush_rows(scan);
     ol_records_close(&records);
     return status == OL_END ? OL_OK : status;
 }
 
-/* Fates must be known before the first value of a transaction is judged, also where it was left in the clean part: aborted ones of held groups are. */
+/* Fates must be known before the first value of a transaction is judged, also in the clean part, where values of held groups stay
+ * although they were aborted. */
 static int learn_at(scanner *scan, const ol_batch *batch, ol_error *error) {
     ol_clean_run *run = scan->run;
-    if (run->fates_from >= 0 && batch->base_offset >= run->fates_from) return OL_OK;
-    flush_rows(scan);           /* what is met meanwhile changes nothing of them */
-    return ol_clean_learn(run, batch->base_offset, &scan->again, error);
+    ol_clean_transactions *transactions = &run->transactions;
+    if (transactions->from >= 0 && batch->base_offset >= transactions->from) return OL_OK;
+    flush_rows(scan);           /* the walk that follows changes nothing about these rows */
+    return ol_clean_learn_transactions(transactions, &run->course, &run->segments, batch->base_offset, &scan->again, error);
 }
 
-static inline bool concerns_clean(scanner *scan, ol_clean_segment *segment, const ol_batch *batch) {
-    const ol_clean_options *options = scan->run->options;
-    if (options->hold_count > 0) return true;
-    if (batch->magic < 2) return ol_clean_legacy_may_go(scan->run, segment);
-    return ol_batch_has_horizon(batch) && batch->base_timestamp <= options->now_ms;
+/* Whether a batch of the clean part may hold records that go into the map. */
+static inline bool concerns_clean(const ol_clean_scope *scope, ol_clean_segments *segments, ol_clean_segment *segment,
+                                  const ol_batch *batch) {
+    if (scope->options.hold_count > 0) return true;
+    if (batch->magic < 2) return ol_clean_legacy_may_go(scope, segments, segment);
+    return ol_batch_has_horizon(batch) && batch->base_timestamp <= scope->options.now_ms;
 }
 
 static int scan_batch(scanner *scan, ol_clean_segment *segment, const ol_batch *batch, ol_error *error) {
     ol_clean_run *run = scan->run;
     if (OL_UNLIKELY(ol_batch_is_control(batch))) return OL_OK;
-    if (OL_UNLIKELY(scan->in_clean ? !concerns_clean(scan, segment, batch) : batch->last_offset < run->first_dirty)) return OL_OK;
-    if (OL_UNLIKELY(batch->base_offset >= run->fates_limit)) {
+    bool concerned = OL_UNLIKELY(scan->in_clean) ? concerns_clean(&run->scope, &run->segments, segment, batch)
+                                                 : batch->last_offset >= run->segments.first_dirty;
+    if (OL_UNLIKELY(!concerned)) return OL_OK;
+    if (OL_UNLIKELY(batch->base_offset >= run->transactions.limit)) {
         flush_rows(scan);
-        if (run->fates_limit < run->pass_end) run->pass_end = run->fates_limit;
+        if (run->transactions.limit < run->pass.end) run->pass.end = run->transactions.limit;
         scan->full = true;
         return OL_OK;
     }
@@ -145,7 +153,7 @@ static int scan_batch(scanner *scan, ol_clean_segment *segment, const ol_batch *
 static int scan_segment(scanner *scan, ol_clean_segment *segment, int64_t from, ol_error *error) {
     ol_clean_source source;
     bool done = false, whole = false;       /* a piece is done; all of the segment is */
-    int status = ol_clean_source_open(&source, scan->run, segment, from, error);
+    int status = ol_clean_source_open(&source, &scan->run->course, segment, from, error);
     while (status == OL_OK && !has_ended(scan)) {
         ol_batch batch;
         status = ol_clean_source_next_piece(&source, &whole, error);
@@ -163,26 +171,29 @@ static int scan_segment(scanner *scan, ol_clean_segment *segment, int64_t from, 
     }
     segment->is_tallied = status == OL_OK && whole && from <= segment->base_offset;
     segment->tally = source.tally;
-    scan->count = 0;
+    scan->run->rows.count = 0;
     ol_clean_source_close(&source);
     return status;
 }
 
 /* ------------------------------------------------------------------------------------------------ the pass */
 
-/* Segments that do not reach below pass_end are none of this pass. */
+/* The clean segments, or the dirty ones. */
 static int scan_part(scanner *scan, bool clean, ol_error *error) {
     ol_clean_run *run = scan->run;
+    ol_clean_segments *segments = &run->segments;
+    int64_t first_dirty = segments->first_dirty;
     scan->in_clean = clean;
-    for (size_t i = 0; i < run->segment_count && !has_ended(scan); i++) {
-        ol_clean_segment *segment = &run->segments[i];
-        bool concerned = clean ? segment->base_offset < run->first_dirty : segment->next_base > run->first_dirty;
+    for (size_t i = 0; i < segments->count && !has_ended(scan); i++) {
+        ol_clean_segment *segment = &segments->items[i];
+        bool concerned = clean ? segment->base_offset < first_dirty : segment->next_base > first_dirty;
         if (!concerned || segment->quarantined) continue;
-        int status = scan_segment(scan, segment, clean ? segment->base_offset : run->first_dirty, error);
+        int status = scan_segment(scan, segment, clean ? segment->base_offset : first_dirty, error);
         if (ol_clean_is_damage(status)) {
-            /* What a damaged segment said before is forgotten.  The others are looked through first, so that this happens once. */
+            /* The map holds keys of the damaged segment, so the scan starts again.  The other segments are scanned first, so that
+             * this happens only once. */
             scan->damaged = true;
-            status = ol_clean_quarantine_segment(run, segment, error, error);
+            status = ol_clean_quarantine_segment(&run->course, segments, segment, error, error);
         }
         if (status != OL_OK) return status;
     }
@@ -190,27 +201,31 @@ static int scan_part(scanner *scan, bool clean, ol_error *error) {
 }
 
 static int scan_once(ol_clean_run *run, bool *again, ol_error *error) {
-    scanner scan = {.run = run, .clean_max = run->options->map_bytes / sizeof(ol_key_entry) / 2};
+    scanner scan = {.run = run, .clean_max = run->scope.options.map_bytes / sizeof(ol_key_entry) / 2};
     int status = scan_part(&scan, true, error);
     if (status == OL_OK && !scan.again) status = scan_part(&scan, false, error);
     *again = scan.again || scan.damaged;
-    if (*again) run->fates_from = -1;
+    if (*again) run->transactions.from = -1;
     return status;
 }
 
-int ol_clean_scan(ol_clean_run *run, ol_error *error) {
-    /* Fates that end early ended the pass before this one. */
-    if (run->fates_limit < run->target) run->fates_from = -1;
+int ol_clean_build_key_map(ol_clean_run *run, ol_error *error) {
+    const ol_clean_scope *scope = &run->scope;
+    ol_clean_transactions *transactions = &run->transactions;
+    ol_clean_pass *pass = &run->pass;
+    int64_t first_dirty = run->segments.first_dirty;
+    /* The pass before ended where its fates ended. */
+    if (transactions->limit < scope->target) transactions->from = -1;
     for (;;) {
         bool again = false;
-        ol_key_map_clear(&run->map);
-        ol_clean_superseded_start(&run->superseded, run->first_dirty, run->target, run->options->map_bytes / 8);
-        run->pass_end = run->target;
-        if (run->fates_from < 0) run->fates_limit = run->target;
+        ol_key_map_clear(&pass->map);
+        ol_clean_superseded_start(&pass->superseded, first_dirty, scope->target, scope->options.map_bytes / 8);
+        pass->end = scope->target;
+        if (transactions->from < 0) transactions->limit = scope->target;
         int status = scan_once(run, &again, error);
         if (status != OL_OK) return status;
         if (again) continue;
-        if (run->pass_end > run->first_dirty || run->pass_end == run->target) return OL_OK;
-        return ol_fail(error, OL_NO_MEMORY, "the map of %zu bytes holds no key", run->options->map_bytes);
+        if (pass->end > first_dirty || pass->end == scope->target) return OL_OK;
+        return ol_fail(error, OL_NO_MEMORY, "the map of %zu bytes holds no key", scope->options.map_bytes);
     }
 }

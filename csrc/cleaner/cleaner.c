@@ -1,3 +1,4 @@
+/* A run of the cleaner: where it ends, its passes, its report. */
 #include "cleaner/cleaner.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 enum {
     DELETE_RETENTION_MS = 24 * 3600 * 1000,
-    BYTES_PER_KEY = 2048,       /* of log, as a first guess of how many keys there are; the map grows, and a small one stays in the cache */
+    BYTES_PER_KEY = 2048,       /* of log; a low guess, since a small map fits the cache, and grows */
 };
 
 void ol_clean_options_init(ol_clean_options *options) {
@@ -31,10 +32,11 @@ static int check_options(const ol_clean_options *options, ol_error *error) {
 
 /* ------------------------------------------------------------------------------------------------ where it ends */
 
-static int check_role(const ol_clean_run *run, ol_error *error) {
-    const ol_partition *partition = run->partition;
-    if (!ol_log_is_writable(run->log) && run->options->sink == NULL) return ol_fail(error, OL_READ_ONLY, "the log is open read-only");
-    switch (ol_partition_role(partition)) {
+static int check_role(const ol_clean_scope *scope, ol_error *error) {
+    if (!ol_log_is_writable(scope->log) && scope->options.sink == NULL) {
+        return ol_fail(error, OL_READ_ONLY, "the log is open read-only");
+    }
+    switch (ol_partition_role(scope->partition)) {
         case OL_ROLE_ACTIVE:
         case OL_ROLE_FOLLOWER:
             return OL_OK;
@@ -48,44 +50,44 @@ static int check_role(const ol_clean_run *run, ol_error *error) {
     return OL_OK;
 }
 
-/* Nothing at or above the result can be taken back: neither by a truncation, nor by the end of a transaction.  Transactions that the log calls ended may have
- * their marker above W; those of the state are the ones that are open there. */
-static int find_limit(ol_clean_run *run, ol_error *error) {
+/* Nothing at or above the limit can be taken back: neither by a truncation, nor by the end of a transaction.  A transaction that
+ * the log calls ended may have its marker above W; the state has those that are open at W. */
+static int find_limit(ol_clean_scope *scope, int64_t *log_end, ol_error *error) {
     ol_partition_view now;
     ol_pending_producer pending;
-    ol_partition_lock_writer(run->partition, &now);
-    int status = check_role(run, error);
+    ol_partition_lock_writer(scope->partition, &now);
+    int status = check_role(scope, error);
     if (status == OL_OK) {
-        run->cuts = ol_log_cuts(run->log);
-        run->report->log_end = ol_log_end(run->log);
-        run->limit = ol_log_first_unstable(run->log);
-        if (now.watermark < run->limit) run->limit = now.watermark;
-        if (ol_pending_producer_at(now.state->pending, 0, &pending) && pending.first_log_offset < run->limit) {
-            run->limit = pending.first_log_offset;
+        scope->cuts = ol_log_cuts(scope->log);
+        *log_end = ol_log_end(scope->log);
+        scope->limit = ol_log_first_unstable(scope->log);
+        if (now.watermark < scope->limit) scope->limit = now.watermark;
+        if (ol_pending_producer_at(now.state->pending, 0, &pending) && pending.first_log_offset < scope->limit) {
+            scope->limit = pending.first_log_offset;
         }
-        status = ol_log_producers_copy(run->log, &run->producers, &run->producer_count, error);
+        status = ol_log_producers_copy(scope->log, &scope->producers, &scope->producer_count, error);
     }
-    ol_partition_unlock_writer(run->partition);
-    if (run->options->end_max < run->limit) run->limit = run->options->end_max;
+    ol_partition_unlock_writer(scope->partition);
+    if (scope->options.end_max < scope->limit) scope->limit = scope->options.end_max;
     return status;
 }
 
-/* Segments are replaced only when all that was rolled is on disk.  No commit waits for this flush, so it is not asked for: commits are to cost no more
- * after a clean than before it. */
-static int flush_log(ol_clean_run *run, ol_error *error) {
-    ol_partition *partition = run->partition;
+/* Segments are replaced only when all that was rolled is on disk.  No commit waits for this flush, so it counts as unasked:
+ * commits must not cost more after a clean than before it. */
+static int flush_log(ol_clean_course *course, ol_error *error) {
+    const ol_clean_scope *scope = course->scope;
     int64_t flushed = 0;
-    int status = ol_log_flush_unasked(run->log, &flushed, error);
-    if (ol_log_has_failed(run->log)) {
-        ol_partition_fail(partition);
+    int status = ol_log_flush_unasked(scope->log, &flushed, error);
+    if (ol_log_has_failed(scope->log)) {
+        ol_partition_fail(scope->partition);
     } else if (status != OL_OK) {
         return status;
     }
-    /* It is flushed, unless the partition failed, or was cut since its end was looked at. */
-    status = ol_partition_wait(partition, run->report->log_end, OL_TERM_NOW, OL_WAIT_FLUSHED, -1, error);
+    /* It is flushed, unless the partition failed, or was cut since find_limit read its end. */
+    status = ol_partition_wait(scope->partition, course->report->log_end, OL_TERM_NOW, OL_WAIT_FLUSHED, -1, error);
     if (status == OL_NOT_COORDINATOR) {
-        run->report->truncated = true;
-        run->ended = true;
+        course->report->truncated = true;
+        course->has_ended = true;
         return OL_END;
     }
     return status;
@@ -93,106 +95,126 @@ static int flush_log(ol_clean_run *run, ol_error *error) {
 
 /* ------------------------------------------------------------------------------------------------ passes */
 
-static int64_t bytes_from(const ol_clean_run *run, int64_t from) {
+static int64_t bytes_from(const ol_clean_segments *segments, int64_t from) {
     int64_t bytes = 0;
-    for (size_t i = 0; i < run->segment_count; i++) {
-        if (run->segments[i].next_base > from) bytes += run->segments[i].size;
+    for (size_t i = 0; i < segments->count; i++) {
+        if (segments->items[i].next_base > from) bytes += segments->items[i].size;
     }
     return bytes;
 }
 
 static int run_pass(ol_clean_run *run, ol_error *error) {
-    ol_clean_report *report = run->report;
-    ol_clean_progress *progress = run->options->progress;
+    ol_clean_report *report = run->course.report;
+    ol_clean_segments *segments = &run->segments;
+    ol_clean_progress *progress = run->scope.options.progress;
     report->passes++;
-    run->legacy_horizon_known = false;
     if (progress != NULL) {
         progress->passes = report->passes;
-        progress->bytes_total = report->bytes_read + bytes_from(run, 0) + bytes_from(run, run->first_dirty);
+        progress->bytes_total = report->bytes_read + bytes_from(segments, 0) + bytes_from(segments, segments->first_dirty);
     }
-    int status = ol_clean_scan(run, error);
-    report->keys = (int64_t)run->map.count;
-    if (status == OL_OK) status = ol_clean_groups(run, error);
+    int status = ol_clean_build_key_map(run, error);
+    report->keys = (int64_t)run->pass.map.count;
+    if (status == OL_OK) status = ol_clean_copy_segments(run, error);
     if (status != OL_OK) return status;
-    run->first_dirty = run->pass_end;
-    if (run->pass_end > report->end) report->end = run->pass_end;
+    segments->first_dirty = run->pass.end;
+    if (run->pass.end > report->end) report->end = run->pass.end;
     return OL_OK;
 }
 
 static int run_passes(ol_clean_run *run, ol_error *error) {
-    const ol_clean_options *options = run->options;
-    int64_t dirty = bytes_from(run, run->first_dirty);
-    int status = ol_key_map_create(&run->map, options->map_bytes, (uint64_t)dirty / BYTES_PER_KEY, error);
+    const ol_clean_scope *scope = &run->scope;
+    ol_clean_segments *segments = &run->segments;
+    int64_t dirty = bytes_from(segments, segments->first_dirty);
+    int status = ol_key_map_create(&run->pass.map, scope->options.map_bytes, (uint64_t)dirty / BYTES_PER_KEY, error);
     while (status == OL_OK) {
         status = run_pass(run, error);
         if (status != OL_OK) break;
-        run->report->complete = run->first_dirty >= run->target;
-        if (run->report->complete || options->sink != NULL) break;
-        status = ol_clean_list_segments(run, false, error);
+        run->course.report->complete = segments->first_dirty >= scope->target;
+        if (run->course.report->complete || scope->options.sink != NULL) break;
+        status = ol_clean_list_segments(&run->course, segments, scope->target, error);
     }
     return status;
 }
 
 /* ------------------------------------------------------------------------------------------------ a run */
 
-static void count_segments(const ol_clean_run *run, int64_t *segments, int64_t *bytes) {
-    *segments = (int64_t)run->segment_count;
-    *bytes = bytes_from(run, 0);
+static void count_segments(const ol_clean_segments *segments, int64_t *count, int64_t *bytes) {
+    *count = (int64_t)segments->count;
+    *bytes = bytes_from(segments, 0);
 }
 
 static int prepare(ol_clean_run *run, ol_error *error) {
-    int64_t checkpoint = run->options->first_dirty;
-    int status = find_limit(run, error);
-    if (status == OL_OK && run->options->sink == NULL) {
-        status = flush_log(run, error);
-        int64_t flushed = ol_log_flushed(run->log);
-        if (flushed < run->limit) run->limit = flushed;
+    ol_clean_scope *scope = &run->scope;
+    ol_clean_report *report = run->course.report;
+    int64_t checkpoint = scope->options.first_dirty;
+    int status = find_limit(scope, &report->log_end, error);
+    if (status == OL_OK && scope->options.sink == NULL) {
+        status = flush_log(&run->course, error);
+        int64_t flushed = ol_log_flushed(scope->log);
+        if (flushed < scope->limit) scope->limit = flushed;
     }
     if (status != OL_OK) return status;
-    status = ol_clean_list_segments(run, true, error);
+    status = ol_clean_list_segments(&run->course, &run->segments, scope->limit, error);
     if (status != OL_OK) return status;
-    run->report->target = run->target;
-    run->log_start = ol_log_start(run->log);
+    int64_t target = run->segments.end, log_start = ol_log_start(scope->log);
+    scope->target = report->target = target;
     /* A checkpoint that is not in the log is of another time (docs/format/cleaner.md §8.1). */
-    if (checkpoint < run->log_start || checkpoint > run->report->log_end) checkpoint = -1;
-    run->report->end = run->report->floor = checkpoint;
-    run->first_dirty = checkpoint < 0 ? run->log_start : checkpoint < run->target ? checkpoint : run->target;
-    count_segments(run, &run->report->segments_before, &run->report->bytes_before);
+    if (checkpoint < log_start || checkpoint > report->log_end) checkpoint = -1;
+    report->end = report->floor = checkpoint;
+    run->segments.first_dirty = checkpoint < target ? checkpoint : target;
+    if (checkpoint < 0) run->segments.first_dirty = log_start;
+    count_segments(&run->segments, &report->segments_before, &report->bytes_before);
     return OL_OK;
 }
 
 static void finish(ol_clean_run *run) {
-    ol_clean_report *report = run->report;
+    ol_clean_report *report = run->course.report;
+    const ol_clean_walk *walk = &run->walk;
     ol_error ignored;
     if (report->end > report->floor) report->floor = report->end;
-    if (report->end > run->end_max) report->end = run->end_max;
-    if (ol_clean_list_segments(run, false, &ignored) == OL_OK) {
-        count_segments(run, &report->segments_after, &report->bytes_after);
-    }
-    if (run->options->sink != NULL) report->bytes_after = report->bytes_before - (run->taken_bytes - run->told_bytes);
+    if (report->end > run->transactions.first_undecided) report->end = run->transactions.first_undecided;
+    int status = ol_clean_list_segments(&run->course, &run->segments, run->scope.target, &ignored);
+    if (status == OL_OK) count_segments(&run->segments, &report->segments_after, &report->bytes_after);
+    if (run->scope.options.sink != NULL) report->bytes_after = report->bytes_before - (walk->bytes_taken - walk->bytes_sunk);
 }
 
 static void free_run(ol_clean_run *run) {
-    ol_key_map_free(&run->map);
-    ol_clean_superseded_free(&run->superseded);
-    ol_clean_fates_free(&run->fates);
-    ol_clean_open_free(&run->open);
-    ol_clean_output_free(&run->output);
-    free(run->kept);
-    free(run->segments);
-    free(run->quarantined);
-    free(run->producers);
-    free(run->holds);
+    ol_key_map_free(&run->pass.map);
+    ol_clean_superseded_free(&run->pass.superseded);
+    ol_clean_fates_free(&run->transactions.fates);
+    ol_clean_open_free(&run->walk.open);
+    ol_clean_output_free(&run->walk.output);
+    free(run->walk.kept);
+    free(run->segments.items);
+    free(run->segments.damaged.bases);
+    free(run->scope.producers);
+    free(run->transactions.holds);
     free(run);
 }
 
+/* The ends of the holds are lowered later, in memory of our own. */
 static int copy_holds(ol_clean_run *run, const ol_clean_options *options, ol_error *error) {
     if (options->hold_count == 0) return OL_OK;
-    run->holds = malloc(options->hold_count * sizeof *run->holds);
-    if (run->holds == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu holds", options->hold_count);
-    memcpy(run->holds, options->holds, options->hold_count * sizeof *run->holds);
-    run->own_options.holds = run->holds;
+    ol_clean_hold *holds = malloc(options->hold_count * sizeof *holds);
+    if (holds == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu holds", options->hold_count);
+    memcpy(holds, options->holds, options->hold_count * sizeof *holds);
+    run->scope.options.holds = run->transactions.holds = holds;
+    run->transactions.hold_count = options->hold_count;
     return OL_OK;
+}
+
+static void initialise(ol_clean_run *run, ol_partition *partition, const ol_clean_options *options, ol_clean_report *report) {
+    run->scope.partition = partition;
+    run->scope.log = ol_partition_log(partition);
+    run->scope.log_options = &ol_partition_get_options(partition)->log;
+    run->scope.options = *options;
+    run->course.scope = &run->scope;
+    run->course.report = report;
+    run->segments.damaged.marker_block = run->segments.damaged.tombstone_block = INT64_MAX;
+    run->transactions.from = -1;
+    run->transactions.first_undecided = INT64_MAX;
+    ol_clean_fates_init(&run->transactions.fates);
+    ol_key_hasher_init(&run->scope.hasher, 0);
 }
 
 int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options, ol_clean_report *report, ol_error *error) {
@@ -202,24 +224,14 @@ int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options, ol_
     if (status != OL_OK) return status;
     ol_clean_run *run = calloc(1, sizeof *run);
     if (run == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a clean");
-    run->partition = partition;
-    run->log = ol_partition_log(partition);
-    run->log_options = &ol_partition_get_options(partition)->log;
-    run->own_options = *options;
-    run->options = &run->own_options;
-    run->decompressor = run->log_options->decompressor;
-    run->report = report;
-    run->fates_from = -1;
-    run->marker_block = run->tombstone_block = run->end_max = INT64_MAX;
-    ol_clean_fates_init(&run->fates);
-    ol_key_hasher_init(&run->hasher, 0);
+    initialise(run, partition, options, report);
     status = copy_holds(run, options, error);
     if (status == OL_OK) status = prepare(run, error);
     if (status == OL_OK) {
         status = run_passes(run, error);
         finish(run);
     }
-    OL_ASSERT(status != OL_END || run->ended);
+    OL_ASSERT(status != OL_END || run->course.has_ended);
     free_run(run);
     return status == OL_END ? OL_OK : status;
 }

@@ -1,27 +1,58 @@
-/* cleaner/cleaner_impl: what the files of the cleaner share; nobody else includes it.
+/* cleaner/cleaner_impl: the parts of a run of the cleaner, and the functions that its files share.
  *
- * Files: cleaner/cleaner (finding E, passes, the report), ol_clean_source (walking segments, quarantine, pace), ol_clean_scan (pass A), ol_clean_learn (fates of
- * transactions), ol_clean_decide (what stays), ol_clean_groups (pass B: which segments become one), cleaner/copy, cleaner/markers and cleaner/write (one such group),
- * cleaner/table_lookup (the partition's table as an accelerator), ol_clean_superseded (what pass A tells pass B), cleaner/rebuild_batch, cleaner/record_slot,
- * ol_clean_transactions.
+ *   cleaner         finds E, runs the passes, fills the report
+ *   source          lists the segments, reads them batch by batch, quarantines them, keeps the pace
+ *   build_key_map   pass A: the last offset of every key
+ *   key_map         the map that pass A fills, and its bits about superseded records
+ *   transactions    which transactions were aborted, and which are open
+ *   retain          which records stay; the partition's table as an accelerator
+ *   copy            pass B: segments become groups, and each group one segment
+ *   write           pass B: writes batches and markers, and swaps a finished segment in
+ *   rebuild_batch   the bytes of a batch from which records are dropped
  *
- * Besides the codes of base/status.h, functions of a run return OL_END where the run ends early without a failure: stopped, or truncated.  A *damage* is a status
- * that says something of the bytes that were read: it quarantines a segment and is not returned from a run. */
+ * A run is made of the parts below.  One file owns each part: only its functions change it, except where a field says
+ * otherwise.  A function that needs a few parts takes those; only the functions that drive a pass take the whole run.  One
+ * thread works on a run, so no part has a lock.
+ *
+ * Besides the codes of base/status.h, functions of a run return OL_END where the run ends early without a failure: it was
+ * stopped, or the log was cut.  A *damage* is a status about the bytes that were read (ol_clean_is_damage): it quarantines a
+ * segment, and ol_cleaner_run does not return it. */
 #ifndef OL_CLEANER_CLEANER_IMPL_H
 #define OL_CLEANER_CLEANER_IMPL_H
 
-#include "cleaner/record_slot.h"
+#include "cleaner/retain.h"
 #include "cleaner/transactions.h"
 #include "log/segment_rewrite.h"
-#include "cleaner/superseded.h"
-#include "partition/partition.h"
 
-enum {
-    OL_CLEAN_ROWS = 128,                /* decided at a time, so that the misses of the map overlap; what they touch fits the nearest cache */
-    OL_CLEAN_PIECE_BYTES = 256 << 10,
-};
+enum { OL_CLEAN_PIECE_BYTES = 256 << 10 };
 
-/* What a walk met, by which another one of the same bytes is known: the length of a batch that changed meanwhile leads past others, to the beginning of one. */
+/* ------------------------------------------------------------------------------------------------ the parts of a run */
+
+/* Found once, before the first pass; constant after that.  Owner: cleaner/cleaner.c. */
+typedef struct ol_clean_scope {
+    ol_partition *partition;
+    ol_log *log;
+    const ol_log_options *log_options;
+    ol_clean_options options;           /* the caller's, with holds of our own */
+    int64_t limit;                      /* E before it is rounded down to the start of a segment */
+    int64_t target;                     /* E */
+    uint64_t cuts;                      /* ol_log_cuts at the beginning */
+    ol_log_producer_state *producers;
+    size_t producer_count;
+    ol_key_hasher hasher;
+} ol_clean_scope;
+
+/* How far and how fast the run has come.  Owner: cleaner/source.c; every file counts into the report. */
+typedef struct ol_clean_course {
+    const ol_clean_scope *scope;
+    ol_clean_report *report;            /* the caller's */
+    int64_t start_ns;                   /* of the time in which `bytes` were moved, 0: not yet */
+    int64_t bytes;
+    bool has_ended;                     /* OL_END was returned; the report says why */
+} ol_clean_course;
+
+/* Identifies the batches that a walk met: where the length of a batch has changed since, the walk passes over others and still
+ * ends at the beginning of one. */
 typedef struct ol_clean_tally {
     int64_t batches;
     uint64_t base_offsets;              /* their sum */
@@ -33,95 +64,93 @@ typedef struct ol_clean_segment {
     int64_t next_base;
     int64_t size;
     bool quarantined;
-    bool is_open;                       /* goes on at next_base, where nothing may be cleaned (only with a sink) */
-    bool is_tallied;                    /* pass A walked all of it */
+    bool is_open;                       /* it goes on at next_base (only with a sink) */
+    bool is_tallied;                    /* pass A walked all of it; set by pass A, as is `tally` */
     ol_clean_tally tally;
-    bool legacy_known;                  /* of magic 0 and 1: whether their tombstones may go, by the file's age */
-    bool legacy_may_go;
+    bool legacy_known;                  /* whether legacy_may_go is set */
+    bool legacy_may_go;                 /* old enough to lose tombstones of magic 0 and 1 */
 } ol_clean_segment;
 
-typedef struct ol_clean_run ol_clean_run;
-struct ol_clean_run {
-    ol_partition *partition;
-    ol_log *log;
-    const ol_log_options *log_options;
-    ol_clean_options own_options;       /* those of the caller, with `holds` */
-    const ol_clean_options *options;    /* own_options */
-    ol_clean_hold *holds;               /* their ends are lowered as needed */
-    const ol_decompressor *decompressor;
-    ol_clean_report *report;
+/* The quarantine, and the bounds that follow from it. */
+typedef struct ol_clean_damaged {
+    int64_t *bases;
+    size_t count;
+    size_t capacity;
+    int64_t marker_block;               /* no marker at or above it goes: the lowest base here */
+    int64_t tombstone_block;            /* likewise tombstones; lower for other reasons, too */
+} ol_clean_damaged;
 
-    /* Found once. */
-    int64_t limit;                      /* E before it is rounded down to a segment */
-    int64_t target;                     /* E */
-    int64_t log_start;
-    uint64_t cuts;
-    ol_log_producer_state *producers;
-    size_t producer_count;
-    ol_key_hasher hasher;
-
-    /* Of a pass. */
-    ol_clean_segment *segments;
-    size_t segment_count;
-    size_t segment_capacity;
-    int64_t first_dirty;
-    int64_t pass_end;                   /* the map knows all keys of [first_dirty, pass_end) */
+/* The segments below E.  Listed again before each pass.  Owner: cleaner/source.c; pass A sets tallies. */
+typedef struct ol_clean_segments {
+    ol_clean_segment *items;
+    size_t count;
+    size_t capacity;
+    int64_t end;                        /* where the last one ends */
+    int64_t first_dirty;                /* set by cleaner/cleaner.c: the pass before ended here */
+    ol_clean_damaged damaged;
     bool legacy_horizon_known;
-    int64_t legacy_horizon_ms;          /* tombstones of magic 0 and 1 in files that are not younger may go; INT64_MIN none */
+    int64_t legacy_horizon_ms;          /* a file of this age is old enough; INT64_MIN none is */
+} ol_clean_segments;
+
+/* The fates of the transactions of [from, target).  Owner: cleaner/transactions.c. */
+typedef struct ol_clean_transactions {
+    ol_clean_fates fates;
+    int64_t from;                       /* -1: no fate is known yet */
+    int64_t limit;                      /* fates are known below it; `target`, if memory suffices */
+    int64_t first_undecided;            /* the next run has to begin here or below */
+    ol_clean_hold *holds;               /* the scope's; their ends are lowered */
+    size_t hold_count;
+    int64_t holds_lowered_to;           /* holds that end below it are done */
+} ol_clean_transactions;
+
+/* The keys of [first_dirty, end), collected by pass A for pass B.  Owner: cleaner/build_key_map.c. */
+typedef struct ol_clean_pass {
+    int64_t end;                        /* above it pass B changes nothing */
     ol_key_map map;
     ol_clean_superseded superseded;
     bool ask_table;                     /* the keys did not fit: the table answers first */
-    ol_clean_fates fates;
-    int64_t fates_from;                 /* fates of [fates_from, target) are known; -1: of none yet */
-    int64_t fates_limit;                /* as far as memory for them reached; else target */
-    int64_t learnt_to;                  /* while they are learnt */
-    int64_t end_max;                    /* the next run has to begin here or below: transactions of this one were not decided */
-    bool floor_raised;
+} ol_clean_pass;
 
-    /* Of a walk of pass B. */
-    ol_clean_open open;                 /* transactions of which data was met since their last marker */
-    int64_t marker_block;               /* no marker at or above it is dropped: the lowest base of a quarantined segment */
-    int64_t tombstone_block;            /* likewise tombstones: also where something superseded had to stay */
+/* Pass B: what it carries from batch to batch, and memory that it uses again.  Owner: cleaner/copy.c; cleaner/write.c. */
+typedef struct ol_clean_walk {
+    ol_clean_open open;                 /* transactions with data since their last marker */
     ol_clean_output output;
-    uint64_t *kept;                     /* bits of a batch that does not fit the rows */
+    uint64_t *kept;                     /* bits for a batch that does not fit the rows */
     size_t kept_capacity;               /* words */
+    ol_batch batches[OL_CLEAN_ROWS];    /* those whose records the rows are */
+    uint16_t batch_rows[OL_CLEAN_ROWS]; /* how many rows each of them has */
+    size_t batch_count;
+    int64_t bytes_taken;                /* read, as batches */
+    int64_t bytes_sunk;                 /* given to the sink */
+    bool floor_raised;
+} ol_clean_walk;
 
-    int64_t *quarantined;               /* bases */
-    size_t quarantined_count;
-    size_t quarantined_capacity;
-
-    int64_t told_bytes;                 /* to the sink */
-    int64_t taken_bytes;                /* of the batches from which those were made */
-
-    int64_t pace_start_ns;
-    int64_t pace_bytes;
-    bool ended;                         /* OL_END was returned: report->stopped or report->truncated says why */
-
-    ol_clean_row rows[OL_CLEAN_ROWS];
-    ol_clean_name names[OL_CLEAN_ROWS]; /* of rows that are positions; only with ask_table */
-    ol_batch batches[OL_CLEAN_ROWS];    /* whose rows these are */
-    uint16_t batch_rows[OL_CLEAN_ROWS]; /* how many of each */
-};
-
-/* Where the name of a row goes: nobody asks for it but the table. */
-static inline ol_clean_name *ol_clean_name_place(ol_clean_run *run, size_t row) { return &run->names[run->ask_table ? row : 0]; }
+typedef struct ol_clean_run {
+    ol_clean_scope scope;
+    ol_clean_course course;
+    ol_clean_segments segments;
+    ol_clean_transactions transactions;
+    ol_clean_pass pass;
+    ol_clean_walk walk;
+    ol_clean_rows rows;                 /* the window of both passes */
+} ol_clean_run;
 
 /* ------------------------------------------------------------------------------------------------ cleaner/source.c */
 
-/* Whether a status says something of the bytes, not of the machine. */
+/* Whether a status is about the bytes that were read, not about the machine. */
 static inline bool ol_clean_is_damage(int status) {
     return status == OL_CORRUPT || status == OL_TORN || status == OL_UNSUPPORTED || status == OL_LIMIT;
 }
 
-/* Counts bytes that were moved; waits where there is a limit.  OL_END when the run shall stop. */
-int ol_clean_pace(ol_clean_run *run, int64_t bytes_read, int64_t bytes_written) OL_NODISCARD;
+/* Counts bytes that were moved, and waits where the caller set a limit.  OL_END when the run shall stop. */
+int ol_clean_pace(ol_clean_course *course, int64_t bytes_read, int64_t bytes_written) OL_NODISCARD;
 
-/* A walk over the batches of one segment: checksum right, offsets ascending. */
+/* A walk over the batches of one segment: checksums right, offsets ascending. */
 typedef struct ol_clean_source {
-    ol_clean_run *run;
+    ol_clean_course *course;
     const ol_clean_segment *segment;
-    ol_log_reader *reader;              /* of a log that is read-only */
-    ol_file *file;                      /* of one that is ours */
+    ol_log_reader *reader;              /* for a log that is read-only */
+    ol_file *file;                      /* for a log of ours */
     uint8_t *buffer;
     size_t capacity;
     size_t wanted;                      /* size of the batch that the piece ended in */
@@ -133,110 +162,130 @@ typedef struct ol_clean_source {
     char path[OL_PATH_MAX];
 } ol_clean_source;
 
-/* Opens at or before the batch that holds `from`, or the first behind it. */
-int ol_clean_source_open(ol_clean_source *source, ol_clean_run *run, const ol_clean_segment *segment, int64_t from,
+/* Opens at or before the batch that holds `from`, or the first one after it. */
+int ol_clean_source_open(ol_clean_source *source, ol_clean_course *course, const ol_clean_segment *segment, int64_t from,
                          ol_error *error) OL_NODISCARD;
 void ol_clean_source_close(ol_clean_source *source);    /* a zeroed one is fine */
-/* OL_OK with the next piece; *done at the end.  A damage's error says where. */
+
+/* Reads the next piece; *done at the end.  The error of a damage has its place. */
 int ol_clean_source_next_piece(ol_clean_source *source, bool *done, ol_error *error) OL_NODISCARD;
-/* OL_OK with the next batch of the piece; *done behind the last one.  A damage's error says where.  ol_clean_source_next_unchecked leaves out the checksum,
- * which ol_clean_source_check does then, of a batch that is needed. */
+
+/* The next batch of the piece; *done after the last one.  The error of a damage has its place.  next_unchecked leaves out the
+ * checksum: ol_clean_source_check verifies it for a batch that is needed. */
 int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) OL_NODISCARD;
 int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) OL_NODISCARD;
-/* Goes behind the next batches that pass A has decided; returns how many, *bytes of them.  They were checked in that pass, and are not again. */
-int64_t ol_clean_source_skip_gone(ol_clean_source *source, int64_t *bytes);
 int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, ol_error *error) OL_NODISCARD;
-/* At the end of a segment of which pass B believed pass A: OL_CORRUPT where the batches are not the same. */
+
+/* Skips the next batches that pass A has decided; returns how many, *bytes of them.  Pass A has checked them. */
+int64_t ol_clean_source_skip_gone(ol_clean_source *source, const ol_clean_superseded *superseded, int64_t *bytes);
+
+/* At the end of a segment in which pass B skipped batches: OL_CORRUPT where the batches are not those of pass A. */
 int ol_clean_source_check_tally(const ol_clean_source *source, ol_error *error) OL_NODISCARD;
-/* Says in an error of a record of this batch where it stands; returns its status. */
+
+/* Adds the place of a batch to the error of one of its records; returns the error's status. */
 int ol_clean_source_blame(const ol_clean_source *source, const ol_batch *batch, ol_error *error);
 
-/* Lists the closed segments below the limit anew; sets target from them when `first`. */
-int ol_clean_list_segments(ol_clean_run *run, bool first, ol_error *error) OL_NODISCARD;
-/* The segment is left as it is from now on; `damage` is reported.  OL_NO_MEMORY; OL_END where it only looks so because the log was cut. */
-int ol_clean_quarantine_segment(ol_clean_run *run, ol_clean_segment *segment, const ol_error *damage, ol_error *error) OL_NODISCARD;
+/* Lists the closed segments below `limit` again. */
+int ol_clean_list_segments(ol_clean_course *course, ol_clean_segments *segments, int64_t limit, ol_error *error) OL_NODISCARD;
+
+/* From now on the segment stays as it is; `damage` is reported, and may be the same memory as *error.  OL_NO_MEMORY; OL_END where
+ * the segment only looks damaged because the log was cut. */
+int ol_clean_quarantine_segment(ol_clean_course *course, ol_clean_segments *segments, ol_clean_segment *segment,
+                                const ol_error *damage, ol_error *error) OL_NODISCARD;
+
+/* No tombstone at or above `offset` is dropped. */
+static inline void ol_clean_block_tombstones(ol_clean_segments *segments, int64_t offset) {
+    if (offset < segments->damaged.tombstone_block) segments->damaged.tombstone_block = offset;
+}
+
 /* Whether tombstones of magic 0 and 1 in this segment may go (docs/format/cleaner.md §8.3). */
-bool ol_clean_legacy_may_go(ol_clean_run *run, ol_clean_segment *segment);
+bool ol_clean_legacy_may_go(const ol_clean_scope *scope, ol_clean_segments *segments, ol_clean_segment *segment);
+
+/* ------------------------------------------------------------------------------------------------ cleaner/transactions.c */
+
+/* Learns the fates of the transactions of [from, target).  A damage quarantines its segment and sets *again: the pass has to
+ * release everything that it read before. */
+int ol_clean_learn_transactions(ol_clean_transactions *transactions, ol_clean_course *course, ol_clean_segments *segments,
+                                int64_t from, bool *again, ol_error *error) OL_NODISCARD;
+
+/* ------------------------------------------------------------------------------------------------ cleaner/retain.c */
+
+/* The flags of a batch's rows, as far as transactions, its age and the quarantine decide them. */
+ol_clean_verdict ol_clean_judge_batch(const ol_clean_scope *scope, const ol_clean_transactions *transactions,
+                                      ol_clean_segments *segments, ol_clean_segment *segment, const ol_batch *batch);
+
+/* The `limit` of ol_clean_ask_table. */
+static inline int64_t ol_clean_answers_end(const ol_clean_pass *pass, int64_t first_uncertain) {
+    return pass->end < first_uncertain ? pass->end : first_uncertain;
+}
+
+/* Decides all rows, and counts them: bits of those that stay, and of the tombstones among them whose time has to begin. */
+void ol_clean_retain(ol_partition *partition, const ol_clean_pass *pass, int64_t first_uncertain, const ol_clean_rows *rows,
+                     ol_clean_counts *counts, uint64_t kept[OL_CLEAN_ROWS / 64], uint64_t tombstones[OL_CLEAN_ROWS / 64]);
+
+/* Reads a record into the next row, which counts once the caller raises rows->count. */
+static inline ol_clean_row *ol_clean_next_row(ol_clean_rows *rows, const ol_clean_scope *scope, const ol_clean_pass *pass,
+                                              const ol_record *record, int64_t last_offset, ol_clean_verdict verdict) {
+    ol_clean_row *row = &rows->row[rows->count];
+    /* Only ol_clean_ask_table reads names. */
+    ol_clean_name *name = &rows->name[pass->ask_table ? rows->count : 0];
+    ol_clean_read_row(&scope->hasher, &scope->options, record, last_offset, row, name);
+    ol_clean_mark_row(row, verdict);
+    return row;
+}
 
 /* ------------------------------------------------------------------------------------------------ the passes */
 
-/* Learns the fates of the transactions of [from, target).  A damage quarantines its segment and sets *again: what was read of it before must be
- * forgotten. */
-int ol_clean_learn(ol_clean_run *run, int64_t from, bool *again, ol_error *error) OL_NODISCARD;
+/* Pass A: fills the map of the pass, and sets its end. */
+int ol_clean_build_key_map(ol_clean_run *run, ol_error *error) OL_NODISCARD;
 
-/* Pass A: fills the map; sets pass_end. */
-int ol_clean_scan(ol_clean_run *run, ol_error *error) OL_NODISCARD;
+/* Pass B: rewrites the segments below the end of the pass. */
+int ol_clean_copy_segments(ol_clean_run *run, ol_error *error) OL_NODISCARD;
 
-/* Pass B. */
-int ol_clean_groups(ol_clean_run *run, ol_error *error) OL_NODISCARD;
+/* ------------------------------------------------------------------------------------------------ a group of pass B */
 
-/* Copies segments[first, first + count) into one, without what goes, and swaps it in.  *bad: the index of the one that a damage was found in. */
-int ol_clean_copy_group(ol_clean_run *run, size_t first, size_t count, size_t *bad, ol_error *error) OL_NODISCARD;
-
-/* ------------------------------------------------------------------------------------------------ a group */
-
-/* What is true of all rows of a batch: flags to be set on values (aborted, uncertain) and on tombstones (may go). */
-typedef struct ol_clean_verdict {
-    uint32_t value_flags;
-    uint32_t tombstone_flags;
-} ol_clean_verdict;
+/* The .txnindex of what is written. */
+typedef struct ol_clean_markers {
+    bool index_read;
+    ol_aborted_transaction *index;      /* the entries of the .txnindex files of the group */
+    size_t index_count;
+    size_t index_capacity;
+    ol_aborted_transaction *aborted;    /* the entries of the markers that stay */
+    size_t aborted_count;
+    size_t aborted_capacity;
+} ol_clean_markers;
 
 typedef struct ol_clean_copier {
     ol_clean_run *run;
-    size_t first;               /* of run->segments */
+    size_t first;                       /* index of the group's first segment */
     size_t count;
-    ol_clean_segment *segment;  /* the current one */
+    ol_clean_segment *segment;          /* the current one */
     ol_clean_source source;
     ol_segment_rewrite *cleaned;        /* NULL: nothing differs yet */
-    int64_t next_offset;        /* behind the batch before the current one, or the base of the group */
-    int64_t unpaced;            /* bytes written that the pace was not told of */
-    size_t row_count;           /* waiting in run->rows */
-    size_t batch_count;         /* whose rows they are */
-    ol_clean_verdict verdict;   /* of the batch that is being added */
-    bool index_read;
-    ol_aborted_transaction *index;          /* what the .txnindex files say of markers in the group */
-    size_t index_count;
-    size_t index_capacity;
-    ol_aborted_transaction *aborted;        /* of the markers that stay */
-    size_t aborted_count;
-    size_t aborted_capacity;
+    int64_t next_offset;                /* after the batch before the current one */
+    int64_t unpaced;                    /* bytes written that ol_clean_pace has not counted */
+    ol_clean_verdict verdict;           /* for the batch that is being added */
+    ol_clean_markers markers;
 } ol_clean_copier;
 
 /* cleaner/copy.c: decides all rows that wait, and writes their batches. */
 int ol_clean_flush_rows(ol_clean_copier *copy, ol_error *error) OL_NODISCARD;
 
-/* cleaner/markers.c */
-int ol_clean_add_control(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) OL_NODISCARD;
-
-/* cleaner/write.c.  Everything from `position` of the current segment on is written, and what stands before it is copied. */
+/* cleaner/write.c: from `position` of the current segment on everything is written; everything before it is copied now. */
 int ol_clean_start_writing(ol_clean_copier *copy, int64_t position, ol_error *error) OL_NODISCARD;
 int ol_clean_put_batch(ol_clean_copier *copy, const ol_batch *batch, ol_clean_result result, ol_error *error) OL_NODISCARD;
-/* Completes `choice`, of which the kept records are known, rebuilds and puts.  `begins_horizon`: the time of a tombstone or a marker begins. */
+
+/* Completes `choice`, whose kept records are set, and rebuilds and puts the batch.  `begins_horizon`: the time of a tombstone or
+ * a marker begins. */
 int ol_clean_finish_batch(ol_clean_copier *copy, const ol_batch *batch, int64_t record_count, ol_clean_choice *choice,
                           bool begins_horizon, ol_clean_result *result, ol_error *error) OL_NODISCARD;
-/* Puts the segment in place of the group.  OL_END where the log was cut. */
+
+/* Decides about a control batch, and writes it. */
+int ol_clean_add_control(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) OL_NODISCARD;
+
+/* Puts the new segment in place of the group.  OL_END where the log was cut. */
 int ol_clean_swap_in(ol_clean_copier *copy, ol_error *error) OL_NODISCARD;
 
-/* ------------------------------------------------------------------------------------------------ cleaner/retain.c */
-
-ol_clean_verdict ol_clean_judge_batch(ol_clean_run *run, ol_clean_segment *segment, const ol_batch *batch);
-
-static inline void ol_clean_mark_row(ol_clean_row *row, ol_clean_verdict verdict) {
-    if (row->flags & OL_CLEAN_TOMBSTONE) {
-        row->flags |= verdict.tombstone_flags;
-    } else if (row->flags & OL_CLEAN_POSITION) {
-        row->flags |= verdict.value_flags;
-    }
-}
-
-/* Decides run->rows[0, count): bits of those that stay, and of the tombstones among them whose time has to begin. */
-void ol_clean_decide(ol_clean_run *run, size_t count, uint64_t kept[OL_CLEAN_ROWS / 64], uint64_t tombstones[OL_CLEAN_ROWS / 64]);
-
-/* ------------------------------------------------------------------------------------------------ cleaner/table_lookup.c */
-
-/* For rows that are positions: whether the table knows better than the map.  answers[i]: the offset of the record that is the last below pass_end, or -1 where the
- * map has to be asked. */
-void ol_clean_ask_table(ol_clean_run *run, size_t count, int64_t answers[OL_CLEAN_ROWS]);
-bool ol_clean_can_ask_table(ol_clean_run *run);
+void ol_clean_markers_free(ol_clean_markers *markers);
 
 #endif

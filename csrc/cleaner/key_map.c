@@ -1,3 +1,4 @@
+/* The map of one pass, and its growth. */
 #include "cleaner/key_map.h"
 
 #include <sys/mman.h>
@@ -7,7 +8,7 @@
 
 enum {
     SLOTS_MIN = 64,
-    SPARE_MAX = 512,            /* entries behind the last slot: its neighbours' overflow */
+    SPARE_MAX = 512,            /* entries after the last slot, for its overflow */
     GROWTH = 2,
     HUGE_PAGE_SIZE = 2 << 20,
 };
@@ -21,7 +22,7 @@ static uint64_t next_random(uint64_t *state) {
 
 void ol_key_hasher_init(ol_key_hasher *hasher, uint64_t seed) {
     if (seed != 0 || getrandom(hasher, sizeof *hasher, GRND_NONBLOCK) != (ssize_t)sizeof *hasher) {
-        /* Where the system has no randomness yet, the address of a variable is what nobody outside knows. */
+        /* The system has no randomness yet; nobody outside knows the address of a variable. */
         uint64_t state = seed != 0 ? seed : (uint64_t)(uintptr_t)hasher;
         for (int i = 0; i < 2; i++) {
             hasher->keys[i] = next_random(&state);
@@ -44,7 +45,7 @@ static bool allocate(ol_key_map *map, uint64_t entries) {
     size_t bytes = entries * sizeof(ol_key_entry);
     map->entries = ol_pages_allocate(bytes);
     if (map->entries == NULL) return false;
-    /* Keys lie anywhere: with small pages nearly every one would cost a miss of the page tables, too. */
+    /* Keys lie anywhere: with small pages nearly every one would cost a TLB miss, too. */
     if (bytes >= HUGE_PAGE_SIZE) (void)madvise(map->entries, bytes, MADV_HUGEPAGE);
     map->capacity = entries;
     map->slots = entries - spare_for(entries);
@@ -72,14 +73,16 @@ void ol_key_map_clear(ol_key_map *map) {
     map->count = 0;
 }
 
-/* Where the key is, or where it has to go so that hashes ascend. */
+/* The place of the key, or the place where it has to go so that hashes ascend. */
 static ol_key_entry *find_place(const ol_key_map *map, ol_hash128 key) {
     ol_key_entry *entry = map->entries + ol_key_map_slot(map, key);
-    while (entry->next_offset != 0 && (entry->low < key.low || (entry->low == key.low && entry->high != key.high))) entry++;
+    while (entry->next_offset != 0 && (entry->low < key.low || (entry->low == key.low && entry->high != key.high))) {
+        entry++;
+    }
     return entry;
 }
 
-/* Moves what is at and behind `place` by one, up to the next empty entry.  The last entry of all stays empty. */
+/* Moves the entries from `place` up to the next empty one by one place.  The last entry of all stays empty. */
 static bool open_place(ol_key_map *map, ol_key_entry *place) {
     ol_key_entry *empty = place, *last = map->entries + map->capacity - 1;
     while (empty->next_offset != 0) empty++;
@@ -93,7 +96,7 @@ static bool grow(ol_key_map *map) {
     if (map->capacity >= entries) return false;
     ol_key_map old = *map;
     int64_t ignored;
-    /* Old and new are there at once. */
+    /* The old entries and the new ones take memory at the same time. */
     if (old.capacity * GROWTH <= entries / GROWTH) entries = old.capacity * GROWTH;
     if (!allocate(map, entries)) {
         *map = old;
@@ -102,7 +105,7 @@ static bool grow(ol_key_map *map) {
     for (uint64_t i = 0; i < old.capacity; i++) {
         const ol_key_entry *entry = &old.entries[i];
         if (entry->next_offset == 0) continue;
-        /* In the order of their hashes, so that each one goes to the end of what is there. */
+        /* They come in the order of their hashes, so that each one goes after all others. */
         bool put = ol_key_map_put(map, (ol_hash128){entry->low, entry->high}, entry->next_offset - 1, &ignored);
         OL_ASSERT(put);
     }

@@ -1,3 +1,4 @@
+/* Writing the records that stay, in the format of their batch. */
 #include "cleaner/rebuild_batch.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 enum { OUTPUT_CAPACITY_MIN = 4 << 10 };
 
-/* What a batch of magic 2 is rebuilt with. */
+/* A batch of magic 2 that is being rebuilt. */
 typedef struct rebuild {
     ol_batch_fields fields;
     int64_t max_timestamp;      /* of the records that stay */
@@ -39,7 +40,7 @@ static int64_t size_or_null(ol_slice bytes) { return bytes.data == NULL ? -1 : (
 
 /* ------------------------------------------------------------------------------------------------ magic 2 */
 
-/* Everything that survives whatever is dropped. */
+/* The fields that stay the same whatever is dropped. */
 static void fields_of(const ol_batch *batch, ol_batch_fields *fields) {
     *fields = (ol_batch_fields){
         .base_offset = batch->base_offset,
@@ -76,7 +77,7 @@ static int put_record(rebuild *state, const ol_record *record, ol_clean_output *
         state->has_base = true;
     }
     if (record->timestamp > state->max_timestamp) state->max_timestamp = record->timestamp;
-    /* Any two numbers can stand in the file; their difference wraps as Java's does. */
+    /* The file can hold any two numbers; their difference wraps as in Java. */
     int64_t timestamp_delta = (int64_t)((uint64_t)record->timestamp - (uint64_t)fields->base_timestamp);
     int32_t offset_delta = (int32_t)(record->offset - fields->base_offset);
     size_t headers = record->header_count > 0 ? record->headers.size : 0;
@@ -94,7 +95,7 @@ static int put_record(rebuild *state, const ol_record *record, ol_clean_output *
     return OL_OK;
 }
 
-/* The records that stay, uncompressed, behind the room for a header. */
+/* Puts the records that stay, uncompressed, after the room for a header. */
 static int put_records(const ol_batch *batch, const ol_clean_choice *choice, const ol_decompressor *decompressor, rebuild *state,
                        ol_clean_output *output, ol_error *error) {
     ol_records records;
@@ -114,7 +115,7 @@ static int put_records(const ol_batch *batch, const ol_clean_choice *choice, con
     return OL_OK;
 }
 
-/* Puts the block in place of the records.  OL_UNSUPPORTED where nobody can. */
+/* Replaces the records by one compressed block.  OL_UNSUPPORTED where that is impossible. */
 static int compress_records(const ol_batch *batch, const ol_compressor *compressor, ol_clean_output *output, ol_error *error) {
     if (compressor == NULL) return ol_fail(error, OL_UNSUPPORTED, "no compressor is there");
     ol_slice input = ol_slice_of(output->data + OL_BATCH_AT_RECORDS, output->size - OL_BATCH_OVERHEAD);
@@ -146,7 +147,7 @@ static int rebuild_batch(const ol_batch *batch, const ol_clean_choice *choice, c
                          const ol_compressor *compressor, ol_clean_output *output, ol_clean_result *result, ol_error *error) {
     rebuild state = {.max_timestamp = -1};
     fields_of(batch, &state.fields);
-    /* A horizon that was set stays where it is, so that a tombstone's time does not begin anew with every pass. */
+    /* A horizon that is set stays, so that a tombstone's time does not begin again with every pass. */
     int64_t horizon = ol_batch_has_horizon(batch) ? batch->base_timestamp : choice->new_horizon;
     if (horizon >= 0) {
         state.fields.attributes |= OL_ATTRIBUTE_DELETE_HORIZON;

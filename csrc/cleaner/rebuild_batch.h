@@ -1,48 +1,51 @@
-/* cleaner/rebuild_batch: what is left of one batch when some of its records go (docs/format/batches.md §2.7, docs/format/cleaner.md §8.3).
+/* cleaner/rebuild_batch: one batch without some of its records (docs/format/batches.md §2.7, docs/format/cleaner.md §8.3).
  *
- * Knows nothing of why a record goes.  Magic 2: a batch keeps its base and last offset, producer, sequence and framing, whatever is dropped; magic 0 and 1:
- * every message is a batch of its own, and a compressed wrapper of which some messages go is written out uncompressed, as Kafka's first
- * cleaner did (docs/format/brokers.md §15.2), so that nobody has to compress in a format that only old brokers write. */
+ * It does not know why a record goes.  A batch of magic 2 keeps its base and last offset, producer, sequence and framing, whatever
+ * is dropped.  With magic 0 and 1 every message is a batch of its own, and a compressed wrapper that loses messages is written
+ * uncompressed, as Kafka's first cleaner did (docs/format/brokers.md §15.2), so that nobody has to compress in a format that only
+ * old brokers write.  No locks. */
 #ifndef OL_CLEANER_REBUILD_BATCH_H
 #define OL_CLEANER_REBUILD_BATCH_H
 
 #include "format/batch.h"
 
-/* The port to a compressor, which lives above this floor.  `compress` gives one block in the framing that Kafka reads (docs/format/batches.md §2.3), in memory that stays valid
- * until `release` is called with it.  Any failure is OL_UNSUPPORTED but for OL_NO_MEMORY.  Called from any thread, without a lock of this library. */
+/* The port to a compressor above the engine.  `compress` returns one block in the framing that Kafka reads (docs/format/batches.md
+ * §2.3), in memory that stays valid until `release` is called with it.  It fails with OL_UNSUPPORTED or OL_NO_MEMORY.  The engine
+ * calls it from any thread and holds no lock then. */
 typedef struct ol_compressor {
     int (*compress)(void *context, ol_codec codec, int magic, ol_slice input, ol_slice *output, ol_error *error);
     void (*release)(void *context, ol_slice output);
     void *context;
 } ol_compressor;
 
-/* What becomes of a batch. */
+/* The outcome for a batch. */
 typedef enum ol_clean_result {
     OL_CLEAN_VERBATIM,          /* all of it stays, byte for byte */
     OL_CLEAN_REBUILT,           /* the bytes in `output` take its place */
     OL_CLEAN_DROPPED,
-    OL_CLEAN_NOT_COMPRESSED,    /* records had to go but nobody could compress what is left: all of it stays */
+    OL_CLEAN_NOT_COMPRESSED,    /* records had to go, but the rest cannot be compressed: all stay */
 } ol_clean_result;
 
-/* Records that stay: bit i for the i-th record of the batch, in words of 64. */
+/* The records that stay: bit i for the i-th record of the batch, in words of 64. */
 typedef struct ol_clean_choice {
     const uint64_t *kept;
     int64_t kept_count;
     bool retain_empty;          /* magic 2: the header stays when no record does */
-    int64_t new_horizon;        /* magic 2: a delete horizon to be set, -1 none; only where the batch has none */
+    int64_t new_horizon;        /* magic 2: delete horizon to set, if it has none; -1 none */
 } ol_clean_choice;
 
 /* Memory of the caller that grows as needed; zero-initialised, freed by ol_clean_output_free. */
 typedef struct ol_clean_output {
     uint8_t *data;
-    size_t size;                /* of what was written last: one batch of magic 2, or messages one after the other */
+    size_t size;                /* of the last result: one batch of magic 2, or messages in a row */
     size_t capacity;
     int64_t max_timestamp;      /* of a batch of magic 2 */
 } ol_clean_output;
 void ol_clean_output_free(ol_clean_output *output);
 
-/* Decides and, where needed, rebuilds.  The batch's checksum was found right and its records were walked before.  `record_count` is how many there are (a
- * wrapper does not say).  Fails with OL_NO_MEMORY, or as ol_records_open and ol_records_next do. */
+/* Sets *result and, where needed, rebuilds the batch into `output`.  The caller has verified the checksum and walked the records;
+ * `record_count` is their number (a wrapper does not say).  Fails with OL_NO_MEMORY, or as ol_records_open and ol_records_next
+ * do. */
 int ol_clean_batch_apply(const ol_batch *batch, int64_t record_count, const ol_clean_choice *choice,
                          const ol_decompressor *decompressor, const ol_compressor *compressor, ol_clean_output *output,
                          ol_clean_result *result, ol_error *error) OL_NODISCARD;

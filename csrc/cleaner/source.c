@@ -1,10 +1,10 @@
-/* What the cleaner reads: segments, batch by batch, each checked before it is believed; and at what pace. */
+/* Reading segments, batch by batch, each checked before its content is used; the list of segments, their quarantine, the pace. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include "cleaner/cleaner_impl.h"
 #include "base/pages.h"
+#include "cleaner/cleaner_impl.h"
 #include "log/segment.h"
 
 enum {
@@ -20,61 +20,64 @@ static int64_t now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static bool shall_stop(ol_clean_run *run) {
-    if (run->options->stop == NULL || !atomic_load_explicit(run->options->stop, memory_order_relaxed)) return false;
-    run->report->stopped = true;
-    run->ended = true;
+static bool shall_stop(ol_clean_course *course) {
+    const _Atomic bool *stop = course->scope->options.stop;
+    if (stop == NULL || !atomic_load_explicit(stop, memory_order_relaxed)) return false;
+    course->report->stopped = true;
+    course->has_ended = true;
     return true;
 }
 
-int ol_clean_pace(ol_clean_run *run, int64_t bytes_read, int64_t bytes_written) {
-    run->report->bytes_read += bytes_read;
-    run->report->bytes_written += bytes_written;
-    if (run->options->progress != NULL) {
-        run->options->progress->bytes_read += bytes_read;
-        run->options->progress->bytes_written += bytes_written;
+int ol_clean_pace(ol_clean_course *course, int64_t bytes_read, int64_t bytes_written) {
+    const ol_clean_options *options = &course->scope->options;
+    course->report->bytes_read += bytes_read;
+    course->report->bytes_written += bytes_written;
+    if (options->progress != NULL) {
+        options->progress->bytes_read += bytes_read;
+        options->progress->bytes_written += bytes_written;
     }
-    if (shall_stop(run)) return OL_END;
-    if (run->options->bytes_per_second <= 0) return OL_OK;
-    if (run->pace_start_ns == 0) run->pace_start_ns = now_ns();
-    run->pace_bytes += bytes_read + bytes_written;
-    double due_ns = (double)run->pace_bytes / (double)run->options->bytes_per_second * 1e9;
+    if (shall_stop(course)) return OL_END;
+    if (options->bytes_per_second <= 0) return OL_OK;
+    if (course->start_ns == 0) course->start_ns = now_ns();
+    course->bytes += bytes_read + bytes_written;
+    double due_ns = (double)course->bytes / (double)options->bytes_per_second * 1e9;
     for (;;) {
-        double left_ns = due_ns - (double)(now_ns() - run->pace_start_ns);
+        double left_ns = due_ns - (double)(now_ns() - course->start_ns);
         if (left_ns <= 0) {
-            /* What was not used for long, while the disk was slow, is not made up for in one burst. */
-            if (left_ns < -BURST_NS) run->pace_start_ns += (int64_t)(-left_ns) - BURST_NS;
+            /* A long time in which the disk was slow is not made up for in one burst. */
+            if (left_ns < -BURST_NS) course->start_ns += (int64_t)(-left_ns) - BURST_NS;
             return OL_OK;
         }
         struct timespec nap = {0, left_ns < NAP_NS ? (long)left_ns + 1 : NAP_NS};
         nanosleep(&nap, NULL);
-        if (shall_stop(run)) return OL_END;
+        if (shall_stop(course)) return OL_END;
     }
 }
 
 /* ------------------------------------------------------------------------------------------------ batches */
 
-static bool was_cut(ol_clean_run *run) {
-    if (ol_log_cuts(run->log) == run->cuts) return false;
-    run->report->truncated = true;
-    run->ended = true;
+static bool was_cut(ol_clean_course *course) {
+    if (ol_log_cuts(course->scope->log) == course->scope->cuts) return false;
+    course->report->truncated = true;
+    course->has_ended = true;
     return true;
 }
 
-/* A log of ours is read past its mappings: a page that is touched costs more than copying it into a buffer that stays in the cache, and one that the disk does not
- * give would end the process.  A log that somebody else writes to is read as every reader of it does. */
+/* A log of ours is read with `read`, not through its mappings: touching a page costs more than copying it into a buffer that stays
+ * in the cache, and a page that the disk cannot read would end the process.  A log that another process writes to is read as every
+ * reader reads it. */
 static int open_file(ol_clean_source *source, ol_error *error) {
-    ol_clean_run *run = source->run;
-    const ol_log_options *log = run->log_options;
+    const ol_log_options *log = source->course->scope->log_options;
     int status = ol_segment_path(source->path, sizeof source->path, log->directory, source->segment->base_offset, ".log", error);
     if (status == OL_OK) status = log->fs->open(log->fs, source->path, OL_OPEN_READ, &source->file, error);
     source->piece.path = source->path;
     return status;
 }
 
-int ol_clean_source_open(ol_clean_source *source, ol_clean_run *run, const ol_clean_segment *segment, int64_t from,
+int ol_clean_source_open(ol_clean_source *source, ol_clean_course *course, const ol_clean_segment *segment, int64_t from,
                          ol_error *error) {
-    source->run = run;
+    ol_log *log = course->scope->log;
+    source->course = course;
     source->segment = segment;
     source->reader = NULL;
     source->file = NULL;
@@ -85,13 +88,13 @@ int ol_clean_source_open(ol_clean_source *source, ol_clean_run *run, const ol_cl
     source->tally = (ol_clean_tally){0};
     source->read_to = 0;
     if (from < segment->base_offset) from = segment->base_offset;
-    int status = ol_log_is_writable(run->log) ? open_file(source, error) : ol_log_reader_open(run->log, from, &source->reader, error);
-    return status != OL_OK && was_cut(run) ? OL_END : status;
+    int status = ol_log_is_writable(log) ? open_file(source, error) : ol_log_reader_open(log, from, &source->reader, error);
+    return status != OL_OK && was_cut(course) ? OL_END : status;
 }
 
 void ol_clean_source_close(ol_clean_source *source) {
     if (source->reader != NULL) ol_log_reader_close(source->reader);
-    if (source->file != NULL) source->run->log_options->fs->close(source->file);
+    if (source->file != NULL) source->course->scope->log_options->fs->close(source->file);
     ol_pages_free(source->buffer, source->capacity);
     source->reader = NULL;
     source->file = NULL;
@@ -114,7 +117,7 @@ static int fail_at(const ol_clean_source *source, int64_t position, const char *
     return ol_error_at(error, source->path, position);
 }
 
-/* Reads on behind the last whole batch. */
+/* Reads on after the last whole batch. */
 static int read_piece(ol_clean_source *source, ol_error *error) {
     int64_t position = source->piece.position + (int64_t)source->position, left = source->segment->size - position;
     size_t size = source->wanted > OL_CLEAN_PIECE_BYTES ? source->wanted : OL_CLEAN_PIECE_BYTES, got = 0;
@@ -122,9 +125,9 @@ static int read_piece(ol_clean_source *source, ol_error *error) {
     int status = make_room(source, size, error);
     if (status != OL_OK) return status;
     if ((int64_t)size > left) size = (size_t)left;
-    status = source->run->log_options->fs->read(source->file, position, source->buffer, size, &got, error);
+    status = source->course->scope->log_options->fs->read(source->file, position, source->buffer, size, &got, error);
     if (status == OL_IO) {
-        /* One bad place of a disk is no reason to clean nothing any more. */
+        /* One bad place of a disk must not stop all cleaning. */
         ol_error_at(error, source->path, position);
         error->offset = source->next_offset;
         return OL_CORRUPT;
@@ -139,22 +142,21 @@ static int read_piece(ol_clean_source *source, ol_error *error) {
 
 int ol_clean_source_next_piece(ol_clean_source *source, bool *done, ol_error *error) {
     const ol_clean_segment *segment = source->segment;
-    ol_clean_run *run = source->run;
-    /* One that somebody else appends to may have grown since its size was told. */
+    /* A segment that another process appends to may have grown since it was listed. */
     *done = source->read_to >= (segment->is_open && source->file == NULL ? INT64_MAX : segment->size);
     if (*done) return OL_OK;
     int status = source->file != NULL ? read_piece(source, error)
                                       : ol_log_reader_next(source->reader, OL_CLEAN_PIECE_BYTES, &source->piece, error);
-    if (was_cut(run)) return OL_END;
+    if (was_cut(source->course)) return OL_END;
     *done = status == OL_END || (status == OL_OK && source->piece.segment_base != segment->base_offset);
     if (*done) return OL_OK;
     if (status != OL_OK) return status;
     source->position = source->wanted = 0;
     source->read_to = source->piece.position + (int64_t)source->piece.size;
-    return ol_clean_pace(run, (int64_t)source->piece.size, 0);
+    return ol_clean_pace(source->course, (int64_t)source->piece.size, 0);
 }
 
-/* The piece ends within a batch: the next one begins with it. */
+/* The piece ends within a batch: the next piece begins with that batch. */
 static bool ends_piece(ol_clean_source *source, const ol_batch *batch) {
     if (source->file == NULL || source->read_to >= source->segment->size) return false;
     source->wanted = batch->size > 0 ? batch->size : OL_BATCH_OVERHEAD;
@@ -220,8 +222,7 @@ static inline size_t plain_size(const uint8_t *data, size_t left) {
     return ol_load_u32(data + OL_BATCH_AT_LAST_OFFSET_DELTA) == 0 ? (size_t)length + OL_BATCH_LOG_OVERHEAD : 0;
 }
 
-int64_t ol_clean_source_skip_gone(ol_clean_source *source, int64_t *bytes) {
-    const ol_clean_superseded *superseded = &source->run->superseded;
+int64_t ol_clean_source_skip_gone(ol_clean_source *source, const ol_clean_superseded *superseded, int64_t *bytes) {
     const ol_log_piece *piece = &source->piece;
     size_t position = source->position;
     int64_t next_offset = source->next_offset, count = 0;
@@ -264,67 +265,70 @@ int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *d
 
 /* ------------------------------------------------------------------------------------------------ segments */
 
-static int add_segment(ol_clean_run *run, ol_clean_segment segment, ol_error *error) {
-    if (run->segment_count == run->segment_capacity) {
-        size_t capacity = run->segment_capacity == 0 ? 16 : run->segment_capacity * 2;
-        ol_clean_segment *segments = realloc(run->segments, capacity * sizeof *segments);
-        if (segments == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a list of %zu segments", capacity);
-        run->segments = segments;
-        run->segment_capacity = capacity;
+static int add_segment(ol_clean_segments *segments, ol_clean_segment segment, ol_error *error) {
+    if (segments->count == segments->capacity) {
+        size_t capacity = segments->capacity == 0 ? 16 : segments->capacity * 2;
+        ol_clean_segment *items = realloc(segments->items, capacity * sizeof *items);
+        if (items == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a list of %zu segments", capacity);
+        segments->items = items;
+        segments->capacity = capacity;
     }
-    for (size_t i = 0; i < run->quarantined_count; i++) segment.quarantined |= run->quarantined[i] == segment.base_offset;
-    run->segments[run->segment_count++] = segment;
+    const ol_clean_damaged *damaged = &segments->damaged;
+    for (size_t i = 0; i < damaged->count; i++) segment.quarantined |= damaged->bases[i] == segment.base_offset;
+    segments->items[segments->count++] = segment;
     return OL_OK;
 }
 
-int ol_clean_list_segments(ol_clean_run *run, bool first, ol_error *error) {
+int ol_clean_list_segments(ol_clean_course *course, ol_clean_segments *segments, int64_t limit, ol_error *error) {
+    ol_log *log = course->scope->log;
+    const ol_clean_sink *sink = course->scope->options.sink;
     ol_log_segment_info info, next;
-    run->segment_count = 0;
-    int64_t limit = first ? run->limit : run->target;
-    int64_t target = limit;
-    const ol_clean_sink *sink = run->options->sink;
-    bool there = ol_log_segment_at(run->log, 0, &info);
+    segments->count = 0;
+    segments->end = limit;
+    segments->legacy_horizon_known = false;
+    bool there = ol_log_segment_at(log, 0, &info);
     for (size_t i = 1; there; i++) {
-        target = info.base_offset;
-        there = ol_log_segment_at(run->log, i, &next);
+        segments->end = info.base_offset;
+        there = ol_log_segment_at(log, i, &next);
         if (!there || info.active || next.base_offset > limit || next.base_offset <= info.base_offset) {
-            if (sink == NULL || !sink->takes_active || limit <= target) break;
+            if (sink == NULL || !sink->takes_active || limit <= segments->end) break;
             there = false;
             next.base_offset = limit;
         }
         ol_clean_segment segment = {.base_offset = info.base_offset, .next_base = next.base_offset, .size = info.size,
                                     .is_open = !there};
-        int status = add_segment(run, segment, error);
+        int status = add_segment(segments, segment, error);
         if (status != OL_OK) return status;
-        target = next.base_offset;
+        segments->end = next.base_offset;
         info = next;
     }
-    if (first) run->target = target;
-    return was_cut(run) ? OL_END : OL_OK;
+    return was_cut(course) ? OL_END : OL_OK;
 }
 
-static int remember_quarantine(ol_clean_run *run, int64_t base_offset, ol_error *error) {
-    if (run->quarantined_count == run->quarantined_capacity) {
-        size_t capacity = run->quarantined_capacity == 0 ? 16 : run->quarantined_capacity * 2;
-        int64_t *bases = realloc(run->quarantined, capacity * sizeof *bases);
+static int add_damaged(ol_clean_damaged *damaged, int64_t base_offset, ol_error *error) {
+    if (damaged->count == damaged->capacity) {
+        size_t capacity = damaged->capacity == 0 ? 16 : damaged->capacity * 2;
+        int64_t *bases = realloc(damaged->bases, capacity * sizeof *bases);
         if (bases == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a list of %zu segments", capacity);
-        run->quarantined = bases;
-        run->quarantined_capacity = capacity;
+        damaged->bases = bases;
+        damaged->capacity = capacity;
     }
-    run->quarantined[run->quarantined_count++] = base_offset;
+    damaged->bases[damaged->count++] = base_offset;
     return OL_OK;
 }
 
-int ol_clean_quarantine_segment(ol_clean_run *run, ol_clean_segment *segment, const ol_error *damage, ol_error *error) {
-    if (was_cut(run)) return OL_END;
+int ol_clean_quarantine_segment(ol_clean_course *course, ol_clean_segments *segments, ol_clean_segment *segment,
+                                const ol_error *damage, ol_error *error) {
+    if (was_cut(course)) return OL_END;
     OL_ASSERT(!segment->quarantined);
-    ol_error found = *damage;       /* may be the same memory as *error */
-    int status = remember_quarantine(run, segment->base_offset, error);
+    ol_clean_damaged *damaged = &segments->damaged;
+    ol_clean_report *report = course->report;
+    ol_error found = *damage;       /* it may be the same memory as *error */
+    int status = add_damaged(damaged, segment->base_offset, error);
     if (status != OL_OK) return status;
     segment->quarantined = true;
-    if (segment->base_offset < run->marker_block) run->marker_block = segment->base_offset;
-    if (segment->base_offset < run->tombstone_block) run->tombstone_block = segment->base_offset;
-    ol_clean_report *report = run->report;
+    if (segment->base_offset < damaged->marker_block) damaged->marker_block = segment->base_offset;
+    ol_clean_block_tombstones(segments, segment->base_offset);
     if (report->quarantined < OL_CLEAN_QUARANTINE_KEPT) {
         report->quarantine[report->quarantined] = (ol_clean_quarantine){segment->base_offset, found};
     }
@@ -334,31 +338,32 @@ int ol_clean_quarantine_segment(ol_clean_run *run, ol_clean_segment *segment, co
 
 /* ------------------------------------------------------------------------------------------------ magic 0 and 1 */
 
-/* Files of old messages have no delete horizon: what counts is how old the newest file is that was clean before (docs/format/cleaner.md §8.3). */
-static void find_legacy_horizon(ol_clean_run *run) {
+/* Files of old messages have no delete horizon.  Their age counts instead, compared with that of the newest file that was clean
+ * before this pass (docs/format/cleaner.md §8.3). */
+static void find_legacy_horizon(const ol_clean_scope *scope, ol_clean_segments *segments) {
     ol_log_segment_files files;
     ol_error ignored;
-    run->legacy_horizon_known = true;
-    run->legacy_horizon_ms = INT64_MIN;
-    for (size_t i = run->segment_count; i > 0; i--) {
-        int64_t base_offset = run->segments[i - 1].base_offset;
-        if (base_offset >= run->first_dirty) continue;
-        if (ol_log_segment_files_at(run->log, base_offset, &files, &ignored) == OL_OK) {
-            run->legacy_horizon_ms = files.modified_ms - run->options->delete_retention_ms;
+    segments->legacy_horizon_known = true;
+    segments->legacy_horizon_ms = INT64_MIN;
+    for (size_t i = segments->count; i > 0; i--) {
+        int64_t base_offset = segments->items[i - 1].base_offset;
+        if (base_offset >= segments->first_dirty) continue;
+        if (ol_log_segment_files_at(scope->log, base_offset, &files, &ignored) == OL_OK) {
+            segments->legacy_horizon_ms = files.modified_ms - scope->options.delete_retention_ms;
         }
         return;
     }
 }
 
-bool ol_clean_legacy_may_go(ol_clean_run *run, ol_clean_segment *segment) {
-    if (!run->legacy_horizon_known) find_legacy_horizon(run);
+bool ol_clean_legacy_may_go(const ol_clean_scope *scope, ol_clean_segments *segments, ol_clean_segment *segment) {
+    if (!segments->legacy_horizon_known) find_legacy_horizon(scope, segments);
     if (!segment->legacy_known) {
         ol_log_segment_files files;
         ol_error ignored;
         segment->legacy_known = true;
-        segment->legacy_may_go = run->legacy_horizon_ms != INT64_MIN &&
-                                 ol_log_segment_files_at(run->log, segment->base_offset, &files, &ignored) == OL_OK &&
-                                 files.modified_ms <= run->legacy_horizon_ms;
+        segment->legacy_may_go = segments->legacy_horizon_ms != INT64_MIN &&
+                                 ol_log_segment_files_at(scope->log, segment->base_offset, &files, &ignored) == OL_OK &&
+                                 files.modified_ms <= segments->legacy_horizon_ms;
     }
     return segment->legacy_may_go;
 }

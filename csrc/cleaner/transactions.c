@@ -1,11 +1,13 @@
+/* Transactions in the log: which are open, how each one ended, and the walk that learns it. */
 #include "cleaner/transactions.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "cleaner/cleaner_impl.h"
 
-enum { OPEN_CAPACITY_MIN = 16, ENDED_CAPACITY_MIN = 64 };
+enum { OPEN_CAPACITY_MIN = 16, ENDED_CAPACITY_MIN = 64, FATES_MIN = 1024 };
 
 /* ------------------------------------------------------------------------------------------------ open ones */
 
@@ -18,7 +20,7 @@ static size_t place_of(const ol_clean_open *open, int64_t producer_id) {
     return ol_hash64_mix((uint64_t)producer_id, 0x9e3779b97f4a7c15u) & (open->capacity - 1);
 }
 
-/* The entry of a producer, or the empty one where it would go; there is always one. */
+/* The entry of a producer, or the empty one where it would go.  The set is never full, so there is one. */
 static ol_clean_open_entry *find_place(const ol_clean_open *open, int64_t producer_id) {
     size_t at = place_of(open, producer_id);
     while (open->entries[at].used && open->entries[at].producer_id != producer_id) at = (at + 1) & (open->capacity - 1);
@@ -58,7 +60,7 @@ int ol_clean_open_add(ol_clean_open *open, int64_t producer_id, int64_t first_of
 void ol_clean_open_remove(ol_clean_open *open, ol_clean_open_entry *entry) {
     size_t mask = open->capacity - 1, hole = (size_t)(entry - open->entries);
     OL_ASSERT(entry->used && open->count > 0);
-    /* What was pushed behind the hole moves into it, so that every search still ends at the first empty entry. */
+    /* Entries that were pushed past the hole move into it, so that every search still ends at the first empty entry. */
     for (size_t at = (hole + 1) & mask; open->entries[at].used; at = (at + 1) & mask) {
         size_t wanted = place_of(open, open->entries[at].producer_id);
         if (((at - wanted) & mask) < ((at - hole) & mask)) continue;
@@ -201,10 +203,117 @@ int ol_clean_read_control(const ol_batch *batch, ol_control *first, int32_t *cou
         int32_t coordinator_epoch;
         status = ol_control_decode(&record, &type, &coordinator_epoch, error);
         if (status != OL_OK) break;
-        /* Nobody writes several; where they stand, any of them ends the transaction, as for apply. */
+        /* Nobody writes several; where a batch has them, any of them ends the transaction, as in apply. */
         if (*first == OL_CONTROL_OTHER) *first = type;
         (*count)++;
     }
     ol_records_close(&records);
     return status == OL_END ? OL_OK : status;
+}
+
+/* ------------------------------------------------------------------------------------------------ learning
+ *
+ * The log itself says which transactions were aborted: one walk from the first transactional batch of the dirty part to E.
+ *
+ * A transaction that is still open at E is not decided, whether its marker stands above E or nowhere: in the state at E its
+ * values are pending.  They stay and supersede nothing in this run, and the next run begins before them. */
+
+/* The number of fates above which a shorter pass is considered. */
+static size_t fates_budget(const ol_clean_scope *scope) {
+    size_t budget = scope->options.map_bytes / 4 / sizeof(ol_clean_ended);
+    return budget < FATES_MIN ? FATES_MIN : budget;
+}
+
+/* Too many transactions for one pass: it ends where every transaction that began before has ended.  Where there is no such place
+ * above the beginning of the pass, the walk goes on and takes more memory. */
+static bool is_enough(ol_clean_transactions *transactions, const ol_clean_scope *scope, int64_t begin, int64_t next_offset) {
+    if (transactions->fates.count < fates_budget(scope)) return false;
+    int64_t limit = ol_clean_open_lowest(&transactions->fates.open, next_offset);
+    if (limit <= begin) return false;
+    transactions->limit = limit;
+    ol_clean_open_clear(&transactions->fates.open);
+    return true;
+}
+
+/* A hold that ends within a transaction ends before it: at the end of the hold the transaction's values do not count yet. */
+static void lower_holds(ol_clean_transactions *transactions, int64_t next_offset) {
+    for (size_t i = 0; i < transactions->hold_count; i++) {
+        ol_clean_hold *hold = &transactions->holds[i];
+        if (hold->end < transactions->holds_lowered_to || hold->end >= next_offset) continue;
+        hold->end = ol_clean_open_lowest(&transactions->fates.open, hold->end);
+    }
+    transactions->holds_lowered_to = next_offset;
+}
+
+/* *enough: the pass ends at transactions->limit.  `begin` is where the pass or the walk begins, whichever is higher. */
+static int learn_segment(ol_clean_transactions *transactions, ol_clean_course *course, const ol_clean_segment *segment,
+                         int64_t from, int64_t begin, bool *enough, ol_error *error) {
+    ol_clean_source source;
+    bool done = false;
+    int status = ol_clean_source_open(&source, course, segment, from, error);
+    while (status == OL_OK && !*enough) {
+        ol_batch batch;
+        status = ol_clean_source_next_piece(&source, &done, error);
+        if (status != OL_OK || done) break;
+        while (!*enough) {
+            status = ol_clean_source_next_batch(&source, &batch, &done, error);
+            if (status != OL_OK || done) break;
+            if (batch.last_offset < from || !(ol_batch_is_control(&batch) || ol_clean_is_pending(&batch))) continue;
+            if (transactions->hold_count > 0) lower_holds(transactions, batch.base_offset + 1);
+            size_t count = transactions->fates.count;
+            status = ol_clean_fates_add(&transactions->fates, &batch, true, error);
+            if (status != OL_OK) {
+                ol_clean_source_blame(&source, &batch, error);
+                break;
+            }
+            if (transactions->fates.count > count) {
+                *enough = is_enough(transactions, course->scope, begin, batch.last_offset + 1);
+            }
+        }
+    }
+    ol_clean_source_close(&source);
+    return status;
+}
+
+static int learn_segments(ol_clean_transactions *transactions, ol_clean_course *course, ol_clean_segments *segments, int64_t from,
+                          bool *again, ol_error *error) {
+    int64_t begin = from > segments->first_dirty ? from : segments->first_dirty;
+    bool enough = false;
+    for (size_t i = 0; i < segments->count && !enough; i++) {
+        ol_clean_segment *segment = &segments->items[i];
+        if (segment->next_base <= from) continue;
+        if (segment->quarantined) {
+            ol_clean_fates_add_damage(&transactions->fates);
+            continue;
+        }
+        int status = learn_segment(transactions, course, segment, from, begin, &enough, error);
+        if (ol_clean_is_damage(status)) {
+            /* The other segments are walked first, so that this happens only once. */
+            *again = true;
+            ol_clean_fates_add_damage(&transactions->fates);
+            status = ol_clean_quarantine_segment(course, segments, segment, error, error);
+        }
+        if (status != OL_OK) return status;
+    }
+    return OL_OK;
+}
+
+int ol_clean_learn_transactions(ol_clean_transactions *transactions, ol_clean_course *course, ol_clean_segments *segments,
+                                int64_t from, bool *again, ol_error *error) {
+    int64_t target = course->scope->target;
+    *again = false;
+    ol_clean_fates_free(&transactions->fates);
+    transactions->from = -1;
+    transactions->limit = target;
+    transactions->holds_lowered_to = from;
+    int status = learn_segments(transactions, course, segments, from, again, error);
+    if (status != OL_OK || *again) return status;
+    lower_holds(transactions, target);
+    status = ol_clean_fates_seal(&transactions->fates, error);
+    if (status != OL_OK) return status;
+    const ol_clean_fates *fates = &transactions->fates;
+    transactions->from = from;
+    if (fates->first_open < transactions->first_undecided) transactions->first_undecided = fates->first_open;
+    ol_clean_block_tombstones(segments, fates->first_uncertain);
+    return OL_OK;
 }

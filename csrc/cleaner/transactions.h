@@ -1,8 +1,10 @@
-/* cleaner/transactions: what the cleaner has to know of transactions (docs/format/cleaner.md §8.5, docs/maintenance.md).
+/* cleaner/transactions: the transactions of a log, as far as a clean depends on them (docs/format/cleaner.md §8.5, docs/maintenance.md).
  *
- * Two things.  The *fates*: which transactional values were aborted, learnt from the markers in the log itself before a value is judged; a .txnindex may be
- * lost, or wrong, and carries no checksum.  And the *open* ones of a walk: of whose data something was met since the last marker, which decides
- * whether a marker still has something to end.  Both know batches only; one thread uses them. */
+ * The *fates* say which transactional values were aborted.  They are learned from the markers in the log itself before a value is
+ * judged, because a .txnindex may be lost or wrong, and carries no checksum.  The *open* transactions of a walk are those of which
+ * data was met since their last marker: they decide whether a marker still has something to end.
+ *
+ * Both know batches only.  The caller owns them; one thread uses them. */
 #ifndef OL_CLEANER_TRANSACTIONS_H
 #define OL_CLEANER_TRANSACTIONS_H
 
@@ -14,10 +16,10 @@ typedef struct ol_clean_open_entry {
     int64_t producer_id;
     int64_t first_offset;
     bool used;
-    bool uncertain;             /* bytes that could not be read came since; one of them may have been its marker */
+    bool uncertain;             /* a damage was met since, which may hide its marker */
 } ol_clean_open_entry;
 
-/* By producer id; zero-initialised, freed by ol_clean_open_free. */
+/* A set, by producer id.  Zeroed memory is an empty one; freed by ol_clean_open_free. */
 typedef struct ol_clean_open {
     ol_clean_open_entry *entries;
     size_t capacity;            /* a power of two, or 0 */
@@ -25,19 +27,20 @@ typedef struct ol_clean_open {
 } ol_clean_open;
 
 void ol_clean_open_free(ol_clean_open *open);
-ol_clean_open_entry *ol_clean_open_find(const ol_clean_open *open, int64_t producer_id);    /* NULL: none */
-/* Nothing happens when it is there already. */
+/* NULL: there is none. */
+ol_clean_open_entry *ol_clean_open_find(const ol_clean_open *open, int64_t producer_id);
+/* Nothing happens when the producer is there already.  OL_NO_MEMORY. */
 int ol_clean_open_add(ol_clean_open *open, int64_t producer_id, int64_t first_offset, ol_error *error) OL_NODISCARD;
 void ol_clean_open_remove(ol_clean_open *open, ol_clean_open_entry *entry);
 void ol_clean_open_clear(ol_clean_open *open);
 int ol_clean_open_copy(ol_clean_open *target, const ol_clean_open *source, ol_error *error) OL_NODISCARD;
-/* The lowest first offset of all, or `otherwise`. */
+/* The lowest first offset of all; `otherwise` where it is lower or there is none. */
 int64_t ol_clean_open_lowest(const ol_clean_open *open, int64_t otherwise);
 
 /* ------------------------------------------------------------------------------------------------ fates */
 
 typedef enum ol_clean_fate {
-    OL_CLEAN_COMMITTED,         /* or of no transaction */
+    OL_CLEAN_COMMITTED,         /* or of no transaction at all */
     OL_CLEAN_ABORTED,
     OL_CLEAN_UNCERTAIN,         /* its values stay and supersede nothing */
 } ol_clean_fate;
@@ -45,42 +48,45 @@ typedef enum ol_clean_fate {
 typedef struct ol_clean_ended {
     int64_t producer_id;
     int64_t first_offset;
-    int64_t last_offset;        /* of the marker; INT64_MAX: none was met */
+    int64_t last_offset;        /* the marker's; INT64_MAX: no marker was met */
     ol_clean_fate fate;
 } ol_clean_ended;
 
-/* Zero-initialised, freed by ol_clean_fates_free.  Batches are told in log order, then the fates are sealed, then asked for. */
+/* Initialised by ol_clean_fates_init, freed by ol_clean_fates_free.  Batches are added in log order, then the fates are sealed,
+ * then they can be found. */
 typedef struct ol_clean_fates {
     ol_clean_open open;
-    ol_clean_ended *ended;      /* those that were not committed */
+    ol_clean_ended *ended;      /* only those that were not committed */
     size_t count;
     size_t capacity;
-    int64_t first_uncertain;    /* lowest first offset of those that are uncertain, INT64_MAX none */
-    int64_t first_open;         /* and of those that were still open when they were sealed */
+    int64_t first_uncertain;    /* lowest first offset of uncertain ones, INT64_MAX none */
+    int64_t first_open;         /* of those that were open at the seal, INT64_MAX none */
     bool sealed;
 } ol_clean_fates;
 
 void ol_clean_fates_init(ol_clean_fates *fates);
 void ol_clean_fates_free(ol_clean_fates *fates);
 
-/* One batch.  `may_open`: data of a transaction that is not known yet counts.  OL_NO_MEMORY, or what ol_records_next and ol_control_decode say. */
+/* Adds one batch.  `may_open`: data of a transaction that is not known yet opens it.  Fails with OL_NO_MEMORY, or as
+ * ol_records_next and ol_control_decode do. */
 int ol_clean_fates_add(ol_clean_fates *fates, const ol_batch *batch, bool may_open, ol_error *error) OL_NODISCARD;
 
-/* Bytes were passed over: whatever was open may have ended in them. */
+/* Bytes were passed over: every transaction that is open may have ended in them, so it becomes uncertain. */
 void ol_clean_fates_add_damage(ol_clean_fates *fates);
 
-/* Nothing more comes; what is still open is uncertain. */
+/* No more batches come.  Transactions that are still open become uncertain.  OL_NO_MEMORY. */
 int ol_clean_fates_seal(ol_clean_fates *fates, ol_error *error) OL_NODISCARD;
 
-/* Of the data batch at `offset`. */
+/* The fate of the data batch at `offset`. */
 ol_clean_fate ol_clean_fates_find(const ol_clean_fates *fates, int64_t producer_id, int64_t offset);
 
-/* Whether this is data of a transaction, as apply sees it. */
+/* Whether this is data of a transaction, by the rule of apply. */
 static inline bool ol_clean_is_pending(const ol_batch *batch) {
     return ol_batch_is_transactional(batch) && !ol_batch_is_control(batch) && batch->producer_id >= 0;
 }
 
-/* The records of a control batch: the type of the first, OL_CONTROL_OTHER where there is none; `count` of them in all. */
+/* Reads a control batch: *first is the type of its first record, OL_CONTROL_OTHER where it has none; it has *count records.
+ * Fails as ol_clean_fates_add does. */
 int ol_clean_read_control(const ol_batch *batch, ol_control *first, int32_t *count, ol_error *error) OL_NODISCARD;
 
 #endif

@@ -1,7 +1,7 @@
 /* The cleaner on small logs made by hand: each rule of docs/format/cleaner.md §8 and docs/maintenance.md by itself.
  *
- * What each part of it does shows in these: clean_source and clean_scan read, clean_learn enters keys, clean_decide and clean_table say what stays,
- * clean_markers what of transactions, clean_groups which segments become one, clean_write what is written. */
+ * They show each part: source and build_key_map read, transactions learns fates, retain decides what stays, copy makes groups,
+ * write writes batches and markers. */
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>

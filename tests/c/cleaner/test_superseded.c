@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "cleaner_findings.h"
-#include "cleaner/superseded.h"
+#include "cleaner/key_map.h"
 
 enum { OFFSETS = 5000, FROM = 1000 };
 
