@@ -1,3 +1,4 @@
+/* Making pasts by a walk over the log, and comparing two of them. */
 #include "history/state_at.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@ typedef struct maker {
     const ol_timeline_facts *facts;
 } maker;
 
-static int tell_tombstone(const maker *work, const ol_record *record, const ol_key *key, ol_error *error) {
+static int report_tombstone(const maker *work, const ol_record *record, const ol_key *key, ol_error *error) {
     const ol_table *table = work->pasts[0].state.table;
     ol_pair_name name = ol_table_name(table, key->group, ol_table_group_hash(table, key->group), key->topic);
     ol_position_value value;
@@ -22,7 +23,7 @@ static int apply_record(void *context, const ol_batch *batch, const ol_record *r
     ol_change change;
     ol_error refusal;
     if (record->value.data == NULL && work->tombstones != NULL && record->offset < work->pasts[0].cut) {
-        int status = tell_tombstone(work, record, key, error);
+        int status = report_tombstone(work, record, key, error);
         if (status != OL_OK) return status;
     }
     for (size_t i = 0; i < work->count; i++) {
@@ -66,7 +67,7 @@ typedef struct finder {
     int64_t since;
 } finder;
 
-static int note_tombstone(void *context, const ol_batch *batch OL_UNUSED, const ol_record *record, const ol_key *key,
+static int add_tombstone(void *context, const ol_batch *batch OL_UNUSED, const ol_record *record, const ol_key *key,
                           ol_error *error) {
     finder *work = context;
     if (record->timestamp < work->since) return OL_OK;
@@ -80,7 +81,7 @@ int ol_state_at_find_tombstones(ol_partition *partition, const ol_timeline_filte
     finder work = {.places = places, .since = since_ms};
     ol_timeline_filter tombstones = *filter;
     tombstones.only_tombstones = true;
-    ol_timeline_sink sink = {.record = note_tombstone, .context = &work};
+    ol_timeline_sink sink = {.record = add_tombstone, .context = &work};
     return ol_timeline_walk(partition, 0, until, &tombstones, &sink, facts, error);
 }
 

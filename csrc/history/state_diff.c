@@ -1,15 +1,16 @@
+/* Comparing two states key by key, at once or beside commits. */
 #include "history/state_diff.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOCKED_KEYS = 512 };     /* looked at with a live partition's table locked, before it is let go */
-enum { KEY, LEFT, RIGHT };      /* blocks that a difference owns */
+enum { LOCKED_KEYS = 512 };     /* compared under one hold of a live partition's table lock */
+enum { KEY, LEFT, RIGHT };      /* indices into ol_difference.owned */
 
-/* ------------------------------------------------------------------------------------------------ keys and what is at them */
+/* ------------------------------------------------------------------------------------------------ keys and their values */
 
-/* The names of the position that was looked up last, so that those of the same pair are hashed once.  Slices are compared by where they lie: in one
- * table equal strings are one string. */
+/* The name of the position that was looked up last, so that positions of the same pair are hashed once.  Slices are compared by
+ * their addresses: in one table equal strings are one string. */
 typedef struct name_cache {
     ol_slice group;
     ol_slice topic;
@@ -37,7 +38,7 @@ static ol_compared of_record(const ol_group_record *record) {
     };
 }
 
-/* What a state says of a key; borrows from the state. */
+/* A key in a state; borrows from the state. */
 static ol_compared look_up(const ol_state *state, const ol_difference *key, name_cache *cache) {
     ol_compared found = {0};
     ol_group_record record;
@@ -116,7 +117,7 @@ static int own_key(ol_difference *difference, ol_error *error) {
     return OL_OK;
 }
 
-/* Puts a side in the place of the one that is there, with bytes of its own. */
+/* Replaces one side by a copy with bytes of its own. */
 static int own_side(ol_difference *difference, int which, ol_compared side, ol_error *error) {
     ol_compared *target = which == LEFT ? &difference->left : &difference->right;
     size_t topic_id_size = side.value.topic_id != NULL ? OL_TOPIC_ID_SIZE : 0;
@@ -141,7 +142,7 @@ static int make_room(ol_differences *found, ol_error *error) {
     return OL_OK;
 }
 
-/* Adds a copy of what borrows. */
+/* Adds a copy of a difference that borrows. */
 static int add(ol_differences *found, const ol_difference *borrowed, ol_error *error) {
     if (found->count >= found->limit) {
         found->left_out++;
@@ -185,12 +186,12 @@ static void sort(ol_differences *differences) {
 
 /* ------------------------------------------------------------------------------------------------ walks */
 
-/* A walk over the keys of a state, that of positions first. */
+/* A walk over the keys of a state, positions first. */
 typedef struct key_walk {
     ol_table_cursor positions;
     ol_pending_cursor pending;
     size_t records;
-    bool has_positions;         /* they are still to come */
+    bool has_positions;         /* not all of them were walked */
 } key_walk;
 
 static void set_position(ol_difference *key, unsigned kind, int64_t producer_id, const ol_table_row *row, ol_compared *side) {
@@ -199,7 +200,7 @@ static void set_position(ol_difference *key, unsigned kind, int64_t producer_id,
     *side = (ol_compared){.is_there = true, .value = row->value};
 }
 
-/* The next key and what the state says of it, both borrowed. */
+/* The next key and its side, both borrowed. */
 static bool next_key(const ol_state *state, key_walk *walk, ol_difference *key, ol_compared *side) {
     ol_table_row row;
     ol_group_record record;
@@ -253,7 +254,7 @@ typedef struct live_comparison {
     name_cache replayed_names;
 } live_comparison;
 
-/* Keys of the replay, looked up in the live state.  *more: there are some left. */
+/* Compares keys of the replay with the live state.  *more: some are left. */
 static int compare_replayed(live_comparison *work, const ol_state *live, key_walk *walk, bool *more, ol_error *error) {
     ol_difference at;
     ol_compared side;
@@ -269,7 +270,7 @@ static int compare_replayed(live_comparison *work, const ol_state *live, key_wal
     return status;
 }
 
-/* A key of the live state: whether the replay does not have it. */
+/* Adds a key of the live state that the replay does not have. */
 static int consider_live(live_comparison *work, ol_difference *at, const ol_compared *side, ol_error *error) {
     if (side->value.log_offset >= work->cut) return OL_OK;
     at->left = *side;
@@ -277,7 +278,7 @@ static int consider_live(live_comparison *work, ol_difference *at, const ol_comp
     return at->right.is_there ? OL_OK : add(work->found, at, error);
 }
 
-/* Positions go by groups, since that walk alone can go on when the table has changed. */
+/* Positions group by group, since only that walk can go on after the table has changed. */
 static int compare_live_groups(live_comparison *work, const ol_state *live, ol_table_cursor *groups, bool *more, ol_error *error) {
     int status = OL_OK;
     ol_slice group;
@@ -299,7 +300,8 @@ static int compare_live_groups(live_comparison *work, const ol_state *live, ol_t
     return status;
 }
 
-/* Group records.  A record keeps its number as long as it is there, so that none is passed over when others come and go between two holds. */
+/* Group records.  A record keeps its number as long as it exists, so the walk skips none when others come and go between two
+ * holds. */
 static int compare_live_records(live_comparison *work, const ol_state *live, size_t *records, bool *more, ol_error *error) {
     ol_group_record record;
     int status = OL_OK;
@@ -313,8 +315,8 @@ static int compare_live_records(live_comparison *work, const ol_state *live, siz
     return status;
 }
 
-/* Keeps the state, the positions and what the log ends with as they are, which change under the writer's lock; readers of the state go on.  Where it fails
- * nothing is kept. */
+/* Takes the writer lock, so that the state, the positions and the end of the log stand still; readers of the state go on.  After a
+ * failure the lock is not held. */
 static int freeze(ol_partition *live, const ol_state **state, ol_log_view **view, ol_error *error) {
     if (view != NULL) *view = NULL;
     ol_partition_view ignored;
@@ -337,7 +339,7 @@ static int64_t thaw(ol_partition *live) {
     return positions.applied;
 }
 
-/* What is pending is walked by places that move when a transaction begins or ends: commits wait for the whole walk, as for a digest. */
+/* The places of pending values move when a transaction begins or ends, so commits wait for the whole walk, as for a digest. */
 static int compare_live_pending(live_comparison *work, ol_error *error) {
     const ol_state *live;
     ol_pending_cursor cursor = {0};
@@ -367,7 +369,7 @@ int ol_partition_compare(ol_partition *live, const ol_state *replayed, int64_t c
             const ol_state *state;
             status = ol_partition_lock_state(live, &state, error);
             if (status != OL_OK) break;
-            /* A string may have gone, and another one lie in its place. */
+            /* A string may have been released, and another one may lie at its address. */
             work.live_names.is_filled = work.replayed_names.is_filled = false;
             if (step == 0) status = compare_replayed(&work, state, &replayed_walk, &more, error);
             if (step == 1) status = compare_live_groups(&work, state, &groups, &more, error);

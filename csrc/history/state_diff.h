@@ -1,19 +1,24 @@
-/* history/state_diff: which keys differ between two states, where their digests say that some do (docs/digest.md).
+/* history/state_diff: which keys differ between two states whose digests differ (docs/digest.md).
  *
- * A key is a committed position, a pending position of a producer, or a group record.  It differs when the digest would count it differently: when it is in
- * one state only, or with other values; `physical` looks at log offsets too, and at the timestamps of group records.
+ * A key is a committed position, a pending position of a producer, or a group record.  It differs when the digest would count it
+ * differently: when only one state has it, or when its values differ; `physical` compares log offsets, too, and the timestamps of
+ * group records.
  *
- * Two states of the caller's are compared at once.  A live partition is compared with a replay of its log while commits go on, in steps:
+ * Two states of the caller are compared in one call.  A live partition is compared with a replay of its log while commits go on, in
+ * three steps:
  *
- *   1. ol_partition_compare finds keys that may differ.  The table is locked for some hundred keys at a time; commits wait while
- *      what is pending is walked.
- *   2. ol_partition_read_differences reads what all of them are now, under one lock, and tells up to where the log was applied.
- *   3. The caller replays the log up to there; ol_state_settle_differences drops the keys that are the same in that state.
+ *   1. ol_partition_compare finds keys that may differ.  It locks the table for some hundred keys
+ *      at a time; commits wait while it walks the pending values.
+ *   2. ol_partition_read_differences reads all of them again, under one lock, and returns the
+ *      offset up to which the log was applied.
+ *   3. The caller replays the log up to there; ol_state_settle_differences drops the keys that are
+ *      the same in that state.
  *
- * What is left differs, whatever was committed meanwhile, since both sides are of one log offset.  A key that was written to between 1 and 2 is
- * told if it still differs.
+ * The remaining keys differ, whatever was committed meanwhile, since both sides are of one log offset.  A key that was written
+ * between 1 and 2 remains if it still differs.
  *
- * Time is linear in the size of the states; a list of differences owns its bytes. */
+ * Time is linear in the size of the states.  A list of differences owns its bytes; the caller frees it.  Calls with a live
+ * partition take its writer lock or its table lock; the caller holds neither. */
 #ifndef OL_HISTORY_STATE_DIFF_H
 #define OL_HISTORY_STATE_DIFF_H
 
@@ -21,27 +26,27 @@
 #include "log/view.h"
 #include "partition/partition.h"
 
-/* What one state says of a key. */
+/* A key in one state. */
 typedef struct ol_compared {
     bool is_there;
-    ol_position_value value;    /* positions; of a group record only log_offset, and its timestamp as commit_timestamp */
-    size_t value_size;          /* of a group record's value: bytes, */
+    ol_position_value value;    /* a group record has log_offset and commit_timestamp only */
+    size_t value_size;          /* bytes of a group record's value, */
     ol_hash128 value_hash;      /* and their XXH3-128 */
 } ol_compared;
 
 typedef struct ol_difference {
     unsigned kind;              /* OL_DIGEST_POSITION, OL_DIGEST_PENDING, OL_DIGEST_GROUP_RECORD */
-    int64_t producer_id;        /* of what is pending, else -1 */
-    ol_slice group;             /* of positions; of a group record the part of its key that names it */
+    int64_t producer_id;        /* of a pending value, else -1 */
+    ol_slice group;             /* of a group record: the part of its key that names the group */
     ol_slice topic;
     int32_t partition;
     ol_slice key;               /* of a group record */
     ol_compared left;
     ol_compared right;
-    uint8_t *owned[3];          /* what the slices of the key, of left and of right lie in */
+    uint8_t *owned[3];          /* memory for the slices of the key, of left and of right */
 } ol_difference;
 
-/* Zero-initialise, then set `limit`: what is found above it is only counted. */
+/* Zero-initialise, then set `limit`: differences beyond it are only counted. */
 typedef struct ol_differences {
     ol_difference *items;
     size_t count;
@@ -52,25 +57,27 @@ typedef struct ol_differences {
 
 void ol_differences_free(ol_differences *differences);
 
-/* Adds every key that differs; ordered by kind, producer, group, topic and partition, or key.  OL_NO_MEMORY. */
+/* Adds every key that differs, ordered by kind, producer, group, topic and partition, or key.  OL_NO_MEMORY. */
 int ol_state_diff(const ol_state *left, const ol_state *right, bool physical, ol_differences *found, ol_error *error) OL_NODISCARD;
 
-/* The digest of a live state and the log offset below which everything is in it.  Where `view` is not NULL it gets the log's segments of that moment, to be
- * replayed up to there and then closed; NULL for a log that is read-only.  Commits wait meanwhile, reads of the state do not.  Fails as
- * ol_partition_lock_state and ol_log_view_open. */
+/* The digest of a live state, and the log offset below which it has everything.  `view` may be NULL; else it gets the log's segments
+ * of that moment, which the caller replays up to there and closes, or NULL for a log that is read-only.  Commits wait meanwhile,
+ * reads of the state do not.  Fails as ol_partition_lock_state and ol_log_view_open do. */
 int ol_partition_cut(ol_partition *live, bool physical, ol_digest *digest, int64_t *applied, ol_log_view **view, ol_error *error)
     OL_NODISCARD;
 
-/* Adds the keys that may differ between the live state, left, and `replayed`, right, a state of the records below `cut`; those that the live state has at
- * or above `cut` are passed over, since they were written to since.  Fails as ol_partition_lock_state, or with OL_NO_MEMORY. */
+/* Adds the keys that may differ between the live state (left) and `replayed` (right), the state of the records below `cut`.  It
+ * skips keys that the live state has at or above `cut`: they were written later.  Fails as ol_partition_lock_state does, or with
+ * OL_NO_MEMORY. */
 int ol_partition_compare(ol_partition *live, const ol_state *replayed, int64_t cut, bool physical, ol_differences *found,
                          ol_error *error) OL_NODISCARD;
 
-/* Reads the left side of all keys anew, of one moment; *applied and `view` as above. */
+/* Reads the left side of all keys again, at one moment; *applied, `view` and failures as in ol_partition_cut, or OL_NO_MEMORY. */
 int ol_partition_read_differences(ol_partition *live, ol_differences *differences, int64_t *applied, ol_log_view **view,
                                   ol_error *error) OL_NODISCARD;
 
-/* Reads the right side of all keys anew, drops the keys that do not differ, and those that are in the list twice, and orders the rest. */
+/* Reads the right side of all keys again, drops the keys that do not differ and those that are in the list twice, and sorts the
+ * rest.  OL_NO_MEMORY. */
 int ol_state_settle_differences(const ol_state *right, bool physical, ol_differences *differences, ol_error *error) OL_NODISCARD;
 
 #endif

@@ -1,3 +1,4 @@
+/* One walk over the log, by the headers of batches and the first bytes of keys. */
 #include "history/timeline.h"
 
 #include <string.h>
@@ -12,7 +13,7 @@ typedef struct timeline {
     const ol_decompressor *decompressor;
     int64_t from;
     int64_t until;
-    int64_t expected;           /* the offset that follows the last one that was there; -1: nothing is known of what came before */
+    int64_t expected;           /* the offset after the last one that exists; -1 after damage */
 } timeline;
 
 uint64_t ol_timeline_place(const ol_key *key) {
@@ -21,35 +22,35 @@ uint64_t ol_timeline_place(const ol_key *key) {
     return ol_hash64_mix(hash, (uint64_t)(uint32_t)key->partition + 1);
 }
 
-/* ------------------------------------------------------------------------------------------------ what is missing */
+/* ------------------------------------------------------------------------------------------------ missing offsets */
 
-static void note_missing(timeline *work, int64_t from, int64_t to) {
+static void add_missing(timeline *work, int64_t from, int64_t to) {
     if (from < work->facts->first_missing) work->facts->first_missing = from;
     if (to > work->facts->missing_end) work->facts->missing_end = to;
 }
 
-/* Offsets are there from `base` on: what lies between is missing. */
+/* The log goes on at `base`: the offsets before it are missing. */
 static void expect(timeline *work, int64_t base) {
-    if (work->expected >= 0 && base > work->expected) note_missing(work, work->expected, base);
+    if (work->expected >= 0 && base > work->expected) add_missing(work, work->expected, base);
 }
 
-/* Of magic 2 the header tells all; which of its offsets are missing is not worth a walk over the records. */
-static void note_header(timeline *work, const ol_batch *batch) {
+/* The header of magic 2 shows whether offsets are missing; which ones is not worth a walk over the records. */
+static void count_header(timeline *work, const ol_batch *batch) {
     expect(work, batch->base_offset);
-    /* Of a batch that begins before what was asked for, the missing ones may be those. */
+    /* In a batch that begins below `from` the missing ones may lie below `from`, too. */
     bool is_thinned = batch->base_offset >= work->from && batch->record_count <= batch->last_offset - batch->base_offset;
-    if (is_thinned) note_missing(work, batch->base_offset, batch->last_offset + 1);
+    if (is_thinned) add_missing(work, batch->base_offset, batch->last_offset + 1);
     work->expected = batch->last_offset + 1;
 }
 
-static void note_record(timeline *work, int64_t offset) {
+static void count_record(timeline *work, int64_t offset) {
     expect(work, offset);
     work->expected = offset + 1;
 }
 
 /* ------------------------------------------------------------------------------------------------ one batch */
 
-/* Nearly every record is of another group: that is told by its first bytes. */
+/* Nearly every record is of another group, and the first bytes of its key show it. */
 static bool may_match(const ol_timeline_filter *filter, const ol_record *record) {
     ol_slice key = record->key;
     if (filter->only_tombstones && record->value.data != NULL) return false;
@@ -65,15 +66,15 @@ static bool matches(const ol_timeline_filter *filter, const ol_key *key) {
     return filter->places == NULL || ol_int64_map_get(filter->places, ol_timeline_place(key)) != 0;
 }
 
-/* Walks the records without moving the walk it is given: whether the structure is sound (else OL_CORRUPT), and how many may match. */
-static int look_over(timeline *work, const ol_batch *batch, const ol_records *records, size_t *matching, ol_error *error) {
+/* Checks the structure of all records (OL_CORRUPT), and counts those that may match; leaves `records` at its beginning. */
+static int check_structure(timeline *work, const ol_batch *batch, const ol_records *records, size_t *matching, ol_error *error) {
     ol_records walk = *records;     /* the same bytes, a cursor of its own */
     ol_record record;
     int status;
     *matching = 0;
     int64_t expected = work->expected;
     while ((status = ol_records_next(&walk, &record, error)) == OL_OK) {
-        if (batch->magic < 2) note_record(work, record.offset);
+        if (batch->magic < 2) count_record(work, record.offset);
         *matching += may_match(work->filter, &record);
     }
     if (status == OL_END) return OL_OK;
@@ -81,7 +82,7 @@ static int look_over(timeline *work, const ol_batch *batch, const ol_records *re
     return status;
 }
 
-static int tell_data(timeline *work, const ol_batch *batch, ol_records *records, ol_error *error) {
+static int report_data(timeline *work, const ol_batch *batch, ol_records *records, ol_error *error) {
     ol_record record;
     ol_key key;
     ol_error refusal;
@@ -100,7 +101,7 @@ static int tell_data(timeline *work, const ol_batch *batch, ol_records *records,
     return status == OL_END ? OL_OK : status;
 }
 
-static int tell_control(timeline *work, const ol_batch *batch, ol_records *records, ol_error *error) {
+static int report_control(timeline *work, const ol_batch *batch, ol_records *records, ol_error *error) {
     ol_record record;
     int status;
     while ((status = ol_records_next(records, &record, error)) == OL_OK) {
@@ -116,19 +117,19 @@ static int tell_control(timeline *work, const ol_batch *batch, ol_records *recor
     return status == OL_END ? OL_OK : status;
 }
 
-/* *damaged: its records cannot be read, and nothing of it was told. */
-static int tell_batch(timeline *work, const ol_batch *batch, bool *damaged, ol_error *error) {
+/* *damaged: the records cannot be read, and the sink got none of them. */
+static int report_batch(timeline *work, const ol_batch *batch, bool *damaged, ol_error *error) {
     ol_records records;
     size_t matching = 0;
     int status = ol_records_open(&records, batch, work->decompressor, error);
     if (status == OL_OK) {
-        status = look_over(work, batch, &records, &matching, error);
+        status = check_structure(work, batch, &records, &matching, error);
         *damaged = status != OL_OK;
         if (status == OL_OK && work->sink != NULL) {
             if (ol_batch_is_control(batch)) {
-                if (work->sink->marker != NULL) status = tell_control(work, batch, &records, error);
+                if (work->sink->marker != NULL) status = report_control(work, batch, &records, error);
             } else if (matching > 0 && work->sink->record != NULL) {
-                status = tell_data(work, batch, &records, error);
+                status = report_data(work, batch, &records, error);
             }
         }
         ol_records_close(&records);
@@ -142,8 +143,8 @@ static int meet_batch(timeline *work, const ol_batch *batch, ol_error *error) {
     bool damaged = false;
     int status = OL_OK;
     if (batch->max_timestamp > work->facts->max_timestamp) work->facts->max_timestamp = batch->max_timestamp;
-    if (batch->magic == 2) note_header(work, batch);
-    if (work->sink != NULL || batch->magic < 2) status = tell_batch(work, batch, &damaged, error);
+    if (batch->magic == 2) count_header(work, batch);
+    if (work->sink != NULL || batch->magic < 2) status = report_batch(work, batch, &damaged, error);
     if (damaged) {
         work->facts->passed_over++;
         if (batch->magic < 2) work->expected = batch->last_offset + 1;
@@ -168,7 +169,7 @@ int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until, const
     int64_t passed_over = 0;
     while ((status = ol_batch_walk_next(&walk, &batch, error)) == OL_OK) {
         if (walk.passed_over > passed_over) {
-            /* What damage took is told as damage, not as cleaned. */
+            /* Offsets that damage took count as damage, not as missing. */
             facts->passed_over += walk.passed_over - passed_over;
             passed_over = walk.passed_over;
             work.expected = -1;

@@ -1,14 +1,14 @@
-/* history/timeline: what the log of a partition says about positions, record by record, and what it no longer says.
+/* history/timeline: the records of a partition's log about positions, in log order, and the offsets that the log has lost.
  *
- * A walk goes over the log in its order and tells a sink the offset commits, their tombstones and the ends of transactions; of all other
- * records, and of positions that the filter leaves out, only the key's first bytes are looked at.  Half a batch is never told: its structure is
- * checked before its first record.  What a load passes over is passed over here (ol_batch_walk).
+ * A walk gives a sink the offset commits, their tombstones and the ends of transactions.  It reads only the first bytes of the keys
+ * of all other records, and of positions that the filter excludes.  A sink never gets half a batch: the structure of a batch is
+ * checked before its first record.  A walk passes over the batches that a load passes over (log/batch_walk.h).
  *
- * Offsets that are missing tell that the log was cleaned: a log that was not has every one.  Below the first that is missing everything
- * that was ever written is there.
+ * Missing offsets show that the log was cleaned, since a log that was not cleaned has every one.  Below the first missing offset
+ * the log has everything that was ever written.
  *
- * Threads: any number of walks over one partition, also while it is written to and cleaned.  No lock is held.
- */
+ * Threads: any number of walks over one partition, also while it is written and cleaned.  No lock is held.  Calls fail as
+ * ol_batch_walk_open and ol_batch_walk_next do. */
 #ifndef OL_HISTORY_TIMELINE_H
 #define OL_HISTORY_TIMELINE_H
 
@@ -16,16 +16,16 @@
 #include "format/offset_record.h"
 #include "partition/partition.h"
 
-/* What is looked for.  Zeroed: everything. */
+/* The positions that a walk reports.  Zeroed: all. */
 typedef struct ol_timeline_filter {
-    ol_slice group;             /* data NULL: every one */
-    ol_slice topic;             /* data NULL: every one, and every partition */
+    ol_slice group;             /* data NULL: any */
+    ol_slice topic;             /* data NULL: any, and any partition */
     int32_t partition;
-    const ol_int64_map *places;   /* NULL, or only where ol_timeline_place is a key of it */
+    const ol_int64_map *places;   /* NULL, or those whose ol_timeline_place is a key of it */
     bool only_tombstones;
 } ol_timeline_filter;
 
-/* Either may be NULL.  A failure ends the walk with it. */
+/* Either call may be NULL.  When one fails, the walk ends with its status. */
 typedef struct ol_timeline_sink {
     int (*record)(void *context, const ol_batch *batch, const ol_record *record, const ol_key *key, ol_error *error);
     int (*marker)(void *context, const ol_batch *batch, const ol_record *record, ol_control type, ol_error *error);
@@ -33,19 +33,19 @@ typedef struct ol_timeline_sink {
 } ol_timeline_sink;
 
 typedef struct ol_timeline_facts {
-    int64_t first_missing;      /* the first offset at or above the log's very beginning that is not there, INT64_MAX none */
-    int64_t missing_end;        /* behind the last one, 0 none */
-    int64_t max_timestamp;      /* of all batches that begin below `until`, -1 none */
+    int64_t first_missing;      /* the first offset that the log does not have, INT64_MAX none */
+    int64_t missing_end;        /* the offset after the last missing one, 0 none */
+    int64_t max_timestamp;      /* of the batches that begin below `until`, -1 none */
     int64_t passed_over;        /* bad batches */
-    int64_t refused;            /* records of the filter that cannot be decoded, which a load passes over too */
+    int64_t refused;            /* records of the filter that cannot be decoded, as in a load */
 } ol_timeline_facts;
 
-/* Where a position is: equal places have equal numbers, and others nearly never. */
+/* A number for (group, topic, partition): different ones nearly never share it. */
 uint64_t ol_timeline_place(const ol_key *key);
 
-/* Walks the records of [from, until).  `from` below the log's start is that start; what then is missing counts from offset 0 on.
- * Without a sink only headers are read, and the CRCs are not checked.  *facts is filled in as the walk goes, also for the sink to see, and whatever
- * ends it. */
+/* Walks the records of [from, until).  A `from` below the log's start means that start, and missing offsets then count from 0 on.
+ * Without a sink only headers are read, and the CRCs are not verified.  *facts is updated during the walk, so that the sink can
+ * read it, and is valid after a failure, too. */
 int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until, const ol_timeline_filter *filter,
                      const ol_timeline_sink *sink, ol_timeline_facts *facts, ol_error *error) OL_NODISCARD;
 

@@ -1,7 +1,8 @@
+/* The rule of expiry, by the kind and state of the group. */
 #include "retention/expiry_rule.h"
 
-/* What a group's state allows: nothing (docs/format/traps.md trap 22), counting from the commit, or from when it became empty.  In a state without a condition the
- * record's own expire timestamp does not count either. */
+/* The state of a group decides from which time the retention counts: from the commit, from when the group became empty, or never
+ * (docs/format/traps.md trap 22).  With never, the record's own expire timestamp does not count either. */
 static ol_expiry_base base_of(const ol_group_view *view) {
     if (view->is_held) return OL_EXPIRY_NEVER;
     switch (view->kind) {
@@ -25,7 +26,7 @@ ol_expiry ol_position_expiry(const ol_group_view *view, const ol_position_value 
     if (base == OL_EXPIRY_NEVER || (is_subscribed && ol_group_view_keeps_subscribed(view))) return never;
     if (value->expire_timestamp >= 0) return (ol_expiry){OL_EXPIRY_OWN, value->expire_timestamp, value->expire_timestamp};
     int64_t from = base == OL_EXPIRY_STATE ? view->state_timestamp : value->commit_timestamp;
-    /* A time that no clock will show: a log can hold any number. */
+    /* A log can hold any number: no clock reaches this time. */
     if (retention_ms < 0 || from < 0 || from > INT64_MAX - retention_ms) return never;
     return (ol_expiry){base, from, from + retention_ms};
 }

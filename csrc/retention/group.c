@@ -1,10 +1,10 @@
-/* One group in the hands of retention: its state, its topics, and which of its positions are due. */
+/* One group: its state, its topics, and which of its positions are due. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "retention/run_impl.h"
 #include "retention/group_view.h"
+#include "retention/run_impl.h"
 
 /* ------------------------------------------------------------------------------------------------ names */
 
@@ -106,7 +106,7 @@ ol_group_view ol_expire_view(const ol_expiring_group *group, const ol_state *sta
 }
 
 static bool is_read(const ol_expiring_group *group, const ol_group_view *view, ol_slice topic) {
-    if (!group->is_frozen || !ol_group_view_keeps_subscribed(view)) return false;   /* from the log: no members, or held */
+    if (!group->is_frozen || !ol_group_view_keeps_subscribed(view)) return false;   /* by the log: no members, or held */
     return bsearch(&topic, group->unread, group->unread_count, sizeof topic, compare_slices) == NULL;
 }
 

@@ -1,3 +1,4 @@
+/* Rules sorted by size, then by bytes, and the search for the longest match. */
 #include "retention/group_rules.h"
 
 #include <stdlib.h>
@@ -7,16 +8,16 @@ typedef struct stored_rule {
     const uint8_t *name;
     size_t size;
     int64_t retention_ms;
-    int32_t number;             /* as given */
+    int32_t number;             /* its index among the given rules */
 } stored_rule;
 
-/* Names of groups and prefixes apart, each sorted by size and then by bytes, so that those of one length lie together. */
+/* Rules of groups and rules of prefixes, each list sorted by size and then by bytes, so that names of one length lie together. */
 struct ol_retention_rules {
     int64_t default_ms;
     size_t group_count;
     size_t prefix_count;
     stored_rule *groups;
-    stored_rule *prefixes;      /* behind the groups, of the same allocation */
+    stored_rule *prefixes;      /* after the groups, in the same allocation */
     uint8_t *names;
 };
 
@@ -116,7 +117,7 @@ void ol_retention_rules_destroy(ol_retention_rules *rules) {
     free(rules);
 }
 
-/* The prefixes that are no longer than `size`. */
+/* The number of prefixes that are no longer than `size`. */
 static size_t count_up_to(const ol_retention_rules *rules, size_t count, size_t size) {
     size_t low = 0, high = count;
     while (low < high) {

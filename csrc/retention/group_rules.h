@@ -1,7 +1,6 @@
 /* retention/group_rules: which retention is in force for a group: its own, that of the longest prefix that fits, or the default.
  *
- * Built once, then only read: any number of threads may look up at the same time.  Owns copies of the names.
- */
+ * Rules are built once and then only read, so any number of threads may use them without a lock.  They own copies of the names. */
 #ifndef OL_RETENTION_GROUP_RULES_H
 #define OL_RETENTION_GROUP_RULES_H
 
@@ -9,28 +8,29 @@
 #include "base/status.h"
 
 #define OL_RETENTION_NEVER ((int64_t)-1)
-#define OL_RETENTION_DEFAULT ((int32_t)-1)  /* in place of a rule's number */
+#define OL_RETENTION_DEFAULT ((int32_t)-1)  /* instead of the index of a rule */
 
 typedef struct ol_retention_rule {
     ol_slice group;
-    bool is_prefix;             /* every group that begins so */
+    bool is_prefix;             /* for every group whose name begins so */
     int64_t retention_ms;       /* or OL_RETENTION_NEVER */
 } ol_retention_rule;
 
-/* What was found for a group. */
+/* The retention of a group. */
 typedef struct ol_retention {
     int64_t retention_ms;       /* or OL_RETENTION_NEVER */
-    int32_t rule;               /* index into the rules as they were given, or OL_RETENTION_DEFAULT */
+    int32_t rule;               /* index into the rules that were given, or OL_RETENTION_DEFAULT */
 } ol_retention;
 
 typedef struct ol_retention_rules ol_retention_rules;
 
-/* OL_INVALID: two rules for the same group or prefix, or a negative retention. */
+/* OL_INVALID: two rules for the same group or prefix, or a negative retention; error->item is the rule's index.  OL_NO_MEMORY. */
 int ol_retention_rules_create(const ol_retention_rule *rules, size_t count, int64_t default_ms, ol_retention_rules **created,
                               ol_error *error) OL_NODISCARD;
 void ol_retention_rules_destroy(ol_retention_rules *rules);    /* NULL is fine */
 
-/* The name of a group counts before a prefix, a longer prefix before a shorter one.  A binary search for each length that a prefix has. */
+/* A rule for the group itself comes before a prefix, a longer prefix before a shorter one.  One binary search for each length
+ * that a prefix has. */
 ol_retention ol_retention_of(const ol_retention_rules *rules, ol_slice group);
 
 #endif

@@ -1,3 +1,4 @@
+/* Reading the group records of the log. */
 #include "retention/group_view.h"
 
 #include <string.h>
@@ -6,7 +7,7 @@
 #include "format/group_schema.h"
 #include "format/offset_record.h"
 
-/* What the types of keys tell (docs/format/records.md §3.1, docs/format/brokers.md §15.1). */
+/* The meaning of the types of keys (docs/format/records.md §3.1, docs/format/brokers.md §15.1). */
 typedef struct type_meaning {
     bool known;
     bool of_member;
@@ -23,7 +24,7 @@ static const type_meaning meanings[OL_KEY_LAST_KNOWN + 1] = {
     [22] = {true, true, OL_GROUP_CONSUMER},   [23] = {true, false, OL_GROUP_CONSUMER},
 };
 
-/* The fields of a GroupMetadata value that count; they are told apart by where the schema has them. */
+/* The fields of a GroupMetadata value that count. */
 typedef struct classic_group {
     const ol_schema *schema;
     ol_slice protocol_type;
@@ -81,7 +82,7 @@ static void read_record(const ol_group_record *record, bool is_newest, ol_group_
     if (meaning->of_member) view->is_empty = false;
     if (is_newest) view->kind = meaning->kind;
     if (key.type != OL_KEY_GROUP_METADATA) return;
-    /* One that an upgrade made stale says nothing but who its members were. */
+    /* If an upgrade has made this record stale, it still says which members there were. */
     ol_group_view classic = ol_group_view_simple();
     read_classic(record->value, &classic);
     view->is_held |= classic.is_held;

@@ -1,21 +1,21 @@
-/* The dry run: what would expire, told and not done. */
+/* The dry run: rows for everything that would expire. */
 #include "retention/run_impl.h"
 
-/* What was seen of the group so far. */
+/* The positions of the group so far. */
 typedef struct seen {
     uint64_t kept;
     uint64_t due;
-    int64_t latest_ms;          /* when the last of the due ones expires */
+    int64_t latest_ms;          /* the latest time at which a due one expires */
 } seen;
 
-static int tell_position(ol_expire_run *run, const ol_table_row *row, const ol_expiry *expiry, ol_error *error) {
-    const ol_expiring_row told = {.at_ms = expiry->at_ms, .base_ms = expiry->base_ms, .retention_ms = run->group.retention.retention_ms,
+static int report_position(ol_expire_run *run, const ol_table_row *row, const ol_expiry *expiry, ol_error *error) {
+    const ol_expiring_row found = {.at_ms = expiry->at_ms, .base_ms = expiry->base_ms, .retention_ms = run->group.retention.retention_ms,
                                   .offset = row->value.offset, .log_offset = row->value.log_offset, .partition = row->partition,
                                   .rule = run->group.retention.rule, .log_partition = run->partition_number, .base = (int32_t)expiry->base};
-    return ol_expiring_rows_append(run->rows, run->group.name, row->topic, &told, error);
+    return ol_expiring_rows_append(run->rows, run->group.name, row->topic, &found, error);
 }
 
-static int tell_topic(ol_expire_run *run, const ol_state *state, ol_slice topic, seen *all, ol_error *error) {
+static int report_topic(ol_expire_run *run, const ol_state *state, ol_slice topic, seen *all, ol_error *error) {
     const ol_expiring_group *group = &run->group;
     ol_group_view view = ol_expire_view(group, state);
     ol_pair_name name = ol_table_name(state->table, group->name, ol_table_group_hash(state->table, group->name), topic);
@@ -31,24 +31,24 @@ static int tell_topic(ol_expire_run *run, const ol_state *state, ol_slice topic,
             all->kept++;
             continue;
         }
-        status = tell_position(run, &row, &expiry, error);
+        status = report_position(run, &row, &expiry, error);
         all->due += status == OL_OK;
         if (expiry.at_ms > all->latest_ms) all->latest_ms = expiry.at_ms;
     }
     return status;
 }
 
-/* The group itself, when nothing is left of it. */
-static int tell_group(ol_expire_run *run, const ol_state *state, const seen *all, ol_error *error) {
+/* The group itself, when nothing of it is left. */
+static int report_group(ol_expire_run *run, const ol_state *state, const seen *all, ol_error *error) {
     const ol_expiring_group *group = &run->group;
     ol_group_view view = ol_expire_view(group, state);
     uint64_t hash = ol_table_group_hash(state->table, group->name);
     if (all->kept > 0 || !ol_group_view_may_go(&view) || ol_pending_has_group(state->pending, group->name, hash)) return OL_OK;
-    if (ol_table_group_positions(state->table, group->name, hash) != all->due) return OL_OK;    /* something came meanwhile */
-    const ol_expiring_row told = {.at_ms = all->due > 0 ? all->latest_ms : view.state_timestamp, .base_ms = view.state_timestamp,
+    if (ol_table_group_positions(state->table, group->name, hash) != all->due) return OL_OK;    /* a commit came meanwhile */
+    const ol_expiring_row found = {.at_ms = all->due > 0 ? all->latest_ms : view.state_timestamp, .base_ms = view.state_timestamp,
                                   .retention_ms = group->retention.retention_ms, .offset = -1, .log_offset = -1, .partition = -1,
                                   .rule = group->retention.rule, .log_partition = run->partition_number, .base = OL_EXPIRY_GROUP};
-    int status = ol_expiring_rows_append(run->rows, group->name, ol_slice_null(), &told, error);
+    int status = ol_expiring_rows_append(run->rows, group->name, ol_slice_null(), &found, error);
     run->report->groups_removed += status == OL_OK;
     return status;
 }
@@ -61,9 +61,9 @@ int ol_expire_report_group(ol_expire_run *run, ol_error *error) {
         status = ol_partition_lock_state(run->partition, &state, error);
         if (status != OL_OK) break;
         if (i < run->group.topics.count) {
-            status = tell_topic(run, state, ol_name_list_get(&run->group.topics, i), &all, error);
+            status = report_topic(run, state, ol_name_list_get(&run->group.topics, i), &all, error);
         } else {
-            status = tell_group(run, state, &all, error);
+            status = report_group(run, state, &all, error);
         }
         ol_partition_unlock_state(run->partition);
     }

@@ -1,3 +1,4 @@
+/* A growing array of rows. */
 #include "retention/report_rows.h"
 
 #include <stdlib.h>

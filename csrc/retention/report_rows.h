@@ -1,4 +1,6 @@
-/* retention/report_rows: rows that tell what expires, when and why, for a report.  No locks. */
+/* retention/report_rows: the rows of a report: what expires, when and why.
+ *
+ * The caller owns the rows; no locks. */
 #ifndef OL_RETENTION_REPORT_ROWS_H
 #define OL_RETENTION_REPORT_ROWS_H
 
@@ -6,22 +8,22 @@
 #include "retention/expiry_rule.h"
 #include "retention/group_rules.h"
 
-/* Of fixed width, so that columns are taken from it with a stride. */
+/* Of fixed width: the fields of many rows are columns with a stride. */
 typedef struct ol_expiring_row {
-    int64_t at_ms;              /* -1 not known: of a group without positions */
+    int64_t at_ms;              /* -1 unknown: a group without positions */
     int64_t base_ms;            /* likewise */
     int64_t retention_ms;
-    int64_t offset;             /* -1 of a group */
-    int64_t log_offset;         /* -1 of a group */
-    int32_t group;              /* number into group_names */
-    int32_t topic;              /* number into topic_names; -1 of a group */
-    int32_t partition;          /* -1 of a group */
+    int64_t offset;             /* -1 for a group */
+    int64_t log_offset;         /* -1 for a group */
+    int32_t group;              /* index into group_names */
+    int32_t topic;              /* index into topic_names; -1 for a group */
+    int32_t partition;          /* -1 for a group */
     int32_t rule;               /* ol_retention.rule */
     int32_t log_partition;
     int32_t base;               /* ol_expiry_base */
 } ol_expiring_row;
 
-_Static_assert(sizeof(ol_expiring_row) == 64, "no padding, and what the columns' strides are made of");
+_Static_assert(sizeof(ol_expiring_row) == 64, "no padding; the columns' strides depend on it");
 
 typedef struct ol_expiring_rows {
     ol_expiring_row *rows;
@@ -31,10 +33,11 @@ typedef struct ol_expiring_rows {
     ol_string_dictionary topic_names;
 } ol_expiring_rows;
 
-/* Zeroed memory is an empty one. */
+/* Zeroed memory is an empty list. */
 void ol_expiring_rows_free(ol_expiring_rows *rows);
 
-/* Appends *row; its group and topic are set here, the topic of a group (OL_EXPIRY_GROUP) to -1.  OL_NO_MEMORY or OL_LIMIT: nothing was appended. */
+/* Appends *row and sets its indices of group and topic; a group (OL_EXPIRY_GROUP) has topic -1.  OL_NO_MEMORY or OL_LIMIT:
+ * nothing was appended. */
 int ol_expiring_rows_append(ol_expiring_rows *rows, ol_slice group, ol_slice topic, const ol_expiring_row *row, ol_error *error) OL_NODISCARD;
 
 #endif

@@ -1,4 +1,4 @@
-/* The walk over groups: first those with positions, then those that have records of their own and nothing else. */
+/* The walk over groups: first the groups with positions, then those that have only records of their own. */
 #include "retention/run.h"
 
 #include "base/bytes.h"
@@ -12,7 +12,7 @@ static bool is_stopped(ol_expire_run *run) {
     return run->report->stopped;
 }
 
-/* Whether a closer look at the group is worth its while.  With a coordinator that is to be asked first, without locks. */
+/* Whether the group has to be handled.  A coordinator cannot be asked here, under the table lock: then every group has to be. */
 static bool is_wanted(ol_expire_run *run, const ol_state *state, ol_slice name, bool is_big) {
     ol_expire_report *report = run->report;
     ol_expiring_group group = {.name = name, .retention = ol_retention_of(run->options->rules, name)};
@@ -30,17 +30,17 @@ static bool is_wanted(ol_expire_run *run, const ol_state *state, ol_slice name, 
     return is_big || ol_expire_glance(run, &group, state);
 }
 
-/* Groups with positions.  The last of the names may be a big one, which a hold of the lock is not long enough for. */
+/* Gathers groups with positions.  The last of the names may be a big group, which one hold of the lock does not cover. */
 static int gather(ol_expire_run *run, const ol_state *state, ol_table_cursor *cursor, bool *more, ol_error *error) {
-    uint64_t looked_at = 0, positions;
+    uint64_t inspected = 0, positions;
     ol_slice name;
     int status = OL_OK;
     ol_table_renew(state->table, cursor);
-    while (status == OL_OK && looked_at < OL_EXPIRE_HOLD_POSITIONS && run->names.count < HOLD_GROUPS && !run->last_is_big) {
+    while (status == OL_OK && inspected < OL_EXPIRE_HOLD_POSITIONS && run->names.count < HOLD_GROUPS && !run->last_is_big) {
         *more = ol_table_next_group(state->table, cursor, &name, &positions);
         if (!*more) break;
         bool is_big = positions > OL_EXPIRE_HOLD_POSITIONS;
-        looked_at += is_big ? 0 : positions + 1;
+        inspected += is_big ? 0 : positions + 1;
         if (!is_wanted(run, state, name, is_big)) continue;
         run->last_is_big = is_big;
         status = ol_name_list_add(&run->names, name, error);
@@ -48,11 +48,11 @@ static int gather(ol_expire_run *run, const ol_state *state, ol_table_cursor *cu
     return status;
 }
 
-/* Groups of which there are only records: each is met at the first of its records. */
+/* Gathers groups that have only records: each at the first of its records. */
 static int gather_bare(ol_expire_run *run, const ol_state *state, size_t *at, bool *more, ol_error *error) {
     ol_group_record record, first;
     int status = OL_OK;
-    for (unsigned looked_at = 0; status == OL_OK && looked_at < OL_EXPIRE_HOLD_POSITIONS && run->names.count < HOLD_GROUPS; looked_at++) {
+    for (unsigned inspected = 0; status == OL_OK && inspected < OL_EXPIRE_HOLD_POSITIONS && run->names.count < HOLD_GROUPS; inspected++) {
         *more = ol_group_records_next(state->group_records, at, &record);
         if (!*more) break;
         size_t cursor = 0;

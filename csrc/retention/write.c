@@ -1,28 +1,29 @@
-/* The tombstones of one group (docs/format/coordinator.md §5.13, docs/format/records.md §3.6), written under the writer lock, where everything is decided once more. */
+/* The tombstones of one group (docs/format/coordinator.md §5.13, docs/format/records.md §3.6), decided again and written under the
+ * writer lock. */
 #include <time.h>
 
-#include "retention/run_impl.h"
 #include "partition/tombstones.h"
+#include "retention/run_impl.h"
 
-/* Of a big group a batch, and with it a hold of the lock, is kept short. */
+/* A batch of a big group is kept short, and with it the hold of the lock. */
 #define BIG_GROUP_BATCH_BYTES ((size_t)1 << 20)
 
 /* One batch in the making. */
 typedef struct collected {
-    ol_slice topic;             /* of a big group: only this one; else null */
+    ol_slice topic;             /* in a big group only this one; else null */
     ol_tombstones tombstones;
     size_t bytes_max;
-    uint64_t pending;           /* due, but for a transaction */
+    uint64_t pending;           /* due, but protected by a transaction */
     uint64_t kept;              /* all that stay */
-    bool is_full;               /* more is due than the batch takes */
-    bool is_last;               /* nothing is left of the group */
+    bool is_full;               /* more is due than fits the batch */
+    bool is_last;               /* nothing of the group is left */
 } collected;
 
 static ol_pair_name name_in(const ol_table *table, ol_slice group, ol_slice topic) {
     return ol_table_name(table, group, ol_table_group_hash(table, group), topic);
 }
 
-/* What stands above W is not decided about: the next run sees it. */
+/* A position with a record above W is not decided about: the next run does. */
 static bool is_in_flight(const ol_in_flight *inflight, const ol_pair_name *name, int32_t number) {
     if (!inflight->active) return false;
     bool present;
@@ -94,7 +95,7 @@ static int collect_positions(const ol_expire_run *run, const ol_partition_view *
     return status;
 }
 
-/* The group's own records go with the last of its positions, in the same batch if they fit; else the next one is of them alone. */
+/* The group's own records go with the last of its positions, in the same batch if they fit; else alone in the next one. */
 static int collect_group_records(ol_slice group, const ol_partition_view *now, const ol_group_view *view, collected *batch,
                                  ol_error *error) {
     const ol_state *state = now->state;
@@ -122,8 +123,9 @@ static size_t count_positions(const ol_tombstones *tombstones) {
 
 static void account(const ol_expire_run *run, const collected *batch, const ol_commit_result *result) {
     ol_expire_report *report = run->report;
-    if (!batch->is_full) report->positions_pending += batch->pending;   /* else the next batch meets them again */
-    /* The positions of a big group went before; what is left of others went now. */
+    /* After a full batch the next one counts them. */
+    if (!batch->is_full) report->positions_pending += batch->pending;
+    /* The positions of a big group went before this batch; the rest of any other group goes now. */
     report->groups_removed += batch->is_last && (batch->tombstones.count > 0 || run->group.is_big);
     if (batch->tombstones.count == 0) return;
     report->positions_expired += count_positions(&batch->tombstones);
@@ -153,7 +155,7 @@ void ol_expire_give_way(void) {
     nanosleep(&moment, NULL);
 }
 
-/* Batch after batch, until nothing more is due; of one topic or of all. */
+/* Batch after batch, until nothing more is due, in one topic or in all. */
 static int write_all(const ol_expire_run *run, ol_slice topic, ol_error *error) {
     ol_partition_view now;
     size_t bytes_max = ol_partition_get_options(run->partition)->batch_bytes_max;
@@ -171,7 +173,7 @@ static int write_all(const ol_expire_run *run, ol_slice topic, ol_error *error) 
     return status;
 }
 
-/* Topic by topic, so that no hold of the lock is for all of them; what is left after that is a small group, or stays. */
+/* Topic by topic, so that no hold of the lock covers all of them.  A group that is empty after that goes with a last batch. */
 static int write_big(ol_expire_run *run, ol_error *error) {
     const ol_state *state;
     int status = OL_OK;
