@@ -357,8 +357,8 @@ static int compare_live_pending(live_comparison *work, ol_error *error) {
     return status;
 }
 
-int ol_partition_compare(ol_partition *live, const ol_state *replayed, int64_t cut, bool physical, ol_differences *found,
-                         ol_error *error) {
+int ol_state_diff_live(ol_partition *live, const ol_state *replayed, int64_t cut, bool physical,
+                       ol_differences *found, ol_error *error) {
     live_comparison work = {.live = live, .replayed = replayed, .cut = cut, .physical = physical, .found = found};
     key_walk replayed_walk = {.has_positions = true};
     ol_table_cursor groups = {0};
@@ -390,7 +390,7 @@ static int read_sides(const ol_state *state, int which, ol_differences *differen
     return status;
 }
 
-int ol_partition_cut(ol_partition *live, bool physical, ol_digest *digest, int64_t *applied, ol_log_view **view, ol_error *error) {
+int ol_state_diff_cut(ol_partition *live, bool physical, ol_digest *digest, int64_t *applied, ol_log_view **view, ol_error *error) {
     const ol_state *state;
     int status = freeze(live, &state, view, error);
     if (status != OL_OK) return status;
@@ -399,8 +399,8 @@ int ol_partition_cut(ol_partition *live, bool physical, ol_digest *digest, int64
     return OL_OK;
 }
 
-int ol_partition_read_differences(ol_partition *live, ol_differences *differences, int64_t *applied, ol_log_view **view,
-                                  ol_error *error) {
+int ol_state_diff_read_live(ol_partition *live, ol_differences *differences, int64_t *applied,
+                            ol_log_view **view, ol_error *error) {
     const ol_state *state;
     int status = freeze(live, &state, view, error);
     if (status != OL_OK) return status;
@@ -413,7 +413,7 @@ int ol_partition_read_differences(ol_partition *live, ol_differences *difference
     return status;
 }
 
-int ol_state_settle_differences(const ol_state *right, bool physical, ol_differences *differences, ol_error *error) {
+int ol_state_diff_settle(const ol_state *right, bool physical, ol_differences *differences, ol_error *error) {
     int status = read_sides(right, RIGHT, differences, error);
     if (status != OL_OK) return status;
     sort(differences);

@@ -7,11 +7,11 @@
  * Two states of the caller are compared in one call.  A live partition is compared with a replay of its log while commits go on, in
  * three steps:
  *
- *   1. ol_partition_compare finds keys that may differ.  It locks the table for some hundred keys
+ *   1. ol_state_diff_live finds keys that may differ.  It locks the table for some hundred keys
  *      at a time; commits wait while it walks the pending values.
- *   2. ol_partition_read_differences reads all of them again, under one lock, and returns the
+ *   2. ol_state_diff_read_live reads all of them again, under one lock, and returns the
  *      offset up to which the log was applied.
- *   3. The caller replays the log up to there; ol_state_settle_differences drops the keys that are
+ *   3. The caller replays the log up to there; ol_state_diff_settle drops the keys that are
  *      the same in that state.
  *
  * The remaining keys differ, whatever was committed meanwhile, since both sides are of one log offset.  A key that was written
@@ -63,21 +63,21 @@ int ol_state_diff(const ol_state *left, const ol_state *right, bool physical, ol
 /* The digest of a live state, and the log offset below which it has everything.  `view` may be NULL; else it gets the log's segments
  * of that moment, which the caller replays up to there and closes, or NULL for a log that is read-only.  Commits wait meanwhile,
  * reads of the state do not.  Fails as ol_partition_lock_state and ol_log_view_open do. */
-int ol_partition_cut(ol_partition *live, bool physical, ol_digest *digest, int64_t *applied, ol_log_view **view, ol_error *error)
+int ol_state_diff_cut(ol_partition *live, bool physical, ol_digest *digest, int64_t *applied, ol_log_view **view, ol_error *error)
     OL_NODISCARD;
 
 /* Adds the keys that may differ between the live state (left) and `replayed` (right), the state of the records below `cut`.  It
  * skips keys that the live state has at or above `cut`: they were written later.  Fails as ol_partition_lock_state does, or with
  * OL_NO_MEMORY. */
-int ol_partition_compare(ol_partition *live, const ol_state *replayed, int64_t cut, bool physical, ol_differences *found,
-                         ol_error *error) OL_NODISCARD;
+int ol_state_diff_live(ol_partition *live, const ol_state *replayed, int64_t cut, bool physical,
+                       ol_differences *found, ol_error *error) OL_NODISCARD;
 
-/* Reads the left side of all keys again, at one moment; *applied, `view` and failures as in ol_partition_cut, or OL_NO_MEMORY. */
-int ol_partition_read_differences(ol_partition *live, ol_differences *differences, int64_t *applied, ol_log_view **view,
-                                  ol_error *error) OL_NODISCARD;
+/* Reads the left side of all keys again, at one moment; *applied, `view` and failures as in ol_state_diff_cut, or OL_NO_MEMORY. */
+int ol_state_diff_read_live(ol_partition *live, ol_differences *differences, int64_t *applied,
+                            ol_log_view **view, ol_error *error) OL_NODISCARD;
 
 /* Reads the right side of all keys again, drops the keys that do not differ and those that are in the list twice, and sorts the
  * rest.  OL_NO_MEMORY. */
-int ol_state_settle_differences(const ol_state *right, bool physical, ol_differences *differences, ol_error *error) OL_NODISCARD;
+int ol_state_diff_settle(const ol_state *right, bool physical, ol_differences *differences, ol_error *error) OL_NODISCARD;
 
 #endif

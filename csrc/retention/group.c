@@ -39,8 +39,8 @@ void ol_name_list_free(ol_name_list *list) {
     memset(list, 0, sizeof *list);
 }
 
-int ol_expire_list_topics(ol_expire_run *run, ol_error *error) {
-    ol_expiring_group *group = &run->group;
+int ol_retention_list_topics(ol_retention_run *run, ol_error *error) {
+    ol_retention_group *group = &run->group;
     const ol_state *state;
     ol_table_cursor cursor = {0};
     ol_slice topic;
@@ -63,8 +63,8 @@ static int compare_slices(const void *a, const void *b) {
     return left->size == 0 ? 0 : memcmp(left->data, right->data, left->size);
 }
 
-static int ask_for_topics(ol_expire_run *run, ol_error *error) {
-    ol_expiring_group *group = &run->group;
+static int ask_for_topics(ol_retention_run *run, ol_error *error) {
+    ol_retention_group *group = &run->group;
     const ol_group_state *groups = run->options->groups;
     group->unread = malloc((group->topics.count + 1) * sizeof *group->unread);
     if (group->unread == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for the topics of a group");
@@ -76,20 +76,20 @@ static int ask_for_topics(ol_expire_run *run, ol_error *error) {
     return OL_OK;
 }
 
-int ol_expire_freeze(ol_expire_run *run, ol_error *error) {
+int ol_retention_freeze(ol_retention_run *run, ol_error *error) {
     const ol_group_state *groups = run->options->groups;
-    ol_expiring_group *group = &run->group;
+    ol_retention_group *group = &run->group;
     if (groups == NULL) return OL_OK;
-    int status = ol_expire_list_topics(run, error);
+    int status = ol_retention_list_topics(run, error);
     if (status != OL_OK) return status;
     group->is_frozen = true;
     if (!groups->view(groups->context, group->name, &group->view)) group->view = ol_group_view_simple();
     return ol_group_view_keeps_subscribed(&group->view) ? ask_for_topics(run, error) : OL_OK;
 }
 
-void ol_expire_thaw(ol_expire_run *run) {
+void ol_retention_thaw(ol_retention_run *run) {
     const ol_group_state *groups = run->options->groups;
-    ol_expiring_group *group = &run->group;
+    ol_retention_group *group = &run->group;
     if (!group->is_frozen) return;
     if (groups->release != NULL) groups->release(groups->context, group->name);
     group->is_frozen = false;
@@ -98,51 +98,51 @@ void ol_expire_thaw(ol_expire_run *run) {
     group->unread_count = 0;
 }
 
-ol_group_view ol_expire_view(const ol_expiring_group *group, const ol_state *state) {
+ol_group_view ol_retention_view(const ol_retention_group *group, const ol_state *state) {
     if (group->is_frozen) return group->view;
     ol_group_view view;
     ol_group_view_read(state->group_records, group->name, &view);
     return view;
 }
 
-static bool is_read(const ol_expiring_group *group, const ol_group_view *view, ol_slice topic) {
+static bool is_read(const ol_retention_group *group, const ol_group_view *view, ol_slice topic) {
     if (!group->is_frozen || !ol_group_view_keeps_subscribed(view)) return false;   /* by the log: no members, or held */
     return bsearch(&topic, group->unread, group->unread_count, sizeof topic, compare_slices) == NULL;
 }
 
-ol_expiry ol_expire_when(const ol_expiring_group *group, const ol_group_view *view, const ol_table_row *row) {
+ol_expiry ol_retention_when(const ol_retention_group *group, const ol_group_view *view, const ol_table_row *row) {
     return ol_position_expiry(view, &row->value, is_read(group, view, row->topic), group->retention.retention_ms);
 }
 
 /* ------------------------------------------------------------------------------------------------ at a glance */
 
-bool ol_expire_glance(const ol_expire_run *run, const ol_expiring_group *group, const ol_state *state) {
-    ol_group_view view = ol_expire_view(group, state);
+bool ol_retention_glance(const ol_retention_run *run, const ol_retention_group *group, const ol_state *state) {
+    ol_group_view view = ol_retention_view(group, state);
     ol_table_cursor cursor = {0};
     ol_table_row row;
     uint64_t hash = ol_table_group_hash(state->table, group->name);
     bool is_without = true;
     while (ol_table_next_of_group(state->table, group->name, hash, &cursor, &row)) {
-        if (ol_expire_is_due(run, group, &view, &row)) return true;
+        if (ol_retention_is_due(run, group, &view, &row)) return true;
         is_without = false;
     }
     return is_without && ol_group_view_may_go(&view);
 }
 
-static bool glance_at_topic(const ol_expire_run *run, const ol_state *state, ol_slice topic) {
-    const ol_expiring_group *group = &run->group;
-    ol_group_view view = ol_expire_view(group, state);
+static bool glance_at_topic(const ol_retention_run *run, const ol_state *state, ol_slice topic) {
+    const ol_retention_group *group = &run->group;
+    ol_group_view view = ol_retention_view(group, state);
     ol_pair_name name = ol_table_name(state->table, group->name, ol_table_group_hash(state->table, group->name), topic);
     ol_table_cursor cursor = {0};
     ol_table_row row;
     while (ol_table_next_of_pair(state->table, &name, &cursor, &row)) {
-        if (ol_expire_is_due(run, group, &view, &row)) return true;
+        if (ol_retention_is_due(run, group, &view, &row)) return true;
     }
     return false;
 }
 
-int ol_expire_glance_by_topic(ol_expire_run *run, bool *due, ol_error *error) {
-    int status = run->group.is_frozen ? OL_OK : ol_expire_list_topics(run, error);
+int ol_retention_glance_by_topic(ol_retention_run *run, bool *due, ol_error *error) {
+    int status = run->group.is_frozen ? OL_OK : ol_retention_list_topics(run, error);
     *due = status == OL_OK && run->group.topics.count == 0;
     for (size_t i = 0; status == OL_OK && !*due && i < run->group.topics.count; i++) {
         const ol_state *state;

@@ -8,22 +8,22 @@ typedef struct seen {
     int64_t latest_ms;          /* the latest time at which a due one expires */
 } seen;
 
-static int report_position(ol_expire_run *run, const ol_table_row *row, const ol_expiry *expiry, ol_error *error) {
+static int report_position(ol_retention_run *run, const ol_table_row *row, const ol_expiry *expiry, ol_error *error) {
     const ol_expiring_row found = {.at_ms = expiry->at_ms, .base_ms = expiry->base_ms, .retention_ms = run->group.retention.retention_ms,
                                   .offset = row->value.offset, .log_offset = row->value.log_offset, .partition = row->partition,
                                   .rule = run->group.retention.rule, .log_partition = run->partition_number, .base = (int32_t)expiry->base};
     return ol_expiring_rows_append(run->rows, run->group.name, row->topic, &found, error);
 }
 
-static int report_topic(ol_expire_run *run, const ol_state *state, ol_slice topic, seen *all, ol_error *error) {
-    const ol_expiring_group *group = &run->group;
-    ol_group_view view = ol_expire_view(group, state);
+static int report_topic(ol_retention_run *run, const ol_state *state, ol_slice topic, seen *all, ol_error *error) {
+    const ol_retention_group *group = &run->group;
+    ol_group_view view = ol_retention_view(group, state);
     ol_pair_name name = ol_table_name(state->table, group->name, ol_table_group_hash(state->table, group->name), topic);
     ol_table_cursor cursor = {0};
     ol_table_row row;
     int status = OL_OK;
     while (status == OL_OK && ol_table_next_of_pair(state->table, &name, &cursor, &row)) {
-        ol_expiry expiry = ol_expire_when(group, &view, &row);
+        ol_expiry expiry = ol_retention_when(group, &view, &row);
         bool is_due = ol_expiry_is_due(&expiry, run->options->now_ms);
         bool is_pending = is_due && ol_pending_has(state->pending, &name, row.partition);
         run->report->positions_pending += is_pending;
@@ -39,9 +39,9 @@ static int report_topic(ol_expire_run *run, const ol_state *state, ol_slice topi
 }
 
 /* The group itself, when nothing of it is left. */
-static int report_group(ol_expire_run *run, const ol_state *state, const seen *all, ol_error *error) {
-    const ol_expiring_group *group = &run->group;
-    ol_group_view view = ol_expire_view(group, state);
+static int report_group(ol_retention_run *run, const ol_state *state, const seen *all, ol_error *error) {
+    const ol_retention_group *group = &run->group;
+    ol_group_view view = ol_retention_view(group, state);
     uint64_t hash = ol_table_group_hash(state->table, group->name);
     if (all->kept > 0 || !ol_group_view_may_go(&view) || ol_pending_has_group(state->pending, group->name, hash)) return OL_OK;
     if (ol_table_group_positions(state->table, group->name, hash) != all->due) return OL_OK;    /* a commit came meanwhile */
@@ -53,10 +53,10 @@ static int report_group(ol_expire_run *run, const ol_state *state, const seen *a
     return status;
 }
 
-int ol_expire_report_group(ol_expire_run *run, ol_error *error) {
+int ol_retention_report_group(ol_retention_run *run, ol_error *error) {
     seen all = {.latest_ms = INT64_MIN};
     const ol_state *state;
-    int status = run->group.is_frozen ? OL_OK : ol_expire_list_topics(run, error);
+    int status = run->group.is_frozen ? OL_OK : ol_retention_list_topics(run, error);
     for (size_t i = 0; status == OL_OK && i <= run->group.topics.count; i++) {
         status = ol_partition_lock_state(run->partition, &state, error);
         if (status != OL_OK) break;

@@ -6,40 +6,40 @@
 
 enum { HOLD_GROUPS = 1024 };
 
-static bool is_stopped(ol_expire_run *run) {
+static bool is_stopped(ol_retention_run *run) {
     const _Atomic bool *stop = run->options->stop;
     if (stop != NULL && atomic_load_explicit(stop, memory_order_relaxed)) run->report->stopped = true;
     return run->report->stopped;
 }
 
 /* Whether the group has to be handled.  A coordinator cannot be asked here, under the table lock: then every group has to be. */
-static bool is_wanted(ol_expire_run *run, const ol_state *state, ol_slice name, bool is_big) {
-    ol_expire_report *report = run->report;
-    ol_expiring_group group = {.name = name, .retention = ol_retention_of(run->options->rules, name)};
+static bool is_wanted(ol_retention_run *run, const ol_state *state, ol_slice name, bool is_big) {
+    ol_retention_report *report = run->report;
+    ol_retention_group group = {.name = name, .retention = ol_retention_of(run->options->rules, name)};
     report->groups++;
     if (group.retention.retention_ms < 0) {
         report->groups_never++;
         return false;
     }
     if (run->options->groups != NULL) return true;
-    ol_group_view view = ol_expire_view(&group, state);
+    ol_group_view view = ol_retention_view(&group, state);
     if (view.is_held || view.kind == OL_GROUP_SHARE) {
         report->groups_held++;
         return false;
     }
-    return is_big || ol_expire_glance(run, &group, state);
+    return is_big || ol_retention_glance(run, &group, state);
 }
 
 /* Gathers groups with positions.  The last of the names may be a big group, which one hold of the lock does not cover. */
-static int gather(ol_expire_run *run, const ol_state *state, ol_table_cursor *cursor, bool *more, ol_error *error) {
+static int gather(ol_retention_run *run, const ol_state *state, ol_table_cursor *cursor, bool *more, ol_error *error) {
     uint64_t inspected = 0, positions;
     ol_slice name;
     int status = OL_OK;
     ol_table_renew(state->table, cursor);
-    while (status == OL_OK && inspected < OL_EXPIRE_HOLD_POSITIONS && run->names.count < HOLD_GROUPS && !run->last_is_big) {
+    while (status == OL_OK && inspected < OL_RETENTION_HOLD_POSITIONS && run->names.count < HOLD_GROUPS && !run->last_is_big) {
         *more = ol_table_next_group(state->table, cursor, &name, &positions);
         if (!*more) break;
-        bool is_big = positions > OL_EXPIRE_HOLD_POSITIONS;
+        bool is_big = positions > OL_RETENTION_HOLD_POSITIONS;
         inspected += is_big ? 0 : positions + 1;
         if (!is_wanted(run, state, name, is_big)) continue;
         run->last_is_big = is_big;
@@ -49,10 +49,10 @@ static int gather(ol_expire_run *run, const ol_state *state, ol_table_cursor *cu
 }
 
 /* Gathers groups that have only records: each at the first of its records. */
-static int gather_bare(ol_expire_run *run, const ol_state *state, size_t *at, bool *more, ol_error *error) {
+static int gather_bare(ol_retention_run *run, const ol_state *state, size_t *at, bool *more, ol_error *error) {
     ol_group_record record, first;
     int status = OL_OK;
-    for (unsigned inspected = 0; status == OL_OK && inspected < OL_EXPIRE_HOLD_POSITIONS && run->names.count < HOLD_GROUPS; inspected++) {
+    for (unsigned inspected = 0; status == OL_OK && inspected < OL_RETENTION_HOLD_POSITIONS && run->names.count < HOLD_GROUPS; inspected++) {
         *more = ol_group_records_next(state->group_records, at, &record);
         if (!*more) break;
         size_t cursor = 0;
@@ -66,22 +66,22 @@ static int gather_bare(ol_expire_run *run, const ol_state *state, size_t *at, bo
     return status;
 }
 
-static int handle_group(ol_expire_run *run, ol_slice name, bool is_big, ol_error *error) {
-    ol_expiring_group *group = &run->group;
+static int handle_group(ol_retention_run *run, ol_slice name, bool is_big, ol_error *error) {
+    ol_retention_group *group = &run->group;
     group->name = name;
     group->retention = ol_retention_of(run->options->rules, name);
     group->is_big = is_big;
-    int status = ol_expire_freeze(run, error);
+    int status = ol_retention_freeze(run, error);
     if (status == OL_OK && group->is_frozen && (group->view.is_held || group->view.kind == OL_GROUP_SHARE)) {
         run->report->groups_held++;
     } else if (status == OL_OK) {
-        status = run->rows != NULL ? ol_expire_report_group(run, error) : ol_expire_write(run, error);
+        status = run->rows != NULL ? ol_retention_report_group(run, error) : ol_retention_write(run, error);
     }
-    ol_expire_thaw(run);
+    ol_retention_thaw(run);
     return status;
 }
 
-static int handle_gathered(ol_expire_run *run, ol_error *error) {
+static int handle_gathered(ol_retention_run *run, ol_error *error) {
     int status = OL_OK;
     for (size_t i = 0; status == OL_OK && i < run->names.count && !is_stopped(run); i++) {
         status = handle_group(run, ol_name_list_get(&run->names, i), run->last_is_big && i + 1 == run->names.count, error);
@@ -89,7 +89,7 @@ static int handle_gathered(ol_expire_run *run, ol_error *error) {
     return status;
 }
 
-static int walk(ol_expire_run *run, bool is_bare, ol_error *error) {
+static int walk(ol_retention_run *run, bool is_bare, ol_error *error) {
     ol_table_cursor cursor = {0};
     size_t at = 0;
     const ol_state *state;
@@ -103,13 +103,13 @@ static int walk(ol_expire_run *run, bool is_bare, ol_error *error) {
         ol_partition_unlock_state(run->partition);
         uint64_t batches = run->report->batches;
         if (status == OL_OK) status = handle_gathered(run, error);
-        if (run->report->batches != batches) ol_expire_give_way();
+        if (run->report->batches != batches) ol_retention_give_way();
     }
     return status;
 }
 
-static int walk_all(ol_expire_run *run, ol_error *error) {
-    *run->report = (ol_expire_report){.end_offset = -1};
+static int walk_all(ol_retention_run *run, ol_error *error) {
+    *run->report = (ol_retention_report){.end_offset = -1};
     int status = walk(run, false, error);
     if (status == OL_OK) status = walk(run, true, error);
     ol_name_list_free(&run->names);
@@ -117,13 +117,14 @@ static int walk_all(ol_expire_run *run, ol_error *error) {
     return status;
 }
 
-int ol_partition_expire(ol_partition *partition, const ol_expire_options *options, ol_expire_report *report, ol_error *error) {
-    ol_expire_run run = {.partition = partition, .options = options, .report = report};
+int ol_retention_expire(ol_partition *partition, const ol_retention_options *options, ol_retention_report *report, ol_error *error) {
+    ol_retention_run run = {.partition = partition, .options = options, .report = report};
     return walk_all(&run, error);
 }
 
-int ol_partition_expiring(ol_partition *partition, const ol_expire_options *options, int32_t partition_number, ol_expiring_rows *rows,
-                          ol_expire_report *report, ol_error *error) {
-    ol_expire_run run = {.partition = partition, .options = options, .report = report, .rows = rows, .partition_number = partition_number};
+int ol_retention_preview(ol_partition *partition, const ol_retention_options *options,
+                         int32_t partition_number, ol_expiring_rows *rows,
+                         ol_retention_report *report, ol_error *error) {
+    ol_retention_run run = {.partition = partition, .options = options, .report = report, .rows = rows, .partition_number = partition_number};
     return walk_all(&run, error);
 }

@@ -20,14 +20,14 @@
 #include "partition/partition.h"
 #include "retention/group_rules.h"
 
-typedef struct ol_expire_options {
+typedef struct ol_retention_options {
     const ol_retention_rules *rules;
     const ol_group_state *groups;       /* NULL: the log's own records (retention/group_view.h) */
     int64_t now_ms;                     /* the caller's clock: expired if due at or before it */
     const _Atomic bool *stop;           /* may be NULL; checked before each group */
-} ol_expire_options;
+} ol_retention_options;
 
-typedef struct ol_expire_report {
+typedef struct ol_retention_report {
     uint64_t groups;            /* inspected: those with positions or records of their own */
     uint64_t groups_never;      /* of them: never to expire, */
     uint64_t groups_held;       /* and held: with members, or unreadable records */
@@ -38,16 +38,17 @@ typedef struct ol_expire_report {
     int64_t end_offset;         /* for ol_partition_wait; -1: nothing was written */
     uint64_t term;
     bool stopped;
-} ol_expire_report;
+} ol_retention_report;
 
 /* Writes the tombstones.  After a failure the report says what was written before.  Fails as ol_partition_commit does; OL_LOADING
  * while the partition loads. */
-int ol_partition_expire(ol_partition *partition, const ol_expire_options *options, ol_expire_report *report, ol_error *error) OL_NODISCARD;
+int ol_retention_expire(ol_partition *partition, const ol_retention_options *options, ol_retention_report *report, ol_error *error) OL_NODISCARD;
 
 /* The dry run: appends to `rows` what would expire up to now_ms, and changes nothing; the partition may be read-only.  One hold of
  * the table lock covers one topic of a group; a commit in the meantime may be in the rows or not.  `partition_number` goes into
  * the rows. */
-int ol_partition_expiring(ol_partition *partition, const ol_expire_options *options, int32_t partition_number, ol_expiring_rows *rows,
-                          ol_expire_report *report, ol_error *error) OL_NODISCARD;
+int ol_retention_preview(ol_partition *partition, const ol_retention_options *options,
+                         int32_t partition_number, ol_expiring_rows *rows,
+                         ol_retention_report *report, ol_error *error) OL_NODISCARD;
 
 #endif

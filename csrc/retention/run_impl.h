@@ -13,7 +13,7 @@
 #include "partition/partition.h"
 
 /* About how many positions are inspected under one hold of the table lock: a millisecond at most. */
-#define OL_EXPIRE_HOLD_POSITIONS 16384u
+#define OL_RETENTION_HOLD_POSITIONS 16384u
 
 /* Strings, one after the other in memory of the list. */
 typedef struct ol_name_list {
@@ -30,7 +30,7 @@ ol_slice ol_name_list_get(const ol_name_list *list, size_t index);     /* until 
 void ol_name_list_free(ol_name_list *list);
 
 /* The group that is inspected. */
-typedef struct ol_expiring_group {
+typedef struct ol_retention_group {
     ol_slice name;
     ol_retention retention;
     bool is_big;                /* it has more positions than one hold of the lock covers */
@@ -39,52 +39,52 @@ typedef struct ol_expiring_group {
     ol_slice *unread;           /* sorted: topics that no member reads */
     size_t unread_count;
     ol_name_list topics;
-} ol_expiring_group;
+} ol_retention_group;
 
-typedef struct ol_expire_run {
+typedef struct ol_retention_run {
     ol_partition *partition;
-    const ol_expire_options *options;
-    ol_expire_report *report;
+    const ol_retention_options *options;
+    ol_retention_report *report;
     ol_expiring_rows *rows;     /* NULL: it writes */
     int32_t partition_number;
     ol_name_list names;         /* groups gathered under one hold of the table lock */
     bool last_is_big;           /* the last one of `names` */
-    ol_expiring_group group;
-} ol_expire_run;
+    ol_retention_group group;
+} ol_retention_run;
 
 /* Fills group->topics; takes the table lock. */
-int ol_expire_list_topics(ol_expire_run *run, ol_error *error);
+int ol_retention_list_topics(ol_retention_run *run, ol_error *error);
 
 /* Asks the coordinator for the group's state, without locks; in a run without a coordinator it does nothing.  A thaw follows each
  * freeze, also one that failed. */
-int ol_expire_freeze(ol_expire_run *run, ol_error *error);
-void ol_expire_thaw(ol_expire_run *run);
+int ol_retention_freeze(ol_retention_run *run, ol_error *error);
+void ol_retention_thaw(ol_retention_run *run);
 
 /* The group's state; from its records unless it is frozen.  Under the writer lock or the table lock. */
-ol_group_view ol_expire_view(const ol_expiring_group *group, const ol_state *state);
+ol_group_view ol_retention_view(const ol_retention_group *group, const ol_state *state);
 
 /* When a position of the group expires.  A topic that a frozen group got after the freeze counts as one that a member reads. */
-ol_expiry ol_expire_when(const ol_expiring_group *group, const ol_group_view *view, const ol_table_row *row);
+ol_expiry ol_retention_when(const ol_retention_group *group, const ol_group_view *view, const ol_table_row *row);
 
-static inline bool ol_expire_is_due(const ol_expire_run *run, const ol_expiring_group *group, const ol_group_view *view,
-                                    const ol_table_row *row) {
-    ol_expiry expiry = ol_expire_when(group, view, row);
+static inline bool ol_retention_is_due(const ol_retention_run *run, const ol_retention_group *group,
+                                       const ol_group_view *view, const ol_table_row *row) {
+    ol_expiry expiry = ol_retention_when(group, view, row);
     return ol_expiry_is_due(&expiry, run->options->now_ms);
 }
 
 /* Whether something in the group is due, or its own records are.  Under the table lock.  Pending values are ignored: the decision
  * under the writer lock respects them. */
-bool ol_expire_glance(const ol_expire_run *run, const ol_expiring_group *group, const ol_state *state);
+bool ol_retention_glance(const ol_retention_run *run, const ol_retention_group *group, const ol_state *state);
 
 /* The same topic by topic, for a big group or a frozen one; takes the table lock for each. */
-int ol_expire_glance_by_topic(ol_expire_run *run, bool *due, ol_error *error);
+int ol_retention_glance_by_topic(ol_retention_run *run, bool *due, ol_error *error);
 
-int ol_expire_write(ol_expire_run *run, ol_error *error);
+int ol_retention_write(ol_retention_run *run, ol_error *error);
 
 /* Lets waiting commits have the writer lock.  It goes to the first thread that asks, and the thread that has just released it
  * would be the first again and again. */
-void ol_expire_give_way(void);
+void ol_retention_give_way(void);
 
-int ol_expire_report_group(ol_expire_run *run, ol_error *error);
+int ol_retention_report_group(ol_retention_run *run, ol_error *error);
 
 #endif

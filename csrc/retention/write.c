@@ -73,8 +73,8 @@ static bool next_position(const ol_table *table, const collected *batch, ol_slic
     return ol_table_next_of_pair(table, &name, cursor, row);
 }
 
-static int collect_positions(const ol_expire_run *run, const ol_partition_view *now, const ol_group_view *view,
-                             collected *batch, ol_error *error) {
+static int collect_positions(const ol_retention_run *run, const ol_partition_view *now,
+                             const ol_group_view *view, collected *batch, ol_error *error) {
     const ol_table *table = now->state->table;
     ol_slice group = run->group.name;
     uint64_t hash = ol_table_group_hash(table, group);
@@ -83,7 +83,7 @@ static int collect_positions(const ol_expire_run *run, const ol_partition_view *
     ol_pair_name name = {0};
     int status = OL_OK;
     while (status == OL_OK && !batch->is_full && next_position(table, batch, group, hash, &cursor, &row)) {
-        if (!ol_expire_is_due(run, &run->group, view, &row)) {
+        if (!ol_retention_is_due(run, &run->group, view, &row)) {
             batch->kept++;
             continue;
         }
@@ -121,8 +121,8 @@ static size_t count_positions(const ol_tombstones *tombstones) {
     return count;
 }
 
-static void account(const ol_expire_run *run, const collected *batch, const ol_commit_result *result) {
-    ol_expire_report *report = run->report;
+static void account(const ol_retention_run *run, const collected *batch, const ol_commit_result *result) {
+    ol_retention_report *report = run->report;
     /* After a full batch the next one counts them. */
     if (!batch->is_full) report->positions_pending += batch->pending;
     /* The positions of a big group went before this batch; the rest of any other group goes now. */
@@ -135,11 +135,11 @@ static void account(const ol_expire_run *run, const collected *batch, const ol_c
 }
 
 /* Under writer. */
-static int write_batch(const ol_expire_run *run, const ol_partition_view *now, collected *batch, ol_error *error) {
+static int write_batch(const ol_retention_run *run, const ol_partition_view *now, collected *batch, ol_error *error) {
     ol_partition *partition = run->partition;
     int status = ol_partition_check_writable(partition, true, error);
     if (status != OL_OK || has_group_records_in_flight(now->in_flight, run->group.name)) return status;
-    ol_group_view view = ol_expire_view(&run->group, now->state);
+    ol_group_view view = ol_retention_view(&run->group, now->state);
     status = collect_positions(run, now, &view, batch, error);
     if (status == OL_OK) status = collect_group_records(run->group.name, now, &view, batch, error);
     ol_commit_result result;
@@ -150,13 +150,13 @@ static int write_batch(const ol_expire_run *run, const ol_partition_view *now, c
     return status;
 }
 
-void ol_expire_give_way(void) {
+void ol_retention_give_way(void) {
     const struct timespec moment = {.tv_nsec = 50000};
     nanosleep(&moment, NULL);
 }
 
 /* Batch after batch, until nothing more is due, in one topic or in all. */
-static int write_all(const ol_expire_run *run, ol_slice topic, ol_error *error) {
+static int write_all(const ol_retention_run *run, ol_slice topic, ol_error *error) {
     ol_partition_view now;
     size_t bytes_max = ol_partition_get_options(run->partition)->batch_bytes_max;
     if (topic.data != NULL && bytes_max > BIG_GROUP_BATCH_BYTES) bytes_max = BIG_GROUP_BATCH_BYTES;
@@ -168,13 +168,13 @@ static int write_all(const ol_expire_run *run, ol_slice topic, ol_error *error) 
         ol_partition_unlock_writer(run->partition);
         more = batch.is_full;
         ol_tombstones_free(&batch.tombstones);
-        if (more) ol_expire_give_way();
+        if (more) ol_retention_give_way();
     }
     return status;
 }
 
 /* Topic by topic, so that no hold of the lock covers all of them.  A group that is empty after that goes with a last batch. */
-static int write_big(ol_expire_run *run, ol_error *error) {
+static int write_big(ol_retention_run *run, ol_error *error) {
     const ol_state *state;
     int status = OL_OK;
     for (size_t i = 0; status == OL_OK && i < run->group.topics.count; i++) {
@@ -187,10 +187,10 @@ static int write_big(ol_expire_run *run, ol_error *error) {
     return left == 0 ? write_all(run, ol_slice_null(), error) : OL_OK;
 }
 
-int ol_expire_write(ol_expire_run *run, ol_error *error) {
+int ol_retention_write(ol_retention_run *run, ol_error *error) {
     int status = OL_OK;
     bool due = true;
-    if (run->group.is_big || run->group.is_frozen) status = ol_expire_glance_by_topic(run, &due, error);
+    if (run->group.is_big || run->group.is_frozen) status = ol_retention_glance_by_topic(run, &due, error);
     if (status != OL_OK || !due) return status;
     return run->group.is_big ? write_big(run, error) : write_all(run, ol_slice_null(), error);
 }

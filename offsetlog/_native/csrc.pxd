@@ -958,13 +958,13 @@ cdef extern from "history/state_diff.h" nogil:
     void ol_differences_free(ol_differences *differences) noexcept
     int ol_state_diff(const ol_state *left, const ol_state *right, bint physical, ol_differences *found,
                          ol_error *error) noexcept
-    int ol_partition_cut(ol_partition *live, bint physical, ol_digest *digest, int64_t *applied, ol_log_view **view,
-                         ol_error *error) noexcept
-    int ol_partition_compare(ol_partition *live, const ol_state *replayed, int64_t cut, bint physical, ol_differences *found,
-                             ol_error *error) noexcept
-    int ol_partition_read_differences(ol_partition *live, ol_differences *differences, int64_t *applied,
-                                      ol_log_view **view, ol_error *error) noexcept
-    int ol_state_settle_differences(const ol_state *right, bint physical, ol_differences *differences, ol_error *error) noexcept
+    int ol_state_diff_cut(ol_partition *live, bint physical, ol_digest *digest, int64_t *applied, ol_log_view **view,
+                          ol_error *error) noexcept
+    int ol_state_diff_live(ol_partition *live, const ol_state *replayed, int64_t cut, bint physical, ol_differences *found,
+                           ol_error *error) noexcept
+    int ol_state_diff_read_live(ol_partition *live, ol_differences *differences, int64_t *applied, ol_log_view **view,
+                                ol_error *error) noexcept
+    int ol_state_diff_settle(const ol_state *right, bint physical, ol_differences *differences, ol_error *error) noexcept
 
 
 cdef extern from "base/int64_map.h" nogil:
@@ -1243,13 +1243,13 @@ cdef extern from "retention/report_rows.h" nogil:
 
 
 cdef extern from "retention/run.h" nogil:
-    ctypedef struct ol_expire_options:
+    ctypedef struct ol_retention_options:
         const ol_retention_rules *rules
         const ol_group_state *groups
         int64_t now_ms
         const atomic_flag_value *stop
 
-    ctypedef struct ol_expire_report:
+    ctypedef struct ol_retention_report:
         uint64_t groups
         uint64_t groups_never
         uint64_t groups_held
@@ -1260,10 +1260,10 @@ cdef extern from "retention/run.h" nogil:
         int64_t end_offset
         bint stopped
 
-    int ol_partition_expire(ol_partition *partition, const ol_expire_options *options, ol_expire_report *report,
+    int ol_retention_expire(ol_partition *partition, const ol_retention_options *options, ol_retention_report *report,
                             ol_error *error) noexcept
-    int ol_partition_expiring(ol_partition *partition, const ol_expire_options *options, int32_t partition_number,
-                              ol_expiring_rows *rows, ol_expire_report *report, ol_error *error) noexcept
+    int ol_retention_preview(ol_partition *partition, const ol_retention_options *options, int32_t partition_number,
+                             ol_expiring_rows *rows, ol_retention_report *report, ol_error *error) noexcept
 
 
 cdef extern from "partition/flusher.h" nogil:

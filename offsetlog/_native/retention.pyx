@@ -15,14 +15,14 @@ from offsetlog._native.csrc cimport (
     ol_string_dictionary,
     ol_string_dictionary_get,
     ol_error,
-    ol_expire_options,
-    ol_expire_report,
     ol_expiring_row,
     ol_expiring_rows,
     ol_expiring_rows_free,
-    ol_partition_expire,
-    ol_partition_expiring,
     ol_partition_newest_timestamp,
+    ol_retention_expire,
+    ol_retention_options,
+    ol_retention_preview,
+    ol_retention_report,
     ol_retention_rule,
     ol_retention_rules,
     ol_retention_rules_create,
@@ -109,7 +109,7 @@ cdef class ExpiryStop:
         return bool(self.asked)
 
 
-cdef dict _report_of(const ol_expire_report *report):
+cdef dict _report_of(const ol_retention_report *report):
     return {
         "groups": report.groups,
         "groups_never": report.groups_never,
@@ -123,7 +123,7 @@ cdef dict _report_of(const ol_expire_report *report):
     }
 
 
-cdef _set_options(ol_expire_options *options, ExpiryRules rules, int64_t now_ms, ExpiryStop stop):
+cdef _set_options(ol_retention_options *options, ExpiryRules rules, int64_t now_ms, ExpiryStop stop):
     if rules.rules == NULL:
         raise InternalError("rules were not made")
     memset(options, 0, sizeof(options[0]))
@@ -149,14 +149,14 @@ def expire(Partition partition not None, ExpiryRules rules not None, int64_t now
 
     Raises StateError, StorageError, TooLargeError, CapacityError; the groups before are done.
     """
-    cdef ol_expire_options options
-    cdef ol_expire_report report
+    cdef ol_retention_options options
+    cdef ol_retention_report report
     cdef ol_error error
     _set_options(&options, rules, now_ms, stop)
     partition.enter()
     try:
         with nogil:
-            check(ol_partition_expire(partition.handle, &options, &report, &error), &error)
+            check(ol_retention_expire(partition.handle, &options, &report, &error), &error)
     finally:
         partition.leave()
     return _report_of(&report)
@@ -179,15 +179,15 @@ cdef class ExpiringRows:
 
     def add(self, Partition partition not None, ExpiryRules rules not None, int64_t until_ms, ExpiryStop stop=None):
         """Adds what expires up to a time; nothing is written.  Returns the counters."""
-        cdef ol_expire_options options
-        cdef ol_expire_report report
+        cdef ol_retention_options options
+        cdef ol_retention_report report
         cdef ol_error error
         _set_options(&options, rules, until_ms, stop)
         partition.enter()
         try:
             with nogil:
                 check(
-                    ol_partition_expiring(partition.handle, &options, partition.number, &self.rows, &report, &error), &error
+                    ol_retention_preview(partition.handle, &options, partition.number, &self.rows, &report, &error), &error
                 )
         finally:
             partition.leave()

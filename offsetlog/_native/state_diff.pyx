@@ -25,12 +25,12 @@ from offsetlog._native.csrc cimport (
     ol_error,
     ol_hash128,
     ol_log_view,
-    ol_partition_compare,
-    ol_partition_cut,
-    ol_partition_read_differences,
     ol_snapshot_state,
     ol_state_diff,
-    ol_state_settle_differences,
+    ol_state_diff_cut,
+    ol_state_diff_live,
+    ol_state_diff_read_live,
+    ol_state_diff_settle,
 )
 from offsetlog._native.log_view cimport own_view
 from offsetlog._native.partition cimport Partition
@@ -129,7 +129,7 @@ def cut(Partition partition not None, *, bint physical=True):
     partition.enter()
     try:
         with nogil:
-            check(ol_partition_cut(partition.handle, physical, &digest, &applied, &view, &error), &error)
+            check(ol_state_diff_cut(partition.handle, physical, &digest, &applied, &view, &error), &error)
     except BaseException:
         partition.leave()
         raise
@@ -163,7 +163,7 @@ cdef class LiveComparison:
         partition.enter()
         try:
             with nogil:
-                check(ol_partition_compare(partition.handle, &replay.state, cut, physical, &self.found, &error), &error)
+                check(ol_state_diff_live(partition.handle, &replay.state, cut, physical, &self.found, &error), &error)
         finally:
             partition.leave()
 
@@ -178,7 +178,7 @@ cdef class LiveComparison:
         self.partition.enter()
         try:
             with nogil:
-                check(ol_partition_read_differences(self.partition.handle, &self.found, &applied, &view, &error), &error)
+                check(ol_state_diff_read_live(self.partition.handle, &self.found, &applied, &view, &error), &error)
         except BaseException:
             self.partition.leave()
             raise
@@ -188,7 +188,7 @@ cdef class LiveComparison:
         """Keeps the keys that differ from those of a replay."""
         cdef ol_error error
         with nogil:
-            check(ol_state_settle_differences(&replay.state, self.physical, &self.found, &error), &error)
+            check(ol_state_diff_settle(&replay.state, self.physical, &self.found, &error), &error)
 
     @property
     def count(self):

@@ -290,7 +290,7 @@ typedef struct live_cut {
 static live_cut take_cut(ol_partition *partition) {
     live_cut cut;
     ol_error error;
-    OL_CHECK_OK(ol_partition_cut(partition, true, &cut.digest, &cut.applied, &cut.view, &error), &error);
+    OL_CHECK_OK(ol_state_diff_cut(partition, true, &cut.digest, &cut.applied, &cut.view, &error), &error);
     return cut;
 }
 
@@ -298,12 +298,12 @@ static live_cut take_cut(ol_partition *partition) {
 static ol_differences settle(ol_partition *partition, const ol_state *state, int64_t cut, int64_t skipped) {
     ol_differences found = all;
     ol_error error;
-    OL_CHECK_OK(ol_partition_compare(partition, state, cut, true, &found, &error), &error);
+    OL_CHECK_OK(ol_state_diff_live(partition, state, cut, true, &found, &error), &error);
     int64_t applied;
     ol_log_view *view;
-    OL_CHECK_OK(ol_partition_read_differences(partition, &found, &applied, &view, &error), &error);
+    OL_CHECK_OK(ol_state_diff_read_live(partition, &found, &applied, &view, &error), &error);
     ol_state newer = replay(view, applied, skipped);
-    OL_CHECK_OK(ol_state_settle_differences(&newer, true, &found, &error), &error);
+    OL_CHECK_OK(ol_state_diff_settle(&newer, true, &found, &error), &error);
     ol_state_destroy(&newer);
     ol_log_view_close(view);
     return found;
@@ -440,7 +440,7 @@ OL_TEST(what_is_pending_is_named_while_other_transactions_end) {
     OL_CHECK(pthread_create(&thread, NULL, end_all, &to) == 0);
     while (!to.stop) {
         ol_differences found = {.limit = ENDING_PRODUCERS + PENDING_PRODUCERS};
-        OL_CHECK_OK(ol_partition_compare(to.partition, &nothing, cut.applied, true, &found, &error), &error);
+        OL_CHECK_OK(ol_state_diff_live(to.partition, &nothing, cut.applied, true, &found, &error), &error);
         int stays = 0;
         for (size_t i = 0; i < found.count; i++) stays += ol_slice_equal(found.items[i].group, text("stays"));
         OL_CHECK_INT(stays, PENDING_PRODUCERS);

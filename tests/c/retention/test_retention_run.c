@@ -1,5 +1,5 @@
-/* Retention of a partition: what has expired gets tombstones, and nothing else does (docs/format/coordinator.md §5.13, docs/format/traps.md traps 21 to 23).  retention/group decides, ol_expire_write
- * writes, ol_expire_report tells. */
+/* Retention of a partition: expired positions get tombstones, and nothing else does (docs/format/coordinator.md §5.13,
+ * docs/format/traps.md traps 21 to 23).  retention/group decides, write writes, report reports. */
 #include "retention/run.h"
 #include "base/bytes.h"
 #include "retention/group_view.h"
@@ -70,21 +70,21 @@ static ol_retention_rules *rules_of(int64_t default_ms) {
     return rules;
 }
 
-static ol_expire_report expire_as(ol_partition *partition, const ol_expire_options *options) {
-    ol_expire_report report;
+static ol_retention_report expire_as(ol_partition *partition, const ol_retention_options *options) {
+    ol_retention_report report;
     ol_error error;
-    OL_CHECK_OK(ol_partition_expire(partition, options, &report, &error), &error);
+    OL_CHECK_OK(ol_retention_expire(partition, options, &report, &error), &error);
     return report;
 }
 
-static ol_expire_report expire(ol_partition *partition, int64_t default_ms, int64_t now_ms) {
+static ol_retention_report expire(ol_partition *partition, int64_t default_ms, int64_t now_ms) {
     ol_retention_rules *rules = rules_of(default_ms);
-    ol_expire_options options = {.rules = rules, .now_ms = now_ms};
+    ol_retention_options options = {.rules = rules, .now_ms = now_ms};
     ol_expiring_rows rows = {0};
-    ol_expire_report told, report;
+    ol_retention_report told, report;
     ol_error error;
     int64_t end = ol_log_end(ol_partition_log(partition));
-    OL_CHECK_OK(ol_partition_expiring(partition, &options, 3, &rows, &told, &error), &error);
+    OL_CHECK_OK(ol_retention_preview(partition, &options, 3, &rows, &told, &error), &error);
     OL_CHECK_INT(ol_log_end(ol_partition_log(partition)), end);
     report = expire_as(partition, &options);
     /* What was told is what is done. */
@@ -131,7 +131,7 @@ OL_TEST(a_simple_group_expires_position_by_position) {
     commit_at(partition, "g", "t", 1, now - DAY + 1, -1);
     commit_at(partition, "g", "u", 0, now, now);
     commit_at(partition, "g", "u", 1, now - 9 * (int64_t)DAY, now + 1);
-    ol_expire_report report = expire(partition, DAY, now);
+    ol_retention_report report = expire(partition, DAY, now);
     OL_CHECK_INT(report.positions_expired, 2);
     OL_CHECK_INT(report.groups, 1);
     OL_CHECK_INT(report.groups_removed, 0);
@@ -154,7 +154,7 @@ OL_TEST(never_means_nothing_is_written) {
     commit_at(partition, "g", "t", 0, 1, 2);
     commit_classic(partition, "empty", "consumer", 1, 0);
     int64_t end = ol_log_end(ol_partition_log(partition));
-    ol_expire_report report = expire(partition, OL_RETENTION_NEVER, fixture_now);
+    ol_retention_report report = expire(partition, OL_RETENTION_NEVER, fixture_now);
     OL_CHECK_INT(report.groups, 2);
     OL_CHECK_INT(report.groups_never, 2);
     OL_CHECK_INT(report.end_offset, -1);
@@ -171,7 +171,7 @@ OL_TEST(trap_21_an_empty_classic_group_counts_from_when_it_became_empty) {
     commit_classic(partition, "simple", "", now - 6 * (int64_t)DAY, 0);
     commit_at(partition, "unknown", "t", 0, now - 10 * (int64_t)DAY, -1);
     commit_classic(partition, "unknown", "consumer", -1, 0);
-    ol_expire_report report = expire(partition, 7 * (int64_t)DAY, now);
+    ol_retention_report report = expire(partition, 7 * (int64_t)DAY, now);
     OL_CHECK_INT(report.positions_expired, 2);
     OL_CHECK_INT(report.groups_removed, 2);
     OL_CHECK_INT(fetch_one(partition, "g", "t", 0), 7);
@@ -199,7 +199,7 @@ OL_TEST(trap_22_where_no_coordinator_is_a_group_with_members_never_expires) {
     commit_at(partition, "share", "t", 0, 1, 1);
     commit_record(partition, "share", key_of(11, "share", NULL, key), text("value"));
     commit_record(partition, "bare", key_of(10, "bare", "m", key), text("value"));
-    ol_expire_report report = expire(partition, 0, fixture_now);
+    ol_retention_report report = expire(partition, 0, fixture_now);
     OL_CHECK_INT(report.groups_held, 6);
     OL_CHECK_INT(report.positions_expired, 0);
     OL_CHECK_INT(report.end_offset, -1);
@@ -215,7 +215,7 @@ OL_TEST(modern_groups_without_members_go_with_all_their_records) {
     commit_record(partition, "c", key_of(6, "c", NULL, key), text("value"));
     commit_record(partition, "c", key_of(16, "c", "a.*", key), text("value"));
     for (int i = 0; i < 3; i++) commit_record(partition, "s", key_of(types[i], "s", NULL, key), text("value"));
-    ol_expire_report report = expire(partition, DAY, fixture_now - 1);
+    ol_retention_report report = expire(partition, DAY, fixture_now - 1);
     OL_CHECK_INT(report.groups_removed, 1);
     OL_CHECK_INT(records_of(partition, "s"), 0);
     OL_CHECK_INT(records_of(partition, "c"), 3);
@@ -230,7 +230,7 @@ OL_TEST(modern_groups_without_members_go_with_all_their_records) {
 OL_TEST(trap_23_an_empty_group_without_positions_goes_at_once) {
     ol_partition *partition = open_fresh();
     commit_classic(partition, "g", "consumer", fixture_now, 0);
-    ol_expire_report report = expire(partition, 7 * (int64_t)DAY, fixture_now);
+    ol_retention_report report = expire(partition, 7 * (int64_t)DAY, fixture_now);
     OL_CHECK_INT(report.groups, 1);
     OL_CHECK_INT(report.groups_removed, 1);
     OL_CHECK_INT(records_of(partition, "g"), 0);
@@ -244,7 +244,7 @@ OL_TEST(what_is_pending_protects_its_position_and_the_group) {
     commit_pending(partition, 5, "g", "t", 1, 9);
     commit_classic(partition, "only", "consumer", 1, 0);
     commit_pending(partition, 6, "only", "t", 0, 9);
-    ol_expire_report report = expire(partition, DAY, fixture_now);
+    ol_retention_report report = expire(partition, DAY, fixture_now);
     OL_CHECK_INT(report.positions_expired, 1);
     OL_CHECK_INT(report.positions_pending, 1);
     OL_CHECK_INT(report.groups_removed, 0);
@@ -264,7 +264,7 @@ OL_TEST(a_transaction_elsewhere_in_the_group_keeps_its_records) {
     commit_at(partition, "g", "t", 0, 1, -1);
     commit_classic(partition, "g", "consumer", 1, 0);
     commit_pending(partition, 5, "g", "other", 0, 9);
-    ol_expire_report report = expire(partition, DAY, fixture_now);
+    ol_retention_report report = expire(partition, DAY, fixture_now);
     OL_CHECK_INT(report.positions_expired, 1);
     OL_CHECK_INT(report.groups_removed, 0);
     OL_CHECK_INT(records_of(partition, "g"), 1);
@@ -276,7 +276,7 @@ OL_TEST(a_large_group_goes_in_several_batches) {
     ol_partition *partition = open_fresh();
     for (int i = 0; i < 1000; i++) commit_at(partition, "large", i % 2 == 0 ? "t" : "u", i, i < 900 ? 1 : fixture_now, -1);
     commit_classic(partition, "large", "", 1, 0);
-    ol_expire_report report = expire(partition, DAY, fixture_now);
+    ol_retention_report report = expire(partition, DAY, fixture_now);
     OL_CHECK_INT(report.positions_expired, 900);
     OL_CHECK_INT(report.groups_removed, 0);
     OL_CHECK(report.batches > 5);
@@ -303,7 +303,7 @@ OL_TEST(a_big_group_is_looked_at_topic_by_topic) {
     OL_CHECK_OK(ol_partition_commit_rows(partition, runs, 2, rows, POSITIONS, &result, &error), &error);
     commit_at(partition, "small", "t", 0, 1, -1);
     OL_CHECK_INT(expire(partition, 2 * fixture_now, fixture_now).positions_expired, 0);
-    ol_expire_report report = expire(partition, DAY, fixture_now);
+    ol_retention_report report = expire(partition, DAY, fixture_now);
     OL_CHECK_INT(report.groups, 2);
     OL_CHECK_INT(report.positions_expired, POSITIONS / 2 + 1);
     OL_CHECK_INT(report.batches, 3);
@@ -327,10 +327,10 @@ OL_TEST(many_groups_each_by_its_own_rule) {
     ol_retention_rules *rules;
     ol_error error;
     OL_CHECK_OK(ol_retention_rules_create(given, 4, DAY, &rules, &error), &error);
-    ol_expire_options options = {.rules = rules, .now_ms = fixture_now};
+    ol_retention_options options = {.rules = rules, .now_ms = fixture_now};
     ol_expiring_rows rows = {0};
-    ol_expire_report told;
-    OL_CHECK_OK(ol_partition_expiring(partition, &options, 0, &rows, &told, &error), &error);
+    ol_retention_report told;
+    OL_CHECK_OK(ol_retention_preview(partition, &options, 0, &rows, &told, &error), &error);
     for (size_t i = 0; i < rows.count; i++) {
         ol_slice group = ol_string_dictionary_get(&rows.group_names, (size_t)rows.rows[i].group);
         OL_CHECK_INT(rows.rows[i].rule, ol_slice_equal(group, text("c-2")) ? 2 : 0);
@@ -338,7 +338,7 @@ OL_TEST(many_groups_each_by_its_own_rule) {
         OL_CHECK_INT(rows.rows[i].at_ms, fixture_now - 2 * HOUR + (rows.rows[i].rule == 2 ? 0 : HOUR));
     }
     ol_expiring_rows_free(&rows);
-    ol_expire_report report = expire_as(partition, &options);
+    ol_retention_report report = expire_as(partition, &options);
     OL_CHECK_INT(report.groups, GROUPS);
     OL_CHECK_INT(report.groups_never, (GROUPS + 1) / 3);
     OL_CHECK_INT(report.positions_expired, (GROUPS + 2) / 3 - 1 + 1);
@@ -356,8 +356,8 @@ OL_TEST(it_stops_when_it_is_told_to) {
     commit_at(partition, "g", "t", 0, 1, -1);
     ol_retention_rules *rules = rules_of(DAY);
     _Atomic bool stop = true;
-    ol_expire_options options = {.rules = rules, .now_ms = fixture_now, .stop = &stop};
-    ol_expire_report report = expire_as(partition, &options);
+    ol_retention_options options = {.rules = rules, .now_ms = fixture_now, .stop = &stop};
+    ol_retention_report report = expire_as(partition, &options);
     OL_CHECK(report.stopped);
     OL_CHECK_INT(report.positions_expired, 0);
     ol_retention_rules_destroy(rules);
@@ -368,12 +368,12 @@ OL_TEST(a_partition_that_is_not_loaded_is_refused) {
     ol_partition_options options = fixture_options(fresh_directory());
     ol_partition *partition = open_partition(&options, false);
     ol_retention_rules *rules = rules_of(DAY);
-    ol_expire_options expire_options = {.rules = rules, .now_ms = fixture_now};
-    ol_expire_report report;
+    ol_retention_options expire_options = {.rules = rules, .now_ms = fixture_now};
+    ol_retention_report report;
     ol_expiring_rows rows = {0};
     ol_error error;
-    OL_CHECK_INT(ol_partition_expire(partition, &expire_options, &report, &error), OL_LOADING);
-    OL_CHECK_INT(ol_partition_expiring(partition, &expire_options, 0, &rows, &report, &error), OL_LOADING);
+    OL_CHECK_INT(ol_retention_expire(partition, &expire_options, &report, &error), OL_LOADING);
+    OL_CHECK_INT(ol_retention_preview(partition, &expire_options, 0, &rows, &report, &error), OL_LOADING);
     ol_retention_rules_destroy(rules);
     close_partition(partition);
     remove_fixture();
@@ -425,11 +425,11 @@ static bool asked_subscribed(void *context, ol_slice group OL_UNUSED, ol_slice t
 
 static void released(void *context, ol_slice group OL_UNUSED) { ((coordinator *)context)->held--; }
 
-static ol_expire_report expire_asking(coordinator *self, int64_t now_ms) {
+static ol_retention_report expire_asking(coordinator *self, int64_t now_ms) {
     ol_retention_rules *rules = rules_of(DAY);
     ol_group_state port = {asked_view, asked_subscribed, released, self};
-    ol_expire_options options = {.rules = rules, .now_ms = now_ms, .groups = &port};
-    ol_expire_report report = expire_as(self->partition, &options);
+    ol_retention_options options = {.rules = rules, .now_ms = now_ms, .groups = &port};
+    ol_retention_report report = expire_as(self->partition, &options);
     OL_CHECK_INT(self->held, 0);
     OL_CHECK(self->asked > 0);
     ol_retention_rules_destroy(rules);
@@ -441,7 +441,7 @@ OL_TEST(a_coordinator_says_what_is_read) {
     commit_at(self.partition, "g", "read", 0, 1, -1);
     commit_at(self.partition, "g", "unread", 0, 1, -1);
     commit_at(self.partition, "g", "unread too", 0, 1, 1);
-    ol_expire_report report = expire_asking(&self, fixture_now);
+    ol_retention_report report = expire_asking(&self, fixture_now);
     OL_CHECK_INT(report.positions_expired, 2);
     OL_CHECK_INT(report.groups_removed, 0);
     OL_CHECK_INT(fetch_one(self.partition, "g", "read", 0), 7);
@@ -464,7 +464,7 @@ OL_TEST(what_is_committed_after_the_decision_survives) {
                         .read_topic = "", .commit_topic = "t"};
     commit_at(self.partition, "g", "t", 0, 1, -1);
     commit_at(self.partition, "g", "u", 0, 1, -1);
-    ol_expire_report report = expire_asking(&self, fixture_now);
+    ol_retention_report report = expire_asking(&self, fixture_now);
     OL_CHECK_INT(report.positions_expired, 1);
     OL_CHECK_INT(report.groups_removed, 0);
     OL_CHECK_INT(fetch_one(self.partition, "g", "t", 0), 7);
@@ -500,8 +500,8 @@ OL_TEST(what_is_in_flight_is_left_alone) {
     commit_at(partition, "g", "t", 0, fixture_now, -1);
     commit_classic(partition, "h", "consumer", 1, 1);
     ol_retention_rules *rules = rules_of(DAY);
-    ol_expire_options expire_options = {.rules = rules, .now_ms = fixture_now};
-    ol_expire_report report = expire_as(partition, &expire_options);
+    ol_retention_options expire_options = {.rules = rules, .now_ms = fixture_now};
+    ol_retention_report report = expire_as(partition, &expire_options);
     OL_CHECK_INT(report.positions_expired, 1);
     OL_CHECK_INT(report.groups_removed, 0);
     /* Its tombstone is in flight now: it is not written twice. */
@@ -512,8 +512,8 @@ OL_TEST(what_is_in_flight_is_left_alone) {
     OL_CHECK_INT(fetch_one(partition, "h", "t", 0), 7);
     OL_CHECK_INT(expire_as(partition, &expire_options).positions_expired, 0);
     OL_CHECK_OK(ol_partition_become_follower(partition, 2, &error), &error);
-    ol_expire_report refused;
-    OL_CHECK_INT(ol_partition_expire(partition, &expire_options, &refused, &error), OL_NOT_COORDINATOR);
+    ol_retention_report refused;
+    OL_CHECK_INT(ol_retention_expire(partition, &expire_options, &refused, &error), OL_NOT_COORDINATOR);
     ol_retention_rules_destroy(rules);
     close_partition(partition);
     remove_fixture();
@@ -549,7 +549,7 @@ OL_TEST(the_newest_record_says_what_kind_a_group_is) {
     commit_at(partition, "g", "t", 0, now - 10 * (int64_t)DAY, -1);
     commit_classic(partition, "g", "consumer", now, 0);
     commit_record(partition, "g", key_of(3, "g", NULL, key), text("value"));
-    ol_expire_report report = expire(partition, 7 * (int64_t)DAY, now);
+    ol_retention_report report = expire(partition, 7 * (int64_t)DAY, now);
     OL_CHECK_INT(report.positions_expired, 1);
     OL_CHECK_INT(records_of(partition, "g"), 0);
     finish(partition);
