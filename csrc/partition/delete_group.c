@@ -1,4 +1,5 @@
-/* Deleting everything that the log knows of a group: one batch of tombstones (docs/format/records.md §3.6, docs/format/coordinator.md §5.5). */
+/* Deletes everything that the log has of a group in one batch of tombstones (docs/format/records.md
+ * §3.6, docs/format/coordinator.md §5.5). */
 #include "partition/partition_impl.h"
 #include "partition/tombstones.h"
 
@@ -23,7 +24,7 @@ static int collect_pending(ol_tombstones *all, const ol_pending *pending, const 
     return OL_OK;
 }
 
-/* The group's own records behind its positions, in the order of their ranks. */
+/* The group's own records come after its positions, in the order of their ranks. */
 static int collect_group_records(ol_tombstones *all, const ol_partition *partition, ol_slice group, ol_error *error) {
     size_t first = all->count;
     int status = ol_tombstones_add_group_records(all, partition->state.group_records, group, error);
@@ -34,7 +35,8 @@ static int collect_group_records(ol_tombstones *all, const ol_partition *partiti
     return status;
 }
 
-/* What is both committed and pending, or applied and in flight, is listed twice; a second tombstone of a key in one batch does no harm. */
+/* A position that is both committed and pending, or applied and in flight, is listed twice: a
+ * second tombstone of a key in one batch does no harm. */
 static int collect(ol_tombstones *all, const ol_partition *partition, ol_slice group, ol_error *error) {
     int status = collect_positions(all, partition->state.table, group, error);
     if (status == OL_OK) status = collect_pending(all, partition->state.pending, partition->state.table, group, error);

@@ -1,3 +1,4 @@
+/* Flushes partitions in the background, many at a time. */
 #include "partition/flusher.h"
 
 #include <signal.h>
@@ -8,7 +9,7 @@
 struct ol_flusher {
     pthread_mutex_t lock;
     pthread_cond_t filled;
-    ol_partition *first;            /* the queue, linked by the partitions themselves */
+    ol_partition *first;            /* the queue, which the partitions link themselves */
     ol_partition *last;
     size_t queued;
     size_t idle;                    /* threads that wait for work */
@@ -53,7 +54,7 @@ static void *run(void *argument) {
             bool unasked = partition->flush.unasked;
             partition->flush.unasked = false;
             pthread_mutex_unlock(&flusher->lock);
-            /* A failure is the partition's: it tells all who wait for it. */
+            /* The partition reports a failure to all who wait for it. */
             flush(partition, end, unasked);
             pthread_mutex_lock(&flusher->lock);
         } while (partition->flush.end > end && !flusher->stopping);
@@ -72,9 +73,9 @@ int ol_flusher_create(ol_flusher **created, ol_error *error) {
     return OL_OK;
 }
 
-/* Under lock.  Without a thread the flush is made by whoever waits for it. */
+/* Under lock.  If no thread starts, the first who waits makes the flush. */
 static void start_thread(ol_flusher *flusher) {
-    /* Signals are the program's: its own threads take them. */
+    /* Signals belong to the program: its own threads take them. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -106,7 +107,7 @@ void ol_flusher_begin(ol_flusher *flusher, ol_partition *partition) {
 
 void ol_flusher_begin_unasked(ol_flusher *flusher, ol_partition *partition) {
     pthread_mutex_lock(&flusher->lock);
-    /* One that is under way is looked at anew when it is over. */
+    /* If a flush is under way, the preallocator asks again when it is over. */
     if (!partition->flush.begun) {
         partition->flush.unasked = true;
         queue(flusher, partition);

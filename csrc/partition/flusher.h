@@ -1,10 +1,13 @@
-/* partition/flusher: threads of a store that flush partitions for those who will wait: many partitions together, or one ahead of its next waiter.
+/* partition/flusher: the threads of a store that flush partitions ahead of those who will wait for
+ * it.
  *
- * Flushes that run at the same time share the disk's own flush, so that fifty take the time of a few.  The threads start when there is
- * something to do, one for each partition that waits, at most OL_FLUSHER_THREADS; then they sleep.
+ * Flushes that run at the same time share the disk's own flush, so that fifty take the time of a
+ * few.  A thread starts when a partition is queued and none is idle, at most OL_FLUSHER_THREADS of
+ * them; then they sleep.
  *
- * Nothing rests on them: whoever waits (ol_partition_wait) finds the flush under way, or makes it himself, and is told of its failure by the
- * partition.  One lock, innermost but for the partition's, never held while the disk is waited for.  After fork the child has no such
+ * Correctness does not depend on them: a thread that waits (ol_partition_wait) joins a flush under
+ * way or flushes by itself, and the partition reports a failure to it.  The flusher does not hold
+ * its lock (partition/partition_impl.h) while the disk works.  After fork the child has no such
  * threads: it calls ol_flusher_abandon.
  */
 #ifndef OL_PARTITION_FLUSHER_H
@@ -18,17 +21,18 @@ typedef struct ol_flusher ol_flusher;
 
 int ol_flusher_create(ol_flusher **flusher, ol_error *error) OL_NODISCARD;
 
-/* Begins to flush what is written in a partition by now, and returns at once.  A partition belongs to one flusher, and is closed after
- * ol_flusher_stop. */
+/* Begins to flush what is written in a partition by now, and returns at once.  A partition belongs
+ * to one flusher, and is closed after ol_flusher_stop. */
 void ol_flusher_begin(ol_flusher *flusher, ol_partition *partition);
 
 /* The same where nobody will wait (ol_log_flush_unasked). */
 void ol_flusher_begin_unasked(ol_flusher *flusher, ol_partition *partition);
 
-/* Waits for the flushes under way, forgets what was only begun, ends the threads and frees. */
+/* Waits for the flushes under way, drops the queue, stops the threads and frees the flusher. */
 void ol_flusher_stop(ol_flusher *flusher);
 
-/* In a forked child: forgets.  What the threads held at that moment cannot be freed safely, so it is left. */
+/* In a forked child: leaks the flusher, since what its threads held at the fork cannot be freed
+ * safely. */
 void ol_flusher_abandon(ol_flusher *flusher);
 
 #endif

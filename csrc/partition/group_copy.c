@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "partition/partition_impl.h"
 
-/* An arena moves as it grows, so that a row has places in it, and no pointers. */
+/* An arena moves as it grows, so a row holds places in it, not pointers. */
 typedef struct copied_row {
     ol_position_value value;    /* its metadata has a size only */
     size_t topic_at;
@@ -17,7 +17,8 @@ typedef struct copied_row {
     bool has_topic_id;
 } copied_row;
 
-/* The strings of the row before: equal places in the table, equal strings, as long as its lock is held. */
+/* The strings of the previous row: as long as the table is locked, equal places are equal
+ * strings. */
 typedef struct strings_before {
     ol_slice topic;
     size_t topic_at;
@@ -101,7 +102,7 @@ void ol_group_copy_free(ol_group_copy *copy) {
     copy->count = 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ fingerprint */
+/* ---------------------------------------------------------------------------------- fingerprint */
 
 ol_group_fingerprint ol_group_fingerprint_of(const ol_state *state, ol_slice group) {
     ol_group_fingerprint fingerprint = {{0, 0}, 0};
@@ -118,7 +119,7 @@ ol_group_fingerprint ol_group_fingerprint_of(const ol_state *state, ol_slice gro
     return fingerprint;
 }
 
-/* Under writer, which alone changes the state. */
+/* Under writer: no other thread changes the state. */
 static bool is_unchanged(const ol_partition *partition, ol_slice group, const ol_group_fingerprint *seen) {
     if (atomic_load(&partition->applied) != ol_log_end(partition->log)) return false;
     ol_group_fingerprint now = ol_group_fingerprint_of(&partition->state, group);

@@ -1,10 +1,13 @@
-/* partition/group_copy: the committed positions of one group, copied out of the table in one short hold of its lock.
+/* partition/group_copy: the committed positions of one group, copied out of the table in one short
+ * hold of its lock.
  *
- * Slow work on each position, such as making an object of Python, reads the copy while commits go on.  The copy comes with a fingerprint of the
- * positions, so that a commit that follows from it can be refused when the group has changed since.
+ * Slow work on each position, such as making an object of Python, reads the copy while commits go
+ * on.  The copy comes with a fingerprint of the positions, so that a commit that follows from it
+ * can be refused when the group has changed since.
  *
- * The fingerprint.  Every committed position of a group comes from one record of the log, so that the log offsets of these records identify the state
- * of the group.  A fingerprint is their sum; equal fingerprints mean equal positions, of the group as a whole.
+ * The fingerprint.  Every committed position of a group comes from one record of the log, so that
+ * the log offsets of these records identify the state of the group.  A fingerprint is their sum;
+ * equal fingerprints mean equal positions, of the group as a whole.
  */
 #ifndef OL_PARTITION_GROUP_COPY_H
 #define OL_PARTITION_GROUP_COPY_H
@@ -20,8 +23,9 @@ typedef struct ol_group_fingerprint {
 /* The caller holds the lock of the state. */
 ol_group_fingerprint ol_group_fingerprint_of(const ol_state *state, ol_slice group);
 
-/* ol_partition_commit of plain items of one group if its fingerprint still is `seen`.  OL_CONDITION, with nothing written, if it is not, or if records
- * of the log are not applied yet.  No item has a condition of its own. */
+/* ol_partition_commit of plain items of one group if its fingerprint still is `seen`.
+ * OL_CONDITION, with nothing written, if it is not, or if records of the log are not applied yet.
+ * No item has a condition of its own. */
 int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group, const ol_group_fingerprint *seen,
                                   const ol_item *items, size_t count, ol_commit_result *result, ol_error *error)
     OL_NODISCARD;
@@ -33,7 +37,8 @@ typedef struct ol_group_copy {
     ol_arena bytes;             /* topics, topic ids and metadata */
 } ol_group_copy;
 
-/* Fills a zeroed copy; the caller frees it also after a failure.  Takes the table lock and fails as ol_partition_lock_state, or with OL_NO_MEMORY. */
+/* Fills a zeroed copy; the caller frees it also after a failure.  Takes the table lock and fails as
+ * ol_partition_lock_state, or with OL_NO_MEMORY. */
 int ol_group_copy_take(ol_group_copy *copy, ol_partition *partition, ol_slice group, ol_error *error) OL_NODISCARD;
 
 /* One position, in the order of the table; without the group's name.  It points into the copy. */

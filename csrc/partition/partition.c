@@ -1,3 +1,4 @@
+/* Opens and closes a partition, keeps its positions and problems, and lets readers in. */
 #include "partition/partition.h"
 
 #include <stdlib.h>
@@ -103,7 +104,8 @@ void ol_partition_abandon(ol_partition *partition) {
     free_partition(partition);
 }
 
-/* A log whose flush failed in the background has failed the partition, whoever noticed. */
+/* A flush that fails in the background fails the log, and the partition with it, before any call
+ * sees it. */
 ol_role ol_partition_role(const ol_partition *partition) {
     return ol_log_has_failed(partition->log) ? OL_ROLE_FAILED : (ol_role)partition->role;
 }
@@ -128,14 +130,14 @@ size_t ol_partition_scratch_bytes(ol_partition *partition) {
 }
 
 void ol_partition_positions(ol_partition *partition, ol_positions *positions) {
-    /* In this order every pair keeps its invariant, whatever moves meanwhile. */
+    /* Read in this order, every pair keeps its invariant while positions move. */
     positions->applied = atomic_load_explicit(&partition->applied, memory_order_acquire);
     positions->watermark = atomic_load_explicit(&partition->watermark, memory_order_acquire);
     positions->flushed = ol_log_flushed(partition->log);
     positions->written = ol_log_end(partition->log);
 }
 
-/* Recovery and the load meet the same bad bytes; they are told once.  Under problem_lock. */
+/* Recovery and the load meet the same bad bytes; they are reported once.  Under problems.lock. */
 static bool is_known_problem(const ol_partition *partition, const ol_error *error) {
     for (int64_t i = 0; i < partition->problems.kept_count; i++) {
         const ol_error *known = &partition->problems.kept[i].error;
@@ -147,7 +149,7 @@ static bool is_known_problem(const ol_partition *partition, const ol_error *erro
     return false;
 }
 
-/* Under problem_lock.  Where there is no memory to keep it, it is counted all the same. */
+/* Under problems.lock.  Without memory to keep a problem, it is only counted. */
 static void add_problem(ol_partition *partition, const ol_error *error, int64_t bytes) {
     int64_t kept = partition->problems.kept_count;
     if (kept == OL_PROBLEMS_KEPT) return;
@@ -174,7 +176,8 @@ void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t
     partition->read_only = true;
 }
 
-/* What only the checkpoint remembers is gone, and nothing that is done now can hurt it: it is told, and the partition goes on. */
+/* Only the checkpoint remembers the lost records, and no later write can hurt them: the loss is
+ * reported, and the partition goes on. */
 static void tell_lost(ol_partition *partition, const ol_log_recovery *recovery) {
     if (recovery->lost_below < 0) return;
     ol_error lost;
@@ -222,7 +225,7 @@ void ol_partition_fail(ol_partition *partition) {
     ol_partition_wake(partition, false);
 }
 
-/* Who is refused learns from what was found, not from a look into the list of problems. */
+/* A refused caller gets the reason in the error itself, not only in the list of problems. */
 static int refuse_read_only(const ol_partition *partition, ol_error *error) {
     ol_problem problem;
     if (!ol_partition_problem_at(partition, 0, &problem)) return ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
@@ -270,7 +273,8 @@ int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error) {
     if (OL_LIKELY(partition->leadership.epoch_assigned)) return OL_OK;
     int32_t epoch = partition->leadership.epoch;
     if (epoch < 0) {
-        /* The epoch of a batch is not covered by its CRC: whatever stands there, commits go on. */
+        /* The CRC of a batch does not cover its epoch: any epoch in the log must not stop
+         * commits. */
         int32_t newest = ol_log_leader_epoch(partition->log);
         epoch = newest == INT32_MAX ? newest : newest + 1;
     }
@@ -281,7 +285,7 @@ int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error) {
     return OL_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ reading */
+/* -------------------------------------------------------------------------------------- reading */
 
 static int check_readable(const ol_partition *partition, ol_error *error) {
     if (OL_UNLIKELY(ol_log_has_failed(partition->log))) return ol_fail(error, OL_FAILED, "a flush of the log failed; it must be opened again");

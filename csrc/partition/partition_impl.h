@@ -2,16 +2,20 @@
  *
  * Locks, in the order in which they are taken; a thread that holds one takes only later ones:
  *
- *   1  writer            everything that appends, applies, or changes the role: `role`, `watermark`, `applied`, `read_only`,
- *                        `load_runs`, `inflight`, `leadership`, `clock`, `scratch`, `own`; with `table` also `state`
- *   2  table             keeps readers out of `state` while it changes; the holder of either lock may read it
- *   3  snapshot.lock     the snapshot's file in the directory, and `snapshot`
- *   4  the log's own     log/log_impl.h
- *   5  wait.lock, problems.lock, the flusher's lock
- *                        `wait`, `problems` and `flush`; nothing is locked with one of them held
+ *   1  writer            whatever appends, applies or changes the role: `role`, `read_only`,
+ *                        `load_runs`, `watermark`, `applied`, `inflight`, `leadership`, `clock`,
+ *                        `scratch`, `own`; with `table` also `state`
+ *   2  table             keeps readers out of `state` while it changes; either lock is enough
+ *                        to read it
+ *   3  snapshot.lock     `snapshot`, and the snapshot's file in the directory
+ *   4  the log's locks   log/log_impl.h
+ *   5  wait.lock, problems.lock, and the lock of the flusher, which covers `flush`: no lock is
+ *                        taken under any of these
  *
- * `term` changes under writer and wait.lock.  `load` is written by the thread that loads.  Atomic fields are read without a lock.
- * `options` and `log` do not change after the open.
+ * `term` changes under writer and wait.lock together.  A failed flush sets `role` to FAILED, and
+ * damage sets `read_only`, under any of these locks or none.  The thread that loads writes `load`,
+ * and `state` without a lock: nobody reads the state of a partition that loads.  Atomic fields are
+ * read without a lock.  `options` and `log` do not change after the open.
  */
 #ifndef OL_PARTITION_PARTITION_IMPL_H
 #define OL_PARTITION_PARTITION_IMPL_H
@@ -43,7 +47,7 @@ struct ol_partition {
     struct {
         bool epoch_assigned;        /* the log knows the epoch that our batches carry */
         int32_t epoch;
-        int64_t elected_end;        /* log end when leadership began: active when applied reaches it */
+        int64_t elected_end;        /* log end at the election: active when applied is there */
     } leadership;
 
     struct {
@@ -96,7 +100,7 @@ struct ol_partition {
     } problems;
 };
 
-/* The header that tells the flushed bound (docs/durability.md). */
+/* The header that carries the flushed bound (docs/durability.md). */
 #define OL_HEADER_FLUSHED "ol.flushed"
 
 int64_t ol_partition_now(const ol_partition *partition);
@@ -104,23 +108,23 @@ int64_t ol_partition_now(const ol_partition *partition);
 /* The one setter of W and applied; asserts written >= W >= applied.  Under writer. */
 void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int64_t applied);
 
-/* Wakes who waits for flushed or W; `deposed` (under writer) also ends their term. */
+/* Wakes the threads that wait for flushed or W; `deposed` (under writer) also ends their term. */
 void ol_partition_wake(ol_partition *partition, bool deposed);
 
 /* Keeps a problem and makes the partition read-only. */
 void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t bytes);
 
-/* Under snapshot_lock: removes the snapshot from the directory, durably; that there is none is fine. */
+/* Under snapshot.lock: removes the snapshot from the directory, durably.  Having none is fine. */
 int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* Under writer: makes sure that the log knows the epoch that our batches will carry. */
+/* Under writer: makes sure that the log knows the epoch that our batches carry. */
 int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error);
 
 /* Under writer: appends and applies an end-transaction marker; positions move. */
 int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
                               int32_t coordinator_epoch, ol_commit_result *result, ol_error *error);
 
-/* Under writer: the same without the apply, which is the caller's; *start is the marker's batch. */
+/* Under writer: the same without the apply, which the caller does; *start is the marker's batch. */
 int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
                                int32_t coordinator_epoch, uint8_t **start, ol_commit_result *result, ol_error *error);
 

@@ -1,3 +1,4 @@
+/* Prepares the active segments of all logs in one background thread. */
 #include "partition/preallocator.h"
 
 #include <errno.h>
@@ -12,10 +13,10 @@ struct ol_preallocator {
     ol_partition **partitions;      /* under list_lock */
     size_t count;
     size_t capacity;
-    ol_partition *current;          /* under list_lock: its log is prepared this moment, without the lock */
+    ol_partition *current;          /* under list_lock: prepares its log now, without the lock */
     ol_flusher *flusher;            /* may be NULL */
     pthread_cond_t left;            /* with list_lock: `current` is another one */
-    pthread_mutex_t wake_lock;      /* innermost; held for moments only, so that a kick never waits for a file */
+    pthread_mutex_t wake_lock;      /* held for moments only: a kick never waits for a file */
     pthread_cond_t wake;
     bool kicked;                    /* under wake_lock */
     bool stopping;                  /* under wake_lock */
@@ -24,12 +25,13 @@ struct ol_preallocator {
 static bool prepare_all(ol_preallocator *preallocator) {
     bool worked = false;
     pthread_mutex_lock(&preallocator->list_lock);
-    /* From the end, since the list changes meanwhile: the last one takes the place of one that is removed, and has had its turn. */
+    /* From the end, since the list changes meanwhile: a partition that is removed is replaced by
+     * the last one, which has had its turn. */
     for (size_t i = preallocator->count; i-- > 0;) {
         if (i >= preallocator->count) continue;
         ol_partition *partition = preallocator->partitions[i];
         preallocator->current = partition;
-        /* A log may wait for the disk, and whoever adds another partition must not. */
+        /* A log may wait for the disk; a thread that adds another partition must not. */
         pthread_mutex_unlock(&preallocator->list_lock);
         ol_log *log = ol_partition_log(partition);
         worked |= ol_log_prepare(log);
@@ -53,7 +55,8 @@ static struct timespec next_poll(void) {
     return when;
 }
 
-/* Waits for the next look, which follows at once where the last one found work.  Returns false when the thread shall end. */
+/* Waits for the next poll, which follows at once after one that found work.  Returns false when the
+ * thread must stop. */
 static bool wait_for_work(ol_preallocator *preallocator, bool worked, bool asleep, bool *kicked) {
     struct timespec when = next_poll();
     pthread_mutex_lock(&preallocator->wake_lock);
@@ -104,7 +107,7 @@ int ol_preallocator_start(ol_preallocator **started, ol_flusher *flusher, ol_err
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&preallocator->wake, &attributes);
     pthread_condattr_destroy(&attributes);
-    /* Signals are the program's: its own threads take them. */
+    /* Signals belong to the program: its own threads take them. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,4 +1,4 @@
-/* Leadership, and W moved from outside (docs/architecture.md §7). */
+/* Changes leadership, and moves W for the host (docs/architecture.md §7). */
 #include <string.h>
 
 #include "partition/partition_impl.h"
@@ -7,7 +7,8 @@ enum { REPLAY_PIECE_BYTES = 1 << 20 };
 
 typedef int (*batch_function)(ol_partition *partition, const ol_batch *batch, void *context, ol_error *error);
 
-/* Calls `function` for each batch of [from, to), in order, until it returns OL_END.  Under writer: the log does not change meanwhile. */
+/* Calls `function` for each batch of [from, to), in order, until it returns OL_END.  Under writer,
+ * so that the log does not change meanwhile. */
 static int for_each_batch(ol_partition *partition, int64_t from, int64_t to, batch_function function, void *context, ol_error *error) {
     if (from >= to) return OL_OK;
     ol_log_reader *reader;
@@ -45,7 +46,8 @@ static void report_refused(void *partition, const ol_batch *batch, const ol_erro
     ol_partition_report(partition, &problem, (int64_t)batch->size);
 }
 
-/* What Kafka would refuse is reported and passed over, just as a load of the same bytes does: live state and replay are one. */
+/* A record that Kafka would refuse is reported and passed over, as by a load of the same bytes: the
+ * live state equals the replay. */
 static int apply_batch(ol_partition *partition, const ol_batch *batch, void *context OL_UNUSED, ol_error *error) {
     const ol_decompressor *decompressor = partition->options.log.decompressor;
     ol_refusal refused = {report_refused, partition};
@@ -60,14 +62,14 @@ static int apply_batch(ol_partition *partition, const ol_batch *batch, void *con
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ open transactions of ours */
+/* -------------------------------------------------------------------- open transactions of ours */
 
 typedef struct own_search {
     int64_t producer_id;
     bool is_own;
 } own_search;
 
-/* Looks at the first record of the first batch of the producer. */
+/* Inspects the first record of the producer's first batch. */
 static int look_for_header(ol_partition *partition, const ol_batch *batch, void *context, ol_error *error) {
     own_search *search = context;
     if (batch->producer_id != search->producer_id || ol_batch_is_control(batch)) return OL_OK;
@@ -80,9 +82,10 @@ static int look_for_header(ol_partition *partition, const ol_batch *batch, void 
     return OL_END;
 }
 
-/* Closes with ABORT what an earlier leader left open of our own transactions (docs/architecture.md §4): the id is of our range and the header is there.  A transaction of ours
- * is written under one hold of the writer lock, so that whatever is open here nobody will end.  The log's books are asked, and not what was seen while applying:
- * they follow truncations. */
+/* Closes with ABORT our own transactions that an earlier leader left open (docs/architecture.md
+ * §4): those with an id of our range and our header.  We write a transaction under one hold of the
+ * writer lock, so that nobody will end one that is open here.  The log's own list follows
+ * truncations; a list made while applying would not. */
 static int abort_own(ol_partition *partition, ol_error *error) {
     ol_log_transaction transaction;
     ol_commit_result result;
@@ -99,7 +102,7 @@ static int abort_own(ol_partition *partition, ol_error *error) {
         }
         status = ol_partition_write_marker(partition, transaction.producer_id, -1, OL_CONTROL_ABORT, 0, &result, error);
         if (status != OL_OK) return status;
-        partition->load.aborted_own++;      /* and the next open one stands at `i` */
+        partition->load.aborted_own++;      /* the next open one moves to `i` */
     }
     return OL_OK;
 }
@@ -109,12 +112,12 @@ static int activate(ol_partition *partition, ol_error *error) {
     int loading = OL_ROLE_LOADING;
     if (partition->role != loading || partition->applied < partition->leadership.elected_end) return OL_OK;
     int status = partition->read_only ? OL_OK : abort_own(partition, error);
-    /* A flush that failed meanwhile has made it FAILED, and that it stays. */
+    /* A flush that failed meanwhile made it FAILED: it stays so. */
     if (status == OL_OK) atomic_compare_exchange_strong(&partition->role, &loading, OL_ROLE_ACTIVE);
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ leadership */
+/* ----------------------------------------------------------------------------------- leadership */
 
 /* Under writer; releasing reservations changes the table. */
 static void replace_overlay(ol_partition *partition, const ol_in_flight *overlay) {
@@ -150,13 +153,14 @@ static int lead_locked(ol_partition *partition, int32_t leader_epoch, ol_error *
     if (status == OL_OK) status = check_epoch(partition, leader_epoch, error);
     if (status == OL_OK && partition->read_only) status = ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
     if (status != OL_OK) return status;
-    ol_in_flight overlay;    /* built aside: a failure leaves the old one, which a leader may need */
+    ol_in_flight overlay;    /* built aside: after a failure a leader may need the old one */
     ol_in_flight_init(&overlay);
     int64_t end = ol_log_end(partition->log);
     status = for_each_batch(partition, partition->applied, end, note_batch, &overlay, error);
     if (status == OL_OK) status = ol_log_assign_epoch(partition->log, leader_epoch, error);
     if (status != OL_OK) {
-        ol_in_flight_reset(&overlay, partition->state.table);    /* it holds no reservations: the table is not touched */
+        /* It holds no reservations: the table is not touched. */
+        ol_in_flight_reset(&overlay, partition->state.table);
         return status;
     }
     replace_overlay(partition, &overlay);
@@ -169,7 +173,7 @@ static int lead_locked(ol_partition *partition, int32_t leader_epoch, ol_error *
     }
     status = activate(partition, error);
     if (partition->role == OL_ROLE_FAILED) return status;
-    return OL_OK;           /* else it leads, and the next ol_partition_advance tries again and tells */
+    return OL_OK;           /* else it leads, and the next ol_partition_advance tries again */
 }
 
 int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, ol_error *error) {
@@ -224,7 +228,8 @@ static int advance_locked(ol_partition *partition, int64_t offset, ol_error *err
     int64_t watermark = offset < end ? offset : end;
     if (partition->role == OL_ROLE_FAILED) return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
     if (partition->role == OL_ROLE_UNLOADED || partition->load_runs) {
-        if (watermark > partition->watermark) ol_partition_set_positions(partition, watermark, partition->applied);  /* the load goes up to it */
+        /* The load reads up to it. */
+        if (watermark > partition->watermark) ol_partition_set_positions(partition, watermark, partition->applied);
         return OL_OK;
     }
     if (watermark <= partition->watermark) return activate(partition, error);
@@ -246,7 +251,7 @@ int ol_partition_advance(ol_partition *partition, int64_t offset, ol_error *erro
     return status;
 }
 
-/* Drops the state; the caller loads anew. */
+/* Drops the state; the caller loads it again. */
 static int drop_state(ol_partition *partition, ol_error *error) {
     ol_state fresh;
     int status = ol_state_create(&fresh, error);
@@ -278,25 +283,28 @@ static int truncate_locked(ol_partition *partition, int64_t offset, ol_error *er
         return ol_fail(error, OL_FENCED, "a leader does not truncate");
     }
     if (offset >= ol_log_end(partition->log)) return OL_OK;
-    ol_partition_wake(partition, true);     /* before other records can stand where those did that somebody waits for */
-    /* From now on none that was begun before takes its place, and one that holds what is cut goes before. */
+    /* Before other records can take the offsets that somebody waits for. */
+    ol_partition_wake(partition, true);
+    /* A snapshot that was begun before this cannot be published any more; one that holds cut
+     * records is removed first. */
     status = drop_snapshot_above(partition, offset, error);
     if (status != OL_OK) return status;
     bool below_state = offset < partition->watermark || offset < partition->applied;
     if (below_state) {
         status = drop_state(partition, error);
         if (status != OL_OK) return status;
-        /* Positions may go back only here, with no state left that they could contradict. */
+        /* Positions may go back only here, where no state is left to contradict them. */
         int64_t start = ol_log_start(partition->log);
         partition->applied = start;
         partition->watermark = offset > start ? (offset < partition->watermark ? offset : partition->watermark) : start;
     }
     status = ol_log_truncate(partition->log, offset, error);
     if (status != OL_OK) {
-        ol_partition_fail(partition);       /* what is left of the log, only opening it anew tells */
+        /* Only another open can find out what is left of the log. */
+        ol_partition_fail(partition);
         return status;
     }
-    /* Where W lay inside a batch, nothing of it was applied, and all of it went. */
+    /* If W lay inside a batch, nothing of that batch was applied, and all of it is cut. */
     int64_t end = ol_log_end(partition->log);
     if (partition->applied > end) partition->applied = end;
     if (partition->watermark > end) partition->watermark = end;

@@ -6,7 +6,7 @@
 
 #include "partition/partition_impl.h"
 
-/* A directory is called after the topic and the number of the log partition; -1 for one that is not. */
+/* A directory is named after the topic and the number of the log partition; -1 for any other. */
 static int32_t partition_number(const ol_partition *partition) {
     const char *dash = strrchr(partition->options.log.directory, '-');
     if (dash == NULL || dash[1] < '0' || dash[1] > '9') return -1;
@@ -63,7 +63,7 @@ int ol_partition_snapshot_check(ol_partition *partition, const ol_snapshot *snap
     return ol_snapshot_check(snapshot, &source, cleaned_to, error);
 }
 
-/* ----------------------------------------------------------------------------- the file in its place */
+/* ------------------------------------------------------------------------ the file in its place */
 
 static int snapshot_path(const ol_partition *partition, char path[OL_PATH_MAX], ol_error *error) {
     return ol_path_join(path, OL_PATH_MAX, partition->options.log.directory, OL_SNAPSHOT_FILE, error);

@@ -1,8 +1,10 @@
-/* partition/snapshot_take: snapshots (snapshot/snapshot.h) of a partition: taken from it, checked against it, put in their place.
+/* partition/snapshot_take: snapshots (snapshot/snapshot.h) of a partition: taken from it, checked
+ * against it, put in their place.
  *
- * One thread at a time for each snapshot; it does not outlive the partition that it borrows a state of.  No call holds a lock while it reads the
- * log; publish, remove and a truncation exclude each other with a lock of their own.  A call that fails returns nothing to free, unless it says
- * otherwise.
+ * One thread at a time for each snapshot; a borrowed one does not outlive its partition.  No call
+ * holds a lock while it reads the log; snapshot.lock (partition/partition_impl.h) keeps publish,
+ * remove and a truncation apart.  The caller owns and destroys a snapshot that is returned; a call
+ * that fails returns none.
  */
 #ifndef OL_PARTITION_SNAPSHOT_TAKE_H
 #define OL_PARTITION_SNAPSHOT_TAKE_H
@@ -13,23 +15,27 @@
 /* ol_snapshot_begin, for a loaded partition. */
 int ol_partition_snapshot_begin(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* ol_snapshot_advance; OL_WOULD_BLOCK also when the log was truncated or leadership ended meanwhile. */
+/* ol_snapshot_advance; OL_WOULD_BLOCK also when the log was truncated or leadership ended
+ * meanwhile. */
 int ol_partition_snapshot_advance(ol_partition *partition, ol_snapshot *snapshot, int64_t up_to, const atomic_bool *stop,
                                   ol_error *error) OL_NODISCARD;
 
-/* A snapshot of the partition's own state, at the log end, which is flushed: for a lone partition that is being closed.  Until the snapshot is
- * destroyed, nothing else may be called with the partition.  OL_INVALID when it is not active, has problems, or is not flushed. */
+/* A snapshot of the partition's own state, at the log end, which is flushed: for a lone partition
+ * that is being closed.  Until the snapshot is destroyed, nothing else may be called with the
+ * partition.  OL_INVALID when it is not active, has problems, or is not flushed. */
 int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* Puts the file that was written and flushed as `temporary` in the place of the partition's snapshot, and flushes the directory.
- * OL_WOULD_BLOCK: the log was truncated since the snapshot was begun; the temporary file is removed. */
+/* Puts the file that was written and flushed as `temporary` in the place of the partition's
+ * snapshot, and flushes the directory.  OL_WOULD_BLOCK: the log was truncated since the snapshot
+ * was begun.  A file that cannot take its place is removed. */
 int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *snapshot, const char *temporary, ol_error *error)
     OL_NODISCARD;
 
 /* Removes the partition's snapshot, durably.  Having none is fine. */
 int ol_partition_snapshot_remove(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* The offset of the snapshot that the partition was loaded from, or that was published since; -1 for none. */
+/* The offset of the snapshot that the partition was loaded from, or that was published since; -1
+ * for none. */
 int64_t ol_partition_snapshot_offset(const ol_partition *partition);
 
 /* About how many bytes of log a load would read now: those after that snapshot, or all of it. */

@@ -1,3 +1,4 @@
+/* Collects tombstones, and orders those of group records. */
 #include "partition/tombstones.h"
 
 #include <stdlib.h>
@@ -9,10 +10,11 @@
 
 enum {
     BLOCK_BYTES = 4096,
-    RECORD_BYTES_MAX = 1 + 1 + 4 * OL_UVARINT_MAX + 1,  /* of a tombstone beside its key: attributes, time, sizes, no headers */
+    /* A tombstone without its key: attributes, time, sizes, no headers. */
+    RECORD_BYTES_MAX = 1 + 1 + 4 * OL_UVARINT_MAX + 1,
 };
 
-/* Strings never move once they are copied; a longer one has a block of its own. */
+/* A string never moves once it is copied; a long one has a block of its own. */
 typedef struct ol_tombstone_block {
     struct ol_tombstone_block *previous;
     size_t used;
@@ -89,7 +91,8 @@ int ol_tombstones_add_group_records(ol_tombstones *all, const ol_group_records *
     return OL_OK;
 }
 
-/* Where a kind of record stands in the order of a group's tombstones: members before what they hang on, the group itself last. */
+/* The rank of a record type in the order of a group's tombstones: members before the records that
+ * they depend on, the group itself last. */
 static int tombstone_rank(int16_t type) {
     static const int8_t order[] = {8, 7, 6, 5, 16, 4, 3, 14, 13, 12, 10, 15, 11, 22, 21, 20, 19, 17, 23, 2};
     for (size_t i = 0; i < sizeof order; i++) {

@@ -1,7 +1,9 @@
-/* partition/tombstones: a batch of tombstones in the making: positions, and behind them a group's own records.
+/* partition/tombstones: a batch of tombstones under construction: positions, and after them a
+ * group's own records.
  *
- * Owns its strings, since what the state lends is gone with the first tombstone that is applied.  Zeroed memory is an empty one.  Collected under
- * the lock that keeps the state as it is; no locks of its own.
+ * Owns its strings, since the first tombstone that is applied frees what the state lent.  Zeroed
+ * memory is an empty one; it is freed also after a failure, which is always OL_NO_MEMORY.
+ * Collected under the lock that keeps the state as it is; no locks of its own.
  */
 #ifndef OL_PARTITION_TOMBSTONES_H
 #define OL_PARTITION_TOMBSTONES_H
@@ -12,9 +14,9 @@ typedef struct ol_tombstones {
     ol_item *items;
     size_t count;
     size_t capacity;
-    size_t batch_bytes;         /* what a batch of them takes at most */
+    size_t batch_bytes;         /* upper bound of a batch of them */
     struct ol_tombstone_block *block;
-    ol_slice topic;             /* where the last position's topic lies in the table: equal places, equal strings */
+    ol_slice topic;             /* the last position's, in the table: equal places, equal strings */
     ol_slice topic_copy;
 } ol_tombstones;
 
@@ -24,10 +26,11 @@ void ol_tombstones_free(ol_tombstones *all);
 int ol_tombstones_add_position(ol_tombstones *all, ol_slice group, ol_slice topic, int32_t partition, ol_error *error) OL_NODISCARD;
 int ol_tombstones_add_group_records(ol_tombstones *all, const ol_group_records *records, ol_slice group, ol_error *error) OL_NODISCARD;
 
-/* Brings the group records from index `first` on into the order in which a broker's replay wants their tombstones (docs/format/loading.md §6.4). */
+/* Sorts the group records from index `first` on into the order in which a broker's replay wants
+ * their tombstones (docs/format/loading.md §6.4). */
 void ol_tombstones_sort_group_records(ol_tombstones *all, size_t first);
 
-/* Gives up those from index `count` on. */
+/* Drops those from index `count` on. */
 void ol_tombstones_cut(ol_tombstones *all, size_t count, size_t batch_bytes);
 
 #endif

@@ -1,3 +1,4 @@
+/* Ends transactions of producers with markers. */
 #include "partition/partition_impl.h"
 
 static int64_t marker_timestamp(ol_partition *partition) {
@@ -6,7 +7,7 @@ static int64_t marker_timestamp(ol_partition *partition) {
     return partition->clock.last_timestamp;
 }
 
-/* The fields that ol_batch_put_marker wrote, for the log's books. */
+/* The fields that ol_batch_put_marker wrote, for the log. */
 static ol_batch_fields marker_fields(const ol_partition *partition, int64_t offset, int64_t timestamp, int64_t producer_id,
                                      int16_t producer_epoch) {
     ol_batch_fields fields;

@@ -1,3 +1,4 @@
+/* Waits for the disk and for W; one flush serves all who wait. */
 #include <errno.h>
 #include <time.h>
 
@@ -27,8 +28,9 @@ static bool is_reached(const ol_partition *partition, int64_t end_offset, ol_wai
     return atomic_load_explicit(&partition->watermark, memory_order_acquire) >= end_offset;
 }
 
-/* OL_OK: reached; OL_WOULD_BLOCK: not yet; else why waiting is in vain.  Positions are read before the term: whoever puts other records below `end_offset`
- * ends the term first. */
+/* OL_OK: reached; OL_WOULD_BLOCK: not yet; else the reason why it never will be.  Positions are
+ * read before the term: a truncation ends the term before other records can stand below
+ * `end_offset`. */
 static int look(const ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what, ol_error *error) {
     bool reached = is_reached(partition, end_offset, what);
     if (partition->term != term) return ol_fail(error, OL_NOT_COORDINATOR, "leadership changed before this was known to be durable");
@@ -53,8 +55,9 @@ static int64_t now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* A flush ahead covers half of what waits at a time.  Where a flush takes longer than committing all of it, flushing all at once is faster; half of it took
- * as long as the last flush is past. */
+/* A flush ahead covers half of the commits that wait at a time.  If a flush takes longer than
+ * committing all of them, one flush of all is faster; half of them took as long as the last flush
+ * is past. */
 bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset) {
     int64_t flushed = ol_log_flushed(partition->log);
     int64_t unflushed = ol_log_end(partition->log) - flushed;
@@ -62,7 +65,8 @@ bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset) {
     return 2 * (now_ns() - partition->wait.last_flush_end_ns) > partition->wait.last_flush_ns;
 }
 
-/* One of those who wait flushes for all; wait_lock is let go meanwhile, so that the next batch fills. */
+/* One of the threads that wait flushes for all; it releases wait.lock meanwhile, so that the next
+ * batch fills. */
 static int flush_for_all(ol_partition *partition, ol_error *error) {
     int64_t flushed;
     partition->wait.flushing = true;
@@ -71,7 +75,7 @@ static int flush_for_all(ol_partition *partition, ol_error *error) {
     int status = ol_log_flush(partition->log, &flushed, error);
     partition->wait.last_flush_end_ns = now_ns();
     partition->wait.last_flush_ns = partition->wait.last_flush_end_ns - started_ns;
-    /* Only what the log itself says has failed it; a read-only log that cannot be flushed still serves. */
+    /* Only the log decides that it failed; a read-only log that cannot be flushed still serves. */
     if (ol_log_has_failed(partition->log)) partition->role = OL_ROLE_FAILED;
     pthread_mutex_lock(&partition->wait.lock);
     partition->wait.flushing = false;
@@ -90,7 +94,8 @@ int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term
     while ((status = look(partition, end_offset, term, what, error)) == OL_WOULD_BLOCK) {
         if (what == OL_WAIT_FLUSHED && !partition->wait.flushing) {
             status = flush_for_all(partition, error);
-            /* A failed log is told by the next look; another failure is this caller's alone: others try for themselves. */
+            /* The next check reports a failed log; another failure is this caller's alone, and the
+             * others try by themselves. */
             if (status != OL_OK && !ol_log_has_failed(partition->log)) break;
         } else if (timeout_ms < 0) {
             pthread_cond_wait(&partition->wait.changed, &partition->wait.lock);

@@ -1,7 +1,8 @@
-/* The blocks of a snapshot's sections: checksums, and reading, several at once.
+/* Checksums and reads the blocks of a snapshot's sections, several at once.
  *
- * A file is read, not mapped: into memory of huge pages it takes a sixth of the time in which a private mapping copies the pages that a tail of 100,000 commits
- * changes, one fault each; everything in it is checked, and so read, in any case; and the commits that come after meet no more such faults.
+ * A file is read, not mapped: into memory of huge pages the read takes a sixth of the time in which
+ * a private mapping copies the pages that a tail of 100,000 commits changes, one fault each.
+ * Everything in it is checked, and so read, in any case; and later commits meet no such faults.
  */
 #include <stdlib.h>
 
@@ -10,7 +11,7 @@
 #include "snapshot/snapshot_impl.h"
 
 enum {
-    PIECE_SIZE = 256 << 10,             /* that a core keeps in its cache between reading and checking it */
+    PIECE_SIZE = 256 << 10,             /* stays in a core's cache between read and checksum */
     PARALLEL_SIZE_MIN = 8 << 20,        /* below this a second thread costs more than it gains */
 };
 
@@ -24,7 +25,7 @@ typedef struct block {
 typedef struct block_job {
     block *blocks;
     size_t count;
-    ol_fs *fs;                          /* NULL: they are in memory */
+    ol_fs *fs;                          /* NULL: the blocks are in memory */
     ol_file *file;
     int statuses[OL_PARALLEL_WORKERS_MAX];
     ol_error errors[OL_PARALLEL_WORKERS_MAX];
@@ -65,7 +66,7 @@ static int cut(block_job *job, const ol_snapshot_section sections[OL_SNAPSHOT_SE
     return OL_OK;
 }
 
-/* A section's checksum is that of the checksums of its blocks. */
+/* The checksum of a section covers the checksums of its blocks. */
 static void join(const block_job *job, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS]) {
     const block *next = job->blocks;
     for (int i = 0; i < OL_SNAPSHOT_SECTIONS; i++) {

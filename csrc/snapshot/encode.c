@@ -1,4 +1,5 @@
-/* Facts, pending values and group records as bytes, and back.  Everything is big-endian. */
+/* Encodes facts, pending values and group records as bytes, and decodes them.  Everything is
+ * big-endian. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ enum {
     RECORD_HEAD_SIZE = 4 + 4 + 8 + 8,
 };
 
-/* ------------------------------------------------------------------------------------------------ putting */
+/* ------------------------------------------------------------------------------------- encoding */
 
 static uint8_t *put_u8(uint8_t *p, uint8_t value) {
     *p = value;
@@ -139,7 +140,7 @@ int ol_snapshot_put_blobs(ol_snapshot *snapshot, ol_error *error) {
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ taking */
+/* ------------------------------------------------------------------------------------- decoding */
 
 static uint32_t take_u32(const uint8_t **p) {
     uint32_t value = ol_load_u32(*p);
@@ -166,7 +167,7 @@ static int take_lists(ol_snapshot *snapshot, const uint8_t *p, uint32_t epoch_co
     return status;
 }
 
-/* False: they are not in their order, or not below the offset. */
+/* False: they are out of order, or not below the offset. */
 static bool take_witnesses(ol_snapshot *snapshot, const uint8_t **p, uint32_t count) {
     int64_t next_offset = 0;
     for (uint32_t i = 0; i < count; i++) {

@@ -1,4 +1,5 @@
-/* The sections of a snapshot: which there are, where they lie, and a state from those of a file. */
+/* Lists the sections of a snapshot, places them in a file, and makes a state from those of a
+ * file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,13 +27,13 @@ int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads, ol_snapshot_sectio
     return ol_snapshot_checksum(sections, threads, error);
 }
 
-/* ------------------------------------------------------------------------------------------------ directory */
+/* ------------------------------------------------------------------------------------ directory */
 
 #define DIRECTORY_MAGIC UINT64_C(0x4f4c534e41504449)    /* "OLSNAPDI" */
 #define ARROW_MAGIC "ARROW1"
 
 enum {
-    END_SIZE = 10,                  /* of an Arrow IPC file: the length of the footer, little-endian, and the magic */
+    END_SIZE = 10,                  /* of an Arrow file: footer length, little-endian, and magic */
     MARK_SIZE = 8,                  /* of the end of the stream, before the footer */
     ENTRY_SIZE = 24,
     CRC_AT = OL_SNAPSHOT_DIRECTORY_SIZE - 16,
@@ -57,9 +58,9 @@ typedef struct opening {
     ol_file *file;
     int64_t file_size;
     ol_snapshot *snapshot;
-    uint32_t crcs[OL_SNAPSHOT_SECTIONS];        /* that the directory tells */
+    uint32_t crcs[OL_SNAPSHOT_SECTIONS];        /* as the directory states them */
     ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS];
-    uint8_t *blobs[OL_SNAPSHOT_OWN_SECTIONS];   /* what is not of the table */
+    uint8_t *blobs[OL_SNAPSHOT_OWN_SECTIONS];   /* of the sections that are not the table's */
 } opening;
 
 static int read_at(const opening *open, int64_t position, uint8_t *bytes, size_t size, ol_error *error) {
@@ -103,9 +104,9 @@ static int read_directory(opening *open, ol_error *error) {
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ from a file */
+/* ---------------------------------------------------------------------------------- from a file */
 
-/* What is not of the table, which is small. */
+/* A section that is not the table's: these are small. */
 static int read_blob(opening *open, int index, ol_error *error) {
     ol_snapshot_section *section = &open->sections[index];
     open->blobs[index] = malloc(section->size + 1);
@@ -114,7 +115,7 @@ static int read_blob(opening *open, int index, ol_error *error) {
     return read_at(open, section->position, open->blobs[index], section->size, error);
 }
 
-/* Room for the sections of the table, where it will use them. */
+/* Makes room for the table's sections where the table will use them. */
 static int prepare_table(opening *open, ol_error *error) {
     ol_table_section arenas[OL_TABLE_SECTIONS];
     ol_table_sections(open->snapshot->state.table, arenas);
@@ -160,7 +161,7 @@ static int open_file(opening *open, unsigned threads, ol_error *error) {
     int status = open->fs->size(open->file, &open->file_size, error);
     if (status == OL_OK) status = read_directory(open, error);
     for (int i = 0; i < OL_SNAPSHOT_OWN_SECTIONS && status == OL_OK; i++) status = read_blob(open, i, error);
-    /* The facts first: of another version nothing else can be said. */
+    /* Facts come first: they say whether the rest can be understood at all. */
     if (status == OL_OK) status = ol_snapshot_take_facts(open->snapshot, blob(open, OL_SNAPSHOT_FACTS), error);
     if (status == OL_OK) status = read_sections(open, threads, error);
     if (status == OL_OK) status = take_state(open, threads, error);

@@ -1,3 +1,4 @@
+/* Builds the state of a log at an offset, and checks a snapshot against a log. */
 #include "snapshot/snapshot.h"
 
 #include <stdlib.h>
@@ -51,14 +52,14 @@ void ol_snapshot_digest(const ol_snapshot *snapshot, bool physical, ol_digest *d
     ol_state_digest(&snapshot->state, physical, digest);
 }
 
-/* ------------------------------------------------------------------------------------------------ the log that it is of */
+/* ------------------------------------------------------------------------ the log it belongs to */
 
-/* What of the log stands for everything below the offset. */
+/* The leader epochs below the offset identify the history of everything below it. */
 static int take_epochs(ol_snapshot *snapshot, const ol_log *log, ol_error *error) {
     size_t count = ol_log_epochs(log, snapshot->offset, NULL, 0);
     ol_leader_epoch *epochs = malloc((count + 1) * sizeof *epochs);
     if (epochs == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu leader epochs", count);
-    /* Only newer ones come meanwhile. */
+    /* Meanwhile only newer epochs can appear. */
     if (ol_log_epochs(log, snapshot->offset, epochs, count) != count) {
         free(epochs);
         return ol_fail(error, OL_WOULD_BLOCK, "the leader epochs changed meanwhile");
@@ -92,7 +93,7 @@ const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset) {
     return NULL;
 }
 
-/* Closed segments as they are: another sum says that some were cleaned, or cut, in between. */
+/* A sum over closed segments: another sum means that some were cleaned or cut in between. */
 static uint64_t closed_segments(const ol_log *log, int64_t below) {
     ol_log_segment_info info;
     uint64_t sum = 0;
@@ -103,7 +104,7 @@ static uint64_t closed_segments(const ol_log *log, int64_t below) {
     return sum;
 }
 
-/* Base of the segment that is being written, so that those below it do not grow. */
+/* Base of the active segment, so that the segments below it do not grow. */
 static int64_t active_base(const ol_log *log) {
     ol_log_segment_info info;
     for (size_t i = 0; ol_log_segment_at(log, i, &info); i++) {
@@ -112,7 +113,7 @@ static int64_t active_base(const ol_log *log) {
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ the second state */
+/* ----------------------------------------------------------------------------- the second state */
 
 typedef struct replay {
     ol_snapshot *snapshot;
@@ -151,7 +152,7 @@ static int replay_batch(replay *run, const ol_batch *batch, ol_error *error) {
 static int replay_all(replay *run, int64_t up_to, const atomic_bool *stop, ol_error *error) {
     ol_batch_walk *walk = &run->walk;
     for (;;) {
-        /* The next piece may take the place of the bytes that rows borrow. */
+        /* The next piece may overwrite the bytes that rows borrow. */
         if (walk->position >= walk->piece.size) {
             int status = ol_batch_applier_flush(&run->loader, error);
             if (status != OL_OK) return status;
@@ -195,14 +196,15 @@ int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source,
         ol_pages_free(run, sizeof *run);
         if (status != OL_OK) return status;
     }
-    /* What was cleaned while it was read may be half of each: a value from before, and its tombstone gone. */
+    /* The replay may have read half of a segment before a cleaning and half after it: a value from
+     * before, while its tombstone is gone. */
     if (ol_log_start(source->log) != start || closed_segments(source->log, base) != segments) {
         return ol_fail(error, OL_WOULD_BLOCK, "the log was cleaned or truncated meanwhile");
     }
     return take_epochs(snapshot, source->log, error);
 }
 
-/* ------------------------------------------------------------------------------------------------ the state of somebody else */
+/* ----------------------------------------------------------------------------- a borrowed state */
 
 int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state, const ol_own_transactions *own, int64_t offset,
                        int64_t max_timestamp, ol_snapshot **snapshot, ol_error *error) {
@@ -234,7 +236,7 @@ void ol_snapshot_swap_state(ol_snapshot *snapshot, ol_state *state, ol_own_trans
     snapshot->own = other_own;
 }
 
-/* ------------------------------------------------------------------------------------------------ against a log */
+/* -------------------------------------------------------------------------------- against a log */
 
 static bool are_epochs_equal(const ol_snapshot *snapshot, const ol_log *log, bool *no_memory) {
     size_t count = snapshot->epoch_count;

@@ -1,23 +1,28 @@
-/* snapshot/snapshot: the state of a log at an offset S, and the file that holds it, so that a restart replays only the batches at and above S
- * (docs/maintenance.md).
+/* snapshot/snapshot: the state of a log at an offset S, and the file that holds it, so that a
+ * restart replays only the batches at and above S (docs/maintenance.md).
  *
- * The file is a cache: any doubt discards it.  This room knows a log and a state; partition/snapshot_take.h takes snapshots of a partition and
- * puts them in their place.
+ * The file is a cache: any doubt discards it.  This room knows a log and a state;
+ * partition/snapshot_take.h takes snapshots of a partition and puts them in their place.
  *
- * The file.  Sections, each with its size and checksum: facts (the log it belongs to), numbers, pending values, group records, and the arenas of
- * the table as they lie in memory; and a directory that gives their places.  The file is an Arrow IPC file of one row with a column for each
- * section, written by Python.  The engine reads it without Arrow, from its end: the directory is the last column, so that it stands before the
- * end-of-stream mark and the footer, whose length stands at the end of the file.  The file is read into memory of the process and never changed
- * in place: a new one takes its name.
+ * The file.  Sections, each with its size and checksum: facts (the log it belongs to), numbers,
+ * pending values, group records, and the arenas of the table as they lie in memory; and a directory
+ * that gives their places.  The file is an Arrow IPC file of one row with a column for each
+ * section, written by Python.  The engine reads it without Arrow, from its end: the directory is
+ * the last column, so that it stands before the end-of-stream mark and the footer, whose length
+ * stands at the end of the file.  The file is read into memory of the process and never changed in
+ * place: a new one takes its name.
  *
- * Taking one.  A second state is built beside the live one: from the last snapshot, or from nothing, and the log up to S.  It reads the log as
- * any reader does, so that commits go on; it costs the memory of a second table for that time.  A state that nobody changes any more can be
+ * Taking one.  A second state is built beside the live one: from the last snapshot, or from
+ * nothing, and the log up to S.  It reads the log as any reader does, so that commits go on; it
+ * costs the memory of a second table for that time.  A state that nobody changes any more can be
  * borrowed instead.
  *
- * Bytes of the file are hostile: everything is checked before it is used (table/dump.h), and no file does harm.
+ * Bytes of the file are hostile: everything is checked before it is used (table/dump.h), and no
+ * file does harm.
  *
- * Ownership: a snapshot belongs to its maker and is plain memory without locks; one thread at a time.  A borrowed state must outlive the
- * snapshot.  On failure nothing is returned and nothing must be freed, unless a call says otherwise.
+ * Ownership: a snapshot belongs to its maker and is plain memory without locks; one thread at a
+ * time.  A borrowed state must outlive the snapshot.  On failure nothing is returned and nothing
+ * must be freed, unless a call says otherwise.
  */
 #ifndef OL_SNAPSHOT_SNAPSHOT_H
 #define OL_SNAPSHOT_SNAPSHOT_H
@@ -31,7 +36,8 @@
 
 typedef struct ol_snapshot ol_snapshot;
 
-/* In the directory of the log.  Kafka does not touch it: it neither begins with a digit nor ends like a file of Kafka's. */
+/* In the directory of the log.  Kafka does not touch it: it neither begins with a digit nor ends
+ * like a file of Kafka's. */
 #define OL_SNAPSHOT_FILE "offsetlog-snapshot.arrow"
 
 enum {
@@ -65,51 +71,58 @@ typedef struct ol_snapshot_source {
     uint64_t term;              /* another number after each truncation of the log */
 } ol_snapshot_source;
 
-/* ------------------------------------------------------------------------------------------------ taking one */
+/* ----------------------------------------------------------------------------------- taking one */
 
 /* An empty state at the log start: nothing was replayed.  OL_NO_MEMORY. */
 int ol_snapshot_begin(const ol_snapshot_source *source, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* Replays the log from where the snapshot ends to the last batch that ends at or below `up_to`, which is at most what is flushed and at most W.
- * OL_CORRUPT: the log has damage, or, after a state from a file, a gap, so that it cannot go on from there.  OL_WOULD_BLOCK: the log was cleaned
- * meanwhile; try again later.  OL_CLOSED: *stop was set.  OL_NO_MEMORY, OL_IO.  After any of them the snapshot can only be destroyed. */
+/* Replays the log from where the snapshot ends to the last batch that ends at or below `up_to`,
+ * which is at most what is flushed and at most W.  OL_CORRUPT: the log has damage, or, after a
+ * state from a file, a gap, so that it cannot go on from there.  OL_WOULD_BLOCK: the log was
+ * cleaned meanwhile; try again later.  OL_CLOSED: *stop was set.  OL_NO_MEMORY, OL_IO.  After any
+ * of them the snapshot can only be destroyed. */
 int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t up_to, const atomic_bool *stop,
                         ol_error *error) OL_NODISCARD;
 
-/* A snapshot of a state that is at `offset`, the log end, and that nobody changes until the snapshot is destroyed.  `own` are its open
- * transactions of ours.  `max_timestamp` is that of the batches below `offset`.  OL_NO_MEMORY, OL_IO. */
+/* A snapshot of a state that is at `offset`, the log end, and that nobody changes until the
+ * snapshot is destroyed.  `own` are its open transactions of ours.  `max_timestamp` is that of the
+ * batches below `offset`.  OL_NO_MEMORY, OL_IO. */
 int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state, const ol_own_transactions *own, int64_t offset,
                        int64_t max_timestamp, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* Encodes the snapshot and fills the sections, which borrow from it, with at most `threads` threads for the checksums.  OL_NO_MEMORY;
- * OL_LIMIT: more transactions of ours are open than a file holds. */
+/* Encodes the snapshot and fills the sections, which borrow from it, with at most `threads` threads
+ * for the checksums.  OL_NO_MEMORY; OL_LIMIT: more transactions of ours are open than a file
+ * holds. */
 int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
                      ol_error *error) OL_NODISCARD;
 
-/* The term of the source when the snapshot was begun, last advanced or borrowed; 0 for one from a file. */
+/* The term of the source when the snapshot was begun, last advanced or borrowed; 0 for one from a
+ * file. */
 uint64_t ol_snapshot_term(const ol_snapshot *snapshot);
 
-/* ------------------------------------------------------------------------------------------------ using one */
+/* ------------------------------------------------------------------------------------ using one */
 
-/* A state from a file, with the help of at most `threads` threads.  OL_NO_SUCH_FILE; OL_CORRUPT or OL_UNSUPPORTED say why it cannot be used;
- * OL_IO, OL_NO_MEMORY. */
+/* A state from a file, with the help of at most `threads` threads.  OL_NO_SUCH_FILE; OL_CORRUPT or
+ * OL_UNSUPPORTED say why it cannot be used; OL_IO, OL_NO_MEMORY. */
 int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* Whether the snapshot belongs to this log as it is now, which is sound: the number of the log partition, the topic id, the leader epochs and the
- * log start agree; S is not below `cleaned_to`, the offset up to which somebody cleaned the log (-1: unknown); and the last batches below S stand
- * in the log as they were appended.  Those below `cleaned_to` may be as a cleaner leaves them; where the last one is, the newest positions have to
- * stand in the log.  OL_INVALID with the reason.  The load checks what is at and above S (ol_snapshot_gap). */
+/* Whether the snapshot belongs to this log as it is now, which is sound: the number of the log
+ * partition, the topic id, the leader epochs and the log start agree; S is not below `cleaned_to`,
+ * the offset up to which somebody cleaned the log (-1: unknown); and the last batches below S stand
+ * in the log as they were appended.  Those below `cleaned_to` may be as a cleaner leaves them;
+ * where the last one is, the newest positions have to stand in the log.  OL_INVALID with the
+ * reason.  The load checks what is at and above S (ol_snapshot_gap). */
 int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
-/* Whether a batch proves that nothing is missing before or in it, so that a snapshot's state may go on with it: NULL, or why not.  `next_offset`
- * is where the batch before it ended. */
+/* Whether a batch proves that nothing is missing before or in it, so that a snapshot's state may go
+ * on with it: NULL, or why not.  `next_offset` is where the batch before it ended. */
 const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset);
 
-/* Exchanges the state of a snapshot from a file, and its open transactions of ours, with the caller's.  The caller holds the locks that his own
- * need. */
+/* Exchanges the state of a snapshot from a file, and its open transactions of ours, with the
+ * caller's.  The caller holds the locks that his own need. */
 void ol_snapshot_swap_state(ol_snapshot *snapshot, ol_state *state, ol_own_transactions *own);
 
-/* ------------------------------------------------------------------------------------------------ facts */
+/* ---------------------------------------------------------------------------------------- facts */
 
 typedef struct ol_snapshot_facts {
     int64_t offset;             /* S: everything below is in it, nothing else */

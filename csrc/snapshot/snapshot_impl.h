@@ -1,14 +1,16 @@
-/* snapshot/snapshot_impl: the structure of a snapshot and the calls that the files of this room share.
+/* snapshot/snapshot_impl: the structure of a snapshot and the calls that the files of this room
+ * share.
  *
- * Files: snapshot (its life, and the log it belongs to), witness (the proof that it belongs to that log), encode (facts, pending values and group
- * records as bytes), open (sections, and a state from a file), blocks (checksums and reading).
+ * Files: snapshot (its life, and the log it belongs to), witness (the proof that it belongs to that
+ * log), encode (facts, pending values and group records as bytes), open (sections, and a state from
+ * a file), blocks (checksums and reading).
  */
 #ifndef OL_SNAPSHOT_SNAPSHOT_IMPL_H
 #define OL_SNAPSHOT_SNAPSHOT_IMPL_H
 
 #include "snapshot/snapshot.h"
 
-/* One of the last batches below S, by which a log is known again (snapshot/witness.c). */
+/* One of the last batches below S, by which a snapshot recognises its log (snapshot/witness.c). */
 typedef struct ol_snapshot_witness {
     int64_t base_offset;
     int64_t last_offset;
@@ -24,59 +26,62 @@ enum { OL_SNAPSHOT_WITNESSES = 8 };
 
 struct ol_snapshot {
     ol_state state;
-    bool borrowed;              /* the state is the partition's */
-    bool from_file;             /* a gap in what comes next is one too many */
+    bool borrowed;              /* the state belongs to somebody else */
+    bool from_file;             /* a gap in the log after it would be an error */
     int64_t offset;
     int64_t log_start;
     int64_t max_timestamp;
-    int32_t number;             /* of the log partition, as its directory says; -1 not told */
+    int32_t number;             /* of the log partition, as its directory says; -1 unknown */
     bool has_topic_id;
     uint8_t topic_id[OL_TOPIC_ID_SIZE];
     ol_own_transactions own;
     ol_snapshot_witness witnesses[OL_SNAPSHOT_WITNESSES];   /* a ring */
-    uint64_t batches_seen;      /* that went through it */
+    uint64_t batches_seen;      /* that became witnesses */
     ol_leader_epoch *epochs;    /* that begin below `offset` */
     size_t epoch_count;
-    uint64_t term;              /* of the partition, when it was begun */
+    uint64_t term;              /* of the source when it was begun or advanced */
     uint64_t pending_count;
     uint8_t *blobs[OL_SNAPSHOT_OWN_SECTIONS];
     size_t blob_sizes[OL_SNAPSHOT_OWN_SECTIONS];
 };
 
-enum { OL_SNAPSHOT_OWN_MAX = 4096 };   /* open transactions of ours: there are never more than a few */
+enum { OL_SNAPSHOT_OWN_MAX = 4096 };   /* our open transactions: there are never more than a few */
 
 enum { OL_SNAPSHOT_FACTS, OL_SNAPSHOT_NUMBERS, OL_SNAPSHOT_PENDING, OL_SNAPSHOT_GROUP_RECORDS };
 
 int ol_snapshot_create(ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* A batch that was applied becomes the last witness. */
+/* An applied batch becomes the last witness. */
 void ol_snapshot_record_witness(ol_snapshot *snapshot, const ol_batch *batch);
 
-/* The witnesses in their order. */
+/* The witnesses in log order. */
 size_t ol_snapshot_witness_count(const ol_snapshot *snapshot);
 const ol_snapshot_witness *ol_snapshot_witness_at(const ol_snapshot *snapshot, size_t index);
 
-/* Takes them from the log, for a state that was not replayed from it just now. */
+/* Takes the witnesses from the log, for a state that was not replayed from it just now. */
 int ol_snapshot_find_witnesses(ol_snapshot *snapshot, ol_log *log, ol_error *error) OL_NODISCARD;
 
-/* Whether the log is the one that the snapshot is of; below `cleaned_to` what cleaning changes may have changed.  OL_INVALID with the reason. */
+/* Whether the log has the witnesses of the snapshot; below `cleaned_to` a cleaner may have changed
+ * what it is allowed to change.  OL_INVALID with the reason. */
 int ol_snapshot_prove(const ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
-/* Fills the blobs. */
+/* Encodes facts, numbers, pending values and group records into the blobs. */
 int ol_snapshot_put_blobs(ol_snapshot *snapshot, ol_error *error) OL_NODISCARD;
 
-/* The other way.  Facts first; pending values in two steps: what the table has to hold for them, then themselves, once the table was restored. */
+/* Decodes them.  Facts come first; pending values take two steps: first the reservations that the
+ * table must hold for them, then, once the table is restored, the values. */
 int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) OL_NODISCARD;
 int ol_snapshot_take_held(ol_slice bytes, ol_reservation **held, size_t *count, ol_error *error) OL_NODISCARD;
 int ol_snapshot_take_pending(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) OL_NODISCARD;
 int ol_snapshot_take_group_records(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) OL_NODISCARD;
 
-/* The checksums of sections, from their data; ol_snapshot_read fills data[0..size) from their positions in a file first.  At most so many threads.
- * OL_CORRUPT: the file is cut. */
+/* The checksums of sections, from their data; ol_snapshot_read fills data[0..size) from their
+ * positions in a file first.  At most `threads` threads.  OL_CORRUPT: the file is cut. */
 int ol_snapshot_checksum(ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads, ol_error *error) OL_NODISCARD;
 int ol_snapshot_read(ol_fs *fs, ol_file *file, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads, ol_error *error) OL_NODISCARD;
 
-/* How many of so many threads are worth their start for sections of that size; at least one, at most OL_PARALLEL_WORKERS_MAX. */
+/* How many of `threads` threads pay off for sections of that size; at least one, at most
+ * OL_PARALLEL_WORKERS_MAX. */
 unsigned ol_snapshot_threads(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads);
 
 #endif

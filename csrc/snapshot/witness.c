@@ -1,8 +1,10 @@
-/* The batches by which a snapshot knows its log again: the last ones below S.
+/* Recognises the log of a snapshot by the last batches below S, its witnesses.
  *
- * What was appended is known by its place and its CRC.  A cleaner keeps the place of a batch (base and last offset, leader epoch, producer) and may drop
- * records of it, stamp a delete horizon on it, or drop all of it: then the newest positions of the state must stand in the log, since no cleaning up to S
- * takes those. */
+ * A batch is known by its place and its CRC.  A cleaner keeps the place of a batch (base and last
+ * offset, leader epoch, producer) and may drop records of it, stamp a delete horizon on it, or drop
+ * all of it: then the newest positions of the state must stand in the log, since no cleaning up to
+ * S removes those.
+ */
 #include <string.h>
 
 #include "format/offset_record.h"
@@ -11,8 +13,8 @@
 
 enum {
     NEWEST_POSITIONS = 8,
-    FIRST_STEP = 2 * OL_SNAPSHOT_WITNESSES, /* offsets, looked at from the end of the log, */
-    NEXT_STEP = 8,                          /* and how many times as many when that was not enough */
+    FIRST_STEP = 2 * OL_SNAPSHOT_WITNESSES, /* offsets, back from the end of the log, */
+    NEXT_STEP = 8,                          /* and the factor for the next try */
 };
 
 void ol_snapshot_record_witness(ol_snapshot *snapshot, const ol_batch *batch) {
@@ -49,7 +51,8 @@ static int record_from(ol_snapshot *snapshot, ol_log *log, int64_t from, ol_erro
 }
 
 int ol_snapshot_find_witnesses(ol_snapshot *snapshot, ol_log *log, ol_error *error) {
-    /* There is no walking backwards, and where the log was cleaned offsets tell little of batches. */
+    /* The log cannot be walked backwards, and in a cleaned log offsets say little about the number
+     * of batches. */
     for (int64_t step = FIRST_STEP;; step *= NEXT_STEP) {
         int64_t from = snapshot->offset - snapshot->log_start > step ? snapshot->offset - step : snapshot->log_start;
         int status = record_from(snapshot, log, from, error);
@@ -57,12 +60,12 @@ int ol_snapshot_find_witnesses(ol_snapshot *snapshot, ol_log *log, ol_error *err
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ the batches */
+/* ---------------------------------------------------------------------------------- the batches */
 
 typedef struct proof {
     const ol_snapshot *snapshot;
     int64_t cleaned_to;
-    size_t index;               /* of the witness that comes next */
+    size_t index;               /* of the next witness */
     size_t count;
     bool is_last_whole;         /* the last witness stands in the log as it was appended */
     bool is_last_there;         /* as it was, or as a cleaner left it */
@@ -70,8 +73,9 @@ typedef struct proof {
 
 static const ol_snapshot_witness *next_witness(const proof *work) { return ol_snapshot_witness_at(work->snapshot, work->index); }
 
-/* Whether a cleaner may have been at what stands at `base`.  A cleaning that did not come to its end is in no checkpoint: what it did to witnesses before
- * the last one is no reason to doubt as long as that one stands there whole. */
+/* Whether a cleaner may have changed the batch at `base`.  A cleaning that did not finish is in no
+ * checkpoint: its effect on earlier witnesses is no reason for doubt as long as the last one stands
+ * there whole. */
 static bool may_be_cleaned(const proof *work, int64_t base) { return base < work->cleaned_to || work->index + 1 < work->count; }
 
 /* Witnesses that end below `offset` are not in the log: a cleaner may have dropped them. */
@@ -94,10 +98,10 @@ static int hear_batch(proof *work, const ol_batch *batch, ol_error *error) {
     if (status != OL_OK) return status;
     bool can_differ = may_be_cleaned(work, batch->base_offset);
     bool is_known = work->index < work->count && is_same_place(next_witness(work), batch);
-    /* Messages of an old format may have become others, within what was a set of them. */
+    /* A cleaner may split a set of messages of an old format. */
     if (!is_known && can_differ && batch->magic != 2) return OL_OK;
     bool is_whole = is_known && next_witness(work)->crc == batch->crc;
-    /* A cleaner writes a batch anew when it drops records, or stamps a horizon on it. */
+    /* A cleaner rewrites a batch when it drops records or stamps a horizon on it. */
     bool is_cleaned = is_known && can_differ && (batch->record_count < next_witness(work)->record_count || ol_batch_has_horizon(batch));
     if (!is_whole && !is_cleaned) return ol_fail(error, OL_INVALID, "another batch stands at offset %lld", (long long)batch->base_offset);
     work->index++;
@@ -125,7 +129,7 @@ static int hear_batches(proof *work, ol_log *log, ol_error *error) {
     return status != OL_OK ? status : pass_missing(work, snapshot->offset, error);
 }
 
-/* ------------------------------------------------------------------------------------------------ the newest positions */
+/* ------------------------------------------------------------------------- the newest positions */
 
 /* The newest first.  The rows borrow from the table. */
 typedef struct newest {
@@ -195,7 +199,7 @@ static int find_rows(const proof *work, const ol_snapshot_source *source, ol_err
     int status = OL_OK;
     for (size_t i = 0; i < found.count && status == OL_OK; i++) status = find_row(&found.rows[i], source, error);
     if (status != OL_OK || found.count > 0 || work->is_last_there) return status;
-    /* Without positions there is little to be loaded either. */
+    /* Without positions a load has little to do either. */
     return ol_fail(error, OL_INVALID, "nothing in the log tells that it is of it");
 }
 

@@ -1,4 +1,4 @@
-/* The path of one commit (docs/architecture.md §4): plan, conditions, reserve, encode, publish, apply. */
+/* Runs one commit (docs/architecture.md §4): plan, conditions, reserve, encode, publish, apply. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,12 +15,12 @@ static int write_one_batch(ol_commit *work, size_t size, ol_error *error) {
     ol_log *log = work->partition->log;
     int status = ol_log_reserve(log, size, (int32_t)work->count - 1, work->timestamp, &start, &base_offset, error);
     if (OL_UNLIKELY(status != OL_OK)) return status;
-    /* Encoding comes before reserving: the misses of the table are under way meanwhile. */
+    /* Encoding comes before reserving: meanwhile the cells of the table arrive in the cache. */
     if (work->count <= STACK_ITEMS && !work->partition->load_runs) ol_commit_prefetch(work);
     ol_commit_encode(work, 0, work->count, start, size);
     status = ol_commit_reserve_all(work, error);
     if (OL_UNLIKELY(status != OL_OK)) {
-        memset(start, 0, size);     /* bytes behind the log end are zeros */
+        memset(start, 0, size);     /* bytes after the log end are zeros */
         return status;
     }
     status = ol_commit_publish(work, 0, work->count, start, size, base_offset, error);
@@ -62,7 +62,8 @@ static void release_scratch(ol_partition *partition) {
     partition->scratch.planned_capacity = 0;
 }
 
-/* An older epoch than the log knows of a producer writes no more (docs/format/coordinator.md §5.2). */
+/* A producer epoch below the one in the log may not write any more (docs/format/coordinator.md
+ * §5.2). */
 static int check_producer_epoch(const ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_error *error) {
     int16_t known_epoch;
     int32_t coordinator_epoch;
@@ -79,7 +80,7 @@ static bool needs_state(const ol_item *items, size_t count, int64_t producer_id)
     return false;
 }
 
-/* What has to hold before anything is planned; sets the time of the commit. */
+/* Checks the conditions of planning, and sets the time of the commit. */
 static int begin(ol_commit *work, bool state_needed, ol_error *error) {
     ol_partition *partition = work->partition;
     *work->result = (ol_commit_result){.base_offset = -1, .rests_on = -1, .end_offset = ol_log_end(partition->log)};
@@ -90,13 +91,13 @@ static int begin(ol_commit *work, bool state_needed, ol_error *error) {
     return status;
 }
 
-/* Plans what did not go the short way, and writes it. */
+/* Plans and writes a commit that did not take the fast path. */
 static int plan_and_write(ol_commit *work, const ol_item *items, size_t count, ol_error *error) {
     int status = ol_commit_plan(work, items, count, error);
     if (status != OL_OK || work->count == 0) return status;
     size_t size = ol_commit_batch_size(work, 0, work->count);
     if (size + OL_COMMIT_HEADERS_MAX > work->partition->options.batch_bytes_max) return ol_commit_write_parts(work, error);
-    /* Headers are taken only when they will be written: the flushed note is given once. */
+    /* Headers are taken only when they will be written: the log gives the flushed record once. */
     ol_commit_plan_headers(work);
     if (work->header_count > 0) size = ol_commit_batch_size(work, 0, work->count);
     return write_one_batch(work, size, error);
@@ -144,7 +145,7 @@ static void fill_items(ol_item *items, const ol_row_run *runs, size_t run_count,
     }
 }
 
-/* Rows that cannot go the short way become items.  Under writer. */
+/* Rows that cannot take the fast path become items.  Under writer. */
 static int commit_as_items(ol_partition *partition, const ol_row_run *runs, size_t run_count, const ol_position_row *rows, size_t row_count,
                            ol_commit_result *result, ol_error *error) {
     ol_item *items = malloc(row_count * sizeof *items);
@@ -169,7 +170,8 @@ int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, si
     return status;
 }
 
-/* Under writer: plans with nothing but memory touched, and goes on only when nothing has to be waited for. */
+/* Under writer: plans by touching memory only, and goes on only when nothing has to be waited
+ * for. */
 static int try_locked(ol_partition *partition, const ol_item *items, size_t count, ol_commit_result *result, ol_error *error) {
     ol_planned on_stack[STACK_ITEMS];
     ol_commit work = {.partition = partition, .planned = on_stack, .producer_id = -1, .producer_epoch = -1, .result = result,
@@ -186,7 +188,8 @@ static int try_locked(ol_partition *partition, const ol_item *items, size_t coun
     }
     status = ol_commit_plan(&work, items, count, error);
     if (status != OL_OK || work.count == 0) return status;
-    /* Room for the headers is counted before they are taken, since a refusal here must not use up the flushed note. */
+    /* Room for the headers is counted before they are taken: a refusal here must not use up the
+     * flushed record. */
     size_t size = ol_commit_batch_size(&work, 0, work.count);
     bool prepared = size <= OL_COMMIT_TRY_BYTES_MAX && ol_log_is_prepared(partition->log, size + OL_COMMIT_HEADERS_MAX, (int32_t)work.count - 1,
                                                                 work.timestamp);

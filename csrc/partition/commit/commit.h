@@ -1,16 +1,17 @@
-/* partition/commit/commit: the commit path as the other files of the partition see it: commits under a writer lock that is held already.
+/* partition/commit/commit: the commit path as the other files of the partition use it.
  *
- * The caller of every function here holds the partition's writer lock.  ol_partition_commit and its variants, which take it, are in
- * partition/partition.h.
+ * The caller of every function here holds the partition's writer lock.  ol_partition_commit and its
+ * variants, which take that lock, are in partition/partition.h.
  */
 #ifndef OL_PARTITION_COMMIT_COMMIT_H
 #define OL_PARTITION_COMMIT_COMMIT_H
 
 #include "partition/partition.h"
 
-enum { OL_COMMIT_HEADERS_MAX = 64 };    /* bytes that the headers of a batch's first record take at most */
+enum { OL_COMMIT_HEADERS_MAX = 64 };    /* bytes, of a batch's first record */
 
-/* Memory that a commit leaves for the next one.  Owned by the partition; zeroed memory is an empty one. */
+/* Memory that a commit leaves for the next one.  Owned by the partition; zeroed memory is an empty
+ * one. */
 typedef struct ol_commit_scratch {
     struct ol_planned *planned;
     size_t planned_capacity;

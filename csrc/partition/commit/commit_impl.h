@@ -1,10 +1,12 @@
-/* partition/commit/commit_impl: one commit on its way, shared by the files of the commit path (docs/architecture.md §4) and nobody else.
+/* partition/commit/commit_impl: one commit on its way, shared by the files of the commit path
+ * (docs/architecture.md §4).
  *
- *   ol_commit         the entry points: locks, roles, the way that never waits
- *   ol_commit_fast_path   the short way: known positions and nothing else
- *   ol_commit_plan    names, sizes, conditions, headers: nothing is changed
- *   partition/commit/write   reserve, encode, publish, apply one batch
- *   partition/commit/oversize   what does not fit one batch
+ * Files:
+ *   commit      the entry points: locks, roles, the variant that never waits
+ *   fast_path   known positions and nothing else
+ *   plan        names, sizes, conditions, headers: changes nothing
+ *   write       reserve, encode, publish, apply one batch
+ *   oversize    items that do not fit one batch
  *
  * Everything here is called under the partition's writer lock.
  */
@@ -14,19 +16,19 @@
 #include "format/batch_write.h"
 #include "partition/partition_impl.h"
 
-enum { OL_COMMIT_TRY_BYTES_MAX = 4096 };    /* above it the caller lets the GIL go */
+enum { OL_COMMIT_TRY_BYTES_MAX = 4096 };    /* above it the caller releases the GIL */
 
 /* One item on its way into a batch. */
 typedef struct ol_planned {
     const ol_item *item;
-    ol_pair_name name;              /* positions; of a group record the group alone, as its key names it */
+    ol_pair_name name;              /* of a group record only the group, as its key names it */
     union {                         /* once `reserved` */
         ol_reservation reservation;                 /* positions */
         ol_group_reservation *group_reservation;    /* group records that are put */
     };
     size_t key_size;
     int64_t value_size;             /* -1 null */
-    uint32_t settled_pair;          /* positions that need no reservation (ol_table_settled); else 0 */
+    uint32_t settled_pair;          /* no reservation is needed (ol_table_settled); else 0 */
     int64_t log_offset;             /* of a record that is applied later */
     int16_t value_version;
     bool reserved;
@@ -49,9 +51,9 @@ typedef struct ol_commit {
     int16_t producer_epoch;
     int64_t timestamp;
     bool has_tombstones;        /* or group records: neither may be split over batches */
-    bool own_transaction;       /* values are applied behind the COMMIT marker */
-    bool may_settle;            /* nothing can change the table between reserving and applying but this commit's own puts */
-    bool never_waits;           /* OL_WOULD_BLOCK instead of waiting for a lock, the disk or memory */
+    bool own_transaction;       /* values are applied after the COMMIT marker */
+    bool may_settle;            /* until the apply only this commit's own puts change the table */
+    bool never_waits;           /* OL_WOULD_BLOCK instead of waiting for lock, disk or memory */
     bool table_locked;          /* from before the reservation until after the apply */
     uint8_t headers[OL_COMMIT_HEADERS_MAX];  /* of the first record of a batch */
     size_t headers_size;
@@ -59,50 +61,53 @@ typedef struct ol_commit {
     ol_commit_result *result;
 } ol_commit;
 
-/* Writes the commit the short way if it can: *done.  Otherwise nothing has changed and it goes the long one.  work->timestamp is set. */
+/* Writes the commit in the short way if it can: *done.  Otherwise it changes nothing, and
+ * ol_commit_plan follows.  work->timestamp is set. */
 int ol_commit_fast_path(ol_commit *work, const ol_item *items, size_t count, bool *done, ol_error *error);
 
-/* The same of rows. */
+/* The same for rows. */
 int ol_commit_fast_path_rows(ol_commit *work, const ol_row_run *runs, size_t run_count, ol_position_row *rows, size_t row_count, bool *done,
                          ol_error *error);
 
-/* Fills work->planned from the items and checks every condition.  work->timestamp is set by the second, before. */
+/* Fills work->planned from the items and checks every condition.  ol_commit_plan_time sets
+ * work->timestamp and comes first. */
 int ol_commit_plan(ol_commit *work, const ol_item *items, size_t count, ol_error *error);
 void ol_commit_plan_time(ol_commit *work);
 
-/* The headers of the next batch's first record; takes the log's flushed note. */
+/* Fills in the headers of the next batch's first record; takes the log's flushed record. */
 void ol_commit_plan_headers(ol_commit *work);
 
-/* An item's value as it is written. */
+/* The value of an item as it is written. */
 ol_offset_value ol_commit_encoded_value(const ol_commit *work, const ol_item *item);
 
 /* Bytes of a planned record at `index` of its batch, and of a batch of planned[from, to). */
 size_t ol_commit_record_size(const ol_commit *work, const ol_planned *planned, size_t index);
 size_t ol_commit_batch_size(const ol_commit *work, size_t from, size_t to);
 
-/* Takes, and gives back, everything that applying the planned items will need. */
+/* Reserves, and releases, everything that applying the planned items will need. */
 int ol_commit_reserve_all(ol_commit *work, ol_error *error) OL_NODISCARD;
 void ol_commit_release(ol_commit *work, size_t from);
 
 /* Fetches the cells of a small commit, so that they arrive while it is encoded. */
 void ol_commit_prefetch(const ol_commit *work);
 
-/* Encodes planned[from, to) into the `size` bytes that the log reserved.  Until it is sealed it is no batch: whoever gives it up writes zeros. */
+/* Encodes planned[from, to) into the `size` bytes that the log reserved.  They are no batch until
+ * they are sealed; a caller that drops them writes zeros. */
 void ol_commit_encode(const ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size);
 
 ol_batch_fields ol_commit_batch_fields(const ol_commit *work, int64_t base_offset, size_t count);
 
-/* The partition's table lock, unless work->table_locked says that it is held. */
+/* The partition's table lock, unless work->table_locked. */
 void ol_commit_lock_table(ol_commit *work);
 void ol_commit_unlock_table(ol_commit *work);
 
-/* Seals, publishes and applies what was encoded.  A failure makes the partition fail. */
+/* Seals, publishes and applies the encoded items.  A failure makes the partition fail. */
 int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size, int64_t base_offset, ol_error *error);
 
-/* Applies what a transaction of ours deferred until its marker. */
+/* Applies the items that a transaction of ours deferred until its marker. */
 int ol_commit_apply_deferred(ol_commit *work, size_t from, size_t to, ol_error *error);
 
-/* Writes what does not fit one batch; fills work->result. */
+/* Writes items that do not fit one batch; fills work->result. */
 int ol_commit_write_parts(ol_commit *work, ol_error *error);
 
 #endif

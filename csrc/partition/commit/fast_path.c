@@ -1,7 +1,10 @@
-/* The short way of a commit: positions that are all known already, without conditions, in one batch of a lone store.
+/* Writes a commit in the short way: known positions, without conditions, in one batch of a lone
+ * store.
  *
- * Nearly every commit is one of these, so it is planned, sized and encoded run by run of one (group, topic), and applied by the run form of
- * the one apply.  Whatever does not fit is left, with nothing changed, to the way that knows everything (ol_commit_plan). */
+ * Nearly every commit is one of these, so it is planned, sized and encoded run by run of one
+ * (group, topic), and applied by the run form of the one apply.  Any other commit is left, with
+ * nothing changed, to the general way (ol_commit_plan).
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +14,7 @@
 enum {
     STACK_ROWS = 4,
     PARTITION_SIZE = 4,             /* at the end of a key */
-    ROWS_KEPT_MAX = 4096,           /* rows that stay allocated between commits; larger calls come in pieces of so many */
+    ROWS_KEPT_MAX = 4096,           /* rows that stay allocated between commits */
 };
 
 typedef struct gathered {
@@ -22,15 +25,15 @@ typedef struct gathered {
     size_t size;                    /* of the batch, without headers */
 } gathered;
 
-/* ------------------------------------------------------------------------------------------------ gathering */
+/* ------------------------------------------------------------------------------------ gathering */
 
 static bool is_of_run(const ol_item *item, const ol_item *previous) {
     return item->group.data == previous->group.data && item->group.size == previous->group.size &&
            item->topic.data == previous->topic.data && item->topic.size == previous->topic.size;
 }
 
-/* A commit that is alone waits for every miss of the table.  So the way to its cell is fetched by what is probably its pair, and
- * while the cell is under way, the names are compared. */
+/* A single commit waits for every cache miss of the table.  So it fetches the way to its cell
+ * through the pair that it guesses, and compares the names while the cell arrives. */
 static uint32_t find_alone(const ol_table *table, const ol_pair_name *name, int32_t partition) {
     uint32_t guess = ol_table_prefetch_pair(table, name);
     ol_table_prefetch_chunk(table, guess, partition);
@@ -71,7 +74,7 @@ static bool gather(ol_commit *work, gathered *to, const ol_item *items, size_t c
             if (!begin_run(work, to, item->group, item->topic, count <= STACK_ROWS ? item->partition : -1)) return false;
         }
         const ol_commit_run *run = &to->runs[to->run_count - 1];
-        /* Two cells are a cache line. */
+        /* Two cells share a cache line. */
         if (to->row_count == run->first_row || (item->partition ^ item[-1].partition) > 1) ol_table_prefetch_cell(table, run->pair, item->partition);
         ol_position_row *row = &to->rows[to->row_count];
         row->partition = item->partition;
@@ -87,7 +90,7 @@ static bool gather(ol_commit *work, gathered *to, const ol_item *items, size_t c
     return true;
 }
 
-/* The same of rows that are there already. */
+/* The same for rows that exist already. */
 static bool gather_rows(ol_commit *work, gathered *to, const ol_row_run *runs, size_t run_count, size_t row_count) {
     const ol_table *table = work->partition->state.table;
     to->size = OL_BATCH_OVERHEAD;
@@ -121,10 +124,11 @@ static bool is_settled(const ol_commit *work, const gathered *of) {
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ writing */
+/* -------------------------------------------------------------------------------------- writing */
 
-/* The keys of a run differ in the partition alone.  Copies whole words, up to seven bytes too many: behind the start of a key stand, here as
- * there, a partition and a value, which are written later. */
+/* The keys of a run differ in the partition alone.  Copies whole words, up to seven bytes too many:
+ * after the start of a key follow, in source and target alike, a partition and a value, which are
+ * written later. */
 static inline void copy_key_start(uint8_t *to, const uint8_t *from, size_t size) {
     for (size_t at = 0; at < size; at += sizeof(uint64_t)) memcpy(to + at, from + at, sizeof(uint64_t));
 }
@@ -173,7 +177,8 @@ static void apply(ol_commit *work, const gathered *of) {
                                         3, &ignored);
         OL_ASSERT(status == OL_OK);
     }
-    /* With the table still locked: who reads the state and the positions together sees both before or both behind. */
+    /* With the table still locked: a reader of both the state and the positions sees both before or
+     * both after. */
     ol_partition_set_positions(partition, end, end);
     ol_commit_unlock_table(work);
 }
@@ -193,7 +198,7 @@ static int publish(ol_commit *work, const gathered *of, uint8_t *start, size_t s
     return OL_OK;
 }
 
-/* Bytes that the headers add to the first record, whose length may take more with them. */
+/* Bytes that the headers add to the first record, whose length field may grow, too. */
 static size_t headers_cost(const ol_commit *work, const gathered *of) {
     int64_t key_size = (int64_t)of->runs[0].key_size, value_size = (int64_t)ol_offset_value_3_size(of->rows[0].value.metadata);
     return ol_record_size(0, 0, key_size, value_size, work->header_count, work->headers_size) -
@@ -203,8 +208,9 @@ static size_t headers_cost(const ol_commit *work, const gathered *of) {
 static int write_batch(ol_commit *work, const gathered *of, bool *done, ol_error *error) {
     ol_log *log = work->partition->log;
     size_t size = of->size;
-    /* A small commit is encoded first, while its cells are under way.  Not so when there is a note to take: that is given once, to a batch that
-     * nothing but the log can refuse any more. */
+    /* A small commit is encoded first, while its cells arrive.  Not so when there is a flushed
+     * record to take: the log gives it once, to a batch that only the log itself can still
+     * refuse. */
     bool settles_first = of->row_count > STACK_ROWS || ol_log_has_flushed_record(log);
     if (settles_first) {
         if (!is_settled(work, of)) return OL_OK;
@@ -217,14 +223,14 @@ static int write_batch(ol_commit *work, const gathered *of, bool *done, ol_error
     if (OL_UNLIKELY(status != OL_OK)) return status;
     encode(work, of, start, size, base_offset);
     if (!settles_first && !is_settled(work, of)) {
-        memset(start, 0, size);         /* bytes behind the log end are zeros */
+        memset(start, 0, size);         /* bytes after the log end are zeros */
         return OL_OK;
     }
     *done = true;
     return publish(work, of, start, size, base_offset, error);
 }
 
-/* ------------------------------------------------------------------------------------------------ the whole */
+/* ------------------------------------------------------------------------------------ the whole */
 
 static int ensure_runs(ol_partition *partition, size_t count, ol_error *error) {
     if (count <= partition->scratch.run_capacity) return OL_OK;
@@ -235,7 +241,7 @@ static int ensure_runs(ol_partition *partition, size_t count, ol_error *error) {
     return OL_OK;
 }
 
-/* Room for `count` rows, and for as many runs: each row may be of a pair of its own. */
+/* Makes room for `count` rows, and for as many runs: each row may be of a pair of its own. */
 static int ensure_rows(ol_partition *partition, size_t count, ol_error *error) {
     if (count > partition->scratch.row_capacity) {
         ol_position_row *rows = realloc(partition->scratch.rows, count * sizeof *rows);
@@ -260,7 +266,8 @@ static void release_rows(ol_partition *partition) {
     }
 }
 
-/* Whether what is settled stays so until it is applied: nobody else, no loader, changes the table meanwhile. */
+/* Whether a settled pair stays settled until the apply: no loader or other writer changes the table
+ * meanwhile. */
 static bool may_go_fast(const ol_commit *work) {
     const ol_partition *partition = work->partition;
     return partition->role == OL_ROLE_ACTIVE && !partition->options.replicated && !partition->load_runs && work->producer_id < 0;

@@ -1,11 +1,13 @@
-/* What does not fit one batch: batches of whole groups, and transactions of ours for groups that are larger (docs/architecture.md §2.3, docs/architecture.md §4). */
+/* Writes items that do not fit one batch: batches of whole groups, and transactions of ours for
+ * larger groups (docs/architecture.md §2.3, §4). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "partition/commit/commit_impl.h"
 
-enum { RECORD_DELTA_SLACK = 2 * (OL_UVARINT_MAX - 1) };    /* an offset delta and the record's length may each take more bytes than with delta 0 */
+/* Offset delta and record length may both take more bytes than with delta 0. */
+enum { RECORD_DELTA_SLACK = 2 * (OL_UVARINT_MAX - 1) };
 
 static int compare_groups(const void *a, const void *b) {
     const ol_planned *left = a, *right = b;
@@ -24,7 +26,7 @@ static size_t end_of_group(const ol_commit *work, size_t from) {
     return to;
 }
 
-/* Bytes that a record can take at most, wherever in a batch it stands. */
+/* Upper bound of a record's bytes at any place in a batch. */
 static size_t bound_of_record(const ol_commit *work, size_t index) {
     return ol_commit_record_size(work, &work->planned[index], 0) + RECORD_DELTA_SLACK;
 }
@@ -58,7 +60,8 @@ static int write_part(ol_commit *work, size_t from, size_t to, ol_error *error) 
     return OL_OK;
 }
 
-/* Above every id in the log and never used twice: from the time, which batches never turn back, and a counter. */
+/* Above every id in the log and never used twice: made of the time, which batches never turn back,
+ * and a counter. */
 static int64_t next_own_producer_id(ol_commit *work) {
     ol_partition *partition = work->partition;
     int64_t id = OL_OWN_PRODUCER_ID_MIN + (work->timestamp << 16);
@@ -70,7 +73,8 @@ static int64_t next_own_producer_id(ol_commit *work) {
     return id;
 }
 
-/* The COMMIT of a transaction of ours, and its effect: in a lone store all values at once, W and all; in a replicated one when W passes. */
+/* Writes the COMMIT of a transaction of ours and applies it: in a lone store all values at once,
+ * with W; in a replicated one when W passes. */
 static int commit_own(ol_commit *work, size_t from, size_t to, ol_error *error) {
     ol_partition *partition = work->partition;
     ol_commit_result marker;
@@ -86,12 +90,14 @@ static int commit_own(ol_commit *work, size_t from, size_t to, ol_error *error) 
     if (status == OL_OK) {
         work->result->end_offset = marker.end_offset;
     } else {
-        ol_partition_fail(partition);   /* the log holds an open transaction that the state knows nothing of; the next load closes it */
+        /* The log has an open transaction that the state has not; the next load closes it. */
+        ol_partition_fail(partition);
     }
     return status;
 }
 
-/* A group that does not fit one batch: batches of a transaction of ours, and its COMMIT; an ABORT where a batch could not be written. */
+/* Writes a group that does not fit one batch: the batches of a transaction of ours and its COMMIT,
+ * or an ABORT if a batch could not be written. */
 static int write_own_transaction(ol_commit *work, size_t from, size_t to, ol_error *error) {
     ol_partition *partition = work->partition;
     int status = ol_own_transactions_open(&partition->own.open, work->producer_id, error);
@@ -111,7 +117,7 @@ static int write_own_transaction(ol_commit *work, size_t from, size_t to, ol_err
     return status;
 }
 
-/* Space for everything first, so that a full disk is met before the first byte. */
+/* Allocates the space for everything first, so that a full disk is met before the first byte. */
 static int reserve_for_parts(ol_commit *work, ol_error *error) {
     size_t size = 0;
     for (size_t i = 0; i < work->count; i++) size += bound_of_record(work, i);
@@ -139,7 +145,8 @@ static int check_parts(const ol_commit *work, ol_error *error) {
     return OL_OK;
 }
 
-/* The most whole groups from `from` on that fit one batch; `from` itself when not even the first does. */
+/* The most whole groups from `from` on that fit one batch; `from` itself when not even the first
+ * does. */
 static size_t end_of_whole_groups(const ol_commit *work, size_t from) {
     size_t size = OL_BATCH_OVERHEAD + OL_COMMIT_HEADERS_MAX;
     size_t end = from;

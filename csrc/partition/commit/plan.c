@@ -1,10 +1,11 @@
-/* Planning a commit: nothing is changed, everything that can refuse it is looked at. */
+/* Plans a commit: checks everything that can refuse it, and changes nothing. */
 #include <string.h>
 
 #include "base/bytes.h"
 #include "partition/commit/commit_impl.h"
 
-/* The latest written value of a position; *rests_on is the W that would settle it, -1 when it is applied. */
+/* The latest written value of a position; *rests_on is the W that would settle it, -1 when it is
+ * applied. */
 static bool latest_written(const ol_partition *partition, const ol_pair_name *name, int32_t number, ol_position_value *value,
                            int64_t *rests_on) {
     bool present;
@@ -56,7 +57,8 @@ static int check_condition(ol_commit *work, const ol_planned *planned, size_t it
     return OL_OK;
 }
 
-/* A tombstone is written only where something is to be deleted (docs/format/coordinator.md §5.4). */
+/* A tombstone is written only where something is to be deleted (docs/format/coordinator.md
+ * §5.4). */
 static bool is_there(const ol_partition *partition, const ol_planned *planned) {
     ol_position_value value;
     int64_t rests_on;
@@ -72,7 +74,8 @@ static bool is_there(const ol_partition *partition, const ol_planned *planned) {
 
 static bool is_value_v4_allowed(const ol_partition *partition) {
     if (partition->options.write_value_v4) return true;
-    return !partition->load_runs && partition->state.value_version_max >= 4;    /* a loader changes the state without a lock */
+    /* A loader changes the state without a lock. */
+    return !partition->load_runs && partition->state.value_version_max >= 4;
 }
 
 ol_offset_value ol_commit_encoded_value(const ol_commit *work, const ol_item *item) {
@@ -103,7 +106,8 @@ static void plan_name(ol_commit *work, ol_planned *planned, const ol_planned *pr
     planned->name = ol_table_name(table, item->group, group_hash, item->topic);
 }
 
-/* What a broker would refuse to load is never written, and offsets have items of their own.  *group is where the key names it. */
+/* A record that a broker would refuse to load is never written, and offsets have items of their
+ * own.  *group points into the key. */
 static int check_group_record(const ol_item *item, size_t index, ol_slice *group, ol_error *error) {
     ol_key key;
     int status = ol_key_decode(item->key, &key, error);

@@ -1,4 +1,4 @@
-/* One batch: reserve, encode, publish, apply. */
+/* Writes one batch: reserve, encode, publish, apply. */
 #include "partition/commit/commit_impl.h"
 
 size_t ol_commit_record_size(const ol_commit *work, const ol_planned *planned, size_t index) {
@@ -52,7 +52,8 @@ static ol_position_value position_value(const ol_commit *work, const ol_item *it
         .offset = value.offset,
         .commit_timestamp = value.commit_timestamp,
         .expire_timestamp = value.expire_timestamp,
-        .leader_epoch = version == 1 ? -1 : value.leader_epoch,     /* v1 has no place for it (docs/format/traps.md trap 8) */
+        /* v1 has no place for it (docs/format/traps.md trap 8). */
+        .leader_epoch = version == 1 ? -1 : value.leader_epoch,
         .metadata = value.metadata,
         .topic_id = version == 4 ? value.topic_id : NULL,
     };
@@ -105,8 +106,9 @@ static int reserve_one(ol_commit *work, ol_planned *planned, ol_error *error) {
     return status;
 }
 
-/* Everything that applying will need, for all items; out of memory leaves nothing changed.  The writer lock keeps everybody but a loader away
- * from the table until the items are applied, so that what is settled now still is then. */
+/* Reserves everything that applying all items will need; without memory nothing is changed.  The
+ * writer lock keeps all but a loader away from the table until the items are applied, so that a
+ * settled pair stays settled. */
 int ol_commit_reserve_all(ol_commit *work, ol_error *error) {
     ol_partition *partition = work->partition;
     int status = OL_OK;
@@ -155,12 +157,13 @@ static int apply_one(ol_commit *work, ol_planned *planned, int64_t log_offset, o
     return ol_state_apply(&work->partition->state, &change, error);
 }
 
-/* A lone store: W is the log end, the batch counts at once. */
+/* A lone store: W is the log end, so the batch counts at once. */
 static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offset, ol_error *error) {
     ol_partition *partition = work->partition;
     int64_t end = ol_log_end(partition->log);
     if (OL_UNLIKELY(partition->role == OL_ROLE_LOADING)) {
-        /* Not applied by its committer: the loader reaches it in log order (docs/architecture.md §7). */
+        /* The committer does not apply it: the loader reaches it in log order (docs/architecture.md
+         * §7). */
         ol_partition_set_positions(partition, end, partition->applied);
         return OL_OK;
     }
@@ -169,14 +172,16 @@ static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offs
     for (size_t i = from; i < to && status == OL_OK; i++) {
         status = apply_one(work, &work->planned[i], base_offset + (int64_t)(i - from), error);
     }
-    /* With the table still locked: who reads the state and the positions together sees both before or both behind. */
+    /* With the table still locked: a reader of both the state and the positions sees both before or
+     * both after. */
     if (OL_LIKELY(status == OL_OK)) ol_partition_set_positions(partition, end, end);
     ol_commit_unlock_table(work);
     return status;
 }
 
-/* A transaction of ours: nothing can come between its batches and its marker, so that its values need not be pending meanwhile; they are applied behind
- * the marker (what a replay makes of it is the same). */
+/* A transaction of ours: nothing can come between its batches and its marker, so its values need
+ * not be pending meanwhile; they are applied after the marker.  A replay comes to the same
+ * state. */
 static void defer_apply(ol_commit *work, size_t from, size_t to, int64_t base_offset) {
     for (size_t i = from; i < to; i++) work->planned[i].log_offset = base_offset + (int64_t)(i - from);
 }
@@ -216,7 +221,6 @@ static int note_in_flight(ol_commit *work, size_t from, size_t to, int64_t base_
     return ol_in_flight_record(&partition->inflight, &partition->state, &batch, NULL, error);
 }
 
-/* Encodes, publishes and applies one batch at the place that was reserved in the log.  A failure here is the partition's. */
 void ol_commit_prefetch(const ol_commit *work) {
     const ol_table *table = work->partition->state.table;
     for (size_t i = 0; i < work->count; i++) {
