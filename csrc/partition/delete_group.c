@@ -3,7 +3,8 @@
 #include "partition/partition_impl.h"
 #include "partition/tombstones.h"
 
-static int collect_positions(ol_tombstones *all, const ol_table *table, ol_slice group, ol_error *error) {
+static int collect_positions(ol_tombstones *all, const ol_table *table, ol_slice group,
+                             ol_error *error) {
     ol_table_cursor cursor = {0};
     ol_table_row row;
     uint64_t group_hash = ol_table_group_hash(table, group);
@@ -14,7 +15,8 @@ static int collect_positions(ol_tombstones *all, const ol_table *table, ol_slice
     return OL_OK;
 }
 
-static int collect_pending(ol_tombstones *all, const ol_pending *pending, const ol_table *table, ol_slice group, ol_error *error) {
+static int collect_pending(ol_tombstones *all, const ol_pending *pending, const ol_table *table,
+                           ol_slice group, ol_error *error) {
     ol_table_row row;
     uint64_t cursor = 0, group_hash = ol_table_group_hash(table, group);
     while (ol_pending_next_of_group(pending, group, group_hash, &cursor, &row)) {
@@ -25,11 +27,13 @@ static int collect_pending(ol_tombstones *all, const ol_pending *pending, const 
 }
 
 /* The group's own records come after its positions, in the order of their ranks. */
-static int collect_group_records(ol_tombstones *all, const ol_partition *partition, ol_slice group, ol_error *error) {
+static int collect_group_records(ol_tombstones *all, const ol_partition *partition, ol_slice group,
+                                 ol_error *error) {
     size_t first = all->count;
     int status = ol_tombstones_add_group_records(all, partition->state.group_records, group, error);
     if (status == OL_OK && partition->inflight.active) {
-        status = ol_tombstones_add_group_records(all, partition->inflight.written.group_records, group, error);
+        status = ol_tombstones_add_group_records(all, partition->inflight.written.group_records,
+                                                 group, error);
     }
     if (status == OL_OK) ol_tombstones_sort_group_records(all, first);
     return status;
@@ -37,18 +41,26 @@ static int collect_group_records(ol_tombstones *all, const ol_partition *partiti
 
 /* A position that is both committed and pending, or applied and in flight, is listed twice: a
  * second tombstone of a key in one batch does no harm. */
-static int collect(ol_tombstones *all, const ol_partition *partition, ol_slice group, ol_error *error) {
+static int collect(ol_tombstones *all, const ol_partition *partition, ol_slice group,
+                   ol_error *error) {
     int status = collect_positions(all, partition->state.table, group, error);
-    if (status == OL_OK) status = collect_pending(all, partition->state.pending, partition->state.table, group, error);
+    if (status == OL_OK) {
+        status =
+            collect_pending(all, partition->state.pending, partition->state.table, group, error);
+    }
     if (status == OL_OK && partition->inflight.active) {
         status = collect_positions(all, partition->inflight.written.table, group, error);
-        if (status == OL_OK) status = collect_pending(all, partition->inflight.written.pending, partition->inflight.written.table, group, error);
+        if (status == OL_OK) {
+            status = collect_pending(all, partition->inflight.written.pending,
+                                     partition->inflight.written.table, group, error);
+        }
     }
     if (status == OL_OK) status = collect_group_records(all, partition, group, error);
     return status;
 }
 
-static int delete_locked(ol_partition *partition, ol_slice group, ol_commit_result *result, ol_error *error) {
+static int delete_locked(ol_partition *partition, ol_slice group, ol_commit_result *result,
+                         ol_error *error) {
     int status = ol_partition_check_writable(partition, true, error);
     if (status != OL_OK) return status;
     ol_tombstones all = {0};
@@ -60,8 +72,11 @@ static int delete_locked(ol_partition *partition, ol_slice group, ol_commit_resu
     return status;
 }
 
-int ol_partition_delete_group(ol_partition *partition, ol_slice group, ol_commit_result *result, ol_error *error) {
-    *result = (ol_commit_result){.base_offset = -1, .rests_on = -1, .end_offset = ol_log_end(partition->log)};
+int ol_partition_delete_group(ol_partition *partition, ol_slice group, ol_commit_result *result,
+                              ol_error *error) {
+    *result = (ol_commit_result){.base_offset = -1,
+                                 .rests_on = -1,
+                                 .end_offset = ol_log_end(partition->log)};
     pthread_mutex_lock(&partition->writer);
     int status = delete_locked(partition, group, result, error);
     result->term = partition->term;

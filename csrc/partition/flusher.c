@@ -33,7 +33,9 @@ static void flush(ol_partition *partition, int64_t end, bool unasked) {
     int64_t flushed;
     int status = OL_OK;
     if (unasked) status = ol_log_flush_unasked(partition->log, &flushed, &ignored);
-    if (status == OL_OK) status = ol_partition_wait(partition, end, OL_TERM_NOW, OL_WAIT_FLUSHED, -1, &ignored);
+    if (status == OL_OK) {
+        status = ol_partition_wait(partition, end, OL_TERM_NOW, OL_WAIT_FLUSHED, -1, &ignored);
+    }
     (void)status;
 }
 
@@ -66,7 +68,9 @@ static void *run(void *argument) {
 
 int ol_flusher_create(ol_flusher **created, ol_error *error) {
     ol_flusher *flusher = calloc(1, sizeof *flusher);
-    if (flusher == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for the threads that flush");
+    if (flusher == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for the threads that flush");
+    }
     pthread_mutex_init(&flusher->lock, NULL);
     pthread_cond_init(&flusher->filled, NULL);
     *created = flusher;
@@ -79,7 +83,9 @@ static void start_thread(ol_flusher *flusher) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&flusher->threads[flusher->thread_count], NULL, run, flusher) == 0) flusher->thread_count++;
+    if (pthread_create(&flusher->threads[flusher->thread_count], NULL, run, flusher) == 0) {
+        flusher->thread_count++;
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -91,7 +97,9 @@ static void queue(ol_flusher *flusher, ol_partition *partition) {
         else flusher->first = partition;
         flusher->last = partition;
         flusher->queued++;
-        if (flusher->queued > flusher->idle && flusher->thread_count < OL_FLUSHER_THREADS) start_thread(flusher);
+        if (flusher->queued > flusher->idle && flusher->thread_count < OL_FLUSHER_THREADS) {
+            start_thread(flusher);
+        }
         if (flusher->idle > 0) pthread_cond_signal(&flusher->filled);
     }
 }

@@ -34,9 +34,11 @@ static int copy_bytes(ol_group_copy *copy, ol_slice content, size_t *at, ol_erro
     return status;
 }
 
-static int copy_strings(ol_group_copy *copy, const ol_table_row *row, strings_before *before, size_t *metadata_at, ol_error *error) {
+static int copy_strings(ol_group_copy *copy, const ol_table_row *row, strings_before *before,
+                        size_t *metadata_at, ol_error *error) {
     int status = copy_bytes(copy, row->value.metadata, metadata_at, error);
-    if (status == OL_OK && (row->topic.data != before->topic.data || row->topic.size != before->topic.size)) {
+    if (status == OL_OK &&
+        (row->topic.data != before->topic.data || row->topic.size != before->topic.size)) {
         status = copy_bytes(copy, row->topic, &before->topic_at, error);
         before->topic = row->topic;
     }
@@ -48,7 +50,8 @@ static int copy_strings(ol_group_copy *copy, const ol_table_row *row, strings_be
     return status;
 }
 
-static int copy_row(ol_group_copy *copy, const ol_table_row *row, strings_before *before, ol_error *error) {
+static int copy_row(ol_group_copy *copy, const ol_table_row *row, strings_before *before,
+                    ol_error *error) {
     size_t metadata_at, at = copy->rows.used;
     int status = copy_strings(copy, row, before, &metadata_at, error);
     if (status == OL_OK) status = ol_arena_extend(&copy->rows, sizeof(copied_row), error);
@@ -67,7 +70,8 @@ static int copy_row(ol_group_copy *copy, const ol_table_row *row, strings_before
     return OL_OK;
 }
 
-int ol_group_copy_take(ol_group_copy *copy, ol_partition *partition, ol_slice group, ol_error *error) {
+int ol_group_copy_take(ol_group_copy *copy, ol_partition *partition, ol_slice group,
+                       ol_error *error) {
     const ol_state *state = NULL;
     strings_before before;
     ol_table_cursor cursor;
@@ -91,7 +95,8 @@ ol_table_row ol_group_copy_row(const ol_group_copy *copy, size_t index) {
     memcpy(&copied, copy->rows.base + index * sizeof copied, sizeof copied);
     ol_table_row row = {.partition = copied.partition, .value = copied.value};
     row.topic = (ol_slice){copy->bytes.base + copied.topic_at, copied.topic_size};
-    row.value.metadata.data = copied.value.metadata.size == 0 ? NULL : copy->bytes.base + copied.metadata_at;
+    row.value.metadata.data =
+        copied.value.metadata.size == 0 ? NULL : copy->bytes.base + copied.metadata_at;
     row.value.topic_id = copied.has_topic_id ? copy->bytes.base + copied.topic_id_at : NULL;
     return row;
 }
@@ -120,13 +125,16 @@ ol_group_fingerprint ol_group_fingerprint_of(const ol_state *state, ol_slice gro
 }
 
 /* Under writer: no other thread changes the state. */
-static bool is_unchanged(const ol_partition *partition, ol_slice group, const ol_group_fingerprint *seen) {
+static bool is_unchanged(const ol_partition *partition, ol_slice group,
+                         const ol_group_fingerprint *seen) {
     if (atomic_load(&partition->applied) != ol_log_end(partition->log)) return false;
     ol_group_fingerprint now = ol_group_fingerprint_of(&partition->state, group);
-    return now.positions == seen->positions && now.sum.low == seen->sum.low && now.sum.high == seen->sum.high;
+    return now.positions == seen->positions && now.sum.low == seen->sum.low &&
+           now.sum.high == seen->sum.high;
 }
 
-int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group, const ol_group_fingerprint *seen, const ol_item *items,
+int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group,
+                                  const ol_group_fingerprint *seen, const ol_item *items,
                                   size_t count, ol_commit_result *result, ol_error *error) {
     *result = (ol_commit_result){.base_offset = -1, .rests_on = -1};
     pthread_mutex_lock(&partition->writer);
@@ -134,7 +142,9 @@ int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group, const
     if (status == OL_OK && !is_unchanged(partition, group, seen)) {
         status = ol_fail(error, OL_CONDITION, "the group was committed to meanwhile");
     }
-    if (status == OL_OK) status = ol_partition_commit_locked(partition, items, count, -1, -1, result, error);
+    if (status == OL_OK) {
+        status = ol_partition_commit_locked(partition, items, count, -1, -1, result, error);
+    }
     result->term = partition->term;
     pthread_mutex_unlock(&partition->writer);
     return status;

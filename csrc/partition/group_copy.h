@@ -26,9 +26,10 @@ ol_group_fingerprint ol_group_fingerprint_of(const ol_state *state, ol_slice gro
 /* ol_partition_commit of plain items of one group if its fingerprint still is `seen`.
  * OL_CONDITION, with nothing written, if it is not, or if records of the log are not applied yet.
  * No item has a condition of its own. */
-int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group, const ol_group_fingerprint *seen,
-                                  const ol_item *items, size_t count, ol_commit_result *result, ol_error *error)
-    OL_NODISCARD;
+int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group,
+                                  const ol_group_fingerprint *seen, const ol_item *items,
+                                  size_t count, ol_commit_result *result,
+                                  ol_error *error) OL_NODISCARD;
 
 typedef struct ol_group_copy {
     ol_group_fingerprint fingerprint;   /* of exactly these positions */
@@ -39,7 +40,8 @@ typedef struct ol_group_copy {
 
 /* Fills a zeroed copy; the caller frees it also after a failure.  Takes the table lock and fails as
  * ol_partition_lock_state, or with OL_NO_MEMORY. */
-int ol_group_copy_take(ol_group_copy *copy, ol_partition *partition, ol_slice group, ol_error *error) OL_NODISCARD;
+int ol_group_copy_take(ol_group_copy *copy, ol_partition *partition, ol_slice group,
+                       ol_error *error) OL_NODISCARD;
 
 /* One position, in the order of the table; without the group's name.  It points into the copy. */
 ol_table_row ol_group_copy_row(const ol_group_copy *copy, size_t index);

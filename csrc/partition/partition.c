@@ -17,7 +17,9 @@ void ol_partition_options_init(ol_partition_options *options) {
 }
 
 int64_t ol_partition_now(const ol_partition *partition) {
-    if (partition->options.clock_ms != NULL) return partition->options.clock_ms(partition->options.clock_context);
+    if (partition->options.clock_ms != NULL) {
+        return partition->options.clock_ms(partition->options.clock_context);
+    }
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
@@ -37,7 +39,9 @@ static void initialise_locks(ol_partition *partition) {
 }
 
 static void free_partition(ol_partition *partition) {
-    if (partition->state.table != NULL) ol_in_flight_reset(&partition->inflight, partition->state.table);
+    if (partition->state.table != NULL) {
+        ol_in_flight_reset(&partition->inflight, partition->state.table);
+    }
     ol_state_destroy(&partition->state);
     ol_commit_scratch_free(&partition->scratch);
     free(partition->problems.kept);
@@ -51,13 +55,16 @@ static void free_partition(ol_partition *partition) {
     free(partition);
 }
 
-static void tell_lost(ol_partition *partition, const ol_log_recovery *recovery);
+static void report_lost(ol_partition *partition, const ol_log_recovery *recovery);
 
-int ol_partition_open(const ol_partition_options *options, ol_partition **opened, ol_log_recovery *recovery, ol_error *error) {
+int ol_partition_open(const ol_partition_options *options, ol_partition **opened,
+                      ol_log_recovery *recovery, ol_error *error) {
     if (options->batch_bytes_max < OL_BATCH_OVERHEAD ||
         (int64_t)options->batch_bytes_max > options->log.config.segment_bytes) {
-        return ol_fail(error, OL_INVALID, "batch_bytes_max %zu is not between %d and segment_bytes %lld",
-                       options->batch_bytes_max, OL_BATCH_OVERHEAD, (long long)options->log.config.segment_bytes);
+        return ol_fail(error, OL_INVALID,
+                       "batch_bytes_max %zu is not between %d and segment_bytes %lld",
+                       options->batch_bytes_max, OL_BATCH_OVERHEAD,
+                       (long long)options->log.config.segment_bytes);
     }
     ol_partition *partition = calloc(1, sizeof *partition);
     if (partition == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a partition");
@@ -71,7 +78,9 @@ int ol_partition_open(const ol_partition_options *options, ol_partition **opened
     initialise_locks(partition);
     ol_in_flight_init(&partition->inflight);
     int status = ol_state_create(&partition->state, error);
-    if (status == OL_OK) status = ol_log_open(&partition->options.log, &partition->log, recovery, error);
+    if (status == OL_OK) {
+        status = ol_log_open(&partition->options.log, &partition->log, recovery, error);
+    }
     if (status != OL_OK) {
         free_partition(partition);
         return status;
@@ -81,7 +90,7 @@ int ol_partition_open(const ol_partition_options *options, ol_partition **opened
     partition->applied = start;
     partition->read_only = !ol_log_is_writable(partition->log);
     if (recovery->corrupt) ol_partition_report(partition, &recovery->corruption, -1);
-    tell_lost(partition, recovery);
+    report_lost(partition, recovery);
     *opened = partition;
     return OL_OK;
 }
@@ -93,7 +102,10 @@ int ol_partition_close(ol_partition *partition, ol_error *error) {
     } else {
         bool failed = partition->role == OL_ROLE_FAILED;
         ol_log_abandon(partition->log);
-        if (failed) status = ol_fail(error, OL_FAILED, "the partition failed before; its log was not closed cleanly");
+        if (failed) {
+            status = ol_fail(error, OL_FAILED,
+                             "the partition failed before; its log was not closed cleanly");
+        }
     }
     free_partition(partition);
     return status;
@@ -141,8 +153,8 @@ void ol_partition_positions(ol_partition *partition, ol_positions *positions) {
 static bool is_known_problem(const ol_partition *partition, const ol_error *error) {
     for (int64_t i = 0; i < partition->problems.kept_count; i++) {
         const ol_error *known = &partition->problems.kept[i].error;
-        if (known->position == error->position && known->position >= 0 && known->offset == error->offset &&
-            strcmp(known->path, error->path) == 0) {
+        if (known->position == error->position && known->position >= 0 &&
+            known->offset == error->offset && strcmp(known->path, error->path) == 0) {
             return true;
         }
     }
@@ -178,11 +190,13 @@ void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t
 
 /* Only the checkpoint remembers the lost records, and no later write can hurt them: the loss is
  * reported, and the partition goes on. */
-static void tell_lost(ol_partition *partition, const ol_log_recovery *recovery) {
+static void report_lost(ol_partition *partition, const ol_log_recovery *recovery) {
     if (recovery->lost_below < 0) return;
     ol_error lost;
     int64_t end = ol_log_end(partition->log);
-    ol_fail(&lost, OL_CORRUPT, "the log ends at offset %lld, below the recovery point %lld of the checkpoint: what was between is gone",
+    ol_fail(&lost, OL_CORRUPT,
+            "the log ends at offset %lld, below the recovery point %lld of the checkpoint: what "
+            "was between is gone",
             (long long)end, (long long)recovery->lost_below);
     ol_error_at(&lost, partition->options.log.directory, -1);
     lost.offset = end;
@@ -228,14 +242,18 @@ void ol_partition_fail(ol_partition *partition) {
 /* A refused caller gets the reason in the error itself, not only in the list of problems. */
 static int refuse_read_only(const ol_partition *partition, ol_error *error) {
     ol_problem problem;
-    if (!ol_partition_problem_at(partition, 0, &problem)) return ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
+    if (!ol_partition_problem_at(partition, 0, &problem)) {
+        return ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
+    }
     const ol_error *found = &problem.error;
     const char *slash = strrchr(found->path, '/');
     const char *file = slash == NULL ? found->path : slash + 1;
     if (found->position < 0) {
-        ol_fail(error, OL_READ_ONLY, "the partition is read-only, its log is damaged: %s", found->reason);
+        ol_fail(error, OL_READ_ONLY, "the partition is read-only, its log is damaged: %s",
+                found->reason);
     } else {
-        ol_fail(error, OL_READ_ONLY, "the partition is read-only, its log is damaged: in %s at byte %lld: %s", file,
+        ol_fail(error, OL_READ_ONLY,
+                "the partition is read-only, its log is damaged: in %s at byte %lld: %s", file,
                 (long long)found->position, found->reason);
     }
     return ol_error_at(error, partition->options.log.directory, -1);
@@ -243,12 +261,16 @@ static int refuse_read_only(const ol_partition *partition, ol_error *error) {
 
 int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error) {
     if (OL_UNLIKELY(partition->read_only)) return refuse_read_only(partition, error);
-    if (OL_UNLIKELY(ol_log_has_failed(partition->log))) return ol_fail(error, OL_FAILED, "a flush of the log failed; it must be opened again");
+    if (OL_UNLIKELY(ol_log_has_failed(partition->log))) {
+        return ol_fail(error, OL_FAILED, "a flush of the log failed; it must be opened again");
+    }
     switch ((ol_role)partition->role) {
         case OL_ROLE_ACTIVE:
             return OL_OK;
         case OL_ROLE_LOADING:
-            if (!needs_state && !(partition->options.replicated && partition->load_runs)) return OL_OK;
+            if (!needs_state && !(partition->options.replicated && partition->load_runs)) {
+                return OL_OK;
+            }
             return ol_fail(error, OL_LOADING, "the partition is loading");
         case OL_ROLE_UNLOADED:
             return ol_fail(error, OL_LOADING, "the partition was not loaded yet");
@@ -288,7 +310,9 @@ int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error) {
 /* -------------------------------------------------------------------------------------- reading */
 
 static int check_readable(const ol_partition *partition, ol_error *error) {
-    if (OL_UNLIKELY(ol_log_has_failed(partition->log))) return ol_fail(error, OL_FAILED, "a flush of the log failed; it must be opened again");
+    if (OL_UNLIKELY(ol_log_has_failed(partition->log))) {
+        return ol_fail(error, OL_FAILED, "a flush of the log failed; it must be opened again");
+    }
     switch ((ol_role)partition->role) {
         case OL_ROLE_ACTIVE:
             return OL_OK;

@@ -56,8 +56,8 @@ void ol_partition_options_init(ol_partition_options *options);
 
 /* Opens the log (ol_log_open); the state is empty until ol_partition_load.  Copies `options`, but
  * not the fs, decompressor and clock that they point to: these must outlive the partition. */
-int ol_partition_open(const ol_partition_options *options, ol_partition **partition, ol_log_recovery *recovery, ol_error *error)
-    OL_NODISCARD;
+int ol_partition_open(const ol_partition_options *options, ol_partition **partition,
+                      ol_log_recovery *recovery, ol_error *error) OL_NODISCARD;
 
 /* Closes cleanly (ol_log_close), or only frees when the partition failed or is read-only.  The
  * partition is freed in any case; no other call may run or follow. */
@@ -103,7 +103,8 @@ int ol_partition_load(ol_partition *partition, ol_error *error) OL_NODISCARD;
  * above S that something may be missing (a gap, a batch that was cleaned, no batch up to the log
  * end) drops the state, and everything is loaded from the log: see
  * ol_partition_snapshot_discarded. */
-int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_error *error) OL_NODISCARD;
+int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot,
+                           ol_error *error) OL_NODISCARD;
 void ol_partition_progress(const ol_partition *partition, ol_load_progress *progress);
 /* Whether the load dropped the snapshot that it began with (snapshot/snapshot.h), and why. */
 bool ol_partition_snapshot_discarded(const ol_partition *partition, ol_error *why);
@@ -171,8 +172,9 @@ typedef struct ol_commit_result {
  * Fails with OL_CONDITION, OL_REWIND, OL_LOADING, OL_NOT_COORDINATOR, OL_READ_ONLY, OL_FAILED,
  * OL_FENCED, OL_TOO_LARGE, OL_DISK_FULL, OL_NO_MEMORY, OL_IO.
  */
-int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id, int16_t producer_epoch,
-                        ol_commit_result *result, ol_error *error) OL_NODISCARD;
+int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t count,
+                        int64_t producer_id, int16_t producer_epoch, ol_commit_result *result,
+                        ol_error *error) OL_NODISCARD;
 
 /* A run of rows of one (group, topic); it ends where the next run begins. */
 typedef struct ol_row_run {
@@ -185,27 +187,31 @@ typedef struct ol_row_run {
  * topic ids.  Fills in log offsets, and commit timestamps that are -1; the caller gives the rows
  * up.  Consecutive runs of one group point to the same bytes of its name.  At least one run, and
  * one row in each. */
-int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, size_t run_count, ol_position_row *rows, size_t row_count,
-                             ol_commit_result *result, ol_error *error) OL_NODISCARD;
+int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, size_t run_count,
+                             ol_position_row *rows, size_t row_count, ol_commit_result *result,
+                             ol_error *error) OL_NODISCARD;
 
 /* ol_partition_commit when it need not wait: OL_WOULD_BLOCK, with nothing changed, when a lock is
  * taken, the pages were not touched ahead, or the batch is above 4 KiB.  The binding calls it while
  * it holds the GIL. */
-int ol_partition_try_commit(ol_partition *partition, const ol_item *items, size_t count, ol_commit_result *result,
-                            ol_error *error) OL_NODISCARD;
+int ol_partition_try_commit(ol_partition *partition, const ol_item *items, size_t count,
+                            ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
 /* Deletes a group in one batch: tombstones for every committed or pending position and for its
  * group records.  result->written == 0: there was nothing. */
-int ol_partition_delete_group(ol_partition *partition, ol_slice group, ol_commit_result *result, ol_error *error) OL_NODISCARD;
+int ol_partition_delete_group(ol_partition *partition, ol_slice group, ol_commit_result *result,
+                              ol_error *error) OL_NODISCARD;
 
 /* Ends a transaction with a marker.  OL_TRANSACTION when the log has no open one of this producer;
  * OL_FENCED when the epoch is older than the producer's.  producer_epoch -1: the one in the log. */
-int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
-                                 int32_t coordinator_epoch, ol_commit_result *result, ol_error *error) OL_NODISCARD;
+int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id,
+                                 int16_t producer_epoch, ol_control type, int32_t coordinator_epoch,
+                                 ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
 /* OL_TRANSACTION when the producer id is of our own range or has an open transaction; OL_FENCED
  * when the epoch is older than known. */
-int ol_partition_check_producer(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_error *error) OL_NODISCARD;
+int ol_partition_check_producer(ol_partition *partition, int64_t producer_id,
+                                int16_t producer_epoch, ol_error *error) OL_NODISCARD;
 
 /* Closes the active segment of the log (ol_log_roll_active), so that it can be cleaned although no
  * commit fills it.  Refuses as a commit would. */
@@ -213,7 +219,8 @@ int ol_partition_roll(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
 /* Open transactions by their first offset, index from 0; false after the last.  Waits for the
  * writer lock. */
-bool ol_partition_transaction_at(ol_partition *partition, size_t index, ol_log_transaction *transaction);
+bool ol_partition_transaction_at(ol_partition *partition, size_t index,
+                                 ol_log_transaction *transaction);
 
 /* -------------------------------------------------------------------------------------- waiting */
 
@@ -224,8 +231,8 @@ typedef enum ol_wait_for { OL_WAIT_FLUSHED, OL_WAIT_WATERMARK } ol_wait_for;
  * leadership ended or the log was truncated since then, also before the call, the answer is
  * OL_NOT_COORDINATOR, since other records may stand below `end_offset` by now.  The term of a lone
  * store never changes. timeout_ms < 0: no limit.  OL_FAILED, OL_NOT_COORDINATOR, OL_TIMED_OUT. */
-int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what, int64_t timeout_ms,
-                      ol_error *error) OL_NODISCARD;
+int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what,
+                      int64_t timeout_ms, ol_error *error) OL_NODISCARD;
 
 /* Whether ol_partition_wait for OL_WAIT_FLUSHED would return OL_OK at once; takes no lock. */
 bool ol_partition_is_flushed(const ol_partition *partition, int64_t end_offset, uint64_t term);
@@ -240,8 +247,10 @@ bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset);
 /* Readers hold the table lock around reads of the state, shortly.  lock_state checks the role: it
  * leaves the state unlocked when it answers OL_LOADING, OL_NOT_COORDINATOR or OL_FAILED.  try_
  * returns OL_WOULD_BLOCK instead of waiting. */
-int ol_partition_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) OL_NODISCARD;
-int ol_partition_try_lock_state(ol_partition *partition, const ol_state **state, ol_error *error) OL_NODISCARD;
+int ol_partition_lock_state(ol_partition *partition, const ol_state **state,
+                            ol_error *error) OL_NODISCARD;
+int ol_partition_try_lock_state(ol_partition *partition, const ol_state **state,
+                                ol_error *error) OL_NODISCARD;
 void ol_partition_unlock_state(ol_partition *partition);
 
 typedef struct ol_positions {
@@ -261,12 +270,15 @@ size_t ol_partition_scratch_bytes(ol_partition *partition);
  * into the overlay.  The partition is loading until W has reached the log end of this moment and
  * the open transactions of ours that an earlier leader left are closed with ABORT; then it is
  * active.  On failure leadership is as it was before. */
-int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, ol_error *error) OL_NODISCARD;
+int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch,
+                               ol_error *error) OL_NODISCARD;
 /* Commits that wait are answered OL_NOT_COORDINATOR; the state stays: it holds only records below
  * W. */
-int ol_partition_become_follower(ol_partition *partition, int32_t leader_epoch, ol_error *error) OL_NODISCARD;
+int ol_partition_become_follower(ol_partition *partition, int32_t leader_epoch,
+                                 ol_error *error) OL_NODISCARD;
 /* A follower's fetch: whole batches, offsets kept (ol_log_append). */
-int ol_partition_append(ol_partition *partition, const uint8_t *data, size_t size, ol_error *error) OL_NODISCARD;
+int ol_partition_append(ol_partition *partition, const uint8_t *data, size_t size,
+                        ol_error *error) OL_NODISCARD;
 /* Moves W to min(offset, log end), never back, applies the records below it and wakes the threads
  * that wait for it.  A record that Kafka would refuse is kept as a problem and passed over, as by a
  * load, and makes the partition read-only.  A leader that is due to become active and cannot write

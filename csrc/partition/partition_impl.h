@@ -121,11 +121,13 @@ int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) OL_NODI
 int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error);
 
 /* Under writer: appends and applies an end-transaction marker; positions move. */
-int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
-                              int32_t coordinator_epoch, ol_commit_result *result, ol_error *error);
+int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch,
+                              ol_control type, int32_t coordinator_epoch, ol_commit_result *result,
+                              ol_error *error);
 
 /* Under writer: the same without the apply, which the caller does; *start is the marker's batch. */
-int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
-                               int32_t coordinator_epoch, uint8_t **start, ol_commit_result *result, ol_error *error);
+int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch,
+                               ol_control type, int32_t coordinator_epoch, uint8_t **start,
+                               ol_commit_result *result, ol_error *error);
 
 #endif

@@ -35,7 +35,9 @@ static bool prepare_all(ol_preallocator *preallocator) {
         pthread_mutex_unlock(&preallocator->list_lock);
         ol_log *log = ol_partition_log(partition);
         worked |= ol_log_prepare(log);
-        if (preallocator->flusher != NULL && ol_log_wants_flush(log)) ol_flusher_begin_unasked(preallocator->flusher, partition);
+        if (preallocator->flusher != NULL && ol_log_wants_flush(log)) {
+            ol_flusher_begin_unasked(preallocator->flusher, partition);
+        }
         pthread_mutex_lock(&preallocator->list_lock);
         preallocator->current = NULL;
         pthread_cond_broadcast(&preallocator->left);
@@ -97,7 +99,9 @@ static void free_preallocator(ol_preallocator *preallocator) {
 
 int ol_preallocator_start(ol_preallocator **started, ol_flusher *flusher, ol_error *error) {
     ol_preallocator *preallocator = calloc(1, sizeof *preallocator);
-    if (preallocator == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for the background thread");
+    if (preallocator == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for the background thread");
+    }
     preallocator->flusher = flusher;
     pthread_mutex_init(&preallocator->list_lock, NULL);
     pthread_mutex_init(&preallocator->wake_lock, NULL);
@@ -126,7 +130,8 @@ int ol_preallocator_add(ol_preallocator *preallocator, ol_partition *partition, 
     pthread_mutex_lock(&preallocator->list_lock);
     if (preallocator->count == preallocator->capacity) {
         size_t capacity = preallocator->capacity * 2 + 8;
-        ol_partition **partitions = realloc(preallocator->partitions, capacity * sizeof *partitions);
+        ol_partition **partitions =
+            realloc(preallocator->partitions, capacity * sizeof *partitions);
         if (partitions == NULL) {
             status = ol_fail(error, OL_NO_MEMORY, "no memory for the background thread");
         } else {
@@ -147,7 +152,9 @@ void ol_preallocator_remove(ol_preallocator *preallocator, ol_partition *partiti
         preallocator->partitions[i] = preallocator->partitions[--preallocator->count];
         break;
     }
-    while (preallocator->current == partition) pthread_cond_wait(&preallocator->left, &preallocator->list_lock);
+    while (preallocator->current == partition) {
+        pthread_cond_wait(&preallocator->left, &preallocator->list_lock);
+    }
     pthread_mutex_unlock(&preallocator->list_lock);
 }
 

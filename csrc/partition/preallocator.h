@@ -21,10 +21,12 @@ typedef struct ol_preallocator ol_preallocator;
 
 /* `flusher` (may be NULL) flushes the logs that want it (ol_log_wants_flush); it is stopped after
  * the preallocator. */
-int ol_preallocator_start(ol_preallocator **preallocator, ol_flusher *flusher, ol_error *error) OL_NODISCARD;
+int ol_preallocator_start(ol_preallocator **preallocator, ol_flusher *flusher,
+                          ol_error *error) OL_NODISCARD;
 
 /* The partition must be removed before it is closed. */
-int ol_preallocator_add(ol_preallocator *preallocator, ol_partition *partition, ol_error *error) OL_NODISCARD;
+int ol_preallocator_add(ol_preallocator *preallocator, ol_partition *partition,
+                        ol_error *error) OL_NODISCARD;
 void ol_preallocator_remove(ol_preallocator *preallocator, ol_partition *partition);
 
 /* Wakes the thread; never waits for it. */

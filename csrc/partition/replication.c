@@ -5,18 +5,21 @@
 
 enum { REPLAY_PIECE_BYTES = 1 << 20 };
 
-typedef int (*batch_function)(ol_partition *partition, const ol_batch *batch, void *context, ol_error *error);
+typedef int (*batch_function)(ol_partition *partition, const ol_batch *batch, void *context,
+                              ol_error *error);
 
 /* Calls `function` for each batch of [from, to), in order, until it returns OL_END.  Under writer,
  * so that the log does not change meanwhile. */
-static int for_each_batch(ol_partition *partition, int64_t from, int64_t to, batch_function function, void *context, ol_error *error) {
+static int for_each_batch(ol_partition *partition, int64_t from, int64_t to,
+                          batch_function function, void *context, ol_error *error) {
     if (from >= to) return OL_OK;
     ol_log_reader *reader;
     ol_log_piece piece;
     int status = ol_log_reader_open(partition->log, from, &reader, error);
     if (status != OL_OK) return status;
     bool done = false;
-    while (!done && (status = ol_log_reader_next(reader, REPLAY_PIECE_BYTES, &piece, error)) == OL_OK) {
+    while (!done &&
+           (status = ol_log_reader_next(reader, REPLAY_PIECE_BYTES, &piece, error)) == OL_OK) {
         for (size_t position = 0; position < piece.size && !done;) {
             ol_batch batch;
             status = ol_batch_parse(piece.data + position, piece.size - position, &batch, error);
@@ -26,7 +29,9 @@ static int for_each_batch(ol_partition *partition, int64_t from, int64_t to, bat
                 break;
             }
             done = batch.last_offset >= to;
-            if (!done && batch.last_offset >= from) status = function(partition, &batch, context, error);
+            if (!done && batch.last_offset >= from) {
+                status = function(partition, &batch, context, error);
+            }
             if (status != OL_OK) break;
             position += batch.size;
         }
@@ -36,8 +41,10 @@ static int for_each_batch(ol_partition *partition, int64_t from, int64_t to, bat
     return status == OL_END ? OL_OK : status;
 }
 
-static int note_batch(ol_partition *partition, const ol_batch *batch, void *overlay, ol_error *error) {
-    return ol_in_flight_record(overlay, &partition->state, batch, partition->options.log.decompressor, error);
+static int record_batch(ol_partition *partition, const ol_batch *batch, void *overlay,
+                        ol_error *error) {
+    return ol_in_flight_record(overlay, &partition->state, batch,
+                               partition->options.log.decompressor, error);
 }
 
 static void report_refused(void *partition, const ol_batch *batch, const ol_error *error) {
@@ -48,7 +55,8 @@ static void report_refused(void *partition, const ol_batch *batch, const ol_erro
 
 /* A record that Kafka would refuse is reported and passed over, as by a load of the same bytes: the
  * live state equals the replay. */
-static int apply_batch(ol_partition *partition, const ol_batch *batch, void *context OL_UNUSED, ol_error *error) {
+static int apply_batch(ol_partition *partition, const ol_batch *batch, void *context OL_UNUSED,
+                       ol_error *error) {
     const ol_decompressor *decompressor = partition->options.log.decompressor;
     ol_refusal refused = {report_refused, partition};
     pthread_mutex_lock(&partition->table);
@@ -57,7 +65,9 @@ static int apply_batch(ol_partition *partition, const ol_batch *batch, void *con
         report_refused(partition, batch, error);
         status = OL_OK;
     }
-    if (status == OL_OK) ol_in_flight_applied(&partition->inflight, partition->state.table, batch, decompressor);
+    if (status == OL_OK) {
+        ol_in_flight_applied(&partition->inflight, partition->state.table, batch, decompressor);
+    }
     pthread_mutex_unlock(&partition->table);
     return status;
 }
@@ -70,14 +80,16 @@ typedef struct own_search {
 } own_search;
 
 /* Inspects the first record of the producer's first batch. */
-static int look_for_header(ol_partition *partition, const ol_batch *batch, void *context, ol_error *error) {
+static int find_header(ol_partition *partition, const ol_batch *batch, void *context,
+                       ol_error *error) {
     own_search *search = context;
     if (batch->producer_id != search->producer_id || ol_batch_is_control(batch)) return OL_OK;
     ol_records records;
     ol_record record;
     int status = ol_records_open(&records, batch, partition->options.log.decompressor, error);
     if (status != OL_OK) return status == OL_NO_MEMORY ? status : OL_END;
-    search->is_own = ol_records_next(&records, &record, error) == OL_OK && ol_own_transactions_marks(&record);
+    search->is_own =
+        ol_records_next(&records, &record, error) == OL_OK && ol_own_transactions_marks(&record);
     ol_records_close(&records);
     return OL_END;
 }
@@ -93,14 +105,16 @@ static int abort_own(ol_partition *partition, ol_error *error) {
         own_search search = {transaction.producer_id, false};
         int status = OL_OK;
         if (transaction.producer_id >= OL_OWN_PRODUCER_ID_MIN) {
-            status = for_each_batch(partition, transaction.first_offset, ol_log_end(partition->log), look_for_header, &search, error);
+            status = for_each_batch(partition, transaction.first_offset, ol_log_end(partition->log),
+                                    find_header, &search, error);
         }
         if (status != OL_OK) return status;
         if (!search.is_own) {
             i++;
             continue;
         }
-        status = ol_partition_write_marker(partition, transaction.producer_id, -1, OL_CONTROL_ABORT, 0, &result, error);
+        status = ol_partition_write_marker(partition, transaction.producer_id, -1, OL_CONTROL_ABORT,
+                                           0, &result, error);
         if (status != OL_OK) return status;
         partition->load.aborted_own++;      /* the next open one moves to `i` */
     }
@@ -110,7 +124,9 @@ static int abort_own(ol_partition *partition, ol_error *error) {
 /* A leader becomes active once W has passed the log end of its election. */
 static int activate(ol_partition *partition, ol_error *error) {
     int loading = OL_ROLE_LOADING;
-    if (partition->role != loading || partition->applied < partition->leadership.elected_end) return OL_OK;
+    if (partition->role != loading || partition->applied < partition->leadership.elected_end) {
+        return OL_OK;
+    }
     int status = partition->read_only ? OL_OK : abort_own(partition, error);
     /* A flush that failed meanwhile made it FAILED: it stays so. */
     if (status == OL_OK) atomic_compare_exchange_strong(&partition->role, &loading, OL_ROLE_ACTIVE);
@@ -140,23 +156,28 @@ static int check_replicated(const ol_partition *partition, ol_error *error) {
 }
 
 static int check_epoch(const ol_partition *partition, int32_t leader_epoch, ol_error *error) {
-    if (partition->role == OL_ROLE_FAILED) return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
+    if (partition->role == OL_ROLE_FAILED) {
+        return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
+    }
     if (partition->role == OL_ROLE_UNLOADED || partition->load_runs) {
         return ol_fail(error, OL_LOADING, "the partition was not loaded yet");
     }
     if (leader_epoch > partition->leadership.epoch) return OL_OK;
-    return ol_fail(error, OL_FENCED, "leader epoch %d is not above %d", leader_epoch, partition->leadership.epoch);
+    return ol_fail(error, OL_FENCED, "leader epoch %d is not above %d", leader_epoch,
+                   partition->leadership.epoch);
 }
 
 static int lead_locked(ol_partition *partition, int32_t leader_epoch, ol_error *error) {
     int status = check_replicated(partition, error);
     if (status == OL_OK) status = check_epoch(partition, leader_epoch, error);
-    if (status == OL_OK && partition->read_only) status = ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
+    if (status == OL_OK && partition->read_only) {
+        status = ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
+    }
     if (status != OL_OK) return status;
     ol_in_flight overlay;    /* built aside: after a failure a leader may need the old one */
     ol_in_flight_init(&overlay);
     int64_t end = ol_log_end(partition->log);
-    status = for_each_batch(partition, partition->applied, end, note_batch, &overlay, error);
+    status = for_each_batch(partition, partition->applied, end, record_batch, &overlay, error);
     if (status == OL_OK) status = ol_log_assign_epoch(partition->log, leader_epoch, error);
     if (status != OL_OK) {
         /* It holds no reservations: the table is not touched. */
@@ -168,7 +189,8 @@ static int lead_locked(ol_partition *partition, int32_t leader_epoch, ol_error *
     partition->leadership.epoch_assigned = true;
     partition->leadership.elected_end = end;
     int role = partition->role;
-    if (role == OL_ROLE_FAILED || !atomic_compare_exchange_strong(&partition->role, &role, OL_ROLE_LOADING)) {
+    if (role == OL_ROLE_FAILED ||
+        !atomic_compare_exchange_strong(&partition->role, &role, OL_ROLE_LOADING)) {
         return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
     }
     status = activate(partition, error);
@@ -188,7 +210,8 @@ static int follow_locked(ol_partition *partition, int32_t leader_epoch, ol_error
     if (status == OL_OK) status = check_epoch(partition, leader_epoch, error);
     if (status != OL_OK) return status;
     int role = partition->role;
-    if (role == OL_ROLE_FAILED || !atomic_compare_exchange_strong(&partition->role, &role, OL_ROLE_FOLLOWER)) {
+    if (role == OL_ROLE_FAILED ||
+        !atomic_compare_exchange_strong(&partition->role, &role, OL_ROLE_FOLLOWER)) {
         return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
     }
     empty_overlay(partition);
@@ -205,7 +228,8 @@ int ol_partition_become_follower(ol_partition *partition, int32_t leader_epoch, 
     return status;
 }
 
-static int append_locked(ol_partition *partition, const uint8_t *data, size_t size, ol_error *error) {
+static int append_locked(ol_partition *partition, const uint8_t *data, size_t size,
+                         ol_error *error) {
     int status = check_replicated(partition, error);
     if (status != OL_OK) return status;
     if (partition->role != OL_ROLE_FOLLOWER) {
@@ -214,7 +238,8 @@ static int append_locked(ol_partition *partition, const uint8_t *data, size_t si
     return ol_log_append(partition->log, data, size, error);
 }
 
-int ol_partition_append(ol_partition *partition, const uint8_t *data, size_t size, ol_error *error) {
+int ol_partition_append(ol_partition *partition, const uint8_t *data, size_t size,
+                        ol_error *error) {
     pthread_mutex_lock(&partition->writer);
     int status = append_locked(partition, data, size, error);
     pthread_mutex_unlock(&partition->writer);
@@ -226,10 +251,14 @@ static int advance_locked(ol_partition *partition, int64_t offset, ol_error *err
     if (status != OL_OK) return status;
     int64_t end = ol_log_end(partition->log);
     int64_t watermark = offset < end ? offset : end;
-    if (partition->role == OL_ROLE_FAILED) return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
+    if (partition->role == OL_ROLE_FAILED) {
+        return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
+    }
     if (partition->role == OL_ROLE_UNLOADED || partition->load_runs) {
         /* The load reads up to it. */
-        if (watermark > partition->watermark) ol_partition_set_positions(partition, watermark, partition->applied);
+        if (watermark > partition->watermark) {
+            ol_partition_set_positions(partition, watermark, partition->applied);
+        }
         return OL_OK;
     }
     if (watermark <= partition->watermark) return activate(partition, error);
@@ -269,7 +298,9 @@ static int drop_state(ol_partition *partition, ol_error *error) {
 static int drop_snapshot_above(ol_partition *partition, int64_t offset, ol_error *error) {
     int status = OL_OK;
     pthread_mutex_lock(&partition->snapshot.lock);
-    if (partition->snapshot.offset < 0 || partition->snapshot.offset > offset) status = ol_partition_drop_snapshot(partition, error);
+    if (partition->snapshot.offset < 0 || partition->snapshot.offset > offset) {
+        status = ol_partition_drop_snapshot(partition, error);
+    }
     pthread_mutex_unlock(&partition->snapshot.lock);
     return status;
 }
@@ -277,7 +308,9 @@ static int drop_snapshot_above(ol_partition *partition, int64_t offset, ol_error
 static int truncate_locked(ol_partition *partition, int64_t offset, ol_error *error) {
     int status = check_replicated(partition, error);
     if (status != OL_OK) return status;
-    if (partition->role == OL_ROLE_FAILED) return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
+    if (partition->role == OL_ROLE_FAILED) {
+        return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
+    }
     if (partition->load_runs) return ol_fail(error, OL_LOADING, "the partition is loading");
     if (partition->role == OL_ROLE_ACTIVE || partition->role == OL_ROLE_LOADING) {
         return ol_fail(error, OL_FENCED, "a leader does not truncate");
@@ -296,7 +329,9 @@ static int truncate_locked(ol_partition *partition, int64_t offset, ol_error *er
         /* Positions may go back only here, where no state is left to contradict them. */
         int64_t start = ol_log_start(partition->log);
         partition->applied = start;
-        partition->watermark = offset > start ? (offset < partition->watermark ? offset : partition->watermark) : start;
+        partition->watermark = offset > start
+                                   ? (offset < partition->watermark ? offset : partition->watermark)
+                                   : start;
     }
     status = ol_log_truncate(partition->log, offset, error);
     if (status != OL_OK) {

@@ -66,7 +66,8 @@ int ol_partition_snapshot_check(ol_partition *partition, const ol_snapshot *snap
 /* ------------------------------------------------------------------------ the file in its place */
 
 static int snapshot_path(const ol_partition *partition, char path[OL_PATH_MAX], ol_error *error) {
-    return ol_path_join(path, OL_PATH_MAX, partition->options.log.directory, OL_SNAPSHOT_FILE, error);
+    return ol_path_join(path, OL_PATH_MAX, partition->options.log.directory, OL_SNAPSHOT_FILE,
+                        error);
 }
 
 int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *snapshot,
@@ -78,8 +79,8 @@ int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *sn
     int status = snapshot_path(partition, path, error);
     if (status != OL_OK) return status;
     pthread_mutex_lock(&partition->snapshot.lock);
-    if (partition->term != ol_snapshot_term(snapshot) || ol_log_flushed(partition->log) < facts.offset ||
-        partition->watermark < facts.offset) {
+    if (partition->term != ol_snapshot_term(snapshot) ||
+        ol_log_flushed(partition->log) < facts.offset || partition->watermark < facts.offset) {
         status = ol_fail(error, OL_WOULD_BLOCK, "the log was truncated meanwhile");
     } else {
         status = fs->rename(fs, temporary, path, error);
@@ -107,7 +108,8 @@ int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) {
     status = fs->remove(fs, path, error);
     if (status == OL_NO_SUCH_FILE) return OL_OK;
     if (status == OL_OK) partition->snapshot.offset = -1;
-    return status != OL_OK ? status : fs->flush_directory(fs, partition->options.log.directory, error);
+    return status != OL_OK ? status
+                           : fs->flush_directory(fs, partition->options.log.directory, error);
 }
 
 int64_t ol_partition_snapshot_offset(const ol_partition *partition) {

@@ -13,23 +13,24 @@
 #include "snapshot/snapshot.h"
 
 /* ol_snapshot_begin, for a loaded partition. */
-int ol_partition_snapshot_begin(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
+int ol_partition_snapshot_begin(ol_partition *partition, ol_snapshot **snapshot,
+                                ol_error *error) OL_NODISCARD;
 
-/* ol_snapshot_advance; OL_WOULD_BLOCK also when the log was truncated or leadership ended
- * meanwhile. */
-int ol_partition_snapshot_advance(ol_partition *partition, ol_snapshot *snapshot, int64_t up_to, const atomic_bool *stop,
-                                  ol_error *error) OL_NODISCARD;
+/* ol_snapshot_advance; OL_WOULD_BLOCK also when leadership ended meanwhile. */
+int ol_partition_snapshot_advance(ol_partition *partition, ol_snapshot *snapshot, int64_t up_to,
+                                  const atomic_bool *stop, ol_error *error) OL_NODISCARD;
 
 /* A snapshot of the partition's own state, at the log end, which is flushed: for a lone partition
  * that is being closed.  Until the snapshot is destroyed, nothing else may be called with the
  * partition.  OL_INVALID when it is not active, has problems, or is not flushed. */
-int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
+int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot,
+                                 ol_error *error) OL_NODISCARD;
 
 /* Puts the file that was written and flushed as `temporary` in the place of the partition's
  * snapshot, and flushes the directory.  OL_WOULD_BLOCK: the log was truncated since the snapshot
  * was begun.  A file that cannot take its place is removed. */
-int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *snapshot, const char *temporary, ol_error *error)
-    OL_NODISCARD;
+int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *snapshot,
+                                  const char *temporary, ol_error *error) OL_NODISCARD;
 
 /* Removes the partition's snapshot, durably.  Having none is fine. */
 int ol_partition_snapshot_remove(ol_partition *partition, ol_error *error) OL_NODISCARD;
@@ -42,6 +43,7 @@ int64_t ol_partition_snapshot_offset(const ol_partition *partition);
 int64_t ol_partition_snapshot_tail_bytes(const ol_partition *partition);
 
 /* ol_snapshot_check against the partition's log; OL_INVALID also when that log is damaged. */
-int ol_partition_snapshot_check(ol_partition *partition, const ol_snapshot *snapshot, int64_t cleaned_to, ol_error *error) OL_NODISCARD;
+int ol_partition_snapshot_check(ol_partition *partition, const ol_snapshot *snapshot,
+                                int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
 #endif

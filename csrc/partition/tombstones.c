@@ -32,7 +32,9 @@ void ol_tombstones_free(ol_tombstones *all) {
     memset(all, 0, sizeof *all);
 }
 
-static int no_memory(ol_error *error) { return ol_fail(error, OL_NO_MEMORY, "no memory for tombstones"); }
+static int no_memory(ol_error *error) {
+    return ol_fail(error, OL_NO_MEMORY, "no memory for tombstones");
+}
 
 static int copy_of(ol_tombstones *all, ol_slice bytes, ol_slice *copy, ol_error *error) {
     if (all->block == NULL || all->block->size - all->block->used < bytes.size) {
@@ -65,20 +67,26 @@ static void add(ol_tombstones *all, const ol_item *item, size_t key_size) {
     all->items[all->count++] = *item;
 }
 
-int ol_tombstones_add_position(ol_tombstones *all, ol_slice group, ol_slice topic, int32_t partition, ol_error *error) {
+int ol_tombstones_add_position(ol_tombstones *all, ol_slice group, ol_slice topic,
+                               int32_t partition, ol_error *error) {
     int status = grow(all, error);
-    bool is_known = all->topic_copy.data != NULL && topic.data == all->topic.data && topic.size == all->topic.size;
+    bool is_known = all->topic_copy.data != NULL && topic.data == all->topic.data &&
+                    topic.size == all->topic.size;
     if (status == OL_OK && !is_known) {
         status = copy_of(all, topic, &all->topic_copy, error);
         if (status == OL_OK) all->topic = topic;
     }
     if (status != OL_OK) return status;
-    ol_item item = {.kind = OL_ITEM_POSITION_TOMBSTONE, .group = group, .topic = all->topic_copy, .partition = partition};
+    ol_item item = {.kind = OL_ITEM_POSITION_TOMBSTONE,
+                    .group = group,
+                    .topic = all->topic_copy,
+                    .partition = partition};
     add(all, &item, ol_offset_key_size(group, topic));
     return OL_OK;
 }
 
-int ol_tombstones_add_group_records(ol_tombstones *all, const ol_group_records *records, ol_slice group, ol_error *error) {
+int ol_tombstones_add_group_records(ol_tombstones *all, const ol_group_records *records,
+                                    ol_slice group, ol_error *error) {
     size_t cursor = 0;
     ol_group_record record;
     while (ol_group_records_next_of_group(records, group, &cursor, &record)) {
@@ -94,7 +102,8 @@ int ol_tombstones_add_group_records(ol_tombstones *all, const ol_group_records *
 /* The rank of a record type in the order of a group's tombstones: members before the records that
  * they depend on, the group itself last. */
 static int tombstone_rank(int16_t type) {
-    static const int8_t order[] = {8, 7, 6, 5, 16, 4, 3, 14, 13, 12, 10, 15, 11, 22, 21, 20, 19, 17, 23, 2};
+    static const int8_t order[] = {8,  7,  6,  5,  16, 4,  3,  14, 13, 12,
+                                   10, 15, 11, 22, 21, 20, 19, 17, 23, 2};
     for (size_t i = 0; i < sizeof order; i++) {
         if (order[i] == type) return (int)i;
     }
@@ -112,11 +121,14 @@ static int compare_ranks(const void *a, const void *b) {
     if (difference != 0) return difference;
     size_t common = left->key.size < right->key.size ? left->key.size : right->key.size;
     int order = memcmp(left->key.data, right->key.data, common);
-    return order != 0 ? order : (left->key.size > right->key.size) - (left->key.size < right->key.size);
+    return order != 0 ? order
+                      : (left->key.size > right->key.size) - (left->key.size < right->key.size);
 }
 
 void ol_tombstones_sort_group_records(ol_tombstones *all, size_t first) {
-    if (all->count > first + 1) qsort(all->items + first, all->count - first, sizeof *all->items, compare_ranks);
+    if (all->count > first + 1) {
+        qsort(all->items + first, all->count - first, sizeof *all->items, compare_ranks);
+    }
 }
 
 void ol_tombstones_cut(ol_tombstones *all, size_t count, size_t batch_bytes) {

@@ -23,8 +23,10 @@ typedef struct ol_tombstones {
 void ol_tombstones_free(ol_tombstones *all);
 
 /* `group` must stay until the tombstones are written. */
-int ol_tombstones_add_position(ol_tombstones *all, ol_slice group, ol_slice topic, int32_t partition, ol_error *error) OL_NODISCARD;
-int ol_tombstones_add_group_records(ol_tombstones *all, const ol_group_records *records, ol_slice group, ol_error *error) OL_NODISCARD;
+int ol_tombstones_add_position(ol_tombstones *all, ol_slice group, ol_slice topic,
+                               int32_t partition, ol_error *error) OL_NODISCARD;
+int ol_tombstones_add_group_records(ol_tombstones *all, const ol_group_records *records,
+                                    ol_slice group, ol_error *error) OL_NODISCARD;
 
 /* Sorts the group records from index `first` on into the order in which a broker's replay wants
  * their tombstones (docs/format/loading.md §6.4). */

@@ -8,7 +8,8 @@ static int64_t marker_timestamp(ol_partition *partition) {
 }
 
 /* The fields that ol_batch_put_marker wrote, for the log. */
-static ol_batch_fields marker_fields(const ol_partition *partition, int64_t offset, int64_t timestamp, int64_t producer_id,
+static ol_batch_fields marker_fields(const ol_partition *partition, int64_t offset,
+                                     int64_t timestamp, int64_t producer_id,
                                      int16_t producer_epoch) {
     ol_batch_fields fields;
     ol_batch_fields_init(&fields, offset, timestamp);
@@ -21,7 +22,8 @@ static ol_batch_fields marker_fields(const ol_partition *partition, int64_t offs
     return fields;
 }
 
-static int apply_marker(ol_partition *partition, const uint8_t *start, int64_t producer_id, ol_control type, ol_error *error) {
+static int apply_marker(ol_partition *partition, const uint8_t *start, int64_t producer_id,
+                        ol_control type, ol_error *error) {
     if (partition->options.replicated) {
         ol_batch batch;
         int status = ol_batch_parse(start, OL_BATCH_MARKER_SIZE, &batch, error);
@@ -36,51 +38,63 @@ static int apply_marker(ol_partition *partition, const uint8_t *start, int64_t p
     return OL_OK;
 }
 
-int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
-                               int32_t coordinator_epoch, uint8_t **start, ol_commit_result *result, ol_error *error) {
+int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch,
+                               ol_control type, int32_t coordinator_epoch, uint8_t **start,
+                               ol_commit_result *result, ol_error *error) {
     int16_t known_epoch = -1;
     int32_t known_coordinator_epoch = -1;
     ol_log_producer(partition->log, producer_id, &known_epoch, &known_coordinator_epoch);
     if (producer_epoch < 0) producer_epoch = known_epoch;
     if (coordinator_epoch < known_coordinator_epoch) coordinator_epoch = known_coordinator_epoch;
     int64_t timestamp = marker_timestamp(partition), offset;
-    int status = ol_log_reserve(partition->log, OL_BATCH_MARKER_SIZE, 0, timestamp, start, &offset, error);
+    int status =
+        ol_log_reserve(partition->log, OL_BATCH_MARKER_SIZE, 0, timestamp, start, &offset, error);
     if (status != OL_OK) return status;
-    size_t size = ol_batch_put_marker(*start, offset, partition->leadership.epoch, timestamp, producer_id, producer_epoch, type,
-                                      coordinator_epoch);
+    size_t size = ol_batch_put_marker(*start, offset, partition->leadership.epoch, timestamp,
+                                      producer_id, producer_epoch, type, coordinator_epoch);
     OL_ASSERT(size == OL_BATCH_MARKER_SIZE);
-    ol_batch_fields fields = marker_fields(partition, offset, timestamp, producer_id, producer_epoch);
+    ol_batch_fields fields =
+        marker_fields(partition, offset, timestamp, producer_id, producer_epoch);
     status = ol_log_publish(partition->log, &fields, size, error);
     if (status != OL_OK) {
         ol_partition_fail(partition);
         return status;
     }
     ol_own_transactions_close(&partition->own.open, producer_id);
-    *result = (ol_commit_result){.base_offset = offset, .end_offset = offset + 1, .timestamp = timestamp, .written = 1,
+    *result = (ol_commit_result){.base_offset = offset,
+                                 .end_offset = offset + 1,
+                                 .timestamp = timestamp,
+                                 .written = 1,
                                  .rests_on = -1};
     return OL_OK;
 }
 
-int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
-                              int32_t coordinator_epoch, ol_commit_result *result, ol_error *error) {
+int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch,
+                              ol_control type, int32_t coordinator_epoch, ol_commit_result *result,
+                              ol_error *error) {
     uint8_t *start;
-    int status = ol_partition_append_marker(partition, producer_id, producer_epoch, type, coordinator_epoch, &start, result, error);
+    int status = ol_partition_append_marker(partition, producer_id, producer_epoch, type,
+                                            coordinator_epoch, &start, result, error);
     if (status != OL_OK) return status;
     status = apply_marker(partition, start, producer_id, type, error);
     if (status != OL_OK) ol_partition_fail(partition);
     return status;
 }
 
-bool ol_partition_transaction_at(ol_partition *partition, size_t index, ol_log_transaction *transaction) {
+bool ol_partition_transaction_at(ol_partition *partition, size_t index,
+                                 ol_log_transaction *transaction) {
     pthread_mutex_lock(&partition->writer);
     bool there = ol_log_open_transaction_at(partition->log, index, transaction);
     pthread_mutex_unlock(&partition->writer);
     return there;
 }
 
-int ol_partition_check_producer(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_error *error) {
+int ol_partition_check_producer(ol_partition *partition, int64_t producer_id,
+                                int16_t producer_epoch, ol_error *error) {
     if (producer_id < 0 || producer_id >= OL_OWN_PRODUCER_ID_MIN) {
-        return ol_fail(error, OL_TRANSACTION, "producer id %lld is negative or of the reserved range", (long long)producer_id);
+        return ol_fail(error, OL_TRANSACTION,
+                       "producer id %lld is negative or of the reserved range",
+                       (long long)producer_id);
     }
     ol_log_transaction transaction;
     int16_t known_epoch;
@@ -88,36 +102,47 @@ int ol_partition_check_producer(ol_partition *partition, int64_t producer_id, in
     int status = OL_OK;
     pthread_mutex_lock(&partition->writer);
     if (ol_log_find_transaction(partition->log, producer_id, &transaction)) {
-        status = ol_fail(error, OL_TRANSACTION, "producer id %lld has an open transaction since log offset %lld",
+        status = ol_fail(error, OL_TRANSACTION,
+                         "producer id %lld has an open transaction since log offset %lld",
                          (long long)producer_id, (long long)transaction.first_offset);
-    } else if (ol_log_producer(partition->log, producer_id, &known_epoch, &coordinator_epoch) && producer_epoch < known_epoch) {
-        status = ol_fail(error, OL_FENCED, "producer epoch %d is older than %d, which the log knows", producer_epoch, known_epoch);
+    } else if (ol_log_producer(partition->log, producer_id, &known_epoch, &coordinator_epoch) &&
+               producer_epoch < known_epoch) {
+        status =
+            ol_fail(error, OL_FENCED, "producer epoch %d is older than %d, which the log knows",
+                    producer_epoch, known_epoch);
     }
     pthread_mutex_unlock(&partition->writer);
     return status;
 }
 
-static int end_transaction_locked(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
-                                  int32_t coordinator_epoch, ol_commit_result *result, ol_error *error) {
+static int end_transaction_locked(ol_partition *partition, int64_t producer_id,
+                                  int16_t producer_epoch, ol_control type,
+                                  int32_t coordinator_epoch, ol_commit_result *result,
+                                  ol_error *error) {
     int status = ol_partition_check_writable(partition, true, error);
     if (status != OL_OK) return status;
     ol_log_transaction transaction;
     if (!ol_log_find_transaction(partition->log, producer_id, &transaction)) {
-        return ol_fail(error, OL_TRANSACTION, "producer id %lld has no open transaction", (long long)producer_id);
+        return ol_fail(error, OL_TRANSACTION, "producer id %lld has no open transaction",
+                       (long long)producer_id);
     }
     if (producer_epoch >= 0 && producer_epoch < transaction.producer_epoch) {
-        return ol_fail(error, OL_FENCED, "producer epoch %d is older than %d", producer_epoch, transaction.producer_epoch);
+        return ol_fail(error, OL_FENCED, "producer epoch %d is older than %d", producer_epoch,
+                       transaction.producer_epoch);
     }
     status = ol_partition_ensure_epoch(partition, error);
     if (status != OL_OK) return status;
-    return ol_partition_write_marker(partition, producer_id, producer_epoch, type, coordinator_epoch, result, error);
+    return ol_partition_write_marker(partition, producer_id, producer_epoch, type,
+                                     coordinator_epoch, result, error);
 }
 
-int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
-                                 int32_t coordinator_epoch, ol_commit_result *result, ol_error *error) {
+int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id,
+                                 int16_t producer_epoch, ol_control type, int32_t coordinator_epoch,
+                                 ol_commit_result *result, ol_error *error) {
     OL_ASSERT(type == OL_CONTROL_COMMIT || type == OL_CONTROL_ABORT);
     pthread_mutex_lock(&partition->writer);
-    int status = end_transaction_locked(partition, producer_id, producer_epoch, type, coordinator_epoch, result, error);
+    int status = end_transaction_locked(partition, producer_id, producer_epoch, type,
+                                        coordinator_epoch, result, error);
     result->term = partition->term;
     pthread_mutex_unlock(&partition->writer);
     return status;

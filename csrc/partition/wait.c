@@ -31,14 +31,21 @@ static bool is_reached(const ol_partition *partition, int64_t end_offset, ol_wai
 /* OL_OK: reached; OL_WOULD_BLOCK: not yet; else the reason why it never will be.  Positions are
  * read before the term: a truncation ends the term before other records can stand below
  * `end_offset`. */
-static int look(const ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what, ol_error *error) {
+static int check_reached(const ol_partition *partition, int64_t end_offset, uint64_t term,
+                         ol_wait_for what, ol_error *error) {
     bool reached = is_reached(partition, end_offset, what);
-    if (partition->term != term) return ol_fail(error, OL_NOT_COORDINATOR, "leadership changed before this was known to be durable");
+    if (partition->term != term) {
+        return ol_fail(error, OL_NOT_COORDINATOR,
+                       "leadership changed before this was known to be durable");
+    }
     if (reached) return OL_OK;
     if (partition->role == OL_ROLE_FAILED || ol_log_has_failed(partition->log)) {
-        return ol_fail(error, OL_FAILED, "the partition failed before this was durable; it must be opened again");
+        return ol_fail(error, OL_FAILED,
+                       "the partition failed before this was durable; it must be opened again");
     }
-    if (ol_log_end(partition->log) < end_offset) return ol_fail(error, OL_NOT_COORDINATOR, "the log ends before this");
+    if (ol_log_end(partition->log) < end_offset) {
+        return ol_fail(error, OL_NOT_COORDINATOR, "the log ends before this");
+    }
     if (what == OL_WAIT_WATERMARK && partition->role == OL_ROLE_FOLLOWER) {
         return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
     }
@@ -61,7 +68,10 @@ static int64_t now_ns(void) {
 bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset) {
     int64_t flushed = ol_log_flushed(partition->log);
     int64_t unflushed = ol_log_end(partition->log) - flushed;
-    if (unflushed <= 0 || unflushed < flushed - end_offset || partition->wait.flushing || partition->flush.begun) return false;
+    if (unflushed <= 0 || unflushed < flushed - end_offset || partition->wait.flushing ||
+        partition->flush.begun) {
+        return false;
+    }
     return 2 * (now_ns() - partition->wait.last_flush_end_ns) > partition->wait.last_flush_ns;
 }
 
@@ -83,15 +93,15 @@ static int flush_for_all(ol_partition *partition, ol_error *error) {
     return status;
 }
 
-int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what, int64_t timeout_ms,
-                      ol_error *error) {
+int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what,
+                      int64_t timeout_ms, ol_error *error) {
     if (term == OL_TERM_NOW) term = partition->term;
-    int status = look(partition, end_offset, term, what, error);
+    int status = check_reached(partition, end_offset, term, what, error);
     if (status != OL_WOULD_BLOCK) return status;
     struct timespec deadline = {0, 0};
     if (timeout_ms >= 0) deadline = deadline_after(timeout_ms);
     pthread_mutex_lock(&partition->wait.lock);
-    while ((status = look(partition, end_offset, term, what, error)) == OL_WOULD_BLOCK) {
+    while ((status = check_reached(partition, end_offset, term, what, error)) == OL_WOULD_BLOCK) {
         if (what == OL_WAIT_FLUSHED && !partition->wait.flushing) {
             status = flush_for_all(partition, error);
             /* The next check reports a failed log; another failure is this caller's alone, and the
@@ -99,10 +109,13 @@ int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term
             if (status != OL_OK && !ol_log_has_failed(partition->log)) break;
         } else if (timeout_ms < 0) {
             pthread_cond_wait(&partition->wait.changed, &partition->wait.lock);
-        } else if (pthread_cond_timedwait(&partition->wait.changed, &partition->wait.lock, &deadline) == ETIMEDOUT) {
-            status = look(partition, end_offset, term, what, error);
+        } else if (pthread_cond_timedwait(&partition->wait.changed, &partition->wait.lock,
+                                          &deadline) == ETIMEDOUT) {
+            status = check_reached(partition, end_offset, term, what, error);
             if (status != OL_WOULD_BLOCK) break;
-            status = ol_fail(error, OL_TIMED_OUT, "not durable within %lld ms; it may still become so", (long long)timeout_ms);
+            status =
+                ol_fail(error, OL_TIMED_OUT, "not durable within %lld ms; it may still become so",
+                        (long long)timeout_ms);
             break;
         }
     }

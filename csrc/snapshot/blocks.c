@@ -31,9 +31,11 @@ typedef struct block_job {
     ol_error errors[OL_PARALLEL_WORKERS_MAX];
 } block_job;
 
-static int read_piece(const block_job *job, const block *from, size_t at, size_t size, ol_error *error) {
+static int read_piece(const block_job *job, const block *from, size_t at, size_t size,
+                      ol_error *error) {
     size_t got = 0;
-    int status = job->fs->read(job->file, from->position + (int64_t)at, (uint8_t *)from->data + at, size, &got, error);
+    int status = job->fs->read(job->file, from->position + (int64_t)at, (uint8_t *)from->data + at,
+                               size, &got, error);
     return status == OL_OK && got != size ? ol_fail(error, OL_CORRUPT, "the file is cut") : status;
 }
 
@@ -48,18 +50,25 @@ static void run_block(void *context, unsigned worker, size_t index) {
     }
 }
 
-static size_t blocks_of(size_t size) { return (size + OL_SNAPSHOT_BLOCK_SIZE - 1) / OL_SNAPSHOT_BLOCK_SIZE; }
+static size_t blocks_of(size_t size) {
+    return (size + OL_SNAPSHOT_BLOCK_SIZE - 1) / OL_SNAPSHOT_BLOCK_SIZE;
+}
 
-static int cut(block_job *job, const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], ol_error *error) {
+static int cut(block_job *job, const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
+               ol_error *error) {
     size_t count = 0;
     for (int i = 0; i < OL_SNAPSHOT_SECTIONS; i++) count += blocks_of(sections[i].size);
     job->blocks = malloc((count + 1) * sizeof *job->blocks);
-    if (job->blocks == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for the blocks of a snapshot");
+    if (job->blocks == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for the blocks of a snapshot");
+    }
     for (int i = 0; i < OL_SNAPSHOT_SECTIONS; i++) {
         const ol_snapshot_section *section = &sections[i];
         for (size_t at = 0; at < section->size; at += OL_SNAPSHOT_BLOCK_SIZE) {
-            size_t left = section->size - at, size = left < OL_SNAPSHOT_BLOCK_SIZE ? left : OL_SNAPSHOT_BLOCK_SIZE;
-            job->blocks[job->count++] = (block){section->data + at, size, section->position + (int64_t)at, 0};
+            size_t left = section->size - at,
+                   size = left < OL_SNAPSHOT_BLOCK_SIZE ? left : OL_SNAPSHOT_BLOCK_SIZE;
+            job->blocks[job->count++] =
+                (block){section->data + at, size, section->position + (int64_t)at, 0};
         }
     }
     OL_ASSERT(job->count == count);
@@ -79,14 +88,16 @@ static void join(const block_job *job, ol_snapshot_section sections[OL_SNAPSHOT_
     }
 }
 
-unsigned ol_snapshot_threads(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads) {
+unsigned ol_snapshot_threads(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
+                             unsigned threads) {
     size_t total = 0;
     for (int i = 0; i < OL_SNAPSHOT_SECTIONS; i++) total += sections[i].size;
     if (total < PARALLEL_SIZE_MIN || threads < 1) return 1;
     return threads > OL_PARALLEL_WORKERS_MAX ? OL_PARALLEL_WORKERS_MAX : threads;
 }
 
-static int run(block_job *job, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads, ol_error *error) {
+static int run(block_job *job, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads,
+               ol_error *error) {
     int status = cut(job, sections, error);
     if (status != OL_OK) return status;
     ol_parallel_run(ol_snapshot_threads(sections, threads), job->count, run_block, job);
@@ -99,7 +110,8 @@ static int run(block_job *job, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS
     return status;
 }
 
-static int run_job(ol_fs *fs, ol_file *file, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads, ol_error *error) {
+static int run_job(ol_fs *fs, ol_file *file, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
+                   unsigned threads, ol_error *error) {
     block_job *job = calloc(1, sizeof *job);
     if (job == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for the blocks of a snapshot");
     job->fs = fs;
@@ -109,10 +121,12 @@ static int run_job(ol_fs *fs, ol_file *file, ol_snapshot_section sections[OL_SNA
     return status;
 }
 
-int ol_snapshot_checksum(ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads, ol_error *error) {
+int ol_snapshot_checksum(ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads,
+                         ol_error *error) {
     return run_job(NULL, NULL, sections, threads, error);
 }
 
-int ol_snapshot_read(ol_fs *fs, ol_file *file, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads, ol_error *error) {
+int ol_snapshot_read(ol_fs *fs, ol_file *file, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
+                     unsigned threads, ol_error *error) {
     return run_job(fs, file, sections, threads, error);
 }

@@ -36,7 +36,9 @@ static int make_blob(ol_snapshot *snapshot, int blob, size_t size, ol_error *err
     free(snapshot->blobs[blob]);
     snapshot->blobs[blob] = malloc(size + 1);
     snapshot->blob_sizes[blob] = size;
-    if (snapshot->blobs[blob] == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to write a snapshot down");
+    if (snapshot->blobs[blob] == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory to write a snapshot down");
+    }
     return OL_OK;
 }
 
@@ -52,9 +54,12 @@ static uint8_t *put_witness(uint8_t *p, const ol_snapshot_witness *witness) {
 }
 
 static int put_facts(ol_snapshot *snapshot, ol_error *error) {
-    if (snapshot->own.count > OL_SNAPSHOT_OWN_MAX) return ol_fail(error, OL_LIMIT, "%zu transactions of ours are open", snapshot->own.count);
+    if (snapshot->own.count > OL_SNAPSHOT_OWN_MAX) {
+        return ol_fail(error, OL_LIMIT, "%zu transactions of ours are open", snapshot->own.count);
+    }
     size_t witness_count = ol_snapshot_witness_count(snapshot);
-    size_t size = FACTS_FIXED_SIZE + witness_count * WITNESS_SIZE + snapshot->epoch_count * EPOCH_SIZE + snapshot->own.count * OWN_SIZE;
+    size_t size = FACTS_FIXED_SIZE + witness_count * WITNESS_SIZE +
+                  snapshot->epoch_count * EPOCH_SIZE + snapshot->own.count * OWN_SIZE;
     int status = make_blob(snapshot, OL_SNAPSHOT_FACTS, size, error);
     if (status != OL_OK) return status;
     uint8_t *p = snapshot->blobs[OL_SNAPSHOT_FACTS];
@@ -73,7 +78,9 @@ static int put_facts(ol_snapshot *snapshot, ol_error *error) {
     p = put_u32(p, (uint32_t)witness_count);
     p = put_u32(p, (uint32_t)snapshot->epoch_count);
     p = put_u32(p, (uint32_t)snapshot->own.count);
-    for (size_t i = 0; i < witness_count; i++) p = put_witness(p, ol_snapshot_witness_at(snapshot, i));
+    for (size_t i = 0; i < witness_count; i++) {
+        p = put_witness(p, ol_snapshot_witness_at(snapshot, i));
+    }
     for (size_t i = 0; i < snapshot->epoch_count; i++) {
         p = put_u32(p, (uint32_t)snapshot->epochs[i].epoch);
         p = put_i64(p, snapshot->epochs[i].start_offset);
@@ -113,7 +120,9 @@ static int put_group_records(ol_snapshot *snapshot, ol_error *error) {
     const ol_group_records *records = snapshot->state.group_records;
     ol_group_record record;
     size_t size = 0, cursor = 0;
-    while (ol_group_records_next(records, &cursor, &record)) size += RECORD_HEAD_SIZE + record.key.size + record.value.size;
+    while (ol_group_records_next(records, &cursor, &record)) {
+        size += RECORD_HEAD_SIZE + record.key.size + record.value.size;
+    }
     int status = make_blob(snapshot, OL_SNAPSHOT_GROUP_RECORDS, size, error);
     if (status != OL_OK) return status;
     uint8_t *p = snapshot->blobs[OL_SNAPSHOT_GROUP_RECORDS];
@@ -133,8 +142,12 @@ static int put_group_records(ol_snapshot *snapshot, ol_error *error) {
 
 int ol_snapshot_put_blobs(ol_snapshot *snapshot, ol_error *error) {
     int status = put_facts(snapshot, error);
-    if (status == OL_OK) status = make_blob(snapshot, OL_SNAPSHOT_NUMBERS, OL_TABLE_NUMBERS_SIZE, error);
-    if (status == OL_OK) ol_table_put_numbers(snapshot->state.table, snapshot->blobs[OL_SNAPSHOT_NUMBERS]);
+    if (status == OL_OK) {
+        status = make_blob(snapshot, OL_SNAPSHOT_NUMBERS, OL_TABLE_NUMBERS_SIZE, error);
+    }
+    if (status == OL_OK) {
+        ol_table_put_numbers(snapshot->state.table, snapshot->blobs[OL_SNAPSHOT_NUMBERS]);
+    }
     if (status == OL_OK) status = put_pending(snapshot, error);
     if (status == OL_OK) status = put_group_records(snapshot, error);
     return status;
@@ -154,7 +167,8 @@ static uint64_t take_u64(const uint8_t **p) {
 }
 static int64_t take_i64(const uint8_t **p) { return (int64_t)take_u64(p); }
 
-static int take_lists(ol_snapshot *snapshot, const uint8_t *p, uint32_t epoch_count, uint32_t own_count, ol_error *error) {
+static int take_lists(ol_snapshot *snapshot, const uint8_t *p, uint32_t epoch_count,
+                      uint32_t own_count, ol_error *error) {
     snapshot->epochs = malloc((epoch_count + 1) * sizeof *snapshot->epochs);
     if (snapshot->epochs == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a snapshot");
     snapshot->epoch_count = epoch_count;
@@ -163,7 +177,9 @@ static int take_lists(ol_snapshot *snapshot, const uint8_t *p, uint32_t epoch_co
         snapshot->epochs[i].start_offset = take_i64(&p);
     }
     int status = OL_OK;
-    for (uint32_t i = 0; i < own_count && status == OL_OK; i++) status = ol_own_transactions_open(&snapshot->own, take_i64(&p), error);
+    for (uint32_t i = 0; i < own_count && status == OL_OK; i++) {
+        status = ol_own_transactions_open(&snapshot->own, take_i64(&p), error);
+    }
     return status;
 }
 
@@ -181,7 +197,10 @@ static bool take_witnesses(ol_snapshot *snapshot, const uint8_t **p, uint32_t co
         witness->producer_epoch = ol_load_i16(*p);
         witness->magic = (int8_t)(*p)[2];
         *p += 3;
-        if (witness->base_offset < next_offset || witness->last_offset < witness->base_offset || witness->last_offset >= snapshot->offset) return false;
+        if (witness->base_offset < next_offset || witness->last_offset < witness->base_offset ||
+            witness->last_offset >= snapshot->offset) {
+            return false;
+        }
         next_offset = witness->last_offset + 1;
     }
     snapshot->batches_seen = count;
@@ -190,10 +209,16 @@ static bool take_witnesses(ol_snapshot *snapshot, const uint8_t **p, uint32_t co
 
 int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) {
     const uint8_t *p = bytes.data;
-    if (bytes.size < FACTS_FIXED_SIZE || take_u64(&p) != FACTS_MAGIC) return ol_fail(error, OL_CORRUPT, "the facts are not those of a snapshot");
+    if (bytes.size < FACTS_FIXED_SIZE || take_u64(&p) != FACTS_MAGIC) {
+        return ol_fail(error, OL_CORRUPT, "the facts are not those of a snapshot");
+    }
     uint32_t version = take_u32(&p);
-    if (version != OL_SNAPSHOT_VERSION) return ol_fail(error, OL_UNSUPPORTED, "version %u of the snapshot is not known", version);
-    if (take_u64(&p) != ol_table_layout()) return ol_fail(error, OL_UNSUPPORTED, "the table in it has another layout");
+    if (version != OL_SNAPSHOT_VERSION) {
+        return ol_fail(error, OL_UNSUPPORTED, "version %u of the snapshot is not known", version);
+    }
+    if (take_u64(&p) != ol_table_layout()) {
+        return ol_fail(error, OL_UNSUPPORTED, "the table in it has another layout");
+    }
     snapshot->offset = take_i64(&p);
     snapshot->log_start = take_i64(&p);
     snapshot->max_timestamp = take_i64(&p);
@@ -205,12 +230,16 @@ int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *erro
     snapshot->number = (int32_t)take_u32(&p);
     uint32_t witness_count = take_u32(&p);
     uint32_t epoch_count = take_u32(&p), own_count = take_u32(&p);
-    if (bytes.size - FACTS_FIXED_SIZE != (uint64_t)witness_count * WITNESS_SIZE + (uint64_t)epoch_count * EPOCH_SIZE + (uint64_t)own_count * OWN_SIZE) {
+    if (bytes.size - FACTS_FIXED_SIZE != (uint64_t)witness_count * WITNESS_SIZE +
+                                             (uint64_t)epoch_count * EPOCH_SIZE +
+                                             (uint64_t)own_count * OWN_SIZE) {
         return ol_fail(error, OL_CORRUPT, "the facts have an odd size");
     }
-    if (snapshot->offset < 0 || snapshot->log_start < 0 || snapshot->log_start > snapshot->offset || snapshot->state.value_version_max < -1 ||
-        snapshot->state.value_version_max > OL_OFFSET_VALUE_VERSION_MAX || own_count > OL_SNAPSHOT_OWN_MAX ||
-        witness_count > OL_SNAPSHOT_WITNESSES || !take_witnesses(snapshot, &p, witness_count)) {
+    if (snapshot->offset < 0 || snapshot->log_start < 0 || snapshot->log_start > snapshot->offset ||
+        snapshot->state.value_version_max < -1 ||
+        snapshot->state.value_version_max > OL_OFFSET_VALUE_VERSION_MAX ||
+        own_count > OL_SNAPSHOT_OWN_MAX || witness_count > OL_SNAPSHOT_WITNESSES ||
+        !take_witnesses(snapshot, &p, witness_count)) {
         return ol_fail(error, OL_CORRUPT, "the facts cannot be");
     }
     return take_lists(snapshot, p, epoch_count, own_count, error);
@@ -233,11 +262,15 @@ static ol_pending_entry take_entry(const uint8_t **p) {
 }
 
 int ol_snapshot_take_held(ol_slice bytes, ol_reservation **held, size_t *count, ol_error *error) {
-    if (bytes.size % PENDING_SIZE != 0) return ol_fail(error, OL_CORRUPT, "the pending values have an odd size");
+    if (bytes.size % PENDING_SIZE != 0) {
+        return ol_fail(error, OL_CORRUPT, "the pending values have an odd size");
+    }
     size_t entries = bytes.size / PENDING_SIZE;
     *count = 0;
     *held = malloc((entries + 1) * sizeof **held);
-    if (*held == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu pending values", entries);
+    if (*held == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu pending values", entries);
+    }
     const uint8_t *p = bytes.data;
     for (size_t i = 0; i < entries; i++) {
         ol_pending_entry entry = take_entry(&p);
@@ -251,7 +284,9 @@ int ol_snapshot_take_pending(ol_snapshot *snapshot, ol_slice bytes, ol_error *er
     int status = OL_OK;
     for (size_t i = 0; i < bytes.size / PENDING_SIZE && status == OL_OK; i++) {
         ol_pending_entry entry = take_entry(&p);
-        if (entry.log_offset < 0 || entry.log_offset >= snapshot->offset) return ol_fail(error, OL_CORRUPT, "a pending value is of another offset");
+        if (entry.log_offset < 0 || entry.log_offset >= snapshot->offset) {
+            return ol_fail(error, OL_CORRUPT, "a pending value is of another offset");
+        }
         status = ol_pending_restore(snapshot->state.pending, &entry, error);
         snapshot->pending_count++;
     }
@@ -262,7 +297,9 @@ int ol_snapshot_take_group_records(ol_snapshot *snapshot, ol_slice bytes, ol_err
     const uint8_t *p = bytes.data, *limit = bytes.data + bytes.size;
     int status = OL_OK;
     while (p != limit && status == OL_OK) {
-        if (limit - p < RECORD_HEAD_SIZE) return ol_fail(error, OL_CORRUPT, "a group record is cut");
+        if (limit - p < RECORD_HEAD_SIZE) {
+            return ol_fail(error, OL_CORRUPT, "a group record is cut");
+        }
         size_t key_size = take_u32(&p), value_size = take_u32(&p);
         ol_group_record record = {.log_offset = take_i64(&p), .timestamp = take_i64(&p)};
         if (key_size > (size_t)(limit - p) || value_size > (size_t)(limit - p) - key_size) {

@@ -6,23 +6,30 @@
 #include "base/crc32c.h"
 #include "snapshot/snapshot_impl.h"
 
-static const char *const own_names[OL_SNAPSHOT_OWN_SECTIONS] = {"facts", "numbers", "pending", "group_records"};
+static const char *const own_names[OL_SNAPSHOT_OWN_SECTIONS] = {"facts", "numbers", "pending",
+                                                                "group_records"};
 
 const char *ol_snapshot_section_name(int index) {
-    return index < OL_SNAPSHOT_OWN_SECTIONS ? own_names[index] : ol_table_section_name(index - OL_SNAPSHOT_OWN_SECTIONS);
+    return index < OL_SNAPSHOT_OWN_SECTIONS
+               ? own_names[index]
+               : ol_table_section_name(index - OL_SNAPSHOT_OWN_SECTIONS);
 }
 
-int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], ol_error *error) {
+int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads,
+                     ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], ol_error *error) {
     ol_table_section arenas[OL_TABLE_SECTIONS];
     int status = ol_snapshot_put_blobs(snapshot, error);
     if (status != OL_OK) return status;
     for (int i = 0; i < OL_SNAPSHOT_OWN_SECTIONS; i++) {
-        sections[i] = (ol_snapshot_section){.name = own_names[i], .data = snapshot->blobs[i], .size = snapshot->blob_sizes[i]};
+        sections[i] = (ol_snapshot_section){.name = own_names[i],
+                                            .data = snapshot->blobs[i],
+                                            .size = snapshot->blob_sizes[i]};
     }
     ol_table_sections(snapshot->state.table, arenas);
     for (int i = 0; i < OL_TABLE_SECTIONS; i++) {
         const ol_arena *arena = arenas[i].arena;
-        sections[OL_SNAPSHOT_OWN_SECTIONS + i] = (ol_snapshot_section){.name = arenas[i].name, .data = arena->base, .size = arena->used};
+        sections[OL_SNAPSHOT_OWN_SECTIONS + i] =
+            (ol_snapshot_section){.name = arenas[i].name, .data = arena->base, .size = arena->used};
     }
     return ol_snapshot_checksum(sections, threads, error);
 }
@@ -40,7 +47,8 @@ enum {
     MAGIC_AT = OL_SNAPSHOT_DIRECTORY_SIZE - 8,
 };
 
-void ol_snapshot_put_directory(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], uint8_t bytes[OL_SNAPSHOT_DIRECTORY_SIZE]) {
+void ol_snapshot_put_directory(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
+                               uint8_t bytes[OL_SNAPSHOT_DIRECTORY_SIZE]) {
     ol_store_u32(bytes, OL_SNAPSHOT_VERSION);
     ol_store_u32(bytes + 4, OL_SNAPSHOT_SECTIONS);
     for (int i = 0; i < OL_SNAPSHOT_SECTIONS; i++) {
@@ -63,9 +71,11 @@ typedef struct opening {
     uint8_t *blobs[OL_SNAPSHOT_OWN_SECTIONS];   /* of the sections that are not the table's */
 } opening;
 
-static int read_at(const opening *open, int64_t position, uint8_t *bytes, size_t size, ol_error *error) {
+static int read_at(const opening *open, int64_t position, uint8_t *bytes, size_t size,
+                   ol_error *error) {
     size_t got = 0;
-    if (position < 0 || (uint64_t)position > (uint64_t)open->file_size || size > (uint64_t)(open->file_size - position)) {
+    if (position < 0 || (uint64_t)position > (uint64_t)open->file_size ||
+        size > (uint64_t)(open->file_size - position)) {
         return ol_fail(error, OL_CORRUPT, "the file is cut");
     }
     int status = open->fs->read(open->file, position, bytes, size, &got, error);
@@ -77,27 +87,39 @@ static int check_extent(const opening *open, int index, ol_error *error) {
     const ol_snapshot_section *section = &open->sections[index];
     bool fits = section->position >= 0 && section->position <= open->file_size &&
                 section->size <= (uint64_t)(open->file_size - section->position);
-    return fits ? OL_OK : ol_fail(error, OL_CORRUPT, "the section %s is not where the file says", ol_snapshot_section_name(index));
+    return fits ? OL_OK
+                : ol_fail(error, OL_CORRUPT, "the section %s is not where the file says",
+                          ol_snapshot_section_name(index));
 }
 
 static int read_directory(opening *open, ol_error *error) {
     uint8_t end[END_SIZE], bytes[OL_SNAPSHOT_DIRECTORY_SIZE];
     int status = read_at(open, open->file_size - END_SIZE, end, sizeof end, error);
     if (status != OL_OK) return status;
-    uint32_t footer_size = (uint32_t)end[0] | (uint32_t)end[1] << 8 | (uint32_t)end[2] << 16 | (uint32_t)end[3] << 24;
-    if (memcmp(end + 4, ARROW_MAGIC, 6) != 0) return ol_fail(error, OL_CORRUPT, "the file does not end as an Arrow file does");
-    status = read_at(open, open->file_size - END_SIZE - footer_size - MARK_SIZE - OL_SNAPSHOT_DIRECTORY_SIZE, bytes, sizeof bytes, error);
+    uint32_t footer_size =
+        (uint32_t)end[0] | (uint32_t)end[1] << 8 | (uint32_t)end[2] << 16 | (uint32_t)end[3] << 24;
+    if (memcmp(end + 4, ARROW_MAGIC, 6) != 0) {
+        return ol_fail(error, OL_CORRUPT, "the file does not end as an Arrow file does");
+    }
+    status =
+        read_at(open,
+                open->file_size - END_SIZE - footer_size - MARK_SIZE - OL_SNAPSHOT_DIRECTORY_SIZE,
+                bytes, sizeof bytes, error);
     if (status != OL_OK) return status;
-    if (ol_load_u64(bytes + MAGIC_AT) != DIRECTORY_MAGIC || ol_load_u64(bytes + CRC_AT) != ol_crc32c(bytes, CRC_AT)) {
+    if (ol_load_u64(bytes + MAGIC_AT) != DIRECTORY_MAGIC ||
+        ol_load_u64(bytes + CRC_AT) != ol_crc32c(bytes, CRC_AT)) {
         return ol_fail(error, OL_CORRUPT, "the directory of the file is none");
     }
-    if (ol_load_u32(bytes) != OL_SNAPSHOT_VERSION || ol_load_u32(bytes + 4) != OL_SNAPSHOT_SECTIONS) {
-        return ol_fail(error, OL_UNSUPPORTED, "version %u of a snapshot is not known", ol_load_u32(bytes));
+    if (ol_load_u32(bytes) != OL_SNAPSHOT_VERSION ||
+        ol_load_u32(bytes + 4) != OL_SNAPSHOT_SECTIONS) {
+        return ol_fail(error, OL_UNSUPPORTED, "version %u of a snapshot is not known",
+                       ol_load_u32(bytes));
     }
     for (int i = 0; i < OL_SNAPSHOT_SECTIONS && status == OL_OK; i++) {
         const uint8_t *entry = bytes + 8 + i * ENTRY_SIZE;
-        open->sections[i] = (ol_snapshot_section){
-            .name = ol_snapshot_section_name(i), .position = ol_load_i64(entry), .size = ol_load_u64(entry + 8)};
+        open->sections[i] = (ol_snapshot_section){.name = ol_snapshot_section_name(i),
+                                                  .position = ol_load_i64(entry),
+                                                  .size = ol_load_u64(entry + 8)};
         open->crcs[i] = (uint32_t)ol_load_u64(entry + 16);
         status = check_extent(open, i, error);
     }
@@ -110,7 +132,9 @@ static int read_directory(opening *open, ol_error *error) {
 static int read_blob(opening *open, int index, ol_error *error) {
     ol_snapshot_section *section = &open->sections[index];
     open->blobs[index] = malloc(section->size + 1);
-    if (open->blobs[index] == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu bytes of a snapshot", section->size);
+    if (open->blobs[index] == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu bytes of a snapshot", section->size);
+    }
     section->data = open->blobs[index];
     return read_at(open, section->position, open->blobs[index], section->size, error);
 }
@@ -131,44 +155,64 @@ static int prepare_table(opening *open, ol_error *error) {
 
 static int read_sections(opening *open, unsigned threads, ol_error *error) {
     int status = prepare_table(open, error);
-    if (status == OL_OK) status = ol_snapshot_read(open->fs, open->file, open->sections, threads, error);
+    if (status == OL_OK) {
+        status = ol_snapshot_read(open->fs, open->file, open->sections, threads, error);
+    }
     for (int i = 0; i < OL_SNAPSHOT_SECTIONS && status == OL_OK; i++) {
         const ol_snapshot_section *section = &open->sections[i];
-        if (section->crc != open->crcs[i]) status = ol_fail(error, OL_CORRUPT, "the checksum of the section %s is wrong", section->name);
+        if (section->crc != open->crcs[i]) {
+            status = ol_fail(error, OL_CORRUPT, "the checksum of the section %s is wrong",
+                             section->name);
+        }
     }
     return status;
 }
 
-static ol_slice blob(const opening *open, int index) { return ol_slice_of(open->sections[index].data, open->sections[index].size); }
+static ol_slice blob(const opening *open, int index) {
+    return ol_slice_of(open->sections[index].data, open->sections[index].size);
+}
 
 static int take_state(opening *open, unsigned threads, ol_error *error) {
     ol_snapshot *snapshot = open->snapshot;
     ol_reservation *held = NULL;
     size_t held_count = 0;
-    if (open->sections[OL_SNAPSHOT_NUMBERS].size != OL_TABLE_NUMBERS_SIZE) return ol_fail(error, OL_CORRUPT, "the numbers have an odd size");
+    if (open->sections[OL_SNAPSHOT_NUMBERS].size != OL_TABLE_NUMBERS_SIZE) {
+        return ol_fail(error, OL_CORRUPT, "the numbers have an odd size");
+    }
     int status = ol_snapshot_take_held(blob(open, OL_SNAPSHOT_PENDING), &held, &held_count, error);
     if (status == OL_OK) {
-        status = ol_table_restore(snapshot->state.table, open->sections[OL_SNAPSHOT_NUMBERS].data, held, held_count,
-                                  ol_snapshot_threads(open->sections, threads), error);
+        status =
+            ol_table_restore(snapshot->state.table, open->sections[OL_SNAPSHOT_NUMBERS].data, held,
+                             held_count, ol_snapshot_threads(open->sections, threads), error);
     }
     free(held);
-    if (status == OL_OK) status = ol_snapshot_take_pending(snapshot, blob(open, OL_SNAPSHOT_PENDING), error);
-    if (status == OL_OK) status = ol_snapshot_take_group_records(snapshot, blob(open, OL_SNAPSHOT_GROUP_RECORDS), error);
+    if (status == OL_OK) {
+        status = ol_snapshot_take_pending(snapshot, blob(open, OL_SNAPSHOT_PENDING), error);
+    }
+    if (status == OL_OK) {
+        status =
+            ol_snapshot_take_group_records(snapshot, blob(open, OL_SNAPSHOT_GROUP_RECORDS), error);
+    }
     return status;
 }
 
 static int open_file(opening *open, unsigned threads, ol_error *error) {
     int status = open->fs->size(open->file, &open->file_size, error);
     if (status == OL_OK) status = read_directory(open, error);
-    for (int i = 0; i < OL_SNAPSHOT_OWN_SECTIONS && status == OL_OK; i++) status = read_blob(open, i, error);
+    for (int i = 0; i < OL_SNAPSHOT_OWN_SECTIONS && status == OL_OK; i++) {
+        status = read_blob(open, i, error);
+    }
     /* Facts come first: they say whether the rest can be understood at all. */
-    if (status == OL_OK) status = ol_snapshot_take_facts(open->snapshot, blob(open, OL_SNAPSHOT_FACTS), error);
+    if (status == OL_OK) {
+        status = ol_snapshot_take_facts(open->snapshot, blob(open, OL_SNAPSHOT_FACTS), error);
+    }
     if (status == OL_OK) status = read_sections(open, threads, error);
     if (status == OL_OK) status = take_state(open, threads, error);
     return status;
 }
 
-int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot, ol_error *error) {
+int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot,
+                     ol_error *error) {
     opening open = {.fs = fs};
     int status = fs->open(fs, path, OL_OPEN_READ, &open.file, error);
     if (status != OL_OK) return status;

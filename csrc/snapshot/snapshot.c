@@ -58,7 +58,9 @@ void ol_snapshot_digest(const ol_snapshot *snapshot, bool physical, ol_digest *d
 static int take_epochs(ol_snapshot *snapshot, const ol_log *log, ol_error *error) {
     size_t count = ol_log_epochs(log, snapshot->offset, NULL, 0);
     ol_leader_epoch *epochs = malloc((count + 1) * sizeof *epochs);
-    if (epochs == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu leader epochs", count);
+    if (epochs == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu leader epochs", count);
+    }
     /* Meanwhile only newer epochs can appear. */
     if (ol_log_epochs(log, snapshot->offset, epochs, count) != count) {
         free(epochs);
@@ -86,10 +88,16 @@ int ol_snapshot_begin(const ol_snapshot_source *source, ol_snapshot **snapshot, 
 }
 
 const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset) {
-    if (batch->base_offset != next_offset) return "a batch does not begin where the one before it ended";
-    if (batch->magic != 2) return "a batch of an old format does not tell whether something is missing";
+    if (batch->base_offset != next_offset) {
+        return "a batch does not begin where the one before it ended";
+    }
+    if (batch->magic != 2) {
+        return "a batch of an old format does not tell whether something is missing";
+    }
     if (ol_batch_has_horizon(batch)) return "a batch was cleaned";
-    if (batch->record_count != batch->last_offset - batch->base_offset + 1) return "records of a batch were cleaned away";
+    if (batch->record_count != batch->last_offset - batch->base_offset + 1) {
+        return "records of a batch were cleaned away";
+    }
     return NULL;
 }
 
@@ -162,8 +170,12 @@ static int replay_all(replay *run, int64_t up_to, const atomic_bool *stop, ol_er
         }
         ol_batch batch;
         int status = ol_batch_walk_next(walk, &batch, error);
-        if (status == OL_OUT_OF_RANGE) return ol_fail(error, OL_WOULD_BLOCK, "the log was truncated meanwhile");
-        if (walk->passed_over != 0) return ol_fail(error, OL_CORRUPT, "the log has bytes that cannot be read");
+        if (status == OL_OUT_OF_RANGE) {
+            return ol_fail(error, OL_WOULD_BLOCK, "the log was truncated meanwhile");
+        }
+        if (walk->passed_over != 0) {
+            return ol_fail(error, OL_CORRUPT, "the log has bytes that cannot be read");
+        }
         if (status == OL_OK && batch.last_offset < up_to) status = replay_batch(run, &batch, error);
         else if (status == OL_OK) status = OL_END;
         if (status == OL_END) return ol_batch_applier_flush(&run->loader, error);
@@ -171,19 +183,24 @@ static int replay_all(replay *run, int64_t up_to, const atomic_bool *stop, ol_er
     }
 }
 
-static int run_replay(replay *run, const ol_snapshot_source *source, int64_t up_to, const atomic_bool *stop, ol_error *error) {
+static int run_replay(replay *run, const ol_snapshot_source *source, int64_t up_to,
+                      const atomic_bool *stop, ol_error *error) {
     ol_snapshot *snapshot = run->snapshot;
     const ol_refusal refused = {record_refusal, run};
-    ol_batch_applier_init(&run->loader, &snapshot->state, &snapshot->own, source->decompressor, refused);
+    ol_batch_applier_init(&run->loader, &snapshot->state, &snapshot->own, source->decompressor,
+                          refused);
     int status = ol_batch_walk_open(&run->walk, source->log, snapshot->offset, up_to, true, error);
     if (status != OL_OK) return status;
     status = replay_all(run, up_to, stop, error);
     ol_batch_walk_close(&run->walk);
-    if (run->loader.max_timestamp > snapshot->max_timestamp) snapshot->max_timestamp = run->loader.max_timestamp;
+    if (run->loader.max_timestamp > snapshot->max_timestamp) {
+        snapshot->max_timestamp = run->loader.max_timestamp;
+    }
     return status;
 }
 
-int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t up_to, const atomic_bool *stop, ol_error *error) {
+int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t up_to,
+                        const atomic_bool *stop, ol_error *error) {
     OL_ASSERT(!snapshot->borrowed);
     start_facts(snapshot, source);
     int64_t start = snapshot->log_start, base = active_base(source->log);
@@ -206,8 +223,9 @@ int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source,
 
 /* ----------------------------------------------------------------------------- a borrowed state */
 
-int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state, const ol_own_transactions *own, int64_t offset,
-                       int64_t max_timestamp, ol_snapshot **snapshot, ol_error *error) {
+int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
+                       const ol_own_transactions *own, int64_t offset, int64_t max_timestamp,
+                       ol_snapshot **snapshot, ol_error *error) {
     ol_snapshot *created = calloc(1, sizeof *created);
     if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a snapshot");
     created->borrowed = true;
@@ -245,18 +263,21 @@ static bool are_epochs_equal(const ol_snapshot *snapshot, const ol_log *log, boo
     if (epochs == NULL) return false;
     bool equal = ol_log_epochs(log, snapshot->offset, epochs, count) == count;
     for (size_t i = 0; equal && i < count; i++) {
-        equal = epochs[i].epoch == snapshot->epochs[i].epoch && epochs[i].start_offset == snapshot->epochs[i].start_offset;
+        equal = epochs[i].epoch == snapshot->epochs[i].epoch &&
+                epochs[i].start_offset == snapshot->epochs[i].start_offset;
     }
     free(epochs);
     return equal;
 }
 
-int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t cleaned_to, ol_error *error) {
+int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *source,
+                      int64_t cleaned_to, ol_error *error) {
     ol_log *log = source->log;
     uint8_t topic_id[OL_TOPIC_ID_SIZE] = {0};
     bool has_topic_id = ol_log_topic_id(log, topic_id), no_memory;
     long long offset = snapshot->offset;
-    if (has_topic_id != snapshot->has_topic_id || (has_topic_id && memcmp(topic_id, snapshot->topic_id, OL_TOPIC_ID_SIZE) != 0)) {
+    if (has_topic_id != snapshot->has_topic_id ||
+        (has_topic_id && memcmp(topic_id, snapshot->topic_id, OL_TOPIC_ID_SIZE) != 0)) {
         return ol_fail(error, OL_INVALID, "it is of another topic id");
     }
     int32_t number = source->number;
@@ -264,18 +285,22 @@ int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *sou
         return ol_fail(error, OL_INVALID, "it is of log partition %d", (int)snapshot->number);
     }
     if (ol_log_start(log) != snapshot->log_start) {
-        return ol_fail(error, OL_INVALID, "the log started at %lld, and starts at %lld now", (long long)snapshot->log_start,
-                       (long long)ol_log_start(log));
+        return ol_fail(error, OL_INVALID, "the log started at %lld, and starts at %lld now",
+                       (long long)snapshot->log_start, (long long)ol_log_start(log));
     }
     if (snapshot->offset > ol_log_end(log)) {
-        return ol_fail(error, OL_INVALID, "it is of offset %lld, above the log end %lld", offset, (long long)ol_log_end(log));
+        return ol_fail(error, OL_INVALID, "it is of offset %lld, above the log end %lld", offset,
+                       (long long)ol_log_end(log));
     }
     if (snapshot->offset < cleaned_to) {
-        return ol_fail(error, OL_INVALID, "it is of offset %lld, and the log was cleaned up to %lld", offset, (long long)cleaned_to);
+        return ol_fail(error, OL_INVALID,
+                       "it is of offset %lld, and the log was cleaned up to %lld", offset,
+                       (long long)cleaned_to);
     }
     if (!are_epochs_equal(snapshot, log, &no_memory)) {
         if (no_memory) return ol_fail(error, OL_NO_MEMORY, "no memory for leader epochs");
-        return ol_fail(error, OL_INVALID, "the leader epochs below offset %lld are others now", offset);
+        return ol_fail(error, OL_INVALID, "the leader epochs below offset %lld are others now",
+                       offset);
     }
     return ol_snapshot_prove(snapshot, source, cleaned_to, error);
 }

@@ -74,26 +74,29 @@ typedef struct ol_snapshot_source {
 /* ----------------------------------------------------------------------------------- taking one */
 
 /* An empty state at the log start: nothing was replayed.  OL_NO_MEMORY. */
-int ol_snapshot_begin(const ol_snapshot_source *source, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
+int ol_snapshot_begin(const ol_snapshot_source *source, ol_snapshot **snapshot,
+                      ol_error *error) OL_NODISCARD;
 
 /* Replays the log from where the snapshot ends to the last batch that ends at or below `up_to`,
  * which is at most what is flushed and at most W.  OL_CORRUPT: the log has damage, or, after a
  * state from a file, a gap, so that it cannot go on from there.  OL_WOULD_BLOCK: the log was
- * cleaned meanwhile; try again later.  OL_CLOSED: *stop was set.  OL_NO_MEMORY, OL_IO.  After any
- * of them the snapshot can only be destroyed. */
-int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t up_to, const atomic_bool *stop,
-                        ol_error *error) OL_NODISCARD;
+ * cleaned or truncated meanwhile; try again later.  OL_CLOSED: *stop was set.  OL_NO_MEMORY, OL_IO.
+ * After any of them the snapshot can only be destroyed. */
+int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t up_to,
+                        const atomic_bool *stop, ol_error *error) OL_NODISCARD;
 
 /* A snapshot of a state that is at `offset`, the log end, and that nobody changes until the
  * snapshot is destroyed.  `own` are its open transactions of ours.  `max_timestamp` is that of the
  * batches below `offset`.  OL_NO_MEMORY, OL_IO. */
-int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state, const ol_own_transactions *own, int64_t offset,
-                       int64_t max_timestamp, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
+int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
+                       const ol_own_transactions *own, int64_t offset, int64_t max_timestamp,
+                       ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
 /* Encodes the snapshot and fills the sections, which borrow from it, with at most `threads` threads
  * for the checksums.  OL_NO_MEMORY; OL_LIMIT: more transactions of ours are open than a file
  * holds. */
-int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
+int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads,
+                     ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
                      ol_error *error) OL_NODISCARD;
 
 /* The term of the source when the snapshot was begun, last advanced or borrowed; 0 for one from a
@@ -104,7 +107,8 @@ uint64_t ol_snapshot_term(const ol_snapshot *snapshot);
 
 /* A state from a file, with the help of at most `threads` threads.  OL_NO_SUCH_FILE; OL_CORRUPT or
  * OL_UNSUPPORTED say why it cannot be used; OL_IO, OL_NO_MEMORY. */
-int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
+int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot,
+                     ol_error *error) OL_NODISCARD;
 
 /* Whether the snapshot belongs to this log as it is now, which is sound: the number of the log
  * partition, the topic id, the leader epochs and the log start agree; S is not below `cleaned_to`,
@@ -112,14 +116,15 @@ int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot 
  * in the log as they were appended.  Those below `cleaned_to` may be as a cleaner leaves them;
  * where the last one is, the newest positions have to stand in the log.  OL_INVALID with the
  * reason.  The load checks what is at and above S (ol_snapshot_gap). */
-int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t cleaned_to, ol_error *error) OL_NODISCARD;
+int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *source,
+                      int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
 /* Whether a batch proves that nothing is missing before or in it, so that a snapshot's state may go
  * on with it: NULL, or why not.  `next_offset` is where the batch before it ended. */
 const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset);
 
 /* Exchanges the state of a snapshot from a file, and its open transactions of ours, with the
- * caller's.  The caller holds the locks that his own need. */
+ * caller's.  The caller holds the locks of his state. */
 void ol_snapshot_swap_state(ol_snapshot *snapshot, ol_state *state, ol_own_transactions *own);
 
 /* ---------------------------------------------------------------------------------------- facts */

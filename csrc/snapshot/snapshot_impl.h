@@ -63,7 +63,8 @@ int ol_snapshot_find_witnesses(ol_snapshot *snapshot, ol_log *log, ol_error *err
 
 /* Whether the log has the witnesses of the snapshot; below `cleaned_to` a cleaner may have changed
  * what it is allowed to change.  OL_INVALID with the reason. */
-int ol_snapshot_prove(const ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t cleaned_to, ol_error *error) OL_NODISCARD;
+int ol_snapshot_prove(const ol_snapshot *snapshot, const ol_snapshot_source *source,
+                      int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
 /* Encodes facts, numbers, pending values and group records into the blobs. */
 int ol_snapshot_put_blobs(ol_snapshot *snapshot, ol_error *error) OL_NODISCARD;
@@ -71,17 +72,22 @@ int ol_snapshot_put_blobs(ol_snapshot *snapshot, ol_error *error) OL_NODISCARD;
 /* Decodes them.  Facts come first; pending values take two steps: first the reservations that the
  * table must hold for them, then, once the table is restored, the values. */
 int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) OL_NODISCARD;
-int ol_snapshot_take_held(ol_slice bytes, ol_reservation **held, size_t *count, ol_error *error) OL_NODISCARD;
+int ol_snapshot_take_held(ol_slice bytes, ol_reservation **held, size_t *count,
+                          ol_error *error) OL_NODISCARD;
 int ol_snapshot_take_pending(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) OL_NODISCARD;
-int ol_snapshot_take_group_records(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) OL_NODISCARD;
+int ol_snapshot_take_group_records(ol_snapshot *snapshot, ol_slice bytes,
+                                   ol_error *error) OL_NODISCARD;
 
 /* The checksums of sections, from their data; ol_snapshot_read fills data[0..size) from their
  * positions in a file first.  At most `threads` threads.  OL_CORRUPT: the file is cut. */
-int ol_snapshot_checksum(ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads, ol_error *error) OL_NODISCARD;
-int ol_snapshot_read(ol_fs *fs, ol_file *file, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads, ol_error *error) OL_NODISCARD;
+int ol_snapshot_checksum(ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads,
+                         ol_error *error) OL_NODISCARD;
+int ol_snapshot_read(ol_fs *fs, ol_file *file, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
+                     unsigned threads, ol_error *error) OL_NODISCARD;
 
 /* How many of `threads` threads pay off for sections of that size; at least one, at most
  * OL_PARALLEL_WORKERS_MAX. */
-unsigned ol_snapshot_threads(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads);
+unsigned ol_snapshot_threads(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
+                             unsigned threads);
 
 #endif

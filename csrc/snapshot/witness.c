@@ -31,7 +31,8 @@ void ol_snapshot_record_witness(ol_snapshot *snapshot, const ol_batch *batch) {
 }
 
 size_t ol_snapshot_witness_count(const ol_snapshot *snapshot) {
-    return snapshot->batches_seen < OL_SNAPSHOT_WITNESSES ? (size_t)snapshot->batches_seen : OL_SNAPSHOT_WITNESSES;
+    return snapshot->batches_seen < OL_SNAPSHOT_WITNESSES ? (size_t)snapshot->batches_seen
+                                                          : OL_SNAPSHOT_WITNESSES;
 }
 
 const ol_snapshot_witness *ol_snapshot_witness_at(const ol_snapshot *snapshot, size_t index) {
@@ -45,7 +46,9 @@ static int record_from(ol_snapshot *snapshot, ol_log *log, int64_t from, ol_erro
     int status = ol_batch_walk_open(&walk, log, from, snapshot->offset, false, error);
     if (status != OL_OK) return status;
     snapshot->batches_seen = 0;
-    while ((status = ol_batch_walk_next(&walk, &batch, error)) == OL_OK) ol_snapshot_record_witness(snapshot, &batch);
+    while ((status = ol_batch_walk_next(&walk, &batch, error)) == OL_OK) {
+        ol_snapshot_record_witness(snapshot, &batch);
+    }
     ol_batch_walk_close(&walk);
     return status == OL_END ? OL_OK : status;
 }
@@ -54,9 +57,13 @@ int ol_snapshot_find_witnesses(ol_snapshot *snapshot, ol_log *log, ol_error *err
     /* The log cannot be walked backwards, and in a cleaned log offsets say little about the number
      * of batches. */
     for (int64_t step = FIRST_STEP;; step *= NEXT_STEP) {
-        int64_t from = snapshot->offset - snapshot->log_start > step ? snapshot->offset - step : snapshot->log_start;
+        int64_t from = snapshot->offset - snapshot->log_start > step ? snapshot->offset - step
+                                                                     : snapshot->log_start;
         int status = record_from(snapshot, log, from, error);
-        if (status != OL_OK || from == snapshot->log_start || snapshot->batches_seen >= OL_SNAPSHOT_WITNESSES) return status;
+        if (status != OL_OK || from == snapshot->log_start ||
+            snapshot->batches_seen >= OL_SNAPSHOT_WITNESSES) {
+            return status;
+        }
     }
 }
 
@@ -71,29 +78,37 @@ typedef struct proof {
     bool is_last_there;         /* as it was, or as a cleaner left it */
 } proof;
 
-static const ol_snapshot_witness *next_witness(const proof *work) { return ol_snapshot_witness_at(work->snapshot, work->index); }
+static const ol_snapshot_witness *next_witness(const proof *work) {
+    return ol_snapshot_witness_at(work->snapshot, work->index);
+}
 
 /* Whether a cleaner may have changed the batch at `base`.  A cleaning that did not finish is in no
  * checkpoint: its effect on earlier witnesses is no reason for doubt as long as the last one stands
  * there whole. */
-static bool may_be_cleaned(const proof *work, int64_t base) { return base < work->cleaned_to || work->index + 1 < work->count; }
+static bool may_be_cleaned(const proof *work, int64_t base) {
+    return base < work->cleaned_to || work->index + 1 < work->count;
+}
 
 /* Witnesses that end below `offset` are not in the log: a cleaner may have dropped them. */
 static int pass_missing(proof *work, int64_t offset, ol_error *error) {
     for (; work->index < work->count && next_witness(work)->last_offset < offset; work->index++) {
         int64_t base = next_witness(work)->base_offset;
-        if (!may_be_cleaned(work, base)) return ol_fail(error, OL_INVALID, "the batch at offset %lld is gone", (long long)base);
+        if (!may_be_cleaned(work, base)) {
+            return ol_fail(error, OL_INVALID, "the batch at offset %lld is gone", (long long)base);
+        }
     }
     return OL_OK;
 }
 
 static bool is_same_place(const ol_snapshot_witness *witness, const ol_batch *batch) {
-    return witness->magic == batch->magic && witness->base_offset == batch->base_offset && witness->last_offset == batch->last_offset &&
-           witness->leader_epoch == batch->leader_epoch && witness->producer_id == batch->producer_id &&
+    return witness->magic == batch->magic && witness->base_offset == batch->base_offset &&
+           witness->last_offset == batch->last_offset &&
+           witness->leader_epoch == batch->leader_epoch &&
+           witness->producer_id == batch->producer_id &&
            witness->producer_epoch == batch->producer_epoch;
 }
 
-static int hear_batch(proof *work, const ol_batch *batch, ol_error *error) {
+static int check_batch(proof *work, const ol_batch *batch, ol_error *error) {
     int status = pass_missing(work, batch->base_offset, error);
     if (status != OL_OK) return status;
     bool can_differ = may_be_cleaned(work, batch->base_offset);
@@ -102,8 +117,13 @@ static int hear_batch(proof *work, const ol_batch *batch, ol_error *error) {
     if (!is_known && can_differ && batch->magic != 2) return OL_OK;
     bool is_whole = is_known && next_witness(work)->crc == batch->crc;
     /* A cleaner rewrites a batch when it drops records or stamps a horizon on it. */
-    bool is_cleaned = is_known && can_differ && (batch->record_count < next_witness(work)->record_count || ol_batch_has_horizon(batch));
-    if (!is_whole && !is_cleaned) return ol_fail(error, OL_INVALID, "another batch stands at offset %lld", (long long)batch->base_offset);
+    bool is_cleaned =
+        is_known && can_differ &&
+        (batch->record_count < next_witness(work)->record_count || ol_batch_has_horizon(batch));
+    if (!is_whole && !is_cleaned) {
+        return ol_fail(error, OL_INVALID, "another batch stands at offset %lld",
+                       (long long)batch->base_offset);
+    }
     work->index++;
     if (work->index == work->count) {
         work->is_last_there = true;
@@ -112,7 +132,7 @@ static int hear_batch(proof *work, const ol_batch *batch, ol_error *error) {
     return OL_OK;
 }
 
-static int hear_batches(proof *work, ol_log *log, ol_error *error) {
+static int check_batches(proof *work, ol_log *log, ol_error *error) {
     const ol_snapshot *snapshot = work->snapshot;
     int64_t from = work->count > 0 ? next_witness(work)->base_offset : snapshot->log_start;
     ol_batch_walk walk;
@@ -121,10 +141,12 @@ static int hear_batches(proof *work, ol_log *log, ol_error *error) {
     if (status != OL_OK) return status;
     while (status == OL_OK) {
         status = ol_batch_walk_next(&walk, &batch, error);
-        if (status == OL_OK) status = hear_batch(work, &batch, error);
+        if (status == OL_OK) status = check_batch(work, &batch, error);
     }
     if (status == OL_END) status = OL_OK;
-    if (status == OL_OK && walk.passed_over > 0) status = ol_fail(error, OL_INVALID, "the log before its offset cannot be read");
+    if (status == OL_OK && walk.passed_over > 0) {
+        status = ol_fail(error, OL_INVALID, "the log before its offset cannot be read");
+    }
     ol_batch_walk_close(&walk);
     return status != OL_OK ? status : pass_missing(work, snapshot->offset, error);
 }
@@ -149,7 +171,9 @@ static void find_newest(const ol_table *table, newest *found) {
         } else {
             found->count++;
         }
-        for (; at > 0 && found->rows[at - 1].value.log_offset < row.value.log_offset; at--) found->rows[at] = found->rows[at - 1];
+        for (; at > 0 && found->rows[at - 1].value.log_offset < row.value.log_offset; at--) {
+            found->rows[at] = found->rows[at - 1];
+        }
         found->rows[at] = row;
     }
 }
@@ -158,16 +182,20 @@ static bool says_row(const ol_record *record, const ol_table_row *row) {
     ol_key key;
     ol_offset_value value;
     ol_error ignored;
-    if (record->value.data == NULL || ol_key_decode(record->key, &key, &ignored) != OL_OK || !key.known ||
-        key.type > OL_KEY_OFFSET_COMMIT || ol_offset_value_decode(record->value, key.type, &value, &ignored) != OL_OK) {
+    if (record->value.data == NULL || ol_key_decode(record->key, &key, &ignored) != OL_OK ||
+        !key.known || key.type > OL_KEY_OFFSET_COMMIT ||
+        ol_offset_value_decode(record->value, key.type, &value, &ignored) != OL_OK) {
         return false;
     }
-    return key.partition == row->partition && ol_slice_equal(key.group, row->group) && ol_slice_equal(key.topic, row->topic) &&
-           value.offset == row->value.offset && value.commit_timestamp == row->value.commit_timestamp &&
-           value.leader_epoch == row->value.leader_epoch && ol_slice_equal(value.metadata, row->value.metadata);
+    return key.partition == row->partition && ol_slice_equal(key.group, row->group) &&
+           ol_slice_equal(key.topic, row->topic) && value.offset == row->value.offset &&
+           value.commit_timestamp == row->value.commit_timestamp &&
+           value.leader_epoch == row->value.leader_epoch &&
+           ol_slice_equal(value.metadata, row->value.metadata);
 }
 
-static bool holds_row(const ol_batch *batch, const ol_table_row *row, const ol_decompressor *decompressor) {
+static bool holds_row(const ol_batch *batch, const ol_table_row *row,
+                      const ol_decompressor *decompressor) {
     ol_records records;
     ol_record record;
     ol_error ignored;
@@ -190,22 +218,31 @@ static int find_row(const ol_table_row *row, const ol_snapshot_source *source, o
     bool found = status == OL_OK && holds_row(&batch, row, source->decompressor);
     ol_batch_walk_close(&walk);
     if (status != OL_OK && status != OL_END) return status;
-    return found ? OL_OK : ol_fail(error, OL_INVALID, "the log does not have its position at offset %lld", (long long)offset);
+    return found ? OL_OK
+                 : ol_fail(error, OL_INVALID, "the log does not have its position at offset %lld",
+                           (long long)offset);
 }
 
 static int find_rows(const proof *work, const ol_snapshot_source *source, ol_error *error) {
     newest found;
     find_newest(work->snapshot->state.table, &found);
     int status = OL_OK;
-    for (size_t i = 0; i < found.count && status == OL_OK; i++) status = find_row(&found.rows[i], source, error);
+    for (size_t i = 0; i < found.count && status == OL_OK; i++) {
+        status = find_row(&found.rows[i], source, error);
+    }
     if (status != OL_OK || found.count > 0 || work->is_last_there) return status;
     /* Without positions a load has little to do either. */
     return ol_fail(error, OL_INVALID, "nothing in the log tells that it is of it");
 }
 
-int ol_snapshot_prove(const ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t cleaned_to, ol_error *error) {
-    proof work = {.snapshot = snapshot, .cleaned_to = cleaned_to, .count = ol_snapshot_witness_count(snapshot)};
-    int status = hear_batches(&work, source->log, error);
-    if (status == OL_OK && !work.is_last_whole && work.count > 0) status = find_rows(&work, source, error);
+int ol_snapshot_prove(const ol_snapshot *snapshot, const ol_snapshot_source *source,
+                      int64_t cleaned_to, ol_error *error) {
+    proof work = {.snapshot = snapshot,
+                  .cleaned_to = cleaned_to,
+                  .count = ol_snapshot_witness_count(snapshot)};
+    int status = check_batches(&work, source->log, error);
+    if (status == OL_OK && !work.is_last_whole && work.count > 0) {
+        status = find_rows(&work, source, error);
+    }
     return status;
 }

@@ -13,7 +13,8 @@ static int write_one_batch(ol_commit *work, size_t size, ol_error *error) {
     uint8_t *start;
     int64_t base_offset;
     ol_log *log = work->partition->log;
-    int status = ol_log_reserve(log, size, (int32_t)work->count - 1, work->timestamp, &start, &base_offset, error);
+    int status = ol_log_reserve(log, size, (int32_t)work->count - 1, work->timestamp, &start,
+                                &base_offset, error);
     if (OL_UNLIKELY(status != OL_OK)) return status;
     /* Encoding comes before reserving: meanwhile the cells of the table arrive in the cache. */
     if (work->count <= STACK_ITEMS && !work->partition->load_runs) ol_commit_prefetch(work);
@@ -28,22 +29,28 @@ static int write_one_batch(ol_commit *work, size_t size, ol_error *error) {
         ol_commit_release(work, 0);
         return status;
     }
-    *work->result = (ol_commit_result){.base_offset = base_offset, .end_offset = base_offset + (int64_t)work->count,
-                                       .timestamp = work->timestamp, .written = work->count, .rests_on = -1};
+    *work->result = (ol_commit_result){.base_offset = base_offset,
+                                       .end_offset = base_offset + (int64_t)work->count,
+                                       .timestamp = work->timestamp,
+                                       .written = work->count,
+                                       .rests_on = -1};
     return OL_OK;
 }
 
 static int ensure_planned(ol_partition *partition, size_t count, ol_error *error) {
     if (count <= partition->scratch.planned_capacity) return OL_OK;
     ol_planned *planned = realloc(partition->scratch.planned, count * sizeof *planned);
-    if (planned == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to plan a commit of %zu records", count);
+    if (planned == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory to plan a commit of %zu records", count);
+    }
     partition->scratch.planned = planned;
     partition->scratch.planned_capacity = count;
     return OL_OK;
 }
 
 size_t ol_commit_scratch_bytes(const ol_commit_scratch *scratch) {
-    return scratch->planned_capacity * sizeof *scratch->planned + scratch->row_capacity * sizeof *scratch->rows +
+    return scratch->planned_capacity * sizeof *scratch->planned +
+           scratch->row_capacity * sizeof *scratch->rows +
            scratch->run_capacity * sizeof *scratch->runs;
 }
 
@@ -64,18 +71,26 @@ static void release_scratch(ol_partition *partition) {
 
 /* A producer epoch below the one in the log may not write any more (docs/format/coordinator.md
  * §5.2). */
-static int check_producer_epoch(const ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_error *error) {
+static int check_producer_epoch(const ol_partition *partition, int64_t producer_id,
+                                int16_t producer_epoch, ol_error *error) {
     int16_t known_epoch;
     int32_t coordinator_epoch;
-    if (producer_id < 0 || !ol_log_producer(partition->log, producer_id, &known_epoch, &coordinator_epoch)) return OL_OK;
+    if (producer_id < 0 ||
+        !ol_log_producer(partition->log, producer_id, &known_epoch, &coordinator_epoch)) {
+        return OL_OK;
+    }
     if (producer_epoch >= known_epoch) return OL_OK;
-    return ol_fail(error, OL_FENCED, "producer epoch %d is older than %d, which the log knows", producer_epoch, known_epoch);
+    return ol_fail(error, OL_FENCED, "producer epoch %d is older than %d, which the log knows",
+                   producer_epoch, known_epoch);
 }
 
 static bool needs_state(const ol_item *items, size_t count, int64_t producer_id) {
     if (producer_id >= 0) return true;
     for (size_t i = 0; i < count; i++) {
-        if (items[i].condition != OL_CONDITION_NONE || items[i].kind == OL_ITEM_POSITION_TOMBSTONE) return true;
+        if (items[i].condition != OL_CONDITION_NONE ||
+            items[i].kind == OL_ITEM_POSITION_TOMBSTONE) {
+            return true;
+        }
     }
     return false;
 }
@@ -83,9 +98,13 @@ static bool needs_state(const ol_item *items, size_t count, int64_t producer_id)
 /* Checks the conditions of planning, and sets the time of the commit. */
 static int begin(ol_commit *work, bool state_needed, ol_error *error) {
     ol_partition *partition = work->partition;
-    *work->result = (ol_commit_result){.base_offset = -1, .rests_on = -1, .end_offset = ol_log_end(partition->log)};
+    *work->result = (ol_commit_result){.base_offset = -1,
+                                       .rests_on = -1,
+                                       .end_offset = ol_log_end(partition->log)};
     int status = ol_partition_check_writable(partition, state_needed, error);
-    if (status == OL_OK) status = check_producer_epoch(partition, work->producer_id, work->producer_epoch, error);
+    if (status == OL_OK) {
+        status = check_producer_epoch(partition, work->producer_id, work->producer_epoch, error);
+    }
     if (status == OL_OK) status = ol_partition_ensure_epoch(partition, error);
     if (status == OL_OK) ol_commit_plan_time(work);
     return status;
@@ -96,18 +115,24 @@ static int plan_and_write(ol_commit *work, const ol_item *items, size_t count, o
     int status = ol_commit_plan(work, items, count, error);
     if (status != OL_OK || work->count == 0) return status;
     size_t size = ol_commit_batch_size(work, 0, work->count);
-    if (size + OL_COMMIT_HEADERS_MAX > work->partition->options.batch_bytes_max) return ol_commit_write_parts(work, error);
+    if (size + OL_COMMIT_HEADERS_MAX > work->partition->options.batch_bytes_max) {
+        return ol_commit_write_parts(work, error);
+    }
     /* Headers are taken only when they will be written: the log gives the flushed record once. */
     ol_commit_plan_headers(work);
     if (work->header_count > 0) size = ol_commit_batch_size(work, 0, work->count);
     return write_one_batch(work, size, error);
 }
 
-int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id,
-                               int16_t producer_epoch, ol_commit_result *result, ol_error *error) {
+int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, size_t count,
+                               int64_t producer_id, int16_t producer_epoch,
+                               ol_commit_result *result, ol_error *error) {
     ol_planned on_stack[STACK_ITEMS];
-    ol_commit work = {.partition = partition, .planned = on_stack, .producer_id = producer_id, .producer_epoch = producer_epoch,
-                   .result = result};
+    ol_commit work = {.partition = partition,
+                      .planned = on_stack,
+                      .producer_id = producer_id,
+                      .producer_epoch = producer_epoch,
+                      .result = result};
     int status = begin(&work, needs_state(items, count, producer_id), error);
     if (status != OL_OK) return status;
     bool done;
@@ -123,48 +148,68 @@ int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, si
     return status;
 }
 
-int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id, int16_t producer_epoch,
-                        ol_commit_result *result, ol_error *error) {
+int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t count,
+                        int64_t producer_id, int16_t producer_epoch, ol_commit_result *result,
+                        ol_error *error) {
     pthread_mutex_lock(&partition->writer);
-    int status = ol_partition_commit_locked(partition, items, count, producer_id, producer_epoch, result, error);
+    int status = ol_partition_commit_locked(partition, items, count, producer_id, producer_epoch,
+                                            result, error);
     result->term = partition->term;
     pthread_mutex_unlock(&partition->writer);
     return status;
 }
 
-static void fill_items(ol_item *items, const ol_row_run *runs, size_t run_count, const ol_position_row *rows, size_t row_count) {
+static void fill_items(ol_item *items, const ol_row_run *runs, size_t run_count,
+                       const ol_position_row *rows, size_t row_count) {
     for (size_t i = 0, row = 0; i < run_count; i++) {
         size_t end = i + 1 < run_count ? runs[i + 1].first_row : row_count;
         for (; row < end; row++) {
             const ol_position_value *value = &rows[row].value;
-            items[row] = (ol_item){.kind = OL_ITEM_POSITION, .condition = OL_CONDITION_NONE, .group = runs[i].group, .topic = runs[i].topic,
-                                   .partition = rows[row].partition, .offset = value->offset, .commit_timestamp = value->commit_timestamp,
-                                   .expire_timestamp = value->expire_timestamp, .leader_epoch = value->leader_epoch,
+            items[row] = (ol_item){.kind = OL_ITEM_POSITION,
+                                   .condition = OL_CONDITION_NONE,
+                                   .group = runs[i].group,
+                                   .topic = runs[i].topic,
+                                   .partition = rows[row].partition,
+                                   .offset = value->offset,
+                                   .commit_timestamp = value->commit_timestamp,
+                                   .expire_timestamp = value->expire_timestamp,
+                                   .leader_epoch = value->leader_epoch,
                                    .metadata = value->metadata};
         }
     }
 }
 
 /* Rows that cannot take the fast path become items.  Under writer. */
-static int commit_as_items(ol_partition *partition, const ol_row_run *runs, size_t run_count, const ol_position_row *rows, size_t row_count,
-                           ol_commit_result *result, ol_error *error) {
+static int commit_as_items(ol_partition *partition, const ol_row_run *runs, size_t run_count,
+                           const ol_position_row *rows, size_t row_count, ol_commit_result *result,
+                           ol_error *error) {
     ol_item *items = malloc(row_count * sizeof *items);
-    if (items == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to plan a commit of %zu records", row_count);
+    if (items == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory to plan a commit of %zu records", row_count);
+    }
     fill_items(items, runs, run_count, rows, row_count);
     int status = ol_partition_commit_locked(partition, items, row_count, -1, -1, result, error);
     free(items);
     return status;
 }
 
-int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, size_t run_count, ol_position_row *rows, size_t row_count,
-                             ol_commit_result *result, ol_error *error) {
+int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, size_t run_count,
+                             ol_position_row *rows, size_t row_count, ol_commit_result *result,
+                             ol_error *error) {
     OL_ASSERT(run_count > 0 && row_count >= run_count);
-    ol_commit work = {.partition = partition, .producer_id = -1, .producer_epoch = -1, .result = result};
+    ol_commit work = {.partition = partition,
+                      .producer_id = -1,
+                      .producer_epoch = -1,
+                      .result = result};
     pthread_mutex_lock(&partition->writer);
     int status = begin(&work, false, error);
     bool done = false;
-    if (status == OL_OK) status = ol_commit_fast_path_rows(&work, runs, run_count, rows, row_count, &done, error);
-    if (status == OL_OK && !done) status = commit_as_items(partition, runs, run_count, rows, row_count, result, error);
+    if (status == OL_OK) {
+        status = ol_commit_fast_path_rows(&work, runs, run_count, rows, row_count, &done, error);
+    }
+    if (status == OL_OK && !done) {
+        status = commit_as_items(partition, runs, run_count, rows, row_count, result, error);
+    }
     result->term = partition->term;
     pthread_mutex_unlock(&partition->writer);
     return status;
@@ -172,12 +217,22 @@ int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, si
 
 /* Under writer: plans by touching memory only, and goes on only when nothing has to be waited
  * for. */
-static int try_locked(ol_partition *partition, const ol_item *items, size_t count, ol_commit_result *result, ol_error *error) {
+static int try_locked(ol_partition *partition, const ol_item *items, size_t count,
+                      ol_commit_result *result, ol_error *error) {
     ol_planned on_stack[STACK_ITEMS];
-    ol_commit work = {.partition = partition, .planned = on_stack, .producer_id = -1, .producer_epoch = -1, .result = result,
+    ol_commit work = {.partition = partition,
+                      .planned = on_stack,
+                      .producer_id = -1,
+                      .producer_epoch = -1,
+                      .result = result,
                       .never_waits = true};
-    if (partition->role != OL_ROLE_ACTIVE || partition->read_only || !partition->leadership.epoch_assigned) return OL_WOULD_BLOCK;
-    *result = (ol_commit_result){.base_offset = -1, .rests_on = -1, .end_offset = ol_log_end(partition->log)};
+    if (partition->role != OL_ROLE_ACTIVE || partition->read_only ||
+        !partition->leadership.epoch_assigned) {
+        return OL_WOULD_BLOCK;
+    }
+    *result = (ol_commit_result){.base_offset = -1,
+                                 .rests_on = -1,
+                                 .end_offset = ol_log_end(partition->log)};
     ol_commit_plan_time(&work);
     bool done;
     int status = ol_commit_fast_path(&work, items, count, &done, error);
@@ -191,8 +246,9 @@ static int try_locked(ol_partition *partition, const ol_item *items, size_t coun
     /* Room for the headers is counted before they are taken: a refusal here must not use up the
      * flushed record. */
     size_t size = ol_commit_batch_size(&work, 0, work.count);
-    bool prepared = size <= OL_COMMIT_TRY_BYTES_MAX && ol_log_is_prepared(partition->log, size + OL_COMMIT_HEADERS_MAX, (int32_t)work.count - 1,
-                                                                work.timestamp);
+    bool prepared = size <= OL_COMMIT_TRY_BYTES_MAX &&
+                    ol_log_is_prepared(partition->log, size + OL_COMMIT_HEADERS_MAX,
+                                       (int32_t)work.count - 1, work.timestamp);
     if (!prepared) return OL_WOULD_BLOCK;
     if (pthread_mutex_trylock(&partition->table) != 0) return OL_WOULD_BLOCK;
     work.table_locked = true;
@@ -203,8 +259,8 @@ static int try_locked(ol_partition *partition, const ol_item *items, size_t coun
     return status;
 }
 
-int ol_partition_try_commit(ol_partition *partition, const ol_item *items, size_t count, ol_commit_result *result,
-                            ol_error *error) {
+int ol_partition_try_commit(ol_partition *partition, const ol_item *items, size_t count,
+                            ol_commit_result *result, ol_error *error) {
     if (pthread_mutex_trylock(&partition->writer) != 0) return OL_WOULD_BLOCK;
     int status = try_locked(partition, items, count, result, error);
     result->term = partition->term;

@@ -63,11 +63,12 @@ typedef struct ol_commit {
 
 /* Writes the commit in the short way if it can: *done.  Otherwise it changes nothing, and
  * ol_commit_plan follows.  work->timestamp is set. */
-int ol_commit_fast_path(ol_commit *work, const ol_item *items, size_t count, bool *done, ol_error *error);
+int ol_commit_fast_path(ol_commit *work, const ol_item *items, size_t count, bool *done,
+                        ol_error *error);
 
 /* The same for rows. */
-int ol_commit_fast_path_rows(ol_commit *work, const ol_row_run *runs, size_t run_count, ol_position_row *rows, size_t row_count, bool *done,
-                         ol_error *error);
+int ol_commit_fast_path_rows(ol_commit *work, const ol_row_run *runs, size_t run_count,
+                             ol_position_row *rows, size_t row_count, bool *done, ol_error *error);
 
 /* Fills work->planned from the items and checks every condition.  ol_commit_plan_time sets
  * work->timestamp and comes first. */
@@ -102,7 +103,8 @@ void ol_commit_lock_table(ol_commit *work);
 void ol_commit_unlock_table(ol_commit *work);
 
 /* Seals, publishes and applies the encoded items.  A failure makes the partition fail. */
-int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size, int64_t base_offset, ol_error *error);
+int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size,
+                      int64_t base_offset, ol_error *error);
 
 /* Applies the items that a transaction of ours deferred until its marker. */
 int ol_commit_apply_deferred(ol_commit *work, size_t from, size_t to, ol_error *error);

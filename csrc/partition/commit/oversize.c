@@ -11,10 +11,13 @@ enum { RECORD_DELTA_SLACK = 2 * (OL_UVARINT_MAX - 1) };
 
 static int compare_groups(const void *a, const void *b) {
     const ol_planned *left = a, *right = b;
-    size_t common = left->item->group.size < right->item->group.size ? left->item->group.size : right->item->group.size;
+    size_t common = left->item->group.size < right->item->group.size ? left->item->group.size
+                                                                     : right->item->group.size;
     int order = common > 0 ? memcmp(left->item->group.data, right->item->group.data, common) : 0;
     if (order != 0) return order;
-    if (left->item->group.size != right->item->group.size) return left->item->group.size < right->item->group.size ? -1 : 1;
+    if (left->item->group.size != right->item->group.size) {
+        return left->item->group.size < right->item->group.size ? -1 : 1;
+    }
     /* The caller's order within a group: the last of two equal keys wins. */
     return left->item < right->item ? -1 : left->item > right->item;
 }
@@ -22,7 +25,10 @@ static int compare_groups(const void *a, const void *b) {
 /* End of the run of items from `from` on that belong to one group. */
 static size_t end_of_group(const ol_commit *work, size_t from) {
     size_t to = from + 1;
-    while (to < work->count && ol_slice_equal(work->planned[to].item->group, work->planned[from].item->group)) to++;
+    while (to < work->count &&
+           ol_slice_equal(work->planned[to].item->group, work->planned[from].item->group)) {
+        to++;
+    }
     return to;
 }
 
@@ -48,7 +54,8 @@ static int write_part(ol_commit *work, size_t from, size_t to, ol_error *error) 
     int64_t base_offset;
     ol_commit_plan_headers(work);
     size_t size = ol_commit_batch_size(work, from, to);
-    int status = ol_log_reserve(work->partition->log, size, (int32_t)(to - from) - 1, work->timestamp, &start, &base_offset, error);
+    int status = ol_log_reserve(work->partition->log, size, (int32_t)(to - from) - 1,
+                                work->timestamp, &start, &base_offset, error);
     if (status == OL_OK) {
         ol_commit_encode(work, from, to, start, size);
         status = ol_commit_publish(work, from, to, start, size, base_offset, error);
@@ -81,10 +88,11 @@ static int commit_own(ol_commit *work, size_t from, size_t to, ol_error *error) 
     uint8_t *start;
     int status;
     if (partition->options.replicated) {
-        status = ol_partition_write_marker(partition, work->producer_id, work->producer_epoch, OL_CONTROL_COMMIT, 0, &marker, error);
+        status = ol_partition_write_marker(partition, work->producer_id, work->producer_epoch,
+                                           OL_CONTROL_COMMIT, 0, &marker, error);
     } else {
-        status = ol_partition_append_marker(partition, work->producer_id, work->producer_epoch, OL_CONTROL_COMMIT, 0, &start, &marker,
-                                            error);
+        status = ol_partition_append_marker(partition, work->producer_id, work->producer_epoch,
+                                            OL_CONTROL_COMMIT, 0, &start, &marker, error);
         if (status == OL_OK) status = ol_commit_apply_deferred(work, from, to, error);
     }
     if (status == OL_OK) {
@@ -111,7 +119,8 @@ static int write_own_transaction(ol_commit *work, size_t from, size_t to, ol_err
     if (partition->role == OL_ROLE_FAILED) return status;       /* the next load closes it */
     ol_commit_result marker;
     ol_error ignored;
-    if (ol_partition_write_marker(partition, work->producer_id, work->producer_epoch, OL_CONTROL_ABORT, 0, &marker, &ignored) != OL_OK) {
+    if (ol_partition_write_marker(partition, work->producer_id, work->producer_epoch,
+                                  OL_CONTROL_ABORT, 0, &marker, &ignored) != OL_OK) {
         ol_partition_fail(partition);
     }
     return status;
@@ -125,20 +134,27 @@ static int reserve_for_parts(ol_commit *work, ol_error *error) {
     size_t batches = 2 + 2 * size / work->partition->options.batch_bytes_max;
     for (size_t i = 0; i < work->count; i = end_of_group(work, i)) batches++;
     int64_t total = (int64_t)(size + batches * per_batch);
-    return ol_log_reserve_space(work->partition->log, total, work->partition->options.batch_bytes_max, error);
+    return ol_log_reserve_space(work->partition->log, total,
+                                work->partition->options.batch_bytes_max, error);
 }
 
 static int check_parts(const ol_commit *work, ol_error *error) {
     const ol_partition *partition = work->partition;
     if (work->has_tombstones) {
-        return ol_fail(error, OL_TOO_LARGE, "a delete of %zu records does not fit one batch of %zu bytes, and a larger one "
-                       "could not be atomic", work->count, partition->options.batch_bytes_max);
+        return ol_fail(error, OL_TOO_LARGE,
+                       "a delete of %zu records does not fit one batch of %zu bytes, and a larger "
+                       "one "
+                       "could not be atomic",
+                       work->count, partition->options.batch_bytes_max);
     }
-    if (partition->role != OL_ROLE_ACTIVE) return ol_fail(error, OL_LOADING, "the partition is loading");
+    if (partition->role != OL_ROLE_ACTIVE) {
+        return ol_fail(error, OL_LOADING, "the partition is loading");
+    }
     for (size_t i = 0; i < work->count; i++) {
         size_t size = OL_BATCH_OVERHEAD + OL_COMMIT_HEADERS_MAX + bound_of_record(work, i);
         if (size > partition->options.batch_bytes_max) {
-            return ol_fail(error, OL_TOO_LARGE, "one record of %zu bytes is above batch_bytes_max %zu", size,
+            return ol_fail(error, OL_TOO_LARGE,
+                           "one record of %zu bytes is above batch_bytes_max %zu", size,
                            partition->options.batch_bytes_max);
         }
     }
@@ -161,7 +177,11 @@ static size_t end_of_whole_groups(const ol_commit *work, size_t from) {
 
 static int write_group_in_transaction(ol_commit *work, size_t from, size_t to, ol_error *error) {
     int64_t producer_id = next_own_producer_id(work);
-    if (producer_id < 0) return ol_fail(error, OL_LIMIT, "the log holds the last producer id there is; no transaction of ours can follow");
+    if (producer_id < 0) {
+        return ol_fail(error, OL_LIMIT,
+                       "the log holds the last producer id there is; no transaction of ours can "
+                       "follow");
+    }
     work->producer_id = producer_id;
     work->producer_epoch = 0;
     work->own_transaction = true;
@@ -193,7 +213,8 @@ int ol_commit_write_parts(ol_commit *work, ol_error *error) {
     status = reserve_for_parts(work, error);
     if (status == OL_OK) status = ol_commit_reserve_all(work, error);
     if (status != OL_OK) return status;
-    *work->result = (ol_commit_result){.base_offset = -1, .timestamp = work->timestamp, .rests_on = -1};
+    *work->result =
+        (ol_commit_result){.base_offset = -1, .timestamp = work->timestamp, .rests_on = -1};
     if (work->producer_id >= 0) {
         for (size_t from = 0; from < work->count && status == OL_OK;) {
             size_t end = end_of_batch(work, from, work->count);

@@ -6,8 +6,8 @@
 
 /* The latest written value of a position; *rests_on is the W that would settle it, -1 when it is
  * applied. */
-static bool latest_written(const ol_partition *partition, const ol_pair_name *name, int32_t number, ol_position_value *value,
-                           int64_t *rests_on) {
+static bool latest_written(const ol_partition *partition, const ol_pair_name *name, int32_t number,
+                           ol_position_value *value, int64_t *rests_on) {
     bool present;
     int64_t log_offset;
     *rests_on = -1;
@@ -18,10 +18,12 @@ static bool latest_written(const ol_partition *partition, const ol_pair_name *na
     return ol_table_get(partition->state.table, name, number, value);
 }
 
-static int refuse(ol_commit *work, int status, size_t item, bool found, int64_t offset, int64_t rests_on, ol_error *error) {
+static int refuse(ol_commit *work, int status, size_t item, bool found, int64_t offset,
+                  int64_t rests_on, ol_error *error) {
     const ol_item *asked = work->planned[work->count].item;
     if (status == OL_REWIND) {
-        ol_fail(error, status, "the committed offset is %lld, which is above %lld", (long long)offset, (long long)asked->offset);
+        ol_fail(error, status, "the committed offset is %lld, which is above %lld",
+                (long long)offset, (long long)asked->offset);
     } else if (found) {
         ol_fail(error, status, "the committed offset is %lld", (long long)offset);
     } else {
@@ -34,11 +36,13 @@ static int refuse(ol_commit *work, int status, size_t item, bool found, int64_t 
     return status;
 }
 
-static int check_condition(ol_commit *work, const ol_planned *planned, size_t item, ol_error *error) {
+static int check_condition(ol_commit *work, const ol_planned *planned, size_t item,
+                           ol_error *error) {
     const ol_item *asked = planned->item;
     ol_position_value value;
     int64_t rests_on;
-    bool found = latest_written(work->partition, &planned->name, asked->partition, &value, &rests_on);
+    bool found =
+        latest_written(work->partition, &planned->name, asked->partition, &value, &rests_on);
     int64_t offset = found ? value.offset : -1;
     switch ((ol_condition)asked->condition) {
         case OL_CONDITION_NONE:
@@ -62,13 +66,18 @@ static int check_condition(ol_commit *work, const ol_planned *planned, size_t it
 static bool is_there(const ol_partition *partition, const ol_planned *planned) {
     ol_position_value value;
     int64_t rests_on;
-    if (latest_written(partition, &planned->name, planned->item->partition, &value, &rests_on)) return true;
-    if (ol_pending_has(partition->state.pending, &planned->name, planned->item->partition)) return true;
+    if (latest_written(partition, &planned->name, planned->item->partition, &value, &rests_on)) {
+        return true;
+    }
+    if (ol_pending_has(partition->state.pending, &planned->name, planned->item->partition)) {
+        return true;
+    }
     const ol_in_flight *inflight = &partition->inflight;
     if (!inflight->active) return false;
     const ol_table *table = inflight->written.table;
-    ol_pair_name name = ol_table_name(table, planned->name.group, ol_table_group_hash(table, planned->name.group),
-                                      planned->name.topic);
+    ol_pair_name name =
+        ol_table_name(table, planned->name.group, ol_table_group_hash(table, planned->name.group),
+                      planned->name.topic);
     return ol_pending_has(inflight->written.pending, &name, planned->item->partition);
 }
 
@@ -93,10 +102,12 @@ static void plan_name(ol_commit *work, ol_planned *planned, const ol_planned *pr
     const ol_item *item = planned->item;
     const ol_table *table = work->partition->state.table;
     uint64_t group_hash;
-    if (previous != NULL && previous->item->kind != OL_ITEM_GROUP_RECORD && previous->item->group.data == item->group.data &&
+    if (previous != NULL && previous->item->kind != OL_ITEM_GROUP_RECORD &&
+        previous->item->group.data == item->group.data &&
         previous->item->group.size == item->group.size) {
         group_hash = previous->name.group_hash;
-        if (previous->item->topic.data == item->topic.data && previous->item->topic.size == item->topic.size) {
+        if (previous->item->topic.data == item->topic.data &&
+            previous->item->topic.size == item->topic.size) {
             planned->name = previous->name;
             return;
         }
@@ -111,8 +122,10 @@ static void plan_name(ol_commit *work, ol_planned *planned, const ol_planned *pr
 static int check_group_record(const ol_item *item, size_t index, ol_slice *group, ol_error *error) {
     ol_key key;
     int status = ol_key_decode(item->key, &key, error);
-    if (status == OL_OK && (!key.known || key.type <= OL_KEY_OFFSET_COMMIT || !ol_slice_equal(key.group, item->group))) {
-        status = ol_fail(error, OL_INVALID, "the key of a group record is of type %d, or of another group", key.type);
+    if (status == OL_OK && (!key.known || key.type <= OL_KEY_OFFSET_COMMIT ||
+                            !ol_slice_equal(key.group, item->group))) {
+        status = ol_fail(error, OL_INVALID,
+                         "the key of a group record is of type %d, or of another group", key.type);
     }
     if (status == OL_OK) {
         *group = key.group;
@@ -133,7 +146,8 @@ static void plan_sizes(ol_commit *work, ol_planned *planned) {
     planned->value_size = -1;
     if (item->kind == OL_ITEM_POSITION) {
         ol_offset_value value = ol_commit_encoded_value(work, item);
-        planned->value_version = ol_offset_value_version(&value, is_value_v4_allowed(work->partition));
+        planned->value_version =
+            ol_offset_value_version(&value, is_value_v4_allowed(work->partition));
         planned->value_size = (int64_t)ol_offset_value_size(&value, planned->value_version);
     }
 }
@@ -147,16 +161,23 @@ int ol_commit_plan(ol_commit *work, const ol_item *items, size_t count, ol_error
         planned->reserved = false;
         planned->settled_pair = 0;
         if (items[i].kind != OL_ITEM_GROUP_RECORD) {
-            OL_ASSERT(items[i].group.size <= OL_STRING_SIZE_MAX && items[i].topic.size <= OL_STRING_SIZE_MAX);
+            OL_ASSERT(items[i].group.size <= OL_STRING_SIZE_MAX &&
+                      items[i].topic.size <= OL_STRING_SIZE_MAX);
             OL_ASSERT(items[i].metadata.size <= OL_STRING_SIZE_MAX);
             plan_name(work, planned, previous);
         }
         if (items[i].kind != OL_ITEM_POSITION) work->has_tombstones = true;
         int status = OL_OK;
-        if (OL_UNLIKELY(items[i].condition != OL_CONDITION_NONE)) status = check_condition(work, planned, i, error);
-        if (OL_UNLIKELY(items[i].kind == OL_ITEM_GROUP_RECORD)) status = check_group_record(&items[i], i, &planned->name.group, error);
+        if (OL_UNLIKELY(items[i].condition != OL_CONDITION_NONE)) {
+            status = check_condition(work, planned, i, error);
+        }
+        if (OL_UNLIKELY(items[i].kind == OL_ITEM_GROUP_RECORD)) {
+            status = check_group_record(&items[i], i, &planned->name.group, error);
+        }
         if (OL_UNLIKELY(status != OL_OK)) return status;
-        if (items[i].kind == OL_ITEM_POSITION_TOMBSTONE && !is_there(work->partition, planned)) continue;
+        if (items[i].kind == OL_ITEM_POSITION_TOMBSTONE && !is_there(work->partition, planned)) {
+            continue;
+        }
         plan_sizes(work, planned);
         previous = planned;
         work->count++;
@@ -166,7 +187,8 @@ int ol_commit_plan(ol_commit *work, const ol_item *items, size_t count, ol_error
 
 void ol_commit_plan_time(ol_commit *work) {
     int64_t now = ol_partition_now(work->partition);
-    work->timestamp = now > work->partition->clock.last_timestamp ? now : work->partition->clock.last_timestamp;
+    work->timestamp =
+        now > work->partition->clock.last_timestamp ? now : work->partition->clock.last_timestamp;
 }
 
 static void add_header(ol_commit *work, const char *key, const uint8_t *value, size_t value_size) {

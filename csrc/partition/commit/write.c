@@ -3,25 +3,28 @@
 
 size_t ol_commit_record_size(const ol_commit *work, const ol_planned *planned, size_t index) {
     bool first = index == 0;
-    return ol_record_size(0, (int32_t)index, (int64_t)planned->key_size, planned->value_size, first ? work->header_count : 0,
-                          first ? work->headers_size : 0);
+    return ol_record_size(0, (int32_t)index, (int64_t)planned->key_size, planned->value_size,
+                          first ? work->header_count : 0, first ? work->headers_size : 0);
 }
 
 size_t ol_commit_batch_size(const ol_commit *work, size_t from, size_t to) {
     size_t size = OL_BATCH_OVERHEAD;
-    for (size_t i = from; i < to; i++) size += ol_commit_record_size(work, &work->planned[i], i - from);
+    for (size_t i = from; i < to; i++) {
+        size += ol_commit_record_size(work, &work->planned[i], i - from);
+    }
     return size;
 }
 
-static uint8_t *put_record(const ol_commit *work, uint8_t *p, const ol_planned *planned, size_t index) {
+static uint8_t *put_record(const ol_commit *work, uint8_t *p, const ol_planned *planned,
+                           size_t index) {
     const ol_item *item = planned->item;
     int32_t header_count = index == 0 ? work->header_count : 0;
     ol_slice headers = ol_slice_of(work->headers, index == 0 ? work->headers_size : 0);
     if (item->kind == OL_ITEM_GROUP_RECORD) {
         return ol_record_put(p, 0, (int32_t)index, item->key, item->value, header_count, headers);
     }
-    size_t body = ol_record_body_size(0, (int32_t)index, (int64_t)planned->key_size, planned->value_size, header_count,
-                                      headers.size);
+    size_t body = ol_record_body_size(0, (int32_t)index, (int64_t)planned->key_size,
+                                      planned->value_size, header_count, headers.size);
     p = ol_record_put_start(p, body, 0, (int32_t)index, (int64_t)planned->key_size);
     p = ol_offset_key_put(p, OL_KEY_OFFSET_COMMIT, item->group, item->topic, item->partition);
     p = ol_record_put_value_size(p, planned->value_size);
@@ -46,7 +49,8 @@ ol_batch_fields ol_commit_batch_fields(const ol_commit *work, int64_t base_offse
     return fields;
 }
 
-static ol_position_value position_value(const ol_commit *work, const ol_item *item, int16_t version) {
+static ol_position_value position_value(const ol_commit *work, const ol_item *item,
+                                        int16_t version) {
     ol_offset_value value = ol_commit_encoded_value(work, item);
     return (ol_position_value){
         .offset = value.offset,
@@ -79,7 +83,9 @@ static void release_one(ol_state *state, ol_planned *planned) {
 
 void ol_commit_release(ol_commit *work, size_t from) {
     ol_commit_lock_table(work);
-    for (size_t i = from; i < work->count; i++) release_one(&work->partition->state, &work->planned[i]);
+    for (size_t i = from; i < work->count; i++) {
+        release_one(&work->partition->state, &work->planned[i]);
+    }
     ol_commit_unlock_table(work);
 }
 
@@ -87,21 +93,25 @@ static int reserve_group_record(ol_commit *work, ol_planned *planned, ol_error *
     const ol_item *item = planned->item;
     if (item->value.data == NULL) return OL_OK;
     ol_group_record record = {.key = item->key, .value = item->value, .group = planned->name.group};
-    int status = ol_group_records_reserve(work->partition->state.group_records, &record, &planned->group_reservation, error);
+    int status = ol_group_records_reserve(work->partition->state.group_records, &record,
+                                          &planned->group_reservation, error);
     planned->reserved = status == OL_OK;
     return status;
 }
 
 static int reserve_one(ol_commit *work, ol_planned *planned, ol_error *error) {
-    if (OL_UNLIKELY(planned->item->kind == OL_ITEM_GROUP_RECORD)) return reserve_group_record(work, planned, error);
+    if (OL_UNLIKELY(planned->item->kind == OL_ITEM_GROUP_RECORD)) {
+        return reserve_group_record(work, planned, error);
+    }
     if (planned->item->kind != OL_ITEM_POSITION) return OL_OK;
     ol_position_value value = position_value(work, planned->item, planned->value_version);
     if (work->may_settle) {
-        planned->settled_pair = ol_table_settled(work->partition->state.table, &planned->name, planned->item->partition, &value);
+        planned->settled_pair = ol_table_settled(work->partition->state.table, &planned->name,
+                                                 planned->item->partition, &value);
         if (OL_LIKELY(planned->settled_pair != 0)) return OL_OK;
     }
-    int status = ol_table_reserve(work->partition->state.table, &planned->name, planned->item->partition, &value,
-                                  &planned->reservation, error);
+    int status = ol_table_reserve(work->partition->state.table, &planned->name,
+                                  planned->item->partition, &value, &planned->reservation, error);
     planned->reserved = status == OL_OK;
     return status;
 }
@@ -114,15 +124,20 @@ int ol_commit_reserve_all(ol_commit *work, ol_error *error) {
     int status = OL_OK;
     /* The loader changes the table without a lock, and applies this commit when it reaches it. */
     if (partition->load_runs) return OL_OK;
-    work->may_settle = partition->role == OL_ROLE_ACTIVE && !partition->options.replicated && work->producer_id < 0 &&
-                       !work->has_tombstones;
+    work->may_settle = partition->role == OL_ROLE_ACTIVE && !partition->options.replicated &&
+                       work->producer_id < 0 && !work->has_tombstones;
     ol_commit_lock_table(work);
     if (work->producer_id >= 0 && !partition->options.replicated) {
-        status = ol_pending_reserve(partition->state.pending, work->producer_id, work->count, error);
+        status =
+            ol_pending_reserve(partition->state.pending, work->producer_id, work->count, error);
     }
-    for (size_t i = 0; i < work->count && status == OL_OK; i++) status = reserve_one(work, &work->planned[i], error);
+    for (size_t i = 0; i < work->count && status == OL_OK; i++) {
+        status = reserve_one(work, &work->planned[i], error);
+    }
     ol_commit_unlock_table(work);
-    if (status == OL_OK && partition->options.replicated) status = ol_in_flight_reserve(&partition->inflight, work->count, error);
+    if (status == OL_OK && partition->options.replicated) {
+        status = ol_in_flight_reserve(&partition->inflight, work->count, error);
+    }
     if (status != OL_OK) ol_commit_release(work, 0);
     return status;
 }
@@ -149,8 +164,10 @@ static int apply_one(ol_commit *work, ol_planned *planned, int64_t log_offset, o
         change.partition = item->partition;
         change.value.log_offset = log_offset;
     } else {
-        change.kind = item->value.data == NULL ? OL_CHANGE_GROUP_RECORD_TOMBSTONE : OL_CHANGE_GROUP_RECORD;
-        change.group_record = (ol_group_record){item->key, item->value, log_offset, work->timestamp, planned->name.group};
+        change.kind =
+            item->value.data == NULL ? OL_CHANGE_GROUP_RECORD_TOMBSTONE : OL_CHANGE_GROUP_RECORD;
+        change.group_record = (ol_group_record){item->key, item->value, log_offset, work->timestamp,
+                                                planned->name.group};
         change.group_reservation = planned->reserved ? planned->group_reservation : NULL;
         planned->reserved = false;
     }
@@ -158,7 +175,8 @@ static int apply_one(ol_commit *work, ol_planned *planned, int64_t log_offset, o
 }
 
 /* A lone store: W is the log end, so the batch counts at once. */
-static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offset, ol_error *error) {
+static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offset,
+                      ol_error *error) {
     ol_partition *partition = work->partition;
     int64_t end = ol_log_end(partition->log);
     if (OL_UNLIKELY(partition->role == OL_ROLE_LOADING)) {
@@ -183,7 +201,9 @@ static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offs
  * not be pending meanwhile; they are applied after the marker.  A replay comes to the same
  * state. */
 static void defer_apply(ol_commit *work, size_t from, size_t to, int64_t base_offset) {
-    for (size_t i = from; i < to; i++) work->planned[i].log_offset = base_offset + (int64_t)(i - from);
+    for (size_t i = from; i < to; i++) {
+        work->planned[i].log_offset = base_offset + (int64_t)(i - from);
+    }
 }
 
 int ol_commit_apply_deferred(ol_commit *work, size_t from, size_t to, ol_error *error) {
@@ -201,15 +221,16 @@ int ol_commit_apply_deferred(ol_commit *work, size_t from, size_t to, ol_error *
 }
 
 /* A replicated leader: the batch is in flight until W passes it. */
-static int note_in_flight(ol_commit *work, size_t from, size_t to, int64_t base_offset, const uint8_t *start, size_t size,
-                          ol_error *error) {
+static int record_in_flight(ol_commit *work, size_t from, size_t to, int64_t base_offset,
+                            const uint8_t *start, size_t size, ol_error *error) {
     ol_partition *partition = work->partition;
     for (size_t i = from; i < to; i++) {
         ol_planned *planned = &work->planned[i];
         int64_t log_offset = base_offset + (int64_t)(i - from);
         if (!planned->reserved) continue;
         if (planned->item->kind == OL_ITEM_GROUP_RECORD) {
-            ol_group_records_promise(partition->state.group_records, planned->group_reservation, log_offset);
+            ol_group_records_promise(partition->state.group_records, planned->group_reservation,
+                                     log_offset);
         } else {
             ol_in_flight_hold(&partition->inflight, log_offset, &planned->reservation);
         }
@@ -226,7 +247,8 @@ void ol_commit_prefetch(const ol_commit *work) {
     for (size_t i = 0; i < work->count; i++) {
         const ol_planned *planned = &work->planned[i];
         if (planned->item->kind == OL_ITEM_GROUP_RECORD) continue;
-        ol_table_prefetch_cell(table, ol_table_prefetch_pair(table, &planned->name), planned->item->partition);
+        ol_table_prefetch_cell(table, ol_table_prefetch_pair(table, &planned->name),
+                               planned->item->partition);
     }
 }
 
@@ -236,7 +258,8 @@ void ol_commit_encode(const ol_commit *work, size_t from, size_t to, uint8_t *st
     OL_ASSERT(p == start + size);
 }
 
-int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size, int64_t base_offset, ol_error *error) {
+int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size,
+                      int64_t base_offset, ol_error *error) {
     ol_partition *partition = work->partition;
     ol_batch_fields fields = ol_commit_batch_fields(work, base_offset, to - from);
     ol_batch_seal(start, start + size, &fields);
@@ -244,7 +267,7 @@ int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, s
     if (OL_LIKELY(status == OL_OK)) {
         partition->clock.last_timestamp = work->timestamp;
         if (OL_UNLIKELY(partition->options.replicated)) {
-            status = note_in_flight(work, from, to, base_offset, start, size, error);
+            status = record_in_flight(work, from, to, base_offset, start, size, error);
         } else if (OL_UNLIKELY(work->own_transaction)) {
             defer_apply(work, from, to, base_offset);
         } else {
