@@ -1,5 +1,5 @@
-/* snapshot_fixture: a partition with something of everything in it, and snapshots of it in a container of the simplest kind: the sections one behind the
- * other, and an end like that of an Arrow file. */
+/* snapshot_fixture: a partition with every kind of record in it, and snapshots of it in a container
+ * of the simplest kind: one section after the other, and an end like that of an Arrow file. */
 #ifndef SNAPSHOT_FIXTURE_H
 #define SNAPSHOT_FIXTURE_H
 
@@ -31,7 +31,8 @@ OL_UNUSED static ol_item random_item(char names[2][24]) {
     static const uint8_t topic_ids[2][16] = {"aaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbb"};
     snprintf(names[0], 24, "group-%d", (int)ol_test_below(12));
     snprintf(names[1], 24, "topic-%d", (int)ol_test_below(6));
-    ol_item item = position_item(names[0], names[1], (int32_t)ol_test_below(40), (int64_t)ol_test_below(1000000));
+    ol_item item = position_item(names[0], names[1], (int32_t)ol_test_below(40),
+                                 (int64_t)ol_test_below(1000000));
     if (ol_test_below(4) == 0) item.metadata = text("some metadata");
     if (ol_test_below(6) == 0) item.expire_timestamp = 1800000000000;
     else if (ol_test_below(4) == 0) item.topic_id = topic_ids[ol_test_below(2)];
@@ -57,7 +58,9 @@ OL_UNUSED static void commit_group_record(workload *work) {
     ol_store_i16(key, OL_KEY_GROUP_METADATA);
     ol_store_i16(key + 2, (int16_t)size);
     memcpy(key + 4, name, (size_t)size);
-    ol_item item = {.kind = OL_ITEM_GROUP_RECORD, .group = text(name), .key = ol_slice_of(key, 4 + (size_t)size)};
+    ol_item item = {.kind = OL_ITEM_GROUP_RECORD,
+                    .group = text(name),
+                    .key = ol_slice_of(key, 4 + (size_t)size)};
     if (ol_test_below(4) != 0) item.value = text("what this group knows of itself");
     OL_CHECK_OK(ol_partition_commit(work->partition, &item, 1, -1, -1, &result, &error), &error);
 }
@@ -83,7 +86,8 @@ OL_UNUSED static void work_some(workload *work, int steps) {
             work->open[producer] = true;
         } else if (dice < 17) {
             if (work->open[producer]) {
-                end_transaction(work->partition, 100 + producer, dice == 15 ? OL_CONTROL_COMMIT : OL_CONTROL_ABORT);
+                end_transaction(work->partition, 100 + producer,
+                                dice == 15 ? OL_CONTROL_COMMIT : OL_CONTROL_ABORT);
             }
             work->open[producer] = false;
         } else if (dice < 19) {
@@ -96,17 +100,19 @@ OL_UNUSED static void work_some(workload *work, int steps) {
 
 OL_UNUSED static void flush_all(ol_partition *partition) {
     ol_error error;
-    OL_CHECK_OK(ol_partition_wait(partition, ol_log_end(ol_partition_log(partition)), OL_TERM_NOW, OL_WAIT_FLUSHED, -1, &error), &error);
+    OL_CHECK_OK(ol_partition_wait(partition, ol_log_end(ol_partition_log(partition)), OL_TERM_NOW,
+                                  OL_WAIT_FLUSHED, -1, &error),
+                &error);
 }
 
-/* ------------------------------------------------------------------------------------------------ the container */
+/* -------------------------------------------------------------------------------- the container */
 
 typedef struct container {
     ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS];
     char path[300];
     uint8_t *bytes;
     size_t size;
-    size_t directory;           /* where it is */
+    size_t directory;           /* where it stands */
 } container;
 
 enum { CONTAINER_END_SIZE = 8 + 3 + 4 + 6 };
@@ -119,7 +125,8 @@ OL_UNUSED static void write_container(const container *file) {
 }
 
 /* Seals a snapshot and writes it aside. */
-OL_UNUSED static void store_container(ol_snapshot *snapshot, const char *directory, container *file) {
+OL_UNUSED static void store_container(ol_snapshot *snapshot, const char *directory,
+                                      container *file) {
     ol_error error;
     OL_CHECK_OK(ol_snapshot_seal(snapshot, 2, file->sections, &error), &error);
     snprintf(file->path, sizeof file->path, "%s/%s.tmp", directory, OL_SNAPSHOT_FILE);
@@ -135,18 +142,22 @@ OL_UNUSED static void store_container(ol_snapshot *snapshot, const char *directo
     file->bytes = calloc(1, file->size + 1);
     for (int i = 0; i < OL_SNAPSHOT_SECTIONS; i++) {
         ol_snapshot_section *section = &file->sections[i];
-        if (section->size != 0) memcpy(file->bytes + section->position, section->data, section->size);
+        if (section->size != 0) {
+            memcpy(file->bytes + section->position, section->data, section->size);
+        }
         section->data = file->bytes + section->position;
     }
     ol_snapshot_put_directory(file->sections, file->bytes + file->directory);
     /* The end-of-stream mark, a footer of three bytes, its length, and the magic. */
-    memcpy(file->bytes + file->directory + OL_SNAPSHOT_DIRECTORY_SIZE, "\xff\xff\xff\xff\0\0\0\0foo\3\0\0\0ARROW1", CONTAINER_END_SIZE);
+    memcpy(file->bytes + file->directory + OL_SNAPSHOT_DIRECTORY_SIZE,
+           "\xff\xff\xff\xff\0\0\0\0foo\3\0\0\0ARROW1", CONTAINER_END_SIZE);
     write_container(file);
 }
 
 OL_UNUSED static void free_container(container *file) { free(file->bytes); }
 
-OL_UNUSED static int open_container(const container *file, unsigned threads, ol_snapshot **snapshot, ol_error *error) {
+OL_UNUSED static int open_container(const container *file, unsigned threads, ol_snapshot **snapshot,
+                                    ol_error *error) {
     return ol_snapshot_open(ol_fs_posix(), file->path, threads, snapshot, error);
 }
 
@@ -162,12 +173,18 @@ OL_UNUSED static ol_snapshot *take_snapshot(ol_partition *partition, ol_snapshot
     ol_error error;
     ol_snapshot *snapshot = earlier;
     flush_all(partition);
-    if (earlier == NULL) OL_CHECK_OK(ol_partition_snapshot_begin(partition, &snapshot, &error), &error);
-    OL_CHECK_OK(ol_partition_snapshot_advance(partition, snapshot, ol_log_flushed(ol_partition_log(partition)), NULL, &error), &error);
+    if (earlier == NULL) {
+        OL_CHECK_OK(ol_partition_snapshot_begin(partition, &snapshot, &error), &error);
+    }
+    OL_CHECK_OK(ol_partition_snapshot_advance(partition, snapshot,
+                                              ol_log_flushed(ol_partition_log(partition)), NULL,
+                                              &error),
+                &error);
     return snapshot;
 }
 
-OL_UNUSED static ol_partition *open_from(const ol_partition_options *options, ol_snapshot *snapshot) {
+OL_UNUSED static ol_partition *open_from(const ol_partition_options *options,
+                                         ol_snapshot *snapshot) {
     ol_partition *partition = open_partition(options, false);
     ol_error error;
     OL_CHECK_OK(ol_partition_snapshot_check(partition, snapshot, -1, &error), &error);

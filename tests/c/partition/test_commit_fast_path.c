@@ -1,4 +1,4 @@
-/* The short way of a commit (ol_commit_plain): what it writes and applies is what the long way would, whatever it is given. */
+/* partition/commit/fast_path: it writes and applies the same as the general way, for any input. */
 #include "base/bytes.h"
 #include "partition_fixture.h"
 

@@ -1,8 +1,8 @@
-/* partition/snapshot_take, and the load from a snapshot: taken beside commits or at the end, loaded with a tail, and discarded
- * for every reason there is. */
+/* partition/snapshot_take, and the load from a snapshot: taken beside commits or at the end, loaded
+ * with a tail, and discarded for every reason there is. */
 #include "snapshot_fixture.h"
 
-/* What a load of the log alone gives. */
+/* The digest of a load from the log alone. */
 static ol_digest loaded_digest(const ol_partition_options *options) {
     ol_partition_options looked_at = *options;
     looked_at.log.writable = looked_at.log.create = false;
@@ -41,7 +41,7 @@ OL_TEST(what_goes_on_from_a_snapshot_is_what_the_log_says) {
         work.partition = open_from(&options, reopen_container(&file));
         OL_CHECK_INT(loaded_from(work.partition), facts.offset);
         check_same_digest(digest_of(work.partition), loaded_digest(&options));
-        /* Every second one goes on from the one before, every other is made from the log alone. */
+        /* Every second one starts from the previous one, the others from the log alone. */
         previous = round % 2 == 0 ? reopen_container(&file) : NULL;
         free_container(&file);
     }
@@ -58,15 +58,18 @@ OL_TEST(a_partition_that_is_closed_lends_its_state) {
     ol_snapshot *snapshot;
     for (int round = 0; round < 6; round++) {
         work_some(&work, 200);
-        if (ol_log_flushed(ol_partition_log(work.partition)) < ol_log_end(ol_partition_log(work.partition))) {
-            OL_CHECK_INT(ol_partition_snapshot_borrow(work.partition, &snapshot, &error), OL_INVALID);
+        if (ol_log_flushed(ol_partition_log(work.partition)) <
+            ol_log_end(ol_partition_log(work.partition))) {
+            OL_CHECK_INT(ol_partition_snapshot_borrow(work.partition, &snapshot, &error),
+                         OL_INVALID);
         }
         flush_all(work.partition);
         ol_digest digest = digest_of(work.partition);
         OL_CHECK_OK(ol_partition_snapshot_borrow(work.partition, &snapshot, &error), &error);
         check_snapshot_digest(snapshot, digest);
         store_container(snapshot, options.log.directory, &file);
-        OL_CHECK_OK(ol_partition_snapshot_publish(work.partition, snapshot, file.path, &error), &error);
+        OL_CHECK_OK(ol_partition_snapshot_publish(work.partition, snapshot, file.path, &error),
+                    &error);
         ol_snapshot_destroy(snapshot);
         close_partition(work.partition);
         snprintf(file.path, sizeof file.path, "%s/%s", options.log.directory, OL_SNAPSHOT_FILE);
@@ -93,7 +96,8 @@ OL_TEST(an_own_transaction_that_a_crash_left_is_ended_after_a_snapshot_too) {
     ol_log *log = ol_partition_log(work.partition);
     int64_t marker = ol_log_end(log) - 1;
     OL_CHECK_OK(ol_partition_snapshot_begin(work.partition, &snapshot, &error), &error);
-    OL_CHECK_OK(ol_partition_snapshot_advance(work.partition, snapshot, marker, NULL, &error), &error);
+    OL_CHECK_OK(ol_partition_snapshot_advance(work.partition, snapshot, marker, NULL, &error),
+                &error);
     store_container(snapshot, options.log.directory, &file);
     ol_snapshot_destroy(snapshot);
     OL_CHECK_OK(ol_log_truncate(log, marker, &error), &error);
@@ -111,14 +115,18 @@ OL_TEST(an_own_transaction_that_a_crash_left_is_ended_after_a_snapshot_too) {
     remove_fixture();
 }
 
-/* ------------------------------------------------------------------------------------------------ reasons to discard */
+/* --------------------------------------------------------------------------- reasons to discard */
 
-/* A batch of one plain position at an offset of its own choice, as a follower or a cleaner leaves it. */
-static size_t put_batch(uint8_t *start, int64_t base_offset, int32_t last_offset_delta, int16_t attributes) {
+/* Puts a batch of one plain position at any offset, as a follower or a cleaner leaves it. */
+static size_t put_batch(uint8_t *start, int64_t base_offset, int32_t last_offset_delta,
+                        int16_t attributes) {
     uint8_t key[64], value[64];
-    size_t key_size = (size_t)(ol_offset_key_put(key, 1, text("group-0"), text("topic-0"), 3) - key);
-    size_t value_size = (size_t)(ol_offset_value_3_put(value, base_offset, -1, text(""), 1) - value);
-    uint8_t *end = ol_record_put(start + OL_BATCH_OVERHEAD, 0, 0, ol_slice_of(key, key_size), ol_slice_of(value, value_size), 0, ol_slice_null());
+    size_t key_size =
+        (size_t)(ol_offset_key_put(key, 1, text("group-0"), text("topic-0"), 3) - key);
+    size_t value_size =
+        (size_t)(ol_offset_value_3_put(value, base_offset, -1, text(""), 1) - value);
+    uint8_t *end = ol_record_put(start + OL_BATCH_OVERHEAD, 0, 0, ol_slice_of(key, key_size),
+                                 ol_slice_of(value, value_size), 0, ol_slice_null());
     ol_batch_fields fields;
     ol_batch_fields_init(&fields, base_offset, fixture_now);
     fields.last_offset_delta = last_offset_delta;
@@ -128,7 +136,8 @@ static size_t put_batch(uint8_t *start, int64_t base_offset, int32_t last_offset
     return (size_t)(end - start);
 }
 
-static void check_tail_is_refused(int64_t gap, int32_t last_offset_delta, int16_t attributes, const char *reason) {
+static void check_tail_is_refused(int64_t gap, int32_t last_offset_delta, int16_t attributes,
+                                  const char *reason) {
     ol_partition_options options = snapshot_options(fresh_directory());
     workload work = {.partition = open_partition(&options, true)};
     container file;
@@ -154,7 +163,10 @@ static void check_tail_is_refused(int64_t gap, int32_t last_offset_delta, int16_
         OL_CHECK(strstr(error.reason, reason) != NULL && error.position >= 0 && error.offset >= 0);
         OL_CHECK_INT(loaded_from(work.partition), -1);
         flush_all(work.partition);
-        OL_CHECK_INT(ol_partition_snapshot_advance(work.partition, earlier, ol_log_flushed(ol_partition_log(work.partition)), NULL, &error), OL_CORRUPT);
+        OL_CHECK_INT(ol_partition_snapshot_advance(work.partition, earlier,
+                                                   ol_log_flushed(ol_partition_log(work.partition)),
+                                                   NULL, &error),
+                     OL_CORRUPT);
     }
     ol_snapshot_destroy(earlier);
     work_some(&work, 50);
@@ -177,11 +189,13 @@ static void empty_segment(const ol_partition_options *options, int64_t base_offs
     OL_CHECK(truncate(path, 0) == 0);
     snprintf(path, sizeof path, "%s/%020lld.index", options->log.directory, (long long)base_offset);
     unlink(path);
-    snprintf(path, sizeof path, "%s/%020lld.timeindex", options->log.directory, (long long)base_offset);
+    snprintf(path, sizeof path, "%s/%020lld.timeindex", options->log.directory,
+             (long long)base_offset);
     unlink(path);
 }
 
-/* What was written behind the snapshot deleted what is in it, and was cleaned away to the last batch, so that no batch shows the gap. */
+/* The commits after the snapshot deleted a position of it and were cleaned away to the last batch,
+ * so that no batch shows the gap. */
 static void check_tail_that_is_gone(bool replicated) {
     ol_partition_options options = snapshot_options(fresh_directory());
     options.leader_epoch = 3;
@@ -209,7 +223,8 @@ static void check_tail_that_is_gone(bool replicated) {
     snapshot = reopen_container(&file);
     OL_CHECK_OK(ol_partition_snapshot_check(partition, snapshot, -1, &error), &error);
     OL_CHECK_OK(ol_partition_load_from(partition, snapshot, &error), &error);
-    OL_CHECK(ol_partition_snapshot_discarded(partition, &error) && strstr(error.reason, "from offset 2 to 3") != NULL);
+    OL_CHECK(ol_partition_snapshot_discarded(partition, &error) &&
+             strstr(error.reason, "from offset 2 to 3") != NULL);
     OL_CHECK_INT(loaded_from(partition), -1);
     if (replicated) OL_CHECK_OK(ol_partition_become_leader(partition, 9, &error), &error);
     OL_CHECK_INT(fetch_one(partition, "g", "t", 5), -1);
@@ -249,7 +264,10 @@ OL_TEST(a_damaged_log_has_no_use_for_a_snapshot) {
     OL_CHECK(ol_partition_is_read_only(work.partition));
     OL_CHECK_INT(ol_partition_snapshot_borrow(work.partition, &snapshot, &error), OL_INVALID);
     OL_CHECK_OK(ol_partition_snapshot_begin(work.partition, &snapshot, &error), &error);
-    OL_CHECK_INT(ol_partition_snapshot_advance(work.partition, snapshot, ol_log_end(ol_partition_log(work.partition)), NULL, &error), OL_CORRUPT);
+    OL_CHECK_INT(ol_partition_snapshot_advance(work.partition, snapshot,
+                                               ol_log_end(ol_partition_log(work.partition)), NULL,
+                                               &error),
+                 OL_CORRUPT);
     ol_snapshot_destroy(snapshot);
     snapshot = reopen_container(&file);
     OL_CHECK_INT(ol_partition_snapshot_check(work.partition, snapshot, -1, &error), OL_INVALID);
@@ -269,13 +287,16 @@ OL_TEST(a_snapshot_in_the_making_can_be_stopped) {
     work_some(&work, 100);
     flush_all(work.partition);
     OL_CHECK_OK(ol_partition_snapshot_begin(work.partition, &snapshot, &error), &error);
-    OL_CHECK_INT(ol_partition_snapshot_advance(work.partition, snapshot, ol_log_flushed(ol_partition_log(work.partition)), &stop, &error), OL_CLOSED);
+    OL_CHECK_INT(ol_partition_snapshot_advance(work.partition, snapshot,
+                                               ol_log_flushed(ol_partition_log(work.partition)),
+                                               &stop, &error),
+                 OL_CLOSED);
     ol_snapshot_destroy(snapshot);
     close_partition(work.partition);
     remove_fixture();
 }
 
-/* ------------------------------------------------------------------------------------------------ truncation */
+/* ----------------------------------------------------------------------------------- truncation */
 
 OL_TEST(what_is_truncated_takes_the_snapshot_with_it) {
     ol_partition_options options = snapshot_options(fresh_directory());
@@ -295,7 +316,8 @@ OL_TEST(what_is_truncated_takes_the_snapshot_with_it) {
     OL_CHECK_OK(ol_partition_snapshot_publish(partition, snapshot, file.path, &error), &error);
     snprintf(file.path, sizeof file.path, "%s/%s", options.log.directory, OL_SNAPSHOT_FILE);
     ol_snapshot_destroy(snapshot);
-    /* Above it: it stays.  Below: it goes, and one that was begun before does not take its place. */
+    /* A truncation above the snapshot keeps it.  One below removes it, and a snapshot that was
+     * begun before cannot be published. */
     OL_CHECK_OK(ol_partition_truncate(partition, 15, &error), &error);
     OL_CHECK(access(file.path, F_OK) == 0);
     OL_CHECK_OK(ol_partition_snapshot_begin(partition, &snapshot, &error), &error);
@@ -303,7 +325,8 @@ OL_TEST(what_is_truncated_takes_the_snapshot_with_it) {
     free_container(&file);
     store_container(snapshot, options.log.directory, &file);
     OL_CHECK_OK(ol_partition_truncate(partition, 10, &error), &error);
-    OL_CHECK_INT(ol_partition_snapshot_publish(partition, snapshot, file.path, &error), OL_WOULD_BLOCK);
+    OL_CHECK_INT(ol_partition_snapshot_publish(partition, snapshot, file.path, &error),
+                 OL_WOULD_BLOCK);
     OL_CHECK(access(file.path, F_OK) != 0);
     ol_snapshot_destroy(snapshot);
     snprintf(file.path, sizeof file.path, "%s/%s", options.log.directory, OL_SNAPSHOT_FILE);
@@ -328,7 +351,8 @@ OL_TEST(a_follower_loads_from_a_snapshot_that_is_below_its_watermark) {
     options.replicated = true;
     partition = open_partition(&options, false);
     OL_CHECK_OK(ol_partition_load_from(partition, reopen_container(&file), &error), &error);
-    OL_CHECK(ol_partition_snapshot_discarded(partition, &error) && strstr(error.reason, "above the watermark") != NULL);
+    OL_CHECK(ol_partition_snapshot_discarded(partition, &error) &&
+             strstr(error.reason, "above the watermark") != NULL);
     ol_partition_abandon(partition);
     partition = open_partition(&options, false);
     OL_CHECK_OK(ol_partition_advance(partition, 25, &error), &error);

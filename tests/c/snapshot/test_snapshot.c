@@ -9,14 +9,16 @@ static void repair_checksums(container *file) {
         for (size_t at = 0; at < section->size; at += OL_SNAPSHOT_BLOCK_SIZE) {
             size_t left = section->size - at;
             uint8_t crc[4];
-            ol_store_u32(crc, ol_crc32c(section->data + at, left < OL_SNAPSHOT_BLOCK_SIZE ? left : OL_SNAPSHOT_BLOCK_SIZE));
+            ol_store_u32(crc,
+                         ol_crc32c(section->data + at,
+                                   left < OL_SNAPSHOT_BLOCK_SIZE ? left : OL_SNAPSHOT_BLOCK_SIZE));
             section->crc = ol_crc32c_extend(section->crc, crc, 4);
         }
     }
     ol_snapshot_put_directory(file->sections, file->bytes + file->directory);
 }
 
-/* Half of the damage hits what is not the table. */
+/* Half of the damage hits sections that are not the table's. */
 static size_t random_place(const container *file) {
     const ol_snapshot_section *section;
     do {
@@ -44,7 +46,9 @@ static void use_wildly(const ol_partition_options *options, ol_snapshot *snapsho
     }
     ol_log_transaction transaction;
     while (ol_partition_transaction_at(partition, 0, &transaction)) {
-        OL_CHECK_OK(ol_partition_end_transaction(partition, transaction.producer_id, -1, OL_CONTROL_COMMIT, 0, &result, &error), &error);
+        OL_CHECK_OK(ol_partition_end_transaction(partition, transaction.producer_id, -1,
+                                                 OL_CONTROL_COMMIT, 0, &result, &error),
+                    &error);
     }
     (void)digest_of(partition);
     ol_partition_abandon(partition);
@@ -63,7 +67,7 @@ OL_TEST(a_file_whose_bytes_are_others_is_refused_or_harmless) {
     store_container(snapshot, options.log.directory, &file);
     ol_snapshot_destroy(snapshot);
     ol_partition_abandon(work.partition);
-    /* Without the checksums made right nothing gets through. */
+    /* Nothing gets through with wrong checksums. */
     for (int i = 0; i < 200; i++) {
         size_t place = random_place(&file);
         uint8_t bit = (uint8_t)(1u << ol_test_below(8));
@@ -156,7 +160,8 @@ OL_TEST(a_file_that_is_cut_or_ends_otherwise_is_refused) {
     }
     file.size = whole;
     for (size_t at = file.directory; at < whole; at++) {
-        bool is_read = at < file.directory + OL_SNAPSHOT_DIRECTORY_SIZE || at >= file.directory + OL_SNAPSHOT_DIRECTORY_SIZE + 11;
+        bool is_read = at < file.directory + OL_SNAPSHOT_DIRECTORY_SIZE ||
+                       at >= file.directory + OL_SNAPSHOT_DIRECTORY_SIZE + 11;
         file.bytes[at] ^= 0x55;
         write_container(&file);
         int status = open_container(&file, 1, &snapshot, &error);

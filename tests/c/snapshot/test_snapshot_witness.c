@@ -1,8 +1,10 @@
-/* snapshot/witness: a snapshot of another log is refused; one of this log is not, although it was cleaned. */
+/* snapshot/witness: a snapshot of another log is refused; one of this log is not, although it was
+ * cleaned. */
 #include "base/crc32c.h"
 #include "snapshot_fixture.h"
 
-static void check_refused(const container *file, const ol_partition_options *options, int64_t cleaned_to, const char *reason) {
+static void check_refused(const container *file, const ol_partition_options *options,
+                          int64_t cleaned_to, const char *reason) {
     ol_snapshot *snapshot = reopen_container(file);
     ol_partition *partition = open_partition(options, false);
     ol_error error;
@@ -38,7 +40,9 @@ OL_TEST(a_snapshot_of_another_log_is_refused) {
     check_refused(&file, &options, facts.offset, NULL);
     check_refused(&file, &options, facts.offset + 1, "was cleaned up to");
     /* Another epoch below S. */
-    OL_CHECK_OK(ol_path_join(path, sizeof path, options.log.directory, "leader-epoch-checkpoint", &error), &error);
+    OL_CHECK_OK(ol_path_join(path, sizeof path, options.log.directory, "leader-epoch-checkpoint",
+                             &error),
+                &error);
     uint8_t *epochs;
     size_t size;
     OL_CHECK_OK(ol_fs_read_file(ol_fs_posix(), path, 4096, &epochs, &size, &error), &error);
@@ -52,7 +56,9 @@ OL_TEST(a_snapshot_of_another_log_is_refused) {
     check_refused(&file, &options, -1, "the log started at");
     options.log.log_start_offset = -1;
     /* Another topic. */
-    OL_CHECK_OK(ol_path_join(path, sizeof path, options.log.directory, "partition.metadata", &error), &error);
+    OL_CHECK_OK(ol_path_join(path, sizeof path, options.log.directory, "partition.metadata",
+                             &error),
+                &error);
     OL_CHECK_OK(ol_fs_posix()->remove(ol_fs_posix(), path, &error), &error);
     options.log.topic_id = NULL;
     check_refused(&file, &options, -1, "topic id");
@@ -62,7 +68,8 @@ OL_TEST(a_snapshot_of_another_log_is_refused) {
     remove_fixture();
 }
 
-/* A snapshot of thirty commits, kept aside; and an empty log under the same epoch in the place of theirs. */
+/* A snapshot of thirty commits, kept aside, and an empty log under the same epoch in the place of
+ * theirs. */
 static ol_partition *begin_anew(ol_partition_options *options, container *file) {
     *options = snapshot_options(fresh_directory());
     options->leader_epoch = 3;
@@ -80,7 +87,7 @@ static ol_partition *begin_anew(ol_partition_options *options, container *file) 
     return open_partition(options, true);
 }
 
-/* The log is made anew with other records, up to behind S or not as far. */
+/* The log is written again with other records, past S or not as far. */
 static void check_replaced(int records, const char *reason) {
     ol_partition_options options;
     container file;
@@ -93,7 +100,8 @@ static void check_replaced(int records, const char *reason) {
     remove_fixture();
 }
 
-/* A log that grew elsewhere under the same epochs, with batches of other sizes: nothing of it stands where something of the snapshot's stood. */
+/* A log that grew elsewhere under the same epochs, with batches of other sizes: none of them stands
+ * at the place of a witness. */
 static void check_foreign(const char *group, int records) {
     ol_partition_options options;
     container file;
@@ -113,8 +121,10 @@ OL_TEST(a_log_that_grew_elsewhere_has_no_use_for_a_snapshot) {
     check_foreign("h", 31);
 }
 
-/* Of the log's first segment only so many batches stay, from the one at index `first` on, as a cleaner may leave it; stamped: with a delete horizon. */
-static void keep_batches(const ol_partition_options *options, size_t first, size_t count, bool stamped) {
+/* Keeps only so many batches of the first segment, from the one at index `first` on, as a cleaner
+ * may leave it; stamped: with a delete horizon. */
+static void keep_batches(const ol_partition_options *options, size_t first, size_t count,
+                         bool stamped) {
     ol_error error;
     char path[OL_PATH_MAX];
     uint8_t *bytes;
@@ -127,7 +137,9 @@ static void keep_batches(const ol_partition_options *options, size_t first, size
         OL_CHECK_OK(ol_batch_parse(bytes + at, size - at, &batch, &error), &error);
         if (stamped && i >= first) {
             ol_store_i16(bytes + at + OL_BATCH_AT_ATTRIBUTES, OL_ATTRIBUTE_DELETE_HORIZON);
-            ol_store_u32(bytes + at + OL_BATCH_AT_CRC, ol_crc32c(bytes + at + OL_BATCH_AT_ATTRIBUTES, batch.size - OL_BATCH_AT_ATTRIBUTES));
+            ol_store_u32(bytes + at + OL_BATCH_AT_CRC,
+                         ol_crc32c(bytes + at + OL_BATCH_AT_ATTRIBUTES,
+                                   batch.size - OL_BATCH_AT_ATTRIBUTES));
         }
         at += batch.size;
     }
@@ -139,7 +151,8 @@ static void keep_batches(const ol_partition_options *options, size_t first, size
     unlink(path);
 }
 
-/* 20 records, then a roll: S == E, as when an idle segment is closed and cleaned.  Positions 0..9, each written twice, or the last ones deleted. */
+/* 20 records, then a roll: S == E, as when an idle segment is closed and cleaned.  Positions 0..9,
+ * each written twice, or the last ones deleted. */
 static ol_partition_options written_to_be_cleaned(container *file, int deleted) {
     ol_partition_options options = snapshot_options(fresh_directory());
     options.leader_epoch = 3;
@@ -164,13 +177,13 @@ OL_TEST(what_cleaning_left_of_the_last_batches_is_enough) {
     check_refused(&file, &options, -1, NULL);
     keep_batches(&options, 5, 5, false);
     check_refused(&file, &options, 20, NULL);
-    /* Cleaning up to 20 would not have taken the newest positions. */
+    /* A cleaning up to 20 would have kept the newest positions. */
     keep_batches(&options, 0, 4, false);
     check_refused(&file, &options, 20, "does not have its position at offset 19");
     check_refused(&file, &options, -1, "the batch at offset 19 is gone");
     free_container(&file);
     remove_fixture();
-    /* The last eight are tombstones, and get a horizon, then go. */
+    /* The last eight are tombstones: they get a horizon, then go. */
     options = written_to_be_cleaned(&file, 9);
     check_refused(&file, &options, 20, NULL);
     keep_batches(&options, 9, 11, true);
