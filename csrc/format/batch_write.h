@@ -30,8 +30,8 @@ void ol_batch_fields_init(ol_batch_fields *fields, int64_t base_offset, int64_t 
 
 /* Puts one record for a key and a value that already are bytes and returns the position after it.
  * format/record_put.h puts one piece by piece. */
-uint8_t *ol_record_put(uint8_t *p, int64_t timestamp_delta, int32_t offset_delta, ol_slice key, ol_slice value,
-                       int32_t header_count, ol_slice headers);
+uint8_t *ol_record_put(uint8_t *p, int64_t timestamp_delta, int32_t offset_delta, ol_slice key,
+                       ol_slice value, int32_t header_count, ol_slice headers);
 
 /* Writes the 61 header bytes at `start` for the records that end at `end`, CRC included.  The
  * length field and the magic are stored last, so that a reader of the same memory that finds a
@@ -43,7 +43,8 @@ void ol_batch_seal(uint8_t *start, const uint8_t *end, const ol_batch_fields *fi
 void ol_batch_assign(uint8_t *start, int64_t base_offset, int32_t leader_epoch);
 
 /* Writes an end-transaction marker (docs/format/batches.md §2.5, 78 bytes) and returns its size. */
-size_t ol_batch_put_marker(uint8_t *start, int64_t offset, int32_t leader_epoch, int64_t timestamp, int64_t producer_id,
-                           int16_t producer_epoch, ol_control type, int32_t coordinator_epoch);
+size_t ol_batch_put_marker(uint8_t *start, int64_t offset, int32_t leader_epoch, int64_t timestamp,
+                           int64_t producer_id, int16_t producer_epoch, ol_control type,
+                           int32_t coordinator_epoch);
 
 #endif

@@ -1,5 +1,5 @@
-/* Deletes everything that the log has of a group in one batch of tombstones (docs/format/records.md
- * §3.6, docs/format/coordinator.md §5.5). */
+/* Deletes everything that the log has of a group in one batch of tombstones
+ * (docs/format/records.md §3.6, docs/format/coordinator.md §5.5). */
 #include "partition/partition_impl.h"
 #include "partition/tombstones.h"
 

@@ -61,8 +61,8 @@ static int check_condition(ol_commit *work, const ol_planned *planned, size_t it
     return OL_OK;
 }
 
-/* A tombstone is written only where something is to be deleted (docs/format/coordinator.md
- * §5.4). */
+/* A tombstone is written only where something is to be deleted
+ * (docs/format/coordinator.md §5.4). */
 static bool is_there(const ol_partition *partition, const ol_planned *planned) {
     ol_position_value value;
     int64_t rests_on;

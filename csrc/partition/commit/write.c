@@ -180,8 +180,8 @@ static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offs
     ol_partition *partition = work->partition;
     int64_t end = ol_log_end(partition->log);
     if (OL_UNLIKELY(partition->role == OL_ROLE_LOADING)) {
-        /* The committer does not apply it: the loader reaches it in log order (docs/architecture.md
-         * §7). */
+        /* The committer does not apply it: the loader reaches it in log order
+         * (docs/architecture.md §7). */
         ol_partition_set_positions(partition, end, partition->applied);
         return OL_OK;
     }
