@@ -22,6 +22,7 @@
 
 #include "cleaner/retain.h"
 #include "cleaner/transactions.h"
+#include "log/batch_rules.h"
 #include "log/segment_rewrite.h"
 
 enum { OL_CLEAN_PIECE_BYTES = 256 << 10 };
@@ -156,7 +157,7 @@ typedef struct ol_clean_source {
     size_t wanted;                      /* size of the batch that the piece ended in */
     ol_log_piece piece;
     size_t position;                    /* in the piece */
-    int64_t next_offset;
+    ol_batch_bounds bounds;             /* of the next batch */
     ol_clean_tally tally;
     int64_t read_to;                    /* in the file */
     char path[OL_PATH_MAX];

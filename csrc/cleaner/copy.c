@@ -221,7 +221,7 @@ static int copy_segment(ol_clean_copier *copy, ol_error *error) {
         for (;;) {
             status = drop_gone(copy, error);
             if (OL_UNLIKELY(status != OL_OK)) break;
-            copy->next_offset = copy->source.next_offset;
+            copy->next_offset = copy->source.bounds.next_offset;
             status = ol_clean_source_next_unchecked(&copy->source, &batch, &done, error);
             if (OL_UNLIKELY(status != OL_OK || done)) break;
             status = add_batch(copy, &batch, error);

@@ -84,7 +84,8 @@ int ol_clean_source_open(ol_clean_source *source, ol_clean_course *course, const
     source->buffer = NULL;
     source->capacity = source->position = source->wanted = 0;
     source->piece = (ol_log_piece){.segment_base = segment->base_offset};
-    source->next_offset = segment->base_offset;
+    source->bounds = (ol_batch_bounds){.next_offset = segment->base_offset, .has_previous = true};
+    ol_batch_bounds_enter(&source->bounds, segment->base_offset, segment->next_base);
     source->tally = (ol_clean_tally){0};
     source->read_to = 0;
     if (from < segment->base_offset) from = segment->base_offset;
@@ -113,7 +114,7 @@ static int make_room(ol_clean_source *source, size_t size, ol_error *error) {
 
 static int fail_at(const ol_clean_source *source, int64_t position, const char *reason, int64_t number, ol_error *error) {
     (void)ol_fail(error, OL_CORRUPT, "%s (%" PRId64 ")", reason, number);
-    error->offset = source->next_offset;
+    error->offset = source->bounds.next_offset;
     return ol_error_at(error, source->path, position);
 }
 
@@ -129,7 +130,7 @@ static int read_piece(ol_clean_source *source, ol_error *error) {
     if (status == OL_IO) {
         /* One bad place of a disk must not stop all cleaning. */
         ol_error_at(error, source->path, position);
-        error->offset = source->next_offset;
+        error->offset = source->bounds.next_offset;
         return OL_CORRUPT;
     }
     if (status != OL_OK) return status;
@@ -176,7 +177,7 @@ static OL_NOINLINE int refuse_offsets(const ol_clean_source *source, const ol_ba
 }
 
 static OL_NOINLINE int refuse_batch(const ol_clean_source *source, const ol_batch *batch, ol_error *error) {
-    error->offset = source->next_offset;
+    error->offset = source->bounds.next_offset;
     return ol_error_at(error, source->piece.path, source->piece.position + (batch->data - source->piece.data));
 }
 
@@ -193,15 +194,14 @@ int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, boo
     }
     /* No checksum covers the base offset. */
     const ol_clean_segment *segment = source->segment;
-    if (OL_UNLIKELY(batch->base_offset < source->next_offset || batch->last_offset >= segment->next_base ||
-                    batch->last_offset - piece->segment_base > INT32_MAX)) {
+    if (OL_UNLIKELY(!ol_batch_is_in_bounds(&source->bounds, batch))) {
         status = ol_clean_source_check(source, batch, error);
         *done = status == OL_OK && batch->last_offset >= segment->next_base && segment->is_open;
         if (!*done) return status != OL_OK ? status : refuse_offsets(source, batch, error);
         source->read_to = INT64_MAX;
         return OL_OK;
     }
-    source->next_offset = batch->last_offset + 1;
+    source->bounds.next_offset = batch->last_offset + 1;
     source->position += batch->size;
     source->tally.batches++;
     source->tally.base_offsets += (uint64_t)batch->base_offset;
@@ -225,7 +225,7 @@ static inline size_t plain_size(const uint8_t *data, size_t left) {
 int64_t ol_clean_source_skip_gone(ol_clean_source *source, const ol_clean_superseded *superseded, int64_t *bytes) {
     const ol_log_piece *piece = &source->piece;
     size_t position = source->position;
-    int64_t next_offset = source->next_offset, count = 0;
+    int64_t next_offset = source->bounds.next_offset, count = 0;
     *bytes = 0;
     if (!source->segment->is_tallied) return 0;
     while (position < piece->size) {
@@ -233,7 +233,7 @@ int64_t ol_clean_source_skip_gone(ol_clean_source *source, const ol_clean_supers
         size_t size = plain_size(data, piece->size - position);
         if (size == 0) break;
         int64_t offset = ol_load_i64(data + OL_BATCH_AT_BASE_OFFSET);
-        if (offset < next_offset || offset >= source->segment->next_base || !ol_clean_superseded_is_gone(superseded, offset)) break;
+        if (offset < next_offset || offset > source->bounds.offset_max || !ol_clean_superseded_is_gone(superseded, offset)) break;
         next_offset = offset + 1;
         source->tally.base_offsets += (uint64_t)offset;
         position += size;
@@ -241,7 +241,7 @@ int64_t ol_clean_source_skip_gone(ol_clean_source *source, const ol_clean_supers
     }
     *bytes = (int64_t)(position - source->position);
     source->position = position;
-    source->next_offset = next_offset;
+    source->bounds.next_offset = next_offset;
     source->tally.batches += count;
     return count;
 }
@@ -254,12 +254,12 @@ int ol_clean_source_check_tally(const ol_clean_source *source, ol_error *error) 
 }
 
 int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) {
-    int64_t next_offset = source->next_offset;
+    int64_t next_offset = source->bounds.next_offset;
     int status = ol_clean_source_next_unchecked(source, batch, done, error);
     if (OL_UNLIKELY(status != OL_OK || *done)) return status;
     status = ol_batch_check_crc(batch, error);
     if (OL_LIKELY(status == OL_OK)) return OL_OK;
-    source->next_offset = next_offset;
+    source->bounds.next_offset = next_offset;
     return refuse_batch(source, batch, error);
 }
 

@@ -7,9 +7,10 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "log/log_impl.h"
 #include "base/pages.h"
+#include "log/batch_rules.h"
 #include "log/file_scan.h"
+#include "log/log_impl.h"
 
 enum { READER_TRIES = 3, WALK_AHEAD = 2048 };
 
@@ -338,16 +339,13 @@ static int mapped_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *pi
 static int is_unfinished(ol_log_reader *reader, bool *unfinished, ol_error *error) {
     ol_file_scan scan;
     ol_batch batch;
-    *unfinished = false;
-    if (reader->offset < ol_log_flushed(reader->log)) return OL_OK;
-    if (reader->offset >= ol_log_end(reader->log)) {
-        *unfinished = true;
-        return OL_OK;
-    }
+    int64_t flushed = ol_log_flushed(reader->log), end = ol_log_end(reader->log);
+    bool needs_search = ol_bad_bytes_are_tail(reader->offset, flushed, end, false);
+    *unfinished = ol_bad_bytes_are_tail(reader->offset, flushed, end, true);
+    if (*unfinished || !needs_search) return OL_OK;
     int status = ol_file_scan_open(&scan, reader->log->fs, reader->path, reader->position, -1, error);
     if (status != OL_OK) return status;
-    int64_t base = reader->segment->base_offset;
-    int64_t last = base > INT64_MAX - INT32_MAX ? INT64_MAX - 1 : base + INT32_MAX;
+    int64_t last = ol_segment_offset_max(reader->segment->base_offset);
     scan.budget = reader->search_budget;
     status = ol_file_scan_resync(&scan, reader->position, reader->offset, last, &batch, error);
     reader->search_budget = scan.budget;
@@ -491,7 +489,7 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
     *is_end = false;
     if (reader->segment == NULL) return ol_fail(error, OL_INVALID, "the reader is in no segment");
     int64_t base = reader->segment->base_offset;
-    int64_t last = base > INT64_MAX - INT32_MAX ? INT64_MAX - 1 : base + INT32_MAX;
+    int64_t last = ol_segment_offset_max(base);
     int64_t limit = reader->file == NULL ? atomic_load(&reader->segment->size) : -1;
     int status = ol_file_scan_open(&scan, reader->log->fs, reader->path, position, limit, error);
     if (reader->file == NULL && atomic_load(&reader->segment->detached)) {

@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "log/log_impl.h"
+#include "log/batch_rules.h"
 #include "log/file_scan.h"
+#include "log/log_impl.h"
 
 enum { REWRITE_CHUNK = 1 << 20 };
 
@@ -13,10 +14,7 @@ enum { REWRITE_CHUNK = 1 << 20 };
 typedef struct bad_place {
     size_t index;               /* of the segment */
     int64_t position;
-    int64_t end;                /* where the batch before it ended */
-    int64_t before;             /* and begins, if it lies; `end` where it begins right behind its neighbour, so that it cannot */
-    int64_t offset;             /* the bad batch holds this offset or greater ones; below `end` when it, or the one before it, lies
-                                   about its base offset, which no CRC covers */
+    ol_bad_offsets at;          /* among the offsets */
     bool whole;                 /* its CRC is right: it only starts too low */
     bool zeros;                 /* nothing but zeros from there to the end of the file */
     bool searched;              /* the next two are known, as of one moment: somebody may append while we look */
@@ -31,15 +29,11 @@ typedef struct bad_place {
 static int check_batch(const ol_batch *batch, int64_t segment_base, int64_t offset_min, ol_error *error) {
     int status = ol_batch_check_crc(batch, error);
     if (status != OL_OK) return status;
-    if (batch->base_offset < offset_min) {
-        return ol_fail(error, OL_CORRUPT, "base offset %lld is below %lld, where the batch before it ended",
-                       (long long)batch->base_offset, (long long)offset_min);
-    }
-    if (batch->last_offset - segment_base > INT32_MAX || batch->last_offset == INT64_MAX) {
-        return ol_fail(error, OL_CORRUPT, "last offset %lld does not fit the segment at %lld", (long long)batch->last_offset,
-                       (long long)segment_base);
-    }
-    return OL_OK;
+    ol_batch_bounds bounds = {.next_offset = offset_min, .has_previous = true};
+    ol_batch_bounds_enter(&bounds, segment_base, INT64_MAX);
+    if (OL_LIKELY(ol_batch_is_in_bounds(&bounds, batch))) return OL_OK;
+    const uint8_t *end = batch->data + batch->size;
+    return ol_batch_refuse_offsets(&bounds, batch, ol_batch_judge_offsets(&bounds, batch, end), error);
 }
 
 static void note_timestamps(ol_found_segment *segment, const ol_batch *batch, int64_t position) {
@@ -89,7 +83,7 @@ static int check_bound(const ol_opening *opening, const ol_found_segment *segmen
     const ol_flush_sidecar_bound *bound = &opening->sidecar;
     bool covered = segment->base_offset < bound->segment_base ||
                    (segment->base_offset == bound->segment_base && place->position < bound->position);
-    bool crosses = place->end < bound->offset && batch->last_offset >= bound->offset;
+    bool crosses = place->at.end < bound->offset && batch->last_offset >= bound->offset;
     if (!covered || !crosses || may_be_compacted(opening, segment) || sidecar_bound(opening) < 0) return OL_OK;
     return ol_fail(error, OL_CORRUPT, "the batch ends at offset %lld, behind %lld, where a flush that covered it ended",
                    (long long)batch->last_offset, (long long)bound->offset);
@@ -105,14 +99,13 @@ static int describe_bad(ol_file_scan *scan, const ol_found_segment *segment, int
         return status;
     }
     bad->zeros = used == bad->position;
-    /* Either of two batches in the wrong order may be the one that lies: the first if there is a gap before it, which would hold the second. */
-    if (bad->whole && bad_base >= bad->before && bad_base < bad->end) bad->offset = bad_base;
+    ol_bad_offsets_set(&bad->at, bad->whole ? bad_base : -1);
     bad->error.status = OL_CORRUPT;
-    bad->error.offset = bad->offset;
+    bad->error.offset = bad->at.offset;
     return ol_error_at(&bad->error, segment->path, bad->position);
 }
 
-/* Checks one segment, from bad->position and bad->end on.  OL_OK: whole (zeros behind its last batch included, which bad->zeros then tells).  OL_CORRUPT:
+/* Checks one segment, from bad->position and bad->at.end on.  OL_OK: whole (zeros behind its last batch included, which bad->zeros then tells).  OL_CORRUPT:
  * `bad` says where and why. */
 static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
     ol_file_scan scan;
@@ -125,29 +118,28 @@ static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_pla
         segment->first_timestamp = -1;
         segment->max_timestamp = -1;
         segment->max_timestamp_offset = segment->base_offset;
-        if (bad->end < segment->base_offset) bad->end = segment->base_offset;
-        bad->before = bad->end;
+        if (bad->at.end < segment->base_offset) bad->at.end = segment->base_offset;
+        bad->at.before = bad->at.end;
     }
     ol_batch batch;
     int64_t bad_base = -1;
     while ((status = ol_file_scan_next(&scan, &batch, &bad->error)) == OL_OK) {
         ol_error ignored;
-        status = check_batch(&batch, segment->base_offset, bad->end, &bad->error);
+        status = check_batch(&batch, segment->base_offset, bad->at.end, &bad->error);
         if (status == OL_CORRUPT) {
-            bad->whole = batch.base_offset < bad->end && ol_batch_check_crc(&batch, &ignored) == OL_OK;
+            bad->whole = batch.base_offset < bad->at.end && ol_batch_check_crc(&batch, &ignored) == OL_OK;
             bad_base = batch.base_offset;
         }
         if (status == OL_OK) status = check_bound(opening, segment, &batch, bad, &bad->error);
         if (status == OL_OK) status = note_epoch(opening, &batch, &bad->error);
         if (status != OL_OK) break;
         note_timestamps(segment, &batch, bad->position);
-        bad->before = batch.base_offset > bad->end ? bad->end : batch.last_offset + 1;
-        bad->end = batch.last_offset + 1;
+        ol_bad_offsets_advance(&bad->at, &batch);
         bad->position = scan.position;
     }
     segment->size = bad->position;
-    segment->next_offset = bad->end;
-    bad->offset = bad->end;
+    segment->next_offset = bad->at.end;
+    bad->at.offset = bad->at.end;
     if (status == OL_TORN || status == OL_UNSUPPORTED || status == OL_CORRUPT) {
         status = describe_bad(&scan, segment, bad_base, bad);
     }
@@ -196,7 +188,7 @@ static int search_segment(const ol_opening *opening, const ol_found_segment *seg
     int status = ol_file_scan_open(&scan, opening->log->fs, segment->path, position, -1, error);
     if (status != OL_OK) return status;
     scan.budget = found->budget;
-    int64_t last = segment->base_offset > INT64_MAX - INT32_MAX ? INT64_MAX - 1 : segment->base_offset + INT32_MAX;
+    int64_t last = ol_segment_offset_max(segment->base_offset);
     while (status == OL_OK) {
         int64_t at = scan.position;
         bool right = false;
@@ -226,13 +218,13 @@ static int search_segment(const ol_opening *opening, const ol_found_segment *seg
 /* Looks through everything behind the bad place: the greatest `ol.flushed`, and where the last right batch ends. */
 static int search_behind(const ol_opening *opening, bad_place *bad, ol_error *error) {
     if (bad->searched) return OL_OK;
-    behind found = {.offset_min = bad->offset, .noted = -1, .end = bad->offset, .budget = OL_FILE_SCAN_BUDGET};
+    behind found = {.offset_min = bad->at.offset, .noted = -1, .end = bad->at.offset, .budget = OL_FILE_SCAN_BUDGET};
     int status = OL_OK;
     for (size_t i = bad->index; i < opening->found_count && status == OL_OK; i++) {
         bool first = i == bad->index;
         status = search_segment(opening, &opening->found[i], first ? bad->position : 0, first && !bad->whole, &found, error);
     }
-    bad->noted_behind = was_being_cut(opening, bad->offset) ? -1 : found.noted;
+    bad->noted_behind = was_being_cut(opening, bad->at.offset) ? -1 : found.noted;
     bad->end_behind = found.end;
     bad->searched = status == OL_OK;
     return status;
@@ -250,7 +242,7 @@ static int check_growing_segment(ol_opening *opening, ol_found_segment *segment,
             bad->error = error;
             return searched;
         }
-        if (bad->end_behind <= bad->offset) break;
+        if (bad->end_behind <= bad->at.offset) break;
         tried = bad->position;
         status = check_segment(opening, segment, bad);
     }
@@ -330,7 +322,7 @@ static void report_corruption(ol_opening *opening, const bad_place *bad, int64_t
         return;
     }
     snprintf(report->corruption.reason + length, sizeof report->corruption.reason - length,
-             " (offset %lld is below the flushed bound %lld)", (long long)bad->offset, (long long)bound);
+             " (offset %lld is below the flushed bound %lld)", (long long)bad->at.offset, (long long)bound);
 }
 
 /* After a clean stop everything is flushed, whatever the checkpoint and the sidecar say (docs/format/recovery.md §9.2). */
@@ -342,14 +334,8 @@ static int hole_is_real(const ol_opening *opening, bad_place *bad, bool *real, o
     int64_t bound = sidecar_bound(opening);
     if (opening->options->recovery_point > bound) bound = opening->options->recovery_point;
     int status = search_behind(opening, bad, error);
-    *real = bound <= bad->offset && bad->noted_behind <= bad->offset;
+    *real = bound <= bad->at.offset && bad->noted_behind <= bad->at.offset;
     return status;
-}
-
-/* Whether the bad batch is below the flushed bound; where two are in the wrong order, whether the one that lies may be. */
-static bool is_below(const bad_place *bad, int64_t bound) {
-    bool either_lies = bad->offset < bad->end;
-    return bound > (either_lies && bad->before < bad->offset ? bad->before : bad->offset);
 }
 
 /* The first bad batch was found: torn or corrupt? */
@@ -359,7 +345,7 @@ static int judge(ol_opening *opening, bad_place *bad, ol_error *error) {
     int64_t bound = opening->options->recovery_point;
     int64_t sidecar = sidecar_bound(opening);
     int64_t noted = -1;
-    int64_t end = bad->offset;
+    int64_t end = bad->at.offset;
     if (sidecar > bound) bound = sidecar;
     bool last = bad->index + 1 == opening->found_count;
     if (!(last && bad->zeros)) {
@@ -370,15 +356,15 @@ static int judge(ol_opening *opening, bad_place *bad, ol_error *error) {
     }
     if (!opening->options->replicated && noted > bound) bound = noted;
     if (is_all_flushed(opening) && !(last && bad->zeros)) bound = INT64_MAX;
-    if (is_below(bad, bound)) {
+    if (ol_bad_offsets_are_flushed(&bad->at, bound)) {
         report_corruption(opening, bad, bound);
         /* Where one of two batches lies about its base offset, those behind them know better than the first. */
-        bool one_lies = bad->offset < bad->end && end > bad->offset;
-        opening->end = end > bad->end || one_lies ? end : bad->end;
+        bool one_lies = ol_bad_offsets_are_disputed(&bad->at) && end > bad->at.offset;
+        opening->end = end > bad->at.end || one_lies ? end : bad->at.end;
         for (size_t i = bad->index; i < opening->found_count; i++) opening->found[i].size = opening->found[i].file_size;
         return OL_OK;
     }
-    opening->end = bad->end;
+    opening->end = bad->at.end;
     if (!(last && bad->zeros)) {
         copy_path(report->torn_path, segment->path);
         report->torn_position = bad->position;
@@ -420,7 +406,7 @@ static int check_all(ol_opening *opening, ol_error *error) {
     for (size_t i = first; i < opening->found_count; i++) {
         ol_found_segment *segment = &opening->found[i];
         bool last = i + 1 == opening->found_count;
-        bad_place bad = {.index = i, .end = next_offset, .before = before, .offset = next_offset};
+        bad_place bad = {.index = i, .at = {.end = next_offset, .before = before, .offset = next_offset}};
         ol_error_clear(&bad.error);
         int status;
         if (next_offset > segment->base_offset) {
@@ -430,7 +416,7 @@ static int check_all(ol_opening *opening, ol_error *error) {
             if (status != OL_OK) return status;
             segment->file_size = scan.limit;
             ol_file_scan_close(&scan);
-            bad.offset = segment->base_offset;
+            bad.at.offset = segment->base_offset;
             bad.whole = true;
             status = ol_fail(&bad.error, OL_CORRUPT, "the segment starts below offset %lld, where the one before it ended",
                              (long long)next_offset);
@@ -438,8 +424,8 @@ static int check_all(ol_opening *opening, ol_error *error) {
         } else {
             bool growing = last && !opening->options->writable;
             status = growing ? check_growing_segment(opening, segment, &bad) : check_segment(opening, segment, &bad);
-            next_offset = bad.end;
-            before = bad.before;
+            next_offset = bad.at.end;
+            before = bad.at.before;
             if (status != OL_OK && status != OL_CORRUPT) {
                 *error = bad.error;
                 return status;

@@ -1,0 +1,126 @@
+/* log/batch_rules: the rules for the offsets of a batch, and the choice between damage and tail.
+ *
+ * No CRC covers the base offset: it begins after it, so that a broker can assign it.  Every walk
+ * over a log therefore compares the offsets with those before, with the end of the segment, and
+ * with the batch that follows.  Recovery, a load, a walk and the cleaner decide by the same rules,
+ * so they agree on a log.
+ *
+ * Pure functions: nothing is owned, no lock is taken.
+ */
+#ifndef OL_LOG_BATCH_RULES_H
+#define OL_LOG_BATCH_RULES_H
+
+#include "base/bytes.h"
+#include "format/batch.h"
+
+/* ------------------------------------------------------------ the offsets of one batch */
+
+/* Where the next batch of a segment may lie. */
+typedef struct ol_batch_bounds {
+    int64_t next_offset;        /* where the batch before it ended, or where reading began */
+    int64_t offset_max;         /* the greatest offset that `limit` and the segment allow */
+    int64_t limit;              /* base of the next segment, or the log end; INT64_MAX: not known */
+    int64_t segment_base;
+    bool has_previous;          /* false: the first batch, which may begin below the place where
+                                   reading begins */
+} ol_batch_bounds;
+
+typedef enum ol_offsets_verdict {
+    OL_OFFSETS_FIT,
+    OL_OFFSETS_REACH_LIMIT,     /* the last offset is at or above the limit */
+    OL_OFFSETS_PASS_SUCCESSOR,  /* this batch, not the one that follows, has the wrong base
+                                   offset */
+    OL_OFFSETS_GO_BACK,         /* the base offset is below the end of the batch before */
+    OL_OFFSETS_OUT_OF_RANGE,    /* the last offset does not fit the 31 bits that an index has for
+                                   it */
+} ol_offsets_verdict;
+
+/* The greatest offset of a segment: relative to its base it fits an int32, and an offset follows
+ * it. */
+static inline int64_t ol_segment_offset_max(int64_t segment_base) {
+    return segment_base >= INT64_MAX - INT32_MAX ? INT64_MAX - 1 : segment_base + INT32_MAX;
+}
+
+/* For a segment that is entered, or whose limit moved; next_offset and has_previous stay. */
+static inline void ol_batch_bounds_enter(ol_batch_bounds *bounds, int64_t segment_base,
+                                         int64_t limit) {
+    int64_t offset_max = ol_segment_offset_max(segment_base);
+    bounds->segment_base = segment_base;
+    bounds->limit = limit;
+    bounds->offset_max = limit <= offset_max ? limit - 1 : offset_max;
+}
+
+static inline void ol_batch_bounds_advance(ol_batch_bounds *bounds, const ol_batch *batch) {
+    bounds->next_offset = batch->last_offset + 1;
+    bounds->has_previous = true;
+}
+
+/* The test of a hot path: every rule but that of the successor.  A batch that fails it needs a
+ * verdict. */
+static inline bool ol_batch_is_in_bounds(const ol_batch_bounds *bounds, const ol_batch *batch) {
+    return batch->base_offset >= bounds->next_offset && batch->last_offset <= bounds->offset_max;
+}
+
+/* Whether the batch that follows begins below the end of this one and fits those before: then the
+ * base offset of this one is wrong.  Only after a gap, which the other batch would fill.  `end` is
+ * the end of the bytes that can be read.  Messages of magic 0 and 1 prove nothing: their base
+ * offset may be that of the last of a set. */
+static inline bool ol_batch_passes_successor(const ol_batch_bounds *bounds, const ol_batch *batch,
+                                             const uint8_t *end) {
+    if (OL_LIKELY(batch->base_offset <= bounds->next_offset) || batch->magic != 2) return false;
+    const uint8_t *follower = batch->data + batch->size;
+    if ((size_t)(end - follower) < sizeof(int64_t)) return false;
+    int64_t successor = ol_load_i64(follower + OL_BATCH_AT_BASE_OFFSET);
+    return successor >= bounds->next_offset && successor <= batch->last_offset;
+}
+
+/* The verdict on a batch with a right CRC.  `end`: the end of the bytes that can be read; pass the
+ * end of the batch to ignore the one that follows. */
+ol_offsets_verdict ol_batch_judge_offsets(const ol_batch_bounds *bounds, const ol_batch *batch,
+                                          const uint8_t *end);
+
+/* OL_OK when they fit, else OL_CORRUPT with the reason. */
+int ol_batch_refuse_offsets(const ol_batch_bounds *bounds, const ol_batch *batch,
+                            ol_offsets_verdict verdict, ol_error *error) OL_NODISCARD;
+
+/* ------------------------------------------------------------ damage or tail */
+
+/* Where bad bytes lie among the offsets. */
+typedef struct ol_bad_offsets {
+    int64_t end;                /* where the batch before them ended */
+    int64_t before;             /* and began, if it has the wrong base offset; `end` where it
+                                   cannot have */
+    int64_t offset;             /* the bytes held this offset or greater ones; below `end` when
+                                   one of two is wrong */
+} ol_bad_offsets;
+
+/* Moves the place after a right batch.  One that left no gap begins where it must, so its base
+ * offset is not in doubt. */
+static inline void ol_bad_offsets_advance(ol_bad_offsets *place, const ol_batch *batch) {
+    place->before = batch->base_offset > place->end ? place->end : batch->last_offset + 1;
+    place->end = batch->last_offset + 1;
+}
+
+/* The next batch is bad.  `base_offset` is its claim if its CRC is right, else -1.  Either of two
+ * batches in the wrong order may have the wrong base offset; the first one only if a gap before it
+ * would hold the second. */
+void ol_bad_offsets_set(ol_bad_offsets *place, int64_t base_offset);
+
+/* Whether one of two batches has the wrong base offset, and nobody can tell which. */
+static inline bool ol_bad_offsets_are_disputed(const ol_bad_offsets *place) {
+    return place->offset < place->end;
+}
+
+/* Whether the bytes may be below `bound`, the end of the flushed bytes: then they are damage, else
+ * torn. */
+bool ol_bad_offsets_are_flushed(const ol_bad_offsets *place, int64_t bound);
+
+/* Whether unreadable bytes at `offset` are the tail of a log that somebody else writes, and no
+ * damage: they were never flushed, and either no right batch follows or the log was found to end
+ * there. */
+static inline bool ol_bad_bytes_are_tail(int64_t offset, int64_t flushed, int64_t log_end,
+                                         bool is_followed) {
+    return offset >= flushed && (offset >= log_end || !is_followed);
+}
+
+#endif
