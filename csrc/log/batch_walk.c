@@ -1,135 +1,214 @@
+/* One walk over batches: the piece of the reader, the rules, and the way past damage. */
 #include "log/batch_walk.h"
 
 #include <string.h>
 
-#include "base/bytes.h"
-
 enum { PIECE_BYTES = 512 << 10 };       /* stays in the cache between checking and decoding */
 
-int ol_batch_walk_open(ol_batch_walk *walk, ol_log *log, int64_t from, int64_t until, bool checks_crc, ol_error *error) {
+static void start(ol_batch_walk *walk, ol_log *log, int64_t from, int64_t until) {
     memset(walk, 0, sizeof *walk);
     walk->log = log;
-    walk->next_offset = from;
+    walk->from = walk->bounds.next_offset = walk->previous_offset = from;
     walk->until = until;
     walk->segment_base = -1;
+}
+
+int ol_batch_walk_open(ol_batch_walk *walk, ol_log *log, int64_t from, int64_t until,
+                       bool checks_crc, ol_error *error) {
+    start(walk, log, from, until);
     walk->checks_crc = checks_crc;
-    /* What a truncation took meanwhile is not there to be read. */
+    /* A truncation may have removed the place meanwhile. */
     int64_t end = ol_log_end(log);
     return ol_log_reader_open(log, from < end ? from : end, &walk->reader, error);
 }
 
+int ol_batch_walk_open_reported(ol_batch_walk *walk, ol_log *log, int64_t from,
+                                const ol_batch_walk_reporter *reporter, ol_error *error) {
+    start(walk, log, from, INT64_MAX);
+    walk->checks_crc = true;
+    walk->reporter = reporter;
+    return ol_log_reader_open(log, from, &walk->reader, error);
+}
+
 void ol_batch_walk_close(ol_batch_walk *walk) {
-    ol_log_reader_close(walk->reader);
+    if (walk->reader != NULL) ol_log_reader_close(walk->reader);
     walk->reader = NULL;
 }
 
-/* Goes on behind bytes that cannot be read. */
-static int pass_over(ol_batch_walk *walk, int64_t file_position, ol_error *error) {
-    bool is_end = false;
-    int status = ol_log_reader_skip(walk->reader, file_position, &is_end, error);
-    if (status != OL_OK) return status;
-    walk->passed_over++;
+/* ------------------------------------------------------------ pieces */
+
+static int release(ol_batch_walk *walk, ol_error *error) {
+    return walk->reporter != NULL ? walk->reporter->release(walk->reporter->context, error) : OL_OK;
+}
+
+static void leave_piece(ol_batch_walk *walk) {
+    walk->bytes += (int64_t)walk->piece.size;
     walk->piece.size = walk->position = 0;
-    /* In somebody else's file nothing behind counts; in ours nothing is behind. */
-    if (is_end) walk->ended = true;
+}
+
+static int64_t find_segment_limit(const ol_log *log, int64_t segment_base) {
+    ol_log_segment_info info;
+    for (size_t i = 0; ol_log_segment_at(log, i, &info); i++) {
+        if (info.base_offset > segment_base) return info.base_offset;
+    }
+    return INT64_MAX;
+}
+
+/* Offsets of a segment end where the next one begins.  Those of the last one end at the log end,
+ * which moves; a walk without a reporter has `until` instead, since a truncation may take the log
+ * end back. */
+static void set_bounds(ol_batch_walk *walk) {
+    int64_t segment_base = walk->piece.segment_base;
+    if (walk->segment_base != segment_base) {
+        walk->segment_limit = find_segment_limit(walk->log, segment_base);
+        walk->segment_base = segment_base;
+    }
+    bool has_end = walk->segment_limit == INT64_MAX && walk->reporter != NULL &&
+                   ol_log_is_writable(walk->log);
+    ol_batch_bounds_enter(&walk->bounds, segment_base,
+                          has_end ? ol_log_end(walk->log) : walk->segment_limit);
+}
+
+/* ------------------------------------------------------------ damage */
+
+/* Goes on after bytes that cannot be read.  In a log that somebody else writes to, nothing after
+ * its unfinished tail counts, nor after the place where recovery found it to end: with a batch
+ * missing before it, a batch must not be applied. */
+static int pass_over(ol_batch_walk *walk, const ol_error *damage, ol_error *error) {
+    bool is_end = false, is_tail = false;
+    bool writable = ol_log_is_writable(walk->log);
+    int status = ol_log_reader_skip(walk->reader, damage->position, &is_end, error);
+    if (status != OL_OK) return status;
+    leave_piece(walk);
+    walk->passed_over++;
+    if (!writable) {
+        is_tail = ol_bad_bytes_are_tail(walk->bounds.next_offset, ol_log_flushed(walk->log),
+                                        ol_log_end(walk->log), !is_end);
+    }
+    /* A writer's own log may grow after the bad bytes; only a walk with an end of its own does not
+     * ask again. */
+    if (is_tail || (is_end && (!writable || walk->reporter == NULL))) walk->ended = true;
+    if (!is_tail && walk->reporter != NULL) {
+        walk->reporter->damaged(walk->reporter->context, damage);
+    }
     return OL_OK;
 }
 
-static int64_t segment_limit(ol_batch_walk *walk) {
-    if (walk->segment_base == walk->piece.segment_base) return walk->segment_limit;
-    ol_log_segment_info info;
-    walk->segment_base = walk->piece.segment_base;
-    walk->segment_limit = INT64_MAX;
-    for (size_t i = 0; ol_log_segment_at(walk->log, i, &info); i++) {
-        if (info.base_offset <= walk->segment_base) continue;
-        walk->segment_limit = info.base_offset;
-        break;
-    }
-    return walk->segment_limit;
-}
-
-/* Whether the batch behind this one, in the same piece, begins below where this one ends although it fits what came before. */
-static bool is_above_successor(const ol_batch_walk *walk, const ol_batch *batch) {
-    const uint8_t *behind = batch->data + batch->size;
-    size_t left = walk->piece.size - (size_t)(behind - walk->piece.data);
-    if (left < sizeof(int64_t)) return false;
-    int64_t successor = ol_load_i64(behind + OL_BATCH_AT_BASE_OFFSET);
-    return successor >= walk->next_offset && successor <= batch->last_offset;
-}
-
-/* No CRC covers the offsets. */
-static int check_offsets(ol_batch_walk *walk, const ol_batch *batch, ol_error *error) {
-    bool wrong = batch->last_offset >= segment_limit(walk) || batch->last_offset == INT64_MAX ||
-                 batch->last_offset - walk->piece.segment_base > INT32_MAX;
-    if (batch->base_offset > walk->next_offset && batch->magic == 2) wrong = wrong || is_above_successor(walk, batch);
-    if (batch->base_offset < walk->next_offset) wrong = wrong || walk->begun;
-    return wrong ? ol_fail(error, OL_CORRUPT, "the offsets of the batch at %lld do not fit", (long long)batch->base_offset) : OL_OK;
-}
-
-/* Takes the next batch of the piece. */
-static int take(ol_batch_walk *walk, ol_batch *batch, ol_error *error) {
-    int status = ol_batch_parse(walk->piece.data + walk->position, walk->piece.size - walk->position, batch, error);
-    if (OL_LIKELY(status == OL_OK) && walk->checks_crc) status = ol_batch_check_crc(batch, error);
-    if (OL_UNLIKELY(status != OL_OK)) return status;
-    walk->last_position = walk->position;
-    /* Found again by offset in a segment that was cleaned meanwhile, a piece may begin with what was given before. */
-    if (batch->last_offset < walk->next_offset) return OL_OK;
-    return check_offsets(walk, batch, error);
-}
-
-/* A bad batch: in a file that somebody else writes to the bytes may be right by now. */
+/* A bad batch at the current position: in a file that somebody else writes to the bytes may be
+ * right by now. */
 static int meet_damage(ol_batch_walk *walk, ol_error *error) {
+    ol_error damage = *error;
     int64_t file_position = walk->piece.position + (int64_t)walk->position;
+    (void)ol_error_at(&damage, walk->piece.path, file_position);
+    if (damage.offset < 0) damage.offset = walk->bounds.next_offset;
+    int status = release(walk, error);
+    if (status != OL_OK) return status;
     if (!ol_log_is_writable(walk->log)) {
-        int status = ol_log_reader_retry(walk->reader, file_position, &walk->piece, error);
+        status = ol_log_reader_retry(walk->reader, file_position, &walk->piece, error);
         if (status == OL_OK) walk->position = 0;
         if (status != OL_END) return status;
     }
-    return pass_over(walk, file_position, error);
+    return pass_over(walk, &damage, error);
 }
 
-int ol_batch_walk_refuse(ol_batch_walk *walk, ol_error *error) {
-    walk->next_offset = walk->previous_offset;
-    return pass_over(walk, walk->piece.position + (int64_t)walk->last_position, error);
+int ol_batch_walk_refuse(ol_batch_walk *walk, const ol_batch *batch, ol_error *error) {
+    ol_error damage;
+    walk->bounds.next_offset = walk->previous_offset;
+    (void)ol_fail(&damage, OL_CORRUPT, "the caller refused the batch");
+    damage.offset = walk->bounds.next_offset;
+    (void)ol_error_at(&damage, walk->piece.path,
+                      walk->piece.position + (batch->data - walk->piece.data));
+    return pass_over(walk, &damage, error);
 }
+
+/* ------------------------------------------------------------ the walk */
 
 static int next_piece(ol_batch_walk *walk, ol_error *error) {
-    int status = ol_log_reader_next(walk->reader, PIECE_BYTES, &walk->piece, error);
-    walk->position = 0;
-    if (status == OL_OK) return OL_OK;
+    int status = OL_OK;
+    bool had_piece = walk->piece.size > 0;
+    leave_piece(walk);
+    if (had_piece) status = release(walk, error);
+    if (status == OL_OK && walk->reader == NULL) {
+        status = ol_log_reader_open(walk->log, walk->bounds.next_offset, &walk->reader, error);
+    }
+    if (status != OL_OK) return status;
+    status = ol_log_reader_next(walk->reader, PIECE_BYTES, &walk->piece, error);
+    if (status == OL_OK) {
+        set_bounds(walk);
+        return OL_OK;
+    }
     walk->piece.size = 0;
     if (status != OL_CORRUPT) return status;
-    return pass_over(walk, error->position, error);
+    ol_error damage = *error;
+    if (damage.offset < 0) damage.offset = walk->bounds.next_offset;
+    return pass_over(walk, &damage, error);
 }
 
-/* Whether a batch lies behind what was asked for. */
-static bool is_behind(const ol_batch_walk *walk, const ol_batch *batch) {
+/* Out of line: the log end may have moved since the piece was read, and the first batch may begin
+ * low. */
+static OL_NOINLINE int judge(ol_batch_walk *walk, const ol_batch *batch, const uint8_t *end,
+                             ol_error *error) {
+    set_bounds(walk);
+    return ol_batch_refuse_offsets(&walk->bounds, batch,
+                                   ol_batch_judge_offsets(&walk->bounds, batch, end), error);
+}
+
+/* Whether a batch that was already given is no damage: found again by offset in a segment that was
+ * cleaned meanwhile, a piece may begin with some. */
+static inline bool may_repeat(const ol_batch_walk *walk, const ol_batch *batch) {
+    return walk->reporter == NULL && batch->last_offset < walk->bounds.next_offset;
+}
+
+/* Checks the next batch of the piece. */
+static inline int check(ol_batch_walk *walk, ol_batch *batch, ol_error *error) {
+    size_t left = walk->piece.size - walk->position;
+    int status = ol_batch_parse(walk->piece.data + walk->position, left, batch, error);
+    if (OL_LIKELY(status == OL_OK) && walk->checks_crc) status = ol_batch_check_crc(batch, error);
+    if (OL_UNLIKELY(status != OL_OK)) return status;
+    const uint8_t *end = walk->piece.data + walk->piece.size;
+    bool fits = ol_batch_is_in_bounds(&walk->bounds, batch) &&
+                !ol_batch_passes_successor(&walk->bounds, batch, end);
+    return OL_LIKELY(fits) || may_repeat(walk, batch) ? OL_OK : judge(walk, batch, end, error);
+}
+
+/* Whether the walk has given everything that was asked for before this batch.  Only the end of a
+ * compressed message set is known, so it is given when the batch before it ends below `until`. */
+static bool is_beyond(const ol_batch_walk *walk, const ol_batch *batch) {
     bool is_set = batch->magic < 2 && ol_batch_codec(batch) != OL_CODEC_NONE;
-    return batch->base_offset >= walk->until && !is_set;
+    return !is_set || walk->bounds.next_offset >= walk->until;
 }
 
-int ol_batch_walk_next(ol_batch_walk *walk, ol_batch *batch, ol_error *error) {
-    while (!walk->ended && walk->next_offset < walk->until) {
+int ol_batch_walk_next_slowly(ol_batch_walk *walk, ol_batch *batch, ol_error *error) {
+    for (;;) {
         int status = OL_OK;
-        if (walk->position >= walk->piece.size) {
+        if (OL_UNLIKELY(ol_batch_walk_is_between_pieces(walk))) {
+            if (walk->ended || walk->bounds.next_offset >= walk->until) break;
             status = next_piece(walk, error);
             if (status != OL_OK) return status;
             continue;
         }
-        status = take(walk, batch, error);
+        status = check(walk, batch, error);
         if (OL_UNLIKELY(status != OL_OK)) {
+            if (walk->bounds.next_offset >= walk->until) break;
             status = meet_damage(walk, error);
             if (status != OL_OK) return status;
             continue;
         }
-        if (is_behind(walk, batch)) break;
+        if (OL_UNLIKELY(batch->base_offset >= walk->until) && is_beyond(walk, batch)) break;
         walk->position += batch->size;
-        if (batch->last_offset < walk->next_offset) continue;
-        walk->previous_offset = walk->next_offset;
-        walk->next_offset = batch->last_offset + 1;
-        walk->begun = true;
+        if (OL_UNLIKELY(batch->last_offset < walk->bounds.next_offset)) continue;
+        walk->previous_offset = walk->bounds.next_offset;
+        ol_batch_bounds_advance(&walk->bounds, batch);
         return OL_OK;
     }
+    walk->position = walk->piece.size;
     walk->ended = true;
     return OL_END;
+}
+
+void ol_batch_walk_put_back(ol_batch_walk *walk) {
+    walk->bounds.next_offset = walk->previous_offset;
+    walk->bounds.has_previous = walk->previous_offset > walk->from;
+    leave_piece(walk);
+    ol_batch_walk_close(walk);
 }

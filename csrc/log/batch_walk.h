@@ -1,44 +1,103 @@
-/* log/batch_walk: the batches of an open log in their order, one by one, as a load would count them.
+/* log/batch_walk: the batches of an open log in their order, one by one, as a load counts them.
  *
- * What looks back into a log that goes on meanwhile walks with this: it reads through ol_log_reader, so that segments may be
- * cleaned, rolled or removed under it.  Bytes that cannot be read, and batches whose CRC or offsets cannot be right, are passed over
- * and counted, by the rules of a load (partition/load.c): whatever a load leaves out is left out here.
+ * Every reader of a log that goes on meanwhile uses this.  It reads through ol_log_reader, so
+ * segments may be cleaned, rolled or removed under it.  Unreadable bytes, and batches whose CRC or
+ * offsets cannot be right (log/batch_rules.h), are passed over and counted.  A load is a walk with
+ * a reporter, so all walks leave out the same bytes.
  *
- * One thread at a time; many walks may go over one log.
+ * A walk belongs to one thread at a time; many walks may go over one log.  No lock is held between
+ * calls.
  */
 #ifndef OL_LOG_BATCH_WALK_H
 #define OL_LOG_BATCH_WALK_H
 
+#include "log/batch_rules.h"
 #include "log/log.h"
+
+/* A walk calls it from within ol_batch_walk_next. */
+typedef struct ol_batch_walk_reporter {
+    /* The bytes of the batches given so far are about to be released.  A failure is returned from
+     * ol_batch_walk_next. */
+    int (*release)(void *context, ol_error *error);
+    /* Bytes that cannot be read were passed over.  Not called for the unfinished tail of a log that
+     * somebody else writes. */
+    void (*damaged)(void *context, const ol_error *damage);
+    void *context;
+} ol_batch_walk_reporter;
 
 typedef struct ol_batch_walk {
     ol_log *log;
-    ol_log_reader *reader;
+    ol_log_reader *reader;      /* NULL: to be opened at bounds.next_offset */
+    const ol_batch_walk_reporter *reporter;     /* NULL: damage is only counted */
     ol_log_piece piece;
     size_t position;            /* of the next batch, in the piece */
-    size_t last_position;       /* of the batch that was given last, in the piece */
-    int64_t next_offset;        /* behind the last batch that was given */
-    int64_t previous_offset;    /* behind the one before it */
+    ol_batch_bounds bounds;     /* of the next batch */
+    int64_t previous_offset;    /* bounds.next_offset before the batch given last */
+    int64_t from;
     int64_t until;
-    int64_t segment_limit;      /* base of the segment behind `segment_base`; INT64_MAX for the last */
-    int64_t segment_base;       /* whose `segment_limit` it is; -1 none yet */
+    int64_t segment_base;       /* of the segment whose `segment_limit` is known; -1 none yet */
+    int64_t segment_limit;      /* base of the segment after it; INT64_MAX for the last */
+    int64_t bytes;              /* of the pieces that were left */
     int64_t passed_over;        /* how often bytes that cannot be read were met */
     bool checks_crc;
-    bool begun;                 /* a batch was given */
-    bool ended;
+    bool ended;                 /* nothing more is given, also if the log grows */
 } ol_batch_walk;
 
-/* Walks from the batch that holds `from`, or the first behind it, to the last one that begins below `until` (of a compressed message set of
- * magic 0 or 1 only the end is known: it is given when the batch before it ends below `until`).  Without `checks_crc` a walk over headers,
- * whose caller checks the batches that matter.  Nothing to close after a failure. */
-int ol_batch_walk_open(ol_batch_walk *walk, ol_log *log, int64_t from, int64_t until, bool checks_crc, ol_error *error) OL_NODISCARD;
+/* Walks from the batch that holds `from`, or the first one after it, to the last one that begins
+ * below `until`.  (Only the end of a compressed message set of magic 0 or 1 is known: it is given
+ * when the batch before it ends below `until`.)  Without `checks_crc` only headers are read, and
+ * the caller checks the batches that matter.  Nothing to close after a failure. */
+int ol_batch_walk_open(ol_batch_walk *walk, ol_log *log, int64_t from, int64_t until,
+                       bool checks_crc, ol_error *error) OL_NODISCARD;
 
-/* The next batch, which borrows until the next call; OL_END behind the last.  Fails as ol_log_reader_next, but not for damage. */
-int ol_batch_walk_next(ol_batch_walk *walk, ol_batch *batch, ol_error *error) OL_NODISCARD;
+/* Walks everything from `from` on, which must be in the log, with its CRCs.  ol_batch_walk_next
+ * returns OL_END at the current log end; a later call goes on with the batches appended since.
+ * Stricter than the other walk, whose log may be cleaned or truncated meanwhile: a batch that
+ * repeats offsets is damage, and so is one that reaches above the end of our own log.  `reporter`
+ * must live as long as the walk. */
+int ol_batch_walk_open_reported(ol_batch_walk *walk, ol_log *log, int64_t from,
+                                const ol_batch_walk_reporter *reporter,
+                                ol_error *error) OL_NODISCARD;
 
-/* The caller found the batch that was given last to be bad: it is passed over like one that the walk found. */
-int ol_batch_walk_refuse(ol_batch_walk *walk, ol_error *error) OL_NODISCARD;
+/* Every case but the plain one of ol_batch_walk_next. */
+int ol_batch_walk_next_slowly(ol_batch_walk *walk, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
+/* The next batch, which borrows until the next call (with a reporter: until `release` is called);
+ * OL_END after the last.  Fails as ol_log_reader_next, but not for damage. */
+OL_NODISCARD static inline int ol_batch_walk_next(ol_batch_walk *walk, ol_batch *batch,
+                                                  ol_error *error) {
+    const uint8_t *data = walk->piece.data + walk->position;
+    size_t left = walk->piece.size - walk->position;
+    bool plain = left > 0 && ol_batch_parse(data, left, batch, error) == OL_OK &&
+                 (!walk->checks_crc || ol_batch_check_crc(batch, error) == OL_OK) &&
+                 ol_batch_is_in_bounds(&walk->bounds, batch) && batch->base_offset < walk->until &&
+                 !ol_batch_passes_successor(&walk->bounds, batch, data + left);
+    if (OL_UNLIKELY(!plain)) return ol_batch_walk_next_slowly(walk, batch, error);
+    walk->position += batch->size;
+    walk->previous_offset = walk->bounds.next_offset;
+    ol_batch_bounds_advance(&walk->bounds, batch);
+    return OL_OK;
+}
+
+/* The caller found the batch given last to be bad: it is passed over like one that the walk
+ * found. */
+int ol_batch_walk_refuse(ol_batch_walk *walk, const ol_batch *batch, ol_error *error) OL_NODISCARD;
+
+/* The batch given last is found again by its offset and given again by the next call.  All bytes
+ * are released. */
+void ol_batch_walk_put_back(ol_batch_walk *walk);
+
+/* The end of the last batch that was given; `from` before the first. */
+static inline int64_t ol_batch_walk_next_offset(const ol_batch_walk *walk) {
+    return walk->bounds.next_offset;
+}
+
+/* Whether the next call reads a new piece of the log. */
+static inline bool ol_batch_walk_is_between_pieces(const ol_batch_walk *walk) {
+    return walk->position >= walk->piece.size;
+}
+
+/* May be called twice, and for a zeroed walk. */
 void ol_batch_walk_close(ol_batch_walk *walk);
 
 #endif

@@ -65,7 +65,7 @@ static int judge(cutoff *work, ol_batch_walk *walk, const ol_batch *batch, ol_er
         work->offset = batch->last_offset + 1;
         return OL_OK;
     }
-    if (ol_batch_check_crc(batch, &damage) != OL_OK) return ol_batch_walk_refuse(walk, error);
+    if (ol_batch_check_crc(batch, &damage) != OL_OK) return ol_batch_walk_refuse(walk, batch, error);
     work->found = true;
     return OL_OK;
 }

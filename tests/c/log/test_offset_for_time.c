@@ -169,7 +169,7 @@ OL_TEST(damaged_batches_are_passed_over) {
         if (next == 40) next++;
         OL_CHECK_INT(batch.base_offset, next);
     }
-    OL_CHECK_INT(walk.next_offset, 100);
+    OL_CHECK_INT(ol_batch_walk_next_offset(&walk), 100);
     OL_CHECK_INT(walk.passed_over, 1);
     ol_batch_walk_close(&walk);
     ol_log_abandon(log);
