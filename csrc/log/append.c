@@ -16,18 +16,18 @@ static int64_t now_ms(void) {
 
 /* Whether Kafka would start a new segment for this batch (docs/format/directory.md §1.10). */
 static bool must_roll(const ol_log *log, size_t size, int64_t last_offset, int64_t max_timestamp) {
-    const ol_segment *active = log->active;
-    if ((int64_t)size > log->size_limit - log->size || last_offset > log->offset_limit) return true;
-    if (log->size == 0) return false;
-    if (log->index_full) return true;
+    const ol_segment *active = log->tail.active;
+    if ((int64_t)size > log->tail.size_limit - log->tail.size || last_offset > log->tail.offset_limit) return true;
+    if (log->tail.size == 0) return false;
+    if (log->tail.index_full) return true;
     if (active->first_timestamp < 0) return now_ms() - active->created_ms > log->config.segment_ms;
-    return max_timestamp > log->timestamp_limit;
+    return max_timestamp > log->tail.timestamp_limit;
 }
 
 /* Before the map of producers grows, those that are too old go.  When they are few it grows all the same, so that the next look, which goes
  * over all of them, is as many producers away. */
 static int make_room_for_producer(ol_log *log, ol_error *error) {
-    ol_producers *producers = &log->producers;
+    ol_producers *producers = &log->producers.map;
     size_t wanted = 1;
     if (ol_producers_is_full(producers)) {
         size_t half = producers->count / 2;
@@ -51,74 +51,74 @@ static OL_NOINLINE int reserve_slowly(ol_log *log, int64_t base_offset, size_t s
     /* Room for what publishing will have to remember, so that publishing cannot fail. */
     status = make_room_for_producer(log, error);
     if (status == OL_OK) {
-        pthread_mutex_lock(&log->epochs_lock);
-        status = ol_leader_epochs_reserve(&log->epochs, 1, error);
-        pthread_mutex_unlock(&log->epochs_lock);
+        pthread_mutex_lock(&log->epochs.lock);
+        status = ol_leader_epochs_reserve(&log->epochs.cache, 1, error);
+        pthread_mutex_unlock(&log->epochs.lock);
     }
     if (status == OL_OK && must_roll(log, size, last_offset, max_timestamp)) status = ol_log_roll(log, base_offset, error);
-    if (status == OL_OK) status = ol_log_extend(log, log->size + (int64_t)size, error);
+    if (status == OL_OK) status = ol_log_extend(log, log->tail.size + (int64_t)size, error);
     if (status != OL_OK) return status;
-    log->slow = false;
-    atomic_store_explicit(&log->appended, true, memory_order_relaxed);
-    log->reserved_size = (int64_t)size;
-    *start = log->data + log->size;
+    log->tail.slow = false;
+    atomic_store_explicit(&log->signals.appended, true, memory_order_relaxed);
+    log->tail.reserved_size = (int64_t)size;
+    *start = log->tail.data + log->tail.size;
     return OL_OK;
 }
 
 int ol_log_reserve_at(ol_log *log, int64_t base_offset, size_t size, int64_t last_offset, int64_t max_timestamp,
                       uint8_t **start, ol_error *error) {
-    int64_t end = log->size + (int64_t)size;
-    bool fast = !log->slow && size <= (size_t)OL_SEGMENT_BYTES_MAX && end <= log->size_limit &&
-                last_offset <= log->offset_limit && last_offset >= base_offset && max_timestamp <= log->timestamp_limit &&
-                size >= OL_BATCH_OVERHEAD && !atomic_load_explicit(&log->failed, memory_order_relaxed) &&
-                end <= atomic_load_explicit(&log->active->extended, memory_order_acquire);
+    int64_t end = log->tail.size + (int64_t)size;
+    bool fast = !log->tail.slow && size <= (size_t)OL_SEGMENT_BYTES_MAX && end <= log->tail.size_limit &&
+                last_offset <= log->tail.offset_limit && last_offset >= base_offset && max_timestamp <= log->tail.timestamp_limit &&
+                size >= OL_BATCH_OVERHEAD && !atomic_load_explicit(&log->shared.failed, memory_order_relaxed) &&
+                end <= atomic_load_explicit(&log->tail.active->extended, memory_order_acquire);
     if (OL_UNLIKELY(!fast)) {
         return reserve_slowly(log, base_offset, size, last_offset, max_timestamp, start, error);
     }
-    log->reserved_size = (int64_t)size;
-    *start = log->data + log->size;
+    log->tail.reserved_size = (int64_t)size;
+    *start = log->tail.data + log->tail.size;
     return OL_OK;
 }
 
 int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp, uint8_t **start,
                    int64_t *base_offset, ol_error *error) {
-    *base_offset = log->next_offset;
+    *base_offset = log->tail.next_offset;
     if (OL_UNLIKELY(last_offset_delta < 0)) return ol_fail(error, OL_INVALID, "a batch has at least one offset");
-    if (OL_UNLIKELY(log->next_offset > INT64_MAX - 1 - last_offset_delta)) {
+    if (OL_UNLIKELY(log->tail.next_offset > INT64_MAX - 1 - last_offset_delta)) {
         return ol_fail(error, OL_TOO_LARGE, "the log is at the greatest offset");
     }
-    return ol_log_reserve_at(log, log->next_offset, size, log->next_offset + last_offset_delta, max_timestamp, start, error);
+    return ol_log_reserve_at(log, log->tail.next_offset, size, log->tail.next_offset + last_offset_delta, max_timestamp, start, error);
 }
 
 bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp) {
-    if (!log->writable || log->slow || size > (size_t)OL_SEGMENT_BYTES_MAX) return false;
-    if (log->next_offset > log->offset_limit - last_offset_delta || max_timestamp > log->timestamp_limit) return false;
-    int64_t end = log->size + (int64_t)size;
-    return end <= log->size_limit && end <= atomic_load_explicit(&log->active->populated, memory_order_acquire);
+    if (!log->writable || log->tail.slow || size > (size_t)OL_SEGMENT_BYTES_MAX) return false;
+    if (log->tail.next_offset > log->tail.offset_limit - last_offset_delta || max_timestamp > log->tail.timestamp_limit) return false;
+    int64_t end = log->tail.size + (int64_t)size;
+    return end <= log->tail.size_limit && end <= atomic_load_explicit(&log->tail.active->populated, memory_order_acquire);
 }
 
 /* Producer state, transaction index and epochs; and the cases in which the next reservation looks closer. */
 static OL_NOINLINE void publish_rest(ol_log *log, int64_t base_offset, int64_t producer_id, int32_t leader_epoch, size_t size) {
     ol_error ignored;
-    log->slow = true;
-    if (leader_epoch > log->epoch_newest) {
-        pthread_mutex_lock(&log->epochs_lock);
-        int status = ol_leader_epochs_assign(&log->epochs, leader_epoch, base_offset, NULL, &ignored);
+    log->tail.slow = true;
+    if (leader_epoch > log->tail.newest_epoch) {
+        pthread_mutex_lock(&log->epochs.lock);
+        int status = ol_leader_epochs_assign(&log->epochs.cache, leader_epoch, base_offset, NULL, &ignored);
         OL_ASSERT(status == OL_OK);
-        log->epochs_changed = true;
-        pthread_mutex_unlock(&log->epochs_lock);
-        log->epoch_newest = leader_epoch;
+        log->epochs.changed = true;
+        pthread_mutex_unlock(&log->epochs.lock);
+        log->tail.newest_epoch = leader_epoch;
     }
     if (producer_id < 0) return;
-    if (producer_id > log->highest_producer_id) log->highest_producer_id = producer_id;
+    if (producer_id > log->producers.highest_id) log->producers.highest_id = producer_id;
     ol_batch batch;
     ol_producers_change change = {0};
-    int status = ol_batch_parse(log->data + log->size, size, &batch, &ignored);
-    if (status == OL_OK) status = ol_producers_apply(&log->producers, &batch, &change, &ignored);
+    int status = ol_batch_parse(log->tail.data + log->tail.size, size, &batch, &ignored);
+    if (status == OL_OK) status = ol_producers_apply(&log->producers.map, &batch, &change, &ignored);
     if (status == OL_OK && change.aborted) {
-        pthread_mutex_lock(&log->active->lock);
-        status = ol_transaction_index_append(&log->active->transaction_index, &change.transaction, &ignored);
-        pthread_mutex_unlock(&log->active->lock);
+        pthread_mutex_lock(&log->tail.active->lock);
+        status = ol_transaction_index_append(&log->tail.active->transaction_index, &change.transaction, &ignored);
+        pthread_mutex_unlock(&log->tail.active->lock);
     }
     /* The bytes are in the log, so they count; but with a transaction index that misses an abort the directory must not be
      * closed as clean, and opening it anew rebuilds what is wrong. */
@@ -130,53 +130,53 @@ static OL_NOINLINE void publish_rest(ol_log *log, int64_t base_offset, int64_t p
 static OL_NOINLINE void settle_note(ol_log *log, size_t size) {
     ol_batch batch;
     ol_error ignored;
-    log->note_taken = false;
-    if (ol_batch_parse(log->data + log->size, size, &batch, &ignored) != OL_OK) return;
+    log->note.taken = false;
+    if (ol_batch_parse(log->tail.data + log->tail.size, size, &batch, &ignored) != OL_OK) return;
     int64_t note = ol_flush_sidecar_record(&batch);
-    if (note >= 0) log->noted_flushed = note;
+    if (note >= 0) log->note.written = note;
 }
 
 int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int64_t max_timestamp, int64_t producer_id,
                       int32_t leader_epoch, size_t size, ol_error *error) {
-    OL_ASSERT((int64_t)size == log->reserved_size && base_offset >= log->next_offset);
-    ol_segment *active = log->active;
-    int64_t position = log->size;
+    OL_ASSERT((int64_t)size == log->tail.reserved_size && base_offset >= log->tail.next_offset);
+    ol_segment *active = log->tail.active;
+    int64_t position = log->tail.size;
     if (OL_UNLIKELY(log->stored != NULL)) {
         int status = log->stored(active->file, position, size, error);
         if (status != OL_OK) return status;
     }
     if (OL_UNLIKELY(position == 0)) {
-        log->timestamp_limit = INT64_MIN;
+        log->tail.timestamp_limit = INT64_MIN;
         if (max_timestamp >= 0) {
-            log->timestamp_limit = max_timestamp > INT64_MAX - log->config.segment_ms ? INT64_MAX
+            log->tail.timestamp_limit = max_timestamp > INT64_MAX - log->config.segment_ms ? INT64_MAX
                                                                                        : max_timestamp + log->config.segment_ms;
         }
     }
     ol_segment_note_batch(active, position, size, last_offset, max_timestamp, log->config.index_interval_bytes,
-                          &log->index_full);
-    if (OL_UNLIKELY(producer_id >= 0 || leader_epoch > log->epoch_newest || log->index_full)) {
+                          &log->tail.index_full);
+    if (OL_UNLIKELY(producer_id >= 0 || leader_epoch > log->tail.newest_epoch || log->tail.index_full)) {
         publish_rest(log, base_offset, producer_id, leader_epoch, size);
     }
-    if (OL_UNLIKELY(log->note_taken)) settle_note(log, size);
-    log->reserved_size = -1;
-    log->size = position + (int64_t)size;
-    log->next_offset = last_offset + 1;
+    if (OL_UNLIKELY(log->note.taken)) settle_note(log, size);
+    log->tail.reserved_size = -1;
+    log->tail.size = position + (int64_t)size;
+    log->tail.next_offset = last_offset + 1;
     /* Where the next batch goes: by the time it comes its lines are here, however many partitions take turns. */
-    for (int line = 0; line < NEXT_BATCH_LINES; line++) __builtin_prefetch(log->data + log->size + 64 * line, 1);
-    atomic_store_explicit(&active->size, log->size, memory_order_release);
-    atomic_store_explicit(&log->end, log->next_offset, memory_order_release);
+    for (int line = 0; line < NEXT_BATCH_LINES; line++) __builtin_prefetch(log->tail.data + log->tail.size + 64 * line, 1);
+    atomic_store_explicit(&active->size, log->tail.size, memory_order_release);
+    atomic_store_explicit(&log->shared.end, log->tail.next_offset, memory_order_release);
     return OL_OK;
 }
 
 int ol_log_publish(ol_log *log, const ol_batch_fields *fields, size_t size, ol_error *error) {
-    OL_ASSERT(fields->base_offset == log->next_offset);
+    OL_ASSERT(fields->base_offset == log->tail.next_offset);
     return ol_log_publish_at(log, fields->base_offset, fields->base_offset + fields->last_offset_delta, fields->max_timestamp,
                              fields->producer_id, fields->leader_epoch, size, error);
 }
 
 /* Checks everything that was given before anything of it is written.  *largest is the greatest size of one batch. */
 static int check_batches(const ol_log *log, const uint8_t *data, size_t size, size_t *largest, ol_error *error) {
-    int64_t next_offset = log->next_offset;
+    int64_t next_offset = log->tail.next_offset;
     *largest = 0;
     for (size_t position = 0; position < size;) {
         ol_batch batch;
@@ -206,7 +206,7 @@ static int check_batches(const ol_log *log, const uint8_t *data, size_t size, si
 
 int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error) {
     size_t largest = 0;
-    int64_t end_before = log->next_offset;
+    int64_t end_before = log->tail.next_offset;
     int status = ol_log_check_writable(log, error);
     if (status == OL_OK) status = check_batches(log, data, size, &largest, error);
     if (status == OL_OK && size > 0) status = ol_log_reserve_space(log, (int64_t)size, largest, error);
@@ -224,7 +224,7 @@ int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error
                                    batch.leader_epoch, batch.size, error);
         position += batch.size;
     }
-    if (status != OL_OK && log->next_offset != end_before) {
+    if (status != OL_OK && log->tail.next_offset != end_before) {
         ol_error ignored;
         if (ol_log_truncate(log, end_before, &ignored) != OL_OK) ol_log_set_failed(log);
     }

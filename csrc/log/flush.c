@@ -1,23 +1,23 @@
 /* Flushing: what was rolled since the last one, then the active segment, then the names; only then does `flushed` move.
  *
  * Runs beside the writer.  A segment that the log wrote to stays open until a flush has covered it, and only a flush, a truncation
- * and the close end that, all under flush_lock; so the files seen here stay open without further counting. */
+ * and the close end that, all under flush.lock; so the files seen here stay open without further counting. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "log/log_impl.h"
 
 int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lower, ol_error *error) {
-    if (log->sidecar.file == NULL) {
+    if (log->flush.sidecar.file == NULL) {
         char path[OL_PATH_MAX];
         int status = ol_log_path(log, OL_FLUSH_SIDECAR_FILE, path, error);
-        if (status == OL_OK) status = ol_flush_sidecar_open(&log->sidecar, log->fs, path, error);
+        if (status == OL_OK) status = ol_flush_sidecar_open(&log->flush.sidecar, log->fs, path, error);
         if (status != OL_OK) {
             /* Without a sidecar only the verdict torn or corrupt is weaker; but one that says too much must be lowered. */
             return lower || status == OL_CRASHED ? status : OL_OK;
         }
     }
-    return lower ? ol_flush_sidecar_lower(&log->sidecar, bound, error) : ol_flush_sidecar_store(&log->sidecar, bound, error);
+    return lower ? ol_flush_sidecar_lower(&log->flush.sidecar, bound, error) : ol_flush_sidecar_store(&log->flush.sidecar, bound, error);
 }
 
 /* The base of the segment that holds `offset`, which is in the log. */
@@ -32,18 +32,18 @@ static int64_t base_of(ol_log *log, int64_t offset) {
 /* A sidecar that names a segment which is cleaned would speak of a file that is another one by then: of positions behind its end, and of batches
  * that no longer lie where the flush ended.  Later stores, which are not synced, only name later segments. */
 int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) {
-    if (log->settled_base >= base_offset) return OL_OK;
+    if (log->flush.settled_base >= base_offset) return OL_OK;
     int64_t flushed = ol_log_flushed(log);
-    ol_flush_sidecar_bound bound = log->last_flush;
+    ol_flush_sidecar_bound bound = log->flush.last;
     if (bound.position == 0 || bound.offset != flushed) {
-        pthread_mutex_lock(&log->epochs_lock);
-        int32_t epoch = ol_leader_epochs_at(&log->epochs, flushed - 1);
-        pthread_mutex_unlock(&log->epochs_lock);
+        pthread_mutex_lock(&log->epochs.lock);
+        int32_t epoch = ol_leader_epochs_at(&log->epochs.cache, flushed - 1);
+        pthread_mutex_unlock(&log->epochs.lock);
         bound = (ol_flush_sidecar_bound){.offset = flushed, .segment_base = base_of(log, flushed), .leader_epoch = epoch};
     }
     OL_ASSERT(bound.segment_base >= base_offset);
     int status = ol_log_store_bound(log, &bound, true, error);
-    if (status == OL_OK) log->settled_base = bound.segment_base;
+    if (status == OL_OK) log->flush.settled_base = bound.segment_base;
     return status;
 }
 
@@ -53,17 +53,17 @@ static int collect(ol_log *log, ol_segment ***rolled, size_t *count, ol_segment 
                    ol_error *error) {
     *rolled = NULL;
     *count = 0;
-    pthread_mutex_lock(&log->list_lock);
-    *active = log->active;
+    pthread_mutex_lock(&log->list.lock);
+    *active = log->tail.active;
     *end = ol_log_end(log);
-    *position = atomic_load_explicit(&log->active->size, memory_order_acquire);
-    for (size_t i = 0; i < log->segment_count; i++) *count += log->segments[i]->flush_needed;
+    *position = atomic_load_explicit(&log->tail.active->size, memory_order_acquire);
+    for (size_t i = 0; i < log->list.count; i++) *count += log->list.segments[i]->flush_needed;
     if (*count > 0) *rolled = malloc(*count * sizeof **rolled);
     size_t filled = 0;
-    for (size_t i = 0; i < log->segment_count && *rolled != NULL; i++) {
-        if (log->segments[i]->flush_needed) (*rolled)[filled++] = log->segments[i];
+    for (size_t i = 0; i < log->list.count && *rolled != NULL; i++) {
+        if (log->list.segments[i]->flush_needed) (*rolled)[filled++] = log->list.segments[i];
     }
-    pthread_mutex_unlock(&log->list_lock);
+    pthread_mutex_unlock(&log->list.lock);
     return *count > 0 && *rolled == NULL ? ol_fail(error, OL_NO_MEMORY, "no memory to flush") : OL_OK;
 }
 
@@ -71,11 +71,11 @@ static int collect(ol_log *log, ol_segment ***rolled, size_t *count, ol_segment 
 static int finish_segment(ol_log *log, ol_segment *segment, ol_error *error) {
     char name[128];
     char path[OL_PATH_MAX];
-    pthread_mutex_lock(&log->list_lock);
+    pthread_mutex_lock(&log->list.lock);
     segment->flush_needed = false;
     bool note = segment->rolled_note;
     segment->rolled_note = false;
-    pthread_mutex_unlock(&log->list_lock);
+    pthread_mutex_unlock(&log->list.lock);
     pthread_mutex_lock(&segment->lock);
     ol_segment_close_indexes(segment);
     pthread_mutex_unlock(&segment->lock);
@@ -86,16 +86,16 @@ static int finish_segment(ol_log *log, ol_segment *segment, ol_error *error) {
     if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
     /* A note that stays says nothing wrong until the segment is cleaned, and the next open removes it. */
     if (status != OL_OK && status != OL_NO_SUCH_FILE) {
-        pthread_mutex_lock(&log->list_lock);
+        pthread_mutex_lock(&log->list.lock);
         segment->note_stayed = true;
-        pthread_mutex_unlock(&log->list_lock);
+        pthread_mutex_unlock(&log->list.lock);
     }
     return status == OL_CRASHED ? status : OL_OK;
 }
 
 /* Published bytes are never stored to again, so only those behind the last flush can be dirty; a truncation forgets that flush. */
 static int flush_active(ol_log *log, ol_segment *active, int64_t position, ol_error *error) {
-    const ol_flush_sidecar_bound *last = &log->last_flush;
+    const ol_flush_sidecar_bound *last = &log->flush.last;
     bool known = last->position > 0 && last->segment_base == active->base_offset && last->offset == ol_log_flushed(log);
     if (!known || position < last->position) return log->fs->flush(active->file, error);
     return log->fs->flush_range(active->file, active->data, last->position, position, error);
@@ -104,7 +104,7 @@ static int flush_active(ol_log *log, ol_segment *active, int64_t position, ol_er
 /* After our own flush succeeded: the background may flush the same file this moment, and have been told of an error that is ours as well.
  * Steps take turns with two locks, so this waits for the one under way and never for those behind it. */
 static int wait_for_step(ol_log *log, ol_error *error) {
-    pthread_mutex_t *lock = &log->step_locks[atomic_load(&log->step) & 1];
+    pthread_mutex_t *lock = &log->steps.locks[atomic_load(&log->steps.newest) & 1];
     pthread_mutex_lock(lock);
     pthread_mutex_unlock(lock);
     return ol_log_check_writable(log, error);
@@ -112,12 +112,12 @@ static int wait_for_step(ol_log *log, ol_error *error) {
 
 /* Whether a flush would change what is on disk: of a segment that was rolled the trimming is not, although its bytes may be. */
 static bool is_flush_due(ol_log *log, int64_t end) {
-    return ol_log_flushed(log) < end || atomic_load(&log->roll_unflushed);
+    return ol_log_flushed(log) < end || atomic_load(&log->signals.roll_unflushed);
 }
 
 int ol_log_flush_locked(ol_log *log, ol_error *error) {
     if (!is_flush_due(log, ol_log_end(log))) return OL_OK;
-    bool rolls = atomic_exchange(&log->roll_unflushed, false);
+    bool rolls = atomic_exchange(&log->signals.roll_unflushed, false);
     ol_segment **rolled = NULL;
     ol_segment *active = NULL;
     size_t count = 0;
@@ -127,11 +127,11 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
     /* The epochs go first: what a batch carries must not be known less than the batch. */
     if (status == OL_OK) status = ol_log_store_epochs(log, error);
     if (status != OL_OK) {
-        if (rolls) atomic_store(&log->roll_unflushed, true);
+        if (rolls) atomic_store(&log->signals.roll_unflushed, true);
         free(rolled);
         return status;
     }
-    bool names = atomic_exchange(&log->names_changed, false);
+    bool names = atomic_exchange(&log->signals.names_changed, false);
     for (size_t i = 0; i < count && status == OL_OK; i++) status = ol_segment_flush(rolled[i], error);
     if (status == OL_OK) status = flush_active(log, active, position, error);
     if (status == OL_OK && names) status = log->fs->flush_directory(log->fs, log->directory, error);
@@ -141,36 +141,36 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
         free(rolled);
         return status;
     }
-    pthread_mutex_lock(&log->epochs_lock);
-    int32_t epoch = ol_leader_epochs_at(&log->epochs, end - 1);
-    pthread_mutex_unlock(&log->epochs_lock);
+    pthread_mutex_lock(&log->epochs.lock);
+    int32_t epoch = ol_leader_epochs_at(&log->epochs.cache, end - 1);
+    pthread_mutex_unlock(&log->epochs.lock);
     ol_flush_sidecar_bound bound = {.offset = end, .segment_base = active->base_offset, .position = position, .leader_epoch = epoch};
-    atomic_store_explicit(&log->flushed, end, memory_order_release);
-    log->last_flush = bound;
+    atomic_store_explicit(&log->shared.flushed, end, memory_order_release);
+    log->flush.last = bound;
     status = ol_log_store_bound(log, &bound, false, error);
     for (size_t i = 0; i < count && status == OL_OK; i++) status = finish_segment(log, rolled[i], error);
     free(rolled);
     return status;
 }
 
-void ol_log_expect_flushes(ol_log *log) { atomic_store(&log->flush_demanded, true); }
+void ol_log_expect_flushes(ol_log *log) { atomic_store(&log->signals.flush_demanded, true); }
 
 size_t ol_log_count_unflushed(ol_log *log) {
     size_t count = 0;
-    pthread_mutex_lock(&log->list_lock);
+    pthread_mutex_lock(&log->list.lock);
     /* A flush covers all of them, so they lie side by side below the active one. */
-    for (size_t i = log->segment_count; i > 0; i--) {
-        const ol_segment *segment = log->segments[i - 1];
-        if (segment == log->active) continue;
+    for (size_t i = log->list.count; i > 0; i--) {
+        const ol_segment *segment = log->list.segments[i - 1];
+        if (segment == log->tail.active) continue;
         if (!segment->flush_needed) break;
         count++;
     }
-    pthread_mutex_unlock(&log->list_lock);
+    pthread_mutex_unlock(&log->list.lock);
     return count;
 }
 
 bool ol_log_wants_flush(ol_log *log) {
-    if (!atomic_load_explicit(&log->roll_unflushed, memory_order_relaxed) || ol_log_has_failed(log)) return false;
+    if (!atomic_load_explicit(&log->signals.roll_unflushed, memory_order_relaxed) || ol_log_has_failed(log)) return false;
     return ol_log_count_unflushed(log) >= OL_UNFLUSHED_WANTED;
 }
 
@@ -185,13 +185,13 @@ int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) {
     if (is_flush_due(log, end)) {
         status = ol_log_check_writable(log, error);
         if (status == OL_OK) {
-            pthread_mutex_lock(&log->flush_lock);
+            pthread_mutex_lock(&log->flush.lock);
             /* Another call may have covered our end while we waited. */
             if (is_flush_due(log, end)) {
                 status = ol_log_check_writable(log, error);
                 if (status == OL_OK) status = ol_log_flush_locked(log, error);
             }
-            pthread_mutex_unlock(&log->flush_lock);
+            pthread_mutex_unlock(&log->flush.lock);
         }
     }
     *flushed = ol_log_flushed(log);

@@ -17,44 +17,44 @@ void ol_log_config_init(ol_log_config *config) {
     };
 }
 
-int64_t ol_log_start(const ol_log *log) { return atomic_load_explicit(&log->start, memory_order_acquire); }
-int64_t ol_log_end(const ol_log *log) { return atomic_load_explicit(&log->end, memory_order_acquire); }
-int64_t ol_log_flushed(const ol_log *log) { return atomic_load_explicit(&log->flushed, memory_order_acquire); }
+int64_t ol_log_start(const ol_log *log) { return atomic_load_explicit(&log->shared.start, memory_order_acquire); }
+int64_t ol_log_end(const ol_log *log) { return atomic_load_explicit(&log->shared.end, memory_order_acquire); }
+int64_t ol_log_flushed(const ol_log *log) { return atomic_load_explicit(&log->shared.flushed, memory_order_acquire); }
 bool ol_log_is_writable(const ol_log *log) { return log->writable; }
 
 void ol_log_record_end(ol_log *log, int64_t end) {
     OL_ASSERT(!log->writable);
-    int64_t known = atomic_load(&log->end);
-    while (end > known && !atomic_compare_exchange_weak(&log->end, &known, end)) continue;
+    int64_t known = atomic_load(&log->shared.end);
+    while (end > known && !atomic_compare_exchange_weak(&log->shared.end, &known, end)) continue;
 }
 
-bool ol_log_has_failed(const ol_log *log) { return atomic_load(&log->failed); }
-uint64_t ol_log_cuts(const ol_log *log) { return atomic_load(&log->cuts); }
+bool ol_log_has_failed(const ol_log *log) { return atomic_load(&log->shared.failed); }
+uint64_t ol_log_cuts(const ol_log *log) { return atomic_load(&log->shared.cuts); }
 
 /* These are asked of a const log; the lock inside it is no part of what it says. */
 static pthread_mutex_t *lock_of(const pthread_mutex_t *lock) { return (pthread_mutex_t *)(uintptr_t)lock; }
 
 int32_t ol_log_leader_epoch(const ol_log *log) {
-    pthread_mutex_lock(lock_of(&log->epochs_lock));
-    int32_t epoch = ol_leader_epochs_newest(&log->epochs);
-    pthread_mutex_unlock(lock_of(&log->epochs_lock));
+    pthread_mutex_lock(lock_of(&log->epochs.lock));
+    int32_t epoch = ol_leader_epochs_newest(&log->epochs.cache);
+    pthread_mutex_unlock(lock_of(&log->epochs.lock));
     return epoch;
 }
 
 void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) {
-    pthread_mutex_lock(lock_of(&log->epochs_lock));
-    ol_leader_epochs_end_offset(&log->epochs, epoch, ol_log_end(log), found_epoch, end_offset);
-    pthread_mutex_unlock(lock_of(&log->epochs_lock));
+    pthread_mutex_lock(lock_of(&log->epochs.lock));
+    ol_leader_epochs_end_offset(&log->epochs.cache, epoch, ol_log_end(log), found_epoch, end_offset);
+    pthread_mutex_unlock(lock_of(&log->epochs.lock));
 }
 
 size_t ol_log_epochs(const ol_log *log, int64_t offset, ol_leader_epoch *epochs, size_t capacity) {
     size_t count = 0;
-    pthread_mutex_lock(lock_of(&log->epochs_lock));
-    while (count < log->epochs.count && log->epochs.entries[count].start_offset < offset) {
-        if (count < capacity) epochs[count] = log->epochs.entries[count];
+    pthread_mutex_lock(lock_of(&log->epochs.lock));
+    while (count < log->epochs.cache.count && log->epochs.cache.entries[count].start_offset < offset) {
+        if (count < capacity) epochs[count] = log->epochs.cache.entries[count];
         count++;
     }
-    pthread_mutex_unlock(lock_of(&log->epochs_lock));
+    pthread_mutex_unlock(lock_of(&log->epochs.lock));
     return count;
 }
 
@@ -64,28 +64,28 @@ bool ol_log_topic_id(const ol_log *log, uint8_t topic_id[16]) {
 }
 
 int64_t ol_log_size_bytes(const ol_log *log) {
-    pthread_mutex_lock(lock_of(&log->list_lock));
+    pthread_mutex_lock(lock_of(&log->list.lock));
     int64_t size = 0;
-    for (size_t i = 0; i < log->segment_count; i++) {
-        size += atomic_load_explicit(&log->segments[i]->size, memory_order_acquire);
+    for (size_t i = 0; i < log->list.count; i++) {
+        size += atomic_load_explicit(&log->list.segments[i]->size, memory_order_acquire);
     }
-    pthread_mutex_unlock(lock_of(&log->list_lock));
+    pthread_mutex_unlock(lock_of(&log->list.lock));
     return size;
 }
 
 bool ol_log_segment_at(const ol_log *log, size_t index, ol_log_segment_info *info) {
-    pthread_mutex_lock(lock_of(&log->list_lock));
-    bool found = index < log->segment_count;
+    pthread_mutex_lock(lock_of(&log->list.lock));
+    bool found = index < log->list.count;
     if (found) {
-        const ol_segment *segment = log->segments[index];
+        const ol_segment *segment = log->list.segments[index];
         info->base_offset = segment->base_offset;
         info->size = atomic_load_explicit(&segment->size, memory_order_acquire);
-        info->active = index + 1 == log->segment_count;
+        info->active = index + 1 == log->list.count;
         size_t length = strlen(segment->path);
         size_t cut = length >= sizeof info->path ? length - sizeof info->path + 1 : 0;
         memcpy(info->path, segment->path + cut, length - cut + 1);
     }
-    pthread_mutex_unlock(lock_of(&log->list_lock));
+    pthread_mutex_unlock(lock_of(&log->list.lock));
     return found;
 }
 
@@ -93,13 +93,13 @@ int ol_log_path(const ol_log *log, const char *name, char path[OL_PATH_MAX], ol_
     return ol_path_join(path, OL_PATH_MAX, log->directory, name, error);
 }
 
-void ol_log_set_failed(ol_log *log) { atomic_store(&log->failed, true); }
+void ol_log_set_failed(ol_log *log) { atomic_store(&log->shared.failed, true); }
 
 int ol_log_check_writable(const ol_log *log, ol_error *error) {
     int status = OL_OK;
     if (!log->writable) {
         status = ol_fail(error, OL_READ_ONLY, "the log was opened for reading, or is corrupt");
-    } else if (atomic_load(&log->failed)) {
+    } else if (atomic_load(&log->shared.failed)) {
         status = ol_fail(error, OL_FAILED, "an earlier failure left the log unknown; it has to be opened anew");
     }
     if (status != OL_OK) status = ol_error_at(error, log->directory, -1);
@@ -107,47 +107,47 @@ int ol_log_check_writable(const ol_log *log, ol_error *error) {
 }
 
 void ol_log_set_limits(ol_log *log) {
-    ol_segment *active = log->active;
-    log->size = atomic_load(&active->size);
-    log->size_limit = log->config.segment_bytes < (int64_t)active->mapped_size ? log->config.segment_bytes
+    ol_segment *active = log->tail.active;
+    log->tail.size = atomic_load(&active->size);
+    log->tail.size_limit = log->config.segment_bytes < (int64_t)active->mapped_size ? log->config.segment_bytes
                                                                               : (int64_t)active->mapped_size;
-    log->offset_limit = active->base_offset > INT64_MAX - INT32_MAX ? INT64_MAX : active->base_offset + INT32_MAX;
-    log->timestamp_limit = INT64_MAX;
-    if (log->size > 0) {
-        log->timestamp_limit = INT64_MIN;
+    log->tail.offset_limit = active->base_offset > INT64_MAX - INT32_MAX ? INT64_MAX : active->base_offset + INT32_MAX;
+    log->tail.timestamp_limit = INT64_MAX;
+    if (log->tail.size > 0) {
+        log->tail.timestamp_limit = INT64_MIN;
         if (active->first_timestamp >= 0 && active->first_timestamp <= INT64_MAX - log->config.segment_ms) {
-            log->timestamp_limit = active->first_timestamp + log->config.segment_ms;
+            log->tail.timestamp_limit = active->first_timestamp + log->config.segment_ms;
         }
     }
-    log->reserved_size = -1;
-    log->slow = true;
+    log->tail.reserved_size = -1;
+    log->tail.slow = true;
 }
 
 int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) {
-    pthread_mutex_lock(&log->list_lock);
+    pthread_mutex_lock(&log->list.lock);
     int status = OL_OK;
-    if (log->segment_count == log->segment_capacity) {
-        size_t capacity = log->segment_capacity == 0 ? 8 : 2 * log->segment_capacity;
-        ol_segment **segments = realloc(log->segments, capacity * sizeof *segments);
+    if (log->list.count == log->list.capacity) {
+        size_t capacity = log->list.capacity == 0 ? 8 : 2 * log->list.capacity;
+        ol_segment **segments = realloc(log->list.segments, capacity * sizeof *segments);
         if (segments == NULL) {
             status = ol_fail(error, OL_NO_MEMORY, "no memory for the list of segments");
         } else {
-            log->segments = segments;
-            log->segment_capacity = capacity;
+            log->list.segments = segments;
+            log->list.capacity = capacity;
         }
     }
-    if (status == OL_OK) log->segments[log->segment_count++] = segment;
-    pthread_mutex_unlock(&log->list_lock);
+    if (status == OL_OK) log->list.segments[log->list.count++] = segment;
+    pthread_mutex_unlock(&log->list.lock);
     return status;
 }
 
-/* Index of the last segment with a base at or below `offset`, 0 when all are above; under list_lock, the list is not empty. */
+/* Index of the last segment with a base at or below `offset`, 0 when all are above; under list.lock, the list is not empty. */
 static size_t segment_index(const ol_log *log, int64_t offset) {
     size_t low = 0;
-    size_t high = log->segment_count;
+    size_t high = log->list.count;
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
-        if (log->segments[middle]->base_offset <= offset) {
+        if (log->list.segments[middle]->base_offset <= offset) {
             low = middle;
         } else {
             high = middle;
@@ -158,40 +158,40 @@ static size_t segment_index(const ol_log *log, int64_t offset) {
 
 ol_segment *ol_log_find_segment(ol_log *log, int64_t offset) {
     ol_segment *found = NULL;
-    pthread_mutex_lock(&log->list_lock);
-    if (log->segment_count > 0) {
-        found = log->segments[segment_index(log, offset)];
+    pthread_mutex_lock(&log->list.lock);
+    if (log->list.count > 0) {
+        found = log->list.segments[segment_index(log, offset)];
         ol_segment_reference(found);
     }
-    pthread_mutex_unlock(&log->list_lock);
+    pthread_mutex_unlock(&log->list.lock);
     return found;
 }
 
 ol_segment *ol_log_next_segment(ol_log *log, int64_t base) {
     ol_segment *found = NULL;
-    pthread_mutex_lock(&log->list_lock);
-    if (log->segment_count > 0) {
+    pthread_mutex_lock(&log->list.lock);
+    if (log->list.count > 0) {
         size_t index = segment_index(log, base);
-        if (log->segments[index]->base_offset <= base) index++;
-        if (index < log->segment_count) found = log->segments[index];
+        if (log->list.segments[index]->base_offset <= base) index++;
+        if (index < log->list.count) found = log->list.segments[index];
         if (found != NULL) ol_segment_reference(found);
     }
-    pthread_mutex_unlock(&log->list_lock);
+    pthread_mutex_unlock(&log->list.lock);
     return found;
 }
 
 /* ------------------------------------------------------------------------------------------------ epochs, producers */
 
 int ol_log_store_epochs(ol_log *log, ol_error *error) {
-    pthread_mutex_lock(&log->epochs_lock);
+    pthread_mutex_lock(&log->epochs.lock);
     int status = OL_OK;
-    if (log->epochs_changed) {
+    if (log->epochs.changed) {
         char path[OL_PATH_MAX];
         status = ol_log_path(log, OL_EPOCHS_FILE, path, error);
-        if (status == OL_OK) status = ol_leader_epochs_store(&log->epochs, log->fs, path, error);
-        if (status == OL_OK) log->epochs_changed = false;
+        if (status == OL_OK) status = ol_leader_epochs_store(&log->epochs.cache, log->fs, path, error);
+        if (status == OL_OK) log->epochs.changed = false;
     }
-    pthread_mutex_unlock(&log->epochs_lock);
+    pthread_mutex_unlock(&log->epochs.lock);
     return status;
 }
 
@@ -199,16 +199,16 @@ int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) {
     int status = ol_log_check_writable(log, error);
     if (status != OL_OK) return status;
     bool changed = false;
-    pthread_mutex_lock(&log->epochs_lock);
-    if (epoch < ol_leader_epochs_newest(&log->epochs)) {
-        status = ol_fail(error, OL_FENCED, "leader epoch %d is older than %d", epoch, ol_leader_epochs_newest(&log->epochs));
+    pthread_mutex_lock(&log->epochs.lock);
+    if (epoch < ol_leader_epochs_newest(&log->epochs.cache)) {
+        status = ol_fail(error, OL_FENCED, "leader epoch %d is older than %d", epoch, ol_leader_epochs_newest(&log->epochs.cache));
     } else {
-        status = ol_leader_epochs_assign(&log->epochs, epoch, log->next_offset, &changed, error);
+        status = ol_leader_epochs_assign(&log->epochs.cache, epoch, log->tail.next_offset, &changed, error);
     }
-    if (changed) log->epochs_changed = true;
-    pthread_mutex_unlock(&log->epochs_lock);
+    if (changed) log->epochs.changed = true;
+    pthread_mutex_unlock(&log->epochs.lock);
     if (status != OL_OK) return status;
-    log->epoch_newest = epoch;
+    log->tail.newest_epoch = epoch;
     return ol_log_store_epochs(log, error);
 }
 
@@ -221,15 +221,15 @@ static int64_t time_of_batches(const ol_log *log) {
 
 /* Kafka looks every ten minutes.  Whoever gives out ids from the greatest one on must never give it again, so that one stays. */
 size_t ol_log_expire_producers(ol_log *log) {
-    return ol_producers_expire(&log->producers, time_of_batches(log), log->config.producer_expiration_ms, log->highest_producer_id);
+    return ol_producers_expire(&log->producers.map, time_of_batches(log), log->config.producer_expiration_ms, log->producers.highest_id);
 }
 
 int ol_log_store_snapshot(ol_log *log, int64_t offset, bool flush, ol_error *error) {
     char path[OL_PATH_MAX];
     (void)ol_log_expire_producers(log);
     int status = ol_segment_path(path, sizeof path, log->directory, offset, ".snapshot", error);
-    if (status == OL_OK) status = ol_producers_store(&log->producers, log->fs, path, flush, error);
-    if (status == OL_OK) log->snapshot_offset = offset;
+    if (status == OL_OK) status = ol_producers_store(&log->producers.map, log->fs, path, flush, error);
+    if (status == OL_OK) log->producers.snapshot_offset = offset;
     return status;
 }
 
@@ -243,22 +243,22 @@ static void fill_transaction(const ol_producer *producer, ol_log_transaction *tr
 }
 
 bool ol_log_open_transaction_at(const ol_log *log, size_t index, ol_log_transaction *transaction) {
-    if (index >= log->producers.open_count) return false;
-    const ol_producer *producer = ol_producers_find(&log->producers, log->producers.open[index].producer_id);
+    if (index >= log->producers.map.open_count) return false;
+    const ol_producer *producer = ol_producers_find(&log->producers.map, log->producers.map.open[index].producer_id);
     OL_ASSERT(producer != NULL);
     fill_transaction(producer, transaction);
     return true;
 }
 
 bool ol_log_find_transaction(const ol_log *log, int64_t producer_id, ol_log_transaction *transaction) {
-    const ol_producer *producer = ol_producers_find(&log->producers, producer_id);
+    const ol_producer *producer = ol_producers_find(&log->producers.map, producer_id);
     if (producer == NULL || producer->transaction_first_offset < 0) return false;
     fill_transaction(producer, transaction);
     return true;
 }
 
 bool ol_log_producer(const ol_log *log, int64_t producer_id, int16_t *producer_epoch, int32_t *coordinator_epoch) {
-    const ol_producer *producer = ol_producers_find(&log->producers, producer_id);
+    const ol_producer *producer = ol_producers_find(&log->producers.map, producer_id);
     if (producer == NULL) return false;
     *producer_epoch = producer->epoch;
     *coordinator_epoch = producer->coordinator_epoch;
@@ -272,7 +272,7 @@ static int compare_states(const void *a, const void *b) {
 }
 
 int ol_log_producers_copy(const ol_log *log, ol_log_producer_state **states, size_t *count, ol_error *error) {
-    const ol_producers *producers = &log->producers;
+    const ol_producers *producers = &log->producers.map;
     *states = NULL;
     *count = 0;
     if (producers->count == 0) return OL_OK;
@@ -291,49 +291,49 @@ int ol_log_producers_copy(const ol_log *log, ol_log_producer_state **states, siz
     return OL_OK;
 }
 
-int64_t ol_log_highest_producer_id(const ol_log *log) { return log->highest_producer_id; }
+int64_t ol_log_highest_producer_id(const ol_log *log) { return log->producers.highest_id; }
 
 int64_t ol_log_first_unstable(const ol_log *log) {
-    int64_t first = ol_producers_first_open_offset(&log->producers);
+    int64_t first = ol_producers_first_open_offset(&log->producers.map);
     return first >= 0 ? first : ol_log_end(log);
 }
 
-bool ol_log_has_flushed_record(const ol_log *log) { return ol_log_flushed(log) != log->noted_flushed; }
+bool ol_log_has_flushed_record(const ol_log *log) { return ol_log_flushed(log) != log->note.written; }
 
 int64_t ol_log_take_flushed_record(ol_log *log) {
     int64_t flushed = ol_log_flushed(log);
-    if (flushed == log->noted_flushed) return -1;
-    log->note_taken = true;
+    if (flushed == log->note.written) return -1;
+    log->note.taken = true;
     return flushed;
 }
 
 /* ------------------------------------------------------------------------------------------------ the end */
 
 static void free_log(ol_log *log) {
-    pthread_mutex_destroy(&log->swap_lock);
-    pthread_mutex_destroy(&log->flush_lock);
-    pthread_mutex_destroy(&log->extend_lock);
-    pthread_mutex_destroy(&log->list_lock);
-    pthread_mutex_destroy(&log->epochs_lock);
-    for (int i = 0; i < 2; i++) pthread_mutex_destroy(&log->step_locks[i]);
-    ol_leader_epochs_free(&log->epochs);
-    ol_producers_free(&log->producers);
-    free(log->segments);
-    free(log->spares);
+    pthread_mutex_destroy(&log->swap.lock);
+    pthread_mutex_destroy(&log->flush.lock);
+    pthread_mutex_destroy(&log->extension.lock);
+    pthread_mutex_destroy(&log->list.lock);
+    pthread_mutex_destroy(&log->epochs.lock);
+    for (int i = 0; i < 2; i++) pthread_mutex_destroy(&log->steps.locks[i]);
+    ol_leader_epochs_free(&log->epochs.cache);
+    ol_producers_free(&log->producers.map);
+    free(log->list.segments);
+    free(log->extension.spares);
     free(log->directory);
     free(log);
 }
 
 /* A rolled segment stays in use until it is flushed, the active one until now, and one whose swap failed behind the point of no return. */
 static bool is_used_by_log(const ol_log *log, const ol_segment *segment) {
-    return segment == log->active || segment->flush_needed || segment->held;
+    return segment == log->tail.active || segment->flush_needed || segment->held;
 }
 
 void ol_log_abandon(ol_log *log) {
     bool forked = log->process != getpid();
-    OL_ASSERT(forked || !log->is_cleaning);
-    for (size_t i = 0; i < log->segment_count; i++) {
-        ol_segment *segment = log->segments[i];
+    OL_ASSERT(forked || !log->list.is_cleaning);
+    for (size_t i = 0; i < log->list.count; i++) {
+        ol_segment *segment = log->list.segments[i];
         if (forked) {
             ol_segment_abandon(segment);
             continue;
@@ -342,37 +342,37 @@ void ol_log_abandon(ol_log *log) {
         ol_segment_close_indexes(segment);
         ol_segment_release(segment);
     }
-    for (size_t i = 0; i < log->spare_count; i++) {
+    for (size_t i = 0; i < log->extension.spare_count; i++) {
         if (forked) {
-            ol_segment_abandon(log->spares[i]);
+            ol_segment_abandon(log->extension.spares[i]);
             continue;
         }
-        ol_segment_unuse(log->spares[i]);
-        ol_segment_release(log->spares[i]);
+        ol_segment_unuse(log->extension.spares[i]);
+        ol_segment_release(log->extension.spares[i]);
     }
     if (forked) {
-        ol_flush_sidecar_release(&log->sidecar);
+        ol_flush_sidecar_release(&log->flush.sidecar);
     } else {
-        ol_flush_sidecar_close(&log->sidecar);
+        ol_flush_sidecar_close(&log->flush.sidecar);
     }
     free_log(log);
 }
 
-/* Trims and flushes what this log wrote; under flush_lock and extend_lock. */
+/* Trims and flushes what this log wrote; under flush.lock and extension.lock. */
 static int close_files(ol_log *log, ol_error *error) {
-    ol_segment *active = log->active;
+    ol_segment *active = log->tail.active;
     int status = ol_log_drop_spares(log, error);
     if (status != OL_OK) return status;
-    bool changed = atomic_load(&log->appended);
+    bool changed = atomic_load(&log->signals.appended);
     if (changed) status = ol_segment_finish_indexes(active, error);
-    if (status == OL_OK && atomic_load(&active->extended) > log->size) {
-        atomic_store(&active->extended, log->size);
-        atomic_store(&active->populated, log->size);
-        status = log->fs->truncate(active->file, log->size, error);
+    if (status == OL_OK && atomic_load(&active->extended) > log->tail.size) {
+        atomic_store(&active->extended, log->tail.size);
+        atomic_store(&active->populated, log->tail.size);
+        status = log->fs->truncate(active->file, log->tail.size, error);
     }
     if (status == OL_OK) status = ol_log_store_epochs(log, error);
-    if (status == OL_OK && changed && log->snapshot_offset != log->next_offset) {
-        status = ol_log_store_snapshot(log, log->next_offset, true, error);
+    if (status == OL_OK && changed && log->producers.snapshot_offset != log->tail.next_offset) {
+        status = ol_log_store_snapshot(log, log->tail.next_offset, true, error);
     }
     if (status == OL_OK && changed) status = ol_segment_flush(active, error);
     if (status == OL_OK) status = ol_log_flush_locked(log, error);
@@ -383,14 +383,14 @@ static int close_files(ol_log *log, ol_error *error) {
 int ol_log_close(ol_log *log, ol_error *error) {
     int status = OL_OK;
     if (log->writable && log->process == getpid()) {
-        pthread_mutex_lock(&log->swap_lock);
-        pthread_mutex_lock(&log->flush_lock);
-        pthread_mutex_lock(&log->extend_lock);
+        pthread_mutex_lock(&log->swap.lock);
+        pthread_mutex_lock(&log->flush.lock);
+        pthread_mutex_lock(&log->extension.lock);
         status = ol_log_check_writable(log, error);
         if (status == OL_OK) status = close_files(log, error);
-        pthread_mutex_unlock(&log->extend_lock);
-        pthread_mutex_unlock(&log->flush_lock);
-        pthread_mutex_unlock(&log->swap_lock);
+        pthread_mutex_unlock(&log->extension.lock);
+        pthread_mutex_unlock(&log->flush.lock);
+        pthread_mutex_unlock(&log->swap.lock);
     }
     ol_log_abandon(log);
     return status;

@@ -1,18 +1,10 @@
-/* log/log_impl: what the files of the log share.  Nothing above this floor includes it.
+/* log/log_impl: the private struct of the log, and the calls that its files share; nothing outside log/ includes it.
  *
- * Files: ol_log (positions, producers, close), ol_log_append (the hot path), ol_log_roll (extension, spares, the next segment),
- * ol_log_flush, ol_log_truncate, ol_log_swap (a cleaned segment takes the place of others), log/segment_info (what segment files say),
- * ol_log_reader, ol_log_open (the order of opening), log/recover (torn or corrupt), ol_log_replay (indexes and producer state from the log).
+ * Files: log (positions, epochs, producers, close), append (the hot path), roll (extension, spares, the next segment), flush,
+ * truncate, segment_swap (a cleaned segment takes the place of others), segment_info (facts about segment files), reader, open
+ * (the order of opening), recover (torn or corrupt), rebuild (indexes and producer state from the log).
  *
- * Locks, in the order in which they are taken:
- *   swap_lock     a swap of cleaned segments, a truncation or a close: each changes what is below the log end and keeps it to its end, file work
- *                 included.  Nobody else waits for it, so that a swap does not hold up commits, rolls, flushes and readers
- *   flush_lock    one flush at a time; a truncation and a close keep it, so that no flush tells of bytes that are gone
- *   extend_lock   who changes the extension of the active file, the spares, or which segment is active
- *   list_lock     the list of segments and their flush_needed; held for a few instructions, or a file cut in a truncation
- *   epochs_lock   the epoch cache
- *   segment->lock
- *   step_locks    innermost; one flush of an extension, by turns
+ * On failure a call leaves the log as it was, unless it says otherwise; *error says why.
  */
 #ifndef OL_LOG_LOG_IMPL_H
 #define OL_LOG_LOG_IMPL_H
@@ -32,26 +24,39 @@
 #define OL_CUT_PREFIX "offsetlog.cut-"          /* and the offset: a truncation to there is under way */
 #define OL_EPOCHS_FILE "leader-epoch-checkpoint"
 
+/* Each part has one owner.  The locks, in the order in which they are taken:
+ *
+ *   1. swap.lock         2. flush.lock       3. extension.lock     4. list.lock
+ *   5. epochs.lock       6. segment->lock    7. steps.locks
+ */
 struct ol_log {
-    /* What reserve and publish touch; the writer's but for the atomics. */
-    ol_segment *active;
-    uint8_t *data;                      /* of the active segment */
-    int64_t size;                       /* of the active segment; what segment->size says to others */
-    int64_t next_offset;                /* what `end` says to others */
-    int64_t size_limit;                 /* the active segment may not grow above */
-    int64_t offset_limit;               /* greatest offset that fits the active segment */
-    int64_t timestamp_limit;            /* a batch above it starts a new segment; INT64_MIN: look closer */
-    int64_t reserved_size;              /* of the last reservation, for assertions */
-    int32_t epoch_newest;
-    bool slow;                          /* the next reservation has something to see to first */
-    bool index_full;
-    atomic_bool failed;
-    atomic_bool half_cut;               /* a truncation failed: list, files and positions may disagree, so nothing is read either */
-    _Atomic int64_t end;
-    _Atomic int64_t flushed;
-    _Atomic int64_t start;
-    int (*stored)(ol_file *file, int64_t position, size_t size, ol_error *error);
+    /* The end of the log, which reserve and publish move.  The writer's; `active` changes under extension.lock and list.lock. */
+    struct {
+        ol_segment *active;
+        uint8_t *data;                  /* of the active segment */
+        int64_t size;                   /* of the active segment; segment->size publishes it */
+        int64_t next_offset;            /* shared.end publishes it */
+        int64_t size_limit;             /* the active segment may not grow above */
+        int64_t offset_limit;           /* greatest offset that fits the active segment */
+        int64_t timestamp_limit;        /* a batch above it starts a new segment; INT64_MIN: check closely */
+        int64_t reserved_size;          /* of the last reservation, for assertions */
+        int32_t newest_epoch;           /* of epochs.cache */
+        bool slow;                      /* the next reservation has more to do than compare */
+        bool index_full;
+    } tail;
 
+    /* Read by every thread, without a lock. */
+    struct {
+        atomic_bool failed;
+        atomic_bool half_cut;           /* a truncation failed: list, files and positions may disagree, so nothing is read */
+        _Atomic int64_t end;
+        _Atomic int64_t flushed;
+        _Atomic int64_t start;
+        _Atomic uint64_t cuts;          /* truncations that began, and those that came to their end */
+    } shared;
+
+    /* Set while the log is opened, constant from then on. */
+    int (*stored)(ol_file *file, int64_t position, size_t size, ol_error *error);
     ol_fs *fs;
     char *directory;
     ol_log_config config;
@@ -64,51 +69,74 @@ struct ol_log {
     int64_t (*clock_ms)(void *context);
     void *clock_context;
 
-    pthread_mutex_t swap_lock;
-    pthread_mutex_t flush_lock;
-    pthread_mutex_t extend_lock;
-    pthread_mutex_t list_lock;
-    pthread_mutex_t epochs_lock;
-    pthread_mutex_t step_locks[2];      /* [step & 1] is held while that step flushes a piece of an extension */
-    _Atomic uint64_t step;              /* the newest one */
+    /* Producer state.  The writer's. */
+    struct {
+        ol_producers map;
+        int64_t highest_id;
+        int64_t snapshot_offset;        /* of the newest producer snapshot, -1 none */
+    } producers;
 
-    /* list_lock */
-    ol_segment **segments;              /* ascending by base */
-    size_t segment_count;
-    size_t segment_capacity;
-    bool is_cleaning;                   /* there is an ol_segment_rewrite */
+    /* The `ol.flushed` header of batches.  The writer's. */
+    struct {
+        int64_t written;                /* by the newest batch that carries one, -1 none */
+        bool taken;                     /* since the last batch was published */
+    } note;
 
-    /* extend_lock */
-    ol_segment **spares;                /* path is the spare's name; base_offset is its number */
-    size_t spare_count;
-    size_t spare_capacity;
-    int64_t spare_number;
-    int64_t extend_step;
+    /* Between the writer, the flush and the background: one sets a flag, another acts on it.  No lock. */
+    struct {
+        atomic_bool appended;           /* something was written since the log was opened */
+        atomic_bool names_changed;      /* the directory has names that no flush of it covers */
+        atomic_bool flush_demanded;     /* somebody waits for the disk: extensions are flushed ahead */
+        atomic_bool roll_unflushed;     /* a segment was rolled that no flush has covered, though its bytes may be on disk */
+    } signals;
 
-    /* epochs_lock (the writer changes it, others read) */
-    ol_leader_epochs epochs;
-    bool epochs_changed;                /* since the file was written */
+    /* Changes below the log end.  A swap of cleaned segments, a truncation and a close hold the lock to their end, file work
+     * included.  Nobody else waits for it, so a swap does not hold up commits, rolls, flushes and readers. */
+    struct {
+        pthread_mutex_t lock;
+        bool leftovers;                 /* .cleaned or .swap files may be left that could not be removed */
+    } swap;
 
-    /* flush_lock */
-    ol_flush_sidecar sidecar;
-    ol_flush_sidecar_bound last_flush;        /* what the last one covered; below `position` nothing of that segment is dirty while `flushed` is its offset;
-                                         * position 0: unknown, as after a truncation */
-    int64_t settled_base;               /* the sidecar on disk names this segment or a later one, -1 unknown */
+    /* One flush at a time.  A truncation and a close hold the lock, so that no flush reports bytes that are gone. */
+    struct {
+        pthread_mutex_t lock;
+        ol_flush_sidecar sidecar;
+        ol_flush_sidecar_bound last;    /* covered by the last flush: below `position` nothing of that segment is dirty while
+                                         * shared.flushed is its offset; position 0: unknown, as after a truncation */
+        int64_t settled_base;           /* the sidecar on disk names this segment or a later one, -1 unknown */
+    } flush;
 
-    /* The writer's. */
-    ol_producers producers;
-    int64_t highest_producer_id;
-    int64_t snapshot_offset;            /* of the newest producer snapshot, -1 none */
-    int64_t noted_flushed;              /* the newest `ol.flushed` of a batch that was published, -1 none */
-    bool note_taken;                    /* since the last batch was published */
-    atomic_bool appended;               /* something was written since the log was opened */
-    atomic_bool names_changed;          /* the directory has names that no flush of it covers */
-    atomic_bool flush_demanded;         /* somebody waits for the disk: extensions are flushed ahead */
-    atomic_bool roll_unflushed;         /* a segment was rolled that no flush has covered, be all its bytes on disk */
-    _Atomic uint64_t cuts;              /* truncations that began, and those that came to their end */
+    /* The zeros after the active segment's last batch, the spares, and the choice of the active segment. */
+    struct {
+        pthread_mutex_t lock;
+        ol_segment **spares;            /* path is the spare's name; base_offset is its number */
+        size_t spare_count;
+        size_t spare_capacity;
+        int64_t spare_number;
+        int64_t step_bytes;
+    } extension;
 
-    /* swap_lock */
-    bool leftovers;                     /* .cleaned or .swap files may lie about that could not be removed */
+    /* The segments and their flags of a flush.  The lock is held for a few instructions, or while a truncation cuts a file. */
+    struct {
+        pthread_mutex_t lock;
+        ol_segment **segments;          /* ascending by base */
+        size_t count;
+        size_t capacity;
+        bool is_cleaning;               /* there is an ol_segment_rewrite */
+    } list;
+
+    /* Leader epochs.  The writer changes them, others read. */
+    struct {
+        pthread_mutex_t lock;
+        ol_leader_epochs cache;
+        bool changed;                   /* since the file was written */
+    } epochs;
+
+    /* The flush of an extension, step by step, by turns. */
+    struct {
+        pthread_mutex_t locks[2];       /* [number & 1] is held while step `number` flushes its piece */
+        _Atomic uint64_t newest;
+    } steps;
 };
 
 /* log/log.c */
@@ -150,9 +178,9 @@ int ol_log_reserve_at(ol_log *log, int64_t base_offset, size_t size, int64_t las
 int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int64_t max_timestamp, int64_t producer_id,
                       int32_t leader_epoch, size_t size, ol_error *error) OL_NODISCARD;
 
-/* log/flush.c; the caller holds flush_lock */
+/* log/flush.c; the caller holds flush.lock */
 int ol_log_flush_locked(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Segments that were rolled and not flushed since.  Takes list_lock; needs no flush_lock. */
+/* Segments that were rolled and not flushed since.  Takes list.lock; needs no flush.lock. */
 size_t ol_log_count_unflushed(ol_log *log);
 int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lower, ol_error *error) OL_NODISCARD;
 /* Makes the sidecar on disk name the segment at `base_offset` or a later one, so that what lies before may be replaced. */
@@ -168,11 +196,11 @@ typedef struct ol_aside {
 } ol_aside;
 /* What ol_segment_rewrite_swap does once everything is written; takes over file and reference, also on failure. */
 int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count, ol_error *error) OL_NODISCARD;
-/* Removes the files of a segment that was written aside and not swapped; what stays is remembered as leftovers.  Takes swap_lock. */
+/* Removes the files of a segment that was written aside and not swapped; what stays is remembered as leftovers.  Takes swap.lock. */
 void ol_log_remove_aside(ol_log *log, int64_t base_offset);
-/* Removes what could not be removed earlier.  Takes swap_lock. */
+/* Removes what could not be removed earlier.  Takes swap.lock. */
 int ol_log_clear_leftovers(ol_log *log, ol_error *error) OL_NODISCARD;
-/* The same for one who holds swap_lock. */
+/* The same for one who holds swap.lock. */
 int ol_log_clear_leftovers_locked(ol_log *log, ol_error *error) OL_NODISCARD;
 
 /* log/recover.c: one .log file of the directory while the log is opened. */

@@ -188,7 +188,7 @@ static int load_small_files(ol_opening *opening, ol_error *error) {
     int status = load_topic_id(opening, error);
     if (status == OL_OK) status = ol_log_path(log, OL_EPOCHS_FILE, path, error);
     if (status != OL_OK) return status;
-    status = ol_leader_epochs_load(&log->epochs, log->fs, path, error);
+    status = ol_leader_epochs_load(&log->epochs.cache, log->fs, path, error);
     /* A checkpoint that does not parse, or is of an unknown version, is taken as absent (docs/format/directory.md §1.5); the batches say most of it. */
     if (status == OL_CORRUPT || status == OL_NO_SUCH_FILE || status == OL_LIMIT || status == OL_UNSUPPORTED) status = OL_OK;
     if (status == OL_OK) status = ol_log_path(log, OL_FLUSH_SIDECAR_FILE, path, error);
@@ -267,7 +267,7 @@ static int begin_anew(ol_opening *opening, int64_t offset, ol_error *error) {
         if (status == OL_OK) free(opening->found[--opening->found_count].path);
     }
     if (status != OL_OK) return status;
-    if (ol_leader_epochs_truncate_from_end(&log->epochs, 0)) log->epochs_changed = true;
+    if (ol_leader_epochs_truncate_from_end(&log->epochs.cache, 0)) log->epochs.changed = true;
     opening->end = offset;
     opening->flushed = offset;
     return OL_OK;
@@ -300,7 +300,7 @@ static int64_t now_ms(void) {
 
 /* The last segment becomes the active one: mapped for writing, its indexes open. */
 static int open_active(ol_log *log, ol_error *error) {
-    ol_segment *active = log->segments[log->segment_count - 1];
+    ol_segment *active = log->list.segments[log->list.count - 1];
     int64_t mapped = atomic_load(&active->size);
     if (mapped < log->config.segment_bytes) mapped = log->config.segment_bytes;
     int status = ol_segment_use_writable(active, NULL, (size_t)mapped, error);
@@ -367,20 +367,20 @@ static int finish_writable(ol_opening *opening, int64_t snapshot_max, ol_error *
     ol_log *log = opening->log;
     /* Kafka drops the entry that starts at the end as well.  It says that a leader began there and wrote nothing; kept, no epoch is
      * ever used twice. */
-    if (ol_leader_epochs_truncate_from_end(&log->epochs, opening->end + 1)) log->epochs_changed = true;
+    if (ol_leader_epochs_truncate_from_end(&log->epochs.cache, opening->end + 1)) log->epochs.changed = true;
     int status = ol_recovery_rewrite(opening, error);
     if (status == OL_OK) status = remove_notes(opening, error);
     if (status == OL_OK) {
         status = ol_log_remove_snapshots(log, opening->names, opening->name_count, snapshot_max, true, error);
     }
     if (status == OL_OK) status = ol_log_store_epochs(log, error);
-    if (status == OL_OK) status = log->segment_count > 0 ? open_active(log, error) : start_empty(opening, error);
+    if (status == OL_OK) status = log->list.count > 0 ? open_active(log, error) : start_empty(opening, error);
     if (status != OL_OK) return status;
     ol_flush_sidecar_bound bound = {
         .offset = opening->flushed,
-        .segment_base = log->active->base_offset,
-        .position = log->size,
-        .leader_epoch = ol_leader_epochs_at(&log->epochs, opening->flushed - 1),
+        .segment_base = log->tail.active->base_offset,
+        .position = log->tail.size,
+        .leader_epoch = ol_leader_epochs_at(&log->epochs.cache, opening->flushed - 1),
     };
     /* A sidecar of another time must not speak for this one. */
     bool stale = opening->has_sidecar && (opening->sidecar.offset != bound.offset || opening->sidecar.position != bound.position ||
@@ -417,14 +417,14 @@ static int open_segments(ol_opening *opening, ol_error *error) {
     if (status == OL_OK) status = make_segments(opening, error);
     if (status == OL_OK && log->writable) status = finish_writable(opening, snapshot_max, error);
     if (status != OL_OK) return status;
-    int64_t first_base = log->segment_count > 0 ? log->segments[0]->base_offset : log_start;
-    atomic_store(&log->start, log_start > first_base ? log_start : first_base);
-    if (atomic_load(&log->start) > opening->end) atomic_store(&log->start, opening->end);
-    atomic_store(&log->end, opening->end);
-    atomic_store(&log->flushed, opening->flushed);
-    log->next_offset = opening->end;
-    log->epoch_newest = ol_leader_epochs_newest(&log->epochs);
-    log->noted_flushed = -1;
+    int64_t first_base = log->list.count > 0 ? log->list.segments[0]->base_offset : log_start;
+    atomic_store(&log->shared.start, log_start > first_base ? log_start : first_base);
+    if (atomic_load(&log->shared.start) > opening->end) atomic_store(&log->shared.start, opening->end);
+    atomic_store(&log->shared.end, opening->end);
+    atomic_store(&log->shared.flushed, opening->flushed);
+    log->tail.next_offset = opening->end;
+    log->tail.newest_epoch = ol_leader_epochs_newest(&log->epochs.cache);
+    log->note.written = -1;
     return OL_OK;
 }
 
@@ -463,19 +463,19 @@ static int create_log(const ol_log_options *options, ol_log **created, ol_error 
     log->clock_ms = options->clock_ms;
     log->clock_context = options->clock_context;
     log->process = getpid();
-    log->extend_step = options->config.extend_bytes_min;
-    log->snapshot_offset = -1;
-    log->highest_producer_id = -1;
-    log->epoch_newest = -1;
-    log->noted_flushed = -1;
-    log->settled_base = -1;
-    log->slow = true;
-    pthread_mutex_init(&log->swap_lock, NULL);
-    pthread_mutex_init(&log->flush_lock, NULL);
-    pthread_mutex_init(&log->extend_lock, NULL);
-    pthread_mutex_init(&log->list_lock, NULL);
-    pthread_mutex_init(&log->epochs_lock, NULL);
-    for (int i = 0; i < 2; i++) pthread_mutex_init(&log->step_locks[i], NULL);
+    log->extension.step_bytes = options->config.extend_bytes_min;
+    log->producers.snapshot_offset = -1;
+    log->producers.highest_id = -1;
+    log->tail.newest_epoch = -1;
+    log->note.written = -1;
+    log->flush.settled_base = -1;
+    log->tail.slow = true;
+    pthread_mutex_init(&log->swap.lock, NULL);
+    pthread_mutex_init(&log->flush.lock, NULL);
+    pthread_mutex_init(&log->extension.lock, NULL);
+    pthread_mutex_init(&log->list.lock, NULL);
+    pthread_mutex_init(&log->epochs.lock, NULL);
+    for (int i = 0; i < 2; i++) pthread_mutex_init(&log->steps.locks[i], NULL);
     *created = log;
     return OL_OK;
 }

@@ -187,19 +187,19 @@ static int list_anew(ol_log_reader *reader, ol_error *error) {
     ol_log_recovery recovery;
     int status = ol_log_open(&options, &fresh, &recovery, error);
     if (status != OL_OK) return status;
-    pthread_mutex_lock(&log->list_lock);
-    ol_segment **segments = log->segments;
-    size_t count = log->segment_count;
-    size_t capacity = log->segment_capacity;
-    log->segments = fresh->segments;
-    log->segment_count = fresh->segment_count;
-    log->segment_capacity = fresh->segment_capacity;
-    fresh->segments = segments;
-    fresh->segment_count = count;
-    fresh->segment_capacity = capacity;
-    pthread_mutex_unlock(&log->list_lock);
+    pthread_mutex_lock(&log->list.lock);
+    ol_segment **segments = log->list.segments;
+    size_t count = log->list.count;
+    size_t capacity = log->list.capacity;
+    log->list.segments = fresh->list.segments;
+    log->list.count = fresh->list.count;
+    log->list.capacity = fresh->list.capacity;
+    fresh->list.segments = segments;
+    fresh->list.count = count;
+    fresh->list.capacity = capacity;
+    pthread_mutex_unlock(&log->list.lock);
     int64_t end = ol_log_end(fresh);
-    if (end > ol_log_end(log)) atomic_store(&log->end, end);
+    if (end > ol_log_end(log)) atomic_store(&log->shared.end, end);
     ol_log_abandon(fresh);
     return OL_OK;
 }
@@ -207,7 +207,7 @@ static int list_anew(ol_log_reader *reader, ol_error *error) {
 /* Finds the segment that holds reader->offset, or the first behind it. */
 static int find_place(ol_log_reader *reader, ol_error *error) {
     ol_log *log = reader->log;
-    if (atomic_load(&log->half_cut)) {
+    if (atomic_load(&log->shared.half_cut)) {
         return ol_fail(error, OL_FAILED, "a truncation failed; what is left is known when the log is opened anew");
     }
     if (log->writable && reader->offset > ol_log_end(log)) {
@@ -397,7 +397,7 @@ static int read_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piec
 }
 
 static int next_once(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) {
-    if (reader->segment != NULL && (atomic_load(&reader->segment->detached) || atomic_load(&reader->log->half_cut))) {
+    if (reader->segment != NULL && (atomic_load(&reader->segment->detached) || atomic_load(&reader->log->shared.half_cut))) {
         leave_segment(reader);
     }
     for (;;) {

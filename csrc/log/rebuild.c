@@ -31,11 +31,11 @@ static int load_snapshot(ol_log *log, int64_t snapshot_max, char *const *names, 
                 best = names[i];
             }
         }
-        log->snapshot_offset = *from;
+        log->producers.snapshot_offset = *from;
         if (best == NULL) return OL_OK;
         char path[OL_PATH_MAX];
         int status = ol_log_path(log, best, path, error);
-        if (status == OL_OK) status = ol_producers_load(&log->producers, log->fs, path, error);
+        if (status == OL_OK) status = ol_producers_load(&log->producers.map, log->fs, path, error);
         if (status != OL_CORRUPT && status != OL_UNSUPPORTED && status != OL_LIMIT && status != OL_NO_SUCH_FILE) return status;
         if (log->writable) {
             status = remove_snapshot(log, best, error);
@@ -53,9 +53,9 @@ typedef struct replay {
 static int replay_producer(replay *state, ol_segment *rebuilt, const ol_batch *batch, ol_error *error) {
     ol_log *log = state->log;
     ol_producers_change change = {0};
-    int status = ol_producers_apply(&log->producers, batch, &change, error);
+    int status = ol_producers_apply(&log->producers.map, batch, &change, error);
     if (status == OL_CORRUPT || status == OL_UNSUPPORTED) return OL_OK;     /* a marker that does not decode ends nothing */
-    if (batch->producer_id > log->highest_producer_id) log->highest_producer_id = batch->producer_id;
+    if (batch->producer_id > log->producers.highest_id) log->producers.highest_id = batch->producer_id;
     if (status == OL_OK && change.aborted && rebuilt != NULL) {
         status = ol_transaction_index_append(&rebuilt->transaction_index, &change.transaction, error);
     }
@@ -143,14 +143,14 @@ int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t sn
     }
     int status = load_snapshot(log, snapshot_max, names, name_count, &state.producers_from, error);
     if (status != OL_OK) return status;
-    log->highest_producer_id = -1;
-    for (size_t i = 0; i < log->producers.slot_count; i++) {
-        int64_t producer_id = log->producers.slots[i].producer_id;
-        if (producer_id > log->highest_producer_id) log->highest_producer_id = producer_id;
+    log->producers.highest_id = -1;
+    for (size_t i = 0; i < log->producers.map.slot_count; i++) {
+        int64_t producer_id = log->producers.map.slots[i].producer_id;
+        if (producer_id > log->producers.highest_id) log->producers.highest_id = producer_id;
     }
     for (size_t i = 0; i < count && status == OL_OK; i++) {
         int64_t next_base = i + 1 < count ? found[i + 1].base_offset : INT64_MAX;
-        bool needed = next_base > state.producers_from && log->snapshot_offset < found[i].next_offset;
+        bool needed = next_base > state.producers_from && log->producers.snapshot_offset < found[i].next_offset;
         if (needed || (needs_rebuild(&found[i]) && log->writable)) status = replay_segment(&state, &found[i], error);
     }
     (void)ol_log_expire_producers(log);
@@ -158,7 +158,7 @@ int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t sn
 }
 
 int ol_log_remove_snapshots(ol_log *log, char *const *names, size_t name_count, int64_t offset, bool strays, ol_error *error) {
-    int64_t highest_base = log->segment_count > 0 ? log->segments[log->segment_count - 1]->base_offset : -1;
+    int64_t highest_base = log->list.count > 0 ? log->list.segments[log->list.count - 1]->base_offset : -1;
     int64_t newest = -1;
     int status = OL_OK;
     for (size_t i = 0; i < name_count; i++) {

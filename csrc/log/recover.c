@@ -48,10 +48,10 @@ static void note_timestamps(ol_found_segment *segment, const ol_batch *batch, in
  * unchecked segments an older epoch began is not known. */
 static int note_epoch(ol_opening *opening, const ol_batch *batch, ol_error *error) {
     ol_log *log = opening->log;
-    if (batch->leader_epoch <= ol_leader_epochs_newest(&log->epochs)) return OL_OK;
+    if (batch->leader_epoch <= ol_leader_epochs_newest(&log->epochs.cache)) return OL_OK;
     bool changed = false;
-    int status = ol_leader_epochs_assign(&log->epochs, batch->leader_epoch, batch->base_offset, &changed, error);
-    if (changed && !opening->options->clean) log->epochs_changed = true;
+    int status = ol_leader_epochs_assign(&log->epochs.cache, batch->leader_epoch, batch->base_offset, &changed, error);
+    if (changed && !opening->options->clean) log->epochs.changed = true;
     return status;
 }
 
@@ -60,7 +60,7 @@ static int note_epoch(ol_opening *opening, const ol_batch *batch, ol_error *erro
 static int64_t sidecar_bound(const ol_opening *opening) {
     if (!opening->has_sidecar) return -1;
     const ol_flush_sidecar_bound *bound = &opening->sidecar;
-    if (ol_leader_epochs_at(&opening->log->epochs, bound->offset - 1) != bound->leader_epoch) return -1;
+    if (ol_leader_epochs_at(&opening->log->epochs.cache, bound->offset - 1) != bound->leader_epoch) return -1;
     for (size_t i = 0; i < opening->found_count; i++) {
         const ol_found_segment *segment = &opening->found[i];
         if (segment->base_offset == bound->segment_base) return segment->file_size >= bound->position ? bound->offset : -1;
@@ -456,7 +456,7 @@ static void check_end(ol_opening *opening) {
     int64_t recovery_point = opening->options->recovery_point;
     if (report->corrupt || opening->options->being_written || opening->end >= recovery_point) return;
     bool sure = opening->has_sidecar && sidecar->offset > opening->end &&
-                ol_leader_epochs_at(&opening->log->epochs, sidecar->offset - 1) == sidecar->leader_epoch;
+                ol_leader_epochs_at(&opening->log->epochs.cache, sidecar->offset - 1) == sidecar->leader_epoch;
     report->lost_below = recovery_point;
     if (!sure) return;
     report->lost_below = -1;

@@ -40,48 +40,48 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Under extend_lock. */
+/* Under extension.lock. */
 static int extend_segment(ol_log *log, ol_segment *segment, int64_t needed, ol_error *error) {
     int64_t extended = atomic_load_explicit(&segment->extended, memory_order_relaxed);
     if (needed <= extended) return OL_OK;
-    int64_t target = extended + log->extend_step;
+    int64_t target = extended + log->extension.step_bytes;
     target -= target % 4096;
     if (target > (int64_t)segment->mapped_size) target = (int64_t)segment->mapped_size;
     if (target < needed) target = needed;
     /* Only where somebody waits for the disk is it worth writing every byte twice. */
-    bool written = atomic_load(&log->flush_demanded);
+    bool written = atomic_load(&log->signals.flush_demanded);
     int status = ol_segment_extend(segment, target, written, error);
     if (status == OL_DISK_FULL && target > needed) status = ol_segment_extend(segment, needed, written, error);
     if (status != OL_OK) return status;
-    if (log->extend_step < log->config.extend_bytes_max) log->extend_step *= 2;
-    if (log->extend_step > log->config.extend_bytes_max) log->extend_step = log->config.extend_bytes_max;
+    if (log->extension.step_bytes < log->config.extend_bytes_max) log->extension.step_bytes *= 2;
+    if (log->extension.step_bytes > log->config.extend_bytes_max) log->extension.step_bytes = log->config.extend_bytes_max;
     return OL_OK;
 }
 
 int ol_log_extend(ol_log *log, int64_t needed, ol_error *error) {
-    if (needed <= atomic_load_explicit(&log->active->extended, memory_order_acquire)) return OL_OK;
-    pthread_mutex_lock(&log->extend_lock);
-    int status = extend_segment(log, log->active, needed, error);
-    pthread_mutex_unlock(&log->extend_lock);
+    if (needed <= atomic_load_explicit(&log->tail.active->extended, memory_order_acquire)) return OL_OK;
+    pthread_mutex_lock(&log->extension.lock);
+    int status = extend_segment(log, log->tail.active, needed, error);
+    pthread_mutex_unlock(&log->extension.lock);
     return status;
 }
 
-/* Under extend_lock: one more spare segment whose first `bytes` are there. */
+/* Under extension.lock: one more spare segment whose first `bytes` are there. */
 static int add_spare(ol_log *log, int64_t bytes, ol_error *error) {
-    if (log->spare_count == log->spare_capacity) {
-        size_t capacity = log->spare_capacity == 0 ? 4 : 2 * log->spare_capacity;
-        ol_segment **spares = realloc(log->spares, capacity * sizeof *spares);
+    if (log->extension.spare_count == log->extension.spare_capacity) {
+        size_t capacity = log->extension.spare_capacity == 0 ? 4 : 2 * log->extension.spare_capacity;
+        ol_segment **spares = realloc(log->extension.spares, capacity * sizeof *spares);
         if (spares == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a spare segment");
-        log->spares = spares;
-        log->spare_capacity = capacity;
+        log->extension.spares = spares;
+        log->extension.spare_capacity = capacity;
     }
     char name[64];
     char path[OL_PATH_MAX];
-    snprintf(name, sizeof name, OL_SPARE_PREFIX "%" PRId64, log->spare_number);
+    snprintf(name, sizeof name, OL_SPARE_PREFIX "%" PRId64, log->extension.spare_number);
     int status = ol_log_path(log, name, path, error);
     if (status != OL_OK) return status;
     ol_segment *spare = NULL;
-    status = ol_segment_create(log->fs, log->directory, path, log->spare_number, 0, &spare, error);
+    status = ol_segment_create(log->fs, log->directory, path, log->extension.spare_number, 0, &spare, error);
     if (status != OL_OK) return status;
     ol_file *file = NULL;
     status = log->fs->open(log->fs, path, OL_OPEN_CREATE, &file, error);
@@ -91,7 +91,7 @@ static int add_spare(ol_log *log, int64_t bytes, ol_error *error) {
     }
     if (status == OL_OK) status = ol_segment_use_writable(spare, file, (size_t)log->config.segment_bytes, error);
     if (status == OL_OK) {
-        status = ol_segment_extend(spare, bytes, atomic_load(&log->flush_demanded), error);
+        status = ol_segment_extend(spare, bytes, atomic_load(&log->signals.flush_demanded), error);
         if (status != OL_OK) ol_segment_unuse(spare);
     }
     if (status != OL_OK) {
@@ -101,16 +101,16 @@ static int add_spare(ol_log *log, int64_t bytes, ol_error *error) {
         ol_segment_release(spare);
         return status;
     }
-    log->spare_number++;
-    log->spares[log->spare_count++] = spare;
+    log->extension.spare_number++;
+    log->extension.spares[log->extension.spare_count++] = spare;
     return OL_OK;
 }
 
-/* Under extend_lock: all but the first `kept`. */
+/* Under extension.lock: all but the first `kept`. */
 static int drop_spares_behind(ol_log *log, size_t kept, ol_error *error) {
     int status = OL_OK;
-    while (log->spare_count > kept) {
-        ol_segment *spare = log->spares[--log->spare_count];
+    while (log->extension.spare_count > kept) {
+        ol_segment *spare = log->extension.spares[--log->extension.spare_count];
         int removed = log->fs->remove(log->fs, spare->path, error);
         if (status == OL_OK) status = removed;
         ol_segment_unuse(spare);
@@ -123,7 +123,7 @@ int ol_log_drop_spares(ol_log *log, ol_error *error) { return drop_spares_behind
 
 /* Gives a spare its place.  The object goes on as the segment: the background may be flushing its file this moment. */
 static int take_spare(ol_log *log, int64_t base_offset, const char *path, ol_segment **segment, ol_error *error) {
-    ol_segment *spare = log->spares[0];
+    ol_segment *spare = log->extension.spares[0];
     char *path_copy = strdup(path);
     if (path_copy == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a segment");
     int status = log->fs->rename(log->fs, spare->path, path, error);
@@ -135,8 +135,8 @@ static int take_spare(ol_log *log, int64_t base_offset, const char *path, ol_seg
     spare->path = path_copy;
     spare->base_offset = base_offset;
     spare->max_timestamp_offset = base_offset;
-    log->spare_count--;
-    memmove(log->spares, log->spares + 1, log->spare_count * sizeof *log->spares);
+    log->extension.spare_count--;
+    memmove(log->extension.spares, log->extension.spares + 1, log->extension.spare_count * sizeof *log->extension.spares);
     *segment = spare;
     return OL_OK;
 }
@@ -166,7 +166,7 @@ static int create_segment(ol_log *log, int64_t base_offset, const char *path, ol
 static void remove_leftover(ol_log *log, int64_t base_offset) {
     ol_error ignored;
     if (ol_segment_remove_files(log->fs, log->directory, base_offset, &ignored) != OL_OK) ol_log_set_failed(log);
-    atomic_store(&log->names_changed, true);
+    atomic_store(&log->signals.names_changed, true);
 }
 
 int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment, ol_error *error) {
@@ -174,7 +174,7 @@ int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment,
     ol_segment *created = NULL;
     int status = ol_segment_path(path, sizeof path, log->directory, base_offset, ".log", error);
     if (status != OL_OK) return status;
-    if (log->spare_count > 0) {
+    if (log->extension.spare_count > 0) {
         status = take_spare(log, base_offset, path, &created, error);
     } else {
         status = create_segment(log, base_offset, path, &created, error);
@@ -197,21 +197,21 @@ int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment,
         return status;
     }
     created->created_ms = now_ms();
-    atomic_store(&log->names_changed, true);
+    atomic_store(&log->signals.names_changed, true);
     *segment = created;
     return OL_OK;
 }
 
 void ol_log_activate(ol_log *log, ol_segment *segment) {
-    log->active = segment;
-    log->data = segment->data;
-    log->index_full = ol_index_is_full(&segment->offset_index) || ol_index_is_full(&segment->time_index);
+    log->tail.active = segment;
+    log->tail.data = segment->data;
+    log->tail.index_full = ol_index_is_full(&segment->offset_index) || ol_index_is_full(&segment->time_index);
     ol_log_set_limits(log);
 }
 
 static int note_path(const ol_log *log, int64_t next_base, char path[OL_PATH_MAX], ol_error *error) {
     char name[128];
-    if (ol_log_rolled_name(name, sizeof name, log->active->base_offset, log->size, next_base) != OL_OK) {
+    if (ol_log_rolled_name(name, sizeof name, log->tail.active->base_offset, log->tail.size, next_base) != OL_OK) {
         return ol_fail(error, OL_INVALID, "the note of a roll has no name");
     }
     return ol_log_path(log, name, path, error);
@@ -224,7 +224,7 @@ static void take_note_back(ol_log *log, int64_t next_base) {
     int status = note_path(log, next_base, path, &ignored);
     if (status == OL_OK) status = log->fs->remove(log->fs, path, &ignored);
     if (status != OL_OK && status != OL_NO_SUCH_FILE) ol_log_set_failed(log);
-    atomic_store(&log->names_changed, true);
+    atomic_store(&log->signals.names_changed, true);
 }
 
 /* Leaves a note that the active segment was this large when `next_base` followed it. */
@@ -239,15 +239,15 @@ static int leave_note(ol_log *log, int64_t next_base, ol_error *error) {
 
 /* What an active segment becomes when it is closed: indexes and file at their true sizes. */
 static int trim_active(ol_log *log, ol_error *error) {
-    ol_segment *active = log->active;
+    ol_segment *active = log->tail.active;
     int status = ol_segment_finish_indexes(active, error);
     int64_t extended = atomic_load(&active->extended);
-    if (status != OL_OK || extended <= log->size) return status;
+    if (status != OL_OK || extended <= log->tail.size) return status;
     /* Lowered first: whoever looks at it must not store behind the new end of the file. */
     int64_t populated = atomic_load(&active->populated);
-    atomic_store(&active->extended, log->size);
-    atomic_store(&active->populated, log->size);
-    status = log->fs->truncate(active->file, log->size, error);
+    atomic_store(&active->extended, log->tail.size);
+    atomic_store(&active->populated, log->tail.size);
+    status = log->fs->truncate(active->file, log->tail.size, error);
     if (status != OL_OK) {
         /* The file is as long as it was, and the next roll has to see that. */
         atomic_store(&active->extended, extended);
@@ -264,17 +264,17 @@ static int flush_rolled(ol_log *log, ol_error *error) {
 }
 
 int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) {
-    ol_segment *old = log->active;
+    ol_segment *old = log->tail.active;
     ol_segment *next = NULL;
-    OL_ASSERT(base_offset >= log->next_offset);
+    OL_ASSERT(base_offset >= log->tail.next_offset);
     if (base_offset == old->base_offset) {
         return ol_fail(error, OL_TOO_LARGE, "the batch does not fit an empty segment");
     }
     int status = flush_rolled(log, error);
     if (status != OL_OK) return status;
-    pthread_mutex_lock(&log->extend_lock);
+    pthread_mutex_lock(&log->extension.lock);
     status = trim_active(log, error);
-    if (status == OL_OK && log->snapshot_offset < base_offset) status = ol_log_store_snapshot(log, base_offset, false, error);
+    if (status == OL_OK && log->producers.snapshot_offset < base_offset) status = ol_log_store_snapshot(log, base_offset, false, error);
     if (status == OL_OK) {
         status = leave_note(log, base_offset, error);
         if (status == OL_OK) status = ol_log_start_segment(log, base_offset, &next, error);
@@ -289,23 +289,23 @@ int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) {
         if (status != OL_OK) take_note_back(log, base_offset);
     }
     if (status == OL_OK) {
-        pthread_mutex_lock(&log->list_lock);
+        pthread_mutex_lock(&log->list.lock);
         old->flush_needed = true;
         old->rolled_note = true;
-        atomic_store(&log->roll_unflushed, true);
+        atomic_store(&log->signals.roll_unflushed, true);
         old->next_base = base_offset;
         ol_log_activate(log, next);
-        pthread_mutex_unlock(&log->list_lock);
+        pthread_mutex_unlock(&log->list.lock);
     }
-    pthread_mutex_unlock(&log->extend_lock);
+    pthread_mutex_unlock(&log->extension.lock);
     return status;
 }
 
 int ol_log_roll_active(ol_log *log, ol_error *error) {
     int status = ol_log_check_writable(log, error);
-    if (status != OL_OK || log->size == 0) return status;
-    atomic_store(&log->appended, true);
-    return ol_log_roll(log, log->next_offset, error);
+    if (status != OL_OK || log->tail.size == 0) return status;
+    atomic_store(&log->signals.appended, true);
+    return ol_log_roll(log, log->tail.next_offset, error);
 }
 
 int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_error *error) {
@@ -316,13 +316,13 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
     }
     if (status != OL_OK) return status;
     int64_t batch_max = (int64_t)batch_size_max;
-    int64_t room = log->size_limit - log->size;
-    pthread_mutex_lock(&log->extend_lock);
-    size_t spares_before = log->spare_count;
+    int64_t room = log->tail.size_limit - log->tail.size;
+    pthread_mutex_lock(&log->extension.lock);
+    size_t spares_before = log->extension.spare_count;
     if (size <= room) {
-        status = extend_segment(log, log->active, log->size + size, error);
+        status = extend_segment(log, log->tail.active, log->tail.size + size, error);
     } else {
-        if (room > 0) status = extend_segment(log, log->active, log->size_limit, error);
+        if (room > 0) status = extend_segment(log, log->tail.active, log->tail.size_limit, error);
         int64_t rest = size - (room >= batch_max ? room - batch_max + 1 : 0);
         /* A segment is left when the next batch does not fit, so it holds more than segment_bytes - batch_max; and two in a row
          * hold more than one segment. */
@@ -330,10 +330,10 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
         int64_t needed = (rest + each - 1) / each;
         int64_t by_pairs = 2 * ((rest + segment_bytes - 1) / segment_bytes) + 1;
         if (needed > by_pairs) needed = by_pairs;
-        for (size_t i = 0; i < log->spare_count && status == OL_OK; i++) {
-            status = ol_segment_extend(log->spares[i], segment_bytes, atomic_load(&log->flush_demanded), error);
+        for (size_t i = 0; i < log->extension.spare_count && status == OL_OK; i++) {
+            status = ol_segment_extend(log->extension.spares[i], segment_bytes, atomic_load(&log->signals.flush_demanded), error);
         }
-        while (status == OL_OK && (int64_t)log->spare_count < needed) status = add_spare(log, segment_bytes, error);
+        while (status == OL_OK && (int64_t)log->extension.spare_count < needed) status = add_spare(log, segment_bytes, error);
     }
     /* What is refused must not go on filling the disk, which others need as well. */
     if (status != OL_OK) {
@@ -341,7 +341,7 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
         int dropped = drop_spares_behind(log, spares_before, &ignored);
         (void)dropped;
     }
-    pthread_mutex_unlock(&log->extend_lock);
+    pthread_mutex_unlock(&log->extension.lock);
     return status;
 }
 
@@ -349,12 +349,12 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
  * and a flush that succeeded beside it waits for that (wait_for_step). */
 static int flush_step(ol_log *log, ol_segment *segment, int64_t from, int64_t to) {
     ol_error ignored;
-    uint64_t step = atomic_load(&log->step) + 1;
-    pthread_mutex_lock(&log->step_locks[step & 1]);
-    atomic_store(&log->step, step);
+    uint64_t step = atomic_load(&log->steps.newest) + 1;
+    pthread_mutex_lock(&log->steps.locks[step & 1]);
+    atomic_store(&log->steps.newest, step);
     int status = log->fs->flush_range(segment->file, segment->data, from, to, &ignored);
     if (status != OL_OK) ol_log_set_failed(log);
-    pthread_mutex_unlock(&log->step_locks[step & 1]);
+    pthread_mutex_unlock(&log->steps.locks[step & 1]);
     return status;
 }
 
@@ -366,50 +366,50 @@ static void flush_extension(ol_log *log, ol_segment *segment, int64_t from, int6
     for (int64_t at = from; at < to && status == OL_OK; at += step) {
         int64_t end = at + step < to ? at + step : to;
         status = flush_step(log, segment, at, end);
-        pthread_mutex_lock(&log->extend_lock);
+        pthread_mutex_lock(&log->extension.lock);
         /* A roll or a truncation may have shortened the file. */
         if (status == OL_OK && atomic_load_explicit(&segment->extended, memory_order_relaxed) >= end) {
             log->fs->populate(segment->file, segment->data, (size_t)at, (size_t)end);
         }
-        pthread_mutex_unlock(&log->extend_lock);
+        pthread_mutex_unlock(&log->extension.lock);
     }
 }
 
 bool ol_log_prepare(ol_log *log) {
-    if (!log->writable || !atomic_load(&log->appended) || atomic_load(&log->failed)) return false;
+    if (!log->writable || !atomic_load(&log->signals.appended) || atomic_load(&log->shared.failed)) return false;
     ol_error ignored;
     bool did = false;
     ol_segment *to_flush = NULL;
     int64_t flush_from = 0;
-    pthread_mutex_lock(&log->extend_lock);
+    pthread_mutex_lock(&log->extension.lock);
     /* A truncation that failed while we waited may have left no active segment. */
-    if (atomic_load(&log->failed)) {
-        pthread_mutex_unlock(&log->extend_lock);
+    if (atomic_load(&log->shared.failed)) {
+        pthread_mutex_unlock(&log->extension.lock);
         return false;
     }
-    ol_segment *active = log->active;
+    ol_segment *active = log->tail.active;
     int64_t limit = (int64_t)active->mapped_size;
     if (limit > log->config.segment_bytes) limit = log->config.segment_bytes;
     int64_t size = atomic_load_explicit(&active->size, memory_order_acquire);
     int64_t extended = atomic_load_explicit(&active->extended, memory_order_relaxed);
-    if (extended < limit && extended - size < log->extend_step / 2) {
-        int64_t target = extended + log->extend_step > limit ? limit : extended + log->extend_step;
+    if (extended < limit && extended - size < log->extension.step_bytes / 2) {
+        int64_t target = extended + log->extension.step_bytes > limit ? limit : extended + log->extension.step_bytes;
         if (extend_segment(log, active, target, &ignored) == OL_OK) {
             did = true;
             flush_from = extended;
-            if (atomic_load(&log->flush_demanded)) to_flush = active;
+            if (atomic_load(&log->signals.flush_demanded)) to_flush = active;
         }
-    } else if (log->spare_count == 0 && size > limit / 2 && limit - size < 2 * log->config.extend_bytes_max) {
-        int64_t bytes = log->extend_step < log->config.segment_bytes ? log->extend_step : log->config.segment_bytes;
+    } else if (log->extension.spare_count == 0 && size > limit / 2 && limit - size < 2 * log->config.extend_bytes_max) {
+        int64_t bytes = log->extension.step_bytes < log->config.segment_bytes ? log->extension.step_bytes : log->config.segment_bytes;
         if (add_spare(log, bytes, &ignored) == OL_OK) {
             did = true;
-            if (atomic_load(&log->flush_demanded)) to_flush = log->spares[log->spare_count - 1];
+            if (atomic_load(&log->signals.flush_demanded)) to_flush = log->extension.spares[log->extension.spare_count - 1];
         }
     }
     /* The flush is made without the lock: the writer may need it for the next step.  A use keeps the file open. */
     if (to_flush != NULL && ol_segment_use(to_flush, &ignored) != OL_OK) to_flush = NULL;
     int64_t flush_to = to_flush == NULL ? 0 : atomic_load_explicit(&to_flush->extended, memory_order_relaxed);
-    pthread_mutex_unlock(&log->extend_lock);
+    pthread_mutex_unlock(&log->extension.lock);
     if (to_flush != NULL) {
         flush_extension(log, to_flush, flush_from, flush_to);
         ol_segment_unuse(to_flush);

@@ -152,7 +152,7 @@ int ol_log_collect_aborted(ol_log *log, int64_t from, int64_t up_to,
     int status;
     do {
         /* What a failed truncation left in the list stays replaced. */
-        status = atomic_load(&log->half_cut)
+        status = atomic_load(&log->shared.half_cut)
                      ? ol_fail(error, OL_FAILED, "a truncation failed; what is left is known when the log is opened anew")
                      : gather_all(log, from, up_to, &list, error);
     } while (status == OL_WOULD_BLOCK);

@@ -23,9 +23,9 @@ struct ol_segment_rewrite {
 };
 
 static void free_cleaned(ol_segment_rewrite *cleaned) {
-    pthread_mutex_lock(&cleaned->log->list_lock);
-    cleaned->log->is_cleaning = false;
-    pthread_mutex_unlock(&cleaned->log->list_lock);
+    pthread_mutex_lock(&cleaned->log->list.lock);
+    cleaned->log->list.is_cleaning = false;
+    pthread_mutex_unlock(&cleaned->log->list.lock);
     ol_pages_free(cleaned->buffer, BUFFER_SIZE);
     free(cleaned);
 }
@@ -41,10 +41,10 @@ void ol_segment_rewrite_discard(ol_segment_rewrite *cleaned) {
 }
 
 static int claim_log(ol_log *log, ol_error *error) {
-    pthread_mutex_lock(&log->list_lock);
-    bool taken = log->is_cleaning;
-    log->is_cleaning = true;
-    pthread_mutex_unlock(&log->list_lock);
+    pthread_mutex_lock(&log->list.lock);
+    bool taken = log->list.is_cleaning;
+    log->list.is_cleaning = true;
+    pthread_mutex_unlock(&log->list.lock);
     return taken ? ol_fail(error, OL_INVALID, "a segment of this log is being cleaned already") : OL_OK;
 }
 
@@ -89,9 +89,9 @@ int ol_segment_rewrite_start(ol_log *log, int64_t base_offset, uint64_t cuts, ol
     status = ol_log_clear_leftovers(log, error);
     if (status == OL_OK) status = create_cleaned(log, base_offset, cuts, &created, error);
     if (status != OL_OK) {
-        pthread_mutex_lock(&log->list_lock);
-        log->is_cleaning = false;
-        pthread_mutex_unlock(&log->list_lock);
+        pthread_mutex_lock(&log->list.lock);
+        log->list.is_cleaning = false;
+        pthread_mutex_unlock(&log->list.lock);
         return status;
     }
     status = create_files(created, error);

@@ -25,7 +25,7 @@ typedef struct swap {
     ol_aside *aside;
     const int64_t *bases;
     size_t count;
-    size_t index;               /* of the first one in the list, which does not move while swap_lock is held */
+    size_t index;               /* of the first one in the list, which does not move while swap.lock is held */
     ol_segment **replaced;
     bool has_transactions;      /* a .txnindex goes with it */
     bool has_tail;              /* an empty segment stands for the last of the old ones */
@@ -57,23 +57,23 @@ static int rename_file(ol_log *log, int64_t base_offset, int kind, const char *f
 
 /* ------------------------------------------------------------------------------------------------ before the point of no return */
 
-/* Finds the segments.  Under flush_lock: a flush that is at work still holds what it has just marked as flushed. */
+/* Finds the segments.  Under flush.lock: a flush that is at work still holds what it has just marked as flushed. */
 static int find_replaced(swap *s, int64_t *next_base, ol_error *error) {
     ol_log *log = s->log;
     int status = OL_OK;
-    pthread_mutex_lock(&log->list_lock);
-    while (s->index < log->segment_count && log->segments[s->index]->base_offset < first_base(s)) s->index++;
-    bool closed = s->index + s->count < log->segment_count;
+    pthread_mutex_lock(&log->list.lock);
+    while (s->index < log->list.count && log->list.segments[s->index]->base_offset < first_base(s)) s->index++;
+    bool closed = s->index + s->count < log->list.count;
     for (size_t i = 0; i < s->count && closed && status == OL_OK; i++) {
-        s->replaced[i] = log->segments[s->index + i];
+        s->replaced[i] = log->list.segments[s->index + i];
         closed = s->replaced[i]->base_offset == s->bases[i];
         if (s->replaced[i]->flush_needed) {
             status = ol_fail(error, OL_WOULD_BLOCK, "the segment at %lld is not flushed", (long long)s->bases[i]);
         }
     }
     if (!closed) status = ol_fail(error, OL_INVALID, "the segments are not neighbours, or not closed");
-    if (status == OL_OK) *next_base = log->segments[s->index + s->count]->base_offset;
-    pthread_mutex_unlock(&log->list_lock);
+    if (status == OL_OK) *next_base = log->list.segments[s->index + s->count]->base_offset;
+    pthread_mutex_unlock(&log->list.lock);
     return status;
 }
 
@@ -81,10 +81,10 @@ static int find_replaced(swap *s, int64_t *next_base, ol_error *error) {
 static int check_replaced(swap *s, ol_error *error) {
     ol_log *log = s->log;
     int64_t next_base = 0;
-    if (atomic_load(&log->cuts) != s->aside->cuts) {
+    if (atomic_load(&log->shared.cuts) != s->aside->cuts) {
         return ol_fail(error, OL_WOULD_BLOCK, "the log was truncated while the segments were cleaned");
     }
-    pthread_mutex_lock(&log->flush_lock);
+    pthread_mutex_lock(&log->flush.lock);
     int status = find_replaced(s, &next_base, error);
     if (status == OL_OK && next_base > ol_log_flushed(log)) {
         status = ol_fail(error, OL_WOULD_BLOCK, "the segments below %lld are not flushed", (long long)next_base);
@@ -94,7 +94,7 @@ static int check_replaced(swap *s, ol_error *error) {
                          (long long)s->aside->next_offset, (long long)next_base);
     }
     if (status == OL_OK) status = ol_log_settle_bound(log, next_base, error);
-    pthread_mutex_unlock(&log->flush_lock);
+    pthread_mutex_unlock(&log->flush.lock);
     return status;
 }
 
@@ -106,9 +106,9 @@ static int remove_notes(swap *s, ol_error *error) {
         ol_segment *segment = s->replaced[i];
         char name[128];
         char path[OL_PATH_MAX];
-        pthread_mutex_lock(&log->list_lock);
+        pthread_mutex_lock(&log->list.lock);
         bool stayed = segment->note_stayed;
-        pthread_mutex_unlock(&log->list_lock);
+        pthread_mutex_unlock(&log->list.lock);
         if (!stayed) continue;
         status = ol_log_rolled_name(name, sizeof name, segment->base_offset, atomic_load(&segment->size), segment->next_base);
         if (status == OL_OK) status = ol_log_path(log, name, path, error);
@@ -174,7 +174,7 @@ static int announce(swap *s, ol_error *error) {
     return status;
 }
 
-/* The `.swap` files go before the `.cleaned` ones that condemn them; under swap_lock.  If one cannot be removed the rest stays, and nothing is
+/* The `.swap` files go before the `.cleaned` ones that condemn them; under swap.lock.  If one cannot be removed the rest stays, and nothing is
  * cleaned or cut until it could be: a rename may have taken place that was said to have failed. */
 static void undo(ol_log *log, const int64_t *bases, size_t count) {
     static const char *const endings[] = {".swap", ".cleaned"};
@@ -187,26 +187,26 @@ static void undo(ol_log *log, const int64_t *bases, size_t count) {
             }
         }
     }
-    if (status != OL_OK) log->leftovers = true;
+    if (status != OL_OK) log->swap.leftovers = true;
 }
 
 /* ------------------------------------------------------------------------------------------------ behind it */
 
 static void exchange(swap *s) {
     ol_log *log = s->log;
-    pthread_mutex_lock(&log->list_lock);
+    pthread_mutex_lock(&log->list.lock);
     for (size_t i = 0; i < s->count; i++) {
         pthread_mutex_lock(&s->replaced[i]->lock);
         atomic_store(&s->replaced[i]->detached, true);
         pthread_mutex_unlock(&s->replaced[i]->lock);
     }
-    ol_segment **place = log->segments + s->index;
-    size_t behind = log->segment_count - s->index - s->count;
+    ol_segment **place = log->list.segments + s->index;
+    size_t behind = log->list.count - s->index - s->count;
     place[0] = s->aside->segment;
     memmove(place + 1, place + s->count, behind * sizeof *place);
-    log->segment_count -= s->count - 1;
+    log->list.count -= s->count - 1;
     s->aside->segment->held = true;
-    pthread_mutex_unlock(&log->list_lock);
+    pthread_mutex_unlock(&log->list.lock);
     for (size_t i = 0; i < s->count; i++) ol_segment_release(s->replaced[i]);
 }
 
@@ -230,9 +230,9 @@ static int put_in_place(swap *s, ol_error *error) {
 
 /* The files have their names: they are opened anew when somebody reads. */
 static void let_go(ol_log *log, ol_segment *segment) {
-    pthread_mutex_lock(&log->list_lock);
+    pthread_mutex_lock(&log->list.lock);
     segment->held = false;
-    pthread_mutex_unlock(&log->list_lock);
+    pthread_mutex_unlock(&log->list.lock);
     pthread_mutex_lock(&segment->lock);
     ol_segment_close_indexes(segment);
     pthread_mutex_unlock(&segment->lock);
@@ -305,7 +305,7 @@ int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count
         ol_log_remove_aside(log, base_offset);
         return ol_fail(error, OL_NO_MEMORY, "no memory to swap %zu segments", count);
     }
-    pthread_mutex_lock(&log->swap_lock);
+    pthread_mutex_lock(&log->swap.lock);
     int status = prepare(&s, error);
     if (status == OL_OK) {
         status = log->fs->flush_directory(log->fs, log->directory, error);
@@ -321,15 +321,15 @@ int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count
         /* The directory holds the old and the new, and only opening it anew sorts that out; nothing may be cut or cleaned before. */
         if (status != OL_OK) ol_log_set_failed(log);
     }
-    pthread_mutex_unlock(&log->swap_lock);
+    pthread_mutex_unlock(&log->swap.lock);
     free(s.replaced);
     return status;
 }
 
 void ol_log_remove_aside(ol_log *log, int64_t base_offset) {
-    pthread_mutex_lock(&log->swap_lock);
+    pthread_mutex_lock(&log->swap.lock);
     undo(log, &base_offset, 1);
-    pthread_mutex_unlock(&log->swap_lock);
+    pthread_mutex_unlock(&log->swap.lock);
 }
 
 static bool is_left_over(const char *name, const char *ending) {
@@ -359,14 +359,14 @@ static int clear_leftovers(ol_log *log, ol_error *error) {
 }
 
 int ol_log_clear_leftovers_locked(ol_log *log, ol_error *error) {
-    int status = log->leftovers ? clear_leftovers(log, error) : OL_OK;
-    if (status == OL_OK) log->leftovers = false;
+    int status = log->swap.leftovers ? clear_leftovers(log, error) : OL_OK;
+    if (status == OL_OK) log->swap.leftovers = false;
     return status;
 }
 
 int ol_log_clear_leftovers(ol_log *log, ol_error *error) {
-    pthread_mutex_lock(&log->swap_lock);
+    pthread_mutex_lock(&log->swap.lock);
     int status = ol_log_clear_leftovers_locked(log, error);
-    pthread_mutex_unlock(&log->swap_lock);
+    pthread_mutex_unlock(&log->swap.lock);
     return status;
 }

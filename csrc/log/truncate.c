@@ -24,8 +24,8 @@ typedef struct cut_place {
 
 /* The first batch whose last offset is at or above `offset` goes, and all behind it. */
 static int find_cut(ol_log *log, int64_t offset, cut_place *cut, ol_error *error) {
-    for (size_t i = log->segment_count; i-- > 0;) {
-        ol_segment *segment = log->segments[i];
+    for (size_t i = log->list.count; i-- > 0;) {
+        ol_segment *segment = log->list.segments[i];
         if (segment->base_offset > offset && i > 0) continue;
         *cut = (cut_place){.index = i, .base_offset = segment->base_offset, .end = segment->base_offset};
         if (segment->base_offset >= offset) break;
@@ -75,12 +75,12 @@ static int replace_by_copy(ol_log *log, const ol_segment *segment, int64_t size,
 
 /* Takes the last segment off the list; readers that are in it go on, and find their place anew. */
 static void detach_last(ol_log *log) {
-    ol_segment *last = log->segments[--log->segment_count];
+    ol_segment *last = log->list.segments[--log->list.count];
     pthread_mutex_lock(&last->lock);
     atomic_store(&last->detached, true);
     pthread_mutex_unlock(&last->lock);
-    if (last == log->active || last->flush_needed) ol_segment_unuse(last);
-    if (last == log->active) log->active = NULL;
+    if (last == log->tail.active || last->flush_needed) ol_segment_unuse(last);
+    if (last == log->tail.active) log->tail.active = NULL;
     pthread_mutex_lock(&last->lock);
     ol_segment_close_indexes(last);
     pthread_mutex_unlock(&last->lock);
@@ -90,7 +90,7 @@ static void detach_last(ol_log *log) {
 /* Makes the file of the segment that stays `position` bytes long.  Once it is detached no
  * new user can come. */
 static int cut_segment(ol_log *log, ol_segment *segment, int64_t position, ol_error *error) {
-    uint32_t own = segment == log->active || segment->flush_needed ? 1 : 0;
+    uint32_t own = segment == log->tail.active || segment->flush_needed ? 1 : 0;
     pthread_mutex_lock(&segment->lock);
     atomic_store(&segment->detached, true);
     bool read = segment->users > own;
@@ -150,7 +150,7 @@ static int reopen_last(ol_log *log, const cut_place *cut, ol_error *error) {
         ol_segment_release(segment);
         return status;
     }
-    log->segments[log->segment_count++] = segment;      /* a place is free: one was just taken off */
+    log->list.segments[log->list.count++] = segment;      /* a place is free: one was just taken off */
     ol_log_activate(log, segment);
     return OL_OK;
 }
@@ -170,17 +170,17 @@ static int leave_cut_note(ol_log *log, int64_t offset, ol_error *error) {
     return status;
 }
 
-/* Files of the segments that go, the last one first; then the cut.  Under list_lock and extend_lock. */
+/* Files of the segments that go, the last one first; then the cut.  Under list.lock and extension.lock. */
 static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
     int status = leave_cut_note(log, cut->end, error);
-    while (log->segment_count > cut->index + 1 && status == OL_OK) {
-        status = ol_segment_remove_files(log->fs, log->directory, log->segments[log->segment_count - 1]->base_offset, error);
+    while (log->list.count > cut->index + 1 && status == OL_OK) {
+        status = ol_segment_remove_files(log->fs, log->directory, log->list.segments[log->list.count - 1]->base_offset, error);
         if (status == OL_OK) detach_last(log);
     }
     /* If the removals were lost and the cut was not, the removed segments would come back behind what looks like a legal gap. */
     if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
     if (status != OL_OK) return status;
-    ol_segment *last = log->segments[cut->index];
+    ol_segment *last = log->list.segments[cut->index];
     if (cut->end < cut->base_offset) {
         ol_segment *fresh = NULL;
         status = ol_segment_remove_files(log->fs, log->directory, cut->base_offset, error);
@@ -188,7 +188,7 @@ static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
         detach_last(log);
         status = ol_log_start_segment(log, cut->end, &fresh, error);
         if (status != OL_OK) return status;
-        log->segments[log->segment_count++] = fresh;
+        log->list.segments[log->list.count++] = fresh;
         ol_log_activate(log, fresh);
         return OL_OK;
     }
@@ -202,38 +202,38 @@ static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
 static int reload_producers(ol_log *log, int64_t end, ol_error *error) {
     char **names = NULL;
     size_t name_count = 0;
-    ol_producers_clear(&log->producers);
-    ol_found_segment *found = calloc(log->segment_count, sizeof *found);
+    ol_producers_clear(&log->producers.map);
+    ol_found_segment *found = calloc(log->list.count, sizeof *found);
     if (found == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to reload producers");
-    for (size_t i = 0; i < log->segment_count; i++) {
-        found[i].path = log->segments[i]->path;
-        found[i].base_offset = log->segments[i]->base_offset;
-        found[i].size = atomic_load(&log->segments[i]->size);
-        found[i].next_offset = i + 1 < log->segment_count ? log->segments[i + 1]->base_offset : end;
+    for (size_t i = 0; i < log->list.count; i++) {
+        found[i].path = log->list.segments[i]->path;
+        found[i].base_offset = log->list.segments[i]->base_offset;
+        found[i].size = atomic_load(&log->list.segments[i]->size);
+        found[i].next_offset = i + 1 < log->list.count ? log->list.segments[i + 1]->base_offset : end;
     }
     int status = ol_log_list_names(log, &names, &name_count, error);
     if (status == OL_OK) status = ol_log_remove_snapshots(log, names, name_count, end, false, error);
-    int64_t highest = log->highest_producer_id;
-    if (status == OL_OK) status = ol_log_replay(log, found, log->segment_count, end, names, name_count, error);
-    if (highest > log->highest_producer_id) log->highest_producer_id = highest;
+    int64_t highest = log->producers.highest_id;
+    if (status == OL_OK) status = ol_log_replay(log, found, log->list.count, end, names, name_count, error);
+    if (highest > log->producers.highest_id) log->producers.highest_id = highest;
     ol_log_free_names(names, name_count);
     free(found);
     return status;
 }
 
 static int32_t epoch_before(ol_log *log, int64_t offset) {
-    pthread_mutex_lock(&log->epochs_lock);
-    int32_t epoch = ol_leader_epochs_at(&log->epochs, offset - 1);
-    pthread_mutex_unlock(&log->epochs_lock);
+    pthread_mutex_lock(&log->epochs.lock);
+    int32_t epoch = ol_leader_epochs_at(&log->epochs.cache, offset - 1);
+    pthread_mutex_unlock(&log->epochs.lock);
     return epoch;
 }
 
-/* Under flush_lock and extend_lock. */
+/* Under flush.lock and extension.lock. */
 static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
     /* A flush covers batches that come while it runs, beyond the end that it tells: where they were cut at that end, `flushed` stays and
      * bytes are written below that flush's position which it never saw. */
-    log->last_flush.position = 0;
-    log->settled_base = -1;
+    log->flush.last.position = 0;
+    log->flush.settled_base = -1;
     if (ol_log_flushed(log) > cut->end) {
         ol_flush_sidecar_bound bound = {
             .offset = cut->end,
@@ -243,26 +243,26 @@ static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
         };
         int status = ol_log_store_bound(log, &bound, true, error);
         if (status != OL_OK) return status;
-        atomic_store(&log->flushed, cut->end);
+        atomic_store(&log->shared.flushed, cut->end);
     }
-    atomic_store_explicit(&log->end, cut->end, memory_order_release);
-    atomic_store(&log->appended, true);
-    log->noted_flushed = -1;        /* the batch that carried it may be gone */
-    pthread_mutex_lock(&log->epochs_lock);
-    if (ol_leader_epochs_truncate_from_end(&log->epochs, cut->end)) log->epochs_changed = true;
-    log->epoch_newest = ol_leader_epochs_newest(&log->epochs);
-    pthread_mutex_unlock(&log->epochs_lock);
-    pthread_mutex_lock(&log->list_lock);
+    atomic_store_explicit(&log->shared.end, cut->end, memory_order_release);
+    atomic_store(&log->signals.appended, true);
+    log->note.written = -1;        /* the batch that carried it may be gone */
+    pthread_mutex_lock(&log->epochs.lock);
+    if (ol_leader_epochs_truncate_from_end(&log->epochs.cache, cut->end)) log->epochs.changed = true;
+    log->tail.newest_epoch = ol_leader_epochs_newest(&log->epochs.cache);
+    pthread_mutex_unlock(&log->epochs.lock);
+    pthread_mutex_lock(&log->list.lock);
     int status = cut_files(log, cut, error);
-    pthread_mutex_unlock(&log->list_lock);
-    if (status == OL_OK) log->next_offset = cut->end;
+    pthread_mutex_unlock(&log->list.lock);
+    if (status == OL_OK) log->tail.next_offset = cut->end;
     if (status == OL_OK) status = reload_producers(log, cut->end, error);
     if (status == OL_OK) status = ol_log_store_epochs(log, error);
     char path[OL_PATH_MAX];
     if (status == OL_OK) status = cut_note_path(log, cut->end, path, error);
     if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
     if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
-    if (cut->end < ol_log_start(log)) atomic_store(&log->start, cut->end);
+    if (cut->end < ol_log_start(log)) atomic_store(&log->shared.start, cut->end);
     return status;
 }
 
@@ -270,29 +270,29 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     int status = ol_log_check_writable(log, error);
     if (status != OL_OK) return status;
     if (offset < 0) return ol_fail(error, OL_INVALID, "a log is not cut below 0");
-    if (offset >= log->next_offset) return OL_OK;
+    if (offset >= log->tail.next_offset) return OL_OK;
     cut_place cut = {0};
-    pthread_mutex_lock(&log->swap_lock);
-    pthread_mutex_lock(&log->flush_lock);
-    pthread_mutex_lock(&log->extend_lock);
+    pthread_mutex_lock(&log->swap.lock);
+    pthread_mutex_lock(&log->flush.lock);
+    pthread_mutex_lock(&log->extension.lock);
     /* A swap that was given up may be finished by whoever opens the directory: over what is cut here, unless its files are gone before. */
     status = ol_log_clear_leftovers_locked(log, error);
     if (status == OL_OK) status = find_cut(log, offset, &cut, error);
     if (status == OL_OK) {
         /* Whoever finds a file shorter than it was shall know why, also while it is being cut; who begins meanwhile is told by the end. */
-        atomic_fetch_add(&log->cuts, 1);
+        atomic_fetch_add(&log->shared.cuts, 1);
         status = truncate_to(log, &cut, error);
         /* Half of it may be done: only opening the log anew tells what is left.  Segments stay detached, since a file may be shorter than
          * its object says; readers are refused by the flag, not led to them again and again. */
         if (status != OL_OK) {
-            atomic_store(&log->half_cut, true);
+            atomic_store(&log->shared.half_cut, true);
             ol_log_set_failed(log);
-            log->slow = true;
+            log->tail.slow = true;
         }
-        atomic_fetch_add(&log->cuts, 1);
+        atomic_fetch_add(&log->shared.cuts, 1);
     }
-    pthread_mutex_unlock(&log->extend_lock);
-    pthread_mutex_unlock(&log->flush_lock);
-    pthread_mutex_unlock(&log->swap_lock);
+    pthread_mutex_unlock(&log->extension.lock);
+    pthread_mutex_unlock(&log->flush.lock);
+    pthread_mutex_unlock(&log->swap.lock);
     return status;
 }

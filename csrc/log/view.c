@@ -21,14 +21,14 @@ static void release(ol_log_view *view) {
 
 /* A copy of the list with a reference to each; *count of them. */
 static int copy_list(ol_log *log, ol_segment ***segments, size_t *count, ol_error *error) {
-    pthread_mutex_lock(&log->list_lock);
-    *count = log->segment_count;
+    pthread_mutex_lock(&log->list.lock);
+    *count = log->list.count;
     *segments = malloc((*count + 1) * sizeof **segments);
     for (size_t i = 0; i < *count && *segments != NULL; i++) {
-        (*segments)[i] = log->segments[i];
-        ol_segment_reference(log->segments[i]);
+        (*segments)[i] = log->list.segments[i];
+        ol_segment_reference(log->list.segments[i]);
     }
-    pthread_mutex_unlock(&log->list_lock);
+    pthread_mutex_unlock(&log->list.lock);
     return *segments != NULL ? OL_OK : ol_fail(error, OL_NO_MEMORY, "no memory to look at %zu segments", *count);
 }
 
@@ -60,7 +60,7 @@ int ol_log_view_open(ol_log *log, ol_log_view **view, ol_error *error) {
     created->log = log;
     int status;
     do {
-        status = atomic_load(&log->half_cut)
+        status = atomic_load(&log->shared.half_cut)
                      ? ol_fail(error, OL_FAILED, "a truncation failed; what is left is known when the log is opened anew")
                      : take(created, error);
     } while (status == OL_WOULD_BLOCK && sched_yield() == 0);
@@ -83,9 +83,9 @@ bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *
 
 /* Whether the files of a segment that was swapped in may have no names of their own yet: until then those are of the ones that it replaced. */
 static bool is_held(ol_log *log, const ol_segment *segment) {
-    pthread_mutex_lock(&log->list_lock);
+    pthread_mutex_lock(&log->list.lock);
     bool held = segment->held;
-    pthread_mutex_unlock(&log->list_lock);
+    pthread_mutex_unlock(&log->list.lock);
     return held;
 }
 

@@ -100,10 +100,10 @@ OL_TEST(the_next_segment_begins_where_its_first_batch_does) {
     append_many(log, 3, 100);
     roll(log, 70);
     OL_CHECK(fixture_exists(p.path, "00000000000000000070.log"));
-    OL_CHECK_INT(log->active->base_offset, 70);
-    OL_CHECK_INT(log->size, 0);
-    OL_CHECK_INT(log->timestamp_limit, INT64_MAX);
-    OL_CHECK_INT(log->offset_limit, 70 + (int64_t)INT32_MAX);
+    OL_CHECK_INT(log->tail.active->base_offset, 70);
+    OL_CHECK_INT(log->tail.size, 0);
+    OL_CHECK_INT(log->tail.timestamp_limit, INT64_MAX);
+    OL_CHECK_INT(log->tail.offset_limit, 70 + (int64_t)INT32_MAX);
     fixture_close(log);
     fixture_remove(p.root);
 }
@@ -140,16 +140,16 @@ OL_TEST(spares_become_segments_and_the_rest_is_dropped) {
     append_many(log, 3, 100);
     OL_CHECK_OK(ol_log_reserve_space(log, 150 << 10, 5000, &error), &error);
     int spares = fixture_count(p.path, "offsetlog.spare-");
-    OL_CHECK_INT(log->spare_count, spares);
+    OL_CHECK_INT(log->extension.spare_count, spares);
     OL_CHECK(spares >= 2);
     roll(log, 3);
     OL_CHECK_INT(fixture_count(p.path, "offsetlog.spare-"), spares - 1);
     /* Its blocks are there already. */
     OL_CHECK_INT(fixture_size(p.path, SECOND_LOG), 64 << 10);
     OL_CHECK_INT(fixture_append(log, fixture_plain(100, 3)), 3);
-    pthread_mutex_lock(&log->extend_lock);
+    pthread_mutex_lock(&log->extension.lock);
     OL_CHECK_OK(ol_log_drop_spares(log, &error), &error);
-    pthread_mutex_unlock(&log->extend_lock);
+    pthread_mutex_unlock(&log->extension.lock);
     OL_CHECK_INT(fixture_count(p.path, "offsetlog.spare-"), 0);
     fixture_append(log, fixture_plain(100, 4));
     roll(log, 5);
@@ -198,12 +198,12 @@ OL_TEST(a_roll_that_fails_leaves_the_log_as_it_was) {
                 failures++;
                 OL_CHECK_INT(status, OL_IO);
                 OL_CHECK(!ol_log_has_failed(log));
-                OL_CHECK_INT(log->active->base_offset, 0);
-                OL_CHECK_INT(log->segment_count, 1);
+                OL_CHECK_INT(log->tail.active->base_offset, 0);
+                OL_CHECK_INT(log->list.count, 1);
                 OL_CHECK_INT(ol_log_end(log), 3);
                 roll(log, 3);
             }
-            OL_CHECK_INT(log->active->base_offset, 3);
+            OL_CHECK_INT(log->tail.active->base_offset, 3);
             OL_CHECK_INT(fixture_size(p.path, FIRST_LOG), size_of_three());
             OL_CHECK_INT(fixture_append(log, fixture_plain(100, 3)), 3);
             OL_CHECK_INT(flush(log), 4);
@@ -260,11 +260,11 @@ OL_TEST(a_log_grows_on_over_a_roll_that_failed) {
 static void grow_to_end_of_file(ol_log *log) {
     fixture_batch batch = fixture_plain(1000, 3);
     fixture_append(log, batch);
-    size_t room = (size_t)(log->active->extended - log->size);
+    size_t room = (size_t)(log->tail.active->extended - log->tail.size);
     batch.value_size = room - (fixture_batch_size(&batch) - batch.value_size);
     while (fixture_batch_size(&batch) > room) batch.value_size--;
     fixture_append(log, batch);
-    OL_CHECK_INT(log->size, log->active->extended);
+    OL_CHECK_INT(log->tail.size, log->tail.active->extended);
 }
 
 static void check_power_losses(ol_fs *fs, const place *p, int64_t acknowledged) {
@@ -326,7 +326,7 @@ OL_TEST(room_that_was_not_found_is_given_back) {
         ol_log *log = fixture_open(&p.options, NULL);
         append_many(log, 3, 100);
         OL_CHECK_OK(ol_log_reserve_space(log, 80 << 10, 5000, &error), &error);
-        size_t spares_before = log->spare_count;
+        size_t spares_before = log->extension.spare_count;
         OL_CHECK(spares_before > 0);
         ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + nth, ENOSPC);
         int status = ol_log_reserve_space(log, 400 << 10, 5000, &error);
@@ -334,7 +334,7 @@ OL_TEST(room_that_was_not_found_is_given_back) {
         if (status != OL_OK) {
             refused++;
             OL_CHECK_INT(status, OL_DISK_FULL);
-            OL_CHECK_INT(log->spare_count, spares_before);
+            OL_CHECK_INT(log->extension.spare_count, spares_before);
             OL_CHECK_INT(fixture_count(p.path, OL_SPARE_PREFIX), (int)spares_before);
             /* What was there before is used as ever. */
             append_many(log, 100, 1000);
@@ -372,7 +372,7 @@ OL_TEST(segments_that_nobody_flushes_do_not_keep_their_files_open) {
     }
     OL_CHECK(ol_log_flushed(log) > 0);
     /* Nobody waits for the disk, so extensions are not flushed ahead. */
-    OL_CHECK(!atomic_load(&log->flush_demanded));
+    OL_CHECK(!atomic_load(&log->signals.flush_demanded));
     OL_CHECK(ol_log_wants_flush(log));
     OL_CHECK_INT(flush(log), end);
     OL_CHECK(!ol_log_wants_flush(log));
