@@ -1,5 +1,5 @@
-/* The hot path: a reservation and a publication of a plain batch are some comparisons and stores; whatever else can happen
- * is behind one branch each. */
+/* The hot path: a reservation and a publication of a plain batch are some comparisons and stores;
+ * every other case hides behind one branch each. */
 #include <string.h>
 #include <time.h>
 
@@ -17,15 +17,19 @@ static int64_t now_ms(void) {
 /* Whether Kafka would start a new segment for this batch (docs/format/directory.md §1.10). */
 static bool must_roll(const ol_log *log, size_t size, int64_t last_offset, int64_t max_timestamp) {
     const ol_segment *active = log->tail.active;
-    if ((int64_t)size > log->tail.size_limit - log->tail.size || last_offset > log->tail.offset_limit) return true;
+    if ((int64_t)size > log->tail.size_limit - log->tail.size ||
+        last_offset > log->tail.offset_limit) {
+        return true;
+    }
     if (log->tail.size == 0) return false;
     if (log->tail.index_full) return true;
     if (active->first_timestamp < 0) return now_ms() - active->created_ms > log->config.segment_ms;
     return max_timestamp > log->tail.timestamp_limit;
 }
 
-/* Before the map of producers grows, those that are too old go.  When they are few it grows all the same, so that the next look, which goes
- * over all of them, is as many producers away. */
+/* Before the map of producers grows, those that are too old are removed.  If they are few the map
+ * grows all the same, so that the next check, which visits all of them, is as many producers
+ * away. */
 static int make_room_for_producer(ol_log *log, ol_error *error) {
     ol_producers *producers = &log->producers.map;
     size_t wanted = 1;
@@ -37,25 +41,29 @@ static int make_room_for_producer(ol_log *log, ol_error *error) {
     return ol_producers_reserve(producers, wanted, error);
 }
 
-static OL_NOINLINE int reserve_slowly(ol_log *log, int64_t base_offset, size_t size, int64_t last_offset,
-                                      int64_t max_timestamp, uint8_t **start, ol_error *error) {
+static OL_NOINLINE int reserve_slowly(ol_log *log, int64_t base_offset, size_t size,
+                                      int64_t last_offset, int64_t max_timestamp, uint8_t **start,
+                                      ol_error *error) {
     int status = ol_log_check_writable(log, error);
     if (status != OL_OK) return status;
     if (size < OL_BATCH_MINIMUM_LENGTH + OL_BATCH_LOG_OVERHEAD || last_offset < base_offset) {
         return ol_fail(error, OL_INVALID, "a batch has at least its header and one offset");
     }
     if ((int64_t)size > log->config.segment_bytes) {
-        return ol_fail(error, OL_TOO_LARGE, "a batch of %zu bytes does not fit a segment of %lld bytes", size,
+        return ol_fail(error, OL_TOO_LARGE,
+                       "a batch of %zu bytes does not fit a segment of %lld bytes", size,
                        (long long)log->config.segment_bytes);
     }
-    /* Room for what publishing will have to remember, so that publishing cannot fail. */
+    /* Room for the state that publishing will record, so that publishing cannot fail. */
     status = make_room_for_producer(log, error);
     if (status == OL_OK) {
         pthread_mutex_lock(&log->epochs.lock);
         status = ol_leader_epochs_reserve(&log->epochs.cache, 1, error);
         pthread_mutex_unlock(&log->epochs.lock);
     }
-    if (status == OL_OK && must_roll(log, size, last_offset, max_timestamp)) status = ol_log_roll(log, base_offset, error);
+    if (status == OL_OK && must_roll(log, size, last_offset, max_timestamp)) {
+        status = ol_log_roll(log, base_offset, error);
+    }
     if (status == OL_OK) status = ol_log_extend(log, log->tail.size + (int64_t)size, error);
     if (status != OL_OK) return status;
     log->tail.slow = false;
@@ -65,12 +73,14 @@ static OL_NOINLINE int reserve_slowly(ol_log *log, int64_t base_offset, size_t s
     return OL_OK;
 }
 
-int ol_log_reserve_at(ol_log *log, int64_t base_offset, size_t size, int64_t last_offset, int64_t max_timestamp,
-                      uint8_t **start, ol_error *error) {
+int ol_log_reserve_at(ol_log *log, int64_t base_offset, size_t size, int64_t last_offset,
+                      int64_t max_timestamp, uint8_t **start, ol_error *error) {
     int64_t end = log->tail.size + (int64_t)size;
-    bool fast = !log->tail.slow && size <= (size_t)OL_SEGMENT_BYTES_MAX && end <= log->tail.size_limit &&
-                last_offset <= log->tail.offset_limit && last_offset >= base_offset && max_timestamp <= log->tail.timestamp_limit &&
-                size >= OL_BATCH_OVERHEAD && !atomic_load_explicit(&log->shared.failed, memory_order_relaxed) &&
+    bool fast = !log->tail.slow && size <= (size_t)OL_SEGMENT_BYTES_MAX &&
+                end <= log->tail.size_limit && last_offset <= log->tail.offset_limit &&
+                last_offset >= base_offset && max_timestamp <= log->tail.timestamp_limit &&
+                size >= OL_BATCH_OVERHEAD &&
+                !atomic_load_explicit(&log->shared.failed, memory_order_relaxed) &&
                 end <= atomic_load_explicit(&log->tail.active->extended, memory_order_acquire);
     if (OL_UNLIKELY(!fast)) {
         return reserve_slowly(log, base_offset, size, last_offset, max_timestamp, start, error);
@@ -80,30 +90,42 @@ int ol_log_reserve_at(ol_log *log, int64_t base_offset, size_t size, int64_t las
     return OL_OK;
 }
 
-int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp, uint8_t **start,
-                   int64_t *base_offset, ol_error *error) {
+int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp,
+                   uint8_t **start, int64_t *base_offset, ol_error *error) {
     *base_offset = log->tail.next_offset;
-    if (OL_UNLIKELY(last_offset_delta < 0)) return ol_fail(error, OL_INVALID, "a batch has at least one offset");
+    if (OL_UNLIKELY(last_offset_delta < 0)) {
+        return ol_fail(error, OL_INVALID, "a batch has at least one offset");
+    }
     if (OL_UNLIKELY(log->tail.next_offset > INT64_MAX - 1 - last_offset_delta)) {
         return ol_fail(error, OL_TOO_LARGE, "the log is at the greatest offset");
     }
-    return ol_log_reserve_at(log, log->tail.next_offset, size, log->tail.next_offset + last_offset_delta, max_timestamp, start, error);
+    return ol_log_reserve_at(log, log->tail.next_offset, size,
+                             log->tail.next_offset + last_offset_delta, max_timestamp, start,
+                             error);
 }
 
-bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp) {
+bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delta,
+                        int64_t max_timestamp) {
     if (!log->writable || log->tail.slow || size > (size_t)OL_SEGMENT_BYTES_MAX) return false;
-    if (log->tail.next_offset > log->tail.offset_limit - last_offset_delta || max_timestamp > log->tail.timestamp_limit) return false;
+    if (log->tail.next_offset > log->tail.offset_limit - last_offset_delta ||
+        max_timestamp > log->tail.timestamp_limit) {
+        return false;
+    }
     int64_t end = log->tail.size + (int64_t)size;
-    return end <= log->tail.size_limit && end <= atomic_load_explicit(&log->tail.active->populated, memory_order_acquire);
+    return end <= log->tail.size_limit &&
+           end <= atomic_load_explicit(&log->tail.active->populated, memory_order_acquire);
 }
 
-/* Producer state, transaction index and epochs; and the cases in which the next reservation looks closer. */
-static OL_NOINLINE void publish_rest(ol_log *log, int64_t base_offset, int64_t producer_id, int32_t leader_epoch, size_t size) {
+/* Producer state, transaction index and epochs; and the cases in which the next reservation checks
+ * more. */
+static OL_NOINLINE void publish_rest(ol_log *log, int64_t base_offset, int64_t producer_id,
+                                     int32_t leader_epoch, size_t size) {
     ol_error ignored;
     log->tail.slow = true;
     if (leader_epoch > log->tail.newest_epoch) {
         pthread_mutex_lock(&log->epochs.lock);
-        int status = ol_leader_epochs_assign(&log->epochs.cache, leader_epoch, base_offset, NULL, &ignored);
+        int status = ol_leader_epochs_assign(&log->epochs.cache, leader_epoch, base_offset, NULL,
+                                             &ignored);
         OL_ASSERT(status == OL_OK);
         log->epochs.changed = true;
         pthread_mutex_unlock(&log->epochs.lock);
@@ -114,19 +136,23 @@ static OL_NOINLINE void publish_rest(ol_log *log, int64_t base_offset, int64_t p
     ol_batch batch;
     ol_producers_change change = {0};
     int status = ol_batch_parse(log->tail.data + log->tail.size, size, &batch, &ignored);
-    if (status == OL_OK) status = ol_producers_apply(&log->producers.map, &batch, &change, &ignored);
+    if (status == OL_OK) {
+        status = ol_producers_apply(&log->producers.map, &batch, &change, &ignored);
+    }
     if (status == OL_OK && change.aborted) {
         pthread_mutex_lock(&log->tail.active->lock);
-        status = ol_transaction_index_append(&log->tail.active->transaction_index, &change.transaction, &ignored);
+        status = ol_transaction_index_append(&log->tail.active->transaction_index,
+                                             &change.transaction, &ignored);
         pthread_mutex_unlock(&log->tail.active->lock);
     }
-    /* The bytes are in the log, so they count; but with a transaction index that misses an abort the directory must not be
-     * closed as clean, and opening it anew rebuilds what is wrong. */
+    /* The bytes are in the log, so they count; but with a transaction index that misses an abort
+     * the directory must not be closed as clean, and opening it again rebuilds the index. */
     if (status != OL_OK) ol_log_set_failed(log);
 }
 
-/* A note was taken: it counts as written when this batch carries it.  One that was taken for a batch which could not be appended is not in
- * the next one, be it a marker that asks for none. */
+/* A bound was taken for the header: it counts as written when this batch carries it.  A bound taken
+ * for a batch that could not be appended is not in the next one, which may be a marker without the
+ * header. */
 static OL_NOINLINE void settle_note(ol_log *log, size_t size) {
     ol_batch batch;
     ol_error ignored;
@@ -136,8 +162,8 @@ static OL_NOINLINE void settle_note(ol_log *log, size_t size) {
     if (note >= 0) log->note.written = note;
 }
 
-int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int64_t max_timestamp, int64_t producer_id,
-                      int32_t leader_epoch, size_t size, ol_error *error) {
+int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int64_t max_timestamp,
+                      int64_t producer_id, int32_t leader_epoch, size_t size, ol_error *error) {
     OL_ASSERT((int64_t)size == log->tail.reserved_size && base_offset >= log->tail.next_offset);
     ol_segment *active = log->tail.active;
     int64_t position = log->tail.size;
@@ -148,21 +174,26 @@ int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int
     if (OL_UNLIKELY(position == 0)) {
         log->tail.timestamp_limit = INT64_MIN;
         if (max_timestamp >= 0) {
-            log->tail.timestamp_limit = max_timestamp > INT64_MAX - log->config.segment_ms ? INT64_MAX
-                                                                                       : max_timestamp + log->config.segment_ms;
+            log->tail.timestamp_limit = max_timestamp > INT64_MAX - log->config.segment_ms
+                                            ? INT64_MAX
+                                            : max_timestamp + log->config.segment_ms;
         }
     }
-    ol_segment_note_batch(active, position, size, last_offset, max_timestamp, log->config.index_interval_bytes,
-                          &log->tail.index_full);
-    if (OL_UNLIKELY(producer_id >= 0 || leader_epoch > log->tail.newest_epoch || log->tail.index_full)) {
+    ol_segment_note_batch(active, position, size, last_offset, max_timestamp,
+                          log->config.index_interval_bytes, &log->tail.index_full);
+    if (OL_UNLIKELY(producer_id >= 0 || leader_epoch > log->tail.newest_epoch ||
+                    log->tail.index_full)) {
         publish_rest(log, base_offset, producer_id, leader_epoch, size);
     }
     if (OL_UNLIKELY(log->note.taken)) settle_note(log, size);
     log->tail.reserved_size = -1;
     log->tail.size = position + (int64_t)size;
     log->tail.next_offset = last_offset + 1;
-    /* Where the next batch goes: by the time it comes its lines are here, however many partitions take turns. */
-    for (int line = 0; line < NEXT_BATCH_LINES; line++) __builtin_prefetch(log->tail.data + log->tail.size + 64 * line, 1);
+    /* The place of the next batch: its cache lines are here by the time it comes, however many
+     * partitions take turns. */
+    for (int line = 0; line < NEXT_BATCH_LINES; line++) {
+        __builtin_prefetch(log->tail.data + log->tail.size + 64 * line, 1);
+    }
     atomic_store_explicit(&active->size, log->tail.size, memory_order_release);
     atomic_store_explicit(&log->shared.end, log->tail.next_offset, memory_order_release);
     return OL_OK;
@@ -170,12 +201,15 @@ int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int
 
 int ol_log_publish(ol_log *log, const ol_batch_fields *fields, size_t size, ol_error *error) {
     OL_ASSERT(fields->base_offset == log->tail.next_offset);
-    return ol_log_publish_at(log, fields->base_offset, fields->base_offset + fields->last_offset_delta, fields->max_timestamp,
+    return ol_log_publish_at(log, fields->base_offset,
+                             fields->base_offset + fields->last_offset_delta, fields->max_timestamp,
                              fields->producer_id, fields->leader_epoch, size, error);
 }
 
-/* Checks everything that was given before anything of it is written.  *largest is the greatest size of one batch. */
-static int check_batches(const ol_log *log, const uint8_t *data, size_t size, size_t *largest, ol_error *error) {
+/* Checks all bytes before the first of them is written.  *largest is the greatest size of one
+ * batch. */
+static int check_batches(const ol_log *log, const uint8_t *data, size_t size, size_t *largest,
+                         ol_error *error) {
     int64_t next_offset = log->tail.next_offset;
     *largest = 0;
     for (size_t position = 0; position < size;) {
@@ -183,11 +217,12 @@ static int check_batches(const ol_log *log, const uint8_t *data, size_t size, si
         int status = ol_batch_parse(data + position, size - position, &batch, error);
         if (status == OL_OK) status = ol_batch_check_crc(&batch, error);
         if (status == OL_OK && batch.base_offset < next_offset) {
-            status = ol_fail(error, OL_CORRUPT, "base offset %lld is below %lld", (long long)batch.base_offset,
-                             (long long)next_offset);
+            status = ol_fail(error, OL_CORRUPT, "base offset %lld is below %lld",
+                             (long long)batch.base_offset, (long long)next_offset);
         }
         if (status == OL_OK && (int64_t)batch.size > log->config.segment_bytes) {
-            status = ol_fail(error, OL_TOO_LARGE, "a batch of %zu bytes does not fit a segment", batch.size);
+            status = ol_fail(error, OL_TOO_LARGE, "a batch of %zu bytes does not fit a segment",
+                             batch.size);
         }
         if (status == OL_OK && batch.last_offset == INT64_MAX) {
             status = ol_fail(error, OL_CORRUPT, "the last offset is the greatest number");
@@ -209,19 +244,21 @@ int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error
     int64_t end_before = log->tail.next_offset;
     int status = ol_log_check_writable(log, error);
     if (status == OL_OK) status = check_batches(log, data, size, &largest, error);
-    if (status == OL_OK && size > 0) status = ol_log_reserve_space(log, (int64_t)size, largest, error);
+    if (status == OL_OK && size > 0) {
+        status = ol_log_reserve_space(log, (int64_t)size, largest, error);
+    }
     for (size_t position = 0; status == OL_OK && position < size;) {
         ol_batch batch;
         uint8_t *start = NULL;
         status = ol_batch_parse(data + position, size - position, &batch, error);
         if (status == OL_OK) {
-            status = ol_log_reserve_at(log, batch.base_offset, batch.size, batch.last_offset, batch.max_timestamp, &start,
-                                       error);
+            status = ol_log_reserve_at(log, batch.base_offset, batch.size, batch.last_offset,
+                                       batch.max_timestamp, &start, error);
         }
         if (status != OL_OK) break;
         memcpy(start, batch.data, batch.size);
-        status = ol_log_publish_at(log, batch.base_offset, batch.last_offset, batch.max_timestamp, batch.producer_id,
-                                   batch.leader_epoch, batch.size, error);
+        status = ol_log_publish_at(log, batch.base_offset, batch.last_offset, batch.max_timestamp,
+                                   batch.producer_id, batch.leader_epoch, batch.size, error);
         position += batch.size;
     }
     if (status != OL_OK && log->tail.next_offset != end_before) {

@@ -7,8 +7,13 @@
 
 enum { SCAN_BUFFER_SIZE = 1 << 18, ENDING_BYTES = 64 };
 
-int ol_file_scan_open(ol_file_scan *scan, ol_fs *fs, const char *path, int64_t position, int64_t limit, ol_error *error) {
-    *scan = (ol_file_scan){.fs = fs, .position = position, .limit = limit, .budget = OL_FILE_SCAN_BUDGET, .claimed_end = -1};
+int ol_file_scan_open(ol_file_scan *scan, ol_fs *fs, const char *path, int64_t position,
+                      int64_t limit, ol_error *error) {
+    *scan = (ol_file_scan){.fs = fs,
+                           .position = position,
+                           .limit = limit,
+                           .budget = OL_FILE_SCAN_BUDGET,
+                           .claimed_end = -1};
     int status = fs->open(fs, path, OL_OPEN_READ, &scan->file, error);
     if (status != OL_OK) return status;
     int64_t size = 0;
@@ -21,8 +26,13 @@ int ol_file_scan_open(ol_file_scan *scan, ol_fs *fs, const char *path, int64_t p
     return OL_OK;
 }
 
-void ol_file_scan_open_bytes(ol_file_scan *scan, const uint8_t *bytes, int64_t position, int64_t limit) {
-    *scan = (ol_file_scan){.bytes = bytes, .position = position, .limit = limit, .budget = OL_FILE_SCAN_BUDGET, .claimed_end = -1};
+void ol_file_scan_open_bytes(ol_file_scan *scan, const uint8_t *bytes, int64_t position,
+                             int64_t limit) {
+    *scan = (ol_file_scan){.bytes = bytes,
+                           .position = position,
+                           .limit = limit,
+                           .budget = OL_FILE_SCAN_BUDGET,
+                           .claimed_end = -1};
 }
 
 void ol_file_scan_close(ol_file_scan *scan) {
@@ -32,7 +42,8 @@ void ol_file_scan_close(ol_file_scan *scan) {
 }
 
 /* Makes [position, position + size) available at *data; *got is less only where the file ends. */
-static int fetch(ol_file_scan *scan, int64_t position, size_t size, const uint8_t **data, size_t *got, ol_error *error) {
+static int fetch(ol_file_scan *scan, int64_t position, size_t size, const uint8_t **data,
+                 size_t *got, ol_error *error) {
     int64_t remaining = scan->limit - position;
     if (remaining < 0) remaining = 0;
     if (scan->file == NULL) {
@@ -51,14 +62,17 @@ static int fetch(ol_file_scan *scan, int64_t position, size_t size, const uint8_
     if ((int64_t)wanted > remaining) wanted = (size_t)remaining;
     if (wanted > scan->capacity) {
         uint8_t *buffer = realloc(scan->buffer, wanted);
-        if (buffer == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to read a batch of %zu bytes", wanted);
+        if (buffer == NULL) {
+            return ol_fail(error, OL_NO_MEMORY, "no memory to read a batch of %zu bytes", wanted);
+        }
         scan->buffer = buffer;
         scan->capacity = wanted;
     }
     scan->buffer_position = position;
     scan->buffer_size = 0;
     if (wanted > 0) {
-        int status = scan->fs->read(scan->file, position, scan->buffer, wanted, &scan->buffer_size, error);
+        int status = scan->fs->read(scan->file, position, scan->buffer, wanted, &scan->buffer_size,
+                                    error);
         if (status != OL_OK) return status;
     }
     *data = scan->buffer;
@@ -72,7 +86,9 @@ static int batch_at(ol_file_scan *scan, int64_t position, ol_batch *batch, ol_er
     size_t got = 0;
     int status = fetch(scan, position, OL_BATCH_OVERHEAD, &data, &got, error);
     if (status != OL_OK) return status;
-    if (got == 0) return position < scan->limit ? ol_fail(error, OL_TORN, "the file ends early") : OL_END;
+    if (got == 0) {
+        return position < scan->limit ? ol_fail(error, OL_TORN, "the file ends early") : OL_END;
+    }
     status = ol_batch_parse(data, got, batch, error);
     if (status == OL_TORN && batch->size > got && (int64_t)batch->size <= scan->limit - position) {
         size_t needed = batch->size;
@@ -95,10 +111,14 @@ int ol_file_scan_next(ol_file_scan *scan, ol_batch *batch, ol_error *error) {
 }
 
 /* Cheap tests first: hardly any position passes them, so the CRC is computed for few. */
-static bool is_plausible(const uint8_t *data, size_t got, int64_t remaining, int64_t offset_min, int64_t offset_max) {
+static bool is_plausible(const uint8_t *data, size_t got, int64_t remaining, int64_t offset_min,
+                         int64_t offset_max) {
     if (got < OL_BATCH_OVERHEAD || data[OL_BATCH_AT_MAGIC] != 2) return false;
     int64_t length = ol_load_i32(data + OL_BATCH_AT_LENGTH);
-    if (length < OL_BATCH_OVERHEAD - OL_BATCH_LOG_OVERHEAD || length > remaining - OL_BATCH_LOG_OVERHEAD) return false;
+    if (length < OL_BATCH_OVERHEAD - OL_BATCH_LOG_OVERHEAD ||
+        length > remaining - OL_BATCH_LOG_OVERHEAD) {
+        return false;
+    }
     int64_t base_offset = ol_load_i64(data + OL_BATCH_AT_BASE_OFFSET);
     int64_t delta = ol_load_i32(data + OL_BATCH_AT_LAST_OFFSET_DELTA);
     return base_offset >= offset_min && delta >= 0 && base_offset <= offset_max - delta;
@@ -111,7 +131,8 @@ static bool is_zero(const uint8_t *data, size_t size) {
     return true;
 }
 
-/* Where the batch at `position` ends by its length field, or -1 where that cannot be.  The magic is not asked: it may be what is bad. */
+/* The end of the batch at `position` by its length field, or -1 if that cannot be.  The magic is
+ * not checked: it may be the bad byte. */
 static int find_claimed_end(ol_file_scan *scan, int64_t position, int64_t *end, ol_error *error) {
     const uint8_t *data = NULL;
     size_t got = 0;
@@ -119,14 +140,15 @@ static int find_claimed_end(ol_file_scan *scan, int64_t position, int64_t *end, 
     int status = fetch(scan, position, OL_BATCH_LOG_OVERHEAD, &data, &got, error);
     if (status != OL_OK || got < OL_BATCH_LOG_OVERHEAD) return status;
     int64_t length = ol_load_i32(data + OL_BATCH_AT_LENGTH);
-    if (length >= OL_BATCH_MINIMUM_LENGTH && length <= scan->limit - position - OL_BATCH_LOG_OVERHEAD) {
+    if (length >= OL_BATCH_MINIMUM_LENGTH &&
+        length <= scan->limit - position - OL_BATCH_LOG_OVERHEAD) {
         *end = position + OL_BATCH_LOG_OVERHEAD + length;
     }
     return OL_OK;
 }
 
-/* Whether `end` is where the bytes that were written end.  Zeros behind it are an extension, and a length that merely leads into one is no
- * proof: the bytes right before must be such as a batch ends with. */
+/* Whether the written bytes end at `end`.  Zeros after it are an extension, and a length that
+ * merely leads into one is no proof: the bytes right before must be such as a batch ends with. */
 static int is_ending(ol_file_scan *scan, int64_t end, bool *ending, ol_error *error) {
     const uint8_t *data = NULL;
     size_t got = 0;
@@ -136,7 +158,9 @@ static int is_ending(ol_file_scan *scan, int64_t end, bool *ending, ol_error *er
     if (status != OL_OK || !is_zero(data, got < ENDING_BYTES ? got : ENDING_BYTES)) return status;
     int64_t before = end > ENDING_BYTES ? end - ENDING_BYTES : 0;
     status = fetch(scan, before, (size_t)(end - before), &data, &got, error);
-    if (status != OL_OK || (int64_t)got < end - before || is_zero(data, (size_t)(end - before))) return status;
+    if (status != OL_OK || (int64_t)got < end - before || is_zero(data, (size_t)(end - before))) {
+        return status;
+    }
     scan->budget -= scan->limit - end;
     int64_t used = 0;
     status = ol_file_scan_used(scan, end, &used, error);
@@ -144,10 +168,10 @@ static int is_ending(ol_file_scan *scan, int64_t end, bool *ending, ol_error *er
     return status;
 }
 
-/* Goes from one bad batch to the next as their lengths say.  OL_OK: a right batch was reached; OL_END: the end was.  OL_CORRUPT: the length
- * of the batch at *position, where the way ends, is wrong. */
-static int follow_lengths(ol_file_scan *scan, int64_t *position, int64_t offset_min, int64_t offset_max, ol_batch *batch,
-                          ol_error *error) {
+/* Goes from one bad batch to the next as their lengths say.  OL_OK: a right batch was reached;
+ * OL_END: the end was.  OL_CORRUPT: the length of the batch at *position leads nowhere. */
+static int follow_lengths(ol_file_scan *scan, int64_t *position, int64_t offset_min,
+                          int64_t offset_max, ol_batch *batch, ol_error *error) {
     for (;;) {
         int64_t end = -1;
         bool ending = false;
@@ -176,8 +200,8 @@ static int follow_lengths(ol_file_scan *scan, int64_t *position, int64_t offset_
 }
 
 /* Tries every byte from `position` on. */
-static int try_every_byte(ol_file_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch,
-                          ol_error *error) {
+static int try_every_byte(ol_file_scan *scan, int64_t position, int64_t offset_min,
+                          int64_t offset_max, ol_batch *batch, ol_error *error) {
     while (position + OL_BATCH_OVERHEAD <= scan->limit && scan->budget >= 0) {
         const uint8_t *data = NULL;
         size_t got = 0;
@@ -186,7 +210,8 @@ static int try_every_byte(ol_file_scan *scan, int64_t position, int64_t offset_m
         if (got < OL_BATCH_OVERHEAD) return OL_END;
         size_t step = 0;
         while (step + OL_BATCH_OVERHEAD <= got &&
-               !is_plausible(data + step, got - step, scan->limit - position - (int64_t)step, offset_min, offset_max)) {
+               !is_plausible(data + step, got - step, scan->limit - position - (int64_t)step,
+                             offset_min, offset_max)) {
             step++;
         }
         position += (int64_t)step;
@@ -205,7 +230,8 @@ static int try_every_byte(ol_file_scan *scan, int64_t position, int64_t offset_m
     return OL_END;
 }
 
-int ol_file_scan_resync(ol_file_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch, ol_error *error) {
+int ol_file_scan_resync(ol_file_scan *scan, int64_t position, int64_t offset_min,
+                        int64_t offset_max, ol_batch *batch, ol_error *error) {
     int status = follow_lengths(scan, &position, offset_min, offset_max, batch, error);
     if (status != OL_CORRUPT) return status;
     status = batch_at(scan, position, batch, error);

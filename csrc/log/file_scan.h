@@ -1,7 +1,9 @@
-/* log/file_scan: walks the batches of one .log file from a position on, through a buffer of its own (pread, no mapping), or of bytes in memory.
+/* log/file_scan: walks the batches of one .log file, read with pread into its own buffer, or of
+ * bytes in memory.
  *
- * What recovery, rebuilding of indexes and replay of producer state read the log with: it works the same on files that somebody
- * else may shorten meanwhile.  Bytes are hostile: a batch is only returned when all of its bytes are there and its sizes hold. */
+ * Recovery, rebuilding of indexes and replay of producer state read the log with it: it works the
+ * same on files that somebody else may shorten meanwhile.  Bytes are hostile: a batch is only
+ * returned when all of its bytes are there and its sizes hold. */
 #ifndef OL_LOG_FILE_SCAN_H
 #define OL_LOG_FILE_SCAN_H
 
@@ -13,41 +15,50 @@
 typedef struct ol_file_scan {
     ol_fs *fs;
     ol_file *file;
-    const uint8_t *bytes;       /* somebody else's, and no file */
+    const uint8_t *bytes;       /* the caller's; then there is no file */
     int64_t position;           /* of the next batch */
     int64_t limit;              /* bytes of the file that count */
     uint8_t *buffer;
     size_t capacity;
     int64_t buffer_position;    /* file position of buffer[0] */
     size_t buffer_size;
-    int64_t budget;             /* bytes whose CRC may still be computed in vain; carried over from scan to scan by who makes many */
-    int64_t claimed_end;        /* what ol_file_scan_resync finds below lies in bytes that a bad batch claims as its own; -1 none */
+    int64_t budget;             /* bytes whose CRC may still be computed in vain; a caller with
+                                   many scans carries it from one to the next */
+    int64_t claimed_end;        /* a batch found below it lies in bytes that a bad batch claims
+                                   as its own; -1 none */
 } ol_file_scan;
 
-/* CRCs over hostile lengths could make a search quadratic; after so many bytes without a hit the rest is taken as lost. */
+/* CRCs over hostile lengths could make a search quadratic; after so many bytes without a hit the
+ * rest counts as lost. */
 #define OL_FILE_SCAN_BUDGET ((int64_t)1 << 32)
 
 /* `path` must exist; limit -1: the whole file as it is now.  Nothing to close after a failure. */
-int ol_file_scan_open(ol_file_scan *scan, ol_fs *fs, const char *path, int64_t position, int64_t limit, ol_error *error) OL_NODISCARD;
+int ol_file_scan_open(ol_file_scan *scan, ol_fs *fs, const char *path, int64_t position,
+                      int64_t limit, ol_error *error) OL_NODISCARD;
 void ol_file_scan_close(ol_file_scan *scan);
 
 /* The same for `limit` bytes in memory, which stay there at least as long as the scan. */
-void ol_file_scan_open_bytes(ol_file_scan *scan, const uint8_t *bytes, int64_t position, int64_t limit);
+void ol_file_scan_open_bytes(ol_file_scan *scan, const uint8_t *bytes, int64_t position,
+                             int64_t limit);
 
-/* The batch at scan->position, which then moves behind it; *batch borrows until the next call.  OL_END exactly at the limit;
- * OL_TORN, OL_CORRUPT, OL_UNSUPPORTED as ol_batch_parse, scan->position stays; OL_IO, OL_NO_MEMORY.  The CRC is not checked. */
+/* The batch at scan->position, which then moves past it; *batch borrows until the next call.
+ * OL_END exactly at the limit; OL_TORN, OL_CORRUPT, OL_UNSUPPORTED as ol_batch_parse,
+ * scan->position stays; OL_IO, OL_NO_MEMORY.  The CRC is not checked. */
 int ol_file_scan_next(ol_file_scan *scan, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* Goes behind the bad batch at `position`, to the next one that is right: its CRC holds and its offsets lie in [offset_min, offset_max];
- * scan->position is there then.  OL_END when there is none.
+/* Moves past the bad batch at `position` to the next right one, whose CRC holds and whose offsets
+ * lie in [offset_min, offset_max]; scan->position is there then.  OL_END when there is none.
  *
- * The bytes of a record may hold whole batches, which must not be found.  So the length of the bad batch is believed where a batch, right or
- * wrong, stands at the place that it leads to, or where the written bytes end there.  Only from a batch whose length leads nowhere is every byte
- * tried, which finds no messages of magic 0 and 1. */
-int ol_file_scan_resync(ol_file_scan *scan, int64_t position, int64_t offset_min, int64_t offset_max, ol_batch *batch, ol_error *error)
-    OL_NODISCARD;
+ * The bytes of a record may hold whole batches, which must not be found.  So the length of the bad
+ * batch is believed if a batch, right or wrong, stands at the place it leads to, or if the written
+ * bytes end there.  Only after a batch whose length leads nowhere is every byte tried, which finds
+ * no messages of magic 0 and 1. */
+int ol_file_scan_resync(ol_file_scan *scan, int64_t position, int64_t offset_min,
+                        int64_t offset_max, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* *used is the position behind the last byte of [position, limit) that is not zero; `position` when all are zeros. */
-int ol_file_scan_used(ol_file_scan *scan, int64_t position, int64_t *used, ol_error *error) OL_NODISCARD;
+/* *used is the position after the last byte of [position, limit) that is not zero; `position` when
+ * all are zeros. */
+int ol_file_scan_used(ol_file_scan *scan, int64_t position, int64_t *used,
+                      ol_error *error) OL_NODISCARD;
 
 #endif

@@ -1,23 +1,30 @@
-/* Flushing: what was rolled since the last one, then the active segment, then the names; only then does `flushed` move.
+/* Flushing: the segments rolled since the last flush, then the active segment, then the names; only
+ * then does `flushed` move.
  *
- * Runs beside the writer.  A segment that the log wrote to stays open until a flush has covered it, and only a flush, a truncation
- * and the close end that, all under flush.lock; so the files seen here stay open without further counting. */
+ * Runs beside the writer.  A segment that the log wrote to stays open until a flush has covered it,
+ * and only a flush, a truncation and the close end that, all under flush.lock; so the files seen
+ * here stay open without further counting. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "log/log_impl.h"
 
-int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lower, ol_error *error) {
+int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lower,
+                       ol_error *error) {
     if (log->flush.sidecar.file == NULL) {
         char path[OL_PATH_MAX];
         int status = ol_log_path(log, OL_FLUSH_SIDECAR_FILE, path, error);
-        if (status == OL_OK) status = ol_flush_sidecar_open(&log->flush.sidecar, log->fs, path, error);
+        if (status == OL_OK) {
+            status = ol_flush_sidecar_open(&log->flush.sidecar, log->fs, path, error);
+        }
         if (status != OL_OK) {
-            /* Without a sidecar only the verdict torn or corrupt is weaker; but one that says too much must be lowered. */
+            /* Without a sidecar only the verdict torn or corrupt is weaker; but a bound that is too
+             * high must be lowered. */
             return lower || status == OL_CRASHED ? status : OL_OK;
         }
     }
-    return lower ? ol_flush_sidecar_lower(&log->flush.sidecar, bound, error) : ol_flush_sidecar_store(&log->flush.sidecar, bound, error);
+    return lower ? ol_flush_sidecar_lower(&log->flush.sidecar, bound, error)
+                 : ol_flush_sidecar_store(&log->flush.sidecar, bound, error);
 }
 
 /* The base of the segment that holds `offset`, which is in the log. */
@@ -29,8 +36,9 @@ static int64_t base_of(ol_log *log, int64_t offset) {
     return base_offset;
 }
 
-/* A sidecar that names a segment which is cleaned would speak of a file that is another one by then: of positions behind its end, and of batches
- * that no longer lie where the flush ended.  Later stores, which are not synced, only name later segments. */
+/* A sidecar that names a cleaned segment would describe another file by then: positions past its
+ * end, and a flush that ends within a batch.  Later stores, which are not synced, only name later
+ * segments. */
 int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) {
     if (log->flush.settled_base >= base_offset) return OL_OK;
     int64_t flushed = ol_log_flushed(log);
@@ -39,7 +47,9 @@ int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) {
         pthread_mutex_lock(&log->epochs.lock);
         int32_t epoch = ol_leader_epochs_at(&log->epochs.cache, flushed - 1);
         pthread_mutex_unlock(&log->epochs.lock);
-        bound = (ol_flush_sidecar_bound){.offset = flushed, .segment_base = base_of(log, flushed), .leader_epoch = epoch};
+        bound = (ol_flush_sidecar_bound){.offset = flushed,
+                                         .segment_base = base_of(log, flushed),
+                                         .leader_epoch = epoch};
     }
     OL_ASSERT(bound.segment_base >= base_offset);
     int status = ol_log_store_bound(log, &bound, true, error);
@@ -47,10 +57,11 @@ int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) {
     return status;
 }
 
-/* The segments that were rolled and not flushed yet, ascending; *end is the log's and *position the size of the active one.  Where a batch is
- * published this moment the position may be behind it, the end never is. */
-static int collect(ol_log *log, ol_segment ***rolled, size_t *count, ol_segment **active, int64_t *end, int64_t *position,
-                   ol_error *error) {
+/* The rolled segments that no flush has covered, ascending; *end is the log's and *position the
+ * size of the active one.  While a batch is being published the position may be after it, but the
+ * end never is. */
+static int collect(ol_log *log, ol_segment ***rolled, size_t *count, ol_segment **active,
+                   int64_t *end, int64_t *position, ol_error *error) {
     *rolled = NULL;
     *count = 0;
     pthread_mutex_lock(&log->list.lock);
@@ -64,10 +75,12 @@ static int collect(ol_log *log, ol_segment ***rolled, size_t *count, ol_segment 
         if (log->list.segments[i]->flush_needed) (*rolled)[filled++] = log->list.segments[i];
     }
     pthread_mutex_unlock(&log->list.lock);
-    return *count > 0 && *rolled == NULL ? ol_fail(error, OL_NO_MEMORY, "no memory to flush") : OL_OK;
+    return *count > 0 && *rolled == NULL ? ol_fail(error, OL_NO_MEMORY, "no memory to flush")
+                                         : OL_OK;
 }
 
-/* A rolled segment is on disk: nothing holds it open but its readers, and its note is not needed any more. */
+/* A rolled segment is on disk: only its readers hold it open, and its note is not needed any
+ * more. */
 static int finish_segment(ol_log *log, ol_segment *segment, ol_error *error) {
     char name[128];
     char path[OL_PATH_MAX];
@@ -81,10 +94,13 @@ static int finish_segment(ol_log *log, ol_segment *segment, ol_error *error) {
     pthread_mutex_unlock(&segment->lock);
     int64_t size = atomic_load(&segment->size);
     ol_segment_unuse(segment);
-    if (!note || ol_log_rolled_name(name, sizeof name, segment->base_offset, size, segment->next_base) != OL_OK) return OL_OK;
+    if (!note || ol_log_rolled_name(name, sizeof name, segment->base_offset, size,
+                                    segment->next_base) != OL_OK) {
+        return OL_OK;
+    }
     int status = ol_log_path(log, name, path, error);
     if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
-    /* A note that stays says nothing wrong until the segment is cleaned, and the next open removes it. */
+    /* A note that stays is right until the segment is cleaned, and the next open removes it. */
     if (status != OL_OK && status != OL_NO_SUCH_FILE) {
         pthread_mutex_lock(&log->list.lock);
         segment->note_stayed = true;
@@ -93,16 +109,19 @@ static int finish_segment(ol_log *log, ol_segment *segment, ol_error *error) {
     return status == OL_CRASHED ? status : OL_OK;
 }
 
-/* Published bytes are never stored to again, so only those behind the last flush can be dirty; a truncation forgets that flush. */
+/* Published bytes are never stored to again, so only those after the last flush can be dirty; a
+ * truncation voids that flush. */
 static int flush_active(ol_log *log, ol_segment *active, int64_t position, ol_error *error) {
     const ol_flush_sidecar_bound *last = &log->flush.last;
-    bool known = last->position > 0 && last->segment_base == active->base_offset && last->offset == ol_log_flushed(log);
+    bool known = last->position > 0 && last->segment_base == active->base_offset &&
+                 last->offset == ol_log_flushed(log);
     if (!known || position < last->position) return log->fs->flush(active->file, error);
     return log->fs->flush_range(active->file, active->data, last->position, position, error);
 }
 
-/* After our own flush succeeded: the background may flush the same file this moment, and have been told of an error that is ours as well.
- * Steps take turns with two locks, so this waits for the one under way and never for those behind it. */
+/* After our own flush succeeded: the background may be flushing the same file, and may have
+ * received an error that is ours as well.  Steps take turns with two locks, so this waits for the
+ * one under way and never for later ones. */
 static int wait_for_step(ol_log *log, ol_error *error) {
     pthread_mutex_t *lock = &log->steps.locks[atomic_load(&log->steps.newest) & 1];
     pthread_mutex_lock(lock);
@@ -110,7 +129,8 @@ static int wait_for_step(ol_log *log, ol_error *error) {
     return ol_log_check_writable(log, error);
 }
 
-/* Whether a flush would change what is on disk: of a segment that was rolled the trimming is not, although its bytes may be. */
+/* Whether a flush would change the disk.  The bytes of a rolled segment may be on disk already, but
+ * its trimming is not. */
 static bool is_flush_due(ol_log *log, int64_t end) {
     return ol_log_flushed(log) < end || atomic_load(&log->signals.roll_unflushed);
 }
@@ -124,7 +144,7 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
     int64_t end = 0;
     int64_t position = 0;
     int status = collect(log, &rolled, &count, &active, &end, &position, error);
-    /* The epochs go first: what a batch carries must not be known less than the batch. */
+    /* The epochs go first: a durable batch must not carry an epoch that the checkpoint lacks. */
     if (status == OL_OK) status = ol_log_store_epochs(log, error);
     if (status != OL_OK) {
         if (rolls) atomic_store(&log->signals.roll_unflushed, true);
@@ -132,7 +152,9 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
         return status;
     }
     bool names = atomic_exchange(&log->signals.names_changed, false);
-    for (size_t i = 0; i < count && status == OL_OK; i++) status = ol_segment_flush(rolled[i], error);
+    for (size_t i = 0; i < count && status == OL_OK; i++) {
+        status = ol_segment_flush(rolled[i], error);
+    }
     if (status == OL_OK) status = flush_active(log, active, position, error);
     if (status == OL_OK && names) status = log->fs->flush_directory(log->fs, log->directory, error);
     if (status == OL_OK) status = wait_for_step(log, error);
@@ -144,11 +166,16 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
     pthread_mutex_lock(&log->epochs.lock);
     int32_t epoch = ol_leader_epochs_at(&log->epochs.cache, end - 1);
     pthread_mutex_unlock(&log->epochs.lock);
-    ol_flush_sidecar_bound bound = {.offset = end, .segment_base = active->base_offset, .position = position, .leader_epoch = epoch};
+    ol_flush_sidecar_bound bound = {.offset = end,
+                                    .segment_base = active->base_offset,
+                                    .position = position,
+                                    .leader_epoch = epoch};
     atomic_store_explicit(&log->shared.flushed, end, memory_order_release);
     log->flush.last = bound;
     status = ol_log_store_bound(log, &bound, false, error);
-    for (size_t i = 0; i < count && status == OL_OK; i++) status = finish_segment(log, rolled[i], error);
+    for (size_t i = 0; i < count && status == OL_OK; i++) {
+        status = finish_segment(log, rolled[i], error);
+    }
     free(rolled);
     return status;
 }
@@ -170,7 +197,10 @@ size_t ol_log_count_unflushed(ol_log *log) {
 }
 
 bool ol_log_wants_flush(ol_log *log) {
-    if (!atomic_load_explicit(&log->signals.roll_unflushed, memory_order_relaxed) || ol_log_has_failed(log)) return false;
+    if (!atomic_load_explicit(&log->signals.roll_unflushed, memory_order_relaxed) ||
+        ol_log_has_failed(log)) {
+        return false;
+    }
     return ol_log_count_unflushed(log) >= OL_UNFLUSHED_WANTED;
 }
 

@@ -17,9 +17,15 @@ void ol_log_config_init(ol_log_config *config) {
     };
 }
 
-int64_t ol_log_start(const ol_log *log) { return atomic_load_explicit(&log->shared.start, memory_order_acquire); }
-int64_t ol_log_end(const ol_log *log) { return atomic_load_explicit(&log->shared.end, memory_order_acquire); }
-int64_t ol_log_flushed(const ol_log *log) { return atomic_load_explicit(&log->shared.flushed, memory_order_acquire); }
+int64_t ol_log_start(const ol_log *log) {
+    return atomic_load_explicit(&log->shared.start, memory_order_acquire);
+}
+int64_t ol_log_end(const ol_log *log) {
+    return atomic_load_explicit(&log->shared.end, memory_order_acquire);
+}
+int64_t ol_log_flushed(const ol_log *log) {
+    return atomic_load_explicit(&log->shared.flushed, memory_order_acquire);
+}
 bool ol_log_is_writable(const ol_log *log) { return log->writable; }
 
 void ol_log_record_end(ol_log *log, int64_t end) {
@@ -31,8 +37,10 @@ void ol_log_record_end(ol_log *log, int64_t end) {
 bool ol_log_has_failed(const ol_log *log) { return atomic_load(&log->shared.failed); }
 uint64_t ol_log_cuts(const ol_log *log) { return atomic_load(&log->shared.cuts); }
 
-/* These are asked of a const log; the lock inside it is no part of what it says. */
-static pthread_mutex_t *lock_of(const pthread_mutex_t *lock) { return (pthread_mutex_t *)(uintptr_t)lock; }
+/* The callers have a const log; the lock inside it is not part of its value. */
+static pthread_mutex_t *lock_of(const pthread_mutex_t *lock) {
+    return (pthread_mutex_t *)(uintptr_t)lock;
+}
 
 int32_t ol_log_leader_epoch(const ol_log *log) {
     pthread_mutex_lock(lock_of(&log->epochs.lock));
@@ -41,16 +49,19 @@ int32_t ol_log_leader_epoch(const ol_log *log) {
     return epoch;
 }
 
-void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) {
+void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch,
+                          int64_t *end_offset) {
     pthread_mutex_lock(lock_of(&log->epochs.lock));
-    ol_leader_epochs_end_offset(&log->epochs.cache, epoch, ol_log_end(log), found_epoch, end_offset);
+    ol_leader_epochs_end_offset(&log->epochs.cache, epoch, ol_log_end(log), found_epoch,
+                                end_offset);
     pthread_mutex_unlock(lock_of(&log->epochs.lock));
 }
 
 size_t ol_log_epochs(const ol_log *log, int64_t offset, ol_leader_epoch *epochs, size_t capacity) {
     size_t count = 0;
     pthread_mutex_lock(lock_of(&log->epochs.lock));
-    while (count < log->epochs.cache.count && log->epochs.cache.entries[count].start_offset < offset) {
+    while (count < log->epochs.cache.count &&
+           log->epochs.cache.entries[count].start_offset < offset) {
         if (count < capacity) epochs[count] = log->epochs.cache.entries[count];
         count++;
     }
@@ -100,7 +111,8 @@ int ol_log_check_writable(const ol_log *log, ol_error *error) {
     if (!log->writable) {
         status = ol_fail(error, OL_READ_ONLY, "the log was opened for reading, or is corrupt");
     } else if (atomic_load(&log->shared.failed)) {
-        status = ol_fail(error, OL_FAILED, "an earlier failure left the log unknown; it has to be opened anew");
+        status = ol_fail(error, OL_FAILED,
+                         "an earlier failure left the log unknown; it has to be opened anew");
     }
     if (status != OL_OK) status = ol_error_at(error, log->directory, -1);
     return status;
@@ -109,13 +121,17 @@ int ol_log_check_writable(const ol_log *log, ol_error *error) {
 void ol_log_set_limits(ol_log *log) {
     ol_segment *active = log->tail.active;
     log->tail.size = atomic_load(&active->size);
-    log->tail.size_limit = log->config.segment_bytes < (int64_t)active->mapped_size ? log->config.segment_bytes
-                                                                              : (int64_t)active->mapped_size;
-    log->tail.offset_limit = active->base_offset > INT64_MAX - INT32_MAX ? INT64_MAX : active->base_offset + INT32_MAX;
+    log->tail.size_limit = log->config.segment_bytes < (int64_t)active->mapped_size
+                               ? log->config.segment_bytes
+                               : (int64_t)active->mapped_size;
+    log->tail.offset_limit = active->base_offset > INT64_MAX - INT32_MAX
+                                 ? INT64_MAX
+                                 : active->base_offset + INT32_MAX;
     log->tail.timestamp_limit = INT64_MAX;
     if (log->tail.size > 0) {
         log->tail.timestamp_limit = INT64_MIN;
-        if (active->first_timestamp >= 0 && active->first_timestamp <= INT64_MAX - log->config.segment_ms) {
+        if (active->first_timestamp >= 0 &&
+            active->first_timestamp <= INT64_MAX - log->config.segment_ms) {
             log->tail.timestamp_limit = active->first_timestamp + log->config.segment_ms;
         }
     }
@@ -141,7 +157,8 @@ int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) {
     return status;
 }
 
-/* Index of the last segment with a base at or below `offset`, 0 when all are above; under list.lock, the list is not empty. */
+/* Index of the last segment with a base at or below `offset`, 0 when all are above; under
+ * list.lock, the list is not empty. */
 static size_t segment_index(const ol_log *log, int64_t offset) {
     size_t low = 0;
     size_t high = log->list.count;
@@ -180,7 +197,7 @@ ol_segment *ol_log_next_segment(ol_log *log, int64_t base) {
     return found;
 }
 
-/* ------------------------------------------------------------------------------------------------ epochs, producers */
+/* ------------------------------------------------------------ epochs, producers */
 
 int ol_log_store_epochs(ol_log *log, ol_error *error) {
     pthread_mutex_lock(&log->epochs.lock);
@@ -188,7 +205,9 @@ int ol_log_store_epochs(ol_log *log, ol_error *error) {
     if (log->epochs.changed) {
         char path[OL_PATH_MAX];
         status = ol_log_path(log, OL_EPOCHS_FILE, path, error);
-        if (status == OL_OK) status = ol_leader_epochs_store(&log->epochs.cache, log->fs, path, error);
+        if (status == OL_OK) {
+            status = ol_leader_epochs_store(&log->epochs.cache, log->fs, path, error);
+        }
         if (status == OL_OK) log->epochs.changed = false;
     }
     pthread_mutex_unlock(&log->epochs.lock);
@@ -201,9 +220,11 @@ int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) {
     bool changed = false;
     pthread_mutex_lock(&log->epochs.lock);
     if (epoch < ol_leader_epochs_newest(&log->epochs.cache)) {
-        status = ol_fail(error, OL_FENCED, "leader epoch %d is older than %d", epoch, ol_leader_epochs_newest(&log->epochs.cache));
+        status = ol_fail(error, OL_FENCED, "leader epoch %d is older than %d", epoch,
+                         ol_leader_epochs_newest(&log->epochs.cache));
     } else {
-        status = ol_leader_epochs_assign(&log->epochs.cache, epoch, log->tail.next_offset, &changed, error);
+        status = ol_leader_epochs_assign(&log->epochs.cache, epoch, log->tail.next_offset, &changed,
+                                         error);
     }
     if (changed) log->epochs.changed = true;
     pthread_mutex_unlock(&log->epochs.lock);
@@ -219,16 +240,20 @@ static int64_t time_of_batches(const ol_log *log) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Kafka looks every ten minutes.  Whoever gives out ids from the greatest one on must never give it again, so that one stays. */
+/* Kafka does so every ten minutes.  The producer with the greatest id stays, since a caller who
+ * hands out ids from there on must never reuse one. */
 size_t ol_log_expire_producers(ol_log *log) {
-    return ol_producers_expire(&log->producers.map, time_of_batches(log), log->config.producer_expiration_ms, log->producers.highest_id);
+    return ol_producers_expire(&log->producers.map, time_of_batches(log),
+                               log->config.producer_expiration_ms, log->producers.highest_id);
 }
 
 int ol_log_store_snapshot(ol_log *log, int64_t offset, bool flush, ol_error *error) {
     char path[OL_PATH_MAX];
     (void)ol_log_expire_producers(log);
     int status = ol_segment_path(path, sizeof path, log->directory, offset, ".snapshot", error);
-    if (status == OL_OK) status = ol_producers_store(&log->producers.map, log->fs, path, flush, error);
+    if (status == OL_OK) {
+        status = ol_producers_store(&log->producers.map, log->fs, path, flush, error);
+    }
     if (status == OL_OK) log->producers.snapshot_offset = offset;
     return status;
 }
@@ -244,20 +269,23 @@ static void fill_transaction(const ol_producer *producer, ol_log_transaction *tr
 
 bool ol_log_open_transaction_at(const ol_log *log, size_t index, ol_log_transaction *transaction) {
     if (index >= log->producers.map.open_count) return false;
-    const ol_producer *producer = ol_producers_find(&log->producers.map, log->producers.map.open[index].producer_id);
+    const ol_producer *producer = ol_producers_find(&log->producers.map,
+                                                    log->producers.map.open[index].producer_id);
     OL_ASSERT(producer != NULL);
     fill_transaction(producer, transaction);
     return true;
 }
 
-bool ol_log_find_transaction(const ol_log *log, int64_t producer_id, ol_log_transaction *transaction) {
+bool ol_log_find_transaction(const ol_log *log, int64_t producer_id,
+                             ol_log_transaction *transaction) {
     const ol_producer *producer = ol_producers_find(&log->producers.map, producer_id);
     if (producer == NULL || producer->transaction_first_offset < 0) return false;
     fill_transaction(producer, transaction);
     return true;
 }
 
-bool ol_log_producer(const ol_log *log, int64_t producer_id, int16_t *producer_epoch, int32_t *coordinator_epoch) {
+bool ol_log_producer(const ol_log *log, int64_t producer_id, int16_t *producer_epoch,
+                     int32_t *coordinator_epoch) {
     const ol_producer *producer = ol_producers_find(&log->producers.map, producer_id);
     if (producer == NULL) return false;
     *producer_epoch = producer->epoch;
@@ -271,18 +299,22 @@ static int compare_states(const void *a, const void *b) {
     return left < right ? -1 : left > right;
 }
 
-int ol_log_producers_copy(const ol_log *log, ol_log_producer_state **states, size_t *count, ol_error *error) {
+int ol_log_producers_copy(const ol_log *log, ol_log_producer_state **states, size_t *count,
+                          ol_error *error) {
     const ol_producers *producers = &log->producers.map;
     *states = NULL;
     *count = 0;
     if (producers->count == 0) return OL_OK;
     ol_log_producer_state *copy = malloc(producers->count * sizeof *copy);
-    if (copy == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu producers", producers->count);
+    if (copy == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu producers", producers->count);
+    }
     size_t filled = 0;
     for (size_t i = 0; i < producers->slot_count; i++) {
         const ol_producer *producer = &producers->slots[i];
         if (producer->producer_id < 0) continue;
-        copy[filled++] = (ol_log_producer_state){producer->producer_id, producer->last_offset, producer->epoch};
+        copy[filled++] = (ol_log_producer_state){producer->producer_id, producer->last_offset,
+                                                 producer->epoch};
     }
     OL_ASSERT(filled == producers->count);
     qsort(copy, filled, sizeof *copy, compare_states);
@@ -298,7 +330,9 @@ int64_t ol_log_first_unstable(const ol_log *log) {
     return first >= 0 ? first : ol_log_end(log);
 }
 
-bool ol_log_has_flushed_record(const ol_log *log) { return ol_log_flushed(log) != log->note.written; }
+bool ol_log_has_flushed_record(const ol_log *log) {
+    return ol_log_flushed(log) != log->note.written;
+}
 
 int64_t ol_log_take_flushed_record(ol_log *log) {
     int64_t flushed = ol_log_flushed(log);
@@ -307,7 +341,7 @@ int64_t ol_log_take_flushed_record(ol_log *log) {
     return flushed;
 }
 
-/* ------------------------------------------------------------------------------------------------ the end */
+/* ------------------------------------------------------------ the end */
 
 static void free_log(ol_log *log) {
     pthread_mutex_destroy(&log->swap.lock);
@@ -324,7 +358,8 @@ static void free_log(ol_log *log) {
     free(log);
 }
 
-/* A rolled segment stays in use until it is flushed, the active one until now, and one whose swap failed behind the point of no return. */
+/* A rolled segment stays in use until it is flushed, the active one until now, and so does one
+ * whose swap failed after the point of no return. */
 static bool is_used_by_log(const ol_log *log, const ol_segment *segment) {
     return segment == log->tail.active || segment->flush_needed || segment->held;
 }
@@ -358,7 +393,7 @@ void ol_log_abandon(ol_log *log) {
     free_log(log);
 }
 
-/* Trims and flushes what this log wrote; under flush.lock and extension.lock. */
+/* Trims and flushes the files that this log wrote; under flush.lock and extension.lock. */
 static int close_files(ol_log *log, ol_error *error) {
     ol_segment *active = log->tail.active;
     int status = ol_log_drop_spares(log, error);
@@ -376,7 +411,9 @@ static int close_files(ol_log *log, ol_error *error) {
     }
     if (status == OL_OK && changed) status = ol_segment_flush(active, error);
     if (status == OL_OK) status = ol_log_flush_locked(log, error);
-    if (status == OL_OK && changed) status = log->fs->flush_directory(log->fs, log->directory, error);
+    if (status == OL_OK && changed) {
+        status = log->fs->flush_directory(log->fs, log->directory, error);
+    }
     return status;
 }
 

@@ -1,18 +1,23 @@
-/* log/log: one partition directory, exactly as Kafka keeps it (docs/format/directory.md §1, docs/format/recovery.md §9, docs/format/brokers.md §16; docs/durability.md).
+/* log/log: one partition directory, exactly as Kafka keeps it (docs/format/directory.md §1,
+ * docs/format/recovery.md §9, docs/format/brokers.md §16; docs/durability.md).
  *
- * The log knows batches, not what is in them.  It owns the segments with their indexes, the transaction index, the producer
- * state and its snapshots, the leader epoch cache, partition.metadata, and the sidecar with the flushed bound.
+ * The log knows batches, not their contents.  It owns the segments with their indexes, the
+ * transaction index, the producer state and its snapshots, the leader epoch cache,
+ * partition.metadata, and the sidecar with the flushed bound.
  *
- * Positions (all log offsets): start <= flushed <= end.  `end` is where the next batch goes; everything below it is readable.  `flushed` is
- * below what survives a power loss; it moves only after a successful fdatasync.
+ * Positions (all log offsets): start <= flushed <= end.  `end` is where the next batch goes;
+ * everything below it is readable.  Everything below `flushed` survives a power loss; it moves only
+ * after a successful fdatasync.
  *
- * Locks: calls marked [writer] are made by one thread at a time: the owner holds the partition's writer lock.  All others may
- * be made from any thread at any time between open and close, also while a [writer] call runs.  No call takes a lock of the
- * caller's.  Flushing and reading never wait for a writer.
+ * Locks: calls marked [writer] are made by one thread at a time: the owner holds the partition's
+ * writer lock.  All others may be made from any thread at any time between open and close, also
+ * while a [writer] call runs.  No call takes a lock of the caller's.  Flushing and reading never
+ * wait for a writer.
  *
- * Failure: a call that fails leaves the log as it was, but for ol_log_flush: after a failed fdatasync nobody knows what is on disk
- * (docs/architecture.md §2.2), so the log is `failed`: every later append and flush is refused with OL_FAILED until it is opened anew.  So it is after a
- * truncation that failed, and then readers are refused as well.
+ * Failure: a call that fails leaves the log as it was.  Only ol_log_flush does not: after a failed
+ * fdatasync nobody knows what is on disk (docs/architecture.md §2.2), so the log is `failed`, and
+ * every later append and flush is refused with OL_FAILED until it is opened again.  A failed
+ * truncation has the same effect, and then readers are refused as well.
  */
 #ifndef OL_LOG_LOG_H
 #define OL_LOG_LOG_H
@@ -26,141 +31,184 @@
 typedef struct ol_log ol_log;
 
 #define OL_SEGMENT_BYTES_DEFAULT ((int64_t)100 << 20)
-#define OL_SEGMENT_BYTES_MIN ((int64_t)1 << 12)                 /* small segments are for tests; Kafka refuses below 1 MiB */
+/* small segments are for tests; Kafka refuses below 1 MiB */
+#define OL_SEGMENT_BYTES_MIN ((int64_t)1 << 12)
 #define OL_SEGMENT_BYTES_MAX ((int64_t)0x7fffffff)
-#define OL_FLUSH_SIDECAR_FILE "offsetlog.flushed"                     /* the sidecar; never begins with a digit */
+/* the sidecar; never begins with a digit */
+#define OL_FLUSH_SIDECAR_FILE "offsetlog.flushed"
 
 typedef struct ol_log_config {
     int64_t segment_bytes;
-    int64_t segment_ms;                 /* roll when the newest batch is this much younger than the segment's first; docs/format/directory.md §1.10 */
+    int64_t segment_ms;                 /* roll when the newest batch is this much younger than
+                                           the segment's first (docs/format/directory.md §1.10) */
     int64_t index_interval_bytes;
     int64_t segment_index_bytes;
-    int64_t producer_expiration_ms;     /* producers without an open transaction are forgotten when their last batch is this old; docs/format/directory.md §1.6 */
-    int64_t extend_bytes_min;           /* the active segment is extended in steps that grow from the first to the second */
+    int64_t producer_expiration_ms;     /* age of its last batch at which a producer without an
+                                           open transaction expires (docs/format/directory.md
+                                           §1.6) */
+    int64_t extend_bytes_min;           /* the active segment grows in steps, which double from
+                                           the first to the second */
     int64_t extend_bytes_max;
 } ol_log_config;
 
-void ol_log_config_init(ol_log_config *config);     /* Kafka's defaults for the offsets topic; 64 KiB and 8 MiB steps */
+void ol_log_config_init(ol_log_config *config);     /* Kafka's defaults for the offsets topic; 64
+                                                       KiB and 8 MiB steps */
 
 typedef struct ol_log_options {
     ol_fs *fs;
     const char *directory;              /* ".../__consumer_offsets-12" */
     ol_log_config config;
-    bool writable;                      /* else: nothing is changed, nothing is mapped, files are read with pread only */
-    bool create;                        /* make the directory and an empty log when it is not there (writable only) */
-    bool clean;                         /* the log dir carried Kafka's clean-shutdown marker: all of the log was flushed (docs/format/recovery.md §9.2) */
-    bool being_written;                 /* somebody appends meanwhile (read-only): a bad tail is unfinished even with `clean` */
-    bool replicated;                    /* `ol.flushed` headers are ignored (they state the leader's flush) */
+    bool writable;                      /* else: nothing is changed, nothing is mapped, files are
+                                           read with pread only */
+    bool create;                        /* make the directory and an empty log when it is not
+                                           there (writable only) */
+    bool clean;                         /* the log dir had Kafka's clean-shutdown marker: all of
+                                           the log was flushed (docs/format/recovery.md §9.2) */
+    bool being_written;                 /* somebody appends meanwhile (read-only): a bad tail is
+                                           unfinished even with `clean` */
+    bool replicated;                    /* `ol.flushed` headers are ignored (they state the
+                                           leader's flush) */
     int64_t recovery_point;             /* of the checkpoint, -1 none */
     int64_t log_start_offset;           /* of the checkpoint, -1 none */
-    const uint8_t *topic_id;            /* 16 bytes for a new partition.metadata, or NULL: none is written */
+    const uint8_t *topic_id;            /* 16 bytes for a new partition.metadata, or NULL: none
+                                           is written */
     const ol_decompressor *decompressor;/* may be NULL; lives as long as the log */
-    int64_t (*clock_ms)(void *context); /* whose time the batches carry, for the age of producers; NULL: the system's */
+    int64_t (*clock_ms)(void *context); /* the clock of the timestamps in batches, for the age of
+                                           producers; NULL: the system's */
     void *clock_context;
 } ol_log_options;
 
-/* What opening found and did; counts are of this open. */
+/* Findings and actions of an open; counts are of this open. */
 typedef struct ol_log_recovery {
-    bool recovered;                     /* batches at or above the recovery point were checked (no clean marker) */
+    bool recovered;                     /* batches at or above the recovery point were checked
+                                           (no clean marker) */
     int64_t torn_bytes;                 /* cut off, after a copy */
     char torn_path[OL_ERROR_PATH_MAX];  /* the file that was cut */
-    char broken_path[OL_ERROR_PATH_MAX];/* the `.broken` copy of what was cut */
+    char broken_path[OL_ERROR_PATH_MAX];/* the `.broken` copy of the cut bytes */
     int64_t torn_position;
-    int64_t segments_removed;           /* later segments copied aside with a torn one, and interrupted swaps */
+    int64_t segments_removed;           /* later segments copied aside with a torn one, and
+                                           interrupted swaps */
     int64_t swaps_finished;
-    int64_t lost_below;                 /* the recovery point where the log ends below it and no other witness says that it was longer (the
-                                           checkpoint may be of another time); else -1 */
-    int64_t rewritten_bytes;            /* of [flushed, end), made dirty again before the first flush (docs/architecture.md §2.2) */
-    bool corrupt;                       /* a bad batch below the flushed bound, or flushed batches are gone from the end: the log is
-                                           open read-only; `corruption` says where */
+    int64_t lost_below;                 /* the recovery point, if the log ends below it and no
+                                           other witness says that it was longer (the checkpoint
+                                           may be of another time); else -1 */
+    int64_t rewritten_bytes;            /* of [flushed, end), made dirty again before the first
+                                           flush (docs/architecture.md §2.2) */
+    bool corrupt;                       /* a bad batch lies below the flushed bound, or flushed
+                                           batches are gone from the end: the log is open
+                                           read-only; `corruption` says where */
     ol_error corruption;
 } ol_log_recovery;
 
-/* Opens (and when writable recovers, docs/format/recovery.md §9, docs/durability.md) a partition directory.  The owner holds the log dir's lock when
- * writable.  Corruption below the flushed bound is not a failure of this call: recovery->corrupt is set and the log refuses writes.
- * Fails with OL_IO, OL_NO_MEMORY, OL_NO_SUCH_FILE, OL_CORRUPT (partition.metadata names another topic id than options->topic_id). */
-int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery, ol_error *error) OL_NODISCARD;
+/* Opens a partition directory, and recovers it when writable (docs/format/recovery.md §9,
+ * docs/durability.md).  The owner holds the log dir's lock when writable.  Corruption below the
+ * flushed bound is not a failure of this call: recovery->corrupt is set and the log refuses
+ * writes.  Fails with OL_IO, OL_NO_MEMORY, OL_NO_SUCH_FILE, OL_CORRUPT (partition.metadata names
+ * another topic id than options->topic_id). */
+int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery,
+                ol_error *error) OL_NODISCARD;
 
-/* [writer] Clean close: trims the active segment and its indexes to their true sizes, writes the producer snapshot, flushes every
- * file it changed and the directory.  The log is freed in any case; a failure means that the directory is not cleanly
- * closed (so no clean-shutdown marker may be written), nothing more. */
+/* [writer] Clean close: trims the active segment and its indexes to their true sizes, writes the
+ * producer snapshot, flushes every file it changed and the directory.  The log is freed in any
+ * case; a failure means that the directory is not cleanly closed (so no clean-shutdown marker may
+ * be written), nothing more. */
 int ol_log_close(ol_log *log, ol_error *error) OL_NODISCARD;
 
-/* Frees the log without writing a byte: after a failure, or in a forked child (where it only drops the handles). */
+/* Frees the log without writing a byte: after a failure, or in a forked child (where it only drops
+ * the handles). */
 void ol_log_abandon(ol_log *log);
 
 int64_t ol_log_start(const ol_log *log);
-int64_t ol_log_end(const ol_log *log);          /* acquire: what is below it can be read */
+int64_t ol_log_end(const ol_log *log);          /* acquire: everything below it can be read */
 int64_t ol_log_flushed(const ol_log *log);
-void ol_log_record_end(ol_log *log, int64_t end); /* of a read-only log: it was read up to there, since somebody else appended to it */
+void ol_log_record_end(ol_log *log, int64_t end); /* of a read-only log: it was read up to there,
+                                                     after somebody else appended to it */
 bool ol_log_is_writable(const ol_log *log);
 bool ol_log_has_failed(const ol_log *log);
 int32_t ol_log_leader_epoch(const ol_log *log); /* newest epoch, -1 none */
-bool ol_log_topic_id(const ol_log *log, uint8_t topic_id[16]);  /* of partition.metadata; false: none */
+/* of partition.metadata; false: none */
+bool ol_log_topic_id(const ol_log *log, uint8_t topic_id[16]);
 int64_t ol_log_size_bytes(const ol_log *log);   /* of all segments, true sizes */
 
-/* ------------------------------------------------------------------------------------------------ appending */
+/* ------------------------------------------------------------ appending */
 
-/* [writer] Where the next batch of `size` bytes goes, with `last_offset_delta` + 1 offsets: rolls if Kafka would (docs/format/directory.md §1.10), extends the
- * file if the background has not.  *start is `size` writable zero bytes in the mapping of the active segment.  Nothing is changed but
- * perhaps a roll: a reservation that is not published is forgotten by the next one, after the caller has zeroed what it wrote.
- * Whether storing will not wait for a page fault is asked before, with ol_log_is_prepared.
- * Fails with OL_DISK_FULL, OL_IO, OL_TOO_LARGE (size over segment_bytes), OL_READ_ONLY, OL_FAILED. */
-int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp, uint8_t **start,
-                   int64_t *base_offset, ol_error *error) OL_NODISCARD;
+/* [writer] The place of the next batch of `size` bytes, with `last_offset_delta` + 1 offsets: rolls
+ * if Kafka would (docs/format/directory.md §1.10), extends the file if the background has not.
+ * *start is `size` writable zero bytes in the mapping of the active segment.  Changes nothing,
+ * except that it may roll: the next reservation replaces one that was not published, after the
+ * caller has zeroed its bytes.  Ask ol_log_is_prepared before whether storing may wait for a page
+ * fault.  Fails with OL_DISK_FULL, OL_IO, OL_TOO_LARGE (size over segment_bytes), OL_READ_ONLY,
+ * OL_FAILED. */
+int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp,
+                   uint8_t **start, int64_t *base_offset, ol_error *error) OL_NODISCARD;
 
-/* [writer] Whether the next batch, of these or fewer bytes, needs no roll, no system call and no page fault. */
-bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp);
+/* [writer] Whether the next batch, of these or fewer bytes, needs no roll, no system call and no
+ * page fault. */
+bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delta,
+                        int64_t max_timestamp);
 
-/* [writer] Publishes the batch that was sealed at the reserved start: end moves behind it, indexes, producer state, epochs follow.
- * Cannot fail but through the faulting file port (OL_CRASHED). */
+/* [writer] Publishes the batch that was sealed at the reserved start: the end moves past it,
+ * indexes, producer state and epochs follow.  Fails only through the faulting file port
+ * (OL_CRASHED). */
 int ol_log_publish(ol_log *log, const ol_batch_fields *fields, size_t size, ol_error *error);
 
-/* [writer] Makes sure that `size` more bytes in batches of at most `batch_size_max` can be appended without meeting a full disk: allocates
- * the rest of the active segment and as many spare segments as needed (used by the next rolls). */
-int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_error *error) OL_NODISCARD;
+/* [writer] Makes sure that `size` more bytes in batches of at most `batch_size_max` can be appended
+ * without meeting a full disk: allocates the rest of the active segment and as many spare segments
+ * as needed (used by the next rolls). */
+int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max,
+                         ol_error *error) OL_NODISCARD;
 
-/* [writer] Appends whole batches as they are (a follower's fetch): each is parsed, its CRC checked, its base offset must be >= end (a gap is
- * legal: the leader's log was cleaned).  All or nothing.  OL_CORRUPT names the position in `data`. */
+/* [writer] Appends whole batches as they are (a follower's fetch).  Each is parsed and its CRC
+ * checked; its base offset must be >= end (a gap is legal: the leader's log was cleaned).  All or
+ * nothing.  OL_CORRUPT names the position in `data`. */
 int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error) OL_NODISCARD;
 
-/* [writer] Starts a leader epoch at the log end (docs/format/directory.md §1.5); batches appended from now on must carry it. Written to the checkpoint
- * at once. */
+/* [writer] Starts a leader epoch at the log end (docs/format/directory.md §1.5); batches appended
+ * from now on must carry it.  Written to the checkpoint at once. */
 int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCARD;
 
-/* [writer] Removes everything at and above `offset` (docs/format/leader-epochs.md §12, docs/durability.md: the sidecar is lowered and synced first).
- * Whole batches go, so the new end may lie below `offset`.  The owner has lowered the recovery point of its checkpoint, durably, before:
- * one that says more than is left makes a torn tail look like corruption.  Fails with OL_IO, and the log as it was, where files of a swap that was
- * given up cannot be removed. */
+/* [writer] Removes everything at and above `offset` (docs/format/leader-epochs.md §12,
+ * docs/durability.md: the sidecar is lowered and synced first).  Whole batches go, so the new end
+ * may lie below `offset`.  The owner must have lowered the recovery point of its checkpoint durably
+ * before: one above the new end makes a torn tail look like corruption.  Fails with OL_IO, and the
+ * log as it was, if files of an abandoned swap cannot be removed. */
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
-/* Makes everything below the end at the time of the call survive a power loss, and what was rolled until then; *flushed is the new bound.  Callers
- * arrange that one call serves all who wait; two calls at once are allowed.  Returns at once when nothing is new. */
+/* Makes everything below the current end survive a power loss, and the rolls so far; *flushed is
+ * the new bound.  Callers arrange that one call serves all who wait; two calls at once are
+ * allowed.  Returns at once when nothing is new. */
 int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
-/* The same where nobody waits for it: what is appended from now on costs no more than before. */
+/* The same when nobody waits for it: later appends cost no more than before. */
 int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
-/* Whether so much was rolled since the last flush that one should be made unasked: what was rolled keeps its files open until then. */
+/* Whether so much was rolled since the last flush that one should be made unasked: rolled segments
+ * keep their files open until then. */
 bool ol_log_wants_flush(ol_log *log);
-/* Tells that commits will wait for the disk: extensions are written from the first, not only once somebody has flushed. */
+/* Says that commits will wait for the disk: extensions are written from the first, not only after
+ * somebody has flushed. */
 void ol_log_expect_flushes(ol_log *log);
 
-/* For one background thread: extends the active segment, touches its pages and prepares the next segment, ahead of need.  Returns
- * whether it did something.  Errors are left to the writer to meet. */
+/* For one background thread: extends the active segment, touches its pages and prepares the next
+ * segment, ahead of need.  Returns whether it did something.  The writer will meet any error
+ * itself. */
 bool ol_log_prepare(ol_log *log);
 
-/* [writer] Closes the active segment, be it small or old, and begins the next one, so that the closed one can be cleaned once a flush has covered it.
- * Nothing happens when the active segment is empty.  Fails as a reservation does. */
+/* [writer] Closes the active segment, even if it is small or old, and begins the next one, so that
+ * the closed one can be cleaned after a flush has covered it.  Nothing happens when the active
+ * segment is empty.  Fails as a reservation does. */
 int ol_log_roll_active(ol_log *log, ol_error *error) OL_NODISCARD;
 
-/* Changes before and after batches are taken off the log's end: what was read of it before may not be what it holds now. */
+/* Changes before and after batches are cut off the log's end: bytes read before may not be those
+ * that it holds now. */
 uint64_t ol_log_cuts(const ol_log *log);
 
-/* [writer] The flushed bound to be written into the next batch's `ol.flushed` header, or -1 when a batch that carries it was published
- * since the last flush.  What was taken for a batch that could not be appended is given again. */
+/* [writer] The flushed bound to be written into the next batch's `ol.flushed` header, or -1 if a
+ * batch that carries it was published since the last flush.  A bound taken for a batch that could
+ * not be appended is given again. */
 int64_t ol_log_take_flushed_record(ol_log *log);
-bool ol_log_has_flushed_record(const ol_log *log);        /* [writer] whether that would return one */
+bool ol_log_has_flushed_record(const ol_log *log);        /* [writer] whether that would return
+                                                             one */
 
-/* ------------------------------------------------------------------------------------------------ producers, epochs */
+/* ------------------------------------------------------------ producers, epochs */
 
 typedef struct ol_log_transaction {
     int64_t producer_id;
@@ -169,39 +217,52 @@ typedef struct ol_log_transaction {
     int16_t producer_epoch;
 } ol_log_transaction;
 
-/* [writer] Open transactions by first offset, index from 0; false behind the last. */
+/* [writer] Open transactions by first offset, index from 0; false after the last. */
 bool ol_log_open_transaction_at(const ol_log *log, size_t index, ol_log_transaction *transaction);
-bool ol_log_find_transaction(const ol_log *log, int64_t producer_id, ol_log_transaction *transaction);  /* [writer] */
-/* [writer] What is known of a producer: epoch of its newest batch and coordinator epoch of its last marker; false: unknown. */
-bool ol_log_producer(const ol_log *log, int64_t producer_id, int16_t *producer_epoch, int32_t *coordinator_epoch);
-int64_t ol_log_highest_producer_id(const ol_log *log);          /* [writer] ever seen in this log, -1 none */
-int64_t ol_log_first_unstable(const ol_log *log);               /* [writer] first offset of the oldest open transaction, or end */
+/* [writer] */
+bool ol_log_find_transaction(const ol_log *log, int64_t producer_id,
+                             ol_log_transaction *transaction);
+/* [writer] The facts of a producer: epoch of its newest batch and coordinator epoch of its last
+ * marker; false: unknown. */
+bool ol_log_producer(const ol_log *log, int64_t producer_id, int16_t *producer_epoch,
+                     int32_t *coordinator_epoch);
+/* [writer] ever seen in this log, -1 none */
+int64_t ol_log_highest_producer_id(const ol_log *log);
+/* [writer] first offset of the oldest open transaction, or end */
+int64_t ol_log_first_unstable(const ol_log *log);
 
-/* [writer] A copy of what the log knows of its producers, ascending by id, malloc'ed; NULL when there is none. */
+/* [writer] A copy of the facts of all producers, ascending by id, malloc'ed; NULL when there is
+ * none. */
 typedef struct ol_log_producer_state {
     int64_t producer_id;
     int64_t last_offset;        /* of its last data batch, -1 none */
     int16_t epoch;
 } ol_log_producer_state;
-int ol_log_producers_copy(const ol_log *log, ol_log_producer_state **states, size_t *count, ol_error *error) OL_NODISCARD;
+int ol_log_producers_copy(const ol_log *log, ol_log_producer_state **states, size_t *count,
+                          ol_error *error) OL_NODISCARD;
 
-/* The aborted transactions that overlap [from, up_to), whichever segment their ABORT marker is in, the active one included; ascending by marker within
- * a segment and from segment to segment.  Calls `visit` without a lock and stops with its status if it is not OL_OK.  OL_CORRUPT for a .txnindex
+/* The aborted transactions that overlap [from, up_to), whichever segment their ABORT marker is in,
+ * the active one included; ascending by marker within a segment and from segment to segment.  Calls
+ * `visit` without a lock and stops with its status if it is not OL_OK.  OL_CORRUPT for a .txnindex
  * that does not parse, error->path names it; OL_FAILED after a truncation that failed. */
 int ol_log_collect_aborted(ol_log *log, int64_t from, int64_t up_to,
-                           int (*visit)(void *context, const ol_aborted_transaction *transaction), void *context,
-                           ol_error *error) OL_NODISCARD;
+                           int (*visit)(void *context, const ol_aborted_transaction *transaction),
+                           void *context, ol_error *error) OL_NODISCARD;
 
-/* Spec §1.5 endOffsetFor and §12.2: (-1, -1) when unknown. */
-void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch, int64_t *end_offset);
+/* The endOffsetFor of docs/format/directory.md §1.5 and docs/format/leader-epochs.md §12: (-1, -1)
+ * when unknown. */
+void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch,
+                          int64_t *end_offset);
 
-/* The epochs that begin below `offset`, ascending: the first `capacity` of them; returns how many there are. */
+/* The epochs that begin below `offset`, ascending: the first `capacity` of them; returns how many
+ * there are. */
 size_t ol_log_epochs(const ol_log *log, int64_t offset, ol_leader_epoch *epochs, size_t capacity);
 
-/* ------------------------------------------------------------------------------------------------ reading */
+/* ------------------------------------------------------------ reading */
 
-/* A reader walks the log upwards in pieces of whole batches.  It holds what it reads: segments that are cleaned or truncated away while it
- * reads stay readable through it until it moves on, and it finds its place again by offset, never by file position. */
+/* A reader walks the log upwards in pieces of whole batches.  It holds the segment it reads:
+ * segments that are cleaned or truncated away stay readable through it until it moves on, and it
+ * finds its place again by offset, never by file position. */
 typedef struct ol_log_reader ol_log_reader;
 
 typedef struct ol_log_piece {
@@ -213,25 +274,32 @@ typedef struct ol_log_piece {
     const char *path;           /* of the segment file; borrowed until the next call */
 } ol_log_piece;
 
-int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader, ol_error *error) OL_NODISCARD;
+int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader,
+                       ol_error *error) OL_NODISCARD;
 
-/* The next piece of at most `size_max` bytes (at least one whole batch), valid until the next call or close.  OL_END at the log end
- * (more may come: call again later); OL_OUT_OF_RANGE when the log no longer holds anything at or above the reader's offset that it
- * must hold (truncated under it).
- * OL_CORRUPT: the bytes at error->path/position cannot be walked; ol_log_reader_skip goes on behind them.  The batches' CRCs are the caller's to
- * check; on a read-only log a batch whose CRC fails may be still being written: see ol_log_reader_retry. */
-int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) OL_NODISCARD;
+/* The next piece of at most `size_max` bytes (at least one whole batch), valid until the next call
+ * or close.  OL_END at the log end (more may come: call again later); OL_OUT_OF_RANGE when the log
+ * no longer holds anything at or above the reader's offset that it must hold (truncated under it).
+ * OL_CORRUPT: the bytes at error->path/position cannot be walked; ol_log_reader_skip goes on after
+ * them.  The caller checks the CRCs; on a read-only log a batch whose CRC fails may be unfinished:
+ * see ol_log_reader_retry. */
+int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *piece,
+                       ol_error *error) OL_NODISCARD;
 
-/* Reads the last piece's bytes from `position` on once more from the file (read-only logs); OL_END when the third try in a row was asked for. */
-int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *piece, ol_error *error) OL_NODISCARD;
+/* Reads the last piece's bytes from `position` on once more from the file (read-only logs); OL_END
+ * instead of a third try in a row. */
+int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *piece,
+                        ol_error *error) OL_NODISCARD;
 
-/* Goes on at the next batch behind `position` of the current segment whose header and CRC are right, or at the next segment.  *is_end: there is none
- * anywhere behind, so the bytes may be an unfinished tail. */
-int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol_error *error) OL_NODISCARD;
+/* Goes on at the next batch after `position` in the current segment whose header and CRC are right,
+ * or at the next segment.  *is_end: there is none anywhere, so the bytes may be an unfinished
+ * tail. */
+int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end,
+                       ol_error *error) OL_NODISCARD;
 
 void ol_log_reader_close(ol_log_reader *reader);
 
-/* The segments, ascending; index from 0; false behind the last.  path borrows from `info`. */
+/* The segments, ascending; index from 0; false after the last.  path borrows from `info`. */
 typedef struct ol_log_segment_info {
     int64_t base_offset;
     int64_t size;
@@ -240,15 +308,18 @@ typedef struct ol_log_segment_info {
 } ol_log_segment_info;
 bool ol_log_segment_at(const ol_log *log, size_t index, ol_log_segment_info *info);
 
-/* What the files of one segment say, as selection and grouping want it (docs/format/cleaner.md §8.1, §8.4).  Looks at the files; OL_OUT_OF_RANGE when no
- * segment has this base (any more). */
+/* Facts from the files of one segment, as selection and grouping need them
+ * (docs/format/cleaner.md §8.1, §8.4).  Reads the files; OL_OUT_OF_RANGE when no segment has this
+ * base (any more). */
 typedef struct ol_log_segment_files {
     int64_t modified_ms;        /* of the .log */
     int64_t first_timestamp;    /* greatest of the first batch, -1 for none or an empty segment */
-    int64_t largest_timestamp;  /* of the time index, modified_ms where that has none (docs/format/cleaner.md §8.1) */
+    int64_t largest_timestamp;  /* of the time index, modified_ms if that has none
+                                   (docs/format/cleaner.md §8.1) */
     int64_t index_size;         /* bytes */
     int64_t time_index_size;
 } ol_log_segment_files;
-int ol_log_segment_files_at(ol_log *log, int64_t base_offset, ol_log_segment_files *files, ol_error *error) OL_NODISCARD;
+int ol_log_segment_files_at(ol_log *log, int64_t base_offset, ol_log_segment_files *files,
+                            ol_error *error) OL_NODISCARD;
 
 #endif

@@ -1,8 +1,10 @@
-/* log/log_impl: the private struct of the log, and the calls that its files share; nothing outside log/ includes it.
+/* log/log_impl: the private struct of the log, and the calls that its files share; nothing outside
+ * log/ includes it.
  *
- * Files: log (positions, epochs, producers, close), append (the hot path), roll (extension, spares, the next segment), flush,
- * truncate, segment_swap (a cleaned segment takes the place of others), segment_info (facts about segment files), reader, open
- * (the order of opening), recover (torn or corrupt), rebuild (indexes and producer state from the log).
+ * Files: log (positions, epochs, producers, close), append (the hot path), roll (extension, spares,
+ * the next segment), flush, truncate, segment_swap (a cleaned segment takes the place of others),
+ * segment_info (facts about segment files), reader, open (the order of opening), recover (torn or
+ * corrupt), rebuild (indexes and producer state from the log).
  *
  * On failure a call leaves the log as it was, unless it says otherwise; *error says why.
  */
@@ -21,7 +23,8 @@
 #include "log/segment.h"
 
 #define OL_ROLLED_PREFIX "offsetlog.rolled-"
-#define OL_CUT_PREFIX "offsetlog.cut-"          /* and the offset: a truncation to there is under way */
+#define OL_CUT_PREFIX "offsetlog.cut-"          /* and the offset: a truncation to there is under
+                                                   way */
 #define OL_EPOCHS_FILE "leader-epoch-checkpoint"
 
 /* Each part has one owner.  The locks, in the order in which they are taken:
@@ -30,7 +33,8 @@
  *   5. epochs.lock       6. segment->lock    7. steps.locks
  */
 struct ol_log {
-    /* The end of the log, which reserve and publish move.  The writer's; `active` changes under extension.lock and list.lock. */
+    /* The end of the log, which reserve and publish move.  The writer's; `active` changes under
+     * extension.lock and list.lock. */
     struct {
         ol_segment *active;
         uint8_t *data;                  /* of the active segment */
@@ -38,7 +42,8 @@ struct ol_log {
         int64_t next_offset;            /* shared.end publishes it */
         int64_t size_limit;             /* the active segment may not grow above */
         int64_t offset_limit;           /* greatest offset that fits the active segment */
-        int64_t timestamp_limit;        /* a batch above it starts a new segment; INT64_MIN: check closely */
+        int64_t timestamp_limit;        /* a batch above it starts a new segment; INT64_MIN:
+                                           check closely */
         int64_t reserved_size;          /* of the last reservation, for assertions */
         int32_t newest_epoch;           /* of epochs.cache */
         bool slow;                      /* the next reservation has more to do than compare */
@@ -48,11 +53,13 @@ struct ol_log {
     /* Read by every thread, without a lock. */
     struct {
         atomic_bool failed;
-        atomic_bool half_cut;           /* a truncation failed: list, files and positions may disagree, so nothing is read */
+        atomic_bool half_cut;           /* a truncation failed: list, files and positions may
+                                           disagree, so nothing is read */
         _Atomic int64_t end;
         _Atomic int64_t flushed;
         _Atomic int64_t start;
-        _Atomic uint64_t cuts;          /* truncations that began, and those that came to their end */
+        _Atomic uint64_t cuts;          /* truncations that began, and those that came to their
+                                           end */
     } shared;
 
     /* Set while the log is opened, constant from then on. */
@@ -82,31 +89,40 @@ struct ol_log {
         bool taken;                     /* since the last batch was published */
     } note;
 
-    /* Between the writer, the flush and the background: one sets a flag, another acts on it.  No lock. */
+    /* Between the writer, the flush and the background: one sets a flag, another acts on it.  No
+     * lock. */
     struct {
         atomic_bool appended;           /* something was written since the log was opened */
         atomic_bool names_changed;      /* the directory has names that no flush of it covers */
-        atomic_bool flush_demanded;     /* somebody waits for the disk: extensions are flushed ahead */
-        atomic_bool roll_unflushed;     /* a segment was rolled that no flush has covered, though its bytes may be on disk */
+        atomic_bool flush_demanded;     /* somebody waits for the disk: extensions are flushed
+                                           ahead */
+        atomic_bool roll_unflushed;     /* a segment was rolled that no flush has covered, though
+                                           its bytes may be on disk */
     } signals;
 
-    /* Changes below the log end.  A swap of cleaned segments, a truncation and a close hold the lock to their end, file work
-     * included.  Nobody else waits for it, so a swap does not hold up commits, rolls, flushes and readers. */
+    /* Changes below the log end.  A swap of cleaned segments, a truncation and a close hold the
+     * lock to their end, file work included.  Nobody else waits for it, so a swap does not hold up
+     * commits, rolls, flushes and readers. */
     struct {
         pthread_mutex_t lock;
-        bool leftovers;                 /* .cleaned or .swap files may be left that could not be removed */
+        bool leftovers;                 /* .cleaned or .swap files may be left that could not be
+                                           removed */
     } swap;
 
-    /* One flush at a time.  A truncation and a close hold the lock, so that no flush reports bytes that are gone. */
+    /* One flush at a time.  A truncation and a close hold the lock, so that no flush reports bytes
+     * that are gone. */
     struct {
         pthread_mutex_t lock;
         ol_flush_sidecar sidecar;
-        ol_flush_sidecar_bound last;    /* covered by the last flush: below `position` nothing of that segment is dirty while
-                                         * shared.flushed is its offset; position 0: unknown, as after a truncation */
-        int64_t settled_base;           /* the sidecar on disk names this segment or a later one, -1 unknown */
+        ol_flush_sidecar_bound last;    /* covered by the last flush: below `position` nothing of
+                                           that segment is dirty while shared.flushed is its
+                                           offset; position 0: unknown, as after a truncation */
+        int64_t settled_base;           /* the sidecar on disk names this segment or a later one,
+                                           -1 unknown */
     } flush;
 
-    /* The zeros after the active segment's last batch, the spares, and the choice of the active segment. */
+    /* The zeros after the active segment's last batch, the spares, and the choice of the active
+     * segment. */
     struct {
         pthread_mutex_t lock;
         ol_segment **spares;            /* path is the spare's name; base_offset is its number */
@@ -116,7 +132,8 @@ struct ol_log {
         int64_t step_bytes;
     } extension;
 
-    /* The segments and their flags of a flush.  The lock is held for a few instructions, or while a truncation cuts a file. */
+    /* The segments and their flags of a flush.  The lock is held for a few instructions, or while a
+     * truncation cuts a file. */
     struct {
         pthread_mutex_t lock;
         ol_segment **segments;          /* ascending by base */
@@ -134,30 +151,36 @@ struct ol_log {
 
     /* The flush of an extension, step by step, by turns. */
     struct {
-        pthread_mutex_t locks[2];       /* [number & 1] is held while step `number` flushes its piece */
+        pthread_mutex_t locks[2];       /* [number & 1] is held while step `number` flushes its
+                                           piece */
         _Atomic uint64_t newest;
     } steps;
 };
 
 /* log/log.c */
-int ol_log_path(const ol_log *log, const char *name, char path[OL_PATH_MAX], ol_error *error) OL_NODISCARD;
+int ol_log_path(const ol_log *log, const char *name, char path[OL_PATH_MAX],
+                ol_error *error) OL_NODISCARD;
 void ol_log_set_failed(ol_log *log);
 /* Refuses with OL_FAILED or OL_READ_ONLY. */
 int ol_log_check_writable(const ol_log *log, ol_error *error) OL_NODISCARD;
 /* Publishes positions after an open, a roll or a truncation. */
 void ol_log_set_limits(ol_log *log);
-int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) OL_NODISCARD;    /* takes over the reference */
-/* The last segment with a base at or below `offset`, else the first; referenced.  NULL when there is none. */
+/* takes over the reference */
+int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) OL_NODISCARD;
+/* The last segment with a base at or below `offset`, else the first; referenced.  NULL when there
+ * is none. */
 ol_segment *ol_log_find_segment(ol_log *log, int64_t offset);
 /* The first segment with a base above `base`; referenced, or NULL. */
 ol_segment *ol_log_next_segment(ol_log *log, int64_t base);
 int ol_log_store_epochs(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Forgets the producers that are too old (docs/format/directory.md §1.6): before a snapshot, at the end of a load, and when the map would grow. */
+/* Removes the producers that are too old (docs/format/directory.md §1.6): before a snapshot, at the
+ * end of a load, and before the map grows. */
 size_t ol_log_expire_producers(ol_log *log);
 int ol_log_store_snapshot(ol_log *log, int64_t offset, bool flush, ol_error *error) OL_NODISCARD;
 
-/* Segments that were rolled and not flushed, with their files open: from so many on the background flushes them, and the roll after so many does,
- * whatever it costs, since a process has a few thousand descriptors at most. */
+/* Rolled segments that no flush has covered keep their files open.  From the first number on the
+ * background flushes them, from the second on the roll itself does, since a process has a few
+ * thousand descriptors at most. */
 enum { OL_UNFLUSHED_WANTED = 4, OL_UNFLUSHED_MAX = 32 };
 
 /* log/roll.c */
@@ -165,51 +188,64 @@ int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
 /* Makes the active file reach `needed` bytes at least. */
 int ol_log_extend(ol_log *log, int64_t needed, ol_error *error) OL_NODISCARD;
 int ol_log_drop_spares(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Creates `<base>.log` with its indexes, or opens it when it is there, as a segment to be written to. */
-int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment, ol_error *error) OL_NODISCARD;
+/* Creates `<base>.log` with its indexes, or opens it when it is there, as a segment to be written
+ * to. */
+int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment,
+                         ol_error *error) OL_NODISCARD;
 /* Puts an opened writable segment in the active place; its indexes are open. */
 void ol_log_activate(ol_log *log, ol_segment *segment);
-int ol_log_rolled_name(char *name, size_t capacity, int64_t base_offset, int64_t size, int64_t next_base) OL_NODISCARD;
+int ol_log_rolled_name(char *name, size_t capacity, int64_t base_offset, int64_t size,
+                       int64_t next_base) OL_NODISCARD;
 bool ol_log_rolled_parse(const char *name, int64_t *base_offset, int64_t *size, int64_t *next_base);
 
 /* log/append.c */
-int ol_log_reserve_at(ol_log *log, int64_t base_offset, size_t size, int64_t last_offset, int64_t max_timestamp,
-                      uint8_t **start, ol_error *error) OL_NODISCARD;
-int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int64_t max_timestamp, int64_t producer_id,
-                      int32_t leader_epoch, size_t size, ol_error *error) OL_NODISCARD;
+int ol_log_reserve_at(ol_log *log, int64_t base_offset, size_t size, int64_t last_offset,
+                      int64_t max_timestamp, uint8_t **start, ol_error *error) OL_NODISCARD;
+int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int64_t max_timestamp,
+                      int64_t producer_id, int32_t leader_epoch, size_t size,
+                      ol_error *error) OL_NODISCARD;
 
 /* log/flush.c; the caller holds flush.lock */
 int ol_log_flush_locked(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Segments that were rolled and not flushed since.  Takes list.lock; needs no flush.lock. */
+/* The number of rolled segments that no flush has covered.  Takes list.lock; needs no
+ * flush.lock. */
 size_t ol_log_count_unflushed(ol_log *log);
-int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lower, ol_error *error) OL_NODISCARD;
-/* Makes the sidecar on disk name the segment at `base_offset` or a later one, so that what lies before may be replaced. */
+int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lower,
+                       ol_error *error) OL_NODISCARD;
+/* Makes the sidecar on disk name the segment at `base_offset` or a later one, so that segments
+ * before it may be replaced. */
 int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
 
 /* log/segment_swap.c: files of a segment that were written under names that end in ".cleaned". */
 typedef struct ol_aside {
-    ol_segment *segment;                /* carries its final names; one reference of the caller's; its indexes are open */
+    ol_segment *segment;                /* carries its final names; one reference of the
+                                           caller's; its indexes are open */
     ol_file *file;                      /* of the .log */
     int64_t size;
-    int64_t next_offset;                /* behind its last batch */
+    int64_t next_offset;                /* after its last batch */
     uint64_t cuts;                      /* ol_log_cuts when its sources began to be read */
 } ol_aside;
-/* What ol_segment_rewrite_swap does once everything is written; takes over file and reference, also on failure. */
-int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count, ol_error *error) OL_NODISCARD;
-/* Removes the files of a segment that was written aside and not swapped; what stays is remembered as leftovers.  Takes swap.lock. */
+/* The work of ol_segment_rewrite_swap after everything is written; takes over file and reference,
+ * also on failure. */
+int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count,
+                ol_error *error) OL_NODISCARD;
+/* Removes the files of a segment that was written aside and not swapped; any that stay count as
+ * leftovers.  Takes swap.lock. */
 void ol_log_remove_aside(ol_log *log, int64_t base_offset);
-/* Removes what could not be removed earlier.  Takes swap.lock. */
+/* Removes the leftovers.  Takes swap.lock. */
 int ol_log_clear_leftovers(ol_log *log, ol_error *error) OL_NODISCARD;
-/* The same for one who holds swap.lock. */
+/* The same for a caller that holds swap.lock. */
 int ol_log_clear_leftovers_locked(ol_log *log, ol_error *error) OL_NODISCARD;
 
 /* log/recover.c: one .log file of the directory while the log is opened. */
 typedef struct ol_found_segment {
-    char *path;                         /* as it lies there now */
+    char *path;                         /* its current name */
     int64_t base_offset;
     int64_t file_size;
-    int64_t size;                       /* of the whole, right batches; the file's where it was not checked */
-    int64_t next_offset;                /* behind the last batch; the next segment's base where it was not checked */
+    int64_t size;                       /* of the whole, right batches; the file's if it was not
+                                           checked */
+    int64_t next_offset;                /* after the last batch; the next segment's base if it
+                                           was not checked */
     int64_t first_timestamp;            /* of checked ones */
     int64_t max_timestamp;
     int64_t max_timestamp_offset;
@@ -228,26 +264,31 @@ typedef struct ol_opening {
     ol_found_segment *found;            /* ascending by base */
     size_t found_count;
     ol_flush_sidecar_bound sidecar;
-    bool has_sidecar;                   /* and it may be believed as far as the file goes */
-    int64_t end;                        /* what the checks found */
+    bool has_sidecar;                   /* which is valid as far as the file goes */
+    int64_t end;                        /* found by the checks */
     int64_t flushed;                    /* greatest bound that holds, at most `end` */
 } ol_opening;
 
-/* Checks the segments (docs/format/recovery.md §9.2), tells torn from corrupt (docs/durability.md), and when writable copies aside and cuts what is torn. */
+/* Checks the segments (docs/format/recovery.md §9.2), separates torn from corrupt
+ * (docs/durability.md), and if writable copies torn bytes aside and cuts them. */
 int ol_recovery_run(ol_opening *opening, ol_error *error) OL_NODISCARD;
-/* Writes the bytes of [flushed, end) again and flushes them (docs/architecture.md §2.2), and after an unclean end every file that was checked. */
+/* Writes the bytes of [flushed, end) again and flushes them (docs/architecture.md §2.2); after an
+ * unclean end also every file that was checked. */
 int ol_recovery_rewrite(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
-/* log/recover_aside.c: copies [position, end of the page with the last byte that is not zero) of a file to `broken-<base>.log.<position>`, durably. */
-int ol_broken_copy(ol_log *log, const ol_found_segment *segment, int64_t position, char *path, size_t capacity, int64_t *bytes,
-                   ol_error *error) OL_NODISCARD;
+/* log/recover_aside.c: copies [position, end of the page with the last nonzero byte) of a file to
+ * `broken-<base>.log.<position>`, durably. */
+int ol_broken_copy(ol_log *log, const ol_found_segment *segment, int64_t position, char *path,
+                   size_t capacity, int64_t *bytes, ol_error *error) OL_NODISCARD;
 
-/* log/rebuild.c: loads the newest usable producer snapshot, walks the log from there, and makes indexes anew where asked to. */
-int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t snapshot_max, char *const *names,
-                  size_t name_count, ol_error *error) OL_NODISCARD;
-/* Removes producer snapshots above `offset`, and with `strays` those that match no segment but the newest above all. */
-int ol_log_remove_snapshots(ol_log *log, char *const *names, size_t name_count, int64_t offset, bool strays, ol_error *error)
-    OL_NODISCARD;
+/* log/rebuild.c: loads the newest usable producer snapshot, walks the log from there, and rebuilds
+ * the indexes that are marked for it. */
+int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t snapshot_max,
+                  char *const *names, size_t name_count, ol_error *error) OL_NODISCARD;
+/* Removes producer snapshots above `offset`, and with `strays` those that match no segment but the
+ * newest above all. */
+int ol_log_remove_snapshots(ol_log *log, char *const *names, size_t name_count, int64_t offset,
+                            bool strays, ol_error *error) OL_NODISCARD;
 
 /* log/open.c: the names in a directory, malloc'ed; ol_log_free_names frees them. */
 int ol_log_list_names(ol_log *log, char ***names, size_t *count, ol_error *error) OL_NODISCARD;

@@ -12,11 +12,12 @@ typedef struct cutoff {
     int64_t timestamp;
     int64_t until;
     int64_t offset;             /* the end of the prefix as far as it is known */
-    bool found;                 /* a batch behind it is too young */
+    bool found;                 /* a batch after it is too young */
 } cutoff;
 
-/* The segment that holds `offset`, and where the one behind it begins (INT64_MAX: there is none). */
-static bool segment_of(const ol_log *log, int64_t offset, ol_log_segment_info *segment, int64_t *next_base) {
+/* The segment that holds `offset`, and the base of the next one (INT64_MAX: there is none). */
+static bool segment_of(const ol_log *log, int64_t offset, ol_log_segment_info *segment,
+                       int64_t *next_base) {
     ol_log_segment_info info;
     bool found = false;
     *next_base = INT64_MAX;
@@ -35,30 +36,38 @@ static bool segment_of(const ol_log *log, int64_t offset, ol_log_segment_info *s
 static bool time_index_path(const char *log_path, char *path, size_t capacity) {
     const char suffix[] = ".timeindex";
     size_t stem = strlen(log_path);
-    if (stem < 4 || strcmp(log_path + stem - 4, ".log") != 0 || stem - 4 + sizeof suffix > capacity) return false;
+    if (stem < 4 || strcmp(log_path + stem - 4, ".log") != 0 ||
+        stem - 4 + sizeof suffix > capacity) {
+        return false;
+    }
     memcpy(path, log_path, stem - 4);
     memcpy(path + stem - 4, suffix, sizeof suffix);
     return true;
 }
 
-/* How far the time index of a segment proves that every record is old enough: up to the batch that holds *proven; false: not at all.  An entry
- * says that nothing up to its batch is younger than it, and that stays true of a segment that took this one's place. */
-static bool look_up(const cutoff *work, const ol_log_segment_info *segment, int64_t next_base, int64_t *proven) {
+/* How far the time index of a segment proves that every record is old enough: up to the batch that
+ * holds *proven; false: not at all.  An entry says that nothing up to its batch is younger than it,
+ * and that stays true in a segment that replaced this one. */
+static bool look_up(const cutoff *work, const ol_log_segment_info *segment, int64_t next_base,
+                    int64_t *proven) {
     char path[OL_ERROR_PATH_MAX + sizeof ".timeindex"];
     ol_index index;
     ol_error ignored;
     int64_t timestamp = -1;
     if (!time_index_path(segment->path, path, sizeof path)) return false;
-    if (ol_index_open(&index, work->fs, path, OL_INDEX_TIME, segment->base_offset, SIZE_MAX / 2, OL_INDEX_READ, &ignored) != OL_OK) {
+    if (ol_index_open(&index, work->fs, path, OL_INDEX_TIME, segment->base_offset, SIZE_MAX / 2,
+                      OL_INDEX_READ, &ignored) != OL_OK) {
         return false;
     }
     int status = ol_index_check(&index, INT64_MAX, next_base, &ignored);
-    if (status == OL_OK) status = ol_time_index_lookup(&index, work->timestamp, &timestamp, proven, &ignored);
+    if (status == OL_OK) {
+        status = ol_time_index_lookup(&index, work->timestamp, &timestamp, proven, &ignored);
+    }
     ol_index_close(&index);
     return status == OL_OK && timestamp >= 0 && timestamp <= work->timestamp;
 }
 
-/* Whether a batch ends the prefix.  Its own bytes have to be right for that. */
+/* Whether a batch ends the prefix.  Only bytes with a right CRC can say so. */
 static int judge(cutoff *work, ol_batch_walk *walk, const ol_batch *batch, ol_error *error) {
     ol_error damage;
     if (OL_LIKELY(batch->max_timestamp <= work->timestamp)) {
@@ -70,7 +79,8 @@ static int judge(cutoff *work, ol_batch_walk *walk, const ol_batch *batch, ol_er
     return OL_OK;
 }
 
-/* Walks from `from` to the end of the segment that begins at `base`, or to a batch that is too young. */
+/* Walks from `from` to the end of the segment that begins at `base`, or to a batch that is too
+ * young. */
 static int walk_segment(cutoff *work, int64_t from, int64_t next_base, ol_error *error) {
     ol_batch_walk walk;
     ol_batch batch;
@@ -87,8 +97,13 @@ static int walk_segment(cutoff *work, int64_t from, int64_t next_base, ol_error 
     return status == OL_END ? OL_OK : status;
 }
 
-int ol_log_offset_for_time(ol_log *log, int64_t timestamp_ms, int64_t until, int64_t *offset, ol_error *error) {
-    cutoff work = {.log = log, .fs = log->fs, .timestamp = timestamp_ms, .until = until, .offset = ol_log_start(log)};
+int ol_log_offset_for_time(ol_log *log, int64_t timestamp_ms, int64_t until, int64_t *offset,
+                           ol_error *error) {
+    cutoff work = {.log = log,
+                   .fs = log->fs,
+                   .timestamp = timestamp_ms,
+                   .until = until,
+                   .offset = ol_log_start(log)};
     ol_log_segment_info segment;
     int64_t next_base = 0;
     int64_t from = work.offset;
@@ -96,12 +111,12 @@ int ol_log_offset_for_time(ol_log *log, int64_t timestamp_ms, int64_t until, int
     while (status == OL_OK && !work.found && from < until && next_base != INT64_MAX) {
         if (!segment_of(log, from, &segment, &next_base)) break;
         int64_t proven;
-        /* The batch of the entry is old enough too; walking over it tells where it ends. */
+        /* The batch of the entry is old enough too; the walk over it finds its end. */
         if (look_up(&work, &segment, next_base, &proven) && proven > from) from = proven;
         status = walk_segment(&work, from, next_base, error);
         from = next_base;
     }
-    /* Where nothing is too young, what was cleaned away at the end was not either. */
+    /* If nothing is too young, the batches cleaned away at the end were not either. */
     *offset = work.found && work.offset < until ? work.offset : until;
     return status;
 }

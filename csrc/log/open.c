@@ -1,5 +1,5 @@
-/* Opening a partition directory, in order: the directory pass, what the small files say, the checks (log/recover.c), the segments, the
- * replay (log/rebuild.c), and the tail made durable. */
+/* Opening a partition directory, in order: the directory pass, the small files, the checks
+ * (log/recover.c), the segments, the replay (log/rebuild.c), and the tail made durable. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,7 +12,7 @@
 
 enum { OPEN_TRIES = 3 };
 
-/* ------------------------------------------------------------------------------------------------ the directory */
+/* ------------------------------------------------------------ the directory */
 
 typedef struct name_list {
     char **names;
@@ -38,7 +38,9 @@ int ol_log_list_names(ol_log *log, char ***names, size_t *count, ol_error *error
     int status = log->fs->list(log->fs, log->directory, add_name, &list, error);
     if (status != OL_OK) {
         ol_log_free_names(list.names, list.count);
-        return status == OL_NO_MEMORY ? ol_fail(error, OL_NO_MEMORY, "no memory for the names in the directory") : status;
+        return status == OL_NO_MEMORY
+                   ? ol_fail(error, OL_NO_MEMORY, "no memory for the names in the directory")
+                   : status;
     }
     *names = list.names;
     *count = list.count;
@@ -50,8 +52,10 @@ void ol_log_free_names(char **names, size_t count) {
     free(names);
 }
 
-/* The swapped segment is scanned to its end (docs/format/recovery.md §9.1 step 3); what cannot be walked was never finished. */
-static int swap_next_offset(void *context, const char *name, int64_t base_offset, int64_t *next_offset, ol_error *error) {
+/* The swapped segment is scanned to its end (docs/format/recovery.md §9.1 step 3); bytes that
+ * cannot be walked were never finished. */
+static int swap_next_offset(void *context, const char *name, int64_t base_offset,
+                            int64_t *next_offset, ol_error *error) {
     ol_log *log = context;
     char path[OL_PATH_MAX];
     ol_file_scan scan;
@@ -60,7 +64,9 @@ static int swap_next_offset(void *context, const char *name, int64_t base_offset
     if (status == OL_OK) status = ol_file_scan_open(&scan, log->fs, path, 0, -1, error);
     if (status != OL_OK) return status;
     ol_batch batch;
-    while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK) *next_offset = batch.last_offset + 1;
+    while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK) {
+        *next_offset = batch.last_offset + 1;
+    }
     ol_file_scan_close(&scan);
     return status == OL_IO || status == OL_NO_MEMORY ? status : OL_OK;
 }
@@ -79,7 +85,9 @@ static int carry_out(ol_log *log, const ol_swap_plan *plan, ol_error *error) {
             if (status == OL_OK) status = log->fs->rename(log->fs, path, target, error);
         }
     }
-    if (status == OL_OK && plan->action_count > 0) status = log->fs->flush_directory(log->fs, log->directory, error);
+    if (status == OL_OK && plan->action_count > 0) {
+        status = log->fs->flush_directory(log->fs, log->directory, error);
+    }
     return status;
 }
 
@@ -92,7 +100,9 @@ static int add_found(ol_opening *opening, const char *path, int64_t base_offset,
     status = fs->size(file, &size, error);
     fs->close(file);
     char *copy = status == OL_OK ? strdup(path) : NULL;
-    if (status == OL_OK && copy == NULL) status = ol_fail(error, OL_NO_MEMORY, "no memory for a segment");
+    if (status == OL_OK && copy == NULL) {
+        status = ol_fail(error, OL_NO_MEMORY, "no memory for a segment");
+    }
     if (status != OL_OK) return status;
     opening->found[opening->found_count++] = (ol_found_segment){
         .path = copy,
@@ -105,7 +115,7 @@ static int add_found(ol_opening *opening, const char *path, int64_t base_offset,
     return OL_OK;
 }
 
-/* Carries out the directory pass, or looks at what it would leave, and finds the segments. */
+/* Carries out the directory pass, or computes its result, and finds the segments. */
 static int find_segments(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
     char **names = NULL;
@@ -122,7 +132,9 @@ static int find_segments(ol_opening *opening, ol_error *error) {
     opening->found = calloc(plan.name_count + 1, sizeof *opening->found);
     opening->names = calloc(plan.name_count + 1, sizeof *opening->names);
     if (opening->found == NULL || opening->names == NULL) {
-        status = status != OL_OK ? status : ol_fail(error, OL_NO_MEMORY, "no memory for the list of segments");
+        status = status != OL_OK
+                     ? status
+                     : ol_fail(error, OL_NO_MEMORY, "no memory for the list of segments");
     }
     for (size_t i = 0; i < plan.name_count && status == OL_OK; i++) {
         const char *suffix = NULL;
@@ -130,7 +142,8 @@ static int find_segments(ol_opening *opening, ol_error *error) {
         char path[OL_PATH_MAX];
         opening->names[opening->name_count++] = plan.names[i].name;
         const char *real = log->writable ? plan.names[i].name : plan.names[i].real;
-        if (ol_file_name_parse(plan.names[i].name, &base_offset, &suffix) && strcmp(suffix, ".log") == 0) {
+        if (ol_file_name_parse(plan.names[i].name, &base_offset, &suffix) &&
+            strcmp(suffix, ".log") == 0) {
             status = ol_log_path(log, real, path, error);
             if (status == OL_OK) status = add_found(opening, path, base_offset, error);
         }
@@ -148,14 +161,15 @@ static bool has_name(const ol_opening *opening, int64_t offset, const char *want
     for (size_t i = 0; i < opening->name_count; i++) {
         const char *suffix = NULL;
         int64_t number;
-        if (ol_file_name_parse(opening->names[i], &number, &suffix) && number == offset && strcmp(suffix, wanted) == 0) {
+        if (ol_file_name_parse(opening->names[i], &number, &suffix) && number == offset &&
+            strcmp(suffix, wanted) == 0) {
             return true;
         }
     }
     return false;
 }
 
-/* ------------------------------------------------------------------------------------------------ the small files */
+/* ------------------------------------------------------------ the small files */
 
 static int load_topic_id(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
@@ -169,8 +183,11 @@ static int load_topic_id(ol_opening *opening, ol_error *error) {
         (void)ol_fail(error, OL_CORRUPT, "the partition belongs to another topic id");
         return ol_error_at(error, path, -1);
     }
-    /* Who only reads and asks for no id is not kept from the offsets by a file that names one. */
-    if ((status == OL_CORRUPT || status == OL_UNSUPPORTED || status == OL_LIMIT) && wanted == NULL && !log->writable) return OL_OK;
+    /* A file that names an id does not keep a reader, who asks for none, from the offsets. */
+    if ((status == OL_CORRUPT || status == OL_UNSUPPORTED || status == OL_LIMIT) &&
+        wanted == NULL && !log->writable) {
+        return OL_OK;
+    }
     if (status == OL_NO_SUCH_FILE) {
         if (wanted == NULL || !log->writable) return OL_OK;
         memcpy(found.bytes, wanted, OL_UUID_SIZE);
@@ -189,8 +206,12 @@ static int load_small_files(ol_opening *opening, ol_error *error) {
     if (status == OL_OK) status = ol_log_path(log, OL_EPOCHS_FILE, path, error);
     if (status != OL_OK) return status;
     status = ol_leader_epochs_load(&log->epochs.cache, log->fs, path, error);
-    /* A checkpoint that does not parse, or is of an unknown version, is taken as absent (docs/format/directory.md §1.5); the batches say most of it. */
-    if (status == OL_CORRUPT || status == OL_NO_SUCH_FILE || status == OL_LIMIT || status == OL_UNSUPPORTED) status = OL_OK;
+    /* A checkpoint that does not parse, or has an unknown version, counts as absent
+     * (docs/format/directory.md §1.5); the batches know most of it. */
+    if (status == OL_CORRUPT || status == OL_NO_SUCH_FILE || status == OL_LIMIT ||
+        status == OL_UNSUPPORTED) {
+        status = OL_OK;
+    }
     if (status == OL_OK) status = ol_log_path(log, OL_FLUSH_SIDECAR_FILE, path, error);
     if (status != OL_OK) return status;
     status = ol_flush_sidecar_load(log->fs, path, &opening->sidecar, error);
@@ -198,42 +219,51 @@ static int load_small_files(ol_opening *opening, ol_error *error) {
     return status == OL_CORRUPT || status == OL_NO_SUCH_FILE ? OL_OK : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ indexes after a clean stop */
+/* ------------------------------------------------------------ indexes after a clean stop */
 
-static int check_index(ol_opening *opening, const ol_found_segment *segment, const char *suffix, ol_index_kind kind,
-                       bool *right, ol_error *error) {
+static int check_index(ol_opening *opening, const ol_found_segment *segment, const char *suffix,
+                       ol_index_kind kind, bool *right, ol_error *error) {
     ol_log *log = opening->log;
     char path[OL_PATH_MAX];
     uint8_t *bytes = NULL;
     size_t size = 0;
     *right = false;
     if (!has_name(opening, segment->base_offset, suffix)) return OL_OK;
-    int status = ol_segment_path(path, sizeof path, log->directory, segment->base_offset, suffix, error);
-    if (status == OL_OK) status = ol_fs_read_file(log->fs, path, (size_t)OL_SEGMENT_BYTES_MAX, &bytes, &size, error);
+    int status = ol_segment_path(path, sizeof path, log->directory, segment->base_offset, suffix,
+                                 error);
+    if (status == OL_OK) {
+        status = ol_fs_read_file(log->fs, path, (size_t)OL_SEGMENT_BYTES_MAX, &bytes, &size, error);
+    }
     if (status != OL_OK) return status == OL_LIMIT ? OL_OK : status;
     ol_error reason;
-    *right = ol_index_check_bytes(kind, ol_slice_of(bytes, size), segment->base_offset, segment->size, segment->next_offset,
-                                  &reason) == OL_OK;
+    *right = ol_index_check_bytes(kind, ol_slice_of(bytes, size), segment->base_offset,
+                                  segment->size, segment->next_offset, &reason) == OL_OK;
     free(bytes);
     return OL_OK;
 }
 
-static int check_transactions(ol_opening *opening, const ol_found_segment *segment, bool *right, ol_error *error) {
+static int check_transactions(ol_opening *opening, const ol_found_segment *segment, bool *right,
+                              ol_error *error) {
     ol_log *log = opening->log;
     char path[OL_PATH_MAX];
     ol_transaction_index index;
     *right = true;
     if (!has_name(opening, segment->base_offset, ".txnindex")) return OL_OK;
-    int status = ol_segment_path(path, sizeof path, log->directory, segment->base_offset, ".txnindex", error);
+    int status = ol_segment_path(path, sizeof path, log->directory, segment->base_offset,
+                                 ".txnindex", error);
     if (status == OL_OK) {
-        status = ol_transaction_index_open(&index, log->fs, path, segment->base_offset, false, error);
-        *right = status == OL_OK && (index.count == 0 || index.entries[index.count - 1].last_offset < segment->next_offset);
+        status = ol_transaction_index_open(&index, log->fs, path, segment->base_offset, false,
+                                           error);
+        *right = status == OL_OK &&
+                 (index.count == 0 ||
+                  index.entries[index.count - 1].last_offset < segment->next_offset);
         if (status == OL_OK) ol_transaction_index_close(&index);
     }
     return status == OL_CORRUPT || status == OL_LIMIT ? OL_OK : status;
 }
 
-/* What an unclean stop has not condemned already is looked at: an index that is missing or stale is made anew (docs/format/recovery.md §9.1). */
+/* Indexes that an unclean stop has not condemned already are checked: a missing or stale one is
+ * rebuilt (docs/format/recovery.md §9.1). */
 static int check_indexes(ol_opening *opening, ol_error *error) {
     int status = OL_OK;
     for (size_t i = 0; i < opening->found_count && status == OL_OK; i++) {
@@ -243,7 +273,9 @@ static int check_indexes(ol_opening *opening, ol_error *error) {
         bool transactions = true;
         if (!segment->rebuild_indexes) {
             status = check_index(opening, segment, ".index", OL_INDEX_OFFSET, &offsets, error);
-            if (status == OL_OK) status = check_index(opening, segment, ".timeindex", OL_INDEX_TIME, &times, error);
+            if (status == OL_OK) {
+                status = check_index(opening, segment, ".timeindex", OL_INDEX_TIME, &times, error);
+            }
             segment->rebuild_indexes = !offsets;
             segment->rebuild_times = !times;
         }
@@ -255,9 +287,10 @@ static int check_indexes(ol_opening *opening, ol_error *error) {
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ segments */
+/* ------------------------------------------------------------ segments */
 
-/* Everything lies below the log start (docs/format/recovery.md §9.3), or there is nothing: the log begins anew, empty. */
+/* Everything lies below the log start (docs/format/recovery.md §9.3), or there is nothing: the log
+ * begins again, empty. */
 static int begin_anew(ol_opening *opening, int64_t offset, ol_error *error) {
     ol_log *log = opening->log;
     int status = OL_OK;
@@ -278,7 +311,8 @@ static int make_segments(ol_opening *opening, ol_error *error) {
     for (size_t i = 0; i < opening->found_count; i++) {
         const ol_found_segment *found = &opening->found[i];
         ol_segment *segment = NULL;
-        int status = ol_segment_create(log->fs, log->directory, found->path, found->base_offset, found->size, &segment, error);
+        int status = ol_segment_create(log->fs, log->directory, found->path, found->base_offset,
+                                       found->size, &segment, error);
         if (status != OL_OK) return status;
         segment->first_timestamp = found->first_timestamp;
         segment->max_timestamp = found->max_timestamp;
@@ -315,15 +349,17 @@ static int open_active(ol_log *log, ol_error *error) {
     return OL_OK;
 }
 
-/* The name of the directory has to survive as well.  As long as it holds no segment, nobody can say that this was seen to: the open that
- * made it may have been stopped here. */
+/* The name of the directory has to survive as well.  As long as it holds no segment, nobody knows
+ * whether its parent was flushed: the open that made it may have been stopped here. */
 static int flush_parent(const ol_log *log, ol_error *error) {
     char parent[OL_PATH_MAX];
     size_t length = strlen(log->directory);
     while (length > 1 && log->directory[length - 1] == '/') length--;
     while (length > 0 && log->directory[length - 1] != '/') length--;
     while (length > 1 && log->directory[length - 1] == '/') length--;
-    if (length >= sizeof parent) return ol_fail(error, OL_INVALID, "the path of the partition directory is too long");
+    if (length >= sizeof parent) {
+        return ol_fail(error, OL_INVALID, "the path of the partition directory is too long");
+    }
     memcpy(parent, log->directory, length);
     parent[length] = '\0';
     return log->fs->flush_directory(log->fs, length == 0 ? "." : parent, error);
@@ -345,14 +381,15 @@ static int start_empty(ol_opening *opening, ol_error *error) {
     return log->fs->flush_directory(log->fs, log->directory, error);
 }
 
-/* ------------------------------------------------------------------------------------------------ all of it */
+/* ------------------------------------------------------------ all of it */
 
 static int remove_notes(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
     int status = OL_OK;
     for (size_t i = 0; i < opening->name_count && status == OL_OK; i++) {
         char path[OL_PATH_MAX];
-        bool is_note = strncmp(opening->names[i], OL_ROLLED_PREFIX, strlen(OL_ROLLED_PREFIX)) == 0 ||
+        bool is_note = strncmp(opening->names[i], OL_ROLLED_PREFIX, strlen(OL_ROLLED_PREFIX)) ==
+                           0 ||
                        strncmp(opening->names[i], OL_CUT_PREFIX, strlen(OL_CUT_PREFIX)) == 0;
         if (!is_note) continue;
         status = ol_log_path(log, opening->names[i], path, error);
@@ -362,19 +399,24 @@ static int remove_notes(ol_opening *opening, ol_error *error) {
     return status;
 }
 
-/* What a writable open does once the segments are what they should be. */
+/* The last steps of a writable open, after the segments are right. */
 static int finish_writable(ol_opening *opening, int64_t snapshot_max, ol_error *error) {
     ol_log *log = opening->log;
-    /* Kafka drops the entry that starts at the end as well.  It says that a leader began there and wrote nothing; kept, no epoch is
-     * ever used twice. */
-    if (ol_leader_epochs_truncate_from_end(&log->epochs.cache, opening->end + 1)) log->epochs.changed = true;
+    /* Kafka drops the entry that starts at the end as well.  It says that a leader began there and
+     * wrote nothing; kept, no epoch is ever used twice. */
+    if (ol_leader_epochs_truncate_from_end(&log->epochs.cache, opening->end + 1)) {
+        log->epochs.changed = true;
+    }
     int status = ol_recovery_rewrite(opening, error);
     if (status == OL_OK) status = remove_notes(opening, error);
     if (status == OL_OK) {
-        status = ol_log_remove_snapshots(log, opening->names, opening->name_count, snapshot_max, true, error);
+        status = ol_log_remove_snapshots(log, opening->names, opening->name_count, snapshot_max,
+                                         true, error);
     }
     if (status == OL_OK) status = ol_log_store_epochs(log, error);
-    if (status == OL_OK) status = log->list.count > 0 ? open_active(log, error) : start_empty(opening, error);
+    if (status == OL_OK) {
+        status = log->list.count > 0 ? open_active(log, error) : start_empty(opening, error);
+    }
     if (status != OL_OK) return status;
     ol_flush_sidecar_bound bound = {
         .offset = opening->flushed,
@@ -383,14 +425,16 @@ static int finish_writable(ol_opening *opening, int64_t snapshot_max, ol_error *
         .leader_epoch = ol_leader_epochs_at(&log->epochs.cache, opening->flushed - 1),
     };
     /* A sidecar of another time must not speak for this one. */
-    bool stale = opening->has_sidecar && (opening->sidecar.offset != bound.offset || opening->sidecar.position != bound.position ||
+    bool stale = opening->has_sidecar && (opening->sidecar.offset != bound.offset ||
+                                          opening->sidecar.position != bound.position ||
                                           opening->sidecar.leader_epoch != bound.leader_epoch);
     return stale ? ol_log_store_bound(log, &bound, false, error) : OL_OK;
 }
 
 static int open_segments(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
-    int64_t log_start = opening->options->log_start_offset > 0 ? opening->options->log_start_offset : 0;
+    int64_t log_start = opening->options->log_start_offset > 0 ? opening->options->log_start_offset
+                                                               : 0;
     int64_t snapshot_max = INT64_MAX;
     int status = OL_OK;
     if (opening->found_count > 0) {
@@ -411,15 +455,17 @@ static int open_segments(ol_opening *opening, ol_error *error) {
     }
     if (snapshot_max > opening->end) snapshot_max = opening->end;
     if (status == OL_OK && (opening->found_count > 0 || log->writable)) {
-        status = ol_log_replay(log, opening->found, opening->found_count, snapshot_max, opening->names, opening->name_count,
-                               error);
+        status = ol_log_replay(log, opening->found, opening->found_count, snapshot_max,
+                               opening->names, opening->name_count, error);
     }
     if (status == OL_OK) status = make_segments(opening, error);
     if (status == OL_OK && log->writable) status = finish_writable(opening, snapshot_max, error);
     if (status != OL_OK) return status;
     int64_t first_base = log->list.count > 0 ? log->list.segments[0]->base_offset : log_start;
     atomic_store(&log->shared.start, log_start > first_base ? log_start : first_base);
-    if (atomic_load(&log->shared.start) > opening->end) atomic_store(&log->shared.start, opening->end);
+    if (atomic_load(&log->shared.start) > opening->end) {
+        atomic_store(&log->shared.start, opening->end);
+    }
     atomic_store(&log->shared.end, opening->end);
     atomic_store(&log->shared.flushed, opening->flushed);
     log->tail.next_offset = opening->end;
@@ -432,15 +478,20 @@ static int make_directory(const ol_log_options *options, ol_error *error) {
     bool exists = false;
     int status = options->fs->exists(options->fs, options->directory, &exists, error);
     if (status != OL_OK || exists) return status;
-    if (options->create && options->writable) return options->fs->make_directory(options->fs, options->directory, error);
+    if (options->create && options->writable) {
+        return options->fs->make_directory(options->fs, options->directory, error);
+    }
     (void)ol_fail(error, OL_NO_SUCH_FILE, "the partition directory is not there");
     return ol_error_at(error, options->directory, -1);
 }
 
 static int check_config(const ol_log_config *config, ol_error *error) {
-    bool right = config->segment_bytes >= OL_SEGMENT_BYTES_MIN && config->segment_bytes <= OL_SEGMENT_BYTES_MAX &&
-                 config->segment_ms > 0 && config->producer_expiration_ms > 0 && config->index_interval_bytes >= 0 && config->segment_index_bytes >= 64 &&
-                 config->segment_index_bytes <= OL_SEGMENT_BYTES_MAX && config->extend_bytes_min >= 4096 &&
+    bool right = config->segment_bytes >= OL_SEGMENT_BYTES_MIN &&
+                 config->segment_bytes <= OL_SEGMENT_BYTES_MAX && config->segment_ms > 0 &&
+                 config->producer_expiration_ms > 0 && config->index_interval_bytes >= 0 &&
+                 config->segment_index_bytes >= 64 &&
+                 config->segment_index_bytes <= OL_SEGMENT_BYTES_MAX &&
+                 config->extend_bytes_min >= 4096 &&
                  config->extend_bytes_max >= config->extend_bytes_min;
     return right ? OL_OK : ol_fail(error, OL_INVALID, "a setting of the log is out of its range");
 }
@@ -480,7 +531,8 @@ static int create_log(const ol_log_options *options, ol_log **created, ol_error 
     return OL_OK;
 }
 
-static int open_once(const ol_log_options *options, ol_log **opened, ol_log_recovery *recovery, ol_error *error) {
+static int open_once(const ol_log_options *options, ol_log **opened, ol_log_recovery *recovery,
+                     ol_error *error) {
     ol_log *log = NULL;
     *recovery = (ol_log_recovery){.torn_position = -1, .lost_below = -1};
     int status = create_log(options, &log, error);
@@ -500,12 +552,14 @@ static int open_once(const ol_log_options *options, ol_log **opened, ol_log_reco
     return OL_OK;
 }
 
-int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery, ol_error *error) {
+int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery,
+                ol_error *error) {
     int status = check_config(&options->config, error);
     if (status == OL_OK) status = make_directory(options, error);
     if (status != OL_OK) return status;
     status = open_once(options, log, recovery, error);
-    /* Read-only: a running broker may roll, clean and delete between our look at the directory and at its files. */
+    /* Read-only: a running broker may roll, clean and delete between our reads of the directory and
+     * of its files. */
     for (int i = 1; i < OPEN_TRIES && status == OL_NO_SUCH_FILE && !options->writable; i++) {
         status = open_once(options, log, recovery, error);
     }

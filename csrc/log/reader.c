@@ -1,8 +1,10 @@
 /* Reading upwards in pieces of whole batches.
  *
- * A writable log is read through the mappings of its segments, without copying; a reader uses the segment it is in, so the bytes stay
- * whatever happens to the file.  A read-only log is read by pread into a buffer of the reader's: somebody else may shorten or remove
- * the files, and rolls and grows them.  A reader's place is an offset; positions are only kept within the segment object it holds. */
+ * A writable log is read through the mappings of its segments, without copying; a reader uses the
+ * segment it is in, so the bytes stay whatever happens to the file.  A read-only log is read by
+ * pread into a buffer of the reader's: somebody else may shorten or remove the files, and rolls and
+ * grows them.  A reader's place is an offset; positions are only kept within the segment object it
+ * holds. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,25 +18,28 @@ enum { READER_TRIES = 3, WALK_AHEAD = 2048 };
 
 struct ol_log_reader {
     ol_log *log;
-    int64_t offset;             /* everything below was given out */
+    int64_t offset;             /* everything below was given */
     ol_segment *segment;        /* in use; NULL: to be found by offset */
     int64_t position;           /* of the next piece, in the segment */
-    bool positioned;            /* false: `position` came from an index and lies at or before the offset */
+    bool positioned;            /* false: `position` came from an index and lies at or before the
+                                   offset */
     ol_file *file;              /* read-only logs: the reader's own */
     uint8_t *buffer;
     size_t capacity;
     size_t buffered;            /* of the last piece */
     int64_t buffer_position;
-    bool was_followed;          /* another segment followed this one already before it was looked at for more */
+    bool was_followed;          /* another segment followed this one already before the last
+                                   check for more */
     int tries;
-    int64_t search_budget;      /* what is left of it for all searches of this reader (log/file_scan.h) */
+    int64_t search_budget;      /* remaining budget for all searches of this reader
+                                   (log/file_scan.h) */
     char *path;
 };
 
 int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader, ol_error *error) {
     if (offset < 0 || (log->writable && offset > ol_log_end(log))) {
-        return ol_fail(error, OL_OUT_OF_RANGE, "offset %lld is not in the log, which ends at %lld", (long long)offset,
-                       (long long)ol_log_end(log));
+        return ol_fail(error, OL_OUT_OF_RANGE, "offset %lld is not in the log, which ends at %lld",
+                       (long long)offset, (long long)ol_log_end(log));
     }
     ol_log_reader *created = calloc(1, sizeof *created);
     if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a reader");
@@ -64,8 +69,10 @@ void ol_log_reader_close(ol_log_reader *reader) {
     free(reader);
 }
 
-/* Takes the segment (whose reference the caller holds and gives up) and goes to `position` in it. */
-static int enter_segment(ol_log_reader *reader, ol_segment *segment, int64_t position, bool positioned, ol_error *error) {
+/* Takes the segment (whose reference the caller holds and gives up) and goes to `position` in
+ * it. */
+static int enter_segment(ol_log_reader *reader, ol_segment *segment, int64_t position,
+                         bool positioned, ol_error *error) {
     ol_log *log = reader->log;
     int status;
     reader->was_followed = false;
@@ -93,10 +100,12 @@ static int enter_segment(ol_log_reader *reader, ol_segment *segment, int64_t pos
     return OL_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ bytes */
+/* ------------------------------------------------------------ bytes */
 
-/* What can be read at `position` now: through the mapping all of it, else at least `wanted` bytes where the file has them. */
-static int bytes_at(ol_log_reader *reader, int64_t position, size_t wanted, const uint8_t **data, size_t *got, ol_error *error) {
+/* The bytes that can be read at `position` now: through the mapping all of them, else at least
+ * `wanted` bytes if the file has them. */
+static int bytes_at(ol_log_reader *reader, int64_t position, size_t wanted, const uint8_t **data,
+                    size_t *got, ol_error *error) {
     ol_segment *segment = reader->segment;
     if (reader->file == NULL) {
         int64_t size = atomic_load_explicit(&segment->size, memory_order_acquire);
@@ -106,7 +115,9 @@ static int bytes_at(ol_log_reader *reader, int64_t position, size_t wanted, cons
     }
     if (wanted > reader->capacity) {
         uint8_t *buffer = ol_pages_allocate(wanted);
-        if (buffer == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to read %zu bytes", wanted);
+        if (buffer == NULL) {
+            return ol_fail(error, OL_NO_MEMORY, "no memory to read %zu bytes", wanted);
+        }
         ol_pages_free(reader->buffer, reader->capacity);
         reader->buffer = buffer;
         reader->capacity = wanted;
@@ -119,21 +130,24 @@ static int bytes_at(ol_log_reader *reader, int64_t position, size_t wanted, cons
     return status;
 }
 
-/* Size of the batch at data[0] by its length field, or 0 where the header cannot be right.  Only what is needed to walk: the bytes are
- * the caller's to check. */
+/* Size of the batch at data[0] by its length field, or 0 if the header cannot be right.  Only for
+ * walking: the caller checks the bytes. */
 static size_t batch_size_at(const uint8_t *data, size_t got) {
     if (got < OL_BATCH_MAGIC_END) return 0;
     int64_t length = ol_load_i32(data + OL_BATCH_AT_LENGTH);
     int magic = (int8_t)data[OL_BATCH_AT_MAGIC];
-    int64_t length_min = magic == 2 ? OL_BATCH_OVERHEAD - OL_BATCH_LOG_OVERHEAD : OL_BATCH_MINIMUM_LENGTH;
+    int64_t length_min = magic == 2 ? OL_BATCH_OVERHEAD - OL_BATCH_LOG_OVERHEAD
+                                    : OL_BATCH_MINIMUM_LENGTH;
     if (magic < 0 || magic > 2 || length < length_min) return 0;
     return (size_t)length + OL_BATCH_LOG_OVERHEAD;
 }
 
-/* The offset behind the batch at data[0]; its size was found right. */
+/* The offset after the batch at data[0]; its size was found right. */
 static int64_t next_offset_at(const uint8_t *data) {
     uint64_t next = (uint64_t)ol_load_i64(data) + 1;
-    if (data[OL_BATCH_AT_MAGIC] == 2) next += (uint64_t)(int64_t)ol_load_i32(data + OL_BATCH_AT_LAST_OFFSET_DELTA);
+    if (data[OL_BATCH_AT_MAGIC] == 2) {
+        next += (uint64_t)(int64_t)ol_load_i32(data + OL_BATCH_AT_LAST_OFFSET_DELTA);
+    }
     return (int64_t)next;
 }
 
@@ -143,9 +157,10 @@ static int fail_at(ol_log_reader *reader, int64_t position, const char *reason, 
     return ol_error_at(error, reader->path, position);
 }
 
-/* ------------------------------------------------------------------------------------------------ finding the place */
+/* ------------------------------------------------------------ finding the place */
 
-/* Walks from an index position to the batch that holds the offset.  OL_END: it is behind what the segment holds. */
+/* Walks from an index position to the batch that holds the offset.  OL_END: it is above the offsets
+ * of the segment. */
 static int walk_to_offset(ol_log_reader *reader, ol_error *error) {
     bool trusted = reader->position == 0;
     for (;;) {
@@ -156,7 +171,8 @@ static int walk_to_offset(ol_log_reader *reader, ol_error *error) {
         size_t size = batch_size_at(data, got);
         bool right = size > 0 && (got >= OL_BATCH_OVERHEAD || data[OL_BATCH_AT_MAGIC] < 2);
         if (!trusted && (!right || ol_load_i64(data) > reader->offset)) {
-            /* The index led somewhere else: stale or damaged.  The start of the file is always right. */
+            /* The index led somewhere else: stale or damaged.  The start of the file is always
+             * right. */
             reader->position = 0;
             trusted = true;
             continue;
@@ -170,7 +186,7 @@ static int walk_to_offset(ol_log_reader *reader, ol_error *error) {
     }
 }
 
-/* Lists the directory of a read-only log anew: somebody rolled or cleaned it. */
+/* Lists the directory of a read-only log again: somebody rolled or cleaned it. */
 static int list_anew(ol_log_reader *reader, ol_error *error) {
     ol_log *log = reader->log;
     ol_log_options options = {
@@ -204,15 +220,16 @@ static int list_anew(ol_log_reader *reader, ol_error *error) {
     return OL_OK;
 }
 
-/* Finds the segment that holds reader->offset, or the first behind it. */
+/* Finds the segment that holds reader->offset, or the first one after it. */
 static int find_place(ol_log_reader *reader, ol_error *error) {
     ol_log *log = reader->log;
     if (atomic_load(&log->shared.half_cut)) {
-        return ol_fail(error, OL_FAILED, "a truncation failed; what is left is known when the log is opened anew");
+        return ol_fail(error, OL_FAILED,
+                       "a truncation failed; what is left is known when the log is opened anew");
     }
     if (log->writable && reader->offset > ol_log_end(log)) {
-        return ol_fail(error, OL_OUT_OF_RANGE, "the log was cut to %lld while it was read at %lld", (long long)ol_log_end(log),
-                       (long long)reader->offset);
+        return ol_fail(error, OL_OUT_OF_RANGE, "the log was cut to %lld while it was read at %lld",
+                       (long long)ol_log_end(log), (long long)reader->offset);
     }
     ol_segment *segment = ol_log_find_segment(log, reader->offset);
     if (segment == NULL) return OL_END;
@@ -221,31 +238,36 @@ static int find_place(ol_log_reader *reader, ol_error *error) {
     return enter_segment(reader, segment, position, from_start, error);
 }
 
-/* Goes to the segment behind the current one.  OL_END when there is none; the reader stays where it is then.  OL_WOULD_BLOCK: look once more. */
+/* Goes to the segment after the current one.  OL_END when there is none; the reader stays where it
+ * is then.  OL_WOULD_BLOCK: try again. */
 static int next_segment(ol_log_reader *reader, ol_error *error) {
     ol_segment *next = ol_log_next_segment(reader->log, reader->segment->base_offset);
     if (next == NULL) return OL_END;
-    /* It may have grown between our look at its end and the roll.  Now that another one follows it does not grow any more. */
+    /* It may have grown between our read of its size and the roll.  A segment that another one
+     * follows grows no more. */
     if (!reader->was_followed) {
         reader->was_followed = true;
         ol_segment_release(next);
         return OL_WOULD_BLOCK;
     }
-    /* Replaced meanwhile: what it holds is in another segment now, and what follows in the list follows that one. */
+    /* Replaced meanwhile: its contents are in another segment now, and the next one in the list
+     * follows that one. */
     if (atomic_load(&reader->segment->detached)) {
         ol_segment_release(next);
         leave_segment(reader);
         return OL_WOULD_BLOCK;
     }
     leave_segment(reader);
-    /* Nothing is left below it, also where damage was passed over; a listing made anew must not lead back. */
+    /* Nothing is left below it, also after damage was passed over; a second listing must not lead
+     * back. */
     if (next->base_offset > reader->offset) reader->offset = next->base_offset;
     return enter_segment(reader, next, 0, true, error);
 }
 
-/* ------------------------------------------------------------------------------------------------ pieces */
+/* ------------------------------------------------------------ pieces */
 
-/* Whole batches of data[0, got), at most size_max bytes but at least one batch; *last is where the last one starts. */
+/* Whole batches of data[0, got), at most size_max bytes but at least one batch; *last is where the
+ * last one starts. */
 static size_t walk_batches(const uint8_t *data, size_t got, size_t size_max, size_t *last) {
     size_t total = 0;
     *last = 0;
@@ -254,14 +276,16 @@ static size_t walk_batches(const uint8_t *data, size_t got, size_t size_max, siz
         if (size == 0 || size > got - total || (total > 0 && size > size_max - total)) break;
         *last = total;
         total += size;
-        /* Each length is where the next one stands: without this every header would be a miss of its own. */
+        /* Each length leads to the next one: without this every header would be a cache miss of its
+         * own. */
         __builtin_prefetch(data + (got - total > WALK_AHEAD ? total + WALK_AHEAD : total));
         if (total >= size_max) break;
     }
     return total;
 }
 
-static int give_piece(ol_log_reader *reader, const uint8_t *data, size_t size, size_t last, ol_log_piece *piece) {
+static int give_piece(ol_log_reader *reader, const uint8_t *data, size_t size, size_t last,
+                      ol_log_piece *piece) {
     piece->data = data;
     piece->size = size;
     piece->base_offset = ol_load_i64(data);
@@ -284,7 +308,8 @@ static int64_t next_base(ol_log_reader *reader) {
     return base_offset;
 }
 
-/* Whether the first batch cannot be below the end because of its offset although one behind it is.  No CRC covers the base offset. */
+/* Whether the offset of the first batch is too high, since the batch after it lies below the end.
+ * No CRC covers the base offset. */
 static bool is_first_too_high(const uint8_t *data, size_t got, int64_t end) {
     size_t first = batch_size_at(data, got);
     if (first == 0 || first >= got || next_offset_at(data) <= end) return false;
@@ -292,22 +317,26 @@ static bool is_first_too_high(const uint8_t *data, size_t got, int64_t end) {
     return second > 0 && second <= got - first && next_offset_at(data + first) <= end;
 }
 
-/* In a segment that another one follows nothing is being written, and nothing reaches above where that one begins.  Leaves of the piece what
- * is below, or fails where that is nothing. */
-static int bound_piece(ol_log_reader *reader, const uint8_t *data, size_t *size, size_t *last, ol_error *error) {
+/* A segment that another one follows is finished, and nothing in it reaches above the base of that
+ * one.  Leaves the part of the piece that is below, or fails if there is none. */
+static int bound_piece(ol_log_reader *reader, const uint8_t *data, size_t *size, size_t *last,
+                       ol_error *error) {
     int64_t bound = next_base(reader);
     if (bound < 0 || *size == 0) return OL_OK;
     if (next_offset_at(data) <= bound && next_offset_at(data + *last) <= bound) return OL_OK;
-    if (atomic_load(&reader->segment->detached)) return OL_WOULD_BLOCK;     /* cut meanwhile: what follows does not follow this one */
+    /* cut meanwhile: the next segment does not follow this one */
+    if (atomic_load(&reader->segment->detached)) return OL_WOULD_BLOCK;
     if (next_offset_at(data) > bound) {
-        return fail_at(reader, reader->position, "the offsets of the batch reach into the next segment", error);
+        return fail_at(reader, reader->position,
+                       "the offsets of the batch reach into the next segment", error);
     }
     while (next_offset_at(data + *last) > bound) *size = walk_batches(data, *last, *last, last);
     return OL_OK;
 }
 
 /* A piece of a mapped segment. */
-static int mapped_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) {
+static int mapped_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece,
+                        ol_error *error) {
     const uint8_t *data = NULL;
     size_t got = 0;
     size_t last = 0;
@@ -319,9 +348,11 @@ static int mapped_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *pi
     status = bound_piece(reader, data, &size, &last, error);
     if (status != OL_OK) return status;
     if (is_first_too_high(data, got, end)) {
-        return fail_at(reader, reader->position, "the offsets of the batch reach above the log end", error);
+        return fail_at(reader, reader->position, "the offsets of the batch reach above the log end",
+                       error);
     }
-    /* The writer stores the size before the end, so the last batches may be above the end that was seen. */
+    /* The writer stores the size before the end, so the last batches may be above the end that was
+     * read. */
     while (size > 0 && next_offset_at(data + last) > end) {
         int64_t newer = ol_log_end(reader->log);
         if (newer == end) {
@@ -330,12 +361,14 @@ static int mapped_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *pi
         }
         end = newer;
     }
-    if (size == 0) return fail_at(reader, reader->position, "the bytes are not a record batch", error);
+    if (size == 0) {
+        return fail_at(reader, reader->position, "the bytes are not a record batch", error);
+    }
     return give_piece(reader, data, size, last, piece);
 }
 
-/* Whether unreadable bytes of the last segment are a tail that is being written, or was torn: nothing follows, or recovery found the log to
- * end there. */
+/* Whether unreadable bytes of the last segment are a tail that is being written, or was torn:
+ * nothing follows, or recovery found the log to end there. */
 static int is_unfinished(ol_log_reader *reader, bool *unfinished, ol_error *error) {
     ol_file_scan scan;
     ol_batch batch;
@@ -343,7 +376,8 @@ static int is_unfinished(ol_log_reader *reader, bool *unfinished, ol_error *erro
     bool needs_search = ol_bad_bytes_are_tail(reader->offset, flushed, end, false);
     *unfinished = ol_bad_bytes_are_tail(reader->offset, flushed, end, true);
     if (*unfinished || !needs_search) return OL_OK;
-    int status = ol_file_scan_open(&scan, reader->log->fs, reader->path, reader->position, -1, error);
+    int status = ol_file_scan_open(&scan, reader->log->fs, reader->path, reader->position, -1,
+                                   error);
     if (status != OL_OK) return status;
     int64_t last = ol_segment_offset_max(reader->segment->base_offset);
     scan.budget = reader->search_budget;
@@ -354,12 +388,14 @@ static int is_unfinished(ol_log_reader *reader, bool *unfinished, ol_error *erro
     return status == OL_END ? OL_OK : status;
 }
 
-/* Whether only zeros follow up to where the next segment goes on: the trimming of a roll was lost with the power, or was not made yet. */
+/* Whether only zeros follow up to the base of the next segment: the trimming of a roll was lost
+ * with the power, or was not made yet. */
 static int is_untrimmed(ol_log_reader *reader, bool *untrimmed, ol_error *error) {
     ol_file_scan scan;
     int64_t used = 0;
     *untrimmed = false;
-    int status = ol_file_scan_open(&scan, reader->log->fs, reader->path, reader->position, -1, error);
+    int status = ol_file_scan_open(&scan, reader->log->fs, reader->path, reader->position, -1,
+                                   error);
     if (status != OL_OK) return status;
     status = ol_file_scan_used(&scan, reader->position, &used, error);
     ol_file_scan_close(&scan);
@@ -368,7 +404,8 @@ static int is_untrimmed(ol_log_reader *reader, bool *untrimmed, ol_error *error)
 }
 
 /* A piece of a file that somebody else writes to. */
-static int read_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) {
+static int read_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece,
+                      ol_error *error) {
     const uint8_t *data = NULL;
     size_t got = 0;
     size_t last = 0;
@@ -377,7 +414,9 @@ static int read_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piec
     int status = reader->log->fs->size(reader->file, &file_size, error);
     if (status != OL_OK) return status;
     if (reader->position >= file_size) return OL_END;
-    if ((int64_t)wanted > file_size - reader->position) wanted = (size_t)(file_size - reader->position);
+    if ((int64_t)wanted > file_size - reader->position) {
+        wanted = (size_t)(file_size - reader->position);
+    }
     status = bytes_at(reader, reader->position, wanted, &data, &got, error);
     if (status != OL_OK) return status;
     size_t needed = batch_size_at(data, got);
@@ -393,23 +432,27 @@ static int read_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piec
     if (next < 0) status = is_unfinished(reader, &at_end, error);
     if (next == reader->offset) status = is_untrimmed(reader, &at_end, error);
     if (status != OL_OK) return status;
-    return at_end ? OL_END : fail_at(reader, reader->position, "the bytes are not a record batch", error);
+    return at_end ? OL_END
+                  : fail_at(reader, reader->position, "the bytes are not a record batch", error);
 }
 
 static int next_once(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) {
-    if (reader->segment != NULL && (atomic_load(&reader->segment->detached) || atomic_load(&reader->log->shared.half_cut))) {
+    if (reader->segment != NULL &&
+        (atomic_load(&reader->segment->detached) || atomic_load(&reader->log->shared.half_cut))) {
         leave_segment(reader);
     }
     for (;;) {
         int status = OL_OK;
         if (reader->segment == NULL) status = find_place(reader, error);
-        if (status == OL_WOULD_BLOCK) continue;     /* truncated or replaced between our finding and using it */
+        if (status == OL_WOULD_BLOCK) continue;     /* truncated or replaced between our finding
+                                                       and using it */
         if (status == OL_OK && !reader->positioned) status = walk_to_offset(reader, error);
         if (status == OL_OK) {
             status = reader->file == NULL ? mapped_piece(reader, size_max, piece, error)
                                           : read_piece(reader, size_max, piece, error);
         }
-        if (status == OL_WOULD_BLOCK) {             /* replaced between our finding and reading it */
+        if (status == OL_WOULD_BLOCK) {             /* replaced between our finding and reading
+                                                       it */
             leave_segment(reader);
             continue;
         }
@@ -423,17 +466,20 @@ static int next_once(ol_log_reader *reader, size_t size_max, ol_log_piece *piece
     }
 }
 
-/* Whether the process that writes to a read-only log has gone on to a segment that our list does not have. */
+/* Whether the process that writes to a read-only log has gone on to a segment that our list does
+ * not have. */
 static int was_rolled(ol_log_reader *reader, bool *rolled, ol_error *error) {
     char path[OL_PATH_MAX];
     *rolled = false;
     if (reader->segment != NULL && reader->segment->base_offset == reader->offset) return OL_OK;
-    int status = ol_segment_path(path, sizeof path, reader->log->directory, reader->offset, ".log", error);
+    int status = ol_segment_path(path, sizeof path, reader->log->directory, reader->offset, ".log",
+                                 error);
     if (status == OL_OK) status = reader->log->fs->exists(reader->log->fs, path, rolled, error);
     return status;
 }
 
-int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) {
+int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *piece,
+                       ol_error *error) {
     int status = OL_OK;
     for (int i = 0; i < READER_TRIES; i++) {
         status = next_once(reader, size_max, piece, error);
@@ -444,7 +490,8 @@ int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *pie
             if (looked != OL_OK) return looked;
         }
         if (status != OL_NO_SUCH_FILE && !listed) return status;
-        if (i + 1 == READER_TRIES) return status;   /* recovery leaves out what the directory has */
+        if (i + 1 == READER_TRIES) return status;   /* recovery leaves out a file that the
+                                                       directory has */
         leave_segment(reader);
         status = list_anew(reader, error);
         if (status != OL_OK) return status;
@@ -452,7 +499,8 @@ int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *pie
     return status;
 }
 
-int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *piece, ol_error *error) {
+int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *piece,
+                        ol_error *error) {
     if (reader->file == NULL) return OL_END;
     if (++reader->tries >= READER_TRIES) return OL_END;
     const uint8_t *data = NULL;
@@ -460,7 +508,8 @@ int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *p
     size_t last = 0;
     int64_t piece_end = reader->buffer_position + (int64_t)reader->buffered;
     if (position < reader->buffer_position || position >= piece_end) {
-        return ol_fail(error, OL_INVALID, "position %lld is not in the last piece", (long long)position);
+        return ol_fail(error, OL_INVALID, "position %lld is not in the last piece",
+                       (long long)position);
     }
     int status = bytes_at(reader, position, (size_t)(piece_end - position), &data, &got, error);
     if (status != OL_OK) return status;
@@ -473,7 +522,8 @@ int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *p
     return status;
 }
 
-/* The file of that name is another one by now, where the place is found by offset: that of the bad batch, as far as it tells one. */
+/* The file of that name is another one by now, in which the place is found by offset: the one that
+ * the bad batch claims, if it can be right. */
 static void leave_replaced(ol_log_reader *reader, int64_t position, int64_t size) {
     const ol_segment *segment = reader->segment;
     if (position >= 0 && size - position >= OL_BATCH_MAGIC_END) {
@@ -498,8 +548,9 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
         return OL_OK;
     }
     if (status == OL_OK) {
-        /* What stood at the position counted into reader->offset when it was given out, right or wrong; so the place is found by
-         * bytes here, and only batches of this segment come into question. */
+        /* The bytes at the position counted into reader->offset when they were given, right or
+         * wrong; so the place is found by bytes here, and only batches of this segment come into
+         * question. */
         scan.budget = reader->search_budget;
         status = ol_file_scan_resync(&scan, position, base, last, &batch, error);
         reader->search_budget = scan.budget;
@@ -511,11 +562,13 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
         ol_file_scan_close(&scan);
     }
     if (status == OL_END) {
-        reader->was_followed = true;        /* what may have come behind the limit meanwhile is behind bad bytes */
+        reader->was_followed = true;        /* batches that came after the limit meanwhile are
+                                               after bad bytes */
         status = next_segment(reader, error);
         if (status == OL_END) *is_end = true;
         if (status == OL_END || status == OL_WOULD_BLOCK) status = OL_OK;
-        /* What a writer appends stands behind the bad bytes; in somebody else's file they may yet become right. */
+        /* A writer appends after the bad bytes; in somebody else's file they may yet become
+         * right. */
         if (*is_end && reader->file == NULL) reader->position = limit;
     }
     return status;

@@ -1,4 +1,5 @@
-/* What an open derives from the log: producer state, and the indexes that are missing, stale or of an unclean stop. */
+/* State that an open derives from the log: producers, and the indexes that are missing, stale or of
+ * an unclean stop. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,10 +18,10 @@ static int remove_snapshot(ol_log *log, const char *name, ol_error *error) {
     return status == OL_NO_SUCH_FILE ? OL_OK : status;
 }
 
-/* The newest snapshot at or below `snapshot_max` that is whole; bad ones are removed (docs/format/directory.md §1.6).  *from is its offset, 0 when there
- * is none. */
-static int load_snapshot(ol_log *log, int64_t snapshot_max, char *const *names, size_t name_count, int64_t *from,
-                         ol_error *error) {
+/* The newest snapshot at or below `snapshot_max` that is whole; bad ones are removed
+ * (docs/format/directory.md §1.6).  *from is its offset, 0 when there is none. */
+static int load_snapshot(ol_log *log, int64_t snapshot_max, char *const *names, size_t name_count,
+                         int64_t *from, ol_error *error) {
     for (;;) {
         const char *best = NULL;
         *from = -1;
@@ -36,7 +37,10 @@ static int load_snapshot(ol_log *log, int64_t snapshot_max, char *const *names, 
         char path[OL_PATH_MAX];
         int status = ol_log_path(log, best, path, error);
         if (status == OL_OK) status = ol_producers_load(&log->producers.map, log->fs, path, error);
-        if (status != OL_CORRUPT && status != OL_UNSUPPORTED && status != OL_LIMIT && status != OL_NO_SUCH_FILE) return status;
+        if (status != OL_CORRUPT && status != OL_UNSUPPORTED && status != OL_LIMIT &&
+            status != OL_NO_SUCH_FILE) {
+            return status;
+        }
         if (log->writable) {
             status = remove_snapshot(log, best, error);
             if (status != OL_OK) return status;
@@ -47,34 +51,46 @@ static int load_snapshot(ol_log *log, int64_t snapshot_max, char *const *names, 
 
 typedef struct replay {
     ol_log *log;
-    int64_t producers_from;     /* the snapshot already knows what is below */
+    int64_t producers_from;     /* the snapshot already covers batches below */
 } replay;
 
-static int replay_producer(replay *state, ol_segment *rebuilt, const ol_batch *batch, ol_error *error) {
+static int replay_producer(replay *state, ol_segment *rebuilt, const ol_batch *batch,
+                           ol_error *error) {
     ol_log *log = state->log;
     ol_producers_change change = {0};
     int status = ol_producers_apply(&log->producers.map, batch, &change, error);
-    if (status == OL_CORRUPT || status == OL_UNSUPPORTED) return OL_OK;     /* a marker that does not decode ends nothing */
-    if (batch->producer_id > log->producers.highest_id) log->producers.highest_id = batch->producer_id;
+    /* a marker that does not decode ends nothing */
+    if (status == OL_CORRUPT || status == OL_UNSUPPORTED) return OL_OK;
+    if (batch->producer_id > log->producers.highest_id) {
+        log->producers.highest_id = batch->producer_id;
+    }
     if (status == OL_OK && change.aborted && rebuilt != NULL) {
-        status = ol_transaction_index_append(&rebuilt->transaction_index, &change.transaction, error);
+        status = ol_transaction_index_append(&rebuilt->transaction_index, &change.transaction,
+                                             error);
     }
     return status;
 }
 
-/* Opens the indexes of a segment for a rebuild and empties those that are made anew. */
-static int open_rebuilt(ol_log *log, const ol_found_segment *found, ol_segment **rebuilt, ol_error *error) {
+/* Opens the indexes of a segment for a rebuild and empties those that are to be rebuilt. */
+static int open_rebuilt(ol_log *log, const ol_found_segment *found, ol_segment **rebuilt,
+                        ol_error *error) {
     ol_segment *segment = NULL;
     char path[OL_PATH_MAX];
-    int status = ol_segment_create(log->fs, log->directory, found->path, found->base_offset, found->size, &segment, error);
+    int status = ol_segment_create(log->fs, log->directory, found->path, found->base_offset,
+                                   found->size, &segment, error);
     if (status != OL_OK) return status;
     if (found->rebuild_transactions) {
-        status = ol_segment_path(path, sizeof path, log->directory, found->base_offset, ".txnindex", error);
+        status = ol_segment_path(path, sizeof path, log->directory, found->base_offset, ".txnindex",
+                                 error);
         if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
         if (status == OL_NO_SUCH_FILE) status = OL_OK;
     }
-    if (status == OL_OK) status = ol_segment_open_indexes(segment, (size_t)log->config.segment_index_bytes, error);
-    if (status == OL_OK && found->rebuild_indexes) status = ol_index_reset(&segment->offset_index, error);
+    if (status == OL_OK) {
+        status = ol_segment_open_indexes(segment, (size_t)log->config.segment_index_bytes, error);
+    }
+    if (status == OL_OK && found->rebuild_indexes) {
+        status = ol_index_reset(&segment->offset_index, error);
+    }
     if (status == OL_OK && (found->rebuild_indexes || found->rebuild_times)) {
         status = ol_index_reset(&segment->time_index, error);
     }
@@ -86,7 +102,8 @@ static int open_rebuilt(ol_log *log, const ol_found_segment *found, ol_segment *
     return OL_OK;
 }
 
-static int walk_segment(replay *state, const ol_found_segment *found, ol_segment *rebuilt, ol_error *error) {
+static int walk_segment(replay *state, const ol_found_segment *found, ol_segment *rebuilt,
+                        ol_error *error) {
     ol_log *log = state->log;
     ol_file_scan scan;
     int status = ol_file_scan_open(&scan, log->fs, found->path, 0, found->size, error);
@@ -97,18 +114,26 @@ static int walk_segment(replay *state, const ol_found_segment *found, ol_segment
         status = ol_file_scan_next(&scan, &batch, error);
         if (status != OL_OK) break;
         if (rebuilt != NULL) {
-            /* Where the offset index stays, the time index gets one entry, at the end. */
-            ol_segment_note_batch(rebuilt, position, batch.size, batch.last_offset, batch.max_timestamp,
-                                  found->rebuild_indexes ? log->config.index_interval_bytes : INT64_MAX, NULL);
+            /* If the offset index stays, the time index gets one entry, at the end. */
+            ol_segment_note_batch(rebuilt, position, batch.size, batch.last_offset,
+                                  batch.max_timestamp,
+                                  found->rebuild_indexes ? log->config.index_interval_bytes
+                                                         : INT64_MAX,
+                                  NULL);
         }
         if (batch.base_offset >= state->producers_from && batch.producer_id >= 0) {
-            status = replay_producer(state, found->rebuild_transactions ? rebuilt : NULL, &batch, error);
+            status = replay_producer(state, found->rebuild_transactions ? rebuilt : NULL, &batch,
+                                     error);
             if (status != OL_OK) break;
         }
     }
     ol_file_scan_close(&scan);
-    /* A place that cannot be walked lies in a segment that was not checked, or in a corrupt log; readers report it. */
-    return status == OL_IO || status == OL_NO_MEMORY || status == OL_CRASHED || status == OL_DISK_FULL ? status : OL_OK;
+    /* A place that cannot be walked lies in a segment that was not checked, or in a corrupt log;
+     * readers report it. */
+    return status == OL_IO || status == OL_NO_MEMORY || status == OL_CRASHED ||
+                   status == OL_DISK_FULL
+               ? status
+               : OL_OK;
 }
 
 static bool needs_rebuild(const ol_found_segment *found) {
@@ -126,20 +151,24 @@ static int replay_segment(replay *state, const ol_found_segment *found, ol_error
         if (status == OL_OK && (found->rebuild_indexes || found->rebuild_times)) {
             status = ol_segment_finish_indexes(rebuilt, error);
         }
-        /* The recovery point will pass this segment, and then nobody looks at its indexes again. */
+        /* The recovery point will pass this segment, and then nobody checks its indexes again. */
         if (status == OL_OK) status = ol_index_flush(&rebuilt->offset_index, error);
         if (status == OL_OK) status = ol_index_flush(&rebuilt->time_index, error);
-        if (status == OL_OK) status = ol_transaction_index_flush(&rebuilt->transaction_index, error);
+        if (status == OL_OK) {
+            status = ol_transaction_index_flush(&rebuilt->transaction_index, error);
+        }
         ol_segment_release(rebuilt);
     }
     return status;
 }
 
-int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t snapshot_max, char *const *names,
-                  size_t name_count, ol_error *error) {
+int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t snapshot_max,
+                  char *const *names, size_t name_count, ol_error *error) {
     replay state = {.log = log};
     for (size_t i = 0; i < count; i++) {
-        if (found[i].rebuild_transactions && found[i].base_offset < snapshot_max) snapshot_max = found[i].base_offset;
+        if (found[i].rebuild_transactions && found[i].base_offset < snapshot_max) {
+            snapshot_max = found[i].base_offset;
+        }
     }
     int status = load_snapshot(log, snapshot_max, names, name_count, &state.producers_from, error);
     if (status != OL_OK) return status;
@@ -150,15 +179,21 @@ int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t sn
     }
     for (size_t i = 0; i < count && status == OL_OK; i++) {
         int64_t next_base = i + 1 < count ? found[i + 1].base_offset : INT64_MAX;
-        bool needed = next_base > state.producers_from && log->producers.snapshot_offset < found[i].next_offset;
-        if (needed || (needs_rebuild(&found[i]) && log->writable)) status = replay_segment(&state, &found[i], error);
+        bool needed = next_base > state.producers_from &&
+                      log->producers.snapshot_offset < found[i].next_offset;
+        if (needed || (needs_rebuild(&found[i]) && log->writable)) {
+            status = replay_segment(&state, &found[i], error);
+        }
     }
     (void)ol_log_expire_producers(log);
     return status;
 }
 
-int ol_log_remove_snapshots(ol_log *log, char *const *names, size_t name_count, int64_t offset, bool strays, ol_error *error) {
-    int64_t highest_base = log->list.count > 0 ? log->list.segments[log->list.count - 1]->base_offset : -1;
+int ol_log_remove_snapshots(ol_log *log, char *const *names, size_t name_count, int64_t offset,
+                            bool strays, ol_error *error) {
+    int64_t highest_base = log->list.count > 0
+                               ? log->list.segments[log->list.count - 1]->base_offset
+                               : -1;
     int64_t newest = -1;
     int status = OL_OK;
     for (size_t i = 0; i < name_count; i++) {

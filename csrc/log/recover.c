@@ -1,4 +1,5 @@
-/* Opening a log: which batches are right, and what the first wrong one means (docs/format/recovery.md §9.2, docs/durability.md, docs/durability.md). */
+/* Opening a log: which batches are right, and the verdict on the first wrong one
+ * (docs/format/recovery.md §9.2, docs/durability.md). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,23 +18,27 @@ typedef struct bad_place {
     ol_bad_offsets at;          /* among the offsets */
     bool whole;                 /* its CRC is right: it only starts too low */
     bool zeros;                 /* nothing but zeros from there to the end of the file */
-    bool searched;              /* the next two are known, as of one moment: somebody may append while we look */
-    int64_t noted_behind;       /* the greatest `ol.flushed` behind it, or -1 */
-    int64_t end_behind;         /* where the last right batch behind it ends; `offset` where there is none */
+    bool searched;              /* the next two are known, as of one moment: somebody may append
+                                   while we read */
+    int64_t noted_behind;       /* the greatest `ol.flushed` after it, or -1 */
+    int64_t end_behind;         /* where the last right batch after it ends; `at.offset` when
+                                   there is none */
     ol_error error;
 } bad_place;
 
-/* ------------------------------------------------------------------------------------------------ walking */
+/* ------------------------------------------------------------ walking */
 
-/* The rules of docs/durability.md beside size and CRC. */
-static int check_batch(const ol_batch *batch, int64_t segment_base, int64_t offset_min, ol_error *error) {
+/* The rules of docs/durability.md besides size and CRC. */
+static int check_batch(const ol_batch *batch, int64_t segment_base, int64_t offset_min,
+                       ol_error *error) {
     int status = ol_batch_check_crc(batch, error);
     if (status != OL_OK) return status;
     ol_batch_bounds bounds = {.next_offset = offset_min, .has_previous = true};
     ol_batch_bounds_enter(&bounds, segment_base, INT64_MAX);
     if (OL_LIKELY(ol_batch_is_in_bounds(&bounds, batch))) return OL_OK;
     const uint8_t *end = batch->data + batch->size;
-    return ol_batch_refuse_offsets(&bounds, batch, ol_batch_judge_offsets(&bounds, batch, end), error);
+    return ol_batch_refuse_offsets(&bounds, batch, ol_batch_judge_offsets(&bounds, batch, end),
+                                   error);
 }
 
 static void note_timestamps(ol_found_segment *segment, const ol_batch *batch, int64_t position) {
@@ -44,53 +49,69 @@ static void note_timestamps(ol_found_segment *segment, const ol_batch *batch, in
     }
 }
 
-/* Only what lies above the checkpoint's newest (docs/format/recovery.md §9.2).  After a clean stop the checkpoint is not written for it: where in the
- * unchecked segments an older epoch began is not known. */
+/* Only an epoch above the checkpoint's newest counts (docs/format/recovery.md §9.2).  After a clean
+ * stop the checkpoint is not written for it: nobody knows where in the unchecked segments an older
+ * epoch began. */
 static int note_epoch(ol_opening *opening, const ol_batch *batch, ol_error *error) {
     ol_log *log = opening->log;
     if (batch->leader_epoch <= ol_leader_epochs_newest(&log->epochs.cache)) return OL_OK;
     bool changed = false;
-    int status = ol_leader_epochs_assign(&log->epochs.cache, batch->leader_epoch, batch->base_offset, &changed, error);
+    int status = ol_leader_epochs_assign(&log->epochs.cache, batch->leader_epoch,
+                                         batch->base_offset, &changed, error);
     if (changed && !opening->options->clean) log->epochs.changed = true;
     return status;
 }
 
-/* The bound that the sidecar gives, or -1: it is believed when the file it speaks of is as long as it says, and the epoch that wrote the
- * last flushed offset is still the one it knew (another writer may have cut and grown the log since). */
+/* The bound that the sidecar gives, or -1.  It is valid if its file is at least as long as it says,
+ * and the epoch that wrote the last flushed offset is still the one it names (another writer may
+ * have cut and grown the log since). */
 static int64_t sidecar_bound(const ol_opening *opening) {
     if (!opening->has_sidecar) return -1;
     const ol_flush_sidecar_bound *bound = &opening->sidecar;
-    if (ol_leader_epochs_at(&opening->log->epochs.cache, bound->offset - 1) != bound->leader_epoch) return -1;
+    if (ol_leader_epochs_at(&opening->log->epochs.cache, bound->offset - 1) !=
+        bound->leader_epoch) {
+        return -1;
+    }
     for (size_t i = 0; i < opening->found_count; i++) {
         const ol_found_segment *segment = &opening->found[i];
-        if (segment->base_offset == bound->segment_base) return segment->file_size >= bound->position ? bound->offset : -1;
+        if (segment->base_offset == bound->segment_base) {
+            return segment->file_size >= bound->position ? bound->offset : -1;
+        }
     }
     return -1;
 }
 
-/* Where the checkpoint knows more, somebody else wrote here since, and may have compacted what the sidecar speaks of.  Where it knows as much, as
- * after our close, somebody may have who wrote no checkpoint; but nobody compacts the last segment. */
+/* If the checkpoint knows more, somebody else wrote here since, and may have compacted the segments
+ * that the sidecar describes.  If it knows as much, as after our close, a writer without
+ * checkpoints may have; but nobody compacts the last segment. */
 static bool may_be_compacted(const ol_opening *opening, const ol_found_segment *segment) {
     int64_t recovery_point = opening->options->recovery_point;
     bool followed = segment != &opening->found[opening->found_count - 1];
-    return opening->sidecar.offset < recovery_point || (opening->sidecar.offset == recovery_point && followed);
+    return opening->sidecar.offset < recovery_point ||
+           (opening->sidecar.offset == recovery_point && followed);
 }
 
-/* A flush ends where a batch does.  One that begins below the sidecar's bound and ends above it is where it was when that was stored,
- * so its base offset is another one now. */
-static int check_bound(const ol_opening *opening, const ol_found_segment *segment, const ol_batch *batch, const bad_place *place,
-                       ol_error *error) {
+/* A flush ends where a batch does.  A batch that begins below the sidecar's bound and ends above it
+ * is at its old place, so its base offset must have changed. */
+static int check_bound(const ol_opening *opening, const ol_found_segment *segment,
+                       const ol_batch *batch, const bad_place *place, ol_error *error) {
     const ol_flush_sidecar_bound *bound = &opening->sidecar;
     bool covered = segment->base_offset < bound->segment_base ||
-                   (segment->base_offset == bound->segment_base && place->position < bound->position);
+                   (segment->base_offset == bound->segment_base &&
+                    place->position < bound->position);
     bool crosses = place->at.end < bound->offset && batch->last_offset >= bound->offset;
-    if (!covered || !crosses || may_be_compacted(opening, segment) || sidecar_bound(opening) < 0) return OL_OK;
-    return ol_fail(error, OL_CORRUPT, "the batch ends at offset %lld, behind %lld, where a flush that covered it ended",
+    if (!covered || !crosses || may_be_compacted(opening, segment) || sidecar_bound(opening) < 0) {
+        return OL_OK;
+    }
+    return ol_fail(error, OL_CORRUPT,
+                   "the batch ends at offset %lld, behind %lld, where a flush that covered it "
+                   "ended",
                    (long long)batch->last_offset, (long long)bound->offset);
 }
 
-/* Says where and why a batch is bad that the walk ended at. */
-static int describe_bad(ol_file_scan *scan, const ol_found_segment *segment, int64_t bad_base, bad_place *bad) {
+/* Says where and why the batch is bad at which the walk ended. */
+static int describe_bad(ol_file_scan *scan, const ol_found_segment *segment, int64_t bad_base,
+                        bad_place *bad) {
     int64_t used = bad->position;
     ol_error read_error;
     int status = ol_file_scan_used(scan, bad->position, &used, &read_error);
@@ -105,11 +126,12 @@ static int describe_bad(ol_file_scan *scan, const ol_found_segment *segment, int
     return ol_error_at(&bad->error, segment->path, bad->position);
 }
 
-/* Checks one segment, from bad->position and bad->at.end on.  OL_OK: whole (zeros behind its last batch included, which bad->zeros then tells).  OL_CORRUPT:
- * `bad` says where and why. */
+/* Checks one segment, from bad->position and bad->at.end on.  OL_OK: whole (bad->zeros: zeros
+ * follow its last batch).  OL_CORRUPT: `bad` says where and why. */
 static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
     ol_file_scan scan;
-    int status = ol_file_scan_open(&scan, opening->log->fs, segment->path, bad->position, -1, &bad->error);
+    int status = ol_file_scan_open(&scan, opening->log->fs, segment->path, bad->position, -1,
+                                   &bad->error);
     if (status != OL_OK) return status;
     segment->file_size = scan.limit;
     bad->whole = bad->zeros = bad->searched = false;
@@ -127,7 +149,8 @@ static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_pla
         ol_error ignored;
         status = check_batch(&batch, segment->base_offset, bad->at.end, &bad->error);
         if (status == OL_CORRUPT) {
-            bad->whole = batch.base_offset < bad->at.end && ol_batch_check_crc(&batch, &ignored) == OL_OK;
+            bad->whole = batch.base_offset < bad->at.end &&
+                         ol_batch_check_crc(&batch, &ignored) == OL_OK;
             bad_base = batch.base_offset;
         }
         if (status == OL_OK) status = check_bound(opening, segment, &batch, bad, &bad->error);
@@ -147,32 +170,40 @@ static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_pla
     return status == OL_END ? OL_OK : status;
 }
 
-/* Whether a note says that this segment was larger when it was rolled to the one at `next_base`. */
-static bool has_hole(const ol_opening *opening, const ol_found_segment *segment, int64_t next_base) {
+/* Whether a note says that this segment was larger at its roll to the one at `next_base`. */
+static bool has_hole(const ol_opening *opening, const ol_found_segment *segment,
+                     int64_t next_base) {
     if (segment->next_offset >= next_base) return false;
     for (size_t i = 0; i < opening->name_count; i++) {
         int64_t base_offset, size, noted_next;
         if (!ol_log_rolled_parse(opening->names[i], &base_offset, &size, &noted_next)) continue;
-        if (base_offset == segment->base_offset && noted_next == next_base && size > segment->size) return true;
+        if (base_offset == segment->base_offset && noted_next == next_base &&
+            size > segment->size) {
+            return true;
+        }
     }
     return false;
 }
 
-/* ------------------------------------------------------------------------------------------------ the verdict */
+/* ------------------------------------------------------------ the verdict */
 
-/* Whether a truncation to `offset` or below was under way: then what batches behind it say of flushes is void. */
+/* Whether a truncation to `offset` or below was under way: then batches after it prove nothing
+ * about flushes. */
 static bool was_being_cut(const ol_opening *opening, int64_t offset) {
     for (size_t i = 0; i < opening->name_count; i++) {
         const char *name = opening->names[i];
         char *end = NULL;
         if (strncmp(name, OL_CUT_PREFIX, strlen(OL_CUT_PREFIX)) != 0) continue;
         unsigned long long value = strtoull(name + strlen(OL_CUT_PREFIX), &end, 10);
-        if (*end == '\0' && end != name + strlen(OL_CUT_PREFIX) && value <= (unsigned long long)offset) return true;
+        if (*end == '\0' && end != name + strlen(OL_CUT_PREFIX) &&
+            value <= (unsigned long long)offset) {
+            return true;
+        }
     }
     return false;
 }
 
-/* What search_behind gathers. */
+/* The result of search_after. */
 typedef struct behind {
     int64_t offset_min;
     int64_t noted;              /* the greatest `ol.flushed` */
@@ -181,8 +212,8 @@ typedef struct behind {
 } behind;
 
 /* One segment, from `position` on; with `bad` a bad batch stands there. */
-static int search_segment(const ol_opening *opening, const ol_found_segment *segment, int64_t position, bool bad, behind *found,
-                          ol_error *error) {
+static int search_segment(const ol_opening *opening, const ol_found_segment *segment,
+                          int64_t position, bool bad, behind *found, ol_error *error) {
     ol_file_scan scan;
     ol_batch batch;
     int status = ol_file_scan_open(&scan, opening->log->fs, segment->path, position, -1, error);
@@ -194,8 +225,8 @@ static int search_segment(const ol_opening *opening, const ol_found_segment *seg
         bool right = false;
         if (!bad) {
             status = ol_file_scan_next(&scan, &batch, error);
-            right = status == OL_OK && ol_batch_check_crc(&batch, error) == OL_OK && batch.base_offset >= found->offset_min &&
-                    batch.last_offset <= last;
+            right = status == OL_OK && ol_batch_check_crc(&batch, error) == OL_OK &&
+                    batch.base_offset >= found->offset_min && batch.last_offset <= last;
             bad = !right && status != OL_END && status != OL_IO && status != OL_NO_MEMORY;
         }
         if (bad) {
@@ -206,7 +237,7 @@ static int search_segment(const ol_opening *opening, const ol_found_segment *seg
         }
         if (status != OL_OK) break;
         if (batch.last_offset >= found->end) found->end = batch.last_offset + 1;
-        /* What lies in the bytes of a bad batch may be what a client stored there. */
+        /* A header inside the bytes of a bad batch may be one that a client stored there. */
         int64_t note = at >= scan.claimed_end ? ol_flush_sidecar_record(&batch) : -1;
         if (note > found->noted) found->noted = note;
     }
@@ -215,14 +246,19 @@ static int search_segment(const ol_opening *opening, const ol_found_segment *seg
     return status == OL_END ? OL_OK : status;
 }
 
-/* Looks through everything behind the bad place: the greatest `ol.flushed`, and where the last right batch ends. */
+/* Searches everything after the bad place: the greatest `ol.flushed`, and the end of the last right
+ * batch. */
 static int search_behind(const ol_opening *opening, bad_place *bad, ol_error *error) {
     if (bad->searched) return OL_OK;
-    behind found = {.offset_min = bad->at.offset, .noted = -1, .end = bad->at.offset, .budget = OL_FILE_SCAN_BUDGET};
+    behind found = {.offset_min = bad->at.offset,
+                    .noted = -1,
+                    .end = bad->at.offset,
+                    .budget = OL_FILE_SCAN_BUDGET};
     int status = OL_OK;
     for (size_t i = bad->index; i < opening->found_count && status == OL_OK; i++) {
         bool first = i == bad->index;
-        status = search_segment(opening, &opening->found[i], first ? bad->position : 0, first && !bad->whole, &found, error);
+        status = search_segment(opening, &opening->found[i], first ? bad->position : 0,
+                                first && !bad->whole, &found, error);
     }
     bad->noted_behind = was_being_cut(opening, bad->at.offset) ? -1 : found.noted;
     bad->end_behind = found.end;
@@ -230,8 +266,9 @@ static int search_behind(const ol_opening *opening, bad_place *bad, ol_error *er
     return status;
 }
 
-/* The last segment of a log that somebody may append to while we read it.  What stands behind a place was written later than what stands in it, so
- * that a place found bad is read once more when something was seen behind: only what is bad still was not merely being filled. */
+/* The last segment of a log that somebody may append to while we read it.  Bytes after a place were
+ * written later than the place.  So a bad place is read once more when something was found after
+ * it: if it is still bad, it is not merely being filled. */
 static int check_growing_segment(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
     int64_t tried = -1;
     int status = check_segment(opening, segment, bad);
@@ -249,7 +286,7 @@ static int check_growing_segment(ol_opening *opening, ol_found_segment *segment,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ what is done about it */
+/* ------------------------------------------------------------ what is done about it */
 
 /* Cut at the front when too long, as in ol_error. */
 static void copy_path(char target[OL_ERROR_PATH_MAX], const char *path) {
@@ -272,8 +309,8 @@ static void drop_found(ol_opening *opening, size_t count) {
     while (opening->found_count > count) free(opening->found[--opening->found_count].path);
 }
 
-/* Everything from the bad place on goes aside, then away: later segments first, the last one first, so that a crash in between
- * leaves the same bad place with less behind it. */
+/* Everything from the bad place on is copied aside, then removed: later segments first, the last
+ * one first, so that a crash in between leaves the same bad place with less after it. */
 static int cut_torn(ol_opening *opening, const bad_place *bad, ol_error *error) {
     ol_log *log = opening->log;
     ol_log_recovery *report = opening->report;
@@ -283,7 +320,8 @@ static int cut_torn(ol_opening *opening, const bad_place *bad, ol_error *error) 
     for (size_t i = bad->index; i < opening->found_count && status == OL_OK; i++) {
         char path[OL_PATH_MAX];
         int64_t bytes = 0;
-        status = ol_broken_copy(log, &opening->found[i], i == bad->index ? bad->position : 0, path, sizeof path, &bytes, error);
+        status = ol_broken_copy(log, &opening->found[i], i == bad->index ? bad->position : 0, path,
+                                sizeof path, &bytes, error);
         report->torn_bytes += bytes;
         if (bytes > 0 && report->broken_path[0] == '\0') copy_path(report->broken_path, path);
     }
@@ -294,12 +332,13 @@ static int cut_torn(ol_opening *opening, const bad_place *bad, ol_error *error) 
         report->segments_removed++;
         drop_found(opening, opening->found_count - 1);
     }
-    /* If the removals were lost and the cut was not, the removed segments would come back behind what looks like a legal gap. */
+    /* If the removals were lost and the cut was not, the removed segments would come back after a
+     * gap that looks legal. */
     if (status == OL_OK && report->segments_removed > removed_before) {
         status = log->fs->flush_directory(log->fs, log->directory, error);
     }
     if (status != OL_OK) return status;
-    /* A segment of which nothing is left goes as well, unless it is where the log ends anyway. */
+    /* An empty rest of a segment is removed as well, unless the log ends there anyway. */
     if (bad->position == 0 && bad->index > 0 && torn->base_offset != opening->end) {
         status = ol_segment_remove_files(log->fs, log->directory, torn->base_offset, error);
         if (status == OL_OK) report->segments_removed++;
@@ -318,18 +357,24 @@ static void report_corruption(ol_opening *opening, const bad_place *bad, int64_t
     report->corruption = bad->error;
     size_t length = strlen(report->corruption.reason);
     if (bound == INT64_MAX) {
-        snprintf(report->corruption.reason + length, sizeof report->corruption.reason - length, " (the log was closed cleanly)");
+        snprintf(report->corruption.reason + length, sizeof report->corruption.reason - length,
+                 " (the log was closed cleanly)");
         return;
     }
     snprintf(report->corruption.reason + length, sizeof report->corruption.reason - length,
-             " (offset %lld is below the flushed bound %lld)", (long long)bad->at.offset, (long long)bound);
+             " (offset %lld is below the flushed bound %lld)", (long long)bad->at.offset,
+             (long long)bound);
 }
 
-/* After a clean stop everything is flushed, whatever the checkpoint and the sidecar say (docs/format/recovery.md §9.2). */
-static bool is_all_flushed(const ol_opening *opening) { return opening->options->clean && !opening->options->being_written; }
+/* After a clean stop everything is flushed, whatever the checkpoint and the sidecar say
+ * (docs/format/recovery.md §9.2). */
+static bool is_all_flushed(const ol_opening *opening) {
+    return opening->options->clean && !opening->options->being_written;
+}
 
-/* The end of a segment is missing by the note of its roll.  Below the flushed bound the note is an old one: a flush covered the segment
- * and the note's removal was lost, or somebody else compacted the segment since; then the gap is as legal as any other. */
+/* The note of its roll says that the end of a segment is missing.  Below the flushed bound the note
+ * is an old one: a flush covered the segment and the note's removal was lost, or somebody else
+ * compacted the segment since; then the gap is as legal as any other. */
 static int hole_is_real(const ol_opening *opening, bad_place *bad, bool *real, ol_error *error) {
     int64_t bound = sidecar_bound(opening);
     if (opening->options->recovery_point > bound) bound = opening->options->recovery_point;
@@ -358,10 +403,13 @@ static int judge(ol_opening *opening, bad_place *bad, ol_error *error) {
     if (is_all_flushed(opening) && !(last && bad->zeros)) bound = INT64_MAX;
     if (ol_bad_offsets_are_flushed(&bad->at, bound)) {
         report_corruption(opening, bad, bound);
-        /* Where one of two batches lies about its base offset, those behind them know better than the first. */
+        /* If one of two batches has the wrong base offset, the batches after them know better than
+         * the first. */
         bool one_lies = ol_bad_offsets_are_disputed(&bad->at) && end > bad->at.offset;
         opening->end = end > bad->at.end || one_lies ? end : bad->at.end;
-        for (size_t i = bad->index; i < opening->found_count; i++) opening->found[i].size = opening->found[i].file_size;
+        for (size_t i = bad->index; i < opening->found_count; i++) {
+            opening->found[i].size = opening->found[i].file_size;
+        }
         return OL_OK;
     }
     opening->end = bad->at.end;
@@ -379,19 +427,23 @@ static int judge(ol_opening *opening, bad_place *bad, ol_error *error) {
     return OL_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ all of it */
+/* ------------------------------------------------------------ all of it */
 
-/* The first segment to check: the one that holds the recovery point, and after a clean stop at least the active one.  Where a segment
- * begins exactly there, the one before it was the active one when it was flushed, and the trimming at its roll may have been lost. */
+/* The first segment to check: the one that holds the recovery point, and after a clean stop at
+ * least the active one.  If a segment begins exactly there, the one before it was the active one
+ * when it was flushed, and the trimming at its roll may have been lost. */
 static size_t first_checked(const ol_opening *opening) {
     size_t last = opening->found_count - 1;
     if (opening->options->clean) return last;
     size_t first = 0;
-    while (first < last && opening->found[first + 1].base_offset < opening->options->recovery_point) first++;
+    while (first < last &&
+           opening->found[first + 1].base_offset < opening->options->recovery_point) {
+        first++;
+    }
     return first;
 }
 
-/* Zeros behind the last batch of a file: the extension of a process that did not close it. */
+/* Zeros after the last batch of a file: the extension of a process that did not close it. */
 static int trim_zeros(ol_opening *opening, ol_found_segment *segment, ol_error *error) {
     if (!opening->options->writable || segment->file_size == segment->size) return OL_OK;
     int status = cut_file(opening->log, segment->path, segment->size, false, error);
@@ -406,24 +458,27 @@ static int check_all(ol_opening *opening, ol_error *error) {
     for (size_t i = first; i < opening->found_count; i++) {
         ol_found_segment *segment = &opening->found[i];
         bool last = i + 1 == opening->found_count;
-        bad_place bad = {.index = i, .at = {.end = next_offset, .before = before, .offset = next_offset}};
+        bad_place bad = {.index = i,
+                         .at = {.end = next_offset, .before = before, .offset = next_offset}};
         ol_error_clear(&bad.error);
         int status;
         if (next_offset > segment->base_offset) {
             ol_file_scan scan;
-            /* The segments overlap: nothing in this one can be told from what the one before it holds. */
+            /* The segments overlap: a batch in this one may repeat offsets of the one before it. */
             status = ol_file_scan_open(&scan, opening->log->fs, segment->path, 0, -1, error);
             if (status != OL_OK) return status;
             segment->file_size = scan.limit;
             ol_file_scan_close(&scan);
             bad.at.offset = segment->base_offset;
             bad.whole = true;
-            status = ol_fail(&bad.error, OL_CORRUPT, "the segment starts below offset %lld, where the one before it ended",
+            status = ol_fail(&bad.error, OL_CORRUPT,
+                             "the segment starts below offset %lld, where the one before it ended",
                              (long long)next_offset);
             (void)ol_error_at(&bad.error, segment->path, 0);
         } else {
             bool growing = last && !opening->options->writable;
-            status = growing ? check_growing_segment(opening, segment, &bad) : check_segment(opening, segment, &bad);
+            status = growing ? check_growing_segment(opening, segment, &bad)
+                             : check_segment(opening, segment, &bad);
             next_offset = bad.at.end;
             before = bad.at.before;
             if (status != OL_OK && status != OL_CORRUPT) {
@@ -447,22 +502,28 @@ static int check_all(ol_opening *opening, ol_error *error) {
     return OL_OK;
 }
 
-/* Whole batches may be gone from the end, so that no bad one is there.  Checkpoints never run ahead of a log; but one may be of another time:
- * a broker that was stopped between cutting the log and lowering it.  The sidecar, which is lowered before a cut, is the second witness. */
+/* Whole batches may be gone from the end, so that no bad one is there.  Checkpoints never run ahead
+ * of a log; but one may be of another time: a broker that was stopped between cutting the log and
+ * lowering it.  The sidecar, which is lowered before a cut, is the second witness. */
 static void check_end(ol_opening *opening) {
     ol_log_recovery *report = opening->report;
     const ol_flush_sidecar_bound *sidecar = &opening->sidecar;
     const ol_found_segment *last = &opening->found[opening->found_count - 1];
     int64_t recovery_point = opening->options->recovery_point;
-    if (report->corrupt || opening->options->being_written || opening->end >= recovery_point) return;
+    if (report->corrupt || opening->options->being_written || opening->end >= recovery_point) {
+        return;
+    }
     bool sure = opening->has_sidecar && sidecar->offset > opening->end &&
-                ol_leader_epochs_at(&opening->log->epochs.cache, sidecar->offset - 1) == sidecar->leader_epoch;
+                ol_leader_epochs_at(&opening->log->epochs.cache, sidecar->offset - 1) ==
+                    sidecar->leader_epoch;
     report->lost_below = recovery_point;
     if (!sure) return;
     report->lost_below = -1;
     report->corrupt = true;
-    (void)ol_fail(&report->corruption, OL_CORRUPT, "the log ends at offset %lld, and was flushed up to %lld",
-                  (long long)opening->end, (long long)(sidecar->offset > recovery_point ? sidecar->offset : recovery_point));
+    (void)ol_fail(&report->corruption, OL_CORRUPT,
+                  "the log ends at offset %lld, and was flushed up to %lld",
+                  (long long)opening->end,
+                  (long long)(sidecar->offset > recovery_point ? sidecar->offset : recovery_point));
     report->corruption.offset = opening->end;
     (void)ol_error_at(&report->corruption, last->path, last->size);
 }
@@ -489,21 +550,25 @@ int ol_recovery_run(ol_opening *opening, ol_error *error) {
 }
 
 /* Position of the batch that holds `offset`, or the size. */
-static int find_position(ol_opening *opening, const ol_found_segment *segment, int64_t offset, int64_t *position,
-                         ol_error *error) {
+static int find_position(ol_opening *opening, const ol_found_segment *segment, int64_t offset,
+                         int64_t *position, ol_error *error) {
     ol_file_scan scan;
     *position = 0;
     int status = ol_file_scan_open(&scan, opening->log->fs, segment->path, 0, segment->size, error);
     if (status != OL_OK) return status;
     ol_batch batch;
-    while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK && batch.last_offset < offset) *position = scan.position;
+    while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK &&
+           batch.last_offset < offset) {
+        *position = scan.position;
+    }
     ol_file_scan_close(&scan);
-    /* Bytes that cannot be walked here are below what was checked; writing too many again does no harm. */
+    /* Bytes that cannot be walked here are below the checked ones; writing too many again does no
+     * harm. */
     return status == OL_IO || status == OL_NO_MEMORY ? status : OL_OK;
 }
 
-static int rewrite_file(ol_opening *opening, const ol_found_segment *segment, int64_t position, uint8_t *chunk,
-                        ol_error *error) {
+static int rewrite_file(ol_opening *opening, const ol_found_segment *segment, int64_t position,
+                        uint8_t *chunk, ol_error *error) {
     ol_log *log = opening->log;
     ol_file *file = NULL;
     int status = log->fs->open(log->fs, segment->path, OL_OPEN_WRITE, &file, error);
@@ -513,7 +578,9 @@ static int rewrite_file(ol_opening *opening, const ol_found_segment *segment, in
         size_t wanted = left < REWRITE_CHUNK ? (size_t)left : REWRITE_CHUNK;
         size_t got = 0;
         status = log->fs->read(file, position, chunk, wanted, &got, error);
-        if (status == OL_OK && got == 0) status = ol_fail(error, OL_IO, "the file became shorter while it was opened");
+        if (status == OL_OK && got == 0) {
+            status = ol_fail(error, OL_IO, "the file became shorter while it was opened");
+        }
         if (status == OL_OK) status = log->fs->write(file, position, chunk, got, error);
         position += (int64_t)got;
         if (status == OL_OK) opening->report->rewritten_bytes += (int64_t)got;
@@ -533,9 +600,11 @@ int ol_recovery_rewrite(ol_opening *opening, ol_error *error) {
         const ol_found_segment *segment = &opening->found[i];
         bool last = i + 1 == opening->found_count;
         int64_t position = 0;
-        bool below = last ? opening->end <= opening->flushed : opening->found[i + 1].base_offset <= opening->flushed;
-        /* Of a segment that was checked even the size may never have been flushed: a roll trims the file and leaves the flush to
-         * the next one who asks, and the process that rolled may have been killed before. */
+        bool below = last ? opening->end <= opening->flushed
+                          : opening->found[i + 1].base_offset <= opening->flushed;
+        /* Even the size of a checked segment may never have been flushed: a roll trims the file and
+         * leaves the flush to the next caller, and the process that rolled may have been killed
+         * before. */
         if (below && (clean || !segment->checked)) continue;
         if (below) {
             position = segment->size;
@@ -545,7 +614,10 @@ int ol_recovery_rewrite(ol_opening *opening, ol_error *error) {
         if (status == OL_OK) status = rewrite_file(opening, segment, position, chunk, error);
     }
     free(chunk);
-    if (status == OL_OK) status = opening->log->fs->flush_directory(opening->log->fs, opening->log->directory, error);
+    if (status == OL_OK) {
+        status = opening->log->fs->flush_directory(opening->log->fs, opening->log->directory,
+                                                   error);
+    }
     if (status == OL_OK) opening->flushed = opening->end;
     return status;
 }

@@ -1,4 +1,4 @@
-/* What recovery is about to cut is copied aside first, in full and durably. */
+/* Recovery copies the bytes that it will cut aside first, in full and durably. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +9,16 @@
 enum { COPY_CHUNK = 1 << 18, COPY_NAMES_MAX = 10000, COPY_PAGE = 4096 };
 
 /* A name that is not taken: an older copy from the same place is somebody's evidence too. */
-static int free_name(ol_log *log, int64_t base_offset, int64_t position, char *path, size_t capacity, ol_error *error) {
+static int free_name(ol_log *log, int64_t base_offset, int64_t position, char *path,
+                     size_t capacity, ol_error *error) {
     for (int i = 0; i < COPY_NAMES_MAX; i++) {
         char name[OL_NAME_SIZE_MAX + 1];
         if (i == 0) {
-            snprintf(name, sizeof name, "broken-%020" PRId64 ".log.%" PRId64, base_offset, position);
+            snprintf(name, sizeof name, "broken-%020" PRId64 ".log.%" PRId64, base_offset,
+                     position);
         } else {
-            snprintf(name, sizeof name, "broken-%020" PRId64 ".log.%" PRId64 ".%d", base_offset, position, i);
+            snprintf(name, sizeof name, "broken-%020" PRId64 ".log.%" PRId64 ".%d", base_offset,
+                     position, i);
         }
         bool taken = false;
         int status = ol_path_join(path, capacity, log->directory, name, error);
@@ -25,7 +28,8 @@ static int free_name(ol_log *log, int64_t base_offset, int64_t position, char *p
     return ol_fail(error, OL_LIMIT, "too many copies of broken bytes in the directory");
 }
 
-static int copy_bytes(ol_log *log, ol_file *source, int64_t position, int64_t end, ol_file *target, ol_error *error) {
+static int copy_bytes(ol_log *log, ol_file *source, int64_t position, int64_t end, ol_file *target,
+                      ol_error *error) {
     uint8_t *chunk = malloc(COPY_CHUNK);
     if (chunk == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to copy broken bytes");
     int status = OL_OK;
@@ -41,8 +45,8 @@ static int copy_bytes(ol_log *log, ol_file *source, int64_t position, int64_t en
     return status;
 }
 
-int ol_broken_copy(ol_log *log, const ol_found_segment *segment, int64_t position, char *path, size_t capacity, int64_t *bytes,
-                   ol_error *error) {
+int ol_broken_copy(ol_log *log, const ol_found_segment *segment, int64_t position, char *path,
+                   size_t capacity, int64_t *bytes, ol_error *error) {
     ol_file_scan scan;
     int64_t used = position;
     *bytes = 0;
@@ -51,12 +55,14 @@ int ol_broken_copy(ol_log *log, const ol_found_segment *segment, int64_t positio
     if (status != OL_OK) return status;
     status = ol_file_scan_used(&scan, position, &used, error);
     if (status == OL_OK && used > position) {
-        /* A batch may end with zeros of its own, so the rest of the last page goes along. */
+        /* A batch may end with zeros of its own, so the copy includes the rest of the last page. */
         used += (COPY_PAGE - used % COPY_PAGE) % COPY_PAGE;
         if (used > scan.limit) used = scan.limit;
         ol_file *target = NULL;
         status = free_name(log, segment->base_offset, position, path, capacity, error);
-        if (status == OL_OK) status = log->fs->open(log->fs, path, OL_OPEN_CREATE_NEW, &target, error);
+        if (status == OL_OK) {
+            status = log->fs->open(log->fs, path, OL_OPEN_CREATE_NEW, &target, error);
+        }
         if (status == OL_OK) {
             status = copy_bytes(log, scan.file, position, used, target, error);
             if (status == OL_OK) status = log->fs->flush(target, error);

@@ -1,10 +1,12 @@
 /* Extension ahead of need, spare segments, and the step to the next segment.
  *
- * A roll does not flush, unless the flush of too many before it is due as well: the old segment is flushed by the next ol_log_flush.
- * Until then a power loss may take the end of the old segment's file (its size was never flushed) and leave the new segment whole.
- * Since gaps in offsets are legal, the loss would look like a cleaned log.  Therefore a roll first creates an empty file whose *name*
- * says how large the old segment was and which segment follows; names reach the disk in order, so where the new segment is, the note
- * is.  The flush that covers the old segment removes the note. */
+ * A roll does not flush, unless the flush of too many before it is due as well: the next
+ * ol_log_flush flushes the old segment.  Until then a power loss may take the end of the old
+ * segment's file (its size was never flushed) and leave the new segment whole.  Since gaps in
+ * offsets are legal, the loss would look like a cleaned log.  Therefore a roll first creates an
+ * empty file whose *name* holds the size of the old segment and the base of the new one; names
+ * reach the disk in order, so if the new segment is there, the note is.  The flush that covers the
+ * old segment removes the note. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +16,15 @@
 #include "log/log_impl.h"
 #include "log/swap_plan.h"
 
-int ol_log_rolled_name(char *name, size_t capacity, int64_t base_offset, int64_t size, int64_t next_base) {
-    int length = snprintf(name, capacity, OL_ROLLED_PREFIX "%" PRId64 "-%" PRId64 "-%" PRId64, base_offset, size, next_base);
+int ol_log_rolled_name(char *name, size_t capacity, int64_t base_offset, int64_t size,
+                       int64_t next_base) {
+    int length = snprintf(name, capacity, OL_ROLLED_PREFIX "%" PRId64 "-%" PRId64 "-%" PRId64,
+                          base_offset, size, next_base);
     return length > 0 && (size_t)length < capacity ? OL_OK : OL_INVALID;
 }
 
-bool ol_log_rolled_parse(const char *name, int64_t *base_offset, int64_t *size, int64_t *next_base) {
+bool ol_log_rolled_parse(const char *name, int64_t *base_offset, int64_t *size,
+                         int64_t *next_base) {
     if (strncmp(name, OL_ROLLED_PREFIX, strlen(OL_ROLLED_PREFIX)) != 0) return false;
     int64_t *const fields[] = {base_offset, size, next_base};
     const char *cursor = name + strlen(OL_ROLLED_PREFIX);
@@ -48,18 +53,24 @@ static int extend_segment(ol_log *log, ol_segment *segment, int64_t needed, ol_e
     target -= target % 4096;
     if (target > (int64_t)segment->mapped_size) target = (int64_t)segment->mapped_size;
     if (target < needed) target = needed;
-    /* Only where somebody waits for the disk is it worth writing every byte twice. */
+    /* Writing every byte twice only pays if somebody waits for the disk. */
     bool written = atomic_load(&log->signals.flush_demanded);
     int status = ol_segment_extend(segment, target, written, error);
-    if (status == OL_DISK_FULL && target > needed) status = ol_segment_extend(segment, needed, written, error);
+    if (status == OL_DISK_FULL && target > needed) {
+        status = ol_segment_extend(segment, needed, written, error);
+    }
     if (status != OL_OK) return status;
     if (log->extension.step_bytes < log->config.extend_bytes_max) log->extension.step_bytes *= 2;
-    if (log->extension.step_bytes > log->config.extend_bytes_max) log->extension.step_bytes = log->config.extend_bytes_max;
+    if (log->extension.step_bytes > log->config.extend_bytes_max) {
+        log->extension.step_bytes = log->config.extend_bytes_max;
+    }
     return OL_OK;
 }
 
 int ol_log_extend(ol_log *log, int64_t needed, ol_error *error) {
-    if (needed <= atomic_load_explicit(&log->tail.active->extended, memory_order_acquire)) return OL_OK;
+    if (needed <= atomic_load_explicit(&log->tail.active->extended, memory_order_acquire)) {
+        return OL_OK;
+    }
     pthread_mutex_lock(&log->extension.lock);
     int status = extend_segment(log, log->tail.active, needed, error);
     pthread_mutex_unlock(&log->extension.lock);
@@ -69,7 +80,8 @@ int ol_log_extend(ol_log *log, int64_t needed, ol_error *error) {
 /* Under extension.lock: one more spare segment whose first `bytes` are there. */
 static int add_spare(ol_log *log, int64_t bytes, ol_error *error) {
     if (log->extension.spare_count == log->extension.spare_capacity) {
-        size_t capacity = log->extension.spare_capacity == 0 ? 4 : 2 * log->extension.spare_capacity;
+        size_t capacity = log->extension.spare_capacity == 0 ? 4
+                                                             : 2 * log->extension.spare_capacity;
         ol_segment **spares = realloc(log->extension.spares, capacity * sizeof *spares);
         if (spares == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a spare segment");
         log->extension.spares = spares;
@@ -81,7 +93,8 @@ static int add_spare(ol_log *log, int64_t bytes, ol_error *error) {
     int status = ol_log_path(log, name, path, error);
     if (status != OL_OK) return status;
     ol_segment *spare = NULL;
-    status = ol_segment_create(log->fs, log->directory, path, log->extension.spare_number, 0, &spare, error);
+    status = ol_segment_create(log->fs, log->directory, path, log->extension.spare_number, 0,
+                               &spare, error);
     if (status != OL_OK) return status;
     ol_file *file = NULL;
     status = log->fs->open(log->fs, path, OL_OPEN_CREATE, &file, error);
@@ -89,7 +102,9 @@ static int add_spare(ol_log *log, int64_t bytes, ol_error *error) {
         status = log->fs->truncate(file, 0, error);
         if (status != OL_OK) log->fs->close(file);
     }
-    if (status == OL_OK) status = ol_segment_use_writable(spare, file, (size_t)log->config.segment_bytes, error);
+    if (status == OL_OK) {
+        status = ol_segment_use_writable(spare, file, (size_t)log->config.segment_bytes, error);
+    }
     if (status == OL_OK) {
         status = ol_segment_extend(spare, bytes, atomic_load(&log->signals.flush_demanded), error);
         if (status != OL_OK) ol_segment_unuse(spare);
@@ -121,8 +136,10 @@ static int drop_spares_behind(ol_log *log, size_t kept, ol_error *error) {
 
 int ol_log_drop_spares(ol_log *log, ol_error *error) { return drop_spares_behind(log, 0, error); }
 
-/* Gives a spare its place.  The object goes on as the segment: the background may be flushing its file this moment. */
-static int take_spare(ol_log *log, int64_t base_offset, const char *path, ol_segment **segment, ol_error *error) {
+/* Gives a spare its place.  The object becomes the segment: the background may be flushing its file
+ * this moment. */
+static int take_spare(ol_log *log, int64_t base_offset, const char *path, ol_segment **segment,
+                      ol_error *error) {
     ol_segment *spare = log->extension.spares[0];
     char *path_copy = strdup(path);
     if (path_copy == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a segment");
@@ -136,12 +153,14 @@ static int take_spare(ol_log *log, int64_t base_offset, const char *path, ol_seg
     spare->base_offset = base_offset;
     spare->max_timestamp_offset = base_offset;
     log->extension.spare_count--;
-    memmove(log->extension.spares, log->extension.spares + 1, log->extension.spare_count * sizeof *log->extension.spares);
+    memmove(log->extension.spares, log->extension.spares + 1,
+            log->extension.spare_count * sizeof *log->extension.spares);
     *segment = spare;
     return OL_OK;
 }
 
-static int create_segment(ol_log *log, int64_t base_offset, const char *path, ol_segment **segment, ol_error *error) {
+static int create_segment(ol_log *log, int64_t base_offset, const char *path, ol_segment **segment,
+                          ol_error *error) {
     ol_segment *created = NULL;
     ol_file *file = NULL;
     int status = ol_segment_create(log->fs, log->directory, path, base_offset, 0, &created, error);
@@ -151,7 +170,9 @@ static int create_segment(ol_log *log, int64_t base_offset, const char *path, ol
         status = log->fs->truncate(file, 0, error);
         if (status != OL_OK) log->fs->close(file);
     }
-    if (status == OL_OK) status = ol_segment_use_writable(created, file, (size_t)log->config.segment_bytes, error);
+    if (status == OL_OK) {
+        status = ol_segment_use_writable(created, file, (size_t)log->config.segment_bytes, error);
+    }
     if (status != OL_OK) {
         ol_segment_release(created);
         return status;
@@ -160,12 +181,15 @@ static int create_segment(ol_log *log, int64_t base_offset, const char *path, ol
     return OL_OK;
 }
 
-/* Nothing may stay of a segment that did not come to be: the active one grows over its base, and the next open would find both.  What cannot
- * be removed must not be grown over, so the log fails then.  Nor may a power loss bring it back: the names may be on disk already, so that the next
- * flush has to cover their removal. */
+/* Nothing may stay of a segment that was not completed: the active one grows over its base, and the
+ * next open would find both.  If a file cannot be removed the log fails, since it must not be grown
+ * over.  Nor may a power loss bring it back: the names may be on disk already, so the next flush
+ * has to cover their removal. */
 static void remove_leftover(ol_log *log, int64_t base_offset) {
     ol_error ignored;
-    if (ol_segment_remove_files(log->fs, log->directory, base_offset, &ignored) != OL_OK) ol_log_set_failed(log);
+    if (ol_segment_remove_files(log->fs, log->directory, base_offset, &ignored) != OL_OK) {
+        ol_log_set_failed(log);
+    }
     atomic_store(&log->signals.names_changed, true);
 }
 
@@ -183,7 +207,7 @@ int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment,
         remove_leftover(log, base_offset);
         return status;
     }
-    /* A leftover index of that number must not speak for the new segment. */
+    /* A leftover index of that number must not describe the new segment. */
     status = ol_segment_open_indexes(created, (size_t)log->config.segment_index_bytes, error);
     if (status == OL_OK) status = ol_index_reset(&created->offset_index, error);
     if (status == OL_OK) status = ol_index_reset(&created->time_index, error);
@@ -205,19 +229,23 @@ int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment,
 void ol_log_activate(ol_log *log, ol_segment *segment) {
     log->tail.active = segment;
     log->tail.data = segment->data;
-    log->tail.index_full = ol_index_is_full(&segment->offset_index) || ol_index_is_full(&segment->time_index);
+    log->tail.index_full = ol_index_is_full(&segment->offset_index) ||
+                           ol_index_is_full(&segment->time_index);
     ol_log_set_limits(log);
 }
 
-static int note_path(const ol_log *log, int64_t next_base, char path[OL_PATH_MAX], ol_error *error) {
+static int note_path(const ol_log *log, int64_t next_base, char path[OL_PATH_MAX],
+                     ol_error *error) {
     char name[128];
-    if (ol_log_rolled_name(name, sizeof name, log->tail.active->base_offset, log->tail.size, next_base) != OL_OK) {
+    if (ol_log_rolled_name(name, sizeof name, log->tail.active->base_offset, log->tail.size,
+                           next_base) != OL_OK) {
         return ol_fail(error, OL_INVALID, "the note of a roll has no name");
     }
     return ol_log_path(log, name, path, error);
 }
 
-/* Takes back the note of a roll that did not happen: the segment goes on, and the note would speak of another end. */
+/* Takes back the note of a roll that did not happen: the segment goes on, and the note would give
+ * another end. */
 static void take_note_back(ol_log *log, int64_t next_base) {
     char path[OL_PATH_MAX];
     ol_error ignored;
@@ -227,7 +255,7 @@ static void take_note_back(ol_log *log, int64_t next_base) {
     atomic_store(&log->signals.names_changed, true);
 }
 
-/* Leaves a note that the active segment was this large when `next_base` followed it. */
+/* Leaves a note of the size of the active segment when `next_base` follows it. */
 static int leave_note(ol_log *log, int64_t next_base, ol_error *error) {
     char path[OL_PATH_MAX];
     int status = note_path(log, next_base, path, error);
@@ -237,13 +265,13 @@ static int leave_note(ol_log *log, int64_t next_base, ol_error *error) {
     return status;
 }
 
-/* What an active segment becomes when it is closed: indexes and file at their true sizes. */
+/* Closes an active segment: indexes and file get their true sizes. */
 static int trim_active(ol_log *log, ol_error *error) {
     ol_segment *active = log->tail.active;
     int status = ol_segment_finish_indexes(active, error);
     int64_t extended = atomic_load(&active->extended);
     if (status != OL_OK || extended <= log->tail.size) return status;
-    /* Lowered first: whoever looks at it must not store behind the new end of the file. */
+    /* Lowered first: nobody who reads it may store past the new end of the file. */
     int64_t populated = atomic_load(&active->populated);
     atomic_store(&active->extended, log->tail.size);
     atomic_store(&active->populated, log->tail.size);
@@ -256,7 +284,7 @@ static int trim_active(ol_log *log, ol_error *error) {
     return status;
 }
 
-/* The writer waits for the disk where the background did not keep up, or where there is none. */
+/* The writer waits for the disk if the background did not keep up, or if there is none. */
 static int flush_rolled(ol_log *log, ol_error *error) {
     int64_t flushed = 0;
     if (ol_log_count_unflushed(log) < OL_UNFLUSHED_MAX) return OL_OK;
@@ -274,7 +302,9 @@ int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) {
     if (status != OL_OK) return status;
     pthread_mutex_lock(&log->extension.lock);
     status = trim_active(log, error);
-    if (status == OL_OK && log->producers.snapshot_offset < base_offset) status = ol_log_store_snapshot(log, base_offset, false, error);
+    if (status == OL_OK && log->producers.snapshot_offset < base_offset) {
+        status = ol_log_store_snapshot(log, base_offset, false, error);
+    }
     if (status == OL_OK) {
         status = leave_note(log, base_offset, error);
         if (status == OL_OK) status = ol_log_start_segment(log, base_offset, &next, error);
@@ -311,7 +341,8 @@ int ol_log_roll_active(ol_log *log, ol_error *error) {
 int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_error *error) {
     int status = ol_log_check_writable(log, error);
     int64_t segment_bytes = log->config.segment_bytes;
-    if (status == OL_OK && (size < 0 || (int64_t)batch_size_max > segment_bytes || batch_size_max == 0)) {
+    if (status == OL_OK &&
+        (size < 0 || (int64_t)batch_size_max > segment_bytes || batch_size_max == 0)) {
         status = ol_fail(error, OL_INVALID, "room is reserved for batches that fit a segment");
     }
     if (status != OL_OK) return status;
@@ -324,18 +355,21 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
     } else {
         if (room > 0) status = extend_segment(log, log->tail.active, log->tail.size_limit, error);
         int64_t rest = size - (room >= batch_max ? room - batch_max + 1 : 0);
-        /* A segment is left when the next batch does not fit, so it holds more than segment_bytes - batch_max; and two in a row
-         * hold more than one segment. */
+        /* A segment is left when the next batch does not fit, so it holds more than segment_bytes -
+         * batch_max; and two in a row hold more than one segment. */
         int64_t each = segment_bytes - batch_max + 1;
         int64_t needed = (rest + each - 1) / each;
         int64_t by_pairs = 2 * ((rest + segment_bytes - 1) / segment_bytes) + 1;
         if (needed > by_pairs) needed = by_pairs;
         for (size_t i = 0; i < log->extension.spare_count && status == OL_OK; i++) {
-            status = ol_segment_extend(log->extension.spares[i], segment_bytes, atomic_load(&log->signals.flush_demanded), error);
+            status = ol_segment_extend(log->extension.spares[i], segment_bytes,
+                                       atomic_load(&log->signals.flush_demanded), error);
         }
-        while (status == OL_OK && (int64_t)log->extension.spare_count < needed) status = add_spare(log, segment_bytes, error);
+        while (status == OL_OK && (int64_t)log->extension.spare_count < needed) {
+            status = add_spare(log, segment_bytes, error);
+        }
     }
-    /* What is refused must not go on filling the disk, which others need as well. */
+    /* A refused call must not go on filling the disk, which others need as well. */
     if (status != OL_OK) {
         ol_error ignored;
         int dropped = drop_spares_behind(log, spares_before, &ignored);
@@ -345,8 +379,9 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
     return status;
 }
 
-/* The kernel tells of a page that was lost only once to those who share an open file, be it now to us.  So the log fails before the step is over,
- * and a flush that succeeded beside it waits for that (wait_for_step). */
+/* The kernel reports a lost page only once to those who share an open file, and this time perhaps
+ * to us.  So the log fails before the step is over, and a flush that succeeded beside it waits for
+ * that (wait_for_step). */
 static int flush_step(ol_log *log, ol_segment *segment, int64_t from, int64_t to) {
     ol_error ignored;
     uint64_t step = atomic_load(&log->steps.newest) + 1;
@@ -358,8 +393,9 @@ static int flush_step(ol_log *log, ol_segment *segment, int64_t from, int64_t to
     return status;
 }
 
-/* Flushes [from, to) of an extension, which is in use, and makes its pages writable again: else the next store to each would fault while somebody commits.
- * In small steps, since whoever waits for the disk stands in line behind each, and the writer may need the lock. */
+/* Flushes [from, to) of an extension, which is in use, and makes its pages writable again: else the
+ * next store to each would fault in a commit.  In small steps, since everyone who waits for the
+ * disk queues after each, and the writer may need the lock. */
 static void flush_extension(ol_log *log, ol_segment *segment, int64_t from, int64_t to) {
     const int64_t step = (int64_t)256 << 10;
     int status = OL_OK;
@@ -368,7 +404,8 @@ static void flush_extension(ol_log *log, ol_segment *segment, int64_t from, int6
         status = flush_step(log, segment, at, end);
         pthread_mutex_lock(&log->extension.lock);
         /* A roll or a truncation may have shortened the file. */
-        if (status == OL_OK && atomic_load_explicit(&segment->extended, memory_order_relaxed) >= end) {
+        if (status == OL_OK &&
+            atomic_load_explicit(&segment->extended, memory_order_relaxed) >= end) {
             log->fs->populate(segment->file, segment->data, (size_t)at, (size_t)end);
         }
         pthread_mutex_unlock(&log->extension.lock);
@@ -376,7 +413,10 @@ static void flush_extension(ol_log *log, ol_segment *segment, int64_t from, int6
 }
 
 bool ol_log_prepare(ol_log *log) {
-    if (!log->writable || !atomic_load(&log->signals.appended) || atomic_load(&log->shared.failed)) return false;
+    if (!log->writable || !atomic_load(&log->signals.appended) ||
+        atomic_load(&log->shared.failed)) {
+        return false;
+    }
     ol_error ignored;
     bool did = false;
     ol_segment *to_flush = NULL;
@@ -393,22 +433,32 @@ bool ol_log_prepare(ol_log *log) {
     int64_t size = atomic_load_explicit(&active->size, memory_order_acquire);
     int64_t extended = atomic_load_explicit(&active->extended, memory_order_relaxed);
     if (extended < limit && extended - size < log->extension.step_bytes / 2) {
-        int64_t target = extended + log->extension.step_bytes > limit ? limit : extended + log->extension.step_bytes;
+        int64_t target = extended + log->extension.step_bytes > limit
+                             ? limit
+                             : extended + log->extension.step_bytes;
         if (extend_segment(log, active, target, &ignored) == OL_OK) {
             did = true;
             flush_from = extended;
             if (atomic_load(&log->signals.flush_demanded)) to_flush = active;
         }
-    } else if (log->extension.spare_count == 0 && size > limit / 2 && limit - size < 2 * log->config.extend_bytes_max) {
-        int64_t bytes = log->extension.step_bytes < log->config.segment_bytes ? log->extension.step_bytes : log->config.segment_bytes;
+    } else if (log->extension.spare_count == 0 && size > limit / 2 &&
+               limit - size < 2 * log->config.extend_bytes_max) {
+        int64_t bytes = log->extension.step_bytes < log->config.segment_bytes
+                            ? log->extension.step_bytes
+                            : log->config.segment_bytes;
         if (add_spare(log, bytes, &ignored) == OL_OK) {
             did = true;
-            if (atomic_load(&log->signals.flush_demanded)) to_flush = log->extension.spares[log->extension.spare_count - 1];
+            if (atomic_load(&log->signals.flush_demanded)) {
+                to_flush = log->extension.spares[log->extension.spare_count - 1];
+            }
         }
     }
-    /* The flush is made without the lock: the writer may need it for the next step.  A use keeps the file open. */
+    /* The flush is made without the lock: the writer may need it for the next step.  A use keeps
+     * the file open. */
     if (to_flush != NULL && ol_segment_use(to_flush, &ignored) != OL_OK) to_flush = NULL;
-    int64_t flush_to = to_flush == NULL ? 0 : atomic_load_explicit(&to_flush->extended, memory_order_relaxed);
+    int64_t flush_to = to_flush == NULL
+                           ? 0
+                           : atomic_load_explicit(&to_flush->extended, memory_order_relaxed);
     pthread_mutex_unlock(&log->extension.lock);
     if (to_flush != NULL) {
         flush_extension(log, to_flush, flush_from, flush_to);

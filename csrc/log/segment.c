@@ -6,15 +6,16 @@
 
 #include "log/files/names.h"
 
-int ol_segment_path(char *path, size_t capacity, const char *directory, int64_t offset, const char *suffix, ol_error *error) {
+int ol_segment_path(char *path, size_t capacity, const char *directory, int64_t offset,
+                    const char *suffix, ol_error *error) {
     char name[OL_NAME_SIZE_MAX + 1];
     int status = ol_file_name(name, sizeof name, offset, suffix, error);
     if (status == OL_OK) status = ol_path_join(path, capacity, directory, name, error);
     return status;
 }
 
-int ol_segment_create(ol_fs *fs, const char *directory, const char *path, int64_t base_offset, int64_t size,
-                      ol_segment **segment, ol_error *error) {
+int ol_segment_create(ol_fs *fs, const char *directory, const char *path, int64_t base_offset,
+                      int64_t size, ol_segment **segment, ol_error *error) {
     ol_segment *created = calloc(1, sizeof *created);
     char *path_copy = strdup(path);
     char *directory_copy = strdup(directory);
@@ -88,7 +89,8 @@ int ol_segment_use(ol_segment *segment, ol_error *error) {
                 close_file(segment);
             }
         }
-        /* What is mapped stays readable without it, and a process has a few thousand descriptors at most. */
+        /* A mapping stays readable without it, and a process has a few thousand descriptors at
+         * most. */
         if (segment->file != NULL) segment->fs->close(segment->file);
         segment->file = NULL;
     }
@@ -108,10 +110,13 @@ void ol_segment_unuse(ol_segment *segment) {
     ol_segment_release(segment);
 }
 
-int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_size, ol_error *error) {
+int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_size,
+                            ol_error *error) {
     OL_ASSERT(segment->users == 0);
     int status = OL_OK;
-    if (file == NULL) status = segment->fs->open(segment->fs, segment->path, OL_OPEN_WRITE, &file, error);
+    if (file == NULL) {
+        status = segment->fs->open(segment->fs, segment->path, OL_OPEN_WRITE, &file, error);
+    }
     if (status != OL_OK) return status;
     void *data = NULL;
     status = segment->fs->map(file, mapped_size, true, &data, error);
@@ -157,30 +162,33 @@ int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *e
     return OL_OK;
 }
 
-static int index_path(const ol_segment *segment, const char *suffix, const char *ending, char path[OL_PATH_MAX], ol_error *error) {
+static int index_path(const ol_segment *segment, const char *suffix, const char *ending,
+                      char path[OL_PATH_MAX], ol_error *error) {
     char both[64];
     snprintf(both, sizeof both, "%s%s", suffix, ending);
-    return ol_segment_path(path, OL_PATH_MAX, segment->directory, segment->base_offset, both, error);
+    return ol_segment_path(path, OL_PATH_MAX, segment->directory, segment->base_offset, both,
+                           error);
 }
 
-int ol_segment_open_indexes_aside(ol_segment *segment, size_t index_bytes_max, const char *ending, ol_error *error) {
+int ol_segment_open_indexes_aside(ol_segment *segment, size_t index_bytes_max, const char *ending,
+                                  ol_error *error) {
     OL_ASSERT(!segment->indexes_open);
     char path[OL_PATH_MAX];
     int status = index_path(segment, ".index", ending, path, error);
     if (status != OL_OK) return status;
-    status = ol_index_open(&segment->offset_index, segment->fs, path, OL_INDEX_OFFSET, segment->base_offset, index_bytes_max,
-                           OL_INDEX_APPEND, error);
+    status = ol_index_open(&segment->offset_index, segment->fs, path, OL_INDEX_OFFSET,
+                           segment->base_offset, index_bytes_max, OL_INDEX_APPEND, error);
     if (status != OL_OK) return status;
     status = index_path(segment, ".timeindex", ending, path, error);
     if (status == OL_OK) {
-        status = ol_index_open(&segment->time_index, segment->fs, path, OL_INDEX_TIME, segment->base_offset, index_bytes_max,
-                               OL_INDEX_APPEND, error);
+        status = ol_index_open(&segment->time_index, segment->fs, path, OL_INDEX_TIME,
+                               segment->base_offset, index_bytes_max, OL_INDEX_APPEND, error);
     }
     if (status == OL_OK) {
         status = index_path(segment, ".txnindex", ending, path, error);
         if (status == OL_OK) {
-            status = ol_transaction_index_open(&segment->transaction_index, segment->fs, path, segment->base_offset, true,
-                                               error);
+            status = ol_transaction_index_open(&segment->transaction_index, segment->fs, path,
+                                               segment->base_offset, true, error);
         }
         if (status != OL_OK) ol_index_close(&segment->time_index);
     }
@@ -204,16 +212,19 @@ void ol_segment_close_indexes(ol_segment *segment) {
     ol_transaction_index_close(&segment->transaction_index);
 }
 
-void ol_segment_append_entries(ol_segment *segment, int64_t position, int64_t last_offset, bool *full) {
+void ol_segment_append_entries(ol_segment *segment, int64_t position, int64_t last_offset,
+                               bool *full) {
     ol_error ignored;
     pthread_mutex_lock(&segment->lock);
     int status = ol_offset_index_append(&segment->offset_index, last_offset, position, &ignored);
     if (status == OL_OK && segment->max_timestamp >= 0) {
-        status = ol_time_index_append(&segment->time_index, segment->max_timestamp, segment->max_timestamp_offset, false,
-                                      &ignored);
+        status = ol_time_index_append(&segment->time_index, segment->max_timestamp,
+                                      segment->max_timestamp_offset, false, &ignored);
     }
     (void)status;
-    if (full != NULL) *full = ol_index_is_full(&segment->offset_index) || ol_index_is_full(&segment->time_index);
+    if (full != NULL) {
+        *full = ol_index_is_full(&segment->offset_index) || ol_index_is_full(&segment->time_index);
+    }
     pthread_mutex_unlock(&segment->lock);
 }
 
@@ -222,8 +233,8 @@ int ol_segment_finish_indexes(ol_segment *segment, ol_error *error) {
     pthread_mutex_lock(&segment->lock);
     if (segment->max_timestamp >= 0) {
         ol_error ignored;
-        int full = ol_time_index_append(&segment->time_index, segment->max_timestamp, segment->max_timestamp_offset, true,
-                                        &ignored);
+        int full = ol_time_index_append(&segment->time_index, segment->max_timestamp,
+                                        segment->max_timestamp_offset, true, &ignored);
         (void)full;
     }
     int status = ol_index_trim(&segment->offset_index, error);
@@ -235,7 +246,8 @@ int ol_segment_finish_indexes(ol_segment *segment, ol_error *error) {
 int ol_segment_flush(ol_segment *segment, ol_error *error) {
     int status = segment->fs->flush(segment->file, error);
     if (status != OL_OK || !segment->indexes_open) return status;
-    /* Only the indexes of a segment that is no longer appended to are flushed, so the lock is held against lookups alone. */
+    /* Only the indexes of a segment that is no longer appended to are flushed, so the lock is held
+     * against lookups alone. */
     pthread_mutex_lock(&segment->lock);
     status = ol_index_flush(&segment->offset_index, error);
     if (status == OL_OK) status = ol_index_flush(&segment->time_index, error);
@@ -244,8 +256,10 @@ int ol_segment_flush(ol_segment *segment, ol_error *error) {
     return status;
 }
 
-int ol_segment_remove_files(ol_fs *fs, const char *directory, int64_t base_offset, ol_error *error) {
-    /* The .log goes first: an index without its log is removed by the next open, a log without its indexes would be kept. */
+int ol_segment_remove_files(ol_fs *fs, const char *directory, int64_t base_offset,
+                            ol_error *error) {
+    /* The .log goes first: an index without its log is removed by the next open, a log without its
+     * indexes would be kept. */
     static const char *const suffixes[] = {".log", ".index", ".timeindex", ".txnindex"};
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
         char path[OL_PATH_MAX];
@@ -263,14 +277,16 @@ int64_t ol_segment_lookup(ol_segment *segment, int64_t offset) {
     pthread_mutex_lock(&segment->lock);
     int status;
     if (segment->indexes_open) {
-        status = ol_offset_index_lookup(&segment->offset_index, offset, &found_offset, &position, &ignored);
+        status = ol_offset_index_lookup(&segment->offset_index, offset, &found_offset, &position,
+                                        &ignored);
     } else {
         char path[OL_PATH_MAX];
         ol_index index;
-        status = ol_segment_path(path, sizeof path, segment->directory, segment->base_offset, ".index", &ignored);
+        status = ol_segment_path(path, sizeof path, segment->directory, segment->base_offset,
+                                 ".index", &ignored);
         if (status == OL_OK) {
-            status = ol_index_open(&index, segment->fs, path, OL_INDEX_OFFSET, segment->base_offset, (size_t)10 << 20,
-                                   OL_INDEX_READ, &ignored);
+            status = ol_index_open(&index, segment->fs, path, OL_INDEX_OFFSET, segment->base_offset,
+                                   (size_t)10 << 20, OL_INDEX_READ, &ignored);
         }
         if (status == OL_OK) {
             status = ol_offset_index_lookup(&index, offset, &found_offset, &position, &ignored);

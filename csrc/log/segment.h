@@ -1,12 +1,15 @@
-/* log/segment: one .log file of a partition with its indexes, shared by the list of segments, readers and the flush.
+/* log/segment: one .log file of a partition with its indexes, shared by the list of segments,
+ * readers and the flush.
  *
- * A segment object lives as long as somebody references it; its file is mapped as long as somebody uses it (a
- * reader, the flush, or the log itself while it is the active one).  What is mapped stays readable when the file is removed, and
- * a file that somebody uses is never shortened below what a user may read (ol_log_truncate replaces it instead).  Only that of a segment
- * which is, or was, written to is open meanwhile: those who read many segments take no descriptor for each.
+ * A segment object lives as long as somebody references it; its file is mapped as long as somebody
+ * uses it (a reader, the flush, or the log itself while it is the active one).  A mapping stays
+ * readable when the file is removed, and a file in use is never shortened below the bytes that a
+ * user may read (ol_log_truncate replaces it instead).  Only a file that is or was written to stays
+ * open meanwhile: readers of many segments need no descriptor for each.
  *
- * `size` is the true size: whole batches.  Behind it the active file is extended with zeros up to `extended`, and the pages up to
- * `populated` were touched, so that storing there needs no system call.
+ * `size` is the true size: whole batches.  After it the active file is extended with zeros up to
+ * `extended`, and the pages up to `populated` were touched, so that storing there needs no system
+ * call.
  *
  * Locks: `lock` covers the file, the counts and the two indexes.  Appending is the writer's.
  */
@@ -30,7 +33,7 @@ typedef struct ol_segment {
     _Atomic int64_t size;
     _Atomic int64_t extended;
     _Atomic int64_t populated;
-    atomic_bool detached;               /* no longer in the log: a reader finds its place anew */
+    atomic_bool detached;               /* no longer in the log: a reader finds its place again */
 
     pthread_mutex_t lock;
     uint32_t references;
@@ -45,10 +48,13 @@ typedef struct ol_segment {
     ol_index time_index;
     ol_transaction_index transaction_index;
 
-    bool flush_needed;                  /* rolled and not flushed since; under the log's list lock */
-    bool rolled_note;                   /* a note of the roll lies beside it (log/roll.c); under the log's list lock */
-    bool note_stayed;                   /* it could not be removed; under the log's list lock */
-    bool held;                          /* the log uses it until its files have their names (log/segment_swap.c); under the log's list lock */
+    bool flush_needed;                  /* rolled and not flushed since; under list.lock of the
+                                           log */
+    bool rolled_note;                   /* a note of the roll lies beside it (log/roll.c); under
+                                           list.lock of the log */
+    bool note_stayed;                   /* it could not be removed; under list.lock of the log */
+    bool held;                          /* used by the log until its files have their names
+                                           (log/segment_swap.c); under list.lock of the log */
     int64_t next_base;                  /* base of the segment that it was rolled to */
 
     /* The writer's. */
@@ -60,42 +66,51 @@ typedef struct ol_segment {
 } ol_segment;
 
 /* A new object with one reference and no user; the file is not touched. */
-int ol_segment_create(ol_fs *fs, const char *directory, const char *path, int64_t base_offset, int64_t size,
-                      ol_segment **segment, ol_error *error) OL_NODISCARD;
+int ol_segment_create(ol_fs *fs, const char *directory, const char *path, int64_t base_offset,
+                      int64_t size, ol_segment **segment, ol_error *error) OL_NODISCARD;
 void ol_segment_reference(ol_segment *segment);
 void ol_segment_release(ol_segment *segment);
 
-/* Maps the file for reading unless it already is mapped; each use ends with ol_segment_unuse.  OL_WOULD_BLOCK: the segment
- * is no longer in the log, look for its successor. */
+/* Maps the file for reading unless it already is mapped; each use ends with ol_segment_unuse.
+ * OL_WOULD_BLOCK: the segment is no longer in the log, find its successor. */
 int ol_segment_use(ol_segment *segment, ol_error *error) OL_NODISCARD;
 void ol_segment_unuse(ol_segment *segment);
 
-/* Opens (or takes over `file` of) a segment that will be written to: maps `mapped_size` bytes for writing.  Nobody uses it yet; counts
- * as one use. */
-int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_size, ol_error *error) OL_NODISCARD;
+/* Opens (or takes over `file` of) a segment that will be written to: maps `mapped_size` bytes for
+ * writing.  Nobody uses it yet; counts as one use. */
+int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_size,
+                            ol_error *error) OL_NODISCARD;
 
-/* Takes over `file`, whose `size` bytes are those of a closed segment under a name of another time; nobody uses it yet; counts as one use. */
-int ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size, ol_error *error) OL_NODISCARD;
+/* Takes over `file`, whose `size` bytes are those of a closed segment under a temporary name;
+ * nobody uses it yet; counts as one use. */
+int ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size,
+                         ol_error *error) OL_NODISCARD;
 
 /* Makes the file [extended, to) exist as zeros, `written` as in ol_fs, and touches its pages. */
 int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) OL_NODISCARD;
 
 /* Writes "<directory>/<20 digits><suffix>". */
-int ol_segment_path(char *path, size_t capacity, const char *directory, int64_t offset, const char *suffix, ol_error *error)
-    OL_NODISCARD;
+int ol_segment_path(char *path, size_t capacity, const char *directory, int64_t offset,
+                    const char *suffix, ol_error *error) OL_NODISCARD;
 
-int ol_segment_open_indexes(ol_segment *segment, size_t index_bytes_max, ol_error *error) OL_NODISCARD;
+int ol_segment_open_indexes(ol_segment *segment, size_t index_bytes_max,
+                            ol_error *error) OL_NODISCARD;
 /* The same for files whose names end in `ending` (".cleaned") besides. */
-int ol_segment_open_indexes_aside(ol_segment *segment, size_t index_bytes_max, const char *ending, ol_error *error) OL_NODISCARD;
+int ol_segment_open_indexes_aside(ol_segment *segment, size_t index_bytes_max, const char *ending,
+                                  ol_error *error) OL_NODISCARD;
 void ol_segment_close_indexes(ol_segment *segment);     /* writes nothing */
 
-/* Adds an entry to both indexes for the batch at `position`; the part of ol_segment_note_batch that is rarely needed. */
-void ol_segment_append_entries(ol_segment *segment, int64_t position, int64_t last_offset, bool *full);
+/* Adds an entry to both indexes for the batch at `position`; the part of ol_segment_note_batch that
+ * is rarely needed. */
+void ol_segment_append_entries(ol_segment *segment, int64_t position, int64_t last_offset,
+                               bool *full);
 
-/* Adds the entries that docs/format/directory.md §1.3 wants for the batch of `size` bytes at `position`, which was just appended or replayed.  Cannot fail:
- * an index entry that is missing makes a lookup slower, nothing more.  *full (may be NULL): no room for another one. */
-static inline void ol_segment_note_batch(ol_segment *segment, int64_t position, size_t size, int64_t last_offset,
-                                         int64_t max_timestamp, int64_t index_interval_bytes, bool *full) {
+/* Adds the index entries (docs/format/directory.md §1.3) for the batch of `size` bytes at
+ * `position`, which was just appended or replayed.  Cannot fail: a missing index entry makes a
+ * lookup slower, nothing more.  *full (may be NULL): no room for another one. */
+static inline void ol_segment_note_batch(ol_segment *segment, int64_t position, size_t size,
+                                         int64_t last_offset, int64_t max_timestamp,
+                                         int64_t index_interval_bytes, bool *full) {
     if (position == 0) segment->first_timestamp = max_timestamp;
     if (max_timestamp > segment->max_timestamp) {
         segment->max_timestamp = max_timestamp;
@@ -108,16 +123,19 @@ static inline void ol_segment_note_batch(ol_segment *segment, int64_t position, 
     segment->bytes_since_index += (int64_t)size;
 }
 
-/* The forced entry of the time index and the trimming of both, at roll, close and the end of a rebuild. */
+/* The forced entry of the time index and the trimming of both, at roll, close and the end of a
+ * rebuild. */
 int ol_segment_finish_indexes(ol_segment *segment, ol_error *error) OL_NODISCARD;
 
 /* Flushes the .log file, and the index files where they are open. */
 int ol_segment_flush(ol_segment *segment, ol_error *error) OL_NODISCARD;
 
-/* Removes the .log file and what belongs to it (not its snapshot); files that are not there are fine. */
-int ol_segment_remove_files(ol_fs *fs, const char *directory, int64_t base_offset, ol_error *error) OL_NODISCARD;
+/* Removes the .log file and its indexes (not its snapshot); missing files are fine. */
+int ol_segment_remove_files(ol_fs *fs, const char *directory, int64_t base_offset,
+                            ol_error *error) OL_NODISCARD;
 
-/* A file position at or before the batch that holds `offset`, from the index; 0 where the index does not help. */
+/* A file position at or before the batch that holds `offset`, from the index; 0 if the index does
+ * not help. */
 int64_t ol_segment_lookup(ol_segment *segment, int64_t offset);
 
 /* Frees the object in a forked child: closes the files, leaves the mappings, takes no lock. */

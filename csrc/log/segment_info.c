@@ -1,4 +1,4 @@
-/* What the files of segments say to those who select, group and clean them. */
+/* Facts from the files of segments, for the selection, grouping and cleaning of segments. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,10 +6,11 @@
 #include "log/log_impl.h"
 #include "log/file_scan.h"
 
-/* ------------------------------------------------------------------------------------------------ sizes and times */
+/* ------------------------------------------------------------ sizes and times */
 
 /* Entries and the newest timestamp of one index; a file that is missing has neither. */
-static int look_at_index(ol_segment *segment, ol_index_kind kind, int64_t *size, int64_t *timestamp, ol_error *error) {
+static int look_at_index(ol_segment *segment, ol_index_kind kind, int64_t *size, int64_t *timestamp,
+                         ol_error *error) {
     const ol_index *index = kind == OL_INDEX_OFFSET ? &segment->offset_index : &segment->time_index;
     ol_index opened;
     int status = OL_OK;
@@ -19,9 +20,11 @@ static int look_at_index(ol_segment *segment, ol_index_kind kind, int64_t *size,
     if (open) {
         char path[OL_PATH_MAX];
         const char *suffix = kind == OL_INDEX_OFFSET ? ".index" : ".timeindex";
-        status = ol_segment_path(path, sizeof path, segment->directory, segment->base_offset, suffix, error);
+        status = ol_segment_path(path, sizeof path, segment->directory, segment->base_offset,
+                                 suffix, error);
         if (status == OL_OK) {
-            status = ol_index_open(&opened, segment->fs, path, kind, segment->base_offset, 0, OL_INDEX_READ, error);
+            status = ol_index_open(&opened, segment->fs, path, kind, segment->base_offset, 0,
+                                   OL_INDEX_READ, error);
         }
         if (status != OL_OK) return status == OL_NO_SUCH_FILE ? OL_OK : status;
         index = &opened;
@@ -66,27 +69,32 @@ static int look_at_files(ol_segment *segment, ol_log_segment_files *files, ol_er
     if (status != OL_OK) return status;
     pthread_mutex_lock(&segment->lock);
     status = look_at_index(segment, OL_INDEX_OFFSET, &files->index_size, &ignored, error);
-    if (status == OL_OK) status = look_at_index(segment, OL_INDEX_TIME, &files->time_index_size, &files->largest_timestamp, error);
+    if (status == OL_OK) {
+        status = look_at_index(segment, OL_INDEX_TIME, &files->time_index_size,
+                               &files->largest_timestamp, error);
+    }
     pthread_mutex_unlock(&segment->lock);
     if (files->largest_timestamp < 0) files->largest_timestamp = files->modified_ms;
     return status;
 }
 
-int ol_log_segment_files_at(ol_log *log, int64_t base_offset, ol_log_segment_files *files, ol_error *error) {
+int ol_log_segment_files_at(ol_log *log, int64_t base_offset, ol_log_segment_files *files,
+                            ol_error *error) {
     *files = (ol_log_segment_files){.first_timestamp = -1, .largest_timestamp = -1};
     ol_segment *segment = ol_log_find_segment(log, base_offset);
     int status = OL_OUT_OF_RANGE;
     if (segment != NULL && segment->base_offset == base_offset) {
         status = look_at_files(segment, files, error);
-        /* A swap may have put the file out of sight for a moment, or taken it away. */
+        /* A swap may have hidden the file for a moment, or removed it. */
         if (status == OL_NO_SUCH_FILE) status = OL_OUT_OF_RANGE;
     }
     if (segment != NULL) ol_segment_release(segment);
     if (status != OL_OUT_OF_RANGE) return status;
-    return ol_fail(error, OL_OUT_OF_RANGE, "the log has no segment at offset %lld", (long long)base_offset);
+    return ol_fail(error, OL_OUT_OF_RANGE, "the log has no segment at offset %lld",
+                   (long long)base_offset);
 }
 
-/* ------------------------------------------------------------------------------------------------ aborted transactions */
+/* ------------------------------------------------------------ aborted transactions */
 
 typedef struct aborted_list {
     ol_aborted_transaction *entries;
@@ -107,19 +115,24 @@ static int add_aborted(void *context, const ol_aborted_transaction *transaction)
     return OL_OK;
 }
 
-/* The entries of one segment that overlap [from, up_to); the writer may be appending to those of the active one. */
-static int gather(ol_segment *segment, int64_t from, int64_t up_to, aborted_list *list, bool *complete, ol_error *error) {
+/* The entries of one segment that overlap [from, up_to); the writer may be appending to those of
+ * the active one. */
+static int gather(ol_segment *segment, int64_t from, int64_t up_to, aborted_list *list,
+                  bool *complete, ol_error *error) {
     int status = OL_OK;
     *complete = false;
     pthread_mutex_lock(&segment->lock);
     if (segment->indexes_open) {
-        status = ol_transaction_index_collect(&segment->transaction_index, from, up_to, add_aborted, list, complete);
+        status = ol_transaction_index_collect(&segment->transaction_index, from, up_to, add_aborted,
+                                              list, complete);
     } else {
         char path[OL_PATH_MAX];
         ol_transaction_index index;
-        status = ol_segment_path(path, sizeof path, segment->directory, segment->base_offset, ".txnindex", error);
+        status = ol_segment_path(path, sizeof path, segment->directory, segment->base_offset,
+                                 ".txnindex", error);
         if (status == OL_OK) {
-            status = ol_transaction_index_open(&index, segment->fs, path, segment->base_offset, false, error);
+            status = ol_transaction_index_open(&index, segment->fs, path, segment->base_offset,
+                                               false, error);
         }
         if (status == OL_OK) {
             status = ol_transaction_index_collect(&index, from, up_to, add_aborted, list, complete);
@@ -127,11 +140,15 @@ static int gather(ol_segment *segment, int64_t from, int64_t up_to, aborted_list
         }
     }
     pthread_mutex_unlock(&segment->lock);
-    return status == OL_NO_MEMORY ? ol_fail(error, OL_NO_MEMORY, "no memory for the aborted transactions") : status;
+    return status == OL_NO_MEMORY
+               ? ol_fail(error, OL_NO_MEMORY, "no memory for the aborted transactions")
+               : status;
 }
 
-/* One pass over the segments.  OL_WOULD_BLOCK: one was replaced meanwhile, so that what was found may be half of the old and half of the new. */
-static int gather_all(ol_log *log, int64_t from, int64_t up_to, aborted_list *list, ol_error *error) {
+/* One pass over the segments.  OL_WOULD_BLOCK: one was replaced meanwhile, so the findings may mix
+ * the old and the new. */
+static int gather_all(ol_log *log, int64_t from, int64_t up_to, aborted_list *list,
+                      ol_error *error) {
     int status = OL_OK;
     bool complete = false;
     list->count = 0;
@@ -146,17 +163,21 @@ static int gather_all(ol_log *log, int64_t from, int64_t up_to, aborted_list *li
 }
 
 int ol_log_collect_aborted(ol_log *log, int64_t from, int64_t up_to,
-                           int (*visit)(void *context, const ol_aborted_transaction *transaction), void *context,
-                           ol_error *error) {
+                           int (*visit)(void *context, const ol_aborted_transaction *transaction),
+                           void *context, ol_error *error) {
     aborted_list list = {0};
     int status;
     do {
-        /* What a failed truncation left in the list stays replaced. */
-        status = atomic_load(&log->shared.half_cut)
-                     ? ol_fail(error, OL_FAILED, "a truncation failed; what is left is known when the log is opened anew")
-                     : gather_all(log, from, up_to, &list, error);
+        /* Segments that a failed truncation left in the list stay replaced. */
+        status =
+            atomic_load(&log->shared.half_cut)
+                ? ol_fail(error, OL_FAILED,
+                          "a truncation failed; what is left is known when the log is opened anew")
+                : gather_all(log, from, up_to, &list, error);
     } while (status == OL_WOULD_BLOCK);
-    for (size_t i = 0; i < list.count && status == OL_OK; i++) status = visit(context, &list.entries[i]);
+    for (size_t i = 0; i < list.count && status == OL_OK; i++) {
+        status = visit(context, &list.entries[i]);
+    }
     free(list.entries);
     return status;
 }

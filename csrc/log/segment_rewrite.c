@@ -7,7 +7,8 @@
 #include "log/log_impl.h"
 #include "base/pages.h"
 
-/* The file is flushed as it grows: what is dirty at the end would be written all at once, and commits that wait for the disk behind it. */
+/* The file is flushed as it grows: otherwise all dirty bytes would be written at once at the end,
+ * and commits that wait for the disk would wait for them. */
 enum { BUFFER_SIZE = 1 << 20, FLUSH_STEP = 8 << 20 };
 
 struct ol_segment_rewrite {
@@ -45,10 +46,12 @@ static int claim_log(ol_log *log, ol_error *error) {
     bool taken = log->list.is_cleaning;
     log->list.is_cleaning = true;
     pthread_mutex_unlock(&log->list.lock);
-    return taken ? ol_fail(error, OL_INVALID, "a segment of this log is being cleaned already") : OL_OK;
+    return taken ? ol_fail(error, OL_INVALID, "a segment of this log is being cleaned already")
+                 : OL_OK;
 }
 
-static int create_cleaned(ol_log *log, int64_t base_offset, uint64_t cuts, ol_segment_rewrite **created, ol_error *error) {
+static int create_cleaned(ol_log *log, int64_t base_offset, uint64_t cuts,
+                          ol_segment_rewrite **created, ol_error *error) {
     char path[OL_PATH_MAX];
     int status = ol_segment_path(path, sizeof path, log->directory, base_offset, ".log", error);
     if (status != OL_OK) return status;
@@ -56,7 +59,8 @@ static int create_cleaned(ol_log *log, int64_t base_offset, uint64_t cuts, ol_se
     uint8_t *buffer = ol_pages_allocate(BUFFER_SIZE);
     status = cleaned == NULL || buffer == NULL
                  ? ol_fail(error, OL_NO_MEMORY, "no memory to clean a segment")
-                 : ol_segment_create(log->fs, log->directory, path, base_offset, 0, &cleaned->segment, error);
+                 : ol_segment_create(log->fs, log->directory, path, base_offset, 0,
+                                     &cleaned->segment, error);
     if (status != OL_OK) {
         free(cleaned);
         ol_pages_free(buffer, BUFFER_SIZE);
@@ -73,13 +77,18 @@ static int create_cleaned(ol_log *log, int64_t base_offset, uint64_t cuts, ol_se
 static int create_files(ol_segment_rewrite *cleaned, ol_error *error) {
     ol_log *log = cleaned->log;
     char path[OL_PATH_MAX];
-    int status = ol_segment_path(path, sizeof path, log->directory, cleaned->segment->base_offset, ".log.cleaned", error);
-    if (status == OL_OK) status = log->fs->open(log->fs, path, OL_OPEN_CREATE_NEW, &cleaned->file, error);
+    int status = ol_segment_path(path, sizeof path, log->directory, cleaned->segment->base_offset,
+                                 ".log.cleaned", error);
+    if (status == OL_OK) {
+        status = log->fs->open(log->fs, path, OL_OPEN_CREATE_NEW, &cleaned->file, error);
+    }
     if (status != OL_OK) return status;
-    return ol_segment_open_indexes_aside(cleaned->segment, (size_t)log->config.segment_index_bytes, ".cleaned", error);
+    return ol_segment_open_indexes_aside(cleaned->segment, (size_t)log->config.segment_index_bytes,
+                                         ".cleaned", error);
 }
 
-int ol_segment_rewrite_start(ol_log *log, int64_t base_offset, uint64_t cuts, ol_segment_rewrite **cleaned, ol_error *error) {
+int ol_segment_rewrite_start(ol_log *log, int64_t base_offset, uint64_t cuts,
+                             ol_segment_rewrite **cleaned, ol_error *error) {
     *cleaned = NULL;
     if (base_offset < 0) return ol_fail(error, OL_INVALID, "a segment has no base below 0");
     int status = ol_log_check_writable(log, error);
@@ -106,7 +115,8 @@ int ol_segment_rewrite_start(ol_log *log, int64_t base_offset, uint64_t cuts, ol
 static int write_buffer(ol_segment_rewrite *cleaned, ol_error *error) {
     ol_fs *fs = cleaned->log->fs;
     if (cleaned->buffered == 0) return OL_OK;
-    int status = fs->write(cleaned->file, cleaned->written, cleaned->buffer, cleaned->buffered, error);
+    int status = fs->write(cleaned->file, cleaned->written, cleaned->buffer, cleaned->buffered,
+                           error);
     if (status != OL_OK) return status;
     cleaned->written += (int64_t)cleaned->buffered;
     cleaned->buffered = 0;
@@ -115,21 +125,30 @@ static int write_buffer(ol_segment_rewrite *cleaned, ol_error *error) {
     return fs->flush(cleaned->file, error);
 }
 
-int64_t ol_segment_rewrite_size(const ol_segment_rewrite *cleaned) { return cleaned->written + (int64_t)cleaned->buffered; }
-
-static int check_batch(const ol_segment_rewrite *cleaned, size_t size, int64_t base_offset, int64_t last_offset, ol_error *error) {
-    int64_t segment_base = cleaned->segment->base_offset;
-    if (size == 0 || base_offset < cleaned->next_offset || last_offset < base_offset) {
-        return ol_fail(error, OL_INVALID, "a batch of %zu bytes with offsets %lld to %lld cannot follow offset %lld", size,
-                       (long long)base_offset, (long long)last_offset, (long long)cleaned->next_offset - 1);
-    }
-    bool fits = last_offset - segment_base <= INT32_MAX && last_offset < INT64_MAX && size <= (size_t)OL_SEGMENT_BYTES_MAX &&
-                ol_segment_rewrite_size(cleaned) <= OL_SEGMENT_BYTES_MAX - (int64_t)size;
-    return fits ? OL_OK : ol_fail(error, OL_TOO_LARGE, "the batch does not fit the segment at %lld", (long long)segment_base);
+int64_t ol_segment_rewrite_size(const ol_segment_rewrite *cleaned) {
+    return cleaned->written + (int64_t)cleaned->buffered;
 }
 
-int ol_segment_rewrite_append(ol_segment_rewrite *cleaned, const uint8_t *data, size_t size, int64_t base_offset, int64_t last_offset,
-                      int64_t max_timestamp, ol_error *error) {
+static int check_batch(const ol_segment_rewrite *cleaned, size_t size, int64_t base_offset,
+                       int64_t last_offset, ol_error *error) {
+    int64_t segment_base = cleaned->segment->base_offset;
+    if (size == 0 || base_offset < cleaned->next_offset || last_offset < base_offset) {
+        return ol_fail(error, OL_INVALID,
+                       "a batch of %zu bytes with offsets %lld to %lld cannot follow offset %lld",
+                       size, (long long)base_offset, (long long)last_offset,
+                       (long long)cleaned->next_offset - 1);
+    }
+    bool fits = last_offset - segment_base <= INT32_MAX && last_offset < INT64_MAX &&
+                size <= (size_t)OL_SEGMENT_BYTES_MAX &&
+                ol_segment_rewrite_size(cleaned) <= OL_SEGMENT_BYTES_MAX - (int64_t)size;
+    return fits ? OL_OK
+                : ol_fail(error, OL_TOO_LARGE, "the batch does not fit the segment at %lld",
+                          (long long)segment_base);
+}
+
+int ol_segment_rewrite_append(ol_segment_rewrite *cleaned, const uint8_t *data, size_t size,
+                              int64_t base_offset, int64_t last_offset, int64_t max_timestamp,
+                              ol_error *error) {
     int status = check_batch(cleaned, size, base_offset, last_offset, error);
     if (status != OL_OK) return status;
     int64_t position = ol_segment_rewrite_size(cleaned);
@@ -142,13 +161,14 @@ int ol_segment_rewrite_append(ol_segment_rewrite *cleaned, const uint8_t *data, 
         if (cleaned->buffered == BUFFER_SIZE) status = write_buffer(cleaned, error);
         if (status != OL_OK) return status;
     }
-    ol_segment_note_batch(cleaned->segment, position, size, last_offset, max_timestamp, cleaned->log->config.index_interval_bytes,
-                          NULL);
+    ol_segment_note_batch(cleaned->segment, position, size, last_offset, max_timestamp,
+                          cleaned->log->config.index_interval_bytes, NULL);
     cleaned->next_offset = last_offset + 1;
     return OL_OK;
 }
 
-int ol_segment_rewrite_append_aborted(ol_segment_rewrite *cleaned, const ol_aborted_transaction *transaction, ol_error *error) {
+int ol_segment_rewrite_append_aborted(ol_segment_rewrite *cleaned,
+                                      const ol_aborted_transaction *transaction, ol_error *error) {
     return ol_transaction_index_append(&cleaned->segment->transaction_index, transaction, error);
 }
 
@@ -159,14 +179,18 @@ static int finish_files(ol_segment_rewrite *cleaned, ol_error *error) {
     if (status == OL_OK) status = cleaned->log->fs->flush(cleaned->file, error);
     if (status == OL_OK) status = ol_index_flush(&cleaned->segment->offset_index, error);
     if (status == OL_OK) status = ol_index_flush(&cleaned->segment->time_index, error);
-    if (status == OL_OK) status = ol_transaction_index_flush(&cleaned->segment->transaction_index, error);
+    if (status == OL_OK) {
+        status = ol_transaction_index_flush(&cleaned->segment->transaction_index, error);
+    }
     return status;
 }
 
-int ol_segment_rewrite_swap(ol_segment_rewrite *cleaned, const int64_t *bases, size_t count, ol_error *error) {
+int ol_segment_rewrite_swap(ol_segment_rewrite *cleaned, const int64_t *bases, size_t count,
+                            ol_error *error) {
     int status = OL_OK;
     if (count == 0 || bases[0] != cleaned->segment->base_offset) {
-        status = ol_fail(error, OL_INVALID, "a cleaned segment begins where the first of those that it replaces does");
+        status = ol_fail(error, OL_INVALID,
+                         "a cleaned segment begins where the first of those that it replaces does");
     }
     if (status == OL_OK) status = finish_files(cleaned, error);
     if (status != OL_OK) {

@@ -1,5 +1,6 @@
-/* A segment that was written aside takes the place of closed ones (docs/format/cleaner.md §8.6), so that whoever recovers the directory, we or Kafka, finds the old
- * ones or the new one after each file operation (docs/format/recovery.md §9.1):
+/* A segment that was written aside takes the place of closed ones (docs/format/cleaner.md §8.6), so
+ * that whoever recovers the directory, we or Kafka, finds the old ones or the new one after each
+ * file operation (docs/format/recovery.md §9.1):
  *
  *   1. The files lie as `.cleaned`, complete and durable: whoever recovers removes them.
  *   2. They are renamed to `.swap`, `<base>.log` as the last.  As long as one `.cleaned` is left, the lowest of them all, every `.swap` is condemned;
@@ -10,7 +11,8 @@
  *   4. The old files are removed, the last one first, then the empty ones; `.swap` is renamed to what it will be, `.log` first; the directory
  *      is flushed.
  *
- * The sidecar and the notes of rolls say how long segments were.  Both are made to speak of later segments before anything is changed. */
+ * The sidecar and the notes of rolls say how long segments were.  Both are made to speak of later
+ * segments before anything is changed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +27,8 @@ typedef struct swap {
     ol_aside *aside;
     const int64_t *bases;
     size_t count;
-    size_t index;               /* of the first one in the list, which does not move while swap.lock is held */
+    size_t index;               /* of the first one in the list, which does not move while
+                                   swap.lock is held */
     ol_segment **replaced;
     bool has_transactions;      /* a .txnindex goes with it */
     bool has_tail;              /* an empty segment stands for the last of the old ones */
@@ -34,20 +37,23 @@ typedef struct swap {
 static int64_t first_base(const swap *s) { return s->bases[0]; }
 static int64_t last_base(const swap *s) { return s->bases[s->count - 1]; }
 
-static int file_path(const ol_log *log, int64_t base_offset, int kind, const char *ending, char path[OL_PATH_MAX], ol_error *error) {
+static int file_path(const ol_log *log, int64_t base_offset, int kind, const char *ending,
+                     char path[OL_PATH_MAX], ol_error *error) {
     char suffix[64];
     snprintf(suffix, sizeof suffix, "%s%s", suffixes[kind], ending);
     return ol_segment_path(path, OL_PATH_MAX, log->directory, base_offset, suffix, error);
 }
 
-static int remove_file(ol_log *log, int64_t base_offset, int kind, const char *ending, ol_error *error) {
+static int remove_file(ol_log *log, int64_t base_offset, int kind, const char *ending,
+                       ol_error *error) {
     char path[OL_PATH_MAX];
     int status = file_path(log, base_offset, kind, ending, path, error);
     if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
     return status == OL_NO_SUCH_FILE ? OL_OK : status;
 }
 
-static int rename_file(ol_log *log, int64_t base_offset, int kind, const char *from, const char *to, ol_error *error) {
+static int rename_file(ol_log *log, int64_t base_offset, int kind, const char *from, const char *to,
+                       ol_error *error) {
     char source[OL_PATH_MAX];
     char target[OL_PATH_MAX];
     int status = file_path(log, base_offset, kind, from, source, error);
@@ -55,42 +61,52 @@ static int rename_file(ol_log *log, int64_t base_offset, int kind, const char *f
     return status == OL_OK ? log->fs->rename(log->fs, source, target, error) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ before the point of no return */
+/* ------------------------------------------------------------ before the point of no return */
 
-/* Finds the segments.  Under flush.lock: a flush that is at work still holds what it has just marked as flushed. */
+/* Finds the segments.  Under flush.lock: a running flush still holds the segments that it has just
+ * marked as flushed. */
 static int find_replaced(swap *s, int64_t *next_base, ol_error *error) {
     ol_log *log = s->log;
     int status = OL_OK;
     pthread_mutex_lock(&log->list.lock);
-    while (s->index < log->list.count && log->list.segments[s->index]->base_offset < first_base(s)) s->index++;
+    while (s->index < log->list.count &&
+           log->list.segments[s->index]->base_offset < first_base(s)) {
+        s->index++;
+    }
     bool closed = s->index + s->count < log->list.count;
     for (size_t i = 0; i < s->count && closed && status == OL_OK; i++) {
         s->replaced[i] = log->list.segments[s->index + i];
         closed = s->replaced[i]->base_offset == s->bases[i];
         if (s->replaced[i]->flush_needed) {
-            status = ol_fail(error, OL_WOULD_BLOCK, "the segment at %lld is not flushed", (long long)s->bases[i]);
+            status = ol_fail(error, OL_WOULD_BLOCK, "the segment at %lld is not flushed",
+                             (long long)s->bases[i]);
         }
     }
-    if (!closed) status = ol_fail(error, OL_INVALID, "the segments are not neighbours, or not closed");
+    if (!closed) {
+        status = ol_fail(error, OL_INVALID, "the segments are not neighbours, or not closed");
+    }
     if (status == OL_OK) *next_base = log->list.segments[s->index + s->count]->base_offset;
     pthread_mutex_unlock(&log->list.lock);
     return status;
 }
 
-/* Whether the segments may be replaced, and nothing else on disk speaks of how long they are. */
+/* Whether the segments may be replaced, and no other file depends on their sizes. */
 static int check_replaced(swap *s, ol_error *error) {
     ol_log *log = s->log;
     int64_t next_base = 0;
     if (atomic_load(&log->shared.cuts) != s->aside->cuts) {
-        return ol_fail(error, OL_WOULD_BLOCK, "the log was truncated while the segments were cleaned");
+        return ol_fail(error, OL_WOULD_BLOCK,
+                       "the log was truncated while the segments were cleaned");
     }
     pthread_mutex_lock(&log->flush.lock);
     int status = find_replaced(s, &next_base, error);
     if (status == OL_OK && next_base > ol_log_flushed(log)) {
-        status = ol_fail(error, OL_WOULD_BLOCK, "the segments below %lld are not flushed", (long long)next_base);
+        status = ol_fail(error, OL_WOULD_BLOCK, "the segments below %lld are not flushed",
+                         (long long)next_base);
     }
     if (status == OL_OK && s->aside->next_offset > next_base) {
-        status = ol_fail(error, OL_INVALID, "the cleaned segment reaches to %lld, into the one at %lld",
+        status = ol_fail(error, OL_INVALID,
+                         "the cleaned segment reaches to %lld, into the one at %lld",
                          (long long)s->aside->next_offset, (long long)next_base);
     }
     if (status == OL_OK) status = ol_log_settle_bound(log, next_base, error);
@@ -110,7 +126,8 @@ static int remove_notes(swap *s, ol_error *error) {
         bool stayed = segment->note_stayed;
         pthread_mutex_unlock(&log->list.lock);
         if (!stayed) continue;
-        status = ol_log_rolled_name(name, sizeof name, segment->base_offset, atomic_load(&segment->size), segment->next_base);
+        status = ol_log_rolled_name(name, sizeof name, segment->base_offset,
+                                    atomic_load(&segment->size), segment->next_base);
         if (status == OL_OK) status = ol_log_path(log, name, path, error);
         if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
         if (status == OL_NO_SUCH_FILE) status = OL_OK;
@@ -127,7 +144,7 @@ static int create_empty(ol_log *log, int64_t base_offset, int kind, ol_error *er
     return status;
 }
 
-/* Everything that whoever finishes the swap has to find, besides what was written already. */
+/* The remaining files that a recovery of the swap has to find. */
 static int add_empty_files(swap *s, ol_error *error) {
     ol_log *log = s->log;
     int status = OL_OK;
@@ -136,17 +153,21 @@ static int add_empty_files(swap *s, ol_error *error) {
     for (int kind = 0; kind < FILE_KINDS && s->has_tail && status == OL_OK; kind++) {
         status = create_empty(log, last_base(s), kind, error);
     }
-    /* One without a batch has no range from which an old .txnindex would be removed, so it brings one. */
+    /* A .swap without a batch has no range from which an old .txnindex would be removed, so it
+     * brings one. */
     if (status == OL_OK && s->aside->size == 0 && !s->has_transactions) {
         char path[OL_PATH_MAX];
         status = file_path(log, first_base(s), 2, "", path, error);
         if (status == OL_OK) status = log->fs->exists(log->fs, path, &s->has_transactions, error);
-        if (status == OL_OK && s->has_transactions) status = create_empty(log, first_base(s), 2, error);
+        if (status == OL_OK && s->has_transactions) {
+            status = create_empty(log, first_base(s), 2, error);
+        }
     }
     return status;
 }
 
-/* Kafka's age of tombstones in batches of magic 0 and 1, and of segments without timestamps (docs/format/cleaner.md §8.3), goes by this. */
+/* Kafka takes the age of tombstones in batches of magic 0 and 1, and of segments without
+ * timestamps, from this (docs/format/cleaner.md §8.3). */
 static int copy_time(swap *s, ol_error *error) {
     static const int kinds[] = {LOG_KIND, 0, 1};
     ol_fs *fs = s->log->fs;
@@ -174,8 +195,9 @@ static int announce(swap *s, ol_error *error) {
     return status;
 }
 
-/* The `.swap` files go before the `.cleaned` ones that condemn them; under swap.lock.  If one cannot be removed the rest stays, and nothing is
- * cleaned or cut until it could be: a rename may have taken place that was said to have failed. */
+/* The `.swap` files are removed before the `.cleaned` ones that condemn them; under swap.lock.  If
+ * one cannot be removed the rest stays, and nothing is cleaned or cut until it is removed: a rename
+ * may have taken place although it was reported as failed. */
 static void undo(ol_log *log, const int64_t *bases, size_t count) {
     static const char *const endings[] = {".swap", ".cleaned"};
     ol_error ignored;
@@ -190,7 +212,7 @@ static void undo(ol_log *log, const int64_t *bases, size_t count) {
     if (status != OL_OK) log->swap.leftovers = true;
 }
 
-/* ------------------------------------------------------------------------------------------------ behind it */
+/* ------------------------------------------------------------ behind it */
 
 static void exchange(swap *s) {
     ol_log *log = s->log;
@@ -216,7 +238,9 @@ static int put_in_place(swap *s, ol_error *error) {
     for (size_t i = s->count; i-- > 1 && status == OL_OK;) {
         status = ol_segment_remove_files(log->fs, log->directory, s->bases[i], error);
     }
-    if (status == OL_OK && !s->has_transactions) status = remove_file(log, first_base(s), 2, "", error);
+    if (status == OL_OK && !s->has_transactions) {
+        status = remove_file(log, first_base(s), 2, "", error);
+    }
     for (int kind = FILE_KINDS; kind-- > 0 && s->has_tail && status == OL_OK;) {
         status = remove_file(log, last_base(s), kind, ".swap", error);
     }
@@ -228,7 +252,7 @@ static int put_in_place(swap *s, ol_error *error) {
     return status;
 }
 
-/* The files have their names: they are opened anew when somebody reads. */
+/* The files have their names: the next reader opens them again. */
 static void let_go(ol_log *log, ol_segment *segment) {
     pthread_mutex_lock(&log->list.lock);
     segment->held = false;
@@ -244,7 +268,8 @@ static bool is_snapshot_of(const char *name, int64_t *offset) {
     return ol_file_name_parse(name, offset, &suffix) && strcmp(suffix, ".snapshot") == 0;
 }
 
-/* Producer snapshots named after a base that is gone; never the newest.  One that stays is removed by the next open. */
+/* Producer snapshots named after a base that is gone; never the newest.  One that stays is removed
+ * by the next open. */
 static void remove_snapshots(swap *s) {
     ol_log *log = s->log;
     ol_error ignored;
@@ -258,7 +283,10 @@ static void remove_snapshots(swap *s) {
     }
     for (size_t i = 0; i < name_count; i++) {
         char path[OL_PATH_MAX];
-        if (!is_snapshot_of(names[i], &offset) || offset == newest || offset <= first_base(s) || offset > last_base(s)) continue;
+        if (!is_snapshot_of(names[i], &offset) || offset == newest || offset <= first_base(s) ||
+            offset > last_base(s)) {
+            continue;
+        }
         bool named = false;
         for (size_t k = 1; k < s->count && !named; k++) named = s->bases[k] == offset;
         int status = named ? ol_log_path(log, names[i], path, &ignored) : OL_NO_SUCH_FILE;
@@ -268,7 +296,7 @@ static void remove_snapshots(swap *s) {
     ol_log_free_names(names, name_count);
 }
 
-/* ------------------------------------------------------------------------------------------------ all of it */
+/* ------------------------------------------------------------ all of it */
 
 /* Up to the point of no return; on failure nothing is left of it. */
 static int prepare(swap *s, ol_error *error) {
@@ -318,7 +346,8 @@ int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count
             ol_segment_unuse(aside->segment);
             ol_segment_release(aside->segment);
         }
-        /* The directory holds the old and the new, and only opening it anew sorts that out; nothing may be cut or cleaned before. */
+        /* The directory holds the old and the new, and only opening it again sorts that out;
+         * nothing may be cut or cleaned before. */
         if (status != OL_OK) ol_log_set_failed(log);
     }
     pthread_mutex_unlock(&log->swap.lock);

@@ -1,9 +1,12 @@
-/* log/swap_plan: the directory pass of docs/format/recovery.md §9.1 as a pure plan: names in, actions and remaining names out.
+/* log/swap_plan: the directory pass of docs/format/recovery.md §9.1 as a pure plan: names in,
+ * actions and remaining names out.
  *
- * A writable open carries the actions out, in order; it may be stopped behind any of them and the next pass finishes the work.  A
- * read-only open only looks at the names that would be left and under which name each of them lies now.
+ * A writable open carries the actions out, in order; it may be stopped after any of them and the
+ * next pass finishes the work.  A read-only open only reads the names that would be left and the
+ * name under which each of them lies now.
  *
- * Our own leftovers are planned away too: spare segments and a half-made replacement of a truncated one. */
+ * Our own leftovers are planned away too: spare segments and a half-made replacement of a truncated
+ * one. */
 #ifndef OL_LOG_SWAP_PLAN_H
 #define OL_LOG_SWAP_PLAN_H
 
@@ -19,8 +22,8 @@ typedef struct ol_swap_action {
 } ol_swap_action;
 
 typedef struct ol_swap_name {
-    char *name;                 /* as it is once the plan is carried out */
-    char *real;                 /* as it is now */
+    char *name;                 /* its name once the plan is carried out */
+    char *real;                 /* its current name */
 } ol_swap_name;
 
 typedef struct ol_swap_plan {
@@ -29,16 +32,17 @@ typedef struct ol_swap_plan {
     ol_swap_name *names;        /* ascending by name */
     size_t name_count;
     int64_t swaps_finished;     /* .log.swap files put in place */
-    int64_t segments_removed;   /* .log files that a swap replaced, and interrupted .log.swap and .log.cleaned files */
+    int64_t segments_removed;   /* .log files that a swap replaced, and interrupted .log.swap and
+                                   .log.cleaned files */
 } ol_swap_plan;
 
-/* Behind the last offset of the `.log.swap` file `name`, whose number is `base_offset`. */
-typedef int (*ol_swap_next_offset)(void *context, const char *name, int64_t base_offset, int64_t *next_offset,
-                                   ol_error *error);
+/* The offset after the last one of the `.log.swap` file `name`, whose number is `base_offset`. */
+typedef int (*ol_swap_next_offset)(void *context, const char *name, int64_t base_offset,
+                                   int64_t *next_offset, ol_error *error);
 
-/* Changes nothing but *plan, which is to be freed; `names` may be in any order. */
-int ol_swap_plan_make(char *const *names, size_t count, ol_swap_next_offset next_offset, void *context, ol_swap_plan *plan,
-                      ol_error *error) OL_NODISCARD;
+/* Changes nothing but *plan, which the caller frees; `names` may be in any order. */
+int ol_swap_plan_make(char *const *names, size_t count, ol_swap_next_offset next_offset,
+                      void *context, ol_swap_plan *plan, ol_error *error) OL_NODISCARD;
 void ol_swap_plan_free(ol_swap_plan *plan);
 
 #endif

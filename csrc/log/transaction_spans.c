@@ -9,13 +9,16 @@
 static int64_t base_below(const ol_log *log, int64_t offset) {
     ol_log_segment_info info;
     int64_t base = -1;
-    for (size_t i = 0; ol_log_segment_at(log, i, &info) && info.base_offset < offset; i++) base = info.base_offset;
+    for (size_t i = 0; ol_log_segment_at(log, i, &info) && info.base_offset < offset; i++) {
+        base = info.base_offset;
+    }
     return base;
 }
 
-/* The newest snapshot of producers at or below an offset, of those that stand where segments begin; *from is where to go on.  Without any
- * the log tells all, from its start. */
-static int load_snapshot(const ol_log *log, int64_t offset, ol_producers *producers, int64_t *from, ol_error *error) {
+/* The newest snapshot of producers at or below an offset, among those at bases of segments; *from
+ * is where to go on.  Without any the log has all of it, from its start. */
+static int load_snapshot(const ol_log *log, int64_t offset, ol_producers *producers, int64_t *from,
+                         ol_error *error) {
     for (int64_t base = base_below(log, offset + 1); base > 0; base = base_below(log, base)) {
         char path[OL_PATH_MAX];
         int status = ol_segment_path(path, sizeof path, log->directory, base, ".snapshot", error);
@@ -27,7 +30,7 @@ static int load_snapshot(const ol_log *log, int64_t offset, ol_producers *produc
     return OL_OK;
 }
 
-/* What was known of producers at an offset. */
+/* The producers as they were at an offset. */
 static int producers_at(ol_log *log, int64_t offset, ol_producers *producers, ol_error *error) {
     ol_batch_walk walk;
     ol_batch batch;
@@ -55,8 +58,9 @@ int ol_log_open_since(ol_log *log, int64_t offset, int64_t *first, ol_error *err
     return status;
 }
 
-/* Walks on until all that were open at `offset` have ended, or the log has. */
-static int follow(ol_log *log, int64_t offset, int64_t until, ol_producers *producers, int64_t *end, ol_error *error) {
+/* Walks on until all transactions open at `offset` have ended, or the log has. */
+static int follow(ol_log *log, int64_t offset, int64_t until, ol_producers *producers, int64_t *end,
+                  ol_error *error) {
     ol_batch_walk walk;
     ol_batch batch;
     ol_producers_change change;
@@ -70,7 +74,9 @@ static int follow(ol_log *log, int64_t offset, int64_t until, ol_producers *prod
         change.completed = false;
         status = ol_producers_apply(producers, &batch, &change, error);
         if (status == OL_CORRUPT || status == OL_UNSUPPORTED) status = OL_OK;
-        if (status == OL_OK && change.completed && change.transaction.first_offset < offset) *end = batch.last_offset + 1;
+        if (status == OL_OK && change.completed && change.transaction.first_offset < offset) {
+            *end = batch.last_offset + 1;
+        }
     }
     ol_batch_walk_close(&walk);
     return status == OL_END ? OL_OK : status;

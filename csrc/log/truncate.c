@@ -1,9 +1,11 @@
-/* Truncation: the sidecar is lowered and synced first, so that what is cut afterwards can never count as flushed; names and the cut
- * itself are durable before the call returns, so that a crash cannot bring cut batches back between newer ones.
+/* Truncation: the sidecar is lowered and synced first, so that cut bytes can never count as
+ * flushed; names and the cut itself are durable before the call returns, so that a crash cannot
+ * bring cut batches back between newer ones.
  *
- * A power loss in the middle can leave the zeros that the cut put into its page, and behind them, in the old length of the file, batches
- * whose `ol.flushed` says that more was flushed than is left.  An empty file `offsetlog.cut-<offset>`, whose name is durable before the
- * cut and whose removal is durable before the call returns, tells recovery not to believe those. */
+ * A power loss in the middle can leave the zeros that the cut put into its page, and after them, in
+ * the old length of the file, batches whose `ol.flushed` claims a bound above the new end.  An
+ * empty file `offsetlog.cut-<offset>`, whose name is durable before the cut and whose removal is
+ * durable before the call returns, makes recovery ignore those. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,18 +24,22 @@ typedef struct cut_place {
     int64_t end;                /* the new log end */
 } cut_place;
 
-/* The first batch whose last offset is at or above `offset` goes, and all behind it. */
+/* The first batch whose last offset is at or above `offset` goes, and all after it. */
 static int find_cut(ol_log *log, int64_t offset, cut_place *cut, ol_error *error) {
     for (size_t i = log->list.count; i-- > 0;) {
         ol_segment *segment = log->list.segments[i];
         if (segment->base_offset > offset && i > 0) continue;
-        *cut = (cut_place){.index = i, .base_offset = segment->base_offset, .end = segment->base_offset};
+        *cut = (cut_place){.index = i,
+                           .base_offset = segment->base_offset,
+                           .end = segment->base_offset};
         if (segment->base_offset >= offset) break;
         ol_file_scan scan;
-        int status = ol_file_scan_open(&scan, log->fs, segment->path, 0, atomic_load(&segment->size), error);
+        int status = ol_file_scan_open(&scan, log->fs, segment->path, 0,
+                                       atomic_load(&segment->size), error);
         if (status != OL_OK) return status;
         ol_batch batch;
-        while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK && batch.last_offset < offset) {
+        while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK &&
+               batch.last_offset < offset) {
             cut->position = scan.position;
             cut->end = batch.last_offset + 1;
         }
@@ -41,12 +47,14 @@ static int find_cut(ol_log *log, int64_t offset, cut_place *cut, ol_error *error
         if (status != OL_OK && status != OL_END) return status;
         break;
     }
-    /* Below the first segment nothing can stay: the log begins anew at the offset (as Kafka's truncateFullyAndStartAt). */
+    /* Nothing can stay below the first segment: the log begins again at the offset (as Kafka's
+     * truncateFullyAndStartAt). */
     if (cut->end > offset) cut->end = offset;
     return OL_OK;
 }
 
-/* A copy of the first `size` bytes takes the file's place: readers go on with the file that they have. */
+/* A copy of the first `size` bytes takes the file's place: readers go on with the file that they
+ * have. */
 static int replace_by_copy(ol_log *log, const ol_segment *segment, int64_t size, ol_error *error) {
     char path[OL_PATH_MAX];
     ol_file *source = NULL;
@@ -54,14 +62,18 @@ static int replace_by_copy(ol_log *log, const ol_segment *segment, int64_t size,
     uint8_t *chunk = malloc(COPY_CHUNK);
     if (chunk == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to copy a segment");
     int status = ol_log_path(log, OL_TRUNCATED_FILE, path, error);
-    if (status == OL_OK) status = log->fs->open(log->fs, segment->path, OL_OPEN_READ, &source, error);
+    if (status == OL_OK) {
+        status = log->fs->open(log->fs, segment->path, OL_OPEN_READ, &source, error);
+    }
     if (status == OL_OK) status = log->fs->open(log->fs, path, OL_OPEN_CREATE, &target, error);
     if (status == OL_OK) status = log->fs->truncate(target, 0, error);
     for (int64_t at = 0; at < size && status == OL_OK;) {
         size_t wanted = size - at < COPY_CHUNK ? (size_t)(size - at) : COPY_CHUNK;
         size_t got = 0;
         status = log->fs->read(source, at, chunk, wanted, &got, error);
-        if (status == OL_OK && got == 0) status = ol_fail(error, OL_IO, "the segment is shorter than it should be");
+        if (status == OL_OK && got == 0) {
+            status = ol_fail(error, OL_IO, "the segment is shorter than it should be");
+        }
         if (status == OL_OK) status = log->fs->write(target, at, chunk, got, error);
         at += (int64_t)got;
     }
@@ -73,7 +85,7 @@ static int replace_by_copy(ol_log *log, const ol_segment *segment, int64_t size,
     return status;
 }
 
-/* Takes the last segment off the list; readers that are in it go on, and find their place anew. */
+/* Takes the last segment off the list; readers in it go on, and find their place again. */
 static void detach_last(ol_log *log) {
     ol_segment *last = log->list.segments[--log->list.count];
     pthread_mutex_lock(&last->lock);
@@ -87,8 +99,8 @@ static void detach_last(ol_log *log) {
     ol_segment_release(last);
 }
 
-/* Makes the file of the segment that stays `position` bytes long.  Once it is detached no
- * new user can come. */
+/* Makes the file of the segment that stays `position` bytes long.  Once it is detached no new user
+ * can come. */
 static int cut_segment(ol_log *log, ol_segment *segment, int64_t position, ol_error *error) {
     uint32_t own = segment == log->tail.active || segment->flush_needed ? 1 : 0;
     pthread_mutex_lock(&segment->lock);
@@ -104,17 +116,19 @@ static int cut_segment(ol_log *log, ol_segment *segment, int64_t position, ol_er
     return status;
 }
 
-/* What the writer knows of a segment that becomes active again. */
+/* The writer's facts about a segment that becomes active again. */
 static int learn_segment(ol_segment *segment, ol_error *error) {
     ol_file_scan scan;
     ol_batch batch;
-    int status = ol_file_scan_open(&scan, segment->fs, segment->path, 0, atomic_load(&segment->size), error);
+    int status = ol_file_scan_open(&scan, segment->fs, segment->path, 0,
+                                   atomic_load(&segment->size), error);
     if (status != OL_OK) return status;
     segment->first_timestamp = -1;
     segment->max_timestamp = -1;
     segment->max_timestamp_offset = segment->base_offset;
     segment->bytes_since_index = 0;
-    for (int64_t position = 0; (status = ol_file_scan_next(&scan, &batch, error)) == OL_OK; position = scan.position) {
+    for (int64_t position = 0; (status = ol_file_scan_next(&scan, &batch, error)) == OL_OK;
+         position = scan.position) {
         if (position == 0) segment->first_timestamp = batch.max_timestamp;
         if (batch.max_timestamp > segment->max_timestamp) {
             segment->max_timestamp = batch.max_timestamp;
@@ -125,16 +139,19 @@ static int learn_segment(ol_segment *segment, ol_error *error) {
     return status == OL_END ? OL_OK : status;
 }
 
-/* A fresh object for the file that was cut takes the last place and is written to from now on. */
+/* A new object for the cut file takes the last place and receives the next batches. */
 static int reopen_last(ol_log *log, const cut_place *cut, ol_error *error) {
     char path[OL_PATH_MAX];
     ol_segment *segment = NULL;
-    int status = ol_segment_path(path, sizeof path, log->directory, cut->base_offset, ".log", error);
+    int status = ol_segment_path(path, sizeof path, log->directory, cut->base_offset, ".log",
+                                 error);
     if (status == OL_OK) {
-        status = ol_segment_create(log->fs, log->directory, path, cut->base_offset, cut->position, &segment, error);
+        status = ol_segment_create(log->fs, log->directory, path, cut->base_offset, cut->position,
+                                   &segment, error);
     }
     if (status != OL_OK) return status;
-    int64_t mapped = cut->position > log->config.segment_bytes ? cut->position : log->config.segment_bytes;
+    int64_t mapped = cut->position > log->config.segment_bytes ? cut->position
+                                                               : log->config.segment_bytes;
     status = learn_segment(segment, error);
     if (status == OL_OK) status = ol_segment_use_writable(segment, NULL, (size_t)mapped, error);
     if (status != OL_OK) {
@@ -142,20 +159,28 @@ static int reopen_last(ol_log *log, const cut_place *cut, ol_error *error) {
         return status;
     }
     status = ol_segment_open_indexes(segment, (size_t)log->config.segment_index_bytes, error);
-    if (status == OL_OK) status = ol_index_truncate(&segment->offset_index, cut->end, cut->position, error);
-    if (status == OL_OK) status = ol_index_truncate(&segment->time_index, cut->end, cut->position, error);
-    if (status == OL_OK) status = ol_transaction_index_truncate(&segment->transaction_index, cut->end, error);
+    if (status == OL_OK) {
+        status = ol_index_truncate(&segment->offset_index, cut->end, cut->position, error);
+    }
+    if (status == OL_OK) {
+        status = ol_index_truncate(&segment->time_index, cut->end, cut->position, error);
+    }
+    if (status == OL_OK) {
+        status = ol_transaction_index_truncate(&segment->transaction_index, cut->end, error);
+    }
     if (status != OL_OK) {
         ol_segment_unuse(segment);
         ol_segment_release(segment);
         return status;
     }
-    log->list.segments[log->list.count++] = segment;      /* a place is free: one was just taken off */
+    log->list.segments[log->list.count++] = segment;      /* a place is free: one was just taken
+                                                             off */
     ol_log_activate(log, segment);
     return OL_OK;
 }
 
-static int cut_note_path(const ol_log *log, int64_t offset, char path[OL_PATH_MAX], ol_error *error) {
+static int cut_note_path(const ol_log *log, int64_t offset, char path[OL_PATH_MAX],
+                         ol_error *error) {
     char name[64];
     snprintf(name, sizeof name, OL_CUT_PREFIX "%" PRId64, offset);
     return ol_log_path(log, name, path, error);
@@ -170,14 +195,18 @@ static int leave_cut_note(ol_log *log, int64_t offset, ol_error *error) {
     return status;
 }
 
-/* Files of the segments that go, the last one first; then the cut.  Under list.lock and extension.lock. */
+/* Files of the segments that go, the last one first; then the cut.  Under list.lock and
+ * extension.lock. */
 static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
     int status = leave_cut_note(log, cut->end, error);
     while (log->list.count > cut->index + 1 && status == OL_OK) {
-        status = ol_segment_remove_files(log->fs, log->directory, log->list.segments[log->list.count - 1]->base_offset, error);
+        status = ol_segment_remove_files(log->fs, log->directory,
+                                         log->list.segments[log->list.count - 1]->base_offset,
+                                         error);
         if (status == OL_OK) detach_last(log);
     }
-    /* If the removals were lost and the cut was not, the removed segments would come back behind what looks like a legal gap. */
+    /* If the removals were lost and the cut was not, the removed segments would come back after a
+     * gap that looks legal. */
     if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
     if (status != OL_OK) return status;
     ol_segment *last = log->list.segments[cut->index];
@@ -198,7 +227,7 @@ static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
     return reopen_last(log, cut, error);
 }
 
-/* Producer state at the new end: an older snapshot and what follows it. */
+/* Producer state at the new end: an older snapshot and the batches after it. */
 static int reload_producers(ol_log *log, int64_t end, ol_error *error) {
     char **names = NULL;
     size_t name_count = 0;
@@ -209,12 +238,17 @@ static int reload_producers(ol_log *log, int64_t end, ol_error *error) {
         found[i].path = log->list.segments[i]->path;
         found[i].base_offset = log->list.segments[i]->base_offset;
         found[i].size = atomic_load(&log->list.segments[i]->size);
-        found[i].next_offset = i + 1 < log->list.count ? log->list.segments[i + 1]->base_offset : end;
+        found[i].next_offset = i + 1 < log->list.count ? log->list.segments[i + 1]->base_offset
+                                                       : end;
     }
     int status = ol_log_list_names(log, &names, &name_count, error);
-    if (status == OL_OK) status = ol_log_remove_snapshots(log, names, name_count, end, false, error);
+    if (status == OL_OK) {
+        status = ol_log_remove_snapshots(log, names, name_count, end, false, error);
+    }
     int64_t highest = log->producers.highest_id;
-    if (status == OL_OK) status = ol_log_replay(log, found, log->list.count, end, names, name_count, error);
+    if (status == OL_OK) {
+        status = ol_log_replay(log, found, log->list.count, end, names, name_count, error);
+    }
     if (highest > log->producers.highest_id) log->producers.highest_id = highest;
     ol_log_free_names(names, name_count);
     free(found);
@@ -230,8 +264,9 @@ static int32_t epoch_before(ol_log *log, int64_t offset) {
 
 /* Under flush.lock and extension.lock. */
 static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
-    /* A flush covers batches that come while it runs, beyond the end that it tells: where they were cut at that end, `flushed` stays and
-     * bytes are written below that flush's position which it never saw. */
+    /* A flush covers batches that come while it runs, above the end that it reports.  If the log is
+     * cut at that end, `flushed` stays, and new bytes are written below that flush's position which
+     * it never saw. */
     log->flush.last.position = 0;
     log->flush.settled_base = -1;
     if (ol_log_flushed(log) > cut->end) {
@@ -249,7 +284,9 @@ static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
     atomic_store(&log->signals.appended, true);
     log->note.written = -1;        /* the batch that carried it may be gone */
     pthread_mutex_lock(&log->epochs.lock);
-    if (ol_leader_epochs_truncate_from_end(&log->epochs.cache, cut->end)) log->epochs.changed = true;
+    if (ol_leader_epochs_truncate_from_end(&log->epochs.cache, cut->end)) {
+        log->epochs.changed = true;
+    }
     log->tail.newest_epoch = ol_leader_epochs_newest(&log->epochs.cache);
     pthread_mutex_unlock(&log->epochs.lock);
     pthread_mutex_lock(&log->list.lock);
@@ -275,15 +312,18 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     pthread_mutex_lock(&log->swap.lock);
     pthread_mutex_lock(&log->flush.lock);
     pthread_mutex_lock(&log->extension.lock);
-    /* A swap that was given up may be finished by whoever opens the directory: over what is cut here, unless its files are gone before. */
+    /* The next open may finish an abandoned swap, over the cut made here, unless its files are
+     * removed before. */
     status = ol_log_clear_leftovers_locked(log, error);
     if (status == OL_OK) status = find_cut(log, offset, &cut, error);
     if (status == OL_OK) {
-        /* Whoever finds a file shorter than it was shall know why, also while it is being cut; who begins meanwhile is told by the end. */
+        /* A reader of a file that is shorter than before shall know why, also during the cut; one
+         * who begins meanwhile sees the new end. */
         atomic_fetch_add(&log->shared.cuts, 1);
         status = truncate_to(log, &cut, error);
-        /* Half of it may be done: only opening the log anew tells what is left.  Segments stay detached, since a file may be shorter than
-         * its object says; readers are refused by the flag, not led to them again and again. */
+        /* Half of it may be done: only opening the log again shows what is left.  Segments stay
+         * detached, since a file may be shorter than its object says; the flag refuses readers, so
+         * that they are not led to those again and again. */
         if (status != OL_OK) {
             atomic_store(&log->shared.half_cut, true);
             ol_log_set_failed(log);

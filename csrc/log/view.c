@@ -29,10 +29,12 @@ static int copy_list(ol_log *log, ol_segment ***segments, size_t *count, ol_erro
         ol_segment_reference(log->list.segments[i]);
     }
     pthread_mutex_unlock(&log->list.lock);
-    return *segments != NULL ? OL_OK : ol_fail(error, OL_NO_MEMORY, "no memory to look at %zu segments", *count);
+    return *segments != NULL
+               ? OL_OK
+               : ol_fail(error, OL_NO_MEMORY, "no memory to look at %zu segments", *count);
 }
 
-/* OL_WOULD_BLOCK: one was replaced before it could be opened, so the list is to be taken anew. */
+/* OL_WOULD_BLOCK: one was replaced before it could be opened, so the list is taken again. */
 static int take(ol_log_view *view, ol_error *error) {
     ol_segment **segments = NULL;
     size_t count = 0;
@@ -41,7 +43,8 @@ static int take(ol_log_view *view, ol_error *error) {
     if (status != OL_OK) return status;
     view->segments = segments;
     for (size_t i = 0; i < count; i++) {
-        /* A use is a reference of its own.  Those that are not used keep their place in the array only for this loop. */
+        /* A use is a reference of its own.  Unused ones keep their place in the array only for this
+         * loop. */
         ol_segment *segment = segments[i];
         if (status == OL_OK) {
             status = ol_segment_use(segment, error);
@@ -54,15 +57,19 @@ static int take(ol_log_view *view, ol_error *error) {
 }
 
 int ol_log_view_open(ol_log *log, ol_log_view **view, ol_error *error) {
-    if (!ol_log_is_writable(log)) return ol_fail(error, OL_READ_ONLY, "the files of a read-only log cannot be held");
+    if (!ol_log_is_writable(log)) {
+        return ol_fail(error, OL_READ_ONLY, "the files of a read-only log cannot be held");
+    }
     ol_log_view *created = calloc(1, sizeof *created);
     if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to look at a log");
     created->log = log;
     int status;
     do {
-        status = atomic_load(&log->shared.half_cut)
-                     ? ol_fail(error, OL_FAILED, "a truncation failed; what is left is known when the log is opened anew")
-                     : take(created, error);
+        status =
+            atomic_load(&log->shared.half_cut)
+                ? ol_fail(error, OL_FAILED,
+                          "a truncation failed; what is left is known when the log is opened anew")
+                : take(created, error);
     } while (status == OL_WOULD_BLOCK && sched_yield() == 0);
     if (status != OL_OK) {
         free(created);
@@ -81,7 +88,8 @@ bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *
     return true;
 }
 
-/* Whether the files of a segment that was swapped in may have no names of their own yet: until then those are of the ones that it replaced. */
+/* Whether the files of a swapped-in segment may have no names of their own yet: until then the
+ * names belong to the files that it replaced. */
 static bool is_held(ol_log *log, const ol_segment *segment) {
     pthread_mutex_lock(&log->list.lock);
     bool held = segment->held;
@@ -89,13 +97,15 @@ static bool is_held(ol_log *log, const ol_segment *segment) {
     return held;
 }
 
-int ol_log_view_scan(const ol_log_view *view, size_t index, int64_t position, ol_file_scan *scan, ol_error *error) {
+int ol_log_view_scan(const ol_log_view *view, size_t index, int64_t position, ol_file_scan *scan,
+                     ol_error *error) {
     OL_ASSERT(index < view->count);
     const ol_segment *segment = view->segments[index];
     int64_t size = atomic_load_explicit(&segment->size, memory_order_acquire);
     if (!is_held(view->log, segment)) {
         int status = ol_file_scan_open(scan, view->log->fs, segment->path, position, size, error);
-        /* It is ours if it was in the log behind the opening.  One that is cut out of the log may have lost its name before. */
+        /* It is ours if it was in the log after the opening.  A segment cut out of the log may have
+         * lost its name before. */
         if (status == OL_OK && !atomic_load(&segment->detached)) {
             scan->limit = size;
             return OL_OK;

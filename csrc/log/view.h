@@ -1,14 +1,19 @@
-/* log/view: the segments that a log had at one moment, kept readable, whatever is rolled, cleaned or cut away since.
+/* log/view: the segments of a log at one moment, kept readable, whatever is rolled, cleaned or cut
+ * away since.
  *
- * Whoever replays a log that is cleaned meanwhile must not read some segments from before a swap and others from behind it: the first still hold
- * a value whose tombstone, or the ABORT marker, is gone from the others.  A view is one state of the log's list, so that a replay of it up
- * to `offset` gives the state below `offset` for every offset that had been applied when the view was opened, or is applied later: nothing in it was
- * cleaned by what stood above.  It holds what lay below the log's end when it was opened, and what was appended to the last segment since.
+ * A replay of a log that is cleaned meanwhile must not mix segments from before a swap with
+ * segments from after it: the first still hold a value whose tombstone, or ABORT marker, is gone
+ * from the others.  A view is one state of the log's list.  A replay of it up to `offset` gives the
+ * state below `offset` for every offset that had been applied when the view was opened, or is
+ * applied later: nothing in it was cleaned because of records above.  It holds the bytes below the
+ * log's end when it was opened, and those appended to the last segment since.
  *
- * It maps the segments and keeps no descriptor of them, since there may be more segments than a process has descriptors.  Whoever scans one reads
- * the file as long as it is in the log, and the mapping once it is not: like a reader's, that ends the process where the disk does not give a page.
+ * It maps the segments and keeps no descriptor of them, since there may be more segments than a
+ * process has descriptors.  A scan reads the file as long as it is in the log, and the mapping
+ * after that.  As for a reader of a mapping, the process ends if the disk does not give a page.
  *
- * Threads: one uses a view; any number of views, commits, swaps and truncations go on beside it.  A view ends before its log does. */
+ * Threads: one uses a view; any number of views, commits, swaps and truncations go on beside it.  A
+ * view ends before its log does. */
 #ifndef OL_LOG_VIEW_H
 #define OL_LOG_VIEW_H
 
@@ -19,22 +24,23 @@ typedef struct ol_log_view ol_log_view;
 
 typedef struct ol_log_view_segment {
     int64_t base_offset;
-    int64_t size;               /* whole batches, now: the last one may still grow */
-    const char *path;           /* as it was; another file may bear the name by now */
+    int64_t size;               /* whole batches, now: the last segment may still grow */
+    const char *path;           /* its name at the opening; another file may bear it by now */
 } ol_log_view_segment;
 
-/* Only of a log that was opened writable: the files of another one are somebody else's, who may cut them (OL_READ_ONLY).  Fails with OL_FAILED after
- * a truncation that failed, OL_IO, OL_NO_MEMORY. */
+/* Only of a log that was opened writable: somebody else may cut the files of another one
+ * (OL_READ_ONLY).  Fails with OL_FAILED after a truncation that failed, OL_IO, OL_NO_MEMORY. */
 int ol_log_view_open(ol_log *log, ol_log_view **view, ol_error *error) OL_NODISCARD;
 
-/* The segments, ascending; index from 0; false behind the last. */
+/* The segments, ascending; index from 0; false after the last. */
 bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *segment);
 
-/* Scans the segment at `index`, which must be there, from a position on, all of it that there is now; the view stays open at least as long.
- * Fails with OL_IO, and then there is nothing to close. */
-int ol_log_view_scan(const ol_log_view *view, size_t index, int64_t position, ol_file_scan *scan, ol_error *error) OL_NODISCARD;
+/* Scans all bytes of the segment at `index`, which must be there, from a position on; the view
+ * stays open at least as long.  Fails with OL_IO, and then there is nothing to close. */
+int ol_log_view_scan(const ol_log_view *view, size_t index, int64_t position, ol_file_scan *scan,
+                     ol_error *error) OL_NODISCARD;
 
-/* Whether none of its segments was replaced by a cleaned one, or cut, since. */
+/* Whether none of its segments was cut, or replaced by a cleaned one, since. */
 bool ol_log_view_is_current(const ol_log_view *view);
 
 void ol_log_view_close(ol_log_view *view);      /* NULL is fine */

@@ -1,9 +1,10 @@
 /* log/files/checkpoint: Kafka's text checkpoints (docs/format/directory.md §1.5).
  *
- * Two forms share the frame (version line, count line, one line an entry): offset checkpoints of a log dir ("topic partition
- * offset") and the leader-epoch-checkpoint of a partition ("epoch startOffset").  An empty file and one with only the version
- * line hold nothing.  Everything else that is not as Kafka writes it is OL_CORRUPT, with the line in the reason, and nothing of
- * it is used: a caller treats a bad checkpoint as absent, it never guesses a part of it.
+ * Two forms share the frame (version line, count line, one line an entry): offset checkpoints of a
+ * log dir ("topic partition offset") and the leader-epoch-checkpoint of a partition ("epoch
+ * startOffset").  An empty file and one with only the version line hold nothing.  Any other
+ * deviation from Kafka's form is OL_CORRUPT, with the line in the reason, and the whole file is
+ * refused: a caller treats a bad checkpoint as absent, and never guesses a part of it.
  *
  * The structures own their memory and have no lock.
  */
@@ -33,32 +34,37 @@ typedef struct ol_offset_checkpoint {
 void ol_offset_checkpoint_free(ol_offset_checkpoint *checkpoint);
 
 /* The entry, or NULL.  Linear: the files have some dozens of lines. */
-const ol_checkpoint_entry *ol_offset_checkpoint_find(const ol_offset_checkpoint *checkpoint, const char *topic,
-                                                     int32_t partition);
-/* Adds or replaces.  OL_INVALID for a topic that is empty, too long or has white space in it. */
-int ol_offset_checkpoint_set(ol_offset_checkpoint *checkpoint, const char *topic, int32_t partition, int64_t offset,
-                             ol_error *error) OL_NODISCARD;
-void ol_offset_checkpoint_remove(ol_offset_checkpoint *checkpoint, const char *topic, int32_t partition);
+const ol_checkpoint_entry *ol_offset_checkpoint_find(const ol_offset_checkpoint *checkpoint,
+                                                     const char *topic, int32_t partition);
+/* Adds or replaces.  OL_INVALID for a topic that is empty, too long or contains white space. */
+int ol_offset_checkpoint_set(ol_offset_checkpoint *checkpoint, const char *topic, int32_t partition,
+                             int64_t offset, ol_error *error) OL_NODISCARD;
+void ol_offset_checkpoint_remove(ol_offset_checkpoint *checkpoint, const char *topic,
+                                 int32_t partition);
 
 /* Fills an empty *checkpoint; on failure it stays empty. */
-int ol_offset_checkpoint_parse(ol_offset_checkpoint *checkpoint, ol_slice text, ol_error *error) OL_NODISCARD;
+int ol_offset_checkpoint_parse(ol_offset_checkpoint *checkpoint, ol_slice text,
+                               ol_error *error) OL_NODISCARD;
 /* *text is malloc'ed. */
-int ol_offset_checkpoint_format(const ol_offset_checkpoint *checkpoint, char **text, size_t *size, ol_error *error)
-    OL_NODISCARD;
+int ol_offset_checkpoint_format(const ol_offset_checkpoint *checkpoint, char **text, size_t *size,
+                                ol_error *error) OL_NODISCARD;
 /* OL_NO_SUCH_FILE when missing. */
-int ol_offset_checkpoint_load(ol_offset_checkpoint *checkpoint, ol_fs *fs, const char *path, ol_error *error) OL_NODISCARD;
+int ol_offset_checkpoint_load(ol_offset_checkpoint *checkpoint, ol_fs *fs, const char *path,
+                              ol_error *error) OL_NODISCARD;
 /* Published by ol_fs_replace_file: the old file, or the new one. */
-int ol_offset_checkpoint_store(const ol_offset_checkpoint *checkpoint, ol_fs *fs, const char *path, ol_error *error)
-    OL_NODISCARD;
+int ol_offset_checkpoint_store(const ol_offset_checkpoint *checkpoint, ol_fs *fs, const char *path,
+                               ol_error *error) OL_NODISCARD;
 
 typedef struct ol_leader_epoch {
     int64_t start_offset;
     int32_t epoch;
 } ol_leader_epoch;
 
-/* *entries is malloc'ed (NULL when there are none); both columns ascend strictly, else OL_CORRUPT. */
-int ol_epoch_checkpoint_parse(ol_slice text, ol_leader_epoch **entries, size_t *count, ol_error *error) OL_NODISCARD;
-int ol_epoch_checkpoint_format(const ol_leader_epoch *entries, size_t count, char **text, size_t *size, ol_error *error)
-    OL_NODISCARD;
+/* *entries is malloc'ed (NULL when there are none); both columns ascend strictly, else
+ * OL_CORRUPT. */
+int ol_epoch_checkpoint_parse(ol_slice text, ol_leader_epoch **entries, size_t *count,
+                              ol_error *error) OL_NODISCARD;
+int ol_epoch_checkpoint_format(const ol_leader_epoch *entries, size_t count, char **text,
+                               size_t *size, ol_error *error) OL_NODISCARD;
 
 #endif

@@ -33,7 +33,10 @@ static void encode_slot(uint8_t *slot, int64_t sequence, const ol_flush_sidecar_
 }
 
 static bool decode_slot(const uint8_t *slot, int64_t *sequence, ol_flush_sidecar_bound *bound) {
-    if (ol_load_u32(slot + AT_MAGIC) != FLUSHED_MAGIC || ol_load_u16(slot + AT_VERSION) != VERSION) return false;
+    if (ol_load_u32(slot + AT_MAGIC) != FLUSHED_MAGIC ||
+        ol_load_u16(slot + AT_VERSION) != VERSION) {
+        return false;
+    }
     if (ol_load_u32(slot + AT_CRC) != ol_crc32c(slot, AT_CRC)) return false;
     *sequence = ol_load_i64(slot + AT_SEQUENCE);
     bound->offset = ol_load_i64(slot + AT_OFFSET);
@@ -49,7 +52,9 @@ static bool decode(const uint8_t *data, int64_t *sequence, ol_flush_sidecar_boun
     for (int i = 0; i < 2; i++) {
         int64_t slot_sequence;
         ol_flush_sidecar_bound slot_bound;
-        if (!decode_slot(data + i * OL_FLUSH_SIDECAR_SLOT_SIZE, &slot_sequence, &slot_bound)) continue;
+        if (!decode_slot(data + i * OL_FLUSH_SIDECAR_SLOT_SIZE, &slot_sequence, &slot_bound)) {
+            continue;
+        }
         if (found && slot_sequence <= *sequence) continue;
         found = true;
         *sequence = slot_sequence;
@@ -58,7 +63,8 @@ static bool decode(const uint8_t *data, int64_t *sequence, ol_flush_sidecar_boun
     return found;
 }
 
-int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_bound *bound, ol_error *error) {
+int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_bound *bound,
+                          ol_error *error) {
     uint8_t *data = NULL;
     size_t size = 0;
     int status = ol_fs_read_file(fs, path, OL_FLUSH_SIDECAR_FILE_SIZE, &data, &size, error);
@@ -87,7 +93,9 @@ int ol_flush_sidecar_open(ol_flush_sidecar *flushed, ol_fs *fs, const char *path
         status = fs->truncate(file, 0, error);
         size = 0;
     }
-    if (status == OL_OK && size < OL_FLUSH_SIDECAR_FILE_SIZE) status = fs->extend(file, size, OL_FLUSH_SIDECAR_FILE_SIZE, true, error);
+    if (status == OL_OK && size < OL_FLUSH_SIDECAR_FILE_SIZE) {
+        status = fs->extend(file, size, OL_FLUSH_SIDECAR_FILE_SIZE, true, error);
+    }
     if (status == OL_OK) status = fs->map(file, OL_FLUSH_SIDECAR_FILE_SIZE, true, &data, error);
     if (status != OL_OK) {
         fs->close(file);
@@ -112,7 +120,8 @@ void ol_flush_sidecar_release(ol_flush_sidecar *flushed) {
     flushed->file = NULL;
 }
 
-int ol_flush_sidecar_store(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound, ol_error *error) {
+int ol_flush_sidecar_store(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound,
+                           ol_error *error) {
     int64_t sequence = ++flushed->sequence;
     int64_t at = (sequence & 1) * OL_FLUSH_SIDECAR_SLOT_SIZE;
     encode_slot(flushed->data + at, sequence, bound);
@@ -120,7 +129,8 @@ int ol_flush_sidecar_store(ol_flush_sidecar *flushed, const ol_flush_sidecar_bou
     return flushed->fs->stored(flushed->file, at, OL_FLUSH_SIDECAR_SLOT_SIZE, error);
 }
 
-int ol_flush_sidecar_lower(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound, ol_error *error) {
+int ol_flush_sidecar_lower(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound,
+                           ol_error *error) {
     int status = ol_flush_sidecar_store(flushed, bound, error);
     if (status == OL_OK) status = ol_flush_sidecar_store(flushed, bound, error);
     if (status == OL_OK) status = flushed->fs->flush(flushed->file, error);
@@ -133,7 +143,9 @@ int64_t ol_flush_sidecar_record(const ol_batch *batch) {
     ol_record record;
     ol_error ignored;
     int64_t found = -1;
-    if (batch->magic < 2 || ol_batch_codec(batch) != OL_CODEC_NONE || batch->record_count == 0) return -1;
+    if (batch->magic < 2 || ol_batch_codec(batch) != OL_CODEC_NONE || batch->record_count == 0) {
+        return -1;
+    }
     if (ol_records_open(&records, batch, NULL, &ignored) != OL_OK) return -1;
     if (ol_records_next(&records, &record, &ignored) == OL_OK && record.header_count > 0) {
         const uint8_t *cursor = record.headers.data;
@@ -145,6 +157,6 @@ int64_t ol_flush_sidecar_record(const ol_batch *batch) {
         }
     }
     ol_records_close(&records);
-    /* A header states what was flushed before its batch; anything else is not ours. */
+    /* A header states the flushed bound before its batch; anything else is not ours. */
     return found <= batch->base_offset ? found : -1;
 }

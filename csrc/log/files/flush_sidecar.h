@@ -1,11 +1,14 @@
-/* log/files/flush_sidecar: the sidecar `offsetlog.flushed`, which remembers how far a partition was flushed (docs/durability.md).
+/* log/files/flush_sidecar: the sidecar `offsetlog.flushed`, which remembers how far a partition was
+ * flushed (docs/durability.md).
  *
- * A small mapped file, stored after each successful fdatasync of the log and never synced itself, but before a truncation.  So what
- * is found in it after a crash is a true lower bound, and the exact one after kill -9.  Two slots are written in turn, each with
- * a sequence number and a CRC, so that a process killed inside a store leaves the other one whole.
+ * A small mapped file, stored after each successful fdatasync of the log and itself never synced,
+ * except before a truncation.  So its bound after a crash is a true lower bound, and the exact one
+ * after kill -9.  Two slots are written in turn, each with a sequence number and a CRC, so that a
+ * process killed inside a store leaves the other one whole.
  *
- * Slot (64 bytes, big-endian): 0 u32 magic "OLFB", 4 u16 version 1, 6 u16 zero, 8 i64 sequence, 16 i64 flushed offset, 24 i64
- * segment base, 32 i64 file position, 40 i32 leader epoch, 44 16 bytes zero, 60 u32 CRC-32C of the bytes before. */
+ * Slot (64 bytes, big-endian): 0 u32 magic "OLFB", 4 u16 version 1, 6 u16 zero, 8 i64 sequence, 16
+ * i64 flushed offset, 24 i64 segment base, 32 i64 file position, 40 i32 leader epoch, 44 16 bytes
+ * zero, 60 u32 CRC-32C of the bytes before. */
 #ifndef OL_LOG_FILES_FLUSH_SIDECAR_H
 #define OL_LOG_FILES_FLUSH_SIDECAR_H
 
@@ -18,9 +21,10 @@ enum { OL_FLUSH_SIDECAR_SLOT_SIZE = 64, OL_FLUSH_SIDECAR_FILE_SIZE = 128 };
 
 typedef struct ol_flush_sidecar_bound {
     int64_t offset;             /* everything below it was flushed */
-    int64_t segment_base;       /* and of this segment everything below `position` */
+    int64_t segment_base;       /* and everything below `position` of this segment */
     int64_t position;
-    int32_t leader_epoch;       /* that wrote offset - 1 as far as the epoch cache knew, -1 unknown */
+    int32_t leader_epoch;       /* that wrote offset - 1 as far as the epoch cache knew, -1
+                                   unknown */
 } ol_flush_sidecar_bound;
 
 typedef struct ol_flush_sidecar {
@@ -31,20 +35,26 @@ typedef struct ol_flush_sidecar {
 } ol_flush_sidecar;
 
 /* OL_NO_SUCH_FILE; OL_CORRUPT when no slot is whole, which callers treat as no sidecar. */
-int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_bound *bound, ol_error *error) OL_NODISCARD;
+int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_bound *bound,
+                          ol_error *error) OL_NODISCARD;
 
 /* Opens or creates the file for storing. */
-int ol_flush_sidecar_open(ol_flush_sidecar *flushed, ol_fs *fs, const char *path, ol_error *error) OL_NODISCARD;
+int ol_flush_sidecar_open(ol_flush_sidecar *flushed, ol_fs *fs, const char *path,
+                          ol_error *error) OL_NODISCARD;
 void ol_flush_sidecar_close(ol_flush_sidecar *flushed);
-void ol_flush_sidecar_release(ol_flush_sidecar *flushed);        /* in a forked child: the mapping is left alone */
+/* in a forked child: the mapping is left alone */
+void ol_flush_sidecar_release(ol_flush_sidecar *flushed);
 
 /* Stores through the mapping.  Fails only through the faulting file port. */
-int ol_flush_sidecar_store(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound, ol_error *error) OL_NODISCARD;
+int ol_flush_sidecar_store(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound,
+                           ol_error *error) OL_NODISCARD;
 
 /* Before a truncation: both slots say `bound`, and the file is flushed. */
-int ol_flush_sidecar_lower(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound, ol_error *error) OL_NODISCARD;
+int ol_flush_sidecar_lower(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound,
+                           ol_error *error) OL_NODISCARD;
 
-/* The other place where the bound is written: the value of the `ol.flushed` header on the first record of a batch, or -1. */
+/* The other place where the bound is written: the value of the `ol.flushed` header on the first
+ * record of a batch, or -1. */
 int64_t ol_flush_sidecar_record(const ol_batch *batch);
 
 #endif

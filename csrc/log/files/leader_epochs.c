@@ -19,10 +19,12 @@ int ol_leader_epochs_reserve(ol_leader_epochs *epochs, size_t additional, ol_err
     return OL_OK;
 }
 
-int ol_leader_epochs_assign(ol_leader_epochs *epochs, int32_t epoch, int64_t start_offset, bool *changed, ol_error *error) {
+int ol_leader_epochs_assign(ol_leader_epochs *epochs, int32_t epoch, int64_t start_offset,
+                            bool *changed, ol_error *error) {
     if (changed != NULL) *changed = false;
     if (epoch < 0 || start_offset < 0) {
-        return ol_fail(error, OL_INVALID, "epoch %d at offset %lld is negative", epoch, (long long)start_offset);
+        return ol_fail(error, OL_INVALID, "epoch %d at offset %lld is negative", epoch,
+                       (long long)start_offset);
     }
     if (epochs->count > 0) {
         const ol_leader_epoch *newest = &epochs->entries[epochs->count - 1];
@@ -30,7 +32,7 @@ int ol_leader_epochs_assign(ol_leader_epochs *epochs, int32_t epoch, int64_t sta
     }
     int status = ol_leader_epochs_reserve(epochs, 1, error);
     if (status != OL_OK) return status;
-    /* Both columns ascend, so what is to be dropped is at the end. */
+    /* Both columns ascend, so the entries to drop are at the end. */
     while (epochs->count > 0) {
         const ol_leader_epoch *last = &epochs->entries[epochs->count - 1];
         if (last->epoch < epoch && last->start_offset < start_offset) break;
@@ -43,7 +45,9 @@ int ol_leader_epochs_assign(ol_leader_epochs *epochs, int32_t epoch, int64_t sta
 
 bool ol_leader_epochs_truncate_from_end(ol_leader_epochs *epochs, int64_t end_offset) {
     size_t before = epochs->count;
-    while (epochs->count > 0 && epochs->entries[epochs->count - 1].start_offset >= end_offset) epochs->count--;
+    while (epochs->count > 0 && epochs->entries[epochs->count - 1].start_offset >= end_offset) {
+        epochs->count--;
+    }
     return epochs->count != before;
 }
 
@@ -51,7 +55,8 @@ bool ol_leader_epochs_truncate_from_start(ol_leader_epochs *epochs, int64_t star
     size_t below = 0;
     while (below < epochs->count && epochs->entries[below].start_offset < start_offset) below++;
     if (below == 0) return false;
-    bool next_starts_there = below < epochs->count && epochs->entries[below].start_offset == start_offset;
+    bool next_starts_there = below < epochs->count &&
+                             epochs->entries[below].start_offset == start_offset;
     size_t dropped = next_starts_there ? below : below - 1;
     epochs->count -= dropped;
     memmove(epochs->entries, epochs->entries + dropped, epochs->count * sizeof *epochs->entries);
@@ -60,8 +65,8 @@ bool ol_leader_epochs_truncate_from_start(ol_leader_epochs *epochs, int64_t star
     return true;
 }
 
-void ol_leader_epochs_end_offset(const ol_leader_epochs *epochs, int32_t epoch, int64_t log_end, int32_t *found_epoch,
-                                 int64_t *end_offset) {
+void ol_leader_epochs_end_offset(const ol_leader_epochs *epochs, int32_t epoch, int64_t log_end,
+                                 int32_t *found_epoch, int64_t *end_offset) {
     *found_epoch = -1;
     *end_offset = -1;
     if (epoch < 0 || epochs->count == 0) return;
@@ -86,7 +91,9 @@ int32_t ol_leader_epochs_newest(const ol_leader_epochs *epochs) {
 
 int32_t ol_leader_epochs_at(const ol_leader_epochs *epochs, int64_t offset) {
     int32_t epoch = -1;
-    for (size_t i = 0; i < epochs->count && epochs->entries[i].start_offset <= offset; i++) epoch = epochs->entries[i].epoch;
+    for (size_t i = 0; i < epochs->count && epochs->entries[i].start_offset <= offset; i++) {
+        epoch = epochs->entries[i].epoch;
+    }
     return epoch;
 }
 
@@ -96,7 +103,8 @@ int ol_leader_epochs_load(ol_leader_epochs *epochs, ol_fs *fs, const char *path,
     ol_leader_epochs loaded = {NULL, 0, 0};
     int status = ol_fs_read_file(fs, path, OL_CHECKPOINT_SIZE_MAX, &text, &size, error);
     if (status != OL_OK) return status;
-    status = ol_epoch_checkpoint_parse(ol_slice_of(text, size), &loaded.entries, &loaded.count, error);
+    status = ol_epoch_checkpoint_parse(ol_slice_of(text, size), &loaded.entries, &loaded.count,
+                                       error);
     free(text);
     if (status != OL_OK) return ol_error_at(error, path, -1);
     loaded.capacity = loaded.count;
@@ -105,7 +113,8 @@ int ol_leader_epochs_load(ol_leader_epochs *epochs, ol_fs *fs, const char *path,
     return OL_OK;
 }
 
-int ol_leader_epochs_store(const ol_leader_epochs *epochs, ol_fs *fs, const char *path, ol_error *error) {
+int ol_leader_epochs_store(const ol_leader_epochs *epochs, ol_fs *fs, const char *path,
+                           ol_error *error) {
     char *text;
     size_t size;
     int status = ol_epoch_checkpoint_format(epochs->entries, epochs->count, &text, &size, error);

@@ -1,7 +1,9 @@
-/* log/files/leader_epochs: which leader epoch wrote which offsets of a partition (docs/format/directory.md §1.5, docs/format/leader-epochs.md §12).
+/* log/files/leader_epochs: which leader epoch wrote which offsets of a partition
+ * (docs/format/directory.md §1.5, docs/format/leader-epochs.md §12).
  *
- * A list of (epoch, start offset), ascending strictly in both, kept in the file leader-epoch-checkpoint.  Changes are made in
- * memory; the caller stores the list when one is reported.  No lock: the partition's writer lock covers it.
+ * A list of (epoch, start offset), ascending strictly in both, kept in the file
+ * leader-epoch-checkpoint.  Changes are made in memory; the caller stores the list when one is
+ * reported.  No lock: the partition's writer lock covers it.
  */
 #ifndef OL_LOG_FILES_LEADER_EPOCHS_H
 #define OL_LOG_FILES_LEADER_EPOCHS_H
@@ -21,32 +23,39 @@ typedef struct ol_leader_epochs {
 void ol_leader_epochs_free(ol_leader_epochs *epochs);
 
 /* Makes room for `additional` entries, so that as many assigns cannot fail. */
-int ol_leader_epochs_reserve(ol_leader_epochs *epochs, size_t additional, ol_error *error) OL_NODISCARD;
+int ol_leader_epochs_reserve(ol_leader_epochs *epochs, size_t additional,
+                             ol_error *error) OL_NODISCARD;
 
-/* Offsets from `start_offset` on are written in `epoch`.  Nothing happens when the newest entry has this epoch and does not
- * start later; else every entry with an epoch or a start that is not below the new one is dropped and the new one added.
- * OL_INVALID for a negative argument.  *changed (may be NULL) tells whether the list is another one now. */
-int ol_leader_epochs_assign(ol_leader_epochs *epochs, int32_t epoch, int64_t start_offset, bool *changed, ol_error *error)
-    OL_NODISCARD;
+/* Offsets from `start_offset` on are written in `epoch`.  Nothing happens when the newest entry has
+ * this epoch and does not start later; else every entry with an epoch or a start that is not below
+ * the new one is dropped and the new one added.  OL_INVALID for a negative argument.  *changed (may
+ * be NULL): whether the list changed. */
+int ol_leader_epochs_assign(ol_leader_epochs *epochs, int32_t epoch, int64_t start_offset,
+                            bool *changed, ol_error *error) OL_NODISCARD;
 
-/* The log now ends at `end_offset`: drops the entries that start there or later.  Tells whether the list changed. */
+/* The log now ends at `end_offset`: drops the entries that start there or later.  Returns whether
+ * the list changed. */
 bool ol_leader_epochs_truncate_from_end(ol_leader_epochs *epochs, int64_t end_offset);
 
-/* The log now starts at `start_offset`: drops the entries that start below it, but the last of them stays, starting there,
- * unless the next one starts exactly there. */
+/* The log now starts at `start_offset`: drops the entries that start below it, but the last of them
+ * stays, starting there, unless the next one starts exactly there. */
 bool ol_leader_epochs_truncate_from_start(ol_leader_epochs *epochs, int64_t start_offset);
 
-/* Where the largest known epoch <= `epoch` ends: (that epoch, start of the next one), for the newest epoch (it, log_end);
- * below the oldest one (epoch, start of the oldest); (-1, -1) for -1, for an epoch above the newest, and with an empty list. */
-void ol_leader_epochs_end_offset(const ol_leader_epochs *epochs, int32_t epoch, int64_t log_end, int32_t *found_epoch,
-                                 int64_t *end_offset);
+/* Where the largest known epoch <= `epoch` ends: (that epoch, start of the next one), for the
+ * newest epoch (it, log_end); below the oldest one (epoch, start of the oldest); (-1, -1) for -1,
+ * for an epoch above the newest, and with an empty list. */
+void ol_leader_epochs_end_offset(const ol_leader_epochs *epochs, int32_t epoch, int64_t log_end,
+                                 int32_t *found_epoch, int64_t *end_offset);
 
-/* Newest epoch, -1 when the list is empty; epoch that wrote `offset`, -1 when unknown. */
+/* Newest epoch, -1 when the list is empty; the epoch that wrote `offset`, -1 when unknown. */
 int32_t ol_leader_epochs_newest(const ol_leader_epochs *epochs);
 int32_t ol_leader_epochs_at(const ol_leader_epochs *epochs, int64_t offset);
 
-/* Replaces the list by the file's.  OL_NO_SUCH_FILE when missing, OL_CORRUPT when it does not parse; the list is as it was then. */
-int ol_leader_epochs_load(ol_leader_epochs *epochs, ol_fs *fs, const char *path, ol_error *error) OL_NODISCARD;
-int ol_leader_epochs_store(const ol_leader_epochs *epochs, ol_fs *fs, const char *path, ol_error *error) OL_NODISCARD;
+/* Replaces the list by the file's.  OL_NO_SUCH_FILE when missing, OL_CORRUPT when it does not
+ * parse; the list is unchanged then. */
+int ol_leader_epochs_load(ol_leader_epochs *epochs, ol_fs *fs, const char *path,
+                          ol_error *error) OL_NODISCARD;
+int ol_leader_epochs_store(const ol_leader_epochs *epochs, ol_fs *fs, const char *path,
+                           ol_error *error) OL_NODISCARD;
 
 #endif

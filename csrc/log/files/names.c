@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char uuid_alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+static const char uuid_alphabet[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 bool ol_uuid_is_zero(const ol_uuid *uuid) {
     uint8_t all = 0;
@@ -11,7 +12,8 @@ bool ol_uuid_is_zero(const ol_uuid *uuid) {
     return all == 0;
 }
 
-/* 128 bits in 6-bit digits, most significant first; the last digit carries 2 bits and 4 spare zeros. */
+/* 128 bits in 6-bit digits, most significant first; the last digit carries 2 bits and 4 spare
+ * zeros. */
 void ol_uuid_format(const ol_uuid *uuid, char text[OL_UUID_TEXT_SIZE]) {
     uint32_t bits = 0;
     unsigned bit_count = 0;
@@ -55,9 +57,14 @@ bool ol_uuid_parse(ol_slice text, ol_uuid *uuid) {
 }
 
 int ol_file_name(char *name, size_t capacity, int64_t offset, const char *suffix, ol_error *error) {
-    if (offset < 0) return ol_fail(error, OL_INVALID, "a file cannot be named after offset %lld", (long long)offset);
+    if (offset < 0) {
+        return ol_fail(error, OL_INVALID, "a file cannot be named after offset %lld",
+                       (long long)offset);
+    }
     int size = snprintf(name, capacity, "%0*lld%s", OL_OFFSET_DIGITS, (long long)offset, suffix);
-    if (size < 0 || (size_t)size >= capacity) return ol_fail(error, OL_INVALID, "no room for a file name");
+    if (size < 0 || (size_t)size >= capacity) {
+        return ol_fail(error, OL_INVALID, "no room for a file name");
+    }
     return OL_OK;
 }
 
@@ -106,13 +113,15 @@ static const struct {
     {OL_DIRECTORY_FUTURE, "-future"},
 };
 
-/* Takes ".<32 hex digits><suffix>" off the end; *size is what is left. */
+/* Takes ".<32 hex digits><suffix>" off the end; *size is the rest. */
 static ol_directory_kind strip_suffix(const char *name, size_t *size) {
     for (size_t i = 0; i < sizeof directory_suffixes / sizeof directory_suffixes[0]; i++) {
         size_t suffix_size = strlen(directory_suffixes[i].suffix);
         if (*size < suffix_size + 33) continue;
         size_t stem = *size - suffix_size - 33;
-        if (memcmp(name + *size - suffix_size, directory_suffixes[i].suffix, suffix_size) != 0) continue;
+        if (memcmp(name + *size - suffix_size, directory_suffixes[i].suffix, suffix_size) != 0) {
+            continue;
+        }
         if (name[stem] != '.' || !is_identifier(name + stem + 1, 32)) continue;
         *size = stem;
         return directory_suffixes[i].kind;
@@ -137,8 +146,9 @@ bool ol_directory_name_parse(const char *name, ol_directory_name *parsed) {
     return true;
 }
 
-int ol_directory_name_format(char name[OL_NAME_SIZE_MAX + 1], ol_directory_kind kind, const char *topic, int32_t partition,
-                             const char *id, ol_error *error) {
+int ol_directory_name_format(char name[OL_NAME_SIZE_MAX + 1], ol_directory_kind kind,
+                             const char *topic, int32_t partition, const char *id,
+                             ol_error *error) {
     char end[64];
     size_t topic_size = strlen(topic);
     if (topic_size == 0 || topic_size > OL_TOPIC_SIZE_MAX || strchr(topic, '/') != NULL) {
@@ -147,14 +157,18 @@ int ol_directory_name_format(char name[OL_NAME_SIZE_MAX + 1], ol_directory_kind 
     if (partition < 0) return ol_fail(error, OL_INVALID, "partition %d is negative", partition);
     int end_size = snprintf(end, sizeof end, "-%d", partition);
     if (kind != OL_DIRECTORY_PARTITION) {
-        if (!is_identifier(id, strlen(id))) return ol_fail(error, OL_INVALID, "an identifier is 32 hexadecimal digits");
+        if (!is_identifier(id, strlen(id))) {
+            return ol_fail(error, OL_INVALID, "an identifier is 32 hexadecimal digits");
+        }
         const char *suffix = directory_suffixes[kind - OL_DIRECTORY_DELETE].suffix;
         end_size += snprintf(end + end_size, sizeof end - (size_t)end_size, ".%s%s", id, suffix);
     }
     OL_ASSERT(end_size > 0 && (size_t)end_size < sizeof end);
     bool capped = kind == OL_DIRECTORY_DELETE || kind == OL_DIRECTORY_STRAY;
     size_t room = OL_NAME_SIZE_MAX - (size_t)end_size;
-    if (topic_size > room && !capped) return ol_fail(error, OL_TOO_LARGE, "the directory name is over 255 bytes");
+    if (topic_size > room && !capped) {
+        return ol_fail(error, OL_TOO_LARGE, "the directory name is over 255 bytes");
+    }
     if (topic_size > room) topic_size = room;
     memcpy(name, topic, topic_size);
     memcpy(name + topic_size, end, (size_t)end_size + 1);

@@ -1,4 +1,5 @@
-/* log/files/names: the names Kafka gives to the files and directories of a log dir, and topic ids as text (docs/format/conventions.md §0, docs/format/directory.md §1.1, §1.2). */
+/* log/files/names: Kafka's names of the files and directories of a log dir, and topic ids as text
+ * (docs/format/conventions.md §0, docs/format/directory.md §1.1, §1.2). */
 #ifndef OL_LOG_FILES_NAMES_H
 #define OL_LOG_FILES_NAMES_H
 
@@ -26,9 +27,11 @@ void ol_uuid_format(const ol_uuid *uuid, char text[OL_UUID_TEXT_SIZE]);
 bool ol_uuid_parse(ol_slice text, ol_uuid *uuid);
 
 /* Writes `<20 digits><suffix>`, terminated; suffix is ".log", ".index", ".log.cleaned", ... */
-int ol_file_name(char *name, size_t capacity, int64_t offset, const char *suffix, ol_error *error) OL_NODISCARD;
+int ol_file_name(char *name, size_t capacity, int64_t offset, const char *suffix,
+                 ol_error *error) OL_NODISCARD;
 
-/* Splits `<20 digits><suffix>`; *suffix points into `name`.  False for any other name and for numbers above 2^63 - 1. */
+/* Splits `<20 digits><suffix>`; *suffix points into `name`.  False for any other name and for
+ * numbers above 2^63 - 1. */
 bool ol_file_name_parse(const char *name, int64_t *offset, const char **suffix);
 
 typedef enum ol_directory_kind {
@@ -47,9 +50,11 @@ typedef struct ol_directory_name {
 /* False for a name that is none of these. */
 bool ol_directory_name_parse(const char *name, ol_directory_name *parsed);
 
-/* `id` is 32 lowercase hexadecimal digits, not used for OL_DIRECTORY_PARTITION.  Names of directories that are being deleted and
- * of strays are capped at 255 bytes by shortening the topic; others are OL_TOO_LARGE. */
-int ol_directory_name_format(char name[OL_NAME_SIZE_MAX + 1], ol_directory_kind kind, const char *topic, int32_t partition,
-                             const char *id, ol_error *error) OL_NODISCARD;
+/* `id` is 32 lowercase hexadecimal digits, not used for OL_DIRECTORY_PARTITION.  Names of
+ * directories that are being deleted and of strays are capped at 255 bytes by shortening the topic;
+ * others are OL_TOO_LARGE. */
+int ol_directory_name_format(char name[OL_NAME_SIZE_MAX + 1], ol_directory_kind kind,
+                             const char *topic, int32_t partition, const char *id,
+                             ol_error *error) OL_NODISCARD;
 
 #endif

@@ -8,7 +8,7 @@
 enum { CHECK_BLOCK_SIZE = 12 * 8 * 1024 };      /* a multiple of both entry sizes */
 
 typedef struct index_entry {
-    int64_t key;                /* what a lookup compares: the offset, or the timestamp */
+    int64_t key;                /* compared by a lookup: the offset, or the timestamp */
     int64_t offset;             /* absolute */
     int64_t position;           /* offset index only, else 0 */
 } index_entry;
@@ -17,7 +17,8 @@ static size_t entry_size_of(ol_index_kind kind) {
     return kind == OL_INDEX_OFFSET ? OL_OFFSET_INDEX_ENTRY_SIZE : OL_TIME_INDEX_ENTRY_SIZE;
 }
 
-/* Base offsets come from file names and may be any 63-bit number; a hostile entry must not overflow the sum. */
+/* Base offsets come from file names and may be any 63-bit number; a hostile entry must not overflow
+ * the sum. */
 static int64_t absolute_offset(int64_t base_offset, int32_t relative) {
     int64_t offset;
     return __builtin_add_overflow(base_offset, (int64_t)relative, &offset) ? INT64_MAX : offset;
@@ -43,14 +44,17 @@ static bool is_zero(const uint8_t *bytes, size_t size) {
     return all == 0;
 }
 
-static int read_exactly(const ol_index *index, size_t first, size_t count, uint8_t *bytes, ol_error *error) {
+static int read_exactly(const ol_index *index, size_t first, size_t count, uint8_t *bytes,
+                        ol_error *error) {
     size_t got;
     int64_t position = (int64_t)(first * index->entry_size);
-    int status = index->fs->read(index->file, position, bytes, count * index->entry_size, &got, error);
+    int status = index->fs->read(index->file, position, bytes, count * index->entry_size, &got,
+                                 error);
     if (status != OL_OK) return status;
     if (got == count * index->entry_size) return OL_OK;
     /* Another process may have cut the file of a running broker. */
-    ol_fail(error, OL_CORRUPT, "the index ended at %zu entries while it was read", first + got / index->entry_size);
+    ol_fail(error, OL_CORRUPT, "the index ended at %zu entries while it was read",
+            first + got / index->entry_size);
     return ol_error_at(error, index->path, position + (int64_t)got);
 }
 
@@ -61,8 +65,9 @@ static int read_entry(const ol_index *index, size_t at, uint8_t *bytes, ol_error
     return OL_OK;
 }
 
-/* No entry in use is all zeros: the first batch of a segment has none, so an entry's position is not 0, and a timestamp of 0 would
- * belong to 1970.  Zeros only follow entries, so the number of used ones is found by halving. */
+/* No entry in use is all zeros: the first batch of a segment has none, so an entry's position is
+ * not 0, and a timestamp of 0 would belong to 1970.  Zeros only follow entries, so the number of
+ * used ones is found by halving. */
 static int find_used(ol_index *index, size_t entry_count, ol_error *error) {
     size_t low = 0, high = entry_count;
     uint8_t bytes[OL_TIME_INDEX_ENTRY_SIZE];
@@ -106,8 +111,8 @@ static int prepare(ol_index *index, const char *path, size_t size_max, ol_error 
     return status;
 }
 
-int ol_index_open(ol_index *index, ol_fs *fs, const char *path, ol_index_kind kind, int64_t base_offset, size_t size_max,
-                  ol_index_mode mode, ol_error *error) {
+int ol_index_open(ol_index *index, ol_fs *fs, const char *path, ol_index_kind kind,
+                  int64_t base_offset, size_t size_max, ol_index_mode mode, ol_error *error) {
     OL_ASSERT(base_offset >= 0);
     memset(index, 0, sizeof *index);
     index->fs = fs;
@@ -115,7 +120,8 @@ int ol_index_open(ol_index *index, ol_fs *fs, const char *path, ol_index_kind ki
     index->mode = mode;
     index->entry_size = entry_size_of(kind);
     index->base_offset = base_offset;
-    int status = fs->open(fs, path, mode == OL_INDEX_APPEND ? OL_OPEN_CREATE : OL_OPEN_READ, &index->file, error);
+    int status = fs->open(fs, path, mode == OL_INDEX_APPEND ? OL_OPEN_CREATE : OL_OPEN_READ,
+                          &index->file, error);
     if (status != OL_OK) return status;
     status = prepare(index, path, size_max, error);
     if (status != OL_OK) ol_index_close(index);
@@ -134,19 +140,20 @@ bool ol_index_is_full(const ol_index *index) {
     return index->count + kept >= index->capacity;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- writing */
+/* ------------------------------------------------------------ writing */
 
 static int write_pending(ol_index *index, ol_error *error) {
     size_t waiting = index->count - index->stored;
     if (waiting == 0) return OL_OK;
     int64_t position = (int64_t)(index->stored * index->entry_size);
-    int status = index->fs->write(index->file, position, index->pending, waiting * index->entry_size, error);
+    int status = index->fs->write(index->file, position, index->pending,
+                                  waiting * index->entry_size, error);
     if (status == OL_OK) index->stored = index->count;
     return status;
 }
 
-/* Room for one more entry in memory.  False: the block is full and cannot be written; the entry is given up, which makes lookups
- * slower and nothing wrong, while a commit must not fail for it. */
+/* Room for one more entry in memory.  False: the block is full and cannot be written; the entry is
+ * given up, which makes lookups slower and nothing wrong, while a commit must not fail for it. */
 static bool make_room(ol_index *index) {
     ol_error error;
     if (index->count - index->stored < OL_INDEX_BLOCK_ENTRIES) return true;
@@ -159,14 +166,18 @@ static uint8_t *next_slot(ol_index *index) {
     return index->pending + (index->count - index->stored) * index->entry_size;
 }
 
-/* What both kinds ask of an offset that is appended; it may be equal to the last one in a time index only. */
+/* The rules of both kinds for an appended offset; it may be equal to the last one in a time index
+ * only. */
 static int check_append(const ol_index *index, int64_t offset, bool full, ol_error *error) {
-    if (index->mode != OL_INDEX_APPEND) return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
-    if (offset < index->base_offset || offset - index->base_offset > INT32_MAX) {
-        return ol_fail(error, OL_INVALID, "offset %lld does not fit a segment with base %lld", (long long)offset,
-                       (long long)index->base_offset);
+    if (index->mode != OL_INDEX_APPEND) {
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
     }
-    bool grows = index->kind == OL_INDEX_TIME ? offset >= index->last_offset : offset > index->last_offset;
+    if (offset < index->base_offset || offset - index->base_offset > INT32_MAX) {
+        return ol_fail(error, OL_INVALID, "offset %lld does not fit a segment with base %lld",
+                       (long long)offset, (long long)index->base_offset);
+    }
+    bool grows = index->kind == OL_INDEX_TIME ? offset >= index->last_offset
+                                              : offset > index->last_offset;
     if (index->count > 0 && !grows) {
         return ol_fail(error, OL_INVALID, "offset %lld does not grow from %lld", (long long)offset,
                        (long long)index->last_offset);
@@ -179,9 +190,10 @@ int ol_offset_index_append(ol_index *index, int64_t offset, int64_t position, ol
     OL_ASSERT(index->kind == OL_INDEX_OFFSET);
     int status = check_append(index, offset, index->count >= index->capacity, error);
     if (status != OL_OK) return status;
-    /* An entry of zeros would read as unused; it says nothing that an empty index does not say. */
+    /* An entry of zeros would read as unused; it adds nothing to an empty index. */
     if (position < 0 || position > INT32_MAX || (position == 0 && offset == index->base_offset)) {
-        return ol_fail(error, OL_INVALID, "position %lld cannot be in an index", (long long)position);
+        return ol_fail(error, OL_INVALID, "position %lld cannot be in an index",
+                       (long long)position);
     }
     if (!make_room(index)) return OL_OK;
     uint8_t *slot = next_slot(index);
@@ -192,13 +204,15 @@ int ol_offset_index_append(ol_index *index, int64_t offset, int64_t position, ol
     return OL_OK;
 }
 
-int ol_time_index_append(ol_index *index, int64_t timestamp, int64_t offset, bool at_roll, ol_error *error) {
+int ol_time_index_append(ol_index *index, int64_t timestamp, int64_t offset, bool at_roll,
+                         ol_error *error) {
     OL_ASSERT(index->kind == OL_INDEX_TIME);
     if (timestamp <= index->last_timestamp) return OL_OK;
     bool full = at_roll ? index->count >= index->capacity : ol_index_is_full(index);
     int status = check_append(index, offset, full, error);
     if (status != OL_OK) return status;
-    if (timestamp == 0 && offset == index->base_offset) return OL_OK;   /* as above: zeros read as unused */
+    /* as above: zeros read as unused */
+    if (timestamp == 0 && offset == index->base_offset) return OL_OK;
     if (!make_room(index)) return OL_OK;
     uint8_t *slot = next_slot(index);
     ol_store_i64(slot, timestamp);
@@ -210,7 +224,9 @@ int ol_time_index_append(ol_index *index, int64_t timestamp, int64_t offset, boo
 }
 
 int ol_index_trim(ol_index *index, ol_error *error) {
-    if (index->mode != OL_INDEX_APPEND) return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+    if (index->mode != OL_INDEX_APPEND) {
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+    }
     int status = write_pending(index, error);
     if (status != OL_OK) return status;
     int64_t size, used = (int64_t)(index->count * index->entry_size);
@@ -220,12 +236,14 @@ int ol_index_trim(ol_index *index, ol_error *error) {
 }
 
 int ol_index_flush(ol_index *index, ol_error *error) {
-    if (index->mode != OL_INDEX_APPEND) return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+    if (index->mode != OL_INDEX_APPEND) {
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+    }
     int status = write_pending(index, error);
     return status == OL_OK ? index->fs->flush(index->file, error) : status;
 }
 
-/* Cuts to `count` entries, in the file as well, so that what lies behind them cannot be taken for entries later. */
+/* Cuts to `count` entries, in the file as well, so that later bytes cannot be taken for entries. */
 static int cut(ol_index *index, size_t count, ol_error *error) {
     size_t stored = count < index->stored ? count : index->stored;
     int64_t size, used = (int64_t)(stored * index->entry_size);
@@ -238,14 +256,18 @@ static int cut(ol_index *index, size_t count, ol_error *error) {
 }
 
 int ol_index_reset(ol_index *index, ol_error *error) {
-    if (index->mode != OL_INDEX_APPEND) return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+    if (index->mode != OL_INDEX_APPEND) {
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+    }
     index->dropped = 0;
     return cut(index, 0, error);
 }
 
 int ol_index_truncate(ol_index *index, int64_t offset, int64_t log_size, ol_error *error) {
     uint8_t bytes[OL_TIME_INDEX_ENTRY_SIZE];
-    if (index->mode != OL_INDEX_APPEND) return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+    if (index->mode != OL_INDEX_APPEND) {
+        return ol_fail(error, OL_READ_ONLY, "the index was opened for reading");
+    }
     size_t low = 0, high = index->count;
     /* Offsets and positions both grow, so the entries that go are at the end. */
     while (low < high) {
@@ -253,17 +275,19 @@ int ol_index_truncate(ol_index *index, int64_t offset, int64_t log_size, ol_erro
         int status = read_entry(index, middle, bytes, error);
         if (status != OL_OK) return status;
         index_entry entry = decode_entry(index->kind, index->base_offset, bytes);
-        bool goes = entry.offset >= offset || (index->kind == OL_INDEX_OFFSET && entry.position >= log_size);
+        bool goes = entry.offset >= offset ||
+                    (index->kind == OL_INDEX_OFFSET && entry.position >= log_size);
         if (goes) high = middle;
         else low = middle + 1;
     }
     return low == index->count ? OL_OK : cut(index, low, error);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- lookups */
+/* ------------------------------------------------------------ lookups */
 
 /* The greatest entry whose key is at or below `target`; *found is false when there is none. */
-static int find_floor(const ol_index *index, int64_t target, index_entry *result, bool *found, ol_error *error) {
+static int find_floor(const ol_index *index, int64_t target, index_entry *result, bool *found,
+                      ol_error *error) {
     uint8_t bytes[OL_TIME_INDEX_ENTRY_SIZE];
     size_t low = 0, high = index->count;
     *found = false;
@@ -283,20 +307,22 @@ static int find_floor(const ol_index *index, int64_t target, index_entry *result
     return OL_OK;
 }
 
-int ol_offset_index_lookup(const ol_index *index, int64_t target, int64_t *offset, int64_t *position, ol_error *error) {
+int ol_offset_index_lookup(const ol_index *index, int64_t target, int64_t *offset,
+                           int64_t *position, ol_error *error) {
     index_entry entry;
     bool found;
     OL_ASSERT(index->kind == OL_INDEX_OFFSET);
     int status = find_floor(index, target, &entry, &found, error);
     if (status != OL_OK) return status;
-    /* A damaged entry may say anything; what cannot be true is answered like no entry. */
+    /* A damaged entry may hold anything; an impossible value counts as no entry. */
     bool usable = found && entry.offset >= index->base_offset && entry.position >= 0;
     *offset = usable ? entry.offset : index->base_offset;
     *position = usable ? entry.position : 0;
     return OL_OK;
 }
 
-int ol_time_index_lookup(const ol_index *index, int64_t target, int64_t *timestamp, int64_t *offset, ol_error *error) {
+int ol_time_index_lookup(const ol_index *index, int64_t target, int64_t *timestamp, int64_t *offset,
+                         ol_error *error) {
     index_entry entry;
     bool found;
     OL_ASSERT(index->kind == OL_INDEX_TIME);
@@ -308,7 +334,7 @@ int ol_time_index_lookup(const ol_index *index, int64_t target, int64_t *timesta
     return OL_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ checking */
+/* ------------------------------------------------------------ checking */
 
 typedef struct index_checker {
     ol_index_kind kind;
@@ -327,7 +353,9 @@ static const char *entry_fault(const index_checker *checker, const index_entry *
     if (entry->offset >= checker->next_offset) return "its offset is behind the end of the segment";
     if (checker->kind == OL_INDEX_OFFSET) {
         if (entry->position < 0) return "its position is negative";
-        if (entry->position >= checker->log_size) return "its position is behind the end of the log";
+        if (entry->position >= checker->log_size) {
+            return "its position is behind the end of the log";
+        }
         if (!is_first && entry->offset <= previous->offset) return "its offset does not grow";
         if (!is_first && entry->position <= previous->position) return "its position does not grow";
         return NULL;
@@ -339,7 +367,8 @@ static const char *entry_fault(const index_checker *checker, const index_entry *
 }
 
 /* Checks the entries of one block of the file. */
-static int check_block(index_checker *checker, const uint8_t *bytes, size_t count, ol_error *error) {
+static int check_block(index_checker *checker, const uint8_t *bytes, size_t count,
+                       ol_error *error) {
     size_t entry_size = entry_size_of(checker->kind);
     for (size_t i = 0; i < count; i++, checker->count++) {
         const uint8_t *at = bytes + i * entry_size;
@@ -362,19 +391,24 @@ static int check_block(index_checker *checker, const uint8_t *bytes, size_t coun
 static int check_size(ol_index_kind kind, int64_t size, ol_error *error) {
     int64_t excess = size % (int64_t)entry_size_of(kind);
     if (excess == 0) return OL_OK;
-    ol_fail(error, OL_CORRUPT, "the size %lld is not a multiple of %zu", (long long)size, entry_size_of(kind));
+    ol_fail(error, OL_CORRUPT, "the size %lld is not a multiple of %zu", (long long)size,
+            entry_size_of(kind));
     return ol_error_at(error, NULL, size - excess);
 }
 
-int ol_index_check_bytes(ol_index_kind kind, ol_slice bytes, int64_t base_offset, int64_t log_size, int64_t next_offset,
-                         ol_error *error) {
-    index_checker checker = {.kind = kind, .base_offset = base_offset, .log_size = log_size, .next_offset = next_offset};
+int ol_index_check_bytes(ol_index_kind kind, ol_slice bytes, int64_t base_offset, int64_t log_size,
+                         int64_t next_offset, ol_error *error) {
+    index_checker checker = {.kind = kind,
+                             .base_offset = base_offset,
+                             .log_size = log_size,
+                             .next_offset = next_offset};
     int status = check_block(&checker, bytes.data, bytes.size / entry_size_of(kind), error);
     return status == OL_OK ? check_size(kind, (int64_t)bytes.size, error) : status;
 }
 
 /* The file, block by block. */
-static int check_file(const ol_index *index, index_checker *checker, uint8_t *block, ol_error *error) {
+static int check_file(const ol_index *index, index_checker *checker, uint8_t *block,
+                      ol_error *error) {
     int64_t size, position = 0;
     int status = index->fs->size(index->file, &size, error);
     while (status == OL_OK && position < size) {
@@ -388,8 +422,10 @@ static int check_file(const ol_index *index, index_checker *checker, uint8_t *bl
 }
 
 int ol_index_check(const ol_index *index, int64_t log_size, int64_t next_offset, ol_error *error) {
-    index_checker checker = {
-        .kind = index->kind, .base_offset = index->base_offset, .log_size = log_size, .next_offset = next_offset};
+    index_checker checker = {.kind = index->kind,
+                             .base_offset = index->base_offset,
+                             .log_size = log_size,
+                             .next_offset = next_offset};
     uint8_t *block = malloc(CHECK_BLOCK_SIZE);
     if (block == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to check an index");
     int status = check_file(index, &checker, block, error);

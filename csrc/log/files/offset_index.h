@@ -1,19 +1,24 @@
-/* log/files/offset_index: the sparse offset index (.index) and time index (.timeindex) of one segment (docs/format/directory.md §1.3, §1.4, docs/format/brokers.md §15.2).
+/* log/files/offset_index: the sparse offset index (.index) and time index (.timeindex) of one
+ * segment (docs/format/directory.md §1.3, §1.4, docs/format/brokers.md §15.2).
  *
- * An index only makes a scan of the .log shorter.  Entries that are missing make it slower, never wrong; therefore an append
- * whose bytes cannot be written is dropped and counted, and the failure is told by the next flush or trim.  An append costs
- * a store into a block in memory, which is written when it is full.  The file is not sized ahead (we do not map it, so a
- * crash leaves no zeros behind the entries), but it is full where Kafka's would be.
+ * An index only makes a scan of the .log shorter.  Missing entries make it slower, never wrong;
+ * therefore an append whose bytes cannot be written is dropped and counted, and the next flush or
+ * trim reports the failure.  An append costs a store into a block in memory, which is written when
+ * it is full.  The file is not sized ahead (we do not map it, so a crash leaves no zeros after the
+ * entries), but it is full where Kafka's would be.
  *
- * When an entry is due (docs/format/directory.md §1.3) is the segment's business: the bytes appended since the last entry exceed the interval,
- * tested before the batch's own size is added; both indexes get their entry then.
+ * The segment decides when an entry is due (docs/format/directory.md §1.3): the bytes appended
+ * since the last entry exceed the interval, tested before the batch's own size is added; both
+ * indexes get their entry then.
  *
- * Lookups are right whichever offset of a batch an entry names: brokers up to 1.1.1 wrote the first, later ones the last, a
- * cleaner that of a run of batches.  In each case the batch that holds the target does not lie before the found position; the
- * reader scans forward from there.  Positions come from a file: the reader bounds them by the log's size, and starts over at 0
- * where no batch begins there or the batch there lies beyond the target.
+ * Lookups are right whichever offset of a batch an entry names: brokers up to 1.1.1 wrote the
+ * first, later ones the last, a cleaner that of a run of batches.  In each case the batch that
+ * holds the target does not lie before the found position; the reader scans forward from there.
+ * Positions come from a file: the reader bounds them by the log's size, and starts over at 0 if no
+ * batch begins there or the batch there lies beyond the target.
  *
- * Calls on one index exclude each other by the caller's lock; lookups may run at the same time as each other.
+ * Calls on one index exclude each other by the caller's lock; lookups may run at the same time as
+ * each other.
  */
 #ifndef OL_LOG_FILES_OFFSET_INDEX_H
 #define OL_LOG_FILES_OFFSET_INDEX_H
@@ -45,63 +50,72 @@ typedef struct ol_index {
     int64_t last_timestamp;     /* time index: of the last entry, -1 when there is none */
     size_t entry_size;
     size_t count;               /* entries in use */
-    size_t stored;              /* of these, how many are in the file */
+    size_t stored;              /* how many of these are in the file */
     size_t capacity;
     size_t dropped;             /* appends that were lost to a failed write */
     ol_index_kind kind;
     ol_index_mode mode;
 } ol_index;
 
-/* Opens the index of the segment with `base_offset`.  `size_max` is Kafka's segment.index.bytes and bounds what is appended.
- * Behind the last used entry the file may hold zeros (a crashed broker sized it ahead); an entry cut at the end is left out.
- * Bytes are not checked here, call ol_index_check where they matter. */
-int ol_index_open(ol_index *index, ol_fs *fs, const char *path, ol_index_kind kind, int64_t base_offset, size_t size_max,
-                  ol_index_mode mode, ol_error *error) OL_NODISCARD;
+/* Opens the index of the segment with `base_offset`.  `size_max` is Kafka's segment.index.bytes and
+ * bounds what is appended.  After the last used entry the file may hold zeros (a crashed broker
+ * sized it ahead); an entry cut at the end is left out.  Bytes are not checked here; call
+ * ol_index_check if they matter. */
+int ol_index_open(ol_index *index, ol_fs *fs, const char *path, ol_index_kind kind,
+                  int64_t base_offset, size_t size_max, ol_index_mode mode,
+                  ol_error *error) OL_NODISCARD;
 
 /* Closes the file and writes nothing: trim or flush before. */
 void ol_index_close(ol_index *index);
 
-/* OL_OK, or OL_CORRUPT with the reason: the size is no multiple of the entry's, offsets (of the time index: timestamps) do
- * not grow, a position or an offset is negative or runs backwards, or lies at or above `log_size` or `next_offset`.  A tail of
- * zeros is no fault.  Reads the whole file. */
-int ol_index_check(const ol_index *index, int64_t log_size, int64_t next_offset, ol_error *error) OL_NODISCARD;
+/* OL_OK, or OL_CORRUPT with the reason: the size is no multiple of the entry's, offsets (of the
+ * time index: timestamps) do not grow, a position or an offset is negative or runs backwards, or
+ * lies at or above `log_size` or `next_offset`.  A tail of zeros is no fault.  Reads the whole
+ * file. */
+int ol_index_check(const ol_index *index, int64_t log_size, int64_t next_offset,
+                   ol_error *error) OL_NODISCARD;
 
 /* The same for the bytes of a file. */
-int ol_index_check_bytes(ol_index_kind kind, ol_slice bytes, int64_t base_offset, int64_t log_size, int64_t next_offset,
-                         ol_error *error) OL_NODISCARD;
+int ol_index_check_bytes(ol_index_kind kind, ol_slice bytes, int64_t base_offset, int64_t log_size,
+                         int64_t next_offset, ol_error *error) OL_NODISCARD;
 
-/* True when the segment has to be rolled before another entry: the time index keeps its last slot for the entry at roll. */
+/* True when the segment has to be rolled before another entry: the time index keeps its last slot
+ * for the entry at roll. */
 bool ol_index_is_full(const ol_index *index);
 
-/* Writes what is still in memory, cuts the file to the used length, and resumes after dropped appends.  Does not flush. */
+/* Writes the entries in memory, cuts the file to the used length, and resumes after dropped
+ * appends.  Does not flush. */
 int ol_index_trim(ol_index *index, ol_error *error) OL_NODISCARD;
 
-/* Writes what is still in memory and makes it durable. */
+/* Writes the entries in memory and makes them durable. */
 int ol_index_flush(ol_index *index, ol_error *error) OL_NODISCARD;
 
 /* Drops every entry, for a rebuild. */
 int ol_index_reset(ol_index *index, ol_error *error) OL_NODISCARD;
 
-/* Drops the entries that name `offset` or above, and those of an offset index that point at `log_size` or behind (an entry may
- * name the first offset of a batch that is cut as a whole). */
-int ol_index_truncate(ol_index *index, int64_t offset, int64_t log_size, ol_error *error) OL_NODISCARD;
+/* Drops the entries that name `offset` or above, and those of an offset index that point at or past
+ * `log_size` (an entry may name the first offset of a batch that is cut as a whole). */
+int ol_index_truncate(ol_index *index, int64_t offset, int64_t log_size,
+                      ol_error *error) OL_NODISCARD;
 
-/* The batch at `position` ends with `offset`.  OL_INVALID unless the offset grows and is within 2^31 - 1 of the base, the
- * position is within 31 bits; OL_LIMIT when the index is full. */
-int ol_offset_index_append(ol_index *index, int64_t offset, int64_t position, ol_error *error) OL_NODISCARD;
+/* The batch at `position` ends with `offset`.  OL_INVALID unless the offset grows and is within
+ * 2^31 - 1 of the base, the position is within 31 bits; OL_LIMIT when the index is full. */
+int ol_offset_index_append(ol_index *index, int64_t offset, int64_t position,
+                           ol_error *error) OL_NODISCARD;
 
 /* The greatest entry at or below `target`; (base offset, 0) when there is none. */
-int ol_offset_index_lookup(const ol_index *index, int64_t target, int64_t *offset, int64_t *position, ol_error *error)
-    OL_NODISCARD;
+int ol_offset_index_lookup(const ol_index *index, int64_t target, int64_t *offset,
+                           int64_t *position, ol_error *error) OL_NODISCARD;
 
-/* The segment's greatest timestamp so far is `timestamp`, first met in the batch that ends with `offset`.  Does nothing when
- * the timestamp is not above the last entry's.  `at_roll` uses the slot that is kept for it.  OL_INVALID where the offset goes
- * back, OL_LIMIT when full. */
-int ol_time_index_append(ol_index *index, int64_t timestamp, int64_t offset, bool at_roll, ol_error *error) OL_NODISCARD;
+/* The segment's greatest timestamp so far is `timestamp`, first met in the batch that ends with
+ * `offset`.  Does nothing when the timestamp is not above the last entry's.  `at_roll` uses the
+ * slot that is kept for it.  OL_INVALID if the offset goes back, OL_LIMIT when full. */
+int ol_time_index_append(ol_index *index, int64_t timestamp, int64_t offset, bool at_roll,
+                         ol_error *error) OL_NODISCARD;
 
-/* The greatest entry at or below `target`: every record up to that entry's batch has a timestamp <= *timestamp.  (-1, base
- * offset) when there is none. */
-int ol_time_index_lookup(const ol_index *index, int64_t target, int64_t *timestamp, int64_t *offset, ol_error *error)
-    OL_NODISCARD;
+/* The greatest entry at or below `target`: every record up to that entry's batch has a timestamp <=
+ * *timestamp.  (-1, base offset) when there is none. */
+int ol_time_index_lookup(const ol_index *index, int64_t target, int64_t *timestamp, int64_t *offset,
+                         ol_error *error) OL_NODISCARD;
 
 #endif

@@ -28,13 +28,16 @@ static bool is_number(ol_slice text) {
     return text.size > 0;
 }
 
-/* Takes "<key>:<white space><value>" off the front, up to the end of the line; false if the line is not of this form. */
+/* Takes "<key>:<white space><value>" off the front, up to the end of the line; false if the line is
+ * not of this form. */
 static bool take_field(ol_slice *text, const char *key, ol_slice *value) {
     size_t key_size = strlen(key);
     const uint8_t *line_end = memchr(text->data, '\n', text->size);
     size_t line_size = line_end == NULL ? text->size : (size_t)(line_end - text->data);
     size_t at = key_size + 1;
-    if (line_size < at || memcmp(text->data, key, key_size) != 0 || text->data[key_size] != ':') return false;
+    if (line_size < at || memcmp(text->data, key, key_size) != 0 || text->data[key_size] != ':') {
+        return false;
+    }
     if (at == line_size || !is_white(text->data[at])) return false;
     while (at < line_size && is_white(text->data[at])) at++;
     size_t end = line_size;
@@ -49,19 +52,27 @@ int ol_partition_metadata_parse(ol_slice text, ol_uuid *topic_id, ol_error *erro
     ol_slice version, id;
     ol_uuid uuid;
     if (text.size == 0) return ol_fail(error, OL_CORRUPT, "the file is empty");
-    if (!take_field(&text, "version", &version)) return ol_fail(error, OL_CORRUPT, "line 1 is not a version");
-    if (!is_number(version)) return ol_fail(error, OL_CORRUPT, "line 1: the version is not a number");
+    if (!take_field(&text, "version", &version)) {
+        return ol_fail(error, OL_CORRUPT, "line 1 is not a version");
+    }
+    if (!is_number(version)) {
+        return ol_fail(error, OL_CORRUPT, "line 1: the version is not a number");
+    }
     if (version.size != 1 || version.data[0] != '0') {
-        return ol_fail(error, OL_UNSUPPORTED, "version '%.*s' is not 0", (int)(version.size < 20 ? version.size : 20),
-                       (const char *)version.data);
+        return ol_fail(error, OL_UNSUPPORTED, "version '%.*s' is not 0",
+                       (int)(version.size < 20 ? version.size : 20), (const char *)version.data);
     }
     if (text.size == 0 || !take_field(&text, "topic_id", &id)) {
         return ol_fail(error, OL_CORRUPT, "line 2 is not a topic id");
     }
-    if (!ol_uuid_parse(id, &uuid)) return ol_fail(error, OL_CORRUPT, "the topic id is not 22 characters of base64");
+    if (!ol_uuid_parse(id, &uuid)) {
+        return ol_fail(error, OL_CORRUPT, "the topic id is not 22 characters of base64");
+    }
     if (ol_uuid_is_zero(&uuid)) return ol_fail(error, OL_CORRUPT, "the topic id is zero");
     for (size_t i = 0; i < text.size; i++) {
-        if (!is_white(text.data[i])) return ol_fail(error, OL_CORRUPT, "there is more than a version and a topic id");
+        if (!is_white(text.data[i])) {
+            return ol_fail(error, OL_CORRUPT, "there is more than a version and a topic id");
+        }
     }
     *topic_id = uuid;
     return OL_OK;
@@ -78,7 +89,8 @@ int ol_partition_metadata_load(ol_fs *fs, const char *path, ol_uuid *topic_id, o
     return status == OL_OK ? OL_OK : ol_error_at(error, path, -1);
 }
 
-int ol_partition_metadata_store(ol_fs *fs, const char *path, const ol_uuid *topic_id, ol_error *error) {
+int ol_partition_metadata_store(ol_fs *fs, const char *path, const ol_uuid *topic_id,
+                                ol_error *error) {
     char text[OL_PARTITION_METADATA_SIZE];
     if (ol_uuid_is_zero(topic_id)) return ol_fail(error, OL_INVALID, "a topic id must not be zero");
     ol_partition_metadata_format(topic_id, text);

@@ -1,4 +1,5 @@
-/* The file form of a producer state: version, CRC, count, entries of 46 bytes (docs/format/directory.md §1.6). */
+/* The file form of a producer state: version, CRC, count, entries of 46 bytes
+ * (docs/format/directory.md §1.6). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,13 +50,18 @@ static int compare_entries(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-int ol_producers_encode(const ol_producers *producers, uint8_t **bytes, size_t *size, ol_error *error) {
+int ol_producers_encode(const ol_producers *producers, uint8_t **bytes, size_t *size,
+                        ol_error *error) {
     size_t total = AT_ENTRIES + producers->count * OL_PRODUCERS_SNAPSHOT_ENTRY_SIZE;
     if (total > OL_PRODUCERS_SNAPSHOT_SIZE_MAX) {
-        return ol_fail(error, OL_TOO_LARGE, "a snapshot of %zu producers would be too large", producers->count);
+        return ol_fail(error, OL_TOO_LARGE, "a snapshot of %zu producers would be too large",
+                       producers->count);
     }
     uint8_t *result = malloc(total);
-    if (result == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a snapshot of %zu producers", producers->count);
+    if (result == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for a snapshot of %zu producers",
+                       producers->count);
+    }
     uint8_t *at = result + AT_ENTRIES;
     for (size_t i = 0; i < producers->slot_count; i++) {
         if (producers->slots[i].producer_id < 0) continue;
@@ -72,27 +78,34 @@ int ol_producers_encode(const ol_producers *producers, uint8_t **bytes, size_t *
     return OL_OK;
 }
 
-/* What is said before any entry is looked at. */
+/* The checks before any entry is read. */
 static int check_frame(ol_slice bytes, size_t *count, ol_error *error) {
-    if (bytes.size < AT_ENTRIES) return ol_fail(error, OL_CORRUPT, "a snapshot of %zu bytes has no header", bytes.size);
+    if (bytes.size < AT_ENTRIES) {
+        return ol_fail(error, OL_CORRUPT, "a snapshot of %zu bytes has no header", bytes.size);
+    }
     int16_t version = ol_load_i16(bytes.data + AT_VERSION);
-    if (version != OL_PRODUCERS_SNAPSHOT_VERSION) return ol_fail(error, OL_UNSUPPORTED, "snapshot version %d", version);
+    if (version != OL_PRODUCERS_SNAPSHOT_VERSION) {
+        return ol_fail(error, OL_UNSUPPORTED, "snapshot version %d", version);
+    }
     uint32_t stored = ol_load_u32(bytes.data + AT_CRC);
     uint32_t computed = ol_crc32c(bytes.data + AT_COUNT, bytes.size - AT_COUNT);
     if (stored != computed) {
-        return ol_fail(error, OL_CORRUPT, "the snapshot's CRC is %08x, its bytes have %08x", stored, computed);
+        return ol_fail(error, OL_CORRUPT, "the snapshot's CRC is %08x, its bytes have %08x", stored,
+                       computed);
     }
     int32_t said = ol_load_i32(bytes.data + AT_COUNT);
     size_t there = (bytes.size - AT_ENTRIES) / OL_PRODUCERS_SNAPSHOT_ENTRY_SIZE;
-    if (said < 0 || (size_t)said != there || (bytes.size - AT_ENTRIES) % OL_PRODUCERS_SNAPSHOT_ENTRY_SIZE != 0) {
-        return ol_fail(error, OL_CORRUPT, "the snapshot says %d producers in %zu bytes", said, bytes.size);
+    if (said < 0 || (size_t)said != there ||
+        (bytes.size - AT_ENTRIES) % OL_PRODUCERS_SNAPSHOT_ENTRY_SIZE != 0) {
+        return ol_fail(error, OL_CORRUPT, "the snapshot says %d producers in %zu bytes", said,
+                       bytes.size);
     }
     *count = there;
     return OL_OK;
 }
 
-/* Two passes, because open transactions must be entered by their first offset and the file has no order: sorting them once keeps a
- * hostile file from costing the square of its size. */
+/* Two passes, because open transactions must be entered by their first offset and the file has no
+ * order: sorting them once keeps a hostile file from costing the square of its size. */
 static int compare_open(const void *a, const void *b) {
     const ol_open_transaction *left = a, *right = b;
     return (left->first_offset > right->first_offset) - (left->first_offset < right->first_offset);
@@ -100,15 +113,21 @@ static int compare_open(const void *a, const void *b) {
 
 static int add_entries(ol_producers *producers, ol_slice bytes, size_t count, ol_error *error) {
     for (size_t i = 0; i < count; i++) {
-        ol_producer entry = decode_entry(bytes.data + AT_ENTRIES + i * OL_PRODUCERS_SNAPSHOT_ENTRY_SIZE);
-        if (entry.producer_id < 0) return ol_fail(error, OL_CORRUPT, "entry %zu has a negative producer id", i);
+        ol_producer entry = decode_entry(bytes.data + AT_ENTRIES +
+                                         i * OL_PRODUCERS_SNAPSHOT_ENTRY_SIZE);
+        if (entry.producer_id < 0) {
+            return ol_fail(error, OL_CORRUPT, "entry %zu has a negative producer id", i);
+        }
         if (ol_producers_find(producers, entry.producer_id) != NULL) {
-            return ol_fail(error, OL_CORRUPT, "producer %lld is there twice", (long long)entry.producer_id);
+            return ol_fail(error, OL_CORRUPT, "producer %lld is there twice",
+                           (long long)entry.producer_id);
         }
         if (entry.transaction_first_offset < 0) entry.transaction_first_offset = -1;
         ol_producers_restore(producers, &entry);
     }
-    if (producers->open_count > 1) qsort(producers->open, producers->open_count, sizeof *producers->open, compare_open);
+    if (producers->open_count > 1) {
+        qsort(producers->open, producers->open_count, sizeof *producers->open, compare_open);
+    }
     return OL_OK;
 }
 
@@ -132,7 +151,8 @@ int ol_producers_load(ol_producers *producers, ol_fs *fs, const char *path, ol_e
     return status == OL_OK ? OL_OK : ol_error_at(error, path, -1);
 }
 
-static int write_snapshot(ol_fs *fs, const char *path, const uint8_t *bytes, size_t size, bool flush, ol_error *error) {
+static int write_snapshot(ol_fs *fs, const char *path, const uint8_t *bytes, size_t size,
+                          bool flush, ol_error *error) {
     ol_file *file;
     int status = fs->open(fs, path, OL_OPEN_CREATE, &file, error);
     if (status != OL_OK) return status;
@@ -143,7 +163,8 @@ static int write_snapshot(ol_fs *fs, const char *path, const uint8_t *bytes, siz
     return status;
 }
 
-int ol_producers_store(const ol_producers *producers, ol_fs *fs, const char *path, bool flush, ol_error *error) {
+int ol_producers_store(const ol_producers *producers, ol_fs *fs, const char *path, bool flush,
+                       ol_error *error) {
     uint8_t *bytes;
     size_t size;
     int status = ol_producers_encode(producers, &bytes, &size, error);

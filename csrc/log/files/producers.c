@@ -20,7 +20,7 @@ void ol_producers_clear(ol_producers *producers) {
     producers->highest_id_plus_one = 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- the map */
+/* ------------------------------------------------------------ the map */
 
 /* Producer ids are handed out in sequence, so they are mixed. */
 static size_t home_of(const ol_producers *producers, int64_t producer_id) {
@@ -30,7 +30,8 @@ static size_t home_of(const ol_producers *producers, int64_t producer_id) {
 /* The slot of the id, or the free slot where it belongs. */
 static ol_producer *slot_of(const ol_producers *producers, int64_t producer_id) {
     size_t at = home_of(producers, producer_id);
-    while (producers->slots[at].producer_id != FREE && producers->slots[at].producer_id != producer_id) {
+    while (producers->slots[at].producer_id != FREE &&
+           producers->slots[at].producer_id != producer_id) {
         at = (at + 1) & (producers->slot_count - 1);
     }
     return &producers->slots[at];
@@ -45,7 +46,9 @@ const ol_producer *ol_producers_find(const ol_producers *producers, int64_t prod
 static int resize(ol_producers *producers, size_t slot_count, ol_error *error) {
     ol_producers larger = *producers;
     larger.slots = malloc(slot_count * sizeof *larger.slots);
-    if (larger.slots == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu producers", slot_count);
+    if (larger.slots == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu producers", slot_count);
+    }
     larger.slot_count = slot_count;
     for (size_t i = 0; i < slot_count; i++) larger.slots[i].producer_id = FREE;
     for (size_t i = 0; i < producers->slot_count; i++) {
@@ -63,7 +66,9 @@ static int reserve_open(ol_producers *producers, size_t additional, ol_error *er
     size_t capacity = producers->open_capacity == 0 ? 4 : 2 * producers->open_capacity;
     if (capacity < needed) capacity = needed;
     ol_open_transaction *open = realloc(producers->open, capacity * sizeof *open);
-    if (open == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu open transactions", capacity);
+    if (open == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu open transactions", capacity);
+    }
     producers->open = open;
     producers->open_capacity = capacity;
     return OL_OK;
@@ -111,13 +116,14 @@ int64_t ol_producers_highest_id(const ol_producers *producers) {
     return producers->highest_id_plus_one - 1;
 }
 
-/* Takes the slot out and moves those behind it up, so that no probe meets a hole before its key. */
+/* Takes the slot out and moves those after it up, so that no probe meets a hole before its key. */
 static void remove_slot(ol_producers *producers, size_t at) {
     size_t mask = producers->slot_count - 1;
     size_t hole = at;
-    for (size_t next = (at + 1) & mask; producers->slots[next].producer_id != FREE; next = (next + 1) & mask) {
+    for (size_t next = (at + 1) & mask; producers->slots[next].producer_id != FREE;
+         next = (next + 1) & mask) {
         size_t home = home_of(producers, producers->slots[next].producer_id);
-        /* It may move into the hole unless its home lies behind the hole, going round. */
+        /* It may move into the hole unless its home lies after the hole, going round. */
         if (((next - home) & mask) < ((next - hole) & mask)) continue;
         producers->slots[hole] = producers->slots[next];
         hole = next;
@@ -129,11 +135,14 @@ static void remove_slot(ol_producers *producers, size_t at) {
 static bool is_expired(const ol_producer *producer, int64_t now_ms, int64_t expiration_ms) {
     int64_t age;
     if (producer->transaction_first_offset >= 0) return false;
-    if (__builtin_sub_overflow(now_ms, producer->timestamp, &age)) return producer->timestamp < now_ms;
+    if (__builtin_sub_overflow(now_ms, producer->timestamp, &age)) {
+        return producer->timestamp < now_ms;
+    }
     return age >= expiration_ms;
 }
 
-size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expiration_ms, int64_t kept_id) {
+size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expiration_ms,
+                           int64_t kept_id) {
     size_t expired = 0;
     for (size_t at = 0; at < producers->slot_count;) {
         const ol_producer *producer = &producers->slots[at];
@@ -142,14 +151,14 @@ size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expi
             at++;
             continue;
         }
-        /* Another one may have moved to this slot: it is looked at again. */
+        /* Another one may have moved to this slot: it is checked again. */
         remove_slot(producers, at);
         expired++;
     }
     return expired;
 }
 
-/* --------------------------------------------------------------------------------------------------- open transactions */
+/* ------------------------------------------------------------ open transactions */
 
 static void open_transaction(ol_producers *producers, ol_producer *producer, int64_t first_offset) {
     OL_ASSERT(producers->open_count < producers->open_capacity);
@@ -157,17 +166,21 @@ static void open_transaction(ol_producers *producers, ol_producer *producer, int
     /* In log order the new one is the last, unless the snapshot before it was of another log. */
     size_t at = producers->open_count;
     while (at > 0 && producers->open[at - 1].first_offset > first_offset) at--;
-    memmove(producers->open + at + 1, producers->open + at, (producers->open_count - at) * sizeof *producers->open);
+    memmove(producers->open + at + 1, producers->open + at,
+            (producers->open_count - at) * sizeof *producers->open);
     producers->open[at] = (ol_open_transaction){first_offset, producer->producer_id};
     producers->open_count++;
 }
 
 static void close_transaction(ol_producers *producers, ol_producer *producer) {
     size_t at = 0;
-    while (at < producers->open_count && producers->open[at].producer_id != producer->producer_id) at++;
+    while (at < producers->open_count && producers->open[at].producer_id != producer->producer_id) {
+        at++;
+    }
     OL_ASSERT(at < producers->open_count);
     producers->open_count--;
-    memmove(producers->open + at, producers->open + at + 1, (producers->open_count - at) * sizeof *producers->open);
+    memmove(producers->open + at, producers->open + at + 1,
+            (producers->open_count - at) * sizeof *producers->open);
     producer->transaction_first_offset = -1;
 }
 
@@ -176,23 +189,24 @@ void ol_producers_restore(ol_producers *producers, const ol_producer *entry) {
     *slot = *entry;
     if (entry->transaction_first_offset < 0) return;
     OL_ASSERT(producers->open_count < producers->open_capacity);
-    producers->open[producers->open_count++] = (ol_open_transaction){entry->transaction_first_offset, entry->producer_id};
+    producers->open[producers->open_count++] =
+        (ol_open_transaction){entry->transaction_first_offset, entry->producer_id};
 }
 
 int64_t ol_producers_first_open_offset(const ol_producers *producers) {
     return producers->open_count == 0 ? -1 : producers->open[0].first_offset;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- batches */
+/* ------------------------------------------------------------ batches */
 
-/* Sequences wrap to 0 behind 2^31 - 1; -1 stays -1. */
+/* Sequences wrap to 0 after 2^31 - 1; -1 stays -1. */
 static int32_t last_sequence_of(const ol_batch *batch) {
     if (batch->base_sequence < 0) return -1;
     uint32_t delta = (uint32_t)(batch->last_offset - batch->base_offset);
     return (int32_t)(((uint32_t)batch->base_sequence + delta) & 0x7fffffffu);
 }
 
-/* A new epoch is a new producer in all but its id: what was known of its batches no longer holds. */
+/* A new epoch is a new producer in all but its id: the facts about its batches no longer hold. */
 static void set_epoch(ol_producer *producer, int16_t epoch) {
     if (producer->epoch == epoch) return;
     producer->epoch = epoch;
@@ -218,8 +232,9 @@ static int64_t offset_behind(const ol_batch *batch) {
     return batch->last_offset == INT64_MAX ? INT64_MAX : batch->last_offset + 1;
 }
 
-int ol_producers_apply_marker(ol_producers *producers, const ol_batch *batch, ol_control type, int32_t coordinator_epoch,
-                              ol_producers_change *change, ol_error *error) {
+int ol_producers_apply_marker(ol_producers *producers, const ol_batch *batch, ol_control type,
+                              int32_t coordinator_epoch, ol_producers_change *change,
+                              ol_error *error) {
     if (change != NULL) memset(change, 0, sizeof *change);
     if (batch->producer_id < 0 || type == OL_CONTROL_OTHER) return OL_OK;
     int status = ol_producers_reserve(producers, 1, error);
@@ -246,7 +261,8 @@ int ol_producers_apply_marker(ol_producers *producers, const ol_batch *batch, ol
 }
 
 /* Reads the one record of a control batch.  *empty: the cleaner left none. */
-static int decode_marker(const ol_batch *batch, ol_control *type, int32_t *coordinator_epoch, bool *empty, ol_error *error) {
+static int decode_marker(const ol_batch *batch, ol_control *type, int32_t *coordinator_epoch,
+                         bool *empty, ol_error *error) {
     ol_records records;
     ol_record record;
     int status = ol_records_open(&records, batch, NULL, error);
@@ -258,7 +274,8 @@ static int decode_marker(const ol_batch *batch, ol_control *type, int32_t *coord
     return status == OL_END ? OL_OK : status;
 }
 
-int ol_producers_apply(ol_producers *producers, const ol_batch *batch, ol_producers_change *change, ol_error *error) {
+int ol_producers_apply(ol_producers *producers, const ol_batch *batch, ol_producers_change *change,
+                       ol_error *error) {
     if (change != NULL) memset(change, 0, sizeof *change);
     if (batch->magic < 2 || batch->producer_id < 0) return OL_OK;
     if (ol_batch_is_control(batch)) {

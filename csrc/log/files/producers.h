@@ -1,8 +1,10 @@
-/* log/files/producers: what a partition's log knows of producers and their transactions (docs/format/directory.md §1.6, docs/format/batches.md §2.6).
+/* log/files/producers: the producers of a partition's log and their transactions
+ * (docs/format/directory.md §1.6, docs/format/batches.md §2.6).
  *
- * A map producer id -> state, updated by every batch in log order, and the open transactions by their first offset.  The state at
- * an offset is written as a snapshot, from which a later load goes on; a truncation reloads an older snapshot and replays.  No
- * lock: the partition's writer lock covers it.
+ * A map producer id -> state, updated by every batch in log order, and the open transactions by
+ * their first offset.  The state at an offset is written as a snapshot, from which a later load
+ * goes on; a truncation reloads an older snapshot and replays.  No lock: the partition's writer
+ * lock covers it.
  */
 #ifndef OL_LOG_FILES_PRODUCERS_H
 #define OL_LOG_FILES_PRODUCERS_H
@@ -42,7 +44,8 @@ typedef struct ol_producers {
     ol_producer *slots;                 /* open addressing; producer_id -1 marks a free slot */
     size_t slot_count;                  /* power of two, or 0 */
     size_t count;
-    int64_t highest_id_plus_one;        /* of every producer seen, also of those forgotten since; saturates */
+    int64_t highest_id_plus_one;        /* of every producer seen, expired ones included;
+                                           saturates */
     ol_open_transaction *open;          /* ascending by first offset */
     size_t open_count;
     size_t open_capacity;
@@ -57,51 +60,60 @@ int ol_producers_reserve(ol_producers *producers, size_t additional, ol_error *e
 /* O(1); NULL when unknown.  Valid until the next change. */
 const ol_producer *ol_producers_find(const ol_producers *producers, int64_t producer_id);
 
-/* What a batch did to the open transactions. */
+/* The effect of a batch on the open transactions. */
 typedef struct ol_producers_change {
-    bool completed;                     /* a marker ended a transaction that was open; `transaction` is filled */
-    bool aborted;                       /* and it was an ABORT: `transaction` goes into the transaction index */
+    bool completed;                     /* a marker ended a transaction that was open;
+                                           `transaction` is filled */
+    bool aborted;                       /* and it was an ABORT: `transaction` goes into the
+                                           transaction index */
     ol_aborted_transaction transaction;
 } ol_producers_change;
 
-/* Applies the next batch of the log; it decodes a marker by itself.  Batches without a producer id, markers of other types and
- * emptied control batches change nothing.  `change` may be NULL.  OL_CORRUPT when a marker does not decode, OL_NO_MEMORY; nothing
- * changed then. */
-int ol_producers_apply(ol_producers *producers, const ol_batch *batch, ol_producers_change *change, ol_error *error)
-    OL_NODISCARD;
+/* Applies the next batch of the log; it decodes a marker by itself.  Batches without a producer id,
+ * markers of other types and emptied control batches change nothing. `change` may be NULL.
+ * OL_CORRUPT when a marker does not decode, OL_NO_MEMORY; nothing changed then. */
+int ol_producers_apply(ol_producers *producers, const ol_batch *batch, ol_producers_change *change,
+                       ol_error *error) OL_NODISCARD;
 
 /* The same for a marker whose record is decoded already. */
-int ol_producers_apply_marker(ol_producers *producers, const ol_batch *batch, ol_control type, int32_t coordinator_epoch,
-                              ol_producers_change *change, ol_error *error) OL_NODISCARD;
+int ol_producers_apply_marker(ol_producers *producers, const ol_batch *batch, ol_control type,
+                              int32_t coordinator_epoch, ol_producers_change *change,
+                              ol_error *error) OL_NODISCARD;
 
-/* Highest producer id seen since the state was empty or decoded (a snapshot holds only those that had not expired), -1 none. */
+/* Highest producer id seen since the state was empty or decoded (a snapshot holds only those that
+ * had not expired), -1 none. */
 int64_t ol_producers_highest_id(const ol_producers *producers);
 
-/* First offset of the oldest open transaction, -1 when none is open: the last stable offset is this, else the watermark. */
+/* First offset of the oldest open transaction, -1 when none is open: the last stable offset is
+ * this, else the watermark. */
 int64_t ol_producers_first_open_offset(const ol_producers *producers);
 
-/* Whether one more makes the map larger: the time to see who can be forgotten. */
+/* Whether one more makes the map larger: the time to expire some. */
 bool ol_producers_is_full(const ol_producers *producers);
 
-/* Forgets the producers without an open transaction whose timestamp lies `expiration_ms` or more before `now_ms`, but for
- * `kept_id` (-1: none); returns how many. */
-size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expiration_ms, int64_t kept_id);
+/* Removes the producers without an open transaction whose timestamp lies `expiration_ms` or more
+ * before `now_ms`, but not `kept_id` (-1: none); returns how many. */
+size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expiration_ms,
+                           int64_t kept_id);
 
-/* Enters a producer that is not there, for which room was made.  Its open transaction, if it has one, is put last; the caller
- * sorts.  For the decoder of snapshots only. */
+/* Enters a producer that is not there, for which room was made.  Its open transaction, if it has
+ * one, is put last; the caller sorts.  For the decoder of snapshots only. */
 void ol_producers_restore(ol_producers *producers, const ol_producer *entry);
 
 /* *bytes is malloc'ed.  Entries are ordered by producer id, so equal states give equal bytes. */
-int ol_producers_encode(const ol_producers *producers, uint8_t **bytes, size_t *size, ol_error *error) OL_NODISCARD;
+int ol_producers_encode(const ol_producers *producers, uint8_t **bytes, size_t *size,
+                        ol_error *error) OL_NODISCARD;
 
-/* Fills an empty *producers; on failure it stays empty.  OL_CORRUPT for a wrong size or CRC, a negative producer id or one that
- * appears twice; OL_UNSUPPORTED for another version. */
+/* Fills an empty *producers; on failure it stays empty.  OL_CORRUPT for a wrong size or CRC, a
+ * negative producer id or one that appears twice; OL_UNSUPPORTED for another version. */
 int ol_producers_decode(ol_producers *producers, ol_slice bytes, ol_error *error) OL_NODISCARD;
 
-/* The snapshot file at `path` (its name: log/files/names.h).  A crash may leave a cut file, which its CRC tells; `flush` makes it
- * durable before the call returns (the directory is the caller's). */
-int ol_producers_load(ol_producers *producers, ol_fs *fs, const char *path, ol_error *error) OL_NODISCARD;
-int ol_producers_store(const ol_producers *producers, ol_fs *fs, const char *path, bool flush, ol_error *error)
-    OL_NODISCARD;
+/* The snapshot file at `path` (its name: log/files/names.h).  A crash may leave a cut file, which
+ * its CRC shows; `flush` makes it durable before the call returns (the caller flushes the
+ * directory). */
+int ol_producers_load(ol_producers *producers, ol_fs *fs, const char *path,
+                      ol_error *error) OL_NODISCARD;
+int ol_producers_store(const ol_producers *producers, ol_fs *fs, const char *path, bool flush,
+                       ol_error *error) OL_NODISCARD;
 
 #endif

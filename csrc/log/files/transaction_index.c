@@ -5,7 +5,13 @@
 
 #include "base/bytes.h"
 
-enum { AT_VERSION = 0, AT_PRODUCER_ID = 2, AT_FIRST_OFFSET = 10, AT_LAST_OFFSET = 18, AT_LAST_STABLE_OFFSET = 26 };
+enum {
+    AT_VERSION = 0,
+    AT_PRODUCER_ID = 2,
+    AT_FIRST_OFFSET = 10,
+    AT_LAST_OFFSET = 18,
+    AT_LAST_STABLE_OFFSET = 26
+};
 
 void ol_transaction_index_encode(uint8_t *target, const ol_aborted_transaction *entry) {
     ol_store_i16(target + AT_VERSION, 0);
@@ -25,21 +31,26 @@ static ol_aborted_transaction decode(const uint8_t *bytes) {
 }
 
 /* The first offset may lie below the base: the transaction began in an earlier segment. */
-static const char *entry_fault(const ol_aborted_transaction *entry, int64_t base_offset, int64_t previous_last) {
+static const char *entry_fault(const ol_aborted_transaction *entry, int64_t base_offset,
+                               int64_t previous_last) {
     if (entry->producer_id < 0) return "its producer id is negative";
-    if (entry->first_offset < 0 || entry->first_offset > entry->last_offset) return "its first offset is behind its last";
+    if (entry->first_offset < 0 || entry->first_offset > entry->last_offset) {
+        return "its first offset is behind its last";
+    }
     if (entry->last_offset < base_offset) return "its last offset is below the segment's base";
     if (entry->last_offset <= previous_last) return "its last offset does not grow";
     return NULL;
 }
 
-int ol_transaction_index_parse(ol_slice bytes, int64_t base_offset, ol_aborted_transaction *entries, ol_error *error) {
+int ol_transaction_index_parse(ol_slice bytes, int64_t base_offset, ol_aborted_transaction *entries,
+                               ol_error *error) {
     size_t count = bytes.size / OL_TRANSACTION_INDEX_ENTRY_SIZE;
     int64_t previous_last = -1;
     for (size_t i = 0; i < count; i++) {
         const uint8_t *at = bytes.data + i * OL_TRANSACTION_INDEX_ENTRY_SIZE;
         ol_aborted_transaction entry = decode(at);
-        const char *fault = ol_load_i16(at) != 0 ? "its version is not 0" : entry_fault(&entry, base_offset, previous_last);
+        const char *fault = ol_load_i16(at) != 0 ? "its version is not 0"
+                                                 : entry_fault(&entry, base_offset, previous_last);
         if (fault != NULL) {
             ol_fail(error, OL_CORRUPT, "aborted transaction %zu: %s", i, fault);
             return ol_error_at(error, NULL, (int64_t)(i * OL_TRANSACTION_INDEX_ENTRY_SIZE));
@@ -48,14 +59,16 @@ int ol_transaction_index_parse(ol_slice bytes, int64_t base_offset, ol_aborted_t
         previous_last = entry.last_offset;
     }
     if (bytes.size % OL_TRANSACTION_INDEX_ENTRY_SIZE == 0) return OL_OK;
-    ol_fail(error, OL_CORRUPT, "the size %zu is not a multiple of %d", bytes.size, OL_TRANSACTION_INDEX_ENTRY_SIZE);
+    ol_fail(error, OL_CORRUPT, "the size %zu is not a multiple of %d", bytes.size,
+            OL_TRANSACTION_INDEX_ENTRY_SIZE);
     return ol_error_at(error, NULL, (int64_t)(count * OL_TRANSACTION_INDEX_ENTRY_SIZE));
 }
 
 static int load_entries(ol_transaction_index *index, ol_error *error) {
     uint8_t *bytes;
     size_t size;
-    int status = ol_fs_read_file(index->fs, index->path, OL_TRANSACTION_INDEX_SIZE_MAX, &bytes, &size, error);
+    int status = ol_fs_read_file(index->fs, index->path, OL_TRANSACTION_INDEX_SIZE_MAX, &bytes,
+                                 &size, error);
     if (status != OL_OK) return status;
     size_t count = size / OL_TRANSACTION_INDEX_ENTRY_SIZE;
     index->entries = malloc((count == 0 ? 1 : count) * sizeof *index->entries);
@@ -63,7 +76,8 @@ static int load_entries(ol_transaction_index *index, ol_error *error) {
         free(bytes);
         return ol_fail(error, OL_NO_MEMORY, "no memory for %zu aborted transactions", count);
     }
-    status = ol_transaction_index_parse(ol_slice_of(bytes, size), index->base_offset, index->entries, error);
+    status = ol_transaction_index_parse(ol_slice_of(bytes, size), index->base_offset,
+                                        index->entries, error);
     free(bytes);
     if (status != OL_OK) return ol_error_at(error, index->path, error->position);
     index->count = count;
@@ -71,17 +85,21 @@ static int load_entries(ol_transaction_index *index, ol_error *error) {
     return OL_OK;
 }
 
-int ol_transaction_index_open(ol_transaction_index *index, ol_fs *fs, const char *path, int64_t base_offset, bool writable,
-                              ol_error *error) {
+int ol_transaction_index_open(ol_transaction_index *index, ol_fs *fs, const char *path,
+                              int64_t base_offset, bool writable, ol_error *error) {
     memset(index, 0, sizeof *index);
     index->fs = fs;
     index->base_offset = base_offset;
     index->writable = writable;
     index->path = strdup(path);
-    if (index->path == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a transaction index");
+    if (index->path == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for a transaction index");
+    }
     int status = load_entries(index, error);
     if (status == OL_NO_SUCH_FILE) return OL_OK;
-    if (status == OL_OK && writable) status = fs->open(fs, path, OL_OPEN_WRITE, &index->file, error);
+    if (status == OL_OK && writable) {
+        status = fs->open(fs, path, OL_OPEN_WRITE, &index->file, error);
+    }
     if (status != OL_OK) ol_transaction_index_close(index);
     return status;
 }
@@ -97,17 +115,24 @@ static int make_room(ol_transaction_index *index, ol_error *error) {
     if (index->count < index->capacity) return OL_OK;
     size_t capacity = index->capacity == 0 ? 4 : 2 * index->capacity;
     ol_aborted_transaction *entries = realloc(index->entries, capacity * sizeof *entries);
-    if (entries == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu aborted transactions", capacity);
+    if (entries == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu aborted transactions", capacity);
+    }
     index->entries = entries;
     index->capacity = capacity;
     return OL_OK;
 }
 
-int ol_transaction_index_append(ol_transaction_index *index, const ol_aborted_transaction *entry, ol_error *error) {
-    if (!index->writable) return ol_fail(error, OL_READ_ONLY, "the transaction index was opened for reading");
+int ol_transaction_index_append(ol_transaction_index *index, const ol_aborted_transaction *entry,
+                                ol_error *error) {
+    if (!index->writable) {
+        return ol_fail(error, OL_READ_ONLY, "the transaction index was opened for reading");
+    }
     int64_t previous_last = index->count == 0 ? -1 : index->entries[index->count - 1].last_offset;
     const char *fault = entry_fault(entry, index->base_offset, previous_last);
-    if (fault != NULL) return ol_fail(error, OL_INVALID, "an aborted transaction cannot be appended: %s", fault);
+    if (fault != NULL) {
+        return ol_fail(error, OL_INVALID, "an aborted transaction cannot be appended: %s", fault);
+    }
     int status = make_room(index, error);
     if (status == OL_OK && index->file == NULL) {
         status = index->fs->open(index->fs, index->path, OL_OPEN_CREATE, &index->file, error);
@@ -132,14 +157,18 @@ static int cut(ol_transaction_index *index, size_t count, ol_error *error) {
 }
 
 int ol_transaction_index_truncate(ol_transaction_index *index, int64_t offset, ol_error *error) {
-    if (!index->writable) return ol_fail(error, OL_READ_ONLY, "the transaction index was opened for reading");
+    if (!index->writable) {
+        return ol_fail(error, OL_READ_ONLY, "the transaction index was opened for reading");
+    }
     size_t count = index->count;
     while (count > 0 && index->entries[count - 1].last_offset >= offset) count--;
     return count == index->count ? OL_OK : cut(index, count, error);
 }
 
 int ol_transaction_index_reset(ol_transaction_index *index, ol_error *error) {
-    if (!index->writable) return ol_fail(error, OL_READ_ONLY, "the transaction index was opened for reading");
+    if (!index->writable) {
+        return ol_fail(error, OL_READ_ONLY, "the transaction index was opened for reading");
+    }
     return cut(index, 0, error);
 }
 
@@ -148,8 +177,8 @@ int ol_transaction_index_flush(ol_transaction_index *index, ol_error *error) {
 }
 
 int ol_transaction_index_collect(const ol_transaction_index *index, int64_t from, int64_t up_to,
-                                 int (*visit)(void *context, const ol_aborted_transaction *entry), void *context,
-                                 bool *complete) {
+                                 int (*visit)(void *context, const ol_aborted_transaction *entry),
+                                 void *context, bool *complete) {
     *complete = false;
     for (size_t i = 0; i < index->count; i++) {
         const ol_aborted_transaction *entry = &index->entries[i];

@@ -1,7 +1,9 @@
-/* log/files/transaction_index: the aborted transactions of one segment, its .txnindex (docs/format/directory.md §1.7).
+/* log/files/transaction_index: the aborted transactions of one segment, its .txnindex
+ * (docs/format/directory.md §1.7).
  *
- * The entries are few, so they are held in memory; the file is created by the first append and each append is written to it
- * at once.  Calls on one index exclude each other by the caller's lock; lookups may run at the same time as each other.
+ * The entries are few, so they are held in memory; the file is created by the first append and each
+ * append is written to it at once.  Calls on one index exclude each other by the caller's lock;
+ * lookups may run at the same time as each other.
  */
 #ifndef OL_LOG_FILES_TRANSACTION_INDEX_H
 #define OL_LOG_FILES_TRANSACTION_INDEX_H
@@ -12,15 +14,16 @@
 
 enum { OL_TRANSACTION_INDEX_ENTRY_SIZE = 34 };
 
-/* Files above this are refused with OL_LIMIT: 3.9 million aborts in one segment do not come from a log of at most 2 GiB. */
+/* Files above this are refused with OL_LIMIT: 3.9 million aborts in one segment do not come from a
+ * log of at most 2 GiB. */
 #define OL_TRANSACTION_INDEX_SIZE_MAX ((size_t)128 << 20)
 
 typedef struct ol_aborted_transaction {
     int64_t producer_id;
     int64_t first_offset;       /* of its first batch */
     int64_t last_offset;        /* of the ABORT marker */
-    int64_t last_stable_offset; /* once the marker was there: the first offset of the oldest transaction still open, else the
-                                   marker's offset + 1 */
+    int64_t last_stable_offset; /* once the marker was there: the first offset of the oldest
+                                   transaction still open, else the marker's offset + 1 */
 } ol_aborted_transaction;
 
 typedef struct ol_transaction_index {
@@ -34,32 +37,38 @@ typedef struct ol_transaction_index {
     bool writable;
 } ol_transaction_index;
 
-/* Reads the entries from bytes.  OL_CORRUPT (position set) where the size is no multiple of 34, a version is not 0, a first
- * offset is behind its last, a last offset is below `base_offset` or does not grow; that segment has to be recovered (spec
- * §9.1).  `entries` may be NULL to check only; else it has room for size / 34. */
-int ol_transaction_index_parse(ol_slice bytes, int64_t base_offset, ol_aborted_transaction *entries, ol_error *error)
-    OL_NODISCARD;
+/* Reads the entries from bytes.  OL_CORRUPT (position set) if the size is no multiple of 34, a
+ * version is not 0, a first offset is above its last, a last offset is below `base_offset` or does
+ * not grow; that segment has to be recovered (docs/format/recovery.md §9.1).  `entries` may be NULL
+ * to check only; else it has room for size / 34. */
+int ol_transaction_index_parse(ol_slice bytes, int64_t base_offset, ol_aborted_transaction *entries,
+                               ol_error *error) OL_NODISCARD;
 
 void ol_transaction_index_encode(uint8_t *target, const ol_aborted_transaction *entry);
 
-/* A missing file is an empty index.  A file that does not parse is OL_CORRUPT and leaves nothing to close. */
-int ol_transaction_index_open(ol_transaction_index *index, ol_fs *fs, const char *path, int64_t base_offset, bool writable,
-                              ol_error *error) OL_NODISCARD;
+/* A missing file is an empty index.  A file that does not parse is OL_CORRUPT and leaves nothing to
+ * close. */
+int ol_transaction_index_open(ol_transaction_index *index, ol_fs *fs, const char *path,
+                              int64_t base_offset, bool writable, ol_error *error) OL_NODISCARD;
 void ol_transaction_index_close(ol_transaction_index *index);
 
-/* Appends and writes.  OL_INVALID unless last_offset grows and is not below the base; on any failure the index is as it was. */
-int ol_transaction_index_append(ol_transaction_index *index, const ol_aborted_transaction *entry, ol_error *error)
-    OL_NODISCARD;
+/* Appends and writes.  OL_INVALID unless last_offset grows and is not below the base; on any
+ * failure the index is as it was. */
+int ol_transaction_index_append(ol_transaction_index *index, const ol_aborted_transaction *entry,
+                                ol_error *error) OL_NODISCARD;
 
-/* Drops the entries whose last offset is `offset` or above; ol_transaction_index_reset drops all. */
-int ol_transaction_index_truncate(ol_transaction_index *index, int64_t offset, ol_error *error) OL_NODISCARD;
+/* Drops the entries whose last offset is `offset` or above; ol_transaction_index_reset drops
+ * all. */
+int ol_transaction_index_truncate(ol_transaction_index *index, int64_t offset,
+                                  ol_error *error) OL_NODISCARD;
 int ol_transaction_index_reset(ol_transaction_index *index, ol_error *error) OL_NODISCARD;
 int ol_transaction_index_flush(ol_transaction_index *index, ol_error *error) OL_NODISCARD;
 
-/* Aborted transactions that overlap [from, up_to): calls `visit` with each, stops with its status if it is not OL_OK.
- * *complete is set when an entry's last stable offset is up_to or above, so that no later segment has to be asked. */
+/* Aborted transactions that overlap [from, up_to): calls `visit` with each, stops with its status
+ * if it is not OL_OK. *complete is set when an entry's last stable offset is up_to or above, so
+ * that no later segment has to be asked. */
 int ol_transaction_index_collect(const ol_transaction_index *index, int64_t from, int64_t up_to,
-                                 int (*visit)(void *context, const ol_aborted_transaction *entry), void *context,
-                                 bool *complete);
+                                 int (*visit)(void *context, const ol_aborted_transaction *entry),
+                                 void *context, bool *complete);
 
 #endif
