@@ -1,5 +1,5 @@
 /* The hot path: a reservation and a publication of a plain batch are some comparisons and stores;
- * every other case hides behind one branch each. */
+ * one branch each leads to every other case. */
 #include <string.h>
 #include <time.h>
 

@@ -1,3 +1,4 @@
+/* A buffered walk over one file, and the search for the next right batch after a bad one. */
 #include "log/file_scan.h"
 
 #include <stdlib.h>

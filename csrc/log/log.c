@@ -1,3 +1,4 @@
+/* Positions, the list of segments, leader epochs and producers of an open log, and its close. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

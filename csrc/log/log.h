@@ -51,8 +51,8 @@ typedef struct ol_log_config {
     int64_t extend_bytes_max;
 } ol_log_config;
 
-void ol_log_config_init(ol_log_config *config);     /* Kafka's defaults for the offsets topic; 64
-                                                       KiB and 8 MiB steps */
+/* Kafka's defaults for the offsets topic; 64 KiB and 8 MiB steps */
+void ol_log_config_init(ol_log_config *config);
 
 typedef struct ol_log_options {
     ol_fs *fs;
@@ -121,8 +121,8 @@ void ol_log_abandon(ol_log *log);
 int64_t ol_log_start(const ol_log *log);
 int64_t ol_log_end(const ol_log *log);          /* acquire: everything below it can be read */
 int64_t ol_log_flushed(const ol_log *log);
-void ol_log_record_end(ol_log *log, int64_t end); /* of a read-only log: it was read up to there,
-                                                     after somebody else appended to it */
+/* of a read-only log: it was read up to there, after somebody else appended to it */
+void ol_log_record_end(ol_log *log, int64_t end);
 bool ol_log_is_writable(const ol_log *log);
 bool ol_log_has_failed(const ol_log *log);
 int32_t ol_log_leader_epoch(const ol_log *log); /* newest epoch, -1 none */
@@ -205,8 +205,8 @@ uint64_t ol_log_cuts(const ol_log *log);
  * batch that carries it was published since the last flush.  A bound taken for a batch that could
  * not be appended is given again. */
 int64_t ol_log_take_flushed_record(ol_log *log);
-bool ol_log_has_flushed_record(const ol_log *log);        /* [writer] whether that would return
-                                                             one */
+/* [writer] whether that would return one */
+bool ol_log_has_flushed_record(const ol_log *log);
 
 /* ------------------------------------------------------------ producers, epochs */
 

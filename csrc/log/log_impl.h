@@ -23,8 +23,8 @@
 #include "log/segment.h"
 
 #define OL_ROLLED_PREFIX "offsetlog.rolled-"
-#define OL_CUT_PREFIX "offsetlog.cut-"          /* and the offset: a truncation to there is under
-                                                   way */
+/* and the offset: a truncation to there is under way */
+#define OL_CUT_PREFIX "offsetlog.cut-"
 #define OL_EPOCHS_FILE "leader-epoch-checkpoint"
 
 /* Each part has one owner.  The locks, in the order in which they are taken:
@@ -278,8 +278,9 @@ int ol_recovery_rewrite(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
 /* log/recover_aside.c: copies [position, end of the page with the last nonzero byte) of a file to
  * `broken-<base>.log.<position>`, durably. */
-int ol_broken_copy(ol_log *log, const ol_found_segment *segment, int64_t position, char *path,
-                   size_t capacity, int64_t *bytes, ol_error *error) OL_NODISCARD;
+int ol_recovery_copy_aside(ol_log *log, const ol_found_segment *segment, int64_t position,
+                           char *path, size_t capacity, int64_t *bytes,
+                           ol_error *error) OL_NODISCARD;
 
 /* log/rebuild.c: loads the newest usable producer snapshot, walks the log from there, and rebuilds
  * the indexes that are marked for it. */

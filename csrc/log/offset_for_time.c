@@ -1,3 +1,4 @@
+/* A walk that skips segments, and parts of them, that a time index proves to be old enough. */
 #include "log/offset_for_time.h"
 
 #include <string.h>
@@ -74,7 +75,9 @@ static int judge(cutoff *work, ol_batch_walk *walk, const ol_batch *batch, ol_er
         work->offset = batch->last_offset + 1;
         return OL_OK;
     }
-    if (ol_batch_check_crc(batch, &damage) != OL_OK) return ol_batch_walk_refuse(walk, batch, error);
+    if (ol_batch_check_crc(batch, &damage) != OL_OK) {
+        return ol_batch_walk_refuse(walk, batch, error);
+    }
     work->found = true;
     return OL_OK;
 }

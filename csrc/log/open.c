@@ -291,7 +291,7 @@ static int check_indexes(ol_opening *opening, ol_error *error) {
 
 /* Everything lies below the log start (docs/format/recovery.md §9.3), or there is nothing: the log
  * begins again, empty. */
-static int begin_anew(ol_opening *opening, int64_t offset, ol_error *error) {
+static int begin_again(ol_opening *opening, int64_t offset, ol_error *error) {
     ol_log *log = opening->log;
     int status = OL_OK;
     while (opening->found_count > 0 && status == OL_OK) {
@@ -446,7 +446,7 @@ static int open_segments(ol_opening *opening, ol_error *error) {
         opening->flushed = log_start;
     }
     if (log->writable && opening->end < log_start) {
-        status = begin_anew(opening, log_start, error);
+        status = begin_again(opening, log_start, error);
         snapshot_max = -1;
     }
     if (status == OL_OK && log->writable) status = check_indexes(opening, error);

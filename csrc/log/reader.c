@@ -187,7 +187,7 @@ static int walk_to_offset(ol_log_reader *reader, ol_error *error) {
 }
 
 /* Lists the directory of a read-only log again: somebody rolled or cleaned it. */
-static int list_anew(ol_log_reader *reader, ol_error *error) {
+static int list_again(ol_log_reader *reader, ol_error *error) {
     ol_log *log = reader->log;
     ol_log_options options = {
         .fs = log->fs,
@@ -444,15 +444,15 @@ static int next_once(ol_log_reader *reader, size_t size_max, ol_log_piece *piece
     for (;;) {
         int status = OL_OK;
         if (reader->segment == NULL) status = find_place(reader, error);
-        if (status == OL_WOULD_BLOCK) continue;     /* truncated or replaced between our finding
-                                                       and using it */
+        /* truncated or replaced between our finding and using it */
+        if (status == OL_WOULD_BLOCK) continue;
         if (status == OL_OK && !reader->positioned) status = walk_to_offset(reader, error);
         if (status == OL_OK) {
             status = reader->file == NULL ? mapped_piece(reader, size_max, piece, error)
                                           : read_piece(reader, size_max, piece, error);
         }
-        if (status == OL_WOULD_BLOCK) {             /* replaced between our finding and reading
-                                                       it */
+        /* replaced between our finding and reading it */
+        if (status == OL_WOULD_BLOCK) {
             leave_segment(reader);
             continue;
         }
@@ -490,10 +490,10 @@ int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *pie
             if (looked != OL_OK) return looked;
         }
         if (status != OL_NO_SUCH_FILE && !listed) return status;
-        if (i + 1 == READER_TRIES) return status;   /* recovery leaves out a file that the
-                                                       directory has */
+        /* recovery leaves out a file that the directory has */
+        if (i + 1 == READER_TRIES) return status;
         leave_segment(reader);
-        status = list_anew(reader, error);
+        status = list_again(reader, error);
         if (status != OL_OK) return status;
     }
     return status;
@@ -562,8 +562,8 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
         ol_file_scan_close(&scan);
     }
     if (status == OL_END) {
-        reader->was_followed = true;        /* batches that came after the limit meanwhile are
-                                               after bad bytes */
+        /* batches that came after the limit meanwhile are after bad bytes */
+        reader->was_followed = true;
         status = next_segment(reader, error);
         if (status == OL_END) *is_end = true;
         if (status == OL_END || status == OL_WOULD_BLOCK) status = OL_OK;

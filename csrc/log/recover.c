@@ -20,8 +20,8 @@ typedef struct bad_place {
     bool zeros;                 /* nothing but zeros from there to the end of the file */
     bool searched;              /* the next two are known, as of one moment: somebody may append
                                    while we read */
-    int64_t noted_behind;       /* the greatest `ol.flushed` after it, or -1 */
-    int64_t end_behind;         /* where the last right batch after it ends; `at.offset` when
+    int64_t noted_after;       /* the greatest `ol.flushed` after it, or -1 */
+    int64_t end_after;         /* where the last right batch after it ends; `at.offset` when
                                    there is none */
     ol_error error;
 } bad_place;
@@ -41,7 +41,7 @@ static int check_batch(const ol_batch *batch, int64_t segment_base, int64_t offs
                                    error);
 }
 
-static void note_timestamps(ol_found_segment *segment, const ol_batch *batch, int64_t position) {
+static void record_timestamps(ol_found_segment *segment, const ol_batch *batch, int64_t position) {
     if (position == 0) segment->first_timestamp = batch->max_timestamp;
     if (batch->max_timestamp > segment->max_timestamp) {
         segment->max_timestamp = batch->max_timestamp;
@@ -52,7 +52,7 @@ static void note_timestamps(ol_found_segment *segment, const ol_batch *batch, in
 /* Only an epoch above the checkpoint's newest counts (docs/format/recovery.md §9.2).  After a clean
  * stop the checkpoint is not written for it: nobody knows where in the unchecked segments an older
  * epoch began. */
-static int note_epoch(ol_opening *opening, const ol_batch *batch, ol_error *error) {
+static int record_epoch(ol_opening *opening, const ol_batch *batch, ol_error *error) {
     ol_log *log = opening->log;
     if (batch->leader_epoch <= ol_leader_epochs_newest(&log->epochs.cache)) return OL_OK;
     bool changed = false;
@@ -154,9 +154,9 @@ static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_pla
             bad_base = batch.base_offset;
         }
         if (status == OL_OK) status = check_bound(opening, segment, &batch, bad, &bad->error);
-        if (status == OL_OK) status = note_epoch(opening, &batch, &bad->error);
+        if (status == OL_OK) status = record_epoch(opening, &batch, &bad->error);
         if (status != OL_OK) break;
-        note_timestamps(segment, &batch, bad->position);
+        record_timestamps(segment, &batch, bad->position);
         ol_bad_offsets_advance(&bad->at, &batch);
         bad->position = scan.position;
     }
@@ -204,16 +204,16 @@ static bool was_being_cut(const ol_opening *opening, int64_t offset) {
 }
 
 /* The result of search_after. */
-typedef struct behind {
+typedef struct findings {
     int64_t offset_min;
     int64_t noted;              /* the greatest `ol.flushed` */
     int64_t end;                /* where the last right batch ends */
     int64_t budget;             /* one for all files: a crafted directory has many */
-} behind;
+} findings;
 
 /* One segment, from `position` on; with `bad` a bad batch stands there. */
 static int search_segment(const ol_opening *opening, const ol_found_segment *segment,
-                          int64_t position, bool bad, behind *found, ol_error *error) {
+                          int64_t position, bool bad, findings *found, ol_error *error) {
     ol_file_scan scan;
     ol_batch batch;
     int status = ol_file_scan_open(&scan, opening->log->fs, segment->path, position, -1, error);
@@ -248,9 +248,9 @@ static int search_segment(const ol_opening *opening, const ol_found_segment *seg
 
 /* Searches everything after the bad place: the greatest `ol.flushed`, and the end of the last right
  * batch. */
-static int search_behind(const ol_opening *opening, bad_place *bad, ol_error *error) {
+static int search_after(const ol_opening *opening, bad_place *bad, ol_error *error) {
     if (bad->searched) return OL_OK;
-    behind found = {.offset_min = bad->at.offset,
+    findings found = {.offset_min = bad->at.offset,
                     .noted = -1,
                     .end = bad->at.offset,
                     .budget = OL_FILE_SCAN_BUDGET};
@@ -260,8 +260,8 @@ static int search_behind(const ol_opening *opening, bad_place *bad, ol_error *er
         status = search_segment(opening, &opening->found[i], first ? bad->position : 0,
                                 first && !bad->whole, &found, error);
     }
-    bad->noted_behind = was_being_cut(opening, bad->at.offset) ? -1 : found.noted;
-    bad->end_behind = found.end;
+    bad->noted_after = was_being_cut(opening, bad->at.offset) ? -1 : found.noted;
+    bad->end_after = found.end;
     bad->searched = status == OL_OK;
     return status;
 }
@@ -274,19 +274,19 @@ static int check_growing_segment(ol_opening *opening, ol_found_segment *segment,
     int status = check_segment(opening, segment, bad);
     while (status == OL_CORRUPT && !bad->zeros && bad->position != tried) {
         ol_error error;
-        int searched = search_behind(opening, bad, &error);
+        int searched = search_after(opening, bad, &error);
         if (searched != OL_OK) {
             bad->error = error;
             return searched;
         }
-        if (bad->end_behind <= bad->at.offset) break;
+        if (bad->end_after <= bad->at.offset) break;
         tried = bad->position;
         status = check_segment(opening, segment, bad);
     }
     return status;
 }
 
-/* ------------------------------------------------------------ what is done about it */
+/* ------------------------------------------------------------ the consequence */
 
 /* Cut at the front when too long, as in ol_error. */
 static void copy_path(char target[OL_ERROR_PATH_MAX], const char *path) {
@@ -309,45 +309,63 @@ static void drop_found(ol_opening *opening, size_t count) {
     while (opening->found_count > count) free(opening->found[--opening->found_count].path);
 }
 
-/* Everything from the bad place on is copied aside, then removed: later segments first, the last
- * one first, so that a crash in between leaves the same bad place with less after it. */
-static int cut_torn(ol_opening *opening, const bad_place *bad, ol_error *error) {
-    ol_log *log = opening->log;
+/* Copies everything from the bad place on. */
+static int copy_torn(ol_opening *opening, const bad_place *bad, ol_error *error) {
     ol_log_recovery *report = opening->report;
-    ol_found_segment *torn = &opening->found[bad->index];
-    int64_t removed_before = report->segments_removed;
-    int status = OL_OK;
-    for (size_t i = bad->index; i < opening->found_count && status == OL_OK; i++) {
+    for (size_t i = bad->index; i < opening->found_count; i++) {
         char path[OL_PATH_MAX];
-        int64_t bytes = 0;
-        status = ol_broken_copy(log, &opening->found[i], i == bad->index ? bad->position : 0, path,
-                                sizeof path, &bytes, error);
+        int64_t bytes = 0, position = i == bad->index ? bad->position : 0;
+        int status = ol_recovery_copy_aside(opening->log, &opening->found[i], position, path,
+                                            sizeof path, &bytes, error);
         report->torn_bytes += bytes;
         if (bytes > 0 && report->broken_path[0] == '\0') copy_path(report->broken_path, path);
-    }
-    while (status == OL_OK && opening->found_count > bad->index + 1) {
-        const ol_found_segment *last = &opening->found[opening->found_count - 1];
-        status = ol_segment_remove_files(log->fs, log->directory, last->base_offset, error);
         if (status != OL_OK) return status;
-        report->segments_removed++;
-        drop_found(opening, opening->found_count - 1);
+    }
+    return OL_OK;
+}
+
+static int remove_last(ol_opening *opening, ol_error *error) {
+    ol_log *log = opening->log;
+    size_t last = opening->found_count - 1;
+    int64_t base_offset = opening->found[last].base_offset;
+    int status = ol_segment_remove_files(log->fs, log->directory, base_offset, error);
+    if (status != OL_OK) return status;
+    opening->report->segments_removed++;
+    drop_found(opening, last);
+    return OL_OK;
+}
+
+/* Removes the segments after the torn one, the last one first: a crash in between leaves the same
+ * bad place with less after it. */
+static int remove_later(ol_opening *opening, const bad_place *bad, ol_error *error) {
+    ol_fs *fs = opening->log->fs;
+    if (opening->found_count == bad->index + 1) return OL_OK;
+    while (opening->found_count > bad->index + 1) {
+        int status = remove_last(opening, error);
+        if (status != OL_OK) return status;
     }
     /* If the removals were lost and the cut was not, the removed segments would come back after a
      * gap that looks legal. */
-    if (status == OL_OK && report->segments_removed > removed_before) {
-        status = log->fs->flush_directory(log->fs, log->directory, error);
-    }
-    if (status != OL_OK) return status;
-    /* An empty rest of a segment is removed as well, unless the log ends there anyway. */
-    if (bad->position == 0 && bad->index > 0 && torn->base_offset != opening->end) {
-        status = ol_segment_remove_files(log->fs, log->directory, torn->base_offset, error);
-        if (status == OL_OK) report->segments_removed++;
-        if (status == OL_OK) drop_found(opening, bad->index);
-    } else if (torn->file_size > bad->position) {
-        status = cut_file(log, torn->path, bad->position, true, error);
-        torn->file_size = bad->position;
-    }
-    if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
+    return fs->flush_directory(fs, opening->log->directory, error);
+}
+
+/* An empty rest of a segment is removed as well, unless the log ends there anyway. */
+static int cut_segment(ol_opening *opening, const bad_place *bad, ol_error *error) {
+    ol_found_segment *torn = &opening->found[bad->index];
+    bool is_empty = bad->position == 0 && bad->index > 0;
+    if (is_empty && torn->base_offset != opening->end) return remove_last(opening, error);
+    if (torn->file_size <= bad->position) return OL_OK;
+    torn->file_size = bad->position;
+    return cut_file(opening->log, torn->path, bad->position, true, error);
+}
+
+/* Everything from the bad place on is copied aside, then removed. */
+static int cut_torn(ol_opening *opening, const bad_place *bad, ol_error *error) {
+    ol_fs *fs = opening->log->fs;
+    int status = copy_torn(opening, bad, error);
+    if (status == OL_OK) status = remove_later(opening, bad, error);
+    if (status == OL_OK) status = cut_segment(opening, bad, error);
+    if (status == OL_OK) status = fs->flush_directory(fs, opening->log->directory, error);
     return status;
 }
 
@@ -372,58 +390,65 @@ static bool is_all_flushed(const ol_opening *opening) {
     return opening->options->clean && !opening->options->being_written;
 }
 
-/* The note of its roll says that the end of a segment is missing.  Below the flushed bound the note
- * is an old one: a flush covered the segment and the note's removal was lost, or somebody else
- * compacted the segment since; then the gap is as legal as any other. */
-static int hole_is_real(const ol_opening *opening, bad_place *bad, bool *real, ol_error *error) {
-    int64_t bound = sidecar_bound(opening);
-    if (opening->options->recovery_point > bound) bound = opening->options->recovery_point;
-    int status = search_behind(opening, bad, error);
-    *real = bound <= bad->at.offset && bad->noted_behind <= bad->at.offset;
-    return status;
+/* The last segment ends with zeros, and with nothing else: the extension of the last writer. */
+static bool is_extension(const ol_opening *opening, const bad_place *bad) {
+    return bad->zeros && bad->index + 1 == opening->found_count;
 }
 
-/* The first bad batch was found: torn or corrupt? */
-static int judge(ol_opening *opening, bad_place *bad, ol_error *error) {
+/* *bound: everything below it was flushed.  *end: where the last right batch ends. */
+static int find_bound(const ol_opening *opening, bad_place *bad, int64_t *bound, int64_t *end,
+                      ol_error *error) {
+    int64_t sidecar = sidecar_bound(opening);
+    *end = bad->at.offset;
+    *bound = opening->options->recovery_point;
+    if (sidecar > *bound) *bound = sidecar;
+    if (is_extension(opening, bad)) return OL_OK;
+    int status = search_after(opening, bad, error);
+    if (status != OL_OK) return status;
+    *end = bad->end_after;
+    if (!opening->options->replicated && bad->noted_after > *bound) *bound = bad->noted_after;
+    if (is_all_flushed(opening)) *bound = INT64_MAX;
+    return OL_OK;
+}
+
+/* Flushed bytes are bad: the log keeps all of its bytes, and is only read. */
+static void condemn(ol_opening *opening, const bad_place *bad, int64_t bound, int64_t end) {
+    report_corruption(opening, bad, bound);
+    /* If one of two batches has the wrong base offset, the batches after them know better than the
+     * first. */
+    bool one_is_wrong = ol_bad_offsets_are_disputed(&bad->at) && end > bad->at.offset;
+    opening->end = end > bad->at.end || one_is_wrong ? end : bad->at.end;
+    for (size_t i = bad->index; i < opening->found_count; i++) {
+        opening->found[i].size = opening->found[i].file_size;
+    }
+}
+
+/* The log ends at the bad place. */
+static int end_torn(ol_opening *opening, const bad_place *bad, ol_error *error) {
     ol_log_recovery *report = opening->report;
     ol_found_segment *segment = &opening->found[bad->index];
-    int64_t bound = opening->options->recovery_point;
-    int64_t sidecar = sidecar_bound(opening);
-    int64_t noted = -1;
-    int64_t end = bad->at.offset;
-    if (sidecar > bound) bound = sidecar;
-    bool last = bad->index + 1 == opening->found_count;
-    if (!(last && bad->zeros)) {
-        int status = search_behind(opening, bad, error);
-        if (status != OL_OK) return status;
-        noted = bad->noted_behind;
-        end = bad->end_behind;
-    }
-    if (!opening->options->replicated && noted > bound) bound = noted;
-    if (is_all_flushed(opening) && !(last && bad->zeros)) bound = INT64_MAX;
-    if (ol_bad_offsets_are_flushed(&bad->at, bound)) {
-        report_corruption(opening, bad, bound);
-        /* If one of two batches has the wrong base offset, the batches after them know better than
-         * the first. */
-        bool one_lies = ol_bad_offsets_are_disputed(&bad->at) && end > bad->at.offset;
-        opening->end = end > bad->at.end || one_lies ? end : bad->at.end;
-        for (size_t i = bad->index; i < opening->found_count; i++) {
-            opening->found[i].size = opening->found[i].file_size;
-        }
-        return OL_OK;
-    }
+    bool extension = is_extension(opening, bad);
     opening->end = bad->at.end;
-    if (!(last && bad->zeros)) {
+    if (!extension) {
         copy_path(report->torn_path, segment->path);
         report->torn_position = bad->position;
     }
     segment->size = bad->position;
     if (opening->options->writable) return cut_torn(opening, bad, error);
-    for (size_t i = bad->index; i < opening->found_count; i++) {
+    for (size_t i = bad->index; i < opening->found_count && !extension; i++) {
         report->torn_bytes += opening->found[i].file_size - (i == bad->index ? bad->position : 0);
     }
-    if (last && bad->zeros) report->torn_bytes = 0;
     drop_found(opening, bad->index + 1);
+    return OL_OK;
+}
+
+/* The first bad batch was found: torn or corrupt? */
+static int judge(ol_opening *opening, bad_place *bad, ol_error *error) {
+    int64_t bound = -1, end = -1;
+    int status = find_bound(opening, bad, &bound, &end, error);
+    if (status != OL_OK) return status;
+    if (!ol_bad_offsets_are_flushed(&bad->at, bound)) return end_torn(opening, bad, error);
+    condemn(opening, bad, bound, end);
     return OL_OK;
 }
 
@@ -451,54 +476,74 @@ static int trim_zeros(ol_opening *opening, ol_found_segment *segment, ol_error *
     return status;
 }
 
+/* The segment begins below the end of the one before it: a batch in it may repeat offsets. */
+static int refuse_overlap(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
+    ol_file_scan scan;
+    ol_error *error = &bad->error;
+    int status = ol_file_scan_open(&scan, opening->log->fs, segment->path, 0, -1, error);
+    if (status != OL_OK) return status;
+    segment->file_size = scan.limit;
+    ol_file_scan_close(&scan);
+    bad->at.offset = segment->base_offset;
+    bad->whole = true;
+    (void)ol_fail(error, OL_CORRUPT,
+                  "the segment starts below offset %lld, where the one before it ended",
+                  (long long)bad->at.end);
+    return ol_error_at(error, segment->path, 0);
+}
+
+static int check_next(ol_opening *opening, bad_place *bad) {
+    ol_found_segment *segment = &opening->found[bad->index];
+    bool last = bad->index + 1 == opening->found_count;
+    if (bad->at.end > segment->base_offset) return refuse_overlap(opening, segment, bad);
+    if (last && !opening->options->writable) return check_growing_segment(opening, segment, bad);
+    return check_segment(opening, segment, bad);
+}
+
+/* OL_CORRUPT when the end of a right segment is missing, as the note of its roll says.  Below the
+ * flushed bound the note is an old one: a flush covered the segment and the note's removal was
+ * lost, or somebody else compacted the segment since; then the gap is as legal as any other. */
+static int check_hole(const ol_opening *opening, bad_place *bad, ol_error *error) {
+    if (bad->index + 1 == opening->found_count) return OL_OK;
+    const ol_found_segment *segment = &opening->found[bad->index];
+    if (!has_hole(opening, segment, segment[1].base_offset)) return OL_OK;
+    int64_t bound = sidecar_bound(opening);
+    if (opening->options->recovery_point > bound) bound = opening->options->recovery_point;
+    int status = search_after(opening, bad, error);
+    if (status != OL_OK) return status;
+    bool is_real = bound <= bad->at.offset && bad->noted_after <= bad->at.offset;
+    return is_real ? OL_CORRUPT : OL_OK;
+}
+
+/* The trimming of a roll was lost: zeros lead to where the next segment begins. */
+static bool is_untrimmed(const ol_opening *opening, const bad_place *bad) {
+    if (!bad->zeros || bad->index + 1 == opening->found_count) return false;
+    return opening->found[bad->index + 1].base_offset == bad->at.end;
+}
+
 static int check_all(ol_opening *opening, ol_error *error) {
     size_t first = first_checked(opening);
-    int64_t next_offset = opening->found[first].base_offset;
-    int64_t before = next_offset;
+    int64_t base_offset = opening->found[first].base_offset;
+    ol_bad_offsets at = {.end = base_offset, .before = base_offset};
     for (size_t i = first; i < opening->found_count; i++) {
-        ol_found_segment *segment = &opening->found[i];
-        bool last = i + 1 == opening->found_count;
-        bad_place bad = {.index = i,
-                         .at = {.end = next_offset, .before = before, .offset = next_offset}};
+        at.offset = at.end;
+        bad_place bad = {.index = i, .at = at};
         ol_error_clear(&bad.error);
-        int status;
-        if (next_offset > segment->base_offset) {
-            ol_file_scan scan;
-            /* The segments overlap: a batch in this one may repeat offsets of the one before it. */
-            status = ol_file_scan_open(&scan, opening->log->fs, segment->path, 0, -1, error);
-            if (status != OL_OK) return status;
-            segment->file_size = scan.limit;
-            ol_file_scan_close(&scan);
-            bad.at.offset = segment->base_offset;
-            bad.whole = true;
-            status = ol_fail(&bad.error, OL_CORRUPT,
-                             "the segment starts below offset %lld, where the one before it ended",
-                             (long long)next_offset);
-            (void)ol_error_at(&bad.error, segment->path, 0);
+        int status = check_next(opening, &bad);
+        at = bad.at;
+        if (status != OL_OK && status != OL_CORRUPT) {
+            *error = bad.error;
+            return status;
+        }
+        if (status == OL_CORRUPT && is_untrimmed(opening, &bad)) {
+            status = trim_zeros(opening, &opening->found[i], error);
         } else {
-            bool growing = last && !opening->options->writable;
-            status = growing ? check_growing_segment(opening, segment, &bad)
-                             : check_segment(opening, segment, &bad);
-            next_offset = bad.at.end;
-            before = bad.at.before;
-            if (status != OL_OK && status != OL_CORRUPT) {
-                *error = bad.error;
-                return status;
-            }
+            if (status == OL_OK) status = check_hole(opening, &bad, error);
+            if (status == OL_CORRUPT) return judge(opening, &bad, error);
         }
-        int64_t next_base = last ? -1 : opening->found[i + 1].base_offset;
-        bool untrimmed = status != OL_OK && bad.zeros && next_base == next_offset;
-        if (status == OL_OK && !last && has_hole(opening, segment, next_base)) {
-            bool real = false;
-            status = hole_is_real(opening, &bad, &real, error);
-            if (status != OL_OK) return status;
-            if (real) status = OL_CORRUPT;
-        }
-        if (untrimmed) status = trim_zeros(opening, segment, error);
-        if (status == OL_CORRUPT && !untrimmed) return judge(opening, &bad, error);
         if (status != OL_OK) return status;
     }
-    opening->end = next_offset;
+    opening->end = at.end;
     return OL_OK;
 }
 

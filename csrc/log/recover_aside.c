@@ -45,8 +45,8 @@ static int copy_bytes(ol_log *log, ol_file *source, int64_t position, int64_t en
     return status;
 }
 
-int ol_broken_copy(ol_log *log, const ol_found_segment *segment, int64_t position, char *path,
-                   size_t capacity, int64_t *bytes, ol_error *error) {
+int ol_recovery_copy_aside(ol_log *log, const ol_found_segment *segment, int64_t position,
+                           char *path, size_t capacity, int64_t *bytes, ol_error *error) {
     ol_file_scan scan;
     int64_t used = position;
     *bytes = 0;

@@ -122,7 +122,7 @@ static int add_spare(ol_log *log, int64_t bytes, ol_error *error) {
 }
 
 /* Under extension.lock: all but the first `kept`. */
-static int drop_spares_behind(ol_log *log, size_t kept, ol_error *error) {
+static int drop_spares_after(ol_log *log, size_t kept, ol_error *error) {
     int status = OL_OK;
     while (log->extension.spare_count > kept) {
         ol_segment *spare = log->extension.spares[--log->extension.spare_count];
@@ -134,7 +134,7 @@ static int drop_spares_behind(ol_log *log, size_t kept, ol_error *error) {
     return status;
 }
 
-int ol_log_drop_spares(ol_log *log, ol_error *error) { return drop_spares_behind(log, 0, error); }
+int ol_log_drop_spares(ol_log *log, ol_error *error) { return drop_spares_after(log, 0, error); }
 
 /* Gives a spare its place.  The object becomes the segment: the background may be flushing its file
  * this moment. */
@@ -372,7 +372,7 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
     /* A refused call must not go on filling the disk, which others need as well. */
     if (status != OL_OK) {
         ol_error ignored;
-        int dropped = drop_spares_behind(log, spares_before, &ignored);
+        int dropped = drop_spares_after(log, spares_before, &ignored);
         (void)dropped;
     }
     pthread_mutex_unlock(&log->extension.lock);

@@ -1,3 +1,4 @@
+/* Mappings, uses and references of a segment, and the entries of its indexes. */
 #include "log/segment.h"
 
 #include <stdio.h>

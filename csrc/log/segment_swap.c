@@ -1,17 +1,21 @@
-/* A segment that was written aside takes the place of closed ones (docs/format/cleaner.md §8.6), so
- * that whoever recovers the directory, we or Kafka, finds the old ones or the new one after each
- * file operation (docs/format/recovery.md §9.1):
+/* A segment that was written aside takes the place of closed ones (docs/format/cleaner.md §8.6).
  *
- *   1. The files lie as `.cleaned`, complete and durable: whoever recovers removes them.
- *   2. They are renamed to `.swap`, `<base>.log` as the last.  As long as one `.cleaned` is left, the lowest of them all, every `.swap` is condemned;
- *      so that rename is the point of no return.  The directory is flushed.
- *   3. In memory the new segment takes its place.  From here whoever recovers removes the old files himself: everything with a number in
- *      [base, behind the last batch of the `.log.swap`).  Where that range ends before the last of the old segments does, because all batches of
- *      those were dropped, an empty `.swap` with the number of the last one goes ahead with the others: it reaches up to there, and takes its place.
- *   4. The old files are removed, the last one first, then the empty ones; `.swap` is renamed to what it will be, `.log` first; the directory
- *      is flushed.
+ * After each file operation a recovery of the directory, ours or Kafka's, finds the old segments or
+ * the new one (docs/format/recovery.md §9.1):
  *
- * The sidecar and the notes of rolls say how long segments were.  Both are made to speak of later
+ *   1. The files lie as `.cleaned`, complete and durable: a recovery removes them.
+ *   2. They are renamed to `.swap`, `<base>.log` as the last.  As long as one `.cleaned` is left,
+ *      the lowest of them all, every `.swap` is condemned: that rename is the point of no return.
+ *      The directory is flushed.
+ *   3. In memory the new segment takes its place.  From here a recovery removes the old files
+ *      itself: everything with a number from the base to the end of the `.log.swap`.  That range
+ *      ends before the last old segment does if all batches of that one were dropped; then an empty
+ *      `.swap` with the number of the last one goes ahead with the others: it reaches up to there,
+ *      and takes its place.
+ *   4. The old files are removed, the last one first, then the empty ones; each `.swap` is renamed
+ *      to its final name, `.log` first; the directory is flushed.
+ *
+ * The sidecar and the notes of rolls hold sizes of segments.  Both are made to describe later
  * segments before anything is changed. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,7 +216,7 @@ static void undo(ol_log *log, const int64_t *bases, size_t count) {
     if (status != OL_OK) log->swap.leftovers = true;
 }
 
-/* ------------------------------------------------------------ behind it */
+/* ------------------------------------------------------------ after it */
 
 static void exchange(swap *s) {
     ol_log *log = s->log;
@@ -223,9 +227,9 @@ static void exchange(swap *s) {
         pthread_mutex_unlock(&s->replaced[i]->lock);
     }
     ol_segment **place = log->list.segments + s->index;
-    size_t behind = log->list.count - s->index - s->count;
+    size_t after = log->list.count - s->index - s->count;
     place[0] = s->aside->segment;
-    memmove(place + 1, place + s->count, behind * sizeof *place);
+    memmove(place + 1, place + s->count, after * sizeof *place);
     log->list.count -= s->count - 1;
     s->aside->segment->held = true;
     pthread_mutex_unlock(&log->list.lock);

@@ -1,3 +1,4 @@
+/* The steps of the directory pass, one after another, over a list of names in memory. */
 #include "log/swap_plan.h"
 
 #include <stdlib.h>

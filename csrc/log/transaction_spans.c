@@ -1,3 +1,4 @@
+/* Open transactions at an offset: a producer snapshot, and a walk from there. */
 #include "log/transaction_spans.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* References to the listed segments, taken at one moment. */
 #include "log/view.h"
 
 #include <sched.h>

@@ -1,3 +1,4 @@
+/* Parsing and formatting of both checkpoints, line by line. */
 #include "log/files/checkpoint.h"
 
 #include <stdio.h>
@@ -209,8 +210,8 @@ void ol_offset_checkpoint_remove(ol_offset_checkpoint *checkpoint, const char *t
                                             partition);
     if (entry == NULL) return;
     free(entry->topic);
-    size_t behind = checkpoint->count - (size_t)(entry - checkpoint->entries) - 1;
-    memmove(entry, entry + 1, behind * sizeof *entry);
+    size_t after = checkpoint->count - (size_t)(entry - checkpoint->entries) - 1;
+    memmove(entry, entry + 1, after * sizeof *entry);
     checkpoint->count--;
 }
 

@@ -1,3 +1,4 @@
+/* Two slots in a mapped file, stored in turn, and the `ol.flushed` header. */
 #include "log/files/flush_sidecar.h"
 
 #include <stdlib.h>

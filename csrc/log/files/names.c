@@ -1,3 +1,4 @@
+/* Parsing and formatting of file names, directory names and topic ids. */
 #include "log/files/names.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Both indexes are an array of entries in a file, with a block of new ones in memory. */
 #include "log/files/offset_index.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Parsing, formatting and storing of the two lines. */
 #include "log/files/partition_metadata.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* The map of producers: open addressing with backward shifts, beside the open transactions. */
 #include "log/files/producers.h"
 
 #include <stdlib.h>

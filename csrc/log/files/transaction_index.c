@@ -1,3 +1,4 @@
+/* An array in memory and the file that each append is written to. */
 #include "log/files/transaction_index.h"
 
 #include <stdlib.h>
