@@ -94,6 +94,7 @@ def _open_parts(given: OpenArguments, directory: LogDirectory) -> StoreParts:
             given.cluster,
             wait=given.wait,
         )
+    core: StoreCore | None = None
     try:
         # Only now the path is known to be a log directory, and the lock keeps others from cleaning
         # it: the cleaner's checkpoints are read here.
@@ -111,6 +112,8 @@ def _open_parts(given: OpenArguments, directory: LogDirectory) -> StoreParts:
             core.attach(partition)
         maintenance.attach(core, partitions.all())
     except BaseException:
+        if core is not None:
+            core.close()
         partitions.abandon()
         raise
     closer = StoreCloser(directory, partitions, waiter, maintenance, read_only=given.read_only)
