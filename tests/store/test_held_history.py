@@ -121,7 +121,7 @@ def test_one_group_waits_for_its_time_and_does_not_keep_another(path):
         assert len(store.history("ledger", "orders", 0)) == 25
         rest(store, 11)
         assert log_size(store) < LIVE_MAX
-        assert not read_floor(store._fs, path / "__consumer_offsets-0").groups
+        assert not read_floor(store._directory.fs, path / "__consumer_offsets-0").groups
 
 
 def test_a_global_history_that_was_set_later_is_kept(path):
@@ -211,7 +211,7 @@ def test_a_damaged_file_does_not_take_the_past_for_good(path):
         with pytest.raises(HistoryError):
             store.fetch("audit", at=end - 1)
         store.compact()
-        assert read_floor(store._fs, file.parent).end < 10_000
+        assert read_floor(store._directory.fs, file.parent).end < 10_000
         feed(store, times=4)
         assert store.fetch("audit", at=end + 2)
         assert not store.verify()

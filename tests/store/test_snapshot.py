@@ -152,7 +152,7 @@ def test_a_snapshot_is_the_state_at_its_offset(filled):
         store.snapshot()
         for number in range(2):
             partition = store._open_core.partition(number)
-            found = native.open_file(store._fs, Path(partition.path) / NAME)
+            found = native.open_file(store._directory.fs, Path(partition.path) / NAME)
             assert (*found.digest(True), found.facts()["offset"]) == partition.digest(True)
 
 
