@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 import warnings
+from importlib.util import find_spec
 
 NEEDED = {"typer", "rich", "click"}
 
 
 def main() -> int:
     """Runs the command line on the arguments of the process; returns its exit code."""
-    # What is missing is told in one line.
+    # What is missing is told in one line; rich is imported when something is drawn, which is too late for that.
     try:
+        if find_spec("rich") is None:
+            raise ModuleNotFoundError(name="rich")
         from offsetlog.cli.app import run
     except ModuleNotFoundError as missing:
         name = (missing.name or "").partition(".")[0]

@@ -11,34 +11,14 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 import offsetlog
 from offsetlog import errors
-from offsetlog.cli import (
-    abort,
-    commit,
-    compact,
-    delete,
-    demo,
-    diff,
-    dump,
-    expire,
-    fetch,
-    groups,
-    history,
-    offsets,
-    restore,
-    snapshot,
-    spark,
-    transactions,
-    undelete,
-    verify,
-)
 from offsetlog.cli.output import complain, prepare
 
 OK, PROBLEMS, FAILED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
@@ -60,13 +40,27 @@ Examples:
 Exit codes: 0 done, 1 problems found or refused, 2 could not be read or wrong usage.
 """
 
-app = typer.Typer(
-    name="offsetlog",
-    help=DESCRIPTION,
-    rich_markup_mode=None,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+#: In the order in which they are listed; each is a module of this package, imported when it is asked for.
+COMMANDS = (
+    "offsets",
+    "groups",
+    "transactions",
+    "dump",
+    "verify",
+    "commit",
+    "fetch",
+    "delete",
+    "history",
+    "diff",
+    "restore",
+    "undelete",
+    "expire",
+    "abort",
+    "compact",
+    "snapshot",
+    "demo",
 )
+SPARK = "spark"
 
 
 class PipeClosedError(Exception):
@@ -87,46 +81,28 @@ def _guarded(command: Callable[..., int]) -> Callable[..., int]:
     return guarded
 
 
-def _add(target: typer.Typer, modules: tuple[ModuleType, ...]) -> None:
-    for module in modules:
+def _add(target: typer.Typer, package: str, names: Iterable[str]) -> None:
+    for name in names:
+        module = import_module(f"{package}.{name}")
         target.command(
-            module.__name__.rpartition(".")[2].replace("_", "-"),
+            name.replace("_", "-"),
             help=module.HELP,
             short_help=module.HELP.partition("\n")[0].rstrip("."),
             context_settings=getattr(module, "CONTEXT", None),
         )(_guarded(module.command))
 
 
-_add(
-    app,
-    (
-        offsets,
-        groups,
-        transactions,
-        dump,
-        verify,
-        commit,
-        fetch,
-        delete,
-        history,
-        diff,
-        restore,
-        undelete,
-        expire,
-        abort,
-        compact,
-        snapshot,
-        demo,
-    ),
-)
-spark_app = typer.Typer(
-    help=spark.DESCRIPTION,
-    short_help="Run a job over a whole directory on Spark",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-_add(spark_app, spark.COMMANDS)
-app.add_typer(spark_app, name="spark")
+def _add_spark(target: typer.Typer) -> None:
+    from offsetlog.cli import spark
+
+    jobs = typer.Typer(
+        help=spark.DESCRIPTION,
+        short_help="Run a job over a whole directory on Spark",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    _add(jobs, spark.PACKAGE, spark.COMMANDS)
+    target.add_typer(jobs, name=SPARK)
 
 
 def _version(wanted: bool) -> None:
@@ -135,7 +111,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -144,17 +119,40 @@ def _options(
     pass
 
 
+@functools.cache
+def application(only: str | None = None) -> typer.Typer:
+    """Returns the command line with one command, which starts fast, or with all of them."""
+    made = typer.Typer(
+        name="offsetlog",
+        help=DESCRIPTION,
+        rich_markup_mode=None,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    made.callback()(_options)
+    _add(made, __package__, COMMANDS if only is None else [only] if only in COMMANDS else [])
+    if only is None or only == SPARK:
+        _add_spark(made)
+    return made
+
+
+def _application_for(arguments: list[str]) -> typer.Typer:
+    # Help, options in front of the command and misspelled commands need all of them.
+    first = arguments[0] if arguments else None
+    return application(first if first == SPARK or first in COMMANDS else None)
+
+
 def exit_code_of(failure: BaseException) -> int:
     """Returns 1 for what was refused as things stand, 2 for everything that could not be done at all."""
     return PROBLEMS if isinstance(failure, errors.StateError) else FAILED
 
 
-#: What the libraries below say of wrong usage, and what a user is told instead.
+#: What typer says of wrong usage, and what a user is told instead.
 _WORDS = [
-    (re.compile("Value error, "), ""),
-    (re.compile("Input should be a valid integer.*"), "it must be a whole number"),
-    (re.compile("Input should be greater than or equal to "), "it must be at least "),
-    (re.compile("Input should be less than or equal to "), "it must be at most "),
+    (re.compile(r"\S+ is not a valid int(eger)?( range)?\b"), "it must be a whole number"),
+    (re.compile(r"\S+ is not in the range x>=(\S+)"), r"it must be at least \1"),
+    (re.compile(r"\S+ is not in the range x<=(\S+)"), r"it must be at most \1"),
+    (re.compile(r"\S+ is not in the range (\S+)<=x<=(\S+)"), r"it must be from \1 to \2"),
 ]
 #: System calls, as failures of the C floor begin with them.
 _CALLS = {
@@ -204,7 +202,7 @@ def _forget_output() -> None:
 
 
 def _call(arguments: list[str]) -> int:
-    result: Any = app(arguments or ["--help"], prog_name="offsetlog", standalone_mode=False)
+    result: Any = _application_for(arguments)(arguments or ["--help"], prog_name="offsetlog", standalone_mode=False)
     sys.stdout.flush()
     if not arguments:
         return FAILED

@@ -10,14 +10,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from rich.cells import cell_len
-
 from offsetlog.cli.text import plain
 
 Row = dict[str, Any]
 
 GAP = "  "
 INDENT = "    "
+
+
+def cell_len(text: str) -> int:
+    """Returns how many cells of a terminal a text takes."""
+    # rich is imported where something is drawn on a terminal: what a program reads must not wait for it.
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO
-
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
-from rich.text import Text
+from typing import IO, TYPE_CHECKING
 
 from offsetlog.cli.layout import Cells, Column, Layout, Row, wrap
 from offsetlog.cli.text import ascii_json_text, escape, json_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# rich is imported where something is drawn on a terminal: what a program reads must not wait for it.
 
 #: Rows by which a terminal's table is laid out; more are printed as they come.
 TABLE_ROWS_MAX = 1000
@@ -47,7 +49,19 @@ class Output:
         self.is_terminal = self.stream.isatty()
         self._is_unicode = _is_unicode(self.stream)
         self._json_text = json_text if self._is_unicode else ascii_json_text
-        self.console = Console(file=self.stream, highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+    @functools.cached_property
+    def console(self) -> Console:
+        """What draws on a terminal."""
+        from rich.console import Console
+
+        return Console(file=self.stream, highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+    def styled(self, text: str, style: str) -> None:
+        """Prints a line on a terminal in a style of rich."""
+        from rich.text import Text
+
+        self.console.print(Text(text, style=style), soft_wrap=True)
 
     @property
     def is_json(self) -> bool:
@@ -64,7 +78,7 @@ class Output:
         if self.is_json:
             return
         if self.is_terminal:
-            self.console.print(Text(text, style="bold"), soft_wrap=True)
+            self.styled(text, "bold")
         else:
             print(text, file=self.stream)
 
@@ -104,13 +118,13 @@ class Output:
             return 0
         layout = Layout.of(columns, first, None if wide else self.console.width)
         for line in layout.heading():
-            self.console.print(Text(line, style="bold"), soft_wrap=True)
+            self.styled(line, "bold")
         self._write(layout.rule("\u2500" if self._is_unicode else "-"))
         count = self._each(rest, lambda row: self._write("\n".join(layout.lines(row))))
         if layout.hidden:
             note = f"not shown: {', '.join(layout.hidden)} (--wide or --format json shows all)"
             for line in wrap(note.split(" "), self.console.width):
-                self.console.print(Text(line, style="dim"), soft_wrap=True)
+                self.styled(line, "dim")
         return count
 
     @staticmethod
@@ -146,6 +160,9 @@ def progress(label: str, total: int, *, in_bytes: bool = True) -> Iterator[Calla
     if not sys.stderr.isatty() or total <= 0:
         yield lambda done: None
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
+
     amount = DownloadColumn() if in_bytes else TextColumn("{task.completed:,.0f} of {task.total:,.0f}")
     bar = Progress(
         SpinnerColumn(),

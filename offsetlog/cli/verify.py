@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from offsetlog.cli.arguments import LogPath, OutputFormat
 from offsetlog.cli.layout import Column
@@ -66,7 +65,7 @@ def print_finding(output: Output, finding: Finding) -> None:
     lines += [f"  {escape(str(key))}" for key in finding.keys]
     for text in lines:
         if output.is_terminal:
-            output.console.print(Text(text, style="red" if finding.severity == "problem" else "yellow"), soft_wrap=True)
+            output.styled(text, "red" if finding.severity == "problem" else "yellow")
         else:
             output.line(text)
 

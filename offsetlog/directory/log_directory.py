@@ -8,7 +8,6 @@ each of them.
 from __future__ import annotations
 
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,7 +81,7 @@ def parse_properties(text: bytes) -> dict[str, str]:
 def random_topic_id() -> bytes:
     """Makes an id as Kafka makes them: random (version 4), and its text never begins with a dash."""
     while True:
-        raw = bytearray(secrets.token_bytes(16))
+        raw = bytearray(os.urandom(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
         if not format_uuid(bytes(raw)).startswith("-"):

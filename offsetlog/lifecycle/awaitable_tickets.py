@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections import deque
+from typing import TYPE_CHECKING
 
 from offsetlog._native.tickets import Ticket
 from offsetlog.errors import ClosedError
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class TicketWaiter:
@@ -28,6 +31,9 @@ class TicketWaiter:
             raise ClosedError(
                 "this process is a child of the one that opened the store; open it anew here"
             )
+        # Code that awaits has imported it; a command, which does not, starts faster without it.
+        import asyncio
+
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         with self._filled:

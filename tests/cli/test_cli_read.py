@@ -408,6 +408,21 @@ def test_an_interrupt_is_quiet():
     assert (running.returncode, err) == (130, b"")
 
 
+@pytest.mark.parametrize("command", ["commit", "fetch", "groups", "offsets"])
+def test_a_command_imports_only_what_it_needs(tmp_path, command):
+    # A start takes less than 0.2 s; each of these would cost a tenth of that or more.
+    dear = {"asyncio", "matplotlib", "numpy", "pyarrow", "pydantic", "pyspark", "rich", "offsetlog.cli.demo"}
+    arguments = {"commit": ["billing", "orders:0=1"], "fetch": ["billing"]}
+    offsetlog.open(tmp_path / "data", partitions=1).close()
+    code = (
+        "import sys; from offsetlog.__main__ import main; main();"
+        f"print('loaded', *{dear!r} & set(sys.modules), file=sys.stderr)"
+    )
+    call = [sys.executable, "-c", code, command, str(tmp_path / "data"), *arguments.get(command, [])]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=60)
+    assert done.stderr.splitlines()[-1] == "loaded", done.stderr
+
+
 @pytest.mark.parametrize("name", ["typer", "rich"])
 def test_a_missing_library_is_told_with_what_to_install(name):
     code = f"import sys; sys.modules[{name!r}] = None; from offsetlog.__main__ import main; sys.exit(main())"

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import offsetlog
 from offsetlog import TopicPartition
-from offsetlog.cli.app import app
+from offsetlog.cli.app import application
 from offsetlog.cli.spark import diff, migrate, repartition, snapshot, verify
 from offsetlog.cli.spark.options import moment_option
 from offsetlog.errors import ConfigError, InvalidArgumentError, MissingFileError
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["spark", *map(str, arguments)], standalone_mode=False)
+    return CliRunner().invoke(application("spark"), ["spark", *map(str, arguments)], standalone_mode=False)
 
 
 def test_the_commands(spark, tmp_path):

@@ -6,22 +6,13 @@ several of them take, `session` runs their jobs.
 
 from __future__ import annotations
 
-from offsetlog.cli.spark import (
-    audit,
-    compact_report,
-    diff,
-    lag,
-    migrate,
-    repartition,
-    snapshot,
-    verify,
-)
-
 DESCRIPTION = """Questions to whole log directories, answered on Spark; needs the extra offsetlog[spark] and Java 17.
 
 Every job runs in this process on all cores, or with --master on a cluster. The same commands run through
 spark-submit: give it the file offsetlog/spark/__main__.py, then JOB and its arguments.
 """
 
-#: In the order in which they are listed.
-COMMANDS = (audit, lag, compact_report, repartition, snapshot, diff, verify, migrate)
+#: Where the modules of the commands are.
+PACKAGE = "offsetlog.cli.spark"
+#: Their names, in the order in which they are listed.
+COMMANDS = ("audit", "lag", "compact_report", "repartition", "snapshot", "diff", "verify", "migrate")
