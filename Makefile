@@ -2,17 +2,19 @@
 #
 #   make run         makes .venv, builds, runs the demo
 #   make pipeline    the data pipeline on Spark, on what real brokers wrote; needs Java 17
-#   make test        the whole test suite: C tests under sanitizers, fuzz smoke, Python tests
+#   make test        the gate: C tests under sanitizers, fuzz smoke, and the tests of the first tier, at most 10 minutes
+#   make test-ci     the tests of the second tier, which .ci/run runs after those
+#   make test-long   every test of all tiers at full depth; some hours
 #   make lint types  ruff; mypy
 #   make wheel-test  builds sdist and wheel, runs the tests against the wheel in a clean virtual environment
 #   make test-sanitized   the Python tests over extensions built with AddressSanitizer and UBSan
 #   make bench       the benchmarks of the engine
-#   make crash-long  10,000 crash points and more
 #   make fuzz        every fuzz target for FUZZ_SECONDS (30)
 #   make lock        resolves requirements-dev.lock anew
 #   make clean       removes what was built; .venv stays
 #
-# Variables: PYTHON (the interpreter that makes .venv), TESTS (arguments for pytest), JOBS, FUZZ_SECONDS.
+# Variables: PYTHON (the interpreter that makes .venv), JOBS, FUZZ_SECONDS; TESTS (arguments for pytest): `make test TESTS=...` runs
+# pytest with these arguments and nothing else.  OL_SEED is the first seed of every test that draws random numbers.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -27,7 +29,7 @@ export OFFSETLOG_JOBS := $(JOBS)
 # The tests look for real brokers' data beside the repository, also when they run from a copy deeper down.
 export OFFSETLOG_SHARED ?= $(abspath ../shared)
 
-.PHONY: run pipeline test test-c test-fuzz fuzz test-python test-sanitized wheel-test lint types bench crash-long lock build clean
+.PHONY: run pipeline test test-c test-fuzz fuzz test-python test-ci test-long test-sanitized wheel-test lint types bench lock build clean
 .DELETE_ON_ERROR:
 
 run: build
@@ -38,7 +40,11 @@ pipeline: build
 	@command -v java >/dev/null || { echo "offsetlog: Spark needs Java 17; on Debian: apt install openjdk-17-jre-headless" >&2; exit 1; }
 	@$(PY) examples/pipeline.py build/pipeline
 
+ifeq ($(strip $(TESTS)),)
 test: test-c test-fuzz test-python
+else
+test: test-python
+endif
 
 build: $(VENV)/.installed
 	@$(PY) setup.py -q build_ext --inplace
@@ -74,8 +80,26 @@ test-fuzz:
 fuzz:
 	@OL_FUZZ_SECONDS=$(FUZZ_SECONDS) $(MAKE) -s -C tests/fuzz
 
+# Tests are spread over JOBS processes; those that share a Spark session or Kafka's templates stay in one (tests/conftest.py).
+TIER := $(PY) -m pytest -n $(JOBS) --dist loadgroup
+
 test-python: build
+ifeq ($(strip $(TESTS)),)
+	@$(TIER) -m gate
+else
 	@$(PY) -m pytest $(TESTS)
+endif
+
+test-ci: build
+	@$(TIER) -m ci
+
+test-long: export OFFSETLOG_DEPTH := long
+test-long: export OFFSETLOG_REQUIRE_KAFKA := 1
+test-long: build
+	@OFFSETLOG_CRASH_POINTS=10000 OFFSETLOG_FAULT_POINTS=10000 OL_CRASH_RUNS=20 OL_ROUNDS=400 OL_CLEANED_SWAPS=1500 \
+	    $(MAKE) -s -C tests/c -j$(JOBS)
+	@OL_FUZZ_SECONDS=600 $(MAKE) -s -C tests/fuzz
+	@$(TIER)
 
 lint: $(VENV)/.made
 	@$(PY) -m ruff check .
@@ -109,11 +133,6 @@ test-sanitized: $(VENV)/.made
 
 bench: build
 	@$(PY) -m benchmarks engine
-
-crash-long: build
-	@OFFSETLOG_CRASH_POINTS=10000 OFFSETLOG_FAULT_POINTS=10000 OL_CRASH_RUNS=20 \
-	    $(MAKE) -s -C tests/c test_partition_crash test_partition_faults test_log_crash
-	@OFFSETLOG_CRASH_POINTS=10000 OFFSETLOG_STREAM_KILLS=20 OFFSETLOG_SINK_KILLS=20 $(PY) -m pytest -m crash $(TESTS)
 
 # Needs a resolver in the environment: .venv/bin/pip install pip-tools
 lock: $(VENV)/.made
