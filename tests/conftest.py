@@ -7,6 +7,8 @@ test in a folder that is not listed here, or with two tiers, ends the run.
 
 from __future__ import annotations
 
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,18 +18,18 @@ TIERS = ("gate", "ci", "long")
 
 #: The tier of a test that has no marker of its own, by its folder; "." is this one.
 TIER_OF_FOLDER = {
-    ".": "gate",
-    "cli": "gate",
-    "conformance": "gate",
-    "crash": "gate",
+    "spark": "gate",
     "kafka": "ci",
     "model": "gate",
-    "spark": "gate",
+    "crash": "gate",
     "store": "gate",
+    "conformance": "gate",
+    "cli": "gate",
+    ".": "gate",
 }
 
-#: What these folders share is expensive (a Spark session, Kafka's templates), so that one worker runs each of them.
-GROUPS = {"spark", "kafka"}
+#: Fixtures that cost so much that a test without a marker which uses one belongs to a later tier.
+TIER_OF_FIXTURE = {"spark": "ci"}
 
 
 def folder_of(item: pytest.Item) -> str:
@@ -47,7 +49,8 @@ def assign_tier(item: pytest.Item) -> None:
         raise pytest.UsageError(f"{item.nodeid} belongs to {len(own)} tiers ({', '.join(own)}); leave it one marker")
     if own:
         return
-    tier = TIER_OF_FOLDER.get(folder_of(item))
+    dear = (TIER_OF_FIXTURE[name] for name in getattr(item, "fixturenames", ()) if name in TIER_OF_FIXTURE)
+    tier = next(dear, TIER_OF_FOLDER.get(folder_of(item)))
     if tier is None:
         raise pytest.UsageError(
             f"{item.nodeid} belongs to no tier: mark it with one of {', '.join(TIERS)}, "
@@ -56,11 +59,29 @@ def assign_tier(item: pytest.Item) -> None:
     item.add_marker(tier)
 
 
+def group_of(item: pytest.Item) -> str:
+    """Returns the name of the tests that one worker runs together, for what their fixtures share.
+
+    That is a file, or all files whose tests need a Spark session (started once), or Kafka's templates.
+    """
+    folder = folder_of(item)
+    if folder == "kafka" or "spark" in getattr(item, "fixturenames", ()):
+        return folder
+    return item.path.relative_to(HERE).as_posix()
+
+
+def pytest_configure() -> None:
+    """Takes SIGINT again where a shell without job control ignores it for background jobs: some tests send it."""
+    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    if ignored and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives each test its tier, and its group of workers."""
+    """Gives each test its tier and its group of workers, and puts first what takes longest."""
     for item in items:
         assign_tier(item)
-        folder = folder_of(item)
-        if folder in GROUPS:
-            item.add_marker(pytest.mark.xdist_group(folder))
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    folders = list(TIER_OF_FOLDER)
+    items.sort(key=lambda item: folders.index(folder_of(item)))

@@ -122,7 +122,6 @@ def test_an_unknown_workload_is_one_line():
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_the_data_source_is_measured_beside_its_peers(tmp_path):
     pytest.importorskip("pyspark", reason="the extra offsetlog[spark] is not installed")
     found = run_benchmarks(tmp_path, "--only", "commits", "--only", "offsets/50", suite="spark")

@@ -1,11 +1,14 @@
-"""The one place that runs our command line: `offsetlog COMMAND PATH --format json` in a process of its own."""
+"""The one place that runs our command line: `offsetlog COMMAND PATH --format json`, in this process or in its own."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import json
 import subprocess
 import sys
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -33,22 +36,41 @@ needs_command_line = pytest.mark.skipif(not is_there(), reason="the package has 
 
 @cache
 def output_of(*arguments: str, exit_code: int = 0) -> str:
-    """What `offsetlog ARGUMENTS` prints; the same arguments run once in a session.
+    """What `offsetlog ARGUMENTS` prints; the same arguments run once in a session, and in this process.
 
     Raises CommandFailedError for another exit code or any traceback.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "offsetlog", *arguments],
-        capture_output=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    errors = done.stderr.decode("utf-8", "replace")
-    if done.returncode != exit_code or "Traceback" in errors:
-        raise CommandFailedError(
-            f"{' '.join(arguments)}: exit code {done.returncode}, expected {exit_code}\n{errors[-4000:]}"
-        )
-    return done.stdout.decode("utf-8")
+    from offsetlog.cli.app import run
+    from offsetlog.errors import CorruptionWarning
+
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="\n") for _ in range(2))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+        warnings.simplefilter("ignore", CorruptionWarning)
+        code = run(list(arguments))
+    return checked(arguments, (exit_code, code), *(written(stream) for stream in (out, err)))
+
+
+def written(stream: io.TextIOWrapper) -> bytes:
+    """What was written to a stream over memory."""
+    stream.flush()
+    assert isinstance(stream.buffer, io.BytesIO)
+    return stream.buffer.getvalue()
+
+
+def output_of_process(*arguments: str, exit_code: int = 0) -> str:
+    """What `offsetlog ARGUMENTS` prints in a process of its own; raises as `output_of`."""
+    command = [sys.executable, "-m", "offsetlog", *arguments]
+    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
+    return checked(arguments, (exit_code, done.returncode), done.stdout, done.stderr)
+
+
+def checked(arguments: tuple[str, ...], codes: tuple[int, int], out: bytes, err: bytes) -> str:
+    """The output of a command that ended as expected; `codes` are the exit code that was expected and the real one."""
+    expected, code = codes
+    errors = err.decode("utf-8", "replace")
+    if code != expected or "Traceback" in errors:
+        raise CommandFailedError(f"{' '.join(arguments)}: exit code {code}, expected {expected}\n{errors[-4000:]}")
+    return out.decode("utf-8")
 
 
 def rows_of(command: str, path: Path, *options: str) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from contextlib import nullcontext
@@ -10,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from depth import by_depth, first_seed
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition
@@ -21,7 +21,7 @@ from .cleaning_rules import Contents, Place, check_cleaned, contents_of, last_wo
 from .kafka_answers import read_stable_offsets
 from .scenarios import SCENARIOS, Scenario
 
-SEEDS = [int(os.environ["OL_SEED"])] if "OL_SEED" in os.environ else [1, 2]
+SEEDS = [first_seed() + number for number in range(by_depth(gate=1, long=4))]
 DAY_MS = 24 * 3600 * 1000
 MAPS = (4096, 16384, 64 << 20)
 """Room for the keys of one pass: from about a hundred to all there are."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from . import checks, oracle
-from .command_line import needs_command_line, rows_of
+from .command_line import needs_command_line, output_of, output_of_process, rows_of
 from .scenarios import SCENARIOS, Scenario
 
 pytestmark = needs_command_line
@@ -63,3 +63,12 @@ def test_reading_changes_nothing(scenario: Scenario, tmp_path: Path) -> None:
     before = fingerprint(log)
     assert rows_of("offsets", log) == rows_of("offsets", scenario.log)
     assert fingerprint(log) == before
+
+
+@pytest.mark.parametrize("command", ["dump", "groups", "offsets"])
+@pytest.mark.parametrize("name", ["kafka-4.3.0/groups", "kafka-old/0.10.2.2-snappy"])
+def test_a_process_prints_the_same_bytes(command: str, name: str) -> None:
+    """The other tests of this folder call the commands in their own process."""
+    (scenario,) = (each for each in SCENARIOS if each.name == name)
+    arguments = (command, str(scenario.log), "--format", "json")
+    assert output_of_process(*arguments) == output_of(*arguments)

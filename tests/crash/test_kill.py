@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from depth import by_depth, first_seed
 from model.reference import End, History, Key, Reference, Value
 
 import offsetlog
@@ -17,10 +18,8 @@ from crash.kill_child import CONFIG
 from crash.kill_plan import PARTITIONS, PRODUCER, atoms, operation
 from offsetlog import OffsetStore
 
-pytestmark = [pytest.mark.crash, pytest.mark.slow]
-
-KILLS = int(os.environ.get("OFFSETLOG_KILLS", "50"))
-SEED = int(os.environ.get("OFFSETLOG_KILL_SEED", "1"))
+KILLS = by_depth(gate=8, long=50)
+SEED = first_seed()
 LONGEST_RUN_SECONDS = 0.12
 TESTS = Path(__file__).resolve().parent.parent
 

@@ -183,8 +183,9 @@ def read_groups(path: Path) -> dict[tuple[str, str], bool]:
     return {(json.loads(name), kind.lower()): simple == "simple" for name, _, kind, _, simple, _ in lines}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize(
+    "scenario", [pytest.param(each, marks=pytest.mark.gate) if each == "txn" else each for each in SCENARIOS]
+)
 def test_a_real_directory(scenario, kafka_data, kafka_install, kafka_broker, kafka_answers, kafka_packages, tmp_path):
     """Ours, then Kafka's, then ours: what the broker that wrote it answered is what Kafka answers in between."""
     draw = random.Random(f"{seed_or(44_001)} {scenario}")
@@ -388,7 +389,6 @@ def _crashed(source: Path, root: Path, number: int, stop: int | None, *, seed: i
     return left / "log", operations
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("power", ["kept", "lost"])
 def test_stopped_inside_a_clean(power, kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path):
     """In each partition our cleaner is stopped at another file operation; Kafka goes on from there, and cleans."""

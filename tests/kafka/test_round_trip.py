@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import os
 import re
 import shutil
 import signal
@@ -20,6 +19,7 @@ import commit_stream
 import pytest
 from broker import CLEAN_MARKER, OFFSETS_TOPIC, KafkaBroker, Template, copy_template, partition_folders
 from commit_stream import CONFIG, GROUPS, TOPICS, CommitStream, Committed, State, oversize_offsets
+from depth import first_seed
 from kafka_answers import CommittedOffset, KafkaAnswers
 from kafka_dump import LogDump, dump_log, segment_files
 from kafka_packages import DEADLINE_SECONDS, KafkaPackages
@@ -37,7 +37,7 @@ STEPS = 150
 
 def seed_or(default: int) -> int:
     """Returns the seed that ``OL_SEED`` gives, else the default, and prints it."""
-    seed = int(os.environ.get("OL_SEED", default))
+    seed = first_seed(default)
     print(f"seed {seed}")
     return seed
 
@@ -162,7 +162,6 @@ def names_by_partition() -> list[str]:
 # ------------------------------------------------------------------------------------------------ stopped cleanly
 
 
-@pytest.mark.slow
 def test_a_clean_stop_both_ways_twice(kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path):
     seed = seed_or(43_001)
     template = kafka_template(PARTITIONS)
@@ -307,7 +306,6 @@ STOPPED_COMMIT = """
 the mapped segment is one."""
 
 
-@pytest.mark.slow
 def test_killed_inside_an_oversize_commit(kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path):
     """Each partition is killed at another point: from behind the first batch to before the marker."""
     template = kafka_template(PARTITIONS)
@@ -377,6 +375,7 @@ def _open_transactions(store: OffsetStore) -> list[int]:
 # ------------------------------------------------------------------------------------------------ left open
 
 
+@pytest.mark.gate
 def test_an_open_transaction_of_a_client(kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path):
     """Kafka serves the old values, and tells stable reads to wait, as for transactions that it wrote itself."""
     template = kafka_template(PARTITIONS)

@@ -51,7 +51,6 @@ def by_command(rows: list[CommittedOffset]) -> dict[tuple[str, str, int], int]:
     return {row[:3]: row.offset for row in rows}
 
 
-@pytest.mark.slow
 def test_a_cluster_gets_its_own_directory_back_with_more_partitions(
     kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path
 ):
@@ -111,7 +110,6 @@ def assert_served(broker, partitions, rows, kafka_answers, kafka_packages) -> No
         assert kafka_answers(broker).offsets() == rows
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "after"), [("txn", 3), ("groups", 5), ("compressed-zstd", 11)])
 def test_what_brokers_wrote_in_another_cluster(
     scenario, after, kafka_data, kafka_install, kafka_broker, kafka_answers, kafka_packages, tmp_path

@@ -3,12 +3,11 @@
 What holds after every step is what holds without: the live digest is that of a replay of the files, which may go on
 from a snapshot; the contents are the model's, and what the independent reader of tests/conformance finds in what is
 left of the log.  What has expired is decided beside the store from what that reader finds, at times that are drawn;
-records of groups come, as from a broker, while the store is closed.  Environment variables as in test_store_model.
+records of groups come, as from a broker, while the store is closed.  Depth and seed as in test_store_model.
 """
 
 from __future__ import annotations
 
-import pytest
 from conformance import oracle
 from faults import FaultFileSystem
 from hypothesis import HealthCheck, seed, settings
@@ -38,8 +37,6 @@ from model.test_store_model import (
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, errors
 from offsetlog.maintenance.retention import ClockGuard, Expirer, Retention, expire, expiring
 from offsetlog.types import Undeletion
-
-pytestmark = pytest.mark.slow
 
 DAY = 86_400_000
 #: The time by the clock that decides what has expired, far from that of the machine: 2100.

@@ -4,28 +4,26 @@ The reference notes every record before a cleaner can take it, with a reader of 
 any moment has to be what the reference makes of the records below it; what it refuses to tell has to lie below a floor
 that a cleaner raised.
 
-OFFSETLOG_PAST_SEQUENCES=n runs n sequences (default 12), OFFSETLOG_PAST_SEED=n begins with another one.
+tests/depth.py says how many sequences run; OL_SEED=n begins with another one.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from depth import by_depth, first_seed
 from store.past_reference import PastReference, told
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
 from offsetlog.types import Deletion
 
-pytestmark = pytest.mark.slow
-
-SEQUENCES = int(os.environ.get("OFFSETLOG_PAST_SEQUENCES", "12"))
-SEED = int(os.environ.get("OFFSETLOG_PAST_SEED", "1"))
+SEQUENCES = by_depth(gate=3, long=60)
+SEED = first_seed()
 
 COUNT = 2
 STEPS = 160
@@ -268,5 +266,5 @@ class Machine:
 @pytest.mark.parametrize("keeps", [False, True], ids=["plain", "kept"])
 @pytest.mark.parametrize("seed", range(SEED, SEED + SEQUENCES))
 def test_the_past_is_what_it_was(tmp_path, seed, keeps):
-    print(f"OFFSETLOG_PAST_SEED={seed} OFFSETLOG_PAST_SEQUENCES=1")
+    print(f"OL_SEED={seed}")
     Machine(tmp_path / "data", seed, keeps=keeps).run()

@@ -3,8 +3,7 @@
 After every step the live digest is that of a replay of the files, and the contents are the model's; now and then they
 are also what the independent reader of tests/conformance finds.
 
-OFFSETLOG_MODEL_EXAMPLES=n runs n sequences (default 100) of OFFSETLOG_MODEL_STEPS steps; OFFSETLOG_MODEL_SEED=n draws
-others.
+tests/depth.py says how many sequences run; OL_SEED=n draws others.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 from conformance import oracle
-from faults import FaultFileSystem
+from depth import by_depth, first_seed
 from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -37,11 +36,9 @@ from model.reference import Atom, End, Erase, Key, Put, Reference, Value
 from offsetlog import OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
 from offsetlog.transaction import Transaction
 
-pytestmark = pytest.mark.slow
-
-EXAMPLES = int(os.environ.get("OFFSETLOG_MODEL_EXAMPLES", "100"))
-STEPS = int(os.environ.get("OFFSETLOG_MODEL_STEPS", "50"))
-SEED = int(os.environ.get("OFFSETLOG_MODEL_SEED", "1"))
+EXAMPLES = by_depth(gate=20, long=400)
+STEPS = by_depth(gate=50, long=60)
+SEED = first_seed()
 
 PARTITIONS = 3
 CONFIG = StoreConfig(

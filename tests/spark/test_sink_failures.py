@@ -14,15 +14,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from depth import by_depth, first_seed
 
 import offsetlog
 from tests.spark.sink_stream import GROUPS, POSITIONS, write_source
 from tests.spark.sinks import commits_of, positions
 
-pytestmark = pytest.mark.crash
+# Each test starts several Sparks of its own.
+pytestmark = pytest.mark.ci
 
-#: More of them: OFFSETLOG_SINK_KILLS=20 OFFSETLOG_SINK_SEED=7 pytest tests/spark/test_sink_failures.py
-KILLS = int(os.environ.get("OFFSETLOG_SINK_KILLS", "2"))
+KILLS = by_depth(gate=2, long=20)
 
 
 def start(directory: Path, **settings: object) -> subprocess.Popen[bytes]:
@@ -112,7 +113,6 @@ def check(directory: Path, written: int) -> None:
         assert store.verify() == []
 
 
-@pytest.mark.slow
 def test_tasks_that_fail_commit_nothing_twice(tmp_path):
     write_source(tmp_path / "source", 0, 3)
     # An epoch that cannot succeed is given up as a whole, and done when it can.
@@ -124,10 +124,9 @@ def test_tasks_that_fail_commit_nothing_twice(tmp_path):
     assert not (tmp_path / "store" / ".offsetlog-staging").exists()
 
 
-@pytest.mark.slow
 def test_a_stream_that_is_killed_anywhere_commits_every_epoch_once(tmp_path):
-    seed = int(os.environ.get("OFFSETLOG_SINK_SEED", random.randrange(2**31)))
-    print(f"OFFSETLOG_SINK_SEED={seed}")
+    seed = first_seed(random.randrange(2**31))
+    print(f"OL_SEED={seed}")
     chance = random.Random(seed)
     written = 0
     for attempt in range(KILLS):

@@ -177,7 +177,6 @@ def exit_code(path: Path, steps: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-@pytest.mark.crash
 def test_a_publication_that_is_killed_anywhere_goes_on(tmp_path, monkeypatch):
     for stop in range(len(steps_of(tmp_path / "whole", monkeypatch))):
         path = tmp_path / str(stop)

@@ -20,6 +20,9 @@ from offsetlog.spark.scan.options import VIEWS
 
 from .reading import Row, rows_of
 
+# The Spark session of the gate: every view of the source goes through it.
+pytestmark = pytest.mark.gate
+
 BY_NAME = {each.name: each for each in SCENARIOS}
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from depth import by_depth, first_seed
 from pyspark.sql import SparkSession
 
 import offsetlog
@@ -27,8 +28,8 @@ from offsetlog.spark.scan.views import full_schema
 
 from .reading import rows_of
 
-KILLS = int(os.environ.get("OFFSETLOG_STREAM_KILLS", "2"))
-SEED = int(os.environ.get("OFFSETLOG_MODEL_SEED", "1"))
+KILLS = by_depth(gate=2, long=20)
+SEED = first_seed()
 SMALL = StoreConfig(segment_bytes=4 << 10, index_interval_bytes=256)
 
 
@@ -422,8 +423,6 @@ def drive(path: Path, scratch: Path, how: str) -> subprocess.Popen[str]:
         )
 
 
-@pytest.mark.crash
-@pytest.mark.slow
 def test_killed_drivers_write_every_record_once(path: Path, tmp_path: Path, growing: Growing, spark: SparkSession):
     print(f"seed {SEED}, {KILLS} kills")
     generator = random.Random(SEED)

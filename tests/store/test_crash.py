@@ -15,8 +15,6 @@ from faults import FaultFileSystem
 import offsetlog
 from offsetlog import OffsetStore, StoreConfig, TopicPartition, errors
 
-pytestmark = pytest.mark.crash
-
 CONFIG = StoreConfig(segment_bytes=16 * 1024, batch_bytes_max=4096, extend_bytes_min=4096, extend_bytes_max=16 * 1024)
 KEYS = [TopicPartition("t", number) for number in range(120)]
 

@@ -19,17 +19,18 @@ from typing import Any
 
 import pytest
 from conformance.oracle_batches import Batch, read_segment
+from depth import by_depth, first_seed
 
 import offsetlog
 from offsetlog import OffsetStore, TopicPartition, errors
 
-pytestmark = pytest.mark.slow
-
 COMMITS = 14
 FLUSHED = 8
 NUMBERS = 5
-SAMPLED_BITS = int(os.environ.get("OFFSETLOG_DAMAGE_BITS", "1200"))
-SEED = int(os.environ.get("OFFSETLOG_DAMAGE_SEED", "1"))
+SAMPLED_BITS = by_depth(gate=150, long=4000)
+SEED = first_seed()
+#: At how many of the lengths a file or a batch is cut: at each n-th, from one that the seed draws.
+STEP = by_depth(gate=9, long=1)
 SEGMENT = Path("__consumer_offsets-0") / f"{0:020}.log"
 
 Contents = dict[int, int]
@@ -59,6 +60,12 @@ class Written:
 
 def value(number: int) -> int:
     return 1000 + number
+
+
+def cuts(end: int) -> list[int]:
+    """Returns every STEP-th number below `end`, from one that the seed draws, and the first and the last."""
+    begin = random.Random(SEED).randrange(STEP)
+    return sorted({0, *range(begin, end, STEP), end - 1})
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +180,7 @@ def check_cut(path: Path, log: bytes, position: int, expected: Contents) -> None
 
 def test_a_file_cut_at_every_length(written: Written, damaged: Path) -> None:
     """It ends where it was cut: the sidecar is not believed about bytes that are not there (docs/durability.md)."""
-    for size in range(len(written.log)):
+    for size in cuts(len(written.log)):
         log = written.log[:size]
         whole = sum(batch.position + batch.size <= size for batch in written.batches)
         renew(written, damaged, log)
@@ -183,7 +190,7 @@ def test_a_file_cut_at_every_length(written: Written, damaged: Path) -> None:
 
 def test_a_file_cut_below_the_recovery_point(written: Written, damaged: Path) -> None:
     """The checkpoint is another witness: what is missing below it was there."""
-    for size in range(written.flushed):
+    for size in cuts(written.flushed):
         log = written.log[:size]
         whole = sum(batch.position + batch.size <= size for batch in written.batches)
         renew(written, damaged, log, recovery_point=FLUSHED)
@@ -196,7 +203,7 @@ def test_a_batch_cut_at_every_length(written: Written, damaged: Path) -> None:
     """Its end is missing, and the other batches follow: those that were flushed tell that it was, too."""
     for number in (0, FLUSHED - 2, FLUSHED, COMMITS - 2):
         batch = written.batches[number]
-        for size in range(batch.size):
+        for size in cuts(batch.size):
             log = written.log[: batch.position + size] + written.log[batch.position + batch.size :]
             if log.startswith(written.log[: batch.position + batch.size]):
                 continue  # a zero at the end of one, and one at the start of the next
@@ -251,7 +258,7 @@ def check_base_offset(written: Written, path: Path, log: bytes, number: int, see
 
 def test_every_bit_of_the_base_offsets_around_the_flushed_bound(written: Written, damaged: Path) -> None:
     for number in (0, FLUSHED - 2, FLUSHED - 1, FLUSHED, FLUSHED + 1, COMMITS - 1):
-        for within in range(8 * len(BASE_OFFSET)):
+        for within in cuts(8 * len(BASE_OFFSET)):
             log = turned(written.log, 8 * written.batches[number].position + within)
             renew(written, damaged, log)
             check_base_offset(written, damaged, log, number, check_read_only(damaged))

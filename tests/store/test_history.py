@@ -528,7 +528,6 @@ def test_a_damaged_note_keeps_only_the_present(path):
 # ------------------------------------------------------------------------------------------------------------ meanwhile
 
 
-@pytest.mark.slow
 def test_the_past_stays_the_same_while_the_store_runs_and_is_cleaned(path):
     eager = MaintenanceConfig(interval_ms=5, min_cleanable_bytes=0, idle_roll_ms=20)
     ended = threading.Event()

@@ -240,7 +240,6 @@ def test_a_group_that_never_stops_committing(single, monkeypatch):
     assert len(tries) == TRIES
 
 
-@pytest.mark.slow
 def test_restores_among_commits_are_whole(path):
     # Whoever looks sees a state that was committed as a whole.
     with opened(path) as store:

@@ -438,7 +438,6 @@ def test_one_that_cannot_be_written_keeps_nothing_from_being_closed(path, caplog
         assert again.problems() == []
 
 
-@pytest.mark.crash
 def test_a_crash_at_every_file_operation_of_a_write(tmp_path):
     def run(root: Path, stop_at: int | None) -> tuple[FaultFileSystem, object, int]:
         # Returns the machine, what was there, and how many operations the second snapshot takes.
