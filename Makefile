@@ -5,8 +5,9 @@
 #   make test        the gate: C tests under sanitizers, fuzz smoke, and the tests of the first tier, at most 10 minutes
 #   make test-ci     the tests of the second tier, which .ci/run runs after those
 #   make test-long   every test of all tiers at full depth; some hours
+#   make test-times  writes docs/test-times.md: what each file of tests costs
 #   make lint types  ruff; mypy
-#   make wheel-test  builds sdist and wheel, runs the tests against the wheel in a clean virtual environment
+#   make wheel-test  builds sdist and wheel, and tests over the installed wheel what packing can change
 #   make test-sanitized   the Python tests over extensions built with AddressSanitizer and UBSan
 #   make bench       the benchmarks of the engine
 #   make fuzz        every fuzz target for FUZZ_SECONDS (30)
@@ -29,7 +30,7 @@ export OFFSETLOG_JOBS := $(JOBS)
 # The tests look for real brokers' data beside the repository, also when they run from a copy deeper down.
 export OFFSETLOG_SHARED ?= $(abspath ../shared)
 
-.PHONY: run pipeline test test-c test-fuzz fuzz test-python test-ci test-long test-sanitized wheel-test lint types bench lock build clean
+.PHONY: run pipeline test test-c test-fuzz fuzz test-python test-ci test-long test-times test-sanitized wheel-test lint types bench lock build clean
 .DELETE_ON_ERROR:
 
 run: build
@@ -93,6 +94,15 @@ endif
 test-ci: build
 	@$(TIER) -m ci
 
+# Reports of a run before a change are made by: pytest --junitxml=before.xml
+test-times: build
+	@mkdir -p build/times
+	@$(TIER) -q -m gate --junitxml=build/times/gate.xml
+	@$(TIER) -q -m ci --junitxml=build/times/ci.xml
+	@$(PY) tests/times.py $(addprefix --before ,$(BEFORE)) --tier gate=build/times/gate.xml --tier ci=build/times/ci.xml \
+	    > build/times/page.md
+	@mv build/times/page.md docs/test-times.md
+
 test-long: export OFFSETLOG_DEPTH := long
 test-long: export OFFSETLOG_REQUIRE_KAFKA := 1
 test-long: build
@@ -107,20 +117,21 @@ lint: $(VENV)/.made
 types: $(VENV)/.made
 	@$(PY) -m mypy
 
-# The wheel is built from the sdist, so that a file missing there is found; the tests run from a copy without the package beside
-# them, so that they cannot import the source tree.  What packing cannot change is not run again: models, crashes, Kafka's brokers, and
-# of Spark all but the data source by its name.
+# The wheel is built from the sdist, so that a file missing there is found.  Its tests run from a copy without the package beside
+# them, so that they cannot import the source tree, in a virtual environment that borrows the libraries of $(VENV) but not the
+# package installed there: the .pth files of a borrowed folder have no effect.  Only what packing can change is run.
 wheel-test: $(VENV)/.made
-	@rm -rf $(WHEEL) && mkdir -p $(WHEEL)
+	@rm -rf $(WHEEL) && mkdir -p $(WHEEL)/run
 	@$(PY) setup.py -q sdist -d $(WHEEL)
 	@$(PY) -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w $(WHEEL) $(WHEEL)/*.tar.gz
 	@$(PY) tests/wheel_contents.py $(WHEEL)/*.whl
-	@$(PYTHON) -m venv $(WHEEL)/venv
-	@$(WHEEL)/venv/bin/python -m pip install -q --disable-pip-version-check -r requirements-dev.lock
-	@$(WHEEL)/venv/bin/python -m pip install -q --disable-pip-version-check --no-deps $(WHEEL)/*.whl
-	@mkdir $(WHEEL)/run && cp -r $(wildcard tests benchmarks examples) pyproject.toml $(WHEEL)/run/
-	@cd $(WHEEL)/run && ../venv/bin/python -m pytest -m "not source_tree and not slow and not crash and not kafka and not spark" $(TESTS)
-	@cd $(WHEEL)/run && ../venv/bin/python -m pytest tests/spark/test_source_spark.py
+	@$(PY) -m venv $(WHEEL)/venv
+	@$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $(WHEEL)/borrowed.pth
+	@cp $(WHEEL)/borrowed.pth $$($(WHEEL)/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+	@$(WHEEL)/venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --force-reinstall $(WHEEL)/*.whl
+	@cp -r tests pyproject.toml $(WHEEL)/run/
+	@cd $(WHEEL)/run && ../venv/bin/python -m pytest $(or $(TESTS),tests/installed \
+	    tests/spark/test_source_spark.py::test_spark_finds_it_without_being_told)
 
 test-sanitized: $(VENV)/.made
 	@OFFSETLOG_SANITIZE=$(SANITIZE) $(PY) setup.py -q build
@@ -129,7 +140,7 @@ test-sanitized: $(VENV)/.made
 	    LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	    ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	    PYTHONPATH="$$(echo $(CURDIR)/build/sanitize/lib.*)" \
-	    $(abspath $(PY)) -m pytest -m "not source_tree and not kafka and not spark" $(TESTS)
+	    $(abspath $(PY)) -m pytest -m "gate and not source_tree and not kafka and not spark" $(TESTS)
 
 bench: build
 	@$(PY) -m benchmarks engine

@@ -20,6 +20,7 @@ TIERS = ("gate", "ci", "long")
 TIER_OF_FOLDER = {
     "spark": "gate",
     "kafka": "ci",
+    "installed": "gate",
     "model": "gate",
     "crash": "gate",
     "store": "gate",
