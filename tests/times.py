@@ -1,0 +1,103 @@
+"""Prints how long each file of tests takes, as a page of Markdown, from reports that pytest wrote with --junitxml.
+
+    make test-times BEFORE=before.xml       runs the first two tiers with reports, and writes docs/test-times.md
+    python tests/times.py --before before.xml --tier gate=gate.xml --tier ci=ci.xml
+
+Seconds are the sum over the tests of a file, fixtures included. Several workers run side by side, so that a run takes
+less than their sum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import xml.etree.ElementTree as ET
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HEADING = """# What each file of tests costs
+
+Seconds by file: the sum over its tests, fixtures included, as pytest reports them. "Before" is the suite without tiers,
+in one process. The other columns are the tiers ([CONTRIBUTING.md](../CONTRIBUTING.md)), with the number of tests in
+brackets. The last column names what a file does more of at full depth (`make test-long`).
+
+This page is written by `make test-times BEFORE=before.xml`, with `before.xml` from `pytest --junitxml=before.xml`.
+"""
+
+
+@dataclass
+class Report:
+    """Seconds and number of tests by file."""
+
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    count: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def cell(self, name: str) -> str:
+        """Returns what stands in the table."""
+        return f"{self.seconds[name]:.1f} ({self.count[name]})" if self.count[name] else "-"
+
+    def total(self) -> str:
+        """Returns what stands in the last line."""
+        return f"{sum(self.seconds.values()):.0f} ({sum(self.count.values()):,})"
+
+
+def file_of(class_name: str) -> str:
+    """Returns the file that a report names as `tests.store.test_open`, perhaps with a class."""
+    parts = class_name.split(".")
+    while parts and not parts[-1].startswith("test_"):
+        parts.pop()
+    return "/".join(parts) + ".py"
+
+
+def read(path: Path) -> Report:
+    """Reads a report; tests that were skipped do not count."""
+    report = Report()
+    for case in ET.parse(path).iter("testcase"):
+        if case.find("skipped") is None:
+            name = file_of(case.get("classname", ""))
+            report.seconds[name] += float(case.get("time", 0))
+            report.count[name] += 1
+    return report
+
+
+def depth_of(name: str) -> str:
+    """Returns what a file does more of at full depth: the names that it gives the results of `by_depth`."""
+    path = ROOT / name
+    if not path.exists():
+        return "no longer there"
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Assign):
+            calls = [each for each in ast.walk(node.value) if isinstance(each, ast.Call)]
+            for call in (each for each in calls if getattr(each.func, "id", "") == "by_depth"):
+                given = {word.arg: ast.unparse(word.value) for word in call.keywords}
+                found.append(f"{ast.unparse(node.targets[0])}: {given['gate']}, at full depth {given['long']}")
+    return "; ".join(found)
+
+
+def page(before: Report | None, tiers: dict[str, Report]) -> str:
+    """Returns the page."""
+    reports = {**({"before": before} if before else {}), **tiers}
+    names = sorted({name for report in reports.values() for name in report.count})
+    names.sort(key=lambda name: -sum(report.seconds[name] for report in reports.values()))
+    lines = [HEADING, "| file | " + " | ".join(reports) + " | depth |", "|---" * (len(reports) + 2) + "|"]
+    for name in names:
+        cells = [report.cell(name) for report in reports.values()]
+        lines.append(f"| `{name}` | " + " | ".join(cells) + f" | {depth_of(name)} |")
+    lines.append("| all | " + " | ".join(report.total() for report in reports.values()) + " | |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", type=Path, help="the report of the suite as it was")
+    parser.add_argument("--tier", action="append", default=[], metavar="NAME=FILE", help="the report of one tier")
+    arguments = parser.parse_args()
+    tiers = {name: read(Path(path)) for name, _, path in (each.partition("=") for each in arguments.tier)}
+    print(page(read(arguments.before) if arguments.before else None, tiers), end="")
+
+
+if __name__ == "__main__":
+    main()
