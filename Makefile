@@ -81,7 +81,7 @@ test-fuzz:
 fuzz:
 	@OL_FUZZ_SECONDS=$(FUZZ_SECONDS) $(MAKE) -s -C tests/fuzz
 
-# Tests are spread over JOBS processes; those that share a Spark session or Kafka's templates stay in one (tests/conftest.py).
+# Tests are spread over JOBS processes; those that share a Spark session or Kafka's templates stay in one (tests/tiers.py).
 TIER := $(PY) -m pytest -n $(JOBS) --dist loadgroup
 
 test-python: build
