@@ -12,7 +12,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-pytestmark = pytest.mark.skipif(not (ROOT / "benchmarks").exists(), reason="the benchmarks are not beside the tests")
+pytestmark = [
+    pytest.mark.ci,
+    pytest.mark.skipif(not (ROOT / "benchmarks").exists(), reason="the benchmarks are not beside the tests"),
+]
 
 # These figures are of something that keeps no offsets.
 STATELESS = ("bare C loop", "the caller's loop", "store.memory()")

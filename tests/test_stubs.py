@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import offsetlog._native
 
 ALLOWLIST = Path(__file__).parent / "stubtest_allowlist.txt"
@@ -19,6 +21,7 @@ def test_there_are_extensions():
     assert "offsetlog._native.status" in EXTENSIONS
 
 
+@pytest.mark.ci
 def test_stubs_agree_with_the_extensions(tmp_path):
     # stubtest reads the stubs where the package is.  It finds an installed wheel by itself; with site-packages as its
     # working directory, or on its path, every library there would be a module of the user's.
