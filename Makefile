@@ -4,7 +4,7 @@
 #   make pipeline    the data pipeline on Spark, on what real brokers wrote; needs Java 17
 #   make test        the gate: C tests under sanitizers, fuzz smoke, and the tests of the first tier, at most 10 minutes
 #   make test-ci     the tests of the second tier, which .ci/run runs after those
-#   make test-long   every test of all tiers at full depth; some hours
+#   make test-long   every test of all tiers at full depth; an hour or more
 #   make test-times  writes docs/test-times.md: what each file of tests costs
 #   make lint types  ruff; mypy
 #   make wheel-test  builds sdist and wheel, and tests over the installed wheel what packing can change

@@ -6,6 +6,7 @@ import signal
 import threading
 
 import pytest
+from depth import DEPTH, first_seed
 from tiers import arrange
 
 
@@ -14,6 +15,11 @@ def pytest_configure() -> None:
     ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     if ignored and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_report_header() -> str:
+    """Says how deep this run goes, and the seed to repeat it with."""
+    return f"depth: {DEPTH} (OFFSETLOG_DEPTH), first seed: {first_seed()} (OL_SEED)"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -10,12 +10,14 @@ import random
 import shutil
 
 import pytest
-from faults import FaultFileSystem
+from depth import by_depth, first_seed
 
 import offsetlog
 from offsetlog import OffsetStore, StoreConfig, TopicPartition, errors
 
 CONFIG = StoreConfig(segment_bytes=16 * 1024, batch_bytes_max=4096, extend_bytes_min=4096, extend_bytes_max=16 * 1024)
+STOPS = by_depth(gate=25, long=1_000_000)
+SEED = first_seed()
 KEYS = [TopicPartition("t", number) for number in range(120)]
 
 
@@ -109,10 +111,10 @@ def operations(tmp_path) -> int:
 
 def test_stopped_at_sampled_operations(tmp_path):
     total = operations(tmp_path)
-    draw = random.Random(1)
-    for stop_at in sorted(draw.sample(range(1, total + 1), 60)):
+    draw = random.Random(SEED)
+    for stop_at in sorted(draw.sample(range(1, total + 1), min(total, STOPS))):
         fs, acknowledged = run(tmp_path / "run", stop_at)
-        for seed in range(2):
+        for seed in range(by_depth(gate=2, long=6)):
             disk = tmp_path / "disk"
             disk.mkdir()
             fs.materialize(disk, seed)
@@ -124,8 +126,8 @@ def test_stopped_at_sampled_operations(tmp_path):
 
 def test_a_killed_process_loses_nothing_it_committed(tmp_path):
     total = operations(tmp_path)
-    draw = random.Random(2)
-    for stop_at in sorted(draw.sample(range(1, total + 1), 20)):
+    draw = random.Random(SEED + 1)
+    for stop_at in sorted(draw.sample(range(1, total + 1), min(total, STOPS))):
         fs, acknowledged = run(tmp_path / "run", stop_at)
         disk = tmp_path / "disk"
         disk.mkdir()
