@@ -379,9 +379,4 @@ OL_UNUSED static void scratch_join(char path[256], const char *directory) {
     OL_CHECK(snprintf(path, 256, "%.200s/__consumer_offsets-0", directory) < 256);
 }
 
-OL_UNUSED static int64_t setting(const char *name, int64_t otherwise) {
-    const char *given = getenv(name);
-    return given != NULL ? strtoll(given, NULL, 10) : otherwise;
-}
-
 #endif

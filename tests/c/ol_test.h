@@ -3,9 +3,10 @@
  *     OL_TEST(parses_the_golden_batch) { ... OL_CHECK(condition); OL_CHECK_INT(actual, expected); }
  *     OL_TEST_MAIN()
  *
- * Run without arguments: every test.  With a name: those whose name contains it.  OL_SEED=n sets the seed (default 1), which
- * is printed.  A failed check prints file, line and both values, and ends the process with a non-zero code, so that sanitizer reports and
- * core files point at the place.
+ * Run without arguments: every test.  With a name: those whose name contains it.  OL_SEED=n sets the
+ * seed (default 1), which is printed.  OFFSETLOG_DEPTH=long makes tests that draw go to full depth.
+ * A failed check prints file, line and both values, and ends the process with a non-zero code, so
+ * that sanitizer reports and core files point at the place.
  */
 #ifndef OL_TEST_H
 #define OL_TEST_H
@@ -74,6 +75,18 @@ OL_UNUSED static uint64_t ol_test_random(void) {
     return z ^ (z >> 31);
 }
 OL_UNUSED static uint64_t ol_test_below(uint64_t bound) { return ol_test_random() % bound; }
+
+/* A number that the caller of the test may set in the environment, to repeat one case. */
+OL_UNUSED static int64_t ol_test_setting(const char *name, int64_t otherwise) {
+    const char *given = getenv(name);
+    return given != NULL ? strtoll(given, NULL, 10) : otherwise;
+}
+
+/* How often a test draws: `gate` times, or with OFFSETLOG_DEPTH=long `full` times. */
+OL_UNUSED static int64_t ol_test_depth(int64_t gate, int64_t full) {
+    const char *depth = getenv("OFFSETLOG_DEPTH");
+    return depth != NULL && strcmp(depth, "long") == 0 ? full : gate;
+}
 
 /* Hexadecimal text to malloc'ed bytes, exactly as large as the text says, so that a sanitizer sees any read behind them. */
 OL_UNUSED static uint8_t *ol_test_unhex(const char *text, size_t *size) {

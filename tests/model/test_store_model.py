@@ -20,6 +20,7 @@ import pyarrow
 import pytest
 from conformance import oracle
 from depth import by_depth, first_seed
+from faults import FaultFileSystem
 from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (

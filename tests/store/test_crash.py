@@ -11,6 +11,7 @@ import shutil
 
 import pytest
 from depth import by_depth, first_seed
+from faults import FaultFileSystem
 
 import offsetlog
 from offsetlog import OffsetStore, StoreConfig, TopicPartition, errors

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from depth import by_depth, first_seed
+from faults import FaultFileSystem
 
 import offsetlog
 from offsetlog import Digest, MaintenanceConfig, OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors

@@ -253,8 +253,8 @@ def list_segments(files: Files, directory: str) -> tuple[Segment, ...]:
     """Returns the .log files of a partition directory by base offset; `.log.deleted` and the like are none.
 
     While a cleaner swaps segments, the old ones go before the new one has its name.  Where that is not over in a
-    moment, a crash may have ended it: then the list is what is left once somebody has recovered the directory (docs/format/recovery.md
-    §9.1).
+    moment, a crash may have ended it: then the list is what is left once somebody has recovered the directory
+    (docs/format/recovery.md §9.1).
 
     Raises:
         StorageError: it cannot be read, or segments are swapped faster than they can be listed.

@@ -1,7 +1,7 @@
 /* Random logs, cleaned by random schedules: what they say stays the same, and they get small.
  *
  * Everything that can stand in a log does: positions of every version under both types of key, tombstones, records of groups, unknown kinds, transactions that
- * are committed, aborted and open, large, compressed, emptied and old batches, gaps.  OL_ROUNDS sets how many logs are made. */
+ * are committed, aborted and open, large, compressed, emptied and old batches, gaps.  OFFSETLOG_DEPTH=long makes more logs. */
 #include "cleaner_fixture.h"
 
 enum { GROUPS = 6, TOPICS = 4, NUMBERS = 8, PRODUCERS = 5, FIRST_PRODUCER = 1000 };
@@ -353,8 +353,7 @@ static void run_model(uint64_t seed) {
 }
 
 OL_TEST(what_a_log_says_stays_the_same_however_it_is_cleaned) {
-    const char *text_rounds = getenv("OL_ROUNDS");
-    uint64_t rounds = text_rounds != NULL ? strtoull(text_rounds, NULL, 10) : 40;
+    uint64_t rounds = (uint64_t)ol_test_depth(40, 400);
     for (uint64_t round = 0; round < rounds; round++) {
         uint64_t seed = ol_test_seed * 1000003 + round;
         if (getenv("OL_VERBOSE") != NULL) printf("round %" PRIu64 "\n", round);
@@ -433,8 +432,7 @@ static void run_damaged(uint64_t seed) {
 }
 
 OL_TEST(what_is_left_of_a_damaged_log_stays_the_same) {
-    const char *text_rounds = getenv("OL_ROUNDS");
-    uint64_t rounds = text_rounds != NULL ? strtoull(text_rounds, NULL, 10) : 60;
+    uint64_t rounds = (uint64_t)ol_test_depth(60, 600);
     for (uint64_t round = 0; round < rounds; round++) {
         if (getenv("OL_VERBOSE") != NULL) printf("round %" PRIu64 "\n", round);
         fflush(stdout);

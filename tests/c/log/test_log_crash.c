@@ -1,7 +1,7 @@
 /* A workload is stopped at each of its file operations; what a disk could hold then is opened again.  Everything that was acknowledged
  * as flushed must be there byte for byte; behind it there may be more whole batches, without a gap, and nothing else.
  *
- * OL_CRASH_SEEDS=n sets how many disk states are drawn at each point (default 2), OL_CRASH_RUNS=n how many workloads (default 3). */
+ * OFFSETLOG_DEPTH=long runs more workloads and draws more disk states at each point. */
 #include "log_fixture.h"
 #include "testing/fault_fs.h"
 
@@ -261,11 +261,6 @@ static void check_state(const char *partition, const model *m, int64_t guarantee
     fixture_close(log);
 }
 
-static int setting(const char *name, int otherwise) {
-    const char *text = getenv(name);
-    return text != NULL ? atoi(text) : otherwise;
-}
-
 /* The open of a crashed log is stopped as well, somewhere, and what is left then is drawn into `again`. */
 static void crash_the_open(const char *target, const char *again, const model *m, uint64_t seed) {
     char partition[OL_PATH_MAX];
@@ -336,8 +331,8 @@ static int64_t crash_at(const char *directory, uint64_t seed, int64_t stop_at, i
 OL_TEST(a_run_stopped_at_each_of_its_file_operations_keeps_what_was_flushed) {
     char directory[OL_PATH_MAX];
     fixture_directory(directory);
-    int runs = setting("OL_CRASH_RUNS", 3);
-    int seeds = setting("OL_CRASH_SEEDS", 2);
+    int runs = (int)ol_test_depth(3, 20);
+    int seeds = (int)ol_test_depth(2, 4);
     int64_t points = 0;
     for (int i = 0; i < runs; i++) {
         uint64_t seed = ol_test_seed * 100 + (uint64_t)i;

@@ -2,7 +2,7 @@
  * again.  It must be the log before the swap that was under way, or the log after it, with all that was flushed, and nothing else.  Then the
  * same with operations that fail instead.
  *
- * OL_CRASH_SEEDS=n sets how many disk states are drawn at each point (default 3), OL_CRASH_RUNS=n how many workloads (default 6). */
+ * OFFSETLOG_DEPTH=long runs more workloads and draws more disk states at each point. */
 #include <errno.h>
 
 #include "cleaned_fixture.h"
@@ -432,15 +432,10 @@ static int64_t crash_at(const places *p, uint64_t seed, int64_t stop_at, int see
     return operations;
 }
 
-static int setting(const char *name, int otherwise) {
-    const char *text = getenv(name);
-    return text != NULL ? atoi(text) : otherwise;
-}
-
 OL_TEST(a_clean_stopped_at_each_of_its_file_operations_leaves_the_old_log_or_the_new) {
     places *p = places_make();
-    int runs = setting("OL_CRASH_RUNS", 6);
-    int seeds = setting("OL_CRASH_SEEDS", 3);
+    int runs = (int)ol_test_depth(6, 20);
+    int seeds = (int)ol_test_depth(3, 6);
     int64_t points = 0;
     int64_t swaps = 0;
     for (int i = 0; i < runs; i++) {
@@ -602,7 +597,7 @@ OL_TEST(a_clean_in_which_an_operation_fails_is_undone_or_the_log_is_failed) {
     places *p = places_make();
     int64_t points = 0;
     int64_t failed = 0;
-    int runs = setting("OL_CRASH_RUNS", 6) * 3;
+    int runs = (int)ol_test_depth(18, 60);
     for (int i = 0; i < runs; i++) {
         bool log_failed = false;
         uint64_t seed = ol_test_seed * 100 + (uint64_t)i;

@@ -100,8 +100,7 @@ OL_TEST(commits_flushes_and_readers_go_on_while_segments_are_swapped) {
     scene_open(&s);
     crowd c = {.s = &s};
     pthread_t threads[5];
-    const char *setting = getenv("OL_SEGMENT_REWRITE_SWAPS");
-    int swaps = setting != NULL ? atoi(setting) : 150;
+    int swaps = (int)ol_test_depth(150, 1500);
     pthread_create(&threads[0], NULL, append_steadily, &c);
     pthread_create(&threads[1], NULL, flush_steadily, &c);
     for (int i = 2; i < 5; i++) pthread_create(&threads[i], NULL, read_steadily, &c);

@@ -1,4 +1,4 @@
-/* Mutations of good files through the parsers of the small formats, seeded.  OL_FUZZ_ROUNDS=n makes it longer. */
+/* Mutations of good files through the parsers of the small formats, seeded.  OFFSETLOG_DEPTH=long makes it longer. */
 #include "../fuzz/fuzz_small_formats.h"
 #include "base/bytes.h"
 #include "base/crc32c.h"
@@ -85,10 +85,9 @@ static size_t mutate(uint8_t *input, size_t size, size_t capacity) {
 }
 
 OL_TEST(seeded_mutations) {
-    const char *rounds_text = getenv("OL_FUZZ_ROUNDS");
-    long rounds = rounds_text == NULL ? 60000 : strtol(rounds_text, NULL, 10);
+    int64_t rounds = ol_test_depth(60000, 1200000);
     uint8_t input[1024];
-    for (long round = 0; round < rounds; round++) {
+    for (int64_t round = 0; round < rounds; round++) {
         size_t size = load_seed(&seeds[ol_test_below(sizeof seeds / sizeof seeds[0])], input);
         for (uint64_t count = ol_test_below(6); count > 0 && size > 1; count--) size = mutate(input, size, sizeof input);
         run(input, size);

@@ -7,7 +7,7 @@
  *   - a recovery that is stopped at any of its own operations is as good as none;
  *   - reading, writing, closing and killing afterwards find the same state; commits go on.
  *
- * OFFSETLOG_CRASH_POINTS=n stops at n operations at least (default 2000), OL_CRASH_SEEDS=n draws n disk states at each. */
+ * At least 2,000 stops, with OFFSETLOG_DEPTH=long 10,000. */
 #include <stdarg.h>
 
 #include "crash_workload.h"
@@ -251,17 +251,17 @@ static int64_t run_and_stop(const crash_paths *paths, uint64_t seed, bool replic
 
 /* One place again, as a failure names it: OL_CRASH_RUN=seed OL_CRASH_AT=operation. */
 OL_TEST(a_place_named_by_the_environment) {
-    int64_t seed = setting("OL_CRASH_RUN", -1);
+    int64_t seed = ol_test_setting("OL_CRASH_RUN", -1);
     if (seed < 0) return;
     crash_paths paths;
     make_paths(&paths);
-    run_and_stop(&paths, (uint64_t)seed, seed % 4 == 3, setting("OL_CRASH_AT", 0), (int)setting("OL_CRASH_SEEDS", 2));
+    run_and_stop(&paths, (uint64_t)seed, seed % 4 == 3, ol_test_setting("OL_CRASH_AT", 0), (int)ol_test_setting("OL_CRASH_SEEDS", 2));
     remove_paths(&paths);
 }
 
 OL_TEST(a_run_stopped_at_each_of_its_file_operations_keeps_what_was_acknowledged) {
-    int64_t wanted = setting("OFFSETLOG_CRASH_POINTS", 2000);
-    int disks = (int)setting("OL_CRASH_SEEDS", 2);
+    int64_t wanted = ol_test_depth(2000, 10000);
+    int disks = (int)ol_test_depth(2, 4);
     int64_t points = 0;
     crash_paths paths;
     make_paths(&paths);

@@ -2,7 +2,7 @@
  * that met it must say so with a status of its kind and leave everything as it was, or the partition has failed; opened again it holds
  * everything that was acknowledged, and a power loss after that takes nothing of it.
  *
- * OFFSETLOG_FAULT_POINTS=n fails n operations at least (default 1200).  OL_FAULT_RUN=seed OL_FAULT_AT=n OL_FAULT_KIND=kind: one again. */
+ * At least 1,200 operations fail, with OFFSETLOG_DEPTH=long 10,000.  OL_FAULT_RUN=seed OL_FAULT_AT=n OL_FAULT_KIND=kind: one again. */
 #include <errno.h>
 #include <stdarg.h>
 
@@ -200,15 +200,15 @@ static void run_all(const char *root, const char *target, uint64_t seed, fault_c
 }
 
 OL_TEST(an_operation_that_fails_changes_nothing_or_the_partition_has_failed) {
-    int64_t wanted = setting("OFFSETLOG_FAULT_POINTS", 1200);
-    int64_t points = 0, only = setting("OL_FAULT_RUN", -1);
+    int64_t wanted = ol_test_depth(1200, 10000);
+    int64_t points = 0, only = ol_test_setting("OL_FAULT_RUN", -1);
     char root[256], target[256];
     fault_counts counts = {0};
     scratch_root(root, "root");
     scratch_root(target, "target");
     if (only >= 0) {
-        fault_place place = {.seed = (uint64_t)only, .at = setting("OL_FAULT_AT", 1),
-                             .kind = (fault_kind)setting("OL_FAULT_KIND", 0), .replicated = only % 4 == 3};
+        fault_place place = {.seed = (uint64_t)only, .at = ol_test_setting("OL_FAULT_AT", 1),
+                             .kind = (fault_kind)ol_test_setting("OL_FAULT_KIND", 0), .replicated = only % 4 == 3};
         run_with_fault(root, target, &place, &counts);
     } else {
         for (uint64_t seed = ol_test_seed * 1000 + 500; points < wanted; seed++) run_all(root, target, seed, &counts, &points);

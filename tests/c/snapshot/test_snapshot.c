@@ -55,8 +55,7 @@ static void use_wildly(const ol_partition_options *options, ol_snapshot *snapsho
 }
 
 OL_TEST(a_file_whose_bytes_are_others_is_refused_or_harmless) {
-    const char *rounds = getenv("OL_FUZZ_ROUNDS");
-    int wanted = rounds != NULL ? atoi(rounds) : 400, used = 0, refused = 0;
+    int wanted = (int)ol_test_depth(400, 8000), used = 0, refused = 0;
     ol_partition_options options = snapshot_options(fresh_directory());
     workload work = {.partition = open_partition(&options, true)};
     container file;

@@ -270,8 +270,7 @@ static void fuzz(dump *whole, int pairs, int rounds, int *accepted, int *refused
 }
 
 OL_TEST(changed_bytes_are_refused_or_harmless) {
-    const char *rounds = getenv("OL_FUZZ_ROUNDS");
-    int wanted = rounds != NULL ? atoi(rounds) : 3000, accepted = 0, refused = 0;
+    int wanted = (int)ol_test_depth(3000, 60000), accepted = 0, refused = 0;
     static table_model model;
     dump whole;
     create_model(&model);
