@@ -1,8 +1,9 @@
-/* Pass A: the last offset of every key of the dirty part goes into the map (docs/format/cleaner.md §8.2).
+/* Pass A: the last offset of every key of the dirty part goes into the map
+ * (docs/format/cleaner.md §8.2).
  *
- * Two kinds of records of the clean part go into it, too: tombstones whose time has passed, so that the pass that drops them also
- * drops everything that they deleted; and records of groups that are held, since a hold that has moved on leaves superseded
- * records. */
+ * Two kinds of records of the clean part go into it, too: tombstones whose time has passed, so that
+ * the pass that drops them also drops everything that they deleted; and records of groups that are
+ * held, since a hold that has moved on leaves superseded records. */
 #include "cleaner/cleaner_impl.h"
 
 typedef struct scanner {
@@ -14,9 +15,10 @@ typedef struct scanner {
     bool damaged;               /* a segment was quarantined: from the start, after the others */
 } scanner;
 
-/* ------------------------------------------------------------------------------------------------ rows */
+/* ----------------------------------------------------------------------------------------- rows */
 
-/* Rows of the clean part.  A record that finds no room is not dropped, or supersedes nothing yet; another pass comes. */
+/* Rows of the clean part.  A record that finds no room is not dropped, or supersedes nothing yet;
+ * another pass comes. */
 static void put_clean_rows(ol_key_map *map, const ol_clean_rows *rows, uint64_t key_max) {
     int64_t ignored;
     for (size_t i = 0; i < rows->count && map->count < key_max; i++) {
@@ -37,7 +39,8 @@ static bool put_rows(ol_clean_pass *pass, const ol_clean_rows *rows) {
     /* A loop of its own, so that the misses of the bits overlap. */
     for (size_t i = 0; i < count; i++) {
         const ol_clean_row *row = &rows->row[i];
-        ol_clean_superseded_put(&pass->superseded, row->offset, row->flags == OL_CLEAN_POSITION, previous[i]);
+        ol_clean_superseded_put(&pass->superseded, row->offset, row->flags == OL_CLEAN_POSITION,
+                                previous[i]);
     }
     return count == rows->count;
 }
@@ -59,13 +62,15 @@ static void flush_rows(scanner *scan) {
     ol_clean_rows *rows = &run->rows;
     if (OL_LIKELY(!scan->full)) {
         if (OL_UNLIKELY(pass->ask_table) && rows->count > 0) {
-            ask_table(run->scope.partition, ol_clean_answers_end(pass, run->transactions.fates.first_uncertain), rows);
+            ask_table(run->scope.partition,
+                      ol_clean_answers_end(pass, run->transactions.fates.first_uncertain), rows);
         }
         if (OL_UNLIKELY(scan->in_clean)) {
             put_clean_rows(&pass->map, rows, scan->clean_max);
         } else if (OL_UNLIKELY(!put_rows(pass, rows))) {
             scan->full = true;
-            if (!pass->ask_table && run->scope.options.use_table && ol_clean_can_ask_table(run->scope.partition)) {
+            if (!pass->ask_table && run->scope.options.use_table &&
+                ol_clean_can_ask_table(run->scope.partition)) {
                 pass->ask_table = scan->again = true;
             }
         }
@@ -73,10 +78,13 @@ static void flush_rows(scanner *scan) {
     rows->count = 0;
 }
 
-static inline void add_record(scanner *scan, const ol_record *record, int64_t last_offset, ol_clean_verdict verdict) {
+static inline void add_record(scanner *scan, const ol_record *record, int64_t last_offset,
+                              ol_clean_verdict verdict) {
     ol_clean_run *run = scan->run;
-    ol_clean_row *row = ol_clean_next_row(&run->rows, &run->scope, &run->pass, record, last_offset, verdict);
-    const uint32_t never = OL_CLEAN_KEYLESS | OL_CLEAN_UNREADABLE | OL_CLEAN_HELD | OL_CLEAN_OF_ABORTED | OL_CLEAN_OF_UNCERTAIN;
+    ol_clean_row *row = ol_clean_next_row(&run->rows, &run->scope, &run->pass, record, last_offset,
+                                          verdict);
+    const uint32_t never = OL_CLEAN_KEYLESS | OL_CLEAN_UNREADABLE | OL_CLEAN_HELD |
+                           OL_CLEAN_OF_ABORTED | OL_CLEAN_OF_UNCERTAIN;
     if (OL_UNLIKELY(row->flags & never)) return;
     if (OL_UNLIKELY(scan->in_clean)) {
         if (!(row->flags & (OL_CLEAN_MAY_GO | OL_CLEAN_WATCHED))) return;
@@ -89,13 +97,15 @@ static inline void add_record(scanner *scan, const ol_record *record, int64_t la
     if (++run->rows.count == OL_CLEAN_ROWS) flush_rows(scan);
 }
 
-/* ------------------------------------------------------------------------------------------------ batches */
+/* -------------------------------------------------------------------------------------- batches */
 
 static bool has_ended(const scanner *scan) { return scan->full || scan->again; }
 
-static int scan_records(scanner *scan, ol_clean_segment *segment, const ol_batch *batch, ol_error *error) {
+static int scan_records(scanner *scan, ol_clean_segment *segment, const ol_batch *batch,
+                        ol_error *error) {
     ol_clean_run *run = scan->run;
-    ol_clean_verdict verdict = ol_clean_judge_batch(&run->scope, &run->transactions, &run->segments, segment, batch);
+    ol_clean_verdict verdict = ol_clean_judge_batch(&run->scope, &run->transactions, &run->segments,
+                                                    segment, batch);
     ol_records records;
     ol_record record;
     if (OL_LIKELY(ol_records_sole(batch, &record))) {
@@ -113,29 +123,32 @@ static int scan_records(scanner *scan, ol_clean_segment *segment, const ol_batch
     return status == OL_END ? OL_OK : status;
 }
 
-/* Fates must be known before the first value of a transaction is judged, also in the clean part, where values of held groups stay
- * although they were aborted. */
+/* Fates must be known before the first value of a transaction is judged, also in the clean part,
+ * where values of held groups stay although they were aborted. */
 static int learn_at(scanner *scan, const ol_batch *batch, ol_error *error) {
     ol_clean_run *run = scan->run;
     ol_clean_transactions *transactions = &run->transactions;
     if (transactions->from >= 0 && batch->base_offset >= transactions->from) return OL_OK;
     flush_rows(scan);           /* the walk that follows changes nothing about these rows */
-    return ol_clean_learn_transactions(transactions, &run->course, &run->segments, batch->base_offset, &scan->again, error);
+    return ol_clean_learn_transactions(transactions, &run->course, &run->segments,
+                                       batch->base_offset, &scan->again, error);
 }
 
 /* Whether a batch of the clean part may hold records that go into the map. */
-static inline bool concerns_clean(const ol_clean_scope *scope, ol_clean_segments *segments, ol_clean_segment *segment,
-                                  const ol_batch *batch) {
+static inline bool concerns_clean(const ol_clean_scope *scope, ol_clean_segments *segments,
+                                  ol_clean_segment *segment, const ol_batch *batch) {
     if (scope->options.hold_count > 0) return true;
     if (batch->magic < 2) return ol_clean_legacy_may_go(scope, segments, segment);
     return ol_batch_has_horizon(batch) && batch->base_timestamp <= scope->options.now_ms;
 }
 
-static int scan_batch(scanner *scan, ol_clean_segment *segment, const ol_batch *batch, ol_error *error) {
+static int scan_batch(scanner *scan, ol_clean_segment *segment, const ol_batch *batch,
+                      ol_error *error) {
     ol_clean_run *run = scan->run;
     if (OL_UNLIKELY(ol_batch_is_control(batch))) return OL_OK;
-    bool concerned = OL_UNLIKELY(scan->in_clean) ? concerns_clean(&run->scope, &run->segments, segment, batch)
-                                                 : batch->last_offset >= run->segments.first_dirty;
+    bool concerned = OL_UNLIKELY(scan->in_clean)
+                         ? concerns_clean(&run->scope, &run->segments, segment, batch)
+                         : batch->last_offset >= run->segments.first_dirty;
     if (OL_UNLIKELY(!concerned)) return OL_OK;
     if (OL_UNLIKELY(batch->base_offset >= run->transactions.limit)) {
         flush_rows(scan);
@@ -176,7 +189,7 @@ static int scan_segment(scanner *scan, ol_clean_segment *segment, int64_t from, 
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ the pass */
+/* ------------------------------------------------------------------------------------- the pass */
 
 /* The clean segments, or the dirty ones. */
 static int scan_part(scanner *scan, bool clean, ol_error *error) {
@@ -186,12 +199,13 @@ static int scan_part(scanner *scan, bool clean, ol_error *error) {
     scan->in_clean = clean;
     for (size_t i = 0; i < segments->count && !has_ended(scan); i++) {
         ol_clean_segment *segment = &segments->items[i];
-        bool concerned = clean ? segment->base_offset < first_dirty : segment->next_base > first_dirty;
+        bool concerned = clean ? segment->base_offset < first_dirty
+                               : segment->next_base > first_dirty;
         if (!concerned || segment->quarantined) continue;
         int status = scan_segment(scan, segment, clean ? segment->base_offset : first_dirty, error);
         if (ol_clean_is_damage(status)) {
-            /* The map holds keys of the damaged segment, so the scan starts again.  The other segments are scanned first, so that
-             * this happens only once. */
+            /* The map holds keys of the damaged segment, so the scan starts again.  The other
+             * segments are scanned first, so that this happens only once. */
             scan->damaged = true;
             status = ol_clean_quarantine_segment(&run->course, segments, segment, error, error);
         }
@@ -201,7 +215,8 @@ static int scan_part(scanner *scan, bool clean, ol_error *error) {
 }
 
 static int scan_once(ol_clean_run *run, bool *again, ol_error *error) {
-    scanner scan = {.run = run, .clean_max = run->scope.options.map_bytes / sizeof(ol_key_entry) / 2};
+    scanner scan = {.run = run,
+                    .clean_max = run->scope.options.map_bytes / sizeof(ol_key_entry) / 2};
     int status = scan_part(&scan, true, error);
     if (status == OL_OK && !scan.again) status = scan_part(&scan, false, error);
     *again = scan.again || scan.damaged;
@@ -219,13 +234,15 @@ int ol_clean_build_key_map(ol_clean_run *run, ol_error *error) {
     for (;;) {
         bool again = false;
         ol_key_map_clear(&pass->map);
-        ol_clean_superseded_start(&pass->superseded, first_dirty, scope->target, scope->options.map_bytes / 8);
+        ol_clean_superseded_start(&pass->superseded, first_dirty, scope->target,
+                                  scope->options.map_bytes / 8);
         pass->end = scope->target;
         if (transactions->from < 0) transactions->limit = scope->target;
         int status = scan_once(run, &again, error);
         if (status != OL_OK) return status;
         if (again) continue;
         if (pass->end > first_dirty || pass->end == scope->target) return OL_OK;
-        return ol_fail(error, OL_NO_MEMORY, "the map of %zu bytes holds no key", scope->options.map_bytes);
+        return ol_fail(error, OL_NO_MEMORY, "the map of %zu bytes holds no key",
+                       scope->options.map_bytes);
     }
 }

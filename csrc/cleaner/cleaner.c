@@ -8,7 +8,7 @@
 
 enum {
     DELETE_RETENTION_MS = 24 * 3600 * 1000,
-    BYTES_PER_KEY = 2048,       /* of log; a low guess, since a small map fits the cache, and grows */
+    BYTES_PER_KEY = 2048,       /* of log; a low guess: a small map fits the cache, and grows */
 };
 
 void ol_clean_options_init(ol_clean_options *options) {
@@ -22,7 +22,8 @@ void ol_clean_options_init(ol_clean_options *options) {
 
 static int check_options(const ol_clean_options *options, ol_error *error) {
     if (options->map_bytes < OL_CLEAN_MAP_BYTES_MIN) {
-        return ol_fail(error, OL_INVALID, "map_bytes %zu is below %zu", options->map_bytes, OL_CLEAN_MAP_BYTES_MIN);
+        return ol_fail(error, OL_INVALID, "map_bytes %zu is below %zu", options->map_bytes,
+                       OL_CLEAN_MAP_BYTES_MIN);
     }
     if (options->delete_retention_ms < 0 || options->now_ms < 0 || options->end_max < 0) {
         return ol_fail(error, OL_INVALID, "a time or an offset of a clean is negative");
@@ -30,7 +31,7 @@ static int check_options(const ol_clean_options *options, ol_error *error) {
     return OL_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ where it ends */
+/* -------------------------------------------------------------------------------- where it ends */
 
 static int check_role(const ol_clean_scope *scope, ol_error *error) {
     if (!ol_log_is_writable(scope->log) && scope->options.sink == NULL) {
@@ -50,8 +51,9 @@ static int check_role(const ol_clean_scope *scope, ol_error *error) {
     return OL_OK;
 }
 
-/* Nothing at or above the limit can be taken back: neither by a truncation, nor by the end of a transaction.  A transaction that
- * the log calls ended may have its marker above W; the state has those that are open at W. */
+/* Nothing at or above the limit can be taken back: neither by a truncation, nor by the end of a
+ * transaction.  A transaction that the log calls ended may have its marker above W; the state has
+ * those that are open at W. */
 static int find_limit(ol_clean_scope *scope, int64_t *log_end, ol_error *error) {
     ol_partition_view now;
     ol_pending_producer pending;
@@ -62,18 +64,20 @@ static int find_limit(ol_clean_scope *scope, int64_t *log_end, ol_error *error) 
         *log_end = ol_log_end(scope->log);
         scope->limit = ol_log_first_unstable(scope->log);
         if (now.watermark < scope->limit) scope->limit = now.watermark;
-        if (ol_pending_producer_at(now.state->pending, 0, &pending) && pending.first_log_offset < scope->limit) {
+        if (ol_pending_producer_at(now.state->pending, 0, &pending) &&
+            pending.first_log_offset < scope->limit) {
             scope->limit = pending.first_log_offset;
         }
-        status = ol_log_producers_copy(scope->log, &scope->producers, &scope->producer_count, error);
+        status = ol_log_producers_copy(scope->log, &scope->producers, &scope->producer_count,
+                                       error);
     }
     ol_partition_unlock_writer(scope->partition);
     if (scope->options.end_max < scope->limit) scope->limit = scope->options.end_max;
     return status;
 }
 
-/* Segments are replaced only when all that was rolled is on disk.  No commit waits for this flush, so it counts as unasked:
- * commits must not cost more after a clean than before it. */
+/* Segments are replaced only when all that was rolled is on disk.  No commit waits for this flush,
+ * so it counts as unasked: commits must not cost more after a clean than before it. */
 static int flush_log(ol_clean_course *course, ol_error *error) {
     const ol_clean_scope *scope = course->scope;
     int64_t flushed = 0;
@@ -84,7 +88,8 @@ static int flush_log(ol_clean_course *course, ol_error *error) {
         return status;
     }
     /* It is flushed, unless the partition failed, or was cut since find_limit read its end. */
-    status = ol_partition_wait(scope->partition, course->report->log_end, OL_TERM_NOW, OL_WAIT_FLUSHED, -1, error);
+    status = ol_partition_wait(scope->partition, course->report->log_end, OL_TERM_NOW,
+                               OL_WAIT_FLUSHED, -1, error);
     if (status == OL_NOT_COORDINATOR) {
         course->report->truncated = true;
         course->has_ended = true;
@@ -93,7 +98,7 @@ static int flush_log(ol_clean_course *course, ol_error *error) {
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ passes */
+/* --------------------------------------------------------------------------------------- passes */
 
 static int64_t bytes_from(const ol_clean_segments *segments, int64_t from) {
     int64_t bytes = 0;
@@ -110,7 +115,8 @@ static int run_pass(ol_clean_run *run, ol_error *error) {
     report->passes++;
     if (progress != NULL) {
         progress->passes = report->passes;
-        progress->bytes_total = report->bytes_read + bytes_from(segments, 0) + bytes_from(segments, segments->first_dirty);
+        progress->bytes_total = report->bytes_read + bytes_from(segments, 0) +
+                                bytes_from(segments, segments->first_dirty);
     }
     int status = ol_clean_build_key_map(run, error);
     report->keys = (int64_t)run->pass.map.count;
@@ -125,7 +131,8 @@ static int run_passes(ol_clean_run *run, ol_error *error) {
     const ol_clean_scope *scope = &run->scope;
     ol_clean_segments *segments = &run->segments;
     int64_t dirty = bytes_from(segments, segments->first_dirty);
-    int status = ol_key_map_create(&run->pass.map, scope->options.map_bytes, (uint64_t)dirty / BYTES_PER_KEY, error);
+    int status = ol_key_map_create(&run->pass.map, scope->options.map_bytes,
+                                   (uint64_t)dirty / BYTES_PER_KEY, error);
     while (status == OL_OK) {
         status = run_pass(run, error);
         if (status != OL_OK) break;
@@ -136,7 +143,7 @@ static int run_passes(ol_clean_run *run, ol_error *error) {
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ a run */
+/* ---------------------------------------------------------------------------------------- a run */
 
 static void count_segments(const ol_clean_segments *segments, int64_t *count, int64_t *bytes) {
     *count = (int64_t)segments->count;
@@ -172,10 +179,16 @@ static void finish(ol_clean_run *run) {
     const ol_clean_walk *walk = &run->walk;
     ol_error ignored;
     if (report->end > report->floor) report->floor = report->end;
-    if (report->end > run->transactions.first_undecided) report->end = run->transactions.first_undecided;
+    if (report->end > run->transactions.first_undecided) {
+        report->end = run->transactions.first_undecided;
+    }
     int status = ol_clean_list_segments(&run->course, &run->segments, run->scope.target, &ignored);
-    if (status == OL_OK) count_segments(&run->segments, &report->segments_after, &report->bytes_after);
-    if (run->scope.options.sink != NULL) report->bytes_after = report->bytes_before - (walk->bytes_taken - walk->bytes_sunk);
+    if (status == OL_OK) {
+        count_segments(&run->segments, &report->segments_after, &report->bytes_after);
+    }
+    if (run->scope.options.sink != NULL) {
+        report->bytes_after = report->bytes_before - (walk->bytes_taken - walk->bytes_sunk);
+    }
 }
 
 static void free_run(ol_clean_run *run) {
@@ -196,14 +209,17 @@ static void free_run(ol_clean_run *run) {
 static int copy_holds(ol_clean_run *run, const ol_clean_options *options, ol_error *error) {
     if (options->hold_count == 0) return OL_OK;
     ol_clean_hold *holds = malloc(options->hold_count * sizeof *holds);
-    if (holds == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu holds", options->hold_count);
+    if (holds == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu holds", options->hold_count);
+    }
     memcpy(holds, options->holds, options->hold_count * sizeof *holds);
     run->scope.options.holds = run->transactions.holds = holds;
     run->transactions.hold_count = options->hold_count;
     return OL_OK;
 }
 
-static void initialise(ol_clean_run *run, ol_partition *partition, const ol_clean_options *options, ol_clean_report *report) {
+static void initialise(ol_clean_run *run, ol_partition *partition, const ol_clean_options *options,
+                       ol_clean_report *report) {
     run->scope.partition = partition;
     run->scope.log = ol_partition_log(partition);
     run->scope.log_options = &ol_partition_get_options(partition)->log;
@@ -217,7 +233,8 @@ static void initialise(ol_clean_run *run, ol_partition *partition, const ol_clea
     ol_key_hasher_init(&run->scope.hasher, 0);
 }
 
-int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options, ol_clean_report *report, ol_error *error) {
+int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options,
+                   ol_clean_report *report, ol_error *error) {
     memset(report, 0, sizeof *report);
     report->end = report->floor = -1;
     int status = check_options(options, error);

@@ -1,28 +1,34 @@
-/* cleaner/cleaner: drops superseded records from the closed segments of a partition (docs/format/cleaner.md §8, docs/maintenance.md).
+/* cleaner/cleaner: drops superseded records from the closed segments of a partition
+ * (docs/format/cleaner.md §8, docs/maintenance.md).
  *
- * One run works on the segments that lie wholly below an end E that nothing can take back: what is flushed, below W, below every
- * open transaction and below `end_max`, rounded down to the start of a segment.  A record is live when no later record of its slot
- * is below E.  The slot of an offset record is (group, topic, partition), whatever the version of its key; the slot of any other
- * record is the bytes of its key.  A replay of the cleaned log gives the same state as before, by every digest and at every moment
- * of the run: groups of segments are replaced in ascending order, each by one swap (log/segment_rewrite.h).
+ * One run works on the segments that lie wholly below an end E that nothing can take back: what is
+ * flushed, below W, below every open transaction and below `end_max`, rounded down to the start of
+ * a segment.  A record is live when no later record of its slot is below E.  The slot of an offset
+ * record is (group, topic, partition), whatever the version of its key; the slot of any other
+ * record is the bytes of its key.  A replay of the cleaned log gives the same state as before, by
+ * every digest and at every moment of the run: groups of segments are replaced in ascending order,
+ * each by one swap (log/segment_rewrite.h).
  *
- * A run reads twice.  Pass A walks the dirty part [first_dirty, E) and keeps the last offset of every key in a map of fixed size
- * (cleaner/key_map.h); pass B rewrites all segments below E.  Where the map cannot hold all keys, a pass A and a pass B more clean
- * the rest, until E is reached.  With `use_table` the partition's table answers for the keys that it has once the map is full, and
- * the map holds the others.
+ * A run reads twice.  Pass A walks the dirty part [first_dirty, E) and keeps the last offset of
+ * every key in a map of fixed size (cleaner/key_map.h); pass B rewrites all segments below E.
+ * Where the map cannot hold all keys, a pass A and a pass B more clean the rest, until E is
+ * reached.  With `use_table` the partition's table answers for the keys that it has once the map is
+ * full, and the map holds the others.
  *
- * Damage does not end a run.  A batch with a wrong checksum or structure, or one that cannot be inflated, quarantines its segment:
- * the segment stays as it is and is reported, and everything else goes on, but no tombstone and no transaction marker above its
- * base is dropped while it exists.  A batch that cannot be compressed again stays whole, and no tombstone above it is dropped in
- * that run.
+ * Damage does not end a run.  A batch with a wrong checksum or structure, or one that cannot be
+ * inflated, quarantines its segment: the segment stays as it is and is reported, and everything
+ * else goes on, but no tombstone and no transaction marker above its base is dropped while it
+ * exists.  A batch that cannot be compressed again stays whole, and no tombstone above it is
+ * dropped in that run.
  *
- * Safety does not depend on `first_dirty`.  A tombstone or marker goes only in a run that has seen that it has nothing left to
- * delete or to end.  A `first_dirty` that is too high (or a hold that was lifted) leaves superseded records until their key is
- * written again; -1 makes all of the log dirty.
+ * Safety does not depend on `first_dirty`.  A tombstone or marker goes only in a run that has seen
+ * that it has nothing left to delete or to end.  A `first_dirty` that is too high (or a hold that
+ * was lifted) leaves superseded records until their key is written again; -1 makes all of the log
+ * dirty.
  *
- * Locks: the partition's writer lock while E is found, and with `use_table` the table lock for some hundred keys at a time; the
- * caller holds neither.  One run at a time on a partition; commits, reads, rolls and flushes go on.  The partition outlives the
- * run. */
+ * Locks: the partition's writer lock while E is found, and with `use_table` the table lock for some
+ * hundred keys at a time; the caller holds neither.  One run at a time on a partition; commits,
+ * reads, rolls and flushes go on.  The partition outlives the run. */
 #ifndef OL_CLEANER_CLEANER_H
 #define OL_CLEANER_CLEANER_H
 
@@ -31,8 +37,8 @@
 #include "cleaner/rebuild_batch.h"
 #include "partition/partition.h"
 
-/* Records of these groups at or above `end` stay, superseded or not, and supersede nothing (min_history of a group).  Where several
- * holds match a group, the lowest end counts. */
+/* Records of these groups at or above `end` stay, superseded or not, and supersede nothing
+ * (min_history of a group).  Where several holds match a group, the lowest end counts. */
 typedef struct ol_clean_hold {
     ol_slice group;             /* a group's name, or the beginning of names */
     bool is_prefix;
@@ -49,10 +55,11 @@ typedef struct ol_clean_progress {
     _Atomic int64_t segments_after;     /* swapped in so far */
 } ol_clean_progress;
 
-/* Gets the batches that a clean would leave, in the order of the log, each whole and with a right checksum; the log itself stays as
- * it is. */
+/* Gets the batches that a clean would leave, in the order of the log, each whole and with a right
+ * checksum; the log itself stays as it is. */
 typedef struct ol_clean_sink {
-    /* Any status but OL_OK ends the run with it.  The status must not be one about damage (OL_CLOSED will do).  `batch` borrows. */
+    /* Any status but OL_OK ends the run with it.  The status must not be one about damage
+     * (OL_CLOSED will do).  `batch` borrows. */
     int (*take)(void *context, const ol_batch *batch, ol_error *error);
     void *context;
     bool takes_active;                  /* the active segment, too, up to an open transaction */
@@ -72,8 +79,9 @@ typedef struct ol_clean_options {
     const ol_compressor *compressor;    /* may be NULL */
     ol_clean_progress *progress;        /* may be NULL */
     const ol_clean_sink *sink;          /* may be NULL; else one pass that writes nothing */
-    /* May be NULL.  Called before the first segment of a run is replaced: from then on the log cannot give states below `floor`,
-     * which is E.  A caller that must know this after a crash stores it here.  Any status but OL_OK ends the run with it. */
+    /* May be NULL.  Called before the first segment of a run is replaced: from then on the log
+     * cannot give states below `floor`, which is E.  A caller that must know this after a crash
+     * stores it here.  Any status but OL_OK ends the run with it. */
     int (*raise_floor)(void *context, int64_t floor, ol_error *error);
     void *raise_floor_context;
 } ol_clean_options;
@@ -90,7 +98,8 @@ typedef struct ol_clean_quarantine {
     ol_error error;                     /* of the first bad batch: path, position, offset, reason */
 } ol_clean_quarantine;
 
-/* Records that passes B read, without control records; a record counts once for each pass that met it. */
+/* Records that passes B read, without control records; a record counts once for each pass that met
+ * it. */
 typedef struct ol_clean_counts {
     int64_t read;
     int64_t kept;
@@ -101,12 +110,14 @@ typedef struct ol_clean_counts {
 } ol_clean_counts;
 
 typedef struct ol_clean_report {
-    /* The new cleaner checkpoint: the next run has to begin there.  It is the end of the last complete pass, or the start of a
-     * transaction that is open there; first_dirty (or -1) where no pass is complete. */
+    /* The new cleaner checkpoint: the next run has to begin there.  It is the end of the last
+     * complete pass, or the start of a transaction that is open there; first_dirty (or -1) where no
+     * pass is complete. */
     int64_t end;
     int64_t floor;                      /* states below it may be lost (see raise_floor); -1 none */
     int64_t target;                     /* E */
-    /* With a sink: it got everything below told_end that stays, except for quarantined segments; above it the log stays as it is. */
+    /* With a sink: it got everything below told_end that stays, except for quarantined segments;
+     * above it the log stays as it is. */
     int64_t told_end;
     int64_t log_end;                    /* when the run began */
     bool complete;                      /* E was reached: the next run needs a higher E, or time */
@@ -129,10 +140,12 @@ typedef struct ol_clean_report {
     ol_clean_quarantine quarantine[OL_CLEAN_QUARANTINE_KEPT];   /* the first of them */
 } ol_clean_report;
 
-/* Cleans once.  OL_OK also when it was stopped or segments were quarantined; the report says so.  The partition must be loaded and
- * its log writable; a partition that is read-only because of a damaged record can be cleaned.  Fails with OL_LOADING, OL_FAILED,
- * OL_READ_ONLY (the log), OL_IO, OL_DISK_FULL, OL_NO_MEMORY, or the status of raise_floor or of the sink.  Also then *report
+/* Cleans once.  OL_OK also when it was stopped or segments were quarantined; the report says so.
+ * The partition must be loaded and its log writable; a partition that is read-only because of a
+ * damaged record can be cleaned.  Fails with OL_LOADING, OL_FAILED, OL_READ_ONLY (the log), OL_IO,
+ * OL_DISK_FULL, OL_NO_MEMORY, or the status of raise_floor or of the sink.  Also then *report
  * describes the work that was done, and every segment is either as it was or replaced. */
-int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options, ol_clean_report *report, ol_error *error) OL_NODISCARD;
+int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options,
+                   ol_clean_report *report, ol_error *error) OL_NODISCARD;
 
 #endif

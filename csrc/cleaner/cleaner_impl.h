@@ -10,13 +10,14 @@
  *   write           pass B: writes batches and markers, and swaps a finished segment in
  *   rebuild_batch   the bytes of a batch from which records are dropped
  *
- * A run is made of the parts below.  One file owns each part: only its functions change it, except where a field says
- * otherwise.  A function that needs a few parts takes those; only the functions that drive a pass take the whole run.  One
- * thread works on a run, so no part has a lock.
+ * A run is made of the parts below.  One file owns each part: only its functions change it, except
+ * where a field says otherwise.  A function that needs a few parts takes those; only the functions
+ * that drive a pass take the whole run.  One thread works on a run, so no part has a lock.
  *
- * Besides the codes of base/status.h, functions of a run return OL_END where the run ends early without a failure: it was
- * stopped, or the log was cut.  A *damage* is a status about the bytes that were read (ol_clean_is_damage): it quarantines a
- * segment, and ol_cleaner_run does not return it. */
+ * Besides the codes of base/status.h, functions of a run return OL_END where the run ends early
+ * without a failure: it was stopped, or the log was cut.  A *damage* is a status about the bytes
+ * that were read (ol_clean_is_damage): it quarantines a segment, and ol_cleaner_run does not return
+ * it. */
 #ifndef OL_CLEANER_CLEANER_IMPL_H
 #define OL_CLEANER_CLEANER_IMPL_H
 
@@ -27,7 +28,7 @@
 
 enum { OL_CLEAN_PIECE_BYTES = 256 << 10 };
 
-/* ------------------------------------------------------------------------------------------------ the parts of a run */
+/* --------------------------------------------------------------------------- the parts of a run */
 
 /* Found once, before the first pass; constant after that.  Owner: cleaner/cleaner.c. */
 typedef struct ol_clean_scope {
@@ -43,7 +44,8 @@ typedef struct ol_clean_scope {
     ol_key_hasher hasher;
 } ol_clean_scope;
 
-/* How far and how fast the run has come.  Owner: cleaner/source.c; every file counts into the report. */
+/* How far and how fast the run has come.  Owner: cleaner/source.c; every file counts into the
+ * report. */
 typedef struct ol_clean_course {
     const ol_clean_scope *scope;
     ol_clean_report *report;            /* the caller's */
@@ -52,8 +54,8 @@ typedef struct ol_clean_course {
     bool has_ended;                     /* OL_END was returned; the report says why */
 } ol_clean_course;
 
-/* Identifies the batches that a walk met: where the length of a batch has changed since, the walk passes over others and still
- * ends at the beginning of one. */
+/* Identifies the batches that a walk met: where the length of a batch has changed since, the walk
+ * passes over others and still ends at the beginning of one. */
 typedef struct ol_clean_tally {
     int64_t batches;
     uint64_t base_offsets;              /* their sum */
@@ -81,7 +83,8 @@ typedef struct ol_clean_damaged {
     int64_t tombstone_block;            /* likewise tombstones; lower for other reasons, too */
 } ol_clean_damaged;
 
-/* The segments below E.  Listed again before each pass.  Owner: cleaner/source.c; pass A sets tallies. */
+/* The segments below E.  Listed again before each pass.  Owner: cleaner/source.c; pass A sets
+ * tallies. */
 typedef struct ol_clean_segments {
     ol_clean_segment *items;
     size_t count;
@@ -104,7 +107,8 @@ typedef struct ol_clean_transactions {
     int64_t holds_lowered_to;           /* holds that end below it are done */
 } ol_clean_transactions;
 
-/* The keys of [first_dirty, end), collected by pass A for pass B.  Owner: cleaner/build_key_map.c. */
+/* The keys of [first_dirty, end), collected by pass A for pass B.  Owner:
+ * cleaner/build_key_map.c. */
 typedef struct ol_clean_pass {
     int64_t end;                        /* above it pass B changes nothing */
     ol_key_map map;
@@ -112,7 +116,8 @@ typedef struct ol_clean_pass {
     bool ask_table;                     /* the keys did not fit: the table answers first */
 } ol_clean_pass;
 
-/* Pass B: what it carries from batch to batch, and memory that it uses again.  Owner: cleaner/copy.c; cleaner/write.c. */
+/* Pass B: what it carries from batch to batch, and memory that it uses again.  Owner:
+ * cleaner/copy.c; cleaner/write.c. */
 typedef struct ol_clean_walk {
     ol_clean_open open;                 /* transactions with data since their last marker */
     ol_clean_output output;
@@ -136,14 +141,16 @@ typedef struct ol_clean_run {
     ol_clean_rows rows;                 /* the window of both passes */
 } ol_clean_run;
 
-/* ------------------------------------------------------------------------------------------------ cleaner/source.c */
+/* ----------------------------------------------------------------------------- cleaner/source.c */
 
 /* Whether a status is about the bytes that were read, not about the machine. */
 static inline bool ol_clean_is_damage(int status) {
-    return status == OL_CORRUPT || status == OL_TORN || status == OL_UNSUPPORTED || status == OL_LIMIT;
+    return status == OL_CORRUPT || status == OL_TORN || status == OL_UNSUPPORTED ||
+           status == OL_LIMIT;
 }
 
-/* Counts bytes that were moved, and waits where the caller set a limit.  OL_END when the run shall stop. */
+/* Counts bytes that were moved, and waits where the caller set a limit.  OL_END when the run shall
+ * stop. */
 int ol_clean_pace(ol_clean_course *course, int64_t bytes_read, int64_t bytes_written) OL_NODISCARD;
 
 /* A walk over the batches of one segment: checksums right, offsets ascending. */
@@ -164,35 +171,45 @@ typedef struct ol_clean_source {
 } ol_clean_source;
 
 /* Opens at or before the batch that holds `from`, or the first one after it. */
-int ol_clean_source_open(ol_clean_source *source, ol_clean_course *course, const ol_clean_segment *segment, int64_t from,
-                         ol_error *error) OL_NODISCARD;
+int ol_clean_source_open(ol_clean_source *source, ol_clean_course *course,
+                         const ol_clean_segment *segment, int64_t from, ol_error *error)
+    OL_NODISCARD;
 void ol_clean_source_close(ol_clean_source *source);    /* a zeroed one is fine */
 
 /* Reads the next piece; *done at the end.  The error of a damage has its place. */
 int ol_clean_source_next_piece(ol_clean_source *source, bool *done, ol_error *error) OL_NODISCARD;
 
-/* The next batch of the piece; *done after the last one.  The error of a damage has its place.  next_unchecked leaves out the
- * checksum: ol_clean_source_check verifies it for a batch that is needed. */
-int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) OL_NODISCARD;
-int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) OL_NODISCARD;
-int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, ol_error *error) OL_NODISCARD;
+/* The next batch of the piece; *done after the last one.  The error of a damage has its place.
+ * next_unchecked leaves out the checksum: ol_clean_source_check verifies it for a batch that is
+ * needed. */
+int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *done,
+                               ol_error *error) OL_NODISCARD;
+int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, bool *done,
+                                   ol_error *error) OL_NODISCARD;
+int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, ol_error *error)
+    OL_NODISCARD;
 
-/* Skips the next batches that pass A has decided; returns how many, *bytes of them.  Pass A has checked them. */
-int64_t ol_clean_source_skip_gone(ol_clean_source *source, const ol_clean_superseded *superseded, int64_t *bytes);
+/* Skips the next batches that pass A has decided; returns how many, *bytes of them.  Pass A has
+ * checked them. */
+int64_t ol_clean_source_skip_gone(ol_clean_source *source, const ol_clean_superseded *superseded,
+                                  int64_t *bytes);
 
-/* At the end of a segment in which pass B skipped batches: OL_CORRUPT where the batches are not those of pass A. */
+/* At the end of a segment in which pass B skipped batches: OL_CORRUPT where the batches are not
+ * those of pass A. */
 int ol_clean_source_check_tally(const ol_clean_source *source, ol_error *error) OL_NODISCARD;
 
 /* Adds the place of a batch to the error of one of its records; returns the error's status. */
 int ol_clean_source_blame(const ol_clean_source *source, const ol_batch *batch, ol_error *error);
 
 /* Lists the closed segments below `limit` again. */
-int ol_clean_list_segments(ol_clean_course *course, ol_clean_segments *segments, int64_t limit, ol_error *error) OL_NODISCARD;
+int ol_clean_list_segments(ol_clean_course *course, ol_clean_segments *segments, int64_t limit,
+                           ol_error *error) OL_NODISCARD;
 
-/* From now on the segment stays as it is; `damage` is reported, and may be the same memory as *error.  OL_NO_MEMORY; OL_END where
- * the segment only looks damaged because the log was cut. */
-int ol_clean_quarantine_segment(ol_clean_course *course, ol_clean_segments *segments, ol_clean_segment *segment,
-                                const ol_error *damage, ol_error *error) OL_NODISCARD;
+/* From now on the segment stays as it is; `damage` is reported, and may be the same memory as
+ * *error.  OL_NO_MEMORY; OL_END where the segment only looks damaged because the log was cut. */
+int ol_clean_quarantine_segment(ol_clean_course *course, ol_clean_segments *segments,
+                                ol_clean_segment *segment, const ol_error *damage, ol_error *error)
+    OL_NODISCARD;
 
 /* No tombstone at or above `offset` is dropped. */
 static inline void ol_clean_block_tombstones(ol_clean_segments *segments, int64_t offset) {
@@ -200,33 +217,40 @@ static inline void ol_clean_block_tombstones(ol_clean_segments *segments, int64_
 }
 
 /* Whether tombstones of magic 0 and 1 in this segment may go (docs/format/cleaner.md §8.3). */
-bool ol_clean_legacy_may_go(const ol_clean_scope *scope, ol_clean_segments *segments, ol_clean_segment *segment);
+bool ol_clean_legacy_may_go(const ol_clean_scope *scope, ol_clean_segments *segments,
+                            ol_clean_segment *segment);
 
-/* ------------------------------------------------------------------------------------------------ cleaner/transactions.c */
+/* ----------------------------------------------------------------------- cleaner/transactions.c */
 
-/* Learns the fates of the transactions of [from, target).  A damage quarantines its segment and sets *again: the pass has to
- * release everything that it read before. */
-int ol_clean_learn_transactions(ol_clean_transactions *transactions, ol_clean_course *course, ol_clean_segments *segments,
-                                int64_t from, bool *again, ol_error *error) OL_NODISCARD;
+/* Learns the fates of the transactions of [from, target).  A damage quarantines its segment and
+ * sets *again: the pass has to release everything that it read before. */
+int ol_clean_learn_transactions(ol_clean_transactions *transactions, ol_clean_course *course,
+                                ol_clean_segments *segments, int64_t from, bool *again,
+                                ol_error *error) OL_NODISCARD;
 
-/* ------------------------------------------------------------------------------------------------ cleaner/retain.c */
+/* ----------------------------------------------------------------------------- cleaner/retain.c */
 
 /* The flags of a batch's rows, as far as transactions, its age and the quarantine decide them. */
-ol_clean_verdict ol_clean_judge_batch(const ol_clean_scope *scope, const ol_clean_transactions *transactions,
-                                      ol_clean_segments *segments, ol_clean_segment *segment, const ol_batch *batch);
+ol_clean_verdict ol_clean_judge_batch(const ol_clean_scope *scope,
+                                      const ol_clean_transactions *transactions,
+                                      ol_clean_segments *segments, ol_clean_segment *segment,
+                                      const ol_batch *batch);
 
 /* The `limit` of ol_clean_ask_table. */
 static inline int64_t ol_clean_answers_end(const ol_clean_pass *pass, int64_t first_uncertain) {
     return pass->end < first_uncertain ? pass->end : first_uncertain;
 }
 
-/* Decides all rows, and counts them: bits of those that stay, and of the tombstones among them whose time has to begin. */
-void ol_clean_retain(ol_partition *partition, const ol_clean_pass *pass, int64_t first_uncertain, const ol_clean_rows *rows,
-                     ol_clean_counts *counts, uint64_t kept[OL_CLEAN_ROWS / 64], uint64_t tombstones[OL_CLEAN_ROWS / 64]);
+/* Decides all rows, and counts them: bits of those that stay, and of the tombstones among them
+ * whose time has to begin. */
+void ol_clean_retain(ol_partition *partition, const ol_clean_pass *pass, int64_t first_uncertain,
+                     const ol_clean_rows *rows, ol_clean_counts *counts,
+                     uint64_t kept[OL_CLEAN_ROWS / 64], uint64_t tombstones[OL_CLEAN_ROWS / 64]);
 
 /* Reads a record into the next row, which counts once the caller raises rows->count. */
-static inline ol_clean_row *ol_clean_next_row(ol_clean_rows *rows, const ol_clean_scope *scope, const ol_clean_pass *pass,
-                                              const ol_record *record, int64_t last_offset, ol_clean_verdict verdict) {
+static inline ol_clean_row *ol_clean_next_row(ol_clean_rows *rows, const ol_clean_scope *scope,
+                                              const ol_clean_pass *pass, const ol_record *record,
+                                              int64_t last_offset, ol_clean_verdict verdict) {
     ol_clean_row *row = &rows->row[rows->count];
     /* Only ol_clean_ask_table reads names. */
     ol_clean_name *name = &rows->name[pass->ask_table ? rows->count : 0];
@@ -235,7 +259,7 @@ static inline ol_clean_row *ol_clean_next_row(ol_clean_rows *rows, const ol_clea
     return row;
 }
 
-/* ------------------------------------------------------------------------------------------------ the passes */
+/* ----------------------------------------------------------------------------------- the passes */
 
 /* Pass A: fills the map of the pass, and sets its end. */
 int ol_clean_build_key_map(ol_clean_run *run, ol_error *error) OL_NODISCARD;
@@ -243,7 +267,7 @@ int ol_clean_build_key_map(ol_clean_run *run, ol_error *error) OL_NODISCARD;
 /* Pass B: rewrites the segments below the end of the pass. */
 int ol_clean_copy_segments(ol_clean_run *run, ol_error *error) OL_NODISCARD;
 
-/* ------------------------------------------------------------------------------------------------ a group of pass B */
+/* ---------------------------------------------------------------------------- a group of pass B */
 
 /* The .txnindex of what is written. */
 typedef struct ol_clean_markers {
@@ -272,17 +296,21 @@ typedef struct ol_clean_copier {
 /* cleaner/copy.c: decides all rows that wait, and writes their batches. */
 int ol_clean_flush_rows(ol_clean_copier *copy, ol_error *error) OL_NODISCARD;
 
-/* cleaner/write.c: from `position` of the current segment on everything is written; everything before it is copied now. */
+/* cleaner/write.c: from `position` of the current segment on everything is written; everything
+ * before it is copied now. */
 int ol_clean_start_writing(ol_clean_copier *copy, int64_t position, ol_error *error) OL_NODISCARD;
-int ol_clean_put_batch(ol_clean_copier *copy, const ol_batch *batch, ol_clean_result result, ol_error *error) OL_NODISCARD;
+int ol_clean_put_batch(ol_clean_copier *copy, const ol_batch *batch, ol_clean_result result,
+                       ol_error *error) OL_NODISCARD;
 
-/* Completes `choice`, whose kept records are set, and rebuilds and puts the batch.  `begins_horizon`: the time of a tombstone or
- * a marker begins. */
-int ol_clean_finish_batch(ol_clean_copier *copy, const ol_batch *batch, int64_t record_count, ol_clean_choice *choice,
-                          bool begins_horizon, ol_clean_result *result, ol_error *error) OL_NODISCARD;
+/* Completes `choice`, whose kept records are set, and rebuilds and puts the batch.
+ * `begins_horizon`: the time of a tombstone or a marker begins. */
+int ol_clean_finish_batch(ol_clean_copier *copy, const ol_batch *batch, int64_t record_count,
+                          ol_clean_choice *choice, bool begins_horizon, ol_clean_result *result,
+                          ol_error *error) OL_NODISCARD;
 
 /* Decides about a control batch, and writes it. */
-int ol_clean_add_control(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) OL_NODISCARD;
+int ol_clean_add_control(ol_clean_copier *copy, const ol_batch *batch, ol_error *error)
+    OL_NODISCARD;
 
 /* Puts the new segment in place of the group.  OL_END where the log was cut. */
 int ol_clean_swap_in(ol_clean_copier *copy, ol_error *error) OL_NODISCARD;

@@ -1,10 +1,11 @@
-/* Pass B: segments form groups, and each group becomes one segment without the records that go (docs/format/cleaner.md §8.3, §8.4). */
+/* Pass B: segments form groups, and each group becomes one segment without the records that go
+ * (docs/format/cleaner.md §8.3, §8.4). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cleaner/cleaner_impl.h"
 
-/* ------------------------------------------------------------------------------------------------ data */
+/* ----------------------------------------------------------------------------------------- data */
 
 static int64_t count_bits(const uint64_t *words, size_t count) {
     int64_t bits = 0;
@@ -17,15 +18,18 @@ static void take_bits(const uint64_t *bits, size_t from, size_t count, uint64_t 
     for (size_t i = 0; i * 64 < count; i++) {
         size_t word = from / 64 + i;
         uint64_t value = bits[word] >> (from % 64);
-        if (from % 64 != 0 && word + 1 < OL_CLEAN_ROWS / 64) value |= bits[word + 1] << (64 - from % 64);
+        if (from % 64 != 0 && word + 1 < OL_CLEAN_ROWS / 64) {
+            value |= bits[word + 1] << (64 - from % 64);
+        }
         size_t left = count - i * 64;
         taken[i] = left < 64 ? value & ((UINT64_C(1) << left) - 1) : value;
     }
 }
 
-static void retain_rows(ol_clean_run *run, uint64_t kept[OL_CLEAN_ROWS / 64], uint64_t tombstones[OL_CLEAN_ROWS / 64]) {
-    ol_clean_retain(run->scope.partition, &run->pass, run->transactions.fates.first_uncertain, &run->rows,
-                    &run->course.report->records, kept, tombstones);
+static void retain_rows(ol_clean_run *run, uint64_t kept[OL_CLEAN_ROWS / 64],
+                        uint64_t tombstones[OL_CLEAN_ROWS / 64]) {
+    ol_clean_retain(run->scope.partition, &run->pass, run->transactions.fates.first_uncertain,
+                    &run->rows, &run->course.report->records, kept, tombstones);
 }
 
 int ol_clean_flush_rows(ol_clean_copier *copy, ol_error *error) {
@@ -48,7 +52,8 @@ int ol_clean_flush_rows(ol_clean_copier *copy, ol_error *error) {
             for (size_t word = 0; word * 64 < count; word++) begins |= words[word] != 0;
             take_bits(kept, row, count, words);
             choice.kept_count = count_bits(words, (count + 63) / 64);
-            status = ol_clean_finish_batch(copy, batch, (int64_t)count, &choice, begins, &result, error);
+            status = ol_clean_finish_batch(copy, batch, (int64_t)count, &choice, begins, &result,
+                                           error);
         }
         if (OL_UNLIKELY(status != OL_OK)) return status;
         row += count;
@@ -59,7 +64,8 @@ int ol_clean_flush_rows(ol_clean_copier *copy, ol_error *error) {
 
 static inline void add_row(ol_clean_copier *copy, const ol_record *record, int64_t last_offset) {
     ol_clean_run *run = copy->run;
-    ol_clean_row *row = ol_clean_next_row(&run->rows, &run->scope, &run->pass, record, last_offset, copy->verdict);
+    ol_clean_row *row = ol_clean_next_row(&run->rows, &run->scope, &run->pass, record, last_offset,
+                                          copy->verdict);
     ol_key_map_prefetch(&run->pass.map, row->key);
     run->rows.count++;
 }
@@ -68,7 +74,8 @@ static inline void add_row(ol_clean_copier *copy, const ol_record *record, int64
 static int add_short(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) {
     ol_clean_walk *walk = &copy->run->walk;
     const ol_clean_rows *rows = &copy->run->rows;
-    if (OL_UNLIKELY((size_t)batch->record_count > OL_CLEAN_ROWS - rows->count || walk->batch_count == OL_CLEAN_ROWS)) {
+    if (OL_UNLIKELY((size_t)batch->record_count > OL_CLEAN_ROWS - rows->count ||
+                    walk->batch_count == OL_CLEAN_ROWS)) {
         int status = ol_clean_flush_rows(copy, error);
         if (status != OL_OK) return status;
     }
@@ -95,14 +102,19 @@ static int make_room_for_bits(ol_clean_walk *walk, size_t words, ol_error *error
     if (words <= walk->kept_capacity) return OL_OK;
     size_t capacity = words < 2 * walk->kept_capacity ? 2 * walk->kept_capacity : words;
     uint64_t *kept = realloc(walk->kept, capacity * sizeof *kept);
-    if (kept == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to clean a batch of %zu records", words * 64);
+    if (kept == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory to clean a batch of %zu records",
+                       words * 64);
+    }
     walk->kept = kept;
     walk->kept_capacity = capacity;
     return OL_OK;
 }
 
-/* A compressed batch, or one of more records than there are rows: decided by itself, some rows at a time. */
-static int decide_alone(ol_clean_copier *copy, const ol_batch *batch, int64_t *record_count, bool *begins, ol_error *error) {
+/* A compressed batch, or one of more records than there are rows: decided by itself, some rows at a
+ * time. */
+static int decide_alone(ol_clean_copier *copy, const ol_batch *batch, int64_t *record_count,
+                        bool *begins, ol_error *error) {
     ol_clean_run *run = copy->run;
     uint64_t tombstones[OL_CLEAN_ROWS / 64];
     ol_records records;
@@ -134,7 +146,8 @@ static int decide_alone(ol_clean_copier *copy, const ol_batch *batch, int64_t *r
 
 static ol_clean_verdict judge_batch(ol_clean_copier *copy, const ol_batch *batch) {
     ol_clean_run *run = copy->run;
-    return ol_clean_judge_batch(&run->scope, &run->transactions, &run->segments, copy->segment, batch);
+    return ol_clean_judge_batch(&run->scope, &run->transactions, &run->segments, copy->segment,
+                                batch);
 }
 
 static int add_alone(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) {
@@ -158,11 +171,13 @@ static int add_alone(ol_clean_copier *copy, const ol_batch *batch, ol_error *err
     report->records.read += record_count;
     report->records.kept += record_count;
     report->batches_not_compressed++;
-    if (choice.kept_count < record_count) ol_clean_block_tombstones(&run->segments, batch->base_offset);
+    if (choice.kept_count < record_count) {
+        ol_clean_block_tombstones(&run->segments, batch->base_offset);
+    }
     return OL_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ segments */
+/* ------------------------------------------------------------------------------------- segments */
 
 /* Counts the batches that pass A has decided as if they were decided and dropped here. */
 static int drop_gone(ol_clean_copier *copy, ol_error *error) {
@@ -178,7 +193,8 @@ static int drop_gone(ol_clean_copier *copy, ol_error *error) {
     if (OL_LIKELY(copy->cleaned != NULL || run->scope.options.sink != NULL)) return OL_OK;
     /* This is the first difference; the rows that wait stand before it. */
     int status = ol_clean_flush_rows(copy, error);
-    return status == OL_OK && copy->cleaned == NULL ? ol_clean_start_writing(copy, position, error) : status;
+    return status == OL_OK && copy->cleaned == NULL ? ol_clean_start_writing(copy, position, error)
+                                                    : status;
 }
 
 static int add_batch(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) {
@@ -192,7 +208,8 @@ static int add_batch(ol_clean_copier *copy, const ol_batch *batch, ol_error *err
         status = ol_clean_open_add(&run->walk.open, batch->producer_id, batch->base_offset, error);
         if (status != OL_OK) return status;
     }
-    if (OL_UNLIKELY(ol_batch_codec(batch) != OL_CODEC_NONE || batch->record_count > OL_CLEAN_ROWS)) {
+    if (OL_UNLIKELY(ol_batch_codec(batch) != OL_CODEC_NONE ||
+                    batch->record_count > OL_CLEAN_ROWS)) {
         return add_alone(copy, batch, error);
     }
     copy->verdict = judge_batch(copy, batch);
@@ -212,7 +229,8 @@ static int copy_segment(ol_clean_copier *copy, ol_error *error) {
     ol_clean_run *run = copy->run;
     const ol_clean_counts *counted = &run->course.report->records;
     bool done = false;
-    int status = ol_clean_source_open(&copy->source, &run->course, copy->segment, copy->segment->base_offset, error);
+    int status = ol_clean_source_open(&copy->source, &run->course, copy->segment,
+                                      copy->segment->base_offset, error);
     while (status == OL_OK) {
         ol_batch batch;
         int64_t records = counted->read;
@@ -240,11 +258,13 @@ static int copy_segment(ol_clean_copier *copy, ol_error *error) {
     return status;
 }
 
-/* Copies segments [first, first + count) into one, without the records that go, and swaps it in.  *bad: the index of the segment
- * that failed. */
+/* Copies segments [first, first + count) into one, without the records that go, and swaps it in.
+ * *bad: the index of the segment that failed. */
 static int copy_group(ol_clean_run *run, size_t first, size_t count, size_t *bad, ol_error *error) {
     ol_clean_copier copy = {.run = run, .first = first, .count = count};
-    int status = count > 1 && run->scope.options.sink == NULL ? ol_clean_start_writing(&copy, 0, error) : OL_OK;
+    int status = count > 1 && run->scope.options.sink == NULL
+                     ? ol_clean_start_writing(&copy, 0, error)
+                     : OL_OK;
     for (size_t i = first; i < first + count && status == OL_OK; i++) {
         *bad = i;
         copy.segment = &run->segments.items[i];
@@ -256,7 +276,7 @@ static int copy_group(ol_clean_run *run, size_t first, size_t count, size_t *bad
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ groups */
+/* --------------------------------------------------------------------------------------- groups */
 
 /* The state from which a group is begun again. */
 typedef struct saved {
@@ -275,7 +295,8 @@ static size_t group_size(const ol_clean_run *run, size_t first) {
         ol_log_segment_files files;
         ol_error ignored;
         if (segment->quarantined || segment->base_offset >= run->pass.end) break;
-        int status = ol_log_segment_files_at(run->scope.log, segment->base_offset, &files, &ignored);
+        int status = ol_log_segment_files_at(run->scope.log, segment->base_offset, &files,
+                                             &ignored);
         if (status != OL_OK) break;
         size += segment->size;
         index_size += files.index_size;
@@ -285,18 +306,22 @@ static size_t group_size(const ol_clean_run *run, size_t first) {
             time_index_size > config->segment_index_bytes) {
             break;
         }
-        if (segment->size > 0 && segment->next_base - 1 - items[first].base_offset > INT32_MAX) break;
+        if (segment->size > 0 && segment->next_base - 1 - items[first].base_offset > INT32_MAX) {
+            break;
+        }
     }
     return count == 0 ? 1 : count;
 }
 
-static int save(const ol_clean_report *report, const ol_clean_open *open, saved *before, ol_error *error) {
+static int save(const ol_clean_report *report, const ol_clean_open *open, saved *before,
+                ol_error *error) {
     before->report = *report;
     return ol_clean_open_copy(&before->open, open, error);
 }
 
 /* The bytes were moved all the same, and the quarantine stays. */
-static int restore(ol_clean_report *report, ol_clean_open *open, const saved *before, ol_error *error) {
+static int restore(ol_clean_report *report, ol_clean_open *open, const saved *before,
+                   ol_error *error) {
     ol_clean_report now = *report;
     *report = before->report;
     report->bytes_read = now.bytes_read;
@@ -309,9 +334,10 @@ static bool concerns_group(int status) {
     return ol_clean_is_damage(status) || status == OL_TOO_LARGE || status == OL_INVALID;
 }
 
-/* Cleans one group, or as many of its segments as possible.  *count becomes the number of segments that are done; 0: a segment was
- * quarantined, and the caller tries again. */
-static int clean_group(ol_clean_run *run, size_t first, size_t *count, saved *before, ol_error *error) {
+/* Cleans one group, or as many of its segments as possible.  *count becomes the number of segments
+ * that are done; 0: a segment was quarantined, and the caller tries again. */
+static int clean_group(ol_clean_run *run, size_t first, size_t *count, saved *before,
+                       ol_error *error) {
     ol_clean_report *report = run->course.report;
     size_t bad = first;
     int status = save(report, &run->walk.open, before, error);
@@ -327,7 +353,8 @@ static int clean_group(ol_clean_run *run, size_t first, size_t *count, saved *be
         return clean_group(run, first, count, before, error);
     }
     *count = 0;
-    return ol_clean_quarantine_segment(&run->course, &run->segments, &run->segments.items[bad], &damage, error);
+    return ol_clean_quarantine_segment(&run->course, &run->segments, &run->segments.items[bad],
+                                       &damage, error);
 }
 
 int ol_clean_copy_segments(ol_clean_run *run, ol_error *error) {

@@ -34,7 +34,9 @@ void ol_key_hasher_init(ol_key_hasher *hasher, uint64_t seed) {
     for (int i = 0; i < 2; i++) hasher->sizes[i] |= 1;      /* a factor: never zero */
 }
 
-static uint64_t spare_for(uint64_t entries) { return entries / 8 < SPARE_MAX ? entries / 8 : SPARE_MAX; }
+static uint64_t spare_for(uint64_t entries) {
+    return entries / 8 < SPARE_MAX ? entries / 8 : SPARE_MAX;
+}
 
 static uint64_t entries_max(size_t bytes_max) {
     uint64_t entries = bytes_max / sizeof(ol_key_entry);
@@ -49,7 +51,8 @@ static bool allocate(ol_key_map *map, uint64_t entries) {
     if (bytes >= HUGE_PAGE_SIZE) (void)madvise(map->entries, bytes, MADV_HUGEPAGE);
     map->capacity = entries;
     map->slots = entries - spare_for(entries);
-    map->count_max = entries < entries_max(map->bytes_max) ? map->slots / 4 * 3 : map->slots - map->slots / 10;
+    map->count_max = entries < entries_max(map->bytes_max) ? map->slots / 4 * 3
+                                                           : map->slots - map->slots / 10;
     map->count = 0;
     return true;
 }
@@ -58,9 +61,12 @@ int ol_key_map_create(ol_key_map *map, size_t bytes_max, uint64_t expected, ol_e
     memset(map, 0, sizeof *map);
     map->bytes_max = bytes_max;
     uint64_t entries = entries_max(bytes_max);
-    if (expected * 2 < entries / GROWTH) entries = expected * 2 < SLOTS_MIN ? SLOTS_MIN : expected * 2;
+    if (expected * 2 < entries / GROWTH) {
+        entries = expected * 2 < SLOTS_MIN ? SLOTS_MIN : expected * 2;
+    }
     if (allocate(map, entries)) return OL_OK;
-    return ol_fail(error, OL_NO_MEMORY, "no memory for a map of %llu keys", (unsigned long long)entries);
+    return ol_fail(error, OL_NO_MEMORY, "no memory for a map of %llu keys",
+                   (unsigned long long)entries);
 }
 
 void ol_key_map_free(ol_key_map *map) {
@@ -76,13 +82,15 @@ void ol_key_map_clear(ol_key_map *map) {
 /* The place of the key, or the place where it has to go so that hashes ascend. */
 static ol_key_entry *find_place(const ol_key_map *map, ol_hash128 key) {
     ol_key_entry *entry = map->entries + ol_key_map_slot(map, key);
-    while (entry->next_offset != 0 && (entry->low < key.low || (entry->low == key.low && entry->high != key.high))) {
+    while (entry->next_offset != 0 &&
+           (entry->low < key.low || (entry->low == key.low && entry->high != key.high))) {
         entry++;
     }
     return entry;
 }
 
-/* Moves the entries from `place` up to the next empty one by one place.  The last entry of all stays empty. */
+/* Moves the entries from `place` up to the next empty one by one place.  The last entry of all
+ * stays empty. */
 static bool open_place(ol_key_map *map, ol_key_entry *place) {
     ol_key_entry *empty = place, *last = map->entries + map->capacity - 1;
     while (empty->next_offset != 0) empty++;
@@ -106,7 +114,8 @@ static bool grow(ol_key_map *map) {
         const ol_key_entry *entry = &old.entries[i];
         if (entry->next_offset == 0) continue;
         /* They come in the order of their hashes, so that each one goes after all others. */
-        bool put = ol_key_map_put(map, (ol_hash128){entry->low, entry->high}, entry->next_offset - 1, &ignored);
+        bool put = ol_key_map_put(map, (ol_hash128){entry->low, entry->high},
+                                  entry->next_offset - 1, &ignored);
         OL_ASSERT(put);
     }
     ol_pages_free(old.entries, old.capacity * sizeof(ol_key_entry));

@@ -1,15 +1,17 @@
-/* cleaner/key_map: the last log offset of every key of one cleaning pass, and the records that pass A knows to be superseded
- * (docs/format/cleaner.md §8.2).
+/* cleaner/key_map: the last log offset of every key of one cleaning pass, and the records that pass
+ * A knows to be superseded (docs/format/cleaner.md §8.2).
  *
- * The map keeps only a 128-bit hash of a key, so two keys with the same hash would count as one, and the record of one of them
- * would be lost.  That does not happen by chance.  Nobody can make it happen either, because every run draws its own secrets for
- * the hash: names of groups come from clients.
+ * The map keeps only a 128-bit hash of a key, so two keys with the same hash would count as one,
+ * and the record of one of them would be lost.  That does not happen by chance.  Nobody can make it
+ * happen either, because every run draws its own secrets for the hash: names of groups come from
+ * clients.
  *
- * Entries of 24 bytes lie in one array in the order of their hashes, each at or after the place that its hash names, so that a
- * search ends at the first greater hash, found or not, and costs little up to nine tenths full.  Only ol_key_map_clear removes
- * entries.
+ * Entries of 24 bytes lie in one array in the order of their hashes, each at or after the place
+ * that its hash names, so that a search ends at the first greater hash, found or not, and costs
+ * little up to nine tenths full.  Only ol_key_map_clear removes entries.
  *
- * Both structures take memory that is bounded beforehand.  The caller owns them; one thread uses them. */
+ * Both structures take memory that is bounded beforehand.  The caller owns them; one thread uses
+ * them. */
 #ifndef OL_CLEANER_KEY_MAP_H
 #define OL_CLEANER_KEY_MAP_H
 
@@ -19,7 +21,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 
-/* ------------------------------------------------------------------------------------------------ hashing */
+/* -------------------------------------------------------------------------------------- hashing */
 
 typedef struct ol_key_hasher {
     uint64_t keys[2];
@@ -42,10 +44,12 @@ static inline uint64_t ol_key_fold(uint64_t a, uint64_t b) {
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Two independent lanes of 64 bits; one multiplication takes 16 bytes, and the last 16 are taken again.  Every factor depends on
- * a secret: with known factors anybody could choose eight bytes that make a product zero.  `kind` separates keys whose bytes are
- * the same but mean different things. */
-static inline ol_hash128 ol_key_hash(const ol_key_hasher *hasher, const uint8_t *p, size_t size, uint64_t kind) {
+/* Two independent lanes of 64 bits; one multiplication takes 16 bytes, and the last 16 are taken
+ * again.  Every factor depends on a secret: with known factors anybody could choose eight bytes
+ * that make a product zero.  `kind` separates keys whose bytes are the same but mean different
+ * things. */
+static inline ol_hash128 ol_key_hash(const ol_key_hasher *hasher, const uint8_t *p, size_t size,
+                                     uint64_t kind) {
     uint64_t a = 0, b = 0;
     uint64_t first = hasher->starts[0] + (size ^ kind << 56) * hasher->sizes[0];
     uint64_t second = hasher->starts[1] + (size ^ kind << 56) * hasher->sizes[1];
@@ -65,12 +69,14 @@ static inline ol_hash128 ol_key_hash(const ol_key_hasher *hasher, const uint8_t 
     } else {
         for (size_t i = 0; i < size; i++) a = a << 8 | p[i];
     }
-    first = ol_key_fold(ol_key_fold(a ^ hasher->keys[0], b ^ first) ^ hasher->last[0], hasher->sizes[0]);
-    second = ol_key_fold(ol_key_fold(a ^ hasher->keys[1], b ^ second) ^ hasher->last[1], hasher->sizes[1]);
+    first = ol_key_fold(ol_key_fold(a ^ hasher->keys[0], b ^ first) ^ hasher->last[0],
+                        hasher->sizes[0]);
+    second = ol_key_fold(ol_key_fold(a ^ hasher->keys[1], b ^ second) ^ hasher->last[1],
+                         hasher->sizes[1]);
     return (ol_hash128){first, second};
 }
 
-/* ------------------------------------------------------------------------------------------------ the map */
+/* -------------------------------------------------------------------------------------- the map */
 
 typedef struct ol_key_entry {
     uint64_t low;
@@ -88,9 +94,11 @@ typedef struct ol_key_map {
     size_t bytes_max;
 } ol_key_map;
 
-/* A map that takes at most `bytes_max` (rounded down to entries), and begins with room for about `expected` keys.  While it grows
- * to its full size it takes up to half as much again for a moment.  OL_NO_MEMORY. */
-int ol_key_map_create(ol_key_map *map, size_t bytes_max, uint64_t expected, ol_error *error) OL_NODISCARD;
+/* A map that takes at most `bytes_max` (rounded down to entries), and begins with room for about
+ * `expected` keys.  While it grows to its full size it takes up to half as much again for a moment.
+ * OL_NO_MEMORY. */
+int ol_key_map_create(ol_key_map *map, size_t bytes_max, uint64_t expected, ol_error *error)
+    OL_NODISCARD;
 void ol_key_map_free(ol_key_map *map);      /* a zeroed map is fine */
 void ol_key_map_clear(ol_key_map *map);
 
@@ -105,9 +113,10 @@ static inline void ol_key_map_prefetch(const ol_key_map *map, ol_hash128 key) {
     __builtin_prefetch(entry + sizeof(ol_key_entry) - 1);
 }
 
-/* Raises the key's offset to `offset`, which is not negative; *previous gets the offset that it had, or -1.  False, with nothing
- * changed, for a new key when the map is full. */
-bool ol_key_map_put(ol_key_map *map, ol_hash128 key, int64_t offset, int64_t *previous) OL_NODISCARD;
+/* Raises the key's offset to `offset`, which is not negative; *previous gets the offset that it
+ * had, or -1.  False, with nothing changed, for a new key when the map is full. */
+bool ol_key_map_put(ol_key_map *map, ol_hash128 key, int64_t offset, int64_t *previous)
+    OL_NODISCARD;
 
 /* The key's offset, or -1. */
 static inline int64_t ol_key_map_get(const ol_key_map *map, ol_hash128 key) {
@@ -120,13 +129,15 @@ static inline int64_t ol_key_map_get(const ol_key_map *map, ol_hash128 key) {
     return -1;
 }
 
-/* ------------------------------------------------------------------------------------------------ superseded records
+/* ------------------------------------------------------------------------------ superseded records
  *
- * Nearly every batch of a log of commits is one plain record that a later one supersedes.  When pass A puts a key for the second
- * time, it knows the offset of the record that it put before; one bit for that offset spares pass B the checksum, the record and
- * the search in the map.  An offset without the bit is undecided: pass B reads it.
+ * Nearly every batch of a log of commits is one plain record that a later one supersedes.  When
+ * pass A puts a key for the second time, it knows the offset of the record that it put before; one
+ * bit for that offset spares pass B the checksum, the record and the search in the map.  An offset
+ * without the bit is undecided: pass B reads it.
  *
- * Two bits for each offset of a range that begins with the dirty part, in bounded memory whatever the gaps of the log are. */
+ * Two bits for each offset of a range that begins with the dirty part, in bounded memory whatever
+ * the gaps of the log are. */
 
 typedef struct ol_clean_superseded {
     uint64_t *plain;            /* records about which only their offset and their key decide */
@@ -136,9 +147,12 @@ typedef struct ol_clean_superseded {
     uint64_t capacity;
 } ol_clean_superseded;
 
-/* Clears the bits, and covers [from, end), or as much of it as fits `bytes_max`; nothing where there is no memory. */
-static inline void ol_clean_superseded_start(ol_clean_superseded *bits, int64_t from, int64_t end, size_t bytes_max) {
-    uint64_t words = ((uint64_t)(end - from) + 63) / 64, words_max = bytes_max / (2 * sizeof *bits->gone);
+/* Clears the bits, and covers [from, end), or as much of it as fits `bytes_max`; nothing where
+ * there is no memory. */
+static inline void ol_clean_superseded_start(ol_clean_superseded *bits, int64_t from, int64_t end,
+                                             size_t bytes_max) {
+    uint64_t words = ((uint64_t)(end - from) + 63) / 64,
+             words_max = bytes_max / (2 * sizeof *bits->gone);
     if (words > words_max) words = words_max;
     if (words * 64 > bits->capacity) {
         free(bits->plain);
@@ -158,10 +172,14 @@ static inline void ol_clean_superseded_free(ol_clean_superseded *bits) {
 }
 
 /* A record was put into the map in place of the one at `previous` (-1: there was none). */
-static inline void ol_clean_superseded_put(ol_clean_superseded *bits, int64_t offset, bool is_plain, int64_t previous) {
-    uint64_t at = (uint64_t)offset - (uint64_t)bits->from, before = (uint64_t)previous - (uint64_t)bits->from;
+static inline void ol_clean_superseded_put(ol_clean_superseded *bits, int64_t offset, bool is_plain,
+                                           int64_t previous) {
+    uint64_t at = (uint64_t)offset - (uint64_t)bits->from,
+             before = (uint64_t)previous - (uint64_t)bits->from;
     if (OL_LIKELY(at < bits->count)) bits->plain[at / 64] |= (uint64_t)is_plain << (at % 64);
-    if (before < bits->count && previous < offset) bits->gone[before / 64] |= UINT64_C(1) << (before % 64);
+    if (before < bits->count && previous < offset) {
+        bits->gone[before / 64] |= UINT64_C(1) << (before % 64);
+    }
 }
 
 static inline bool ol_clean_superseded_is_gone(const ol_clean_superseded *bits, int64_t offset) {

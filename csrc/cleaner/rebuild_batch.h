@@ -1,19 +1,23 @@
-/* cleaner/rebuild_batch: one batch without some of its records (docs/format/batches.md §2.7, docs/format/cleaner.md §8.3).
+/* cleaner/rebuild_batch: one batch without some of its records (docs/format/batches.md §2.7,
+ * docs/format/cleaner.md §8.3).
  *
- * It does not know why a record goes.  A batch of magic 2 keeps its base and last offset, producer, sequence and framing, whatever
- * is dropped.  With magic 0 and 1 every message is a batch of its own, and a compressed wrapper that loses messages is written
- * uncompressed, as Kafka's first cleaner did (docs/format/brokers.md §15.2), so that nobody has to compress in a format that only
+ * It does not know why a record goes.  A batch of magic 2 keeps its base and last offset, producer,
+ * sequence and framing, whatever is dropped.  With magic 0 and 1 every message is a batch of its
+ * own, and a compressed wrapper that loses messages is written uncompressed, as Kafka's first
+ * cleaner did (docs/format/brokers.md §15.2), so that nobody has to compress in a format that only
  * old brokers write.  No locks. */
 #ifndef OL_CLEANER_REBUILD_BATCH_H
 #define OL_CLEANER_REBUILD_BATCH_H
 
 #include "format/batch.h"
 
-/* The port to a compressor above the engine.  `compress` returns one block in the framing that Kafka reads (docs/format/batches.md
- * §2.3), in memory that stays valid until `release` is called with it.  It fails with OL_UNSUPPORTED or OL_NO_MEMORY.  The engine
- * calls it from any thread and holds no lock then. */
+/* The port to a compressor above the engine.  `compress` returns one block in the framing that
+ * Kafka reads (docs/format/batches.md §2.3), in memory that stays valid until `release` is called
+ * with it.  It fails with OL_UNSUPPORTED or OL_NO_MEMORY.  The engine calls it from any thread and
+ * holds no lock then. */
 typedef struct ol_compressor {
-    int (*compress)(void *context, ol_codec codec, int magic, ol_slice input, ol_slice *output, ol_error *error);
+    int (*compress)(void *context, ol_codec codec, int magic, ol_slice input, ol_slice *output,
+                    ol_error *error);
     void (*release)(void *context, ol_slice output);
     void *context;
 } ol_compressor;
@@ -43,11 +47,12 @@ typedef struct ol_clean_output {
 } ol_clean_output;
 void ol_clean_output_free(ol_clean_output *output);
 
-/* Sets *result and, where needed, rebuilds the batch into `output`.  The caller has verified the checksum and walked the records;
- * `record_count` is their number (a wrapper does not say).  Fails with OL_NO_MEMORY, or as ol_records_open and ol_records_next
- * do. */
+/* Sets *result and, where needed, rebuilds the batch into `output`.  The caller has verified the
+ * checksum and walked the records; `record_count` is their number (a wrapper does not say).  Fails
+ * with OL_NO_MEMORY, or as ol_records_open and ol_records_next do. */
 int ol_clean_batch_apply(const ol_batch *batch, int64_t record_count, const ol_clean_choice *choice,
-                         const ol_decompressor *decompressor, const ol_compressor *compressor, ol_clean_output *output,
-                         ol_clean_result *result, ol_error *error) OL_NODISCARD;
+                         const ol_decompressor *decompressor, const ol_compressor *compressor,
+                         ol_clean_output *output, ol_clean_result *result, ol_error *error)
+    OL_NODISCARD;
 
 #endif

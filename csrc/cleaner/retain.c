@@ -1,7 +1,7 @@
 /* Which records stay (docs/format/cleaner.md §8.3, docs/maintenance.md). */
 #include "cleaner/cleaner_impl.h"
 
-/* ------------------------------------------------------------------------------------------------ reading a record */
+/* ----------------------------------------------------------------------------- reading a record */
 
 int64_t ol_clean_hold_end(const ol_clean_hold *holds, size_t count, ol_slice group) {
     int64_t end = INT64_MAX;
@@ -20,8 +20,8 @@ uint32_t ol_clean_hold_flags(const ol_clean_options *options, ol_slice group, in
     return last_offset >= end ? OL_CLEAN_HELD : OL_CLEAN_WATCHED;
 }
 
-uint32_t ol_clean_read_other(const ol_key_hasher *hasher, const ol_clean_options *options, const ol_record *record,
-                             int64_t last_offset, ol_clean_row *row) {
+uint32_t ol_clean_read_other(const ol_key_hasher *hasher, const ol_clean_options *options,
+                             const ol_record *record, int64_t last_offset, ol_clean_row *row) {
     ol_key key;
     ol_error ignored;
     row->key = (ol_hash128){0, 0};
@@ -37,34 +37,41 @@ uint32_t ol_clean_read_other(const ol_key_hasher *hasher, const ol_clean_options
 bool ol_clean_can_decode(const ol_record *record) {
     ol_offset_value value;
     ol_error ignored;
-    return ol_offset_value_decode(record->value, ol_load_i16(record->key.data), &value, &ignored) == OL_OK;
+    return ol_offset_value_decode(record->value, ol_load_i16(record->key.data), &value, &ignored) ==
+           OL_OK;
 }
 
-ol_clean_verdict ol_clean_judge_batch(const ol_clean_scope *scope, const ol_clean_transactions *transactions,
-                                      ol_clean_segments *segments, ol_clean_segment *segment, const ol_batch *batch) {
+ol_clean_verdict ol_clean_judge_batch(const ol_clean_scope *scope,
+                                      const ol_clean_transactions *transactions,
+                                      ol_clean_segments *segments, ol_clean_segment *segment,
+                                      const ol_batch *batch) {
     ol_clean_verdict verdict = {0, 0};
     bool is_known = transactions->from >= 0 && batch->base_offset >= transactions->from;
     if (OL_UNLIKELY(ol_clean_is_pending(batch)) && is_known) {
-        ol_clean_fate fate = ol_clean_fates_find(&transactions->fates, batch->producer_id, batch->base_offset);
+        ol_clean_fate fate = ol_clean_fates_find(&transactions->fates, batch->producer_id,
+                                                 batch->base_offset);
         if (fate == OL_CLEAN_ABORTED) verdict.value_flags = OL_CLEAN_OF_ABORTED;
         if (fate == OL_CLEAN_UNCERTAIN) verdict.value_flags = OL_CLEAN_OF_UNCERTAIN;
     }
     if (OL_UNLIKELY(batch->last_offset >= segments->damaged.tombstone_block)) return verdict;
-    bool may_go = batch->magic == 2 ? ol_batch_has_horizon(batch) && batch->base_timestamp <= scope->options.now_ms
+    bool may_go = batch->magic == 2 ? ol_batch_has_horizon(batch) &&
+                                          batch->base_timestamp <= scope->options.now_ms
                                     : ol_clean_legacy_may_go(scope, segments, segment);
     if (OL_UNLIKELY(may_go)) verdict.tombstone_flags = OL_CLEAN_MAY_GO;
     return verdict;
 }
 
-/* ------------------------------------------------------------------------------------------------ asking the table
+/* -------------------------------------------------------------------------------- asking the table
  *
- * The partition's table is an accelerator: where a position has a cell, the cell says which record is its last one.
+ * The partition's table is an accelerator: where a position has a cell, the cell says which record
+ * is its last one.
  *
- * The table goes on changing.  A cell below the end of the pass names a committed record that nothing takes back, so everything
- * below it is superseded, with two exceptions: a marker above E committed it, so that at E it is still pending; or the history
- * of the group is held, where it may not supersede anything.  Everything else is left to the map, also records about which the
- * table had an answer in pass A but has none now: then a superseded record stays until the next run, and a tombstone that the
- * map does not hold stays, too. */
+ * The table goes on changing.  A cell below the end of the pass names a committed record that
+ * nothing takes back, so everything below it is superseded, with two exceptions: a marker above E
+ * committed it, so that at E it is still pending; or the history of the group is held, where it may
+ * not supersede anything.  Everything else is left to the map, also records about which the table
+ * had an answer in pass A but has none now: then a superseded record stays until the next run, and
+ * a tombstone that the map does not hold stays, too. */
 
 enum { HOLD_KEYS = 128 };       /* under one hold of the table lock, for which commits wait */
 
@@ -76,19 +83,22 @@ bool ol_clean_can_ask_table(ol_partition *partition) {
     return true;
 }
 
-static void ask_some(const ol_table *table, const ol_clean_rows *rows, int64_t limit, size_t from, size_t to,
-                     int64_t answers[OL_CLEAN_ROWS]) {
+static void ask_some(const ol_table *table, const ol_clean_rows *rows, int64_t limit, size_t from,
+                     size_t to, int64_t answers[OL_CLEAN_ROWS]) {
     ol_pair_name names[HOLD_KEYS];
     uint32_t pairs[HOLD_KEYS];
     size_t count = to - from;
     for (size_t i = 0; i < count; i++) {
         const ol_clean_name *name = &rows->name[from + i];
         if (!(rows->row[from + i].flags & OL_CLEAN_POSITION)) continue;
-        names[i] = ol_table_name(table, name->group, ol_table_group_hash(table, name->group), name->topic);
+        names[i] = ol_table_name(table, name->group, ol_table_group_hash(table, name->group),
+                                 name->topic);
         ol_table_prefetch_slot(table, &names[i]);
     }
     for (size_t i = 0; i < count; i++) {
-        if (rows->row[from + i].flags & OL_CLEAN_POSITION) pairs[i] = ol_table_prefetch_pair(table, &names[i]);
+        if (rows->row[from + i].flags & OL_CLEAN_POSITION) {
+            pairs[i] = ol_table_prefetch_pair(table, &names[i]);
+        }
     }
     for (size_t i = 0; i < count; i++) {
         if (rows->row[from + i].flags & OL_CLEAN_POSITION) {
@@ -105,11 +115,14 @@ static void ask_some(const ol_table *table, const ol_clean_rows *rows, int64_t l
         ol_position_value value;
         if (!(row->flags & OL_CLEAN_POSITION) || (row->flags & OL_CLEAN_WATCHED)) continue;
         if (!ol_table_get(table, &names[i], rows->name[from + i].partition, &value)) continue;
-        if (value.log_offset >= row->offset && value.log_offset < limit) answers[from + i] = value.log_offset;
+        if (value.log_offset >= row->offset && value.log_offset < limit) {
+            answers[from + i] = value.log_offset;
+        }
     }
 }
 
-void ol_clean_ask_table(ol_partition *partition, const ol_clean_rows *rows, int64_t limit, int64_t answers[OL_CLEAN_ROWS]) {
+void ol_clean_ask_table(ol_partition *partition, const ol_clean_rows *rows, int64_t limit,
+                        int64_t answers[OL_CLEAN_ROWS]) {
     size_t count = rows->count;
     for (size_t i = 0; i < count; i++) answers[i] = -1;
     for (size_t from = 0; from < count; from += HOLD_KEYS) {
@@ -122,23 +135,35 @@ void ol_clean_ask_table(ol_partition *partition, const ol_clean_rows *rows, int6
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ deciding */
+/* ------------------------------------------------------------------------------------- deciding */
 
-typedef enum outcome { STAYS, STAYS_AND_BEGINS, SUPERSEDED, TOMBSTONE_GOES, ABORTED, KEYLESS } outcome;
+typedef enum outcome {
+    STAYS,
+    STAYS_AND_BEGINS,
+    SUPERSEDED,
+    TOMBSTONE_GOES,
+    ABORTED,
+    KEYLESS
+} outcome;
 
 /* `latest` is the offset of the last record in the row's slot, or -1 unknown. */
-static outcome decide(const ol_clean_row *row, int64_t latest, int64_t pass_end, int64_t first_uncertain) {
+static outcome decide(const ol_clean_row *row, int64_t latest, int64_t pass_end,
+                      int64_t first_uncertain) {
     const uint32_t always = OL_CLEAN_HELD | OL_CLEAN_UNREADABLE | OL_CLEAN_OF_UNCERTAIN;
     if ((row->flags & always) || row->offset >= pass_end) return STAYS;
     if (row->flags & OL_CLEAN_KEYLESS) return KEYLESS;
     if (row->flags & OL_CLEAN_OF_ABORTED) return ABORTED;
     const uint32_t erases = OL_CLEAN_POSITION | OL_CLEAN_TOMBSTONE;
     /* It may have erased a value that is pending at E and stays. */
-    if (OL_UNLIKELY((row->flags & erases) == erases && row->offset >= first_uncertain)) return STAYS;
+    if (OL_UNLIKELY((row->flags & erases) == erases && row->offset >= first_uncertain)) {
+        return STAYS;
+    }
     if (latest > row->offset) return SUPERSEDED;
     if (!(row->flags & OL_CLEAN_TOMBSTONE)) return STAYS;
-    /* Only a tombstone that the map holds may go: then this pass drops everything below it in its slot. */
-    return (row->flags & OL_CLEAN_MAY_GO) && latest == row->offset ? TOMBSTONE_GOES : STAYS_AND_BEGINS;
+    /* Only a tombstone that the map holds may go: then this pass drops everything below it in its
+     * slot. */
+    return (row->flags & OL_CLEAN_MAY_GO) && latest == row->offset ? TOMBSTONE_GOES
+                                                                   : STAYS_AND_BEGINS;
 }
 
 static void count(ol_clean_counts *counts, outcome found) {
@@ -162,8 +187,9 @@ static void count(ol_clean_counts *counts, outcome found) {
     }
 }
 
-void ol_clean_retain(ol_partition *partition, const ol_clean_pass *pass, int64_t first_uncertain, const ol_clean_rows *rows,
-                     ol_clean_counts *counts, uint64_t kept[OL_CLEAN_ROWS / 64], uint64_t tombstones[OL_CLEAN_ROWS / 64]) {
+void ol_clean_retain(ol_partition *partition, const ol_clean_pass *pass, int64_t first_uncertain,
+                     const ol_clean_rows *rows, ol_clean_counts *counts,
+                     uint64_t kept[OL_CLEAN_ROWS / 64], uint64_t tombstones[OL_CLEAN_ROWS / 64]) {
     int64_t answers[OL_CLEAN_ROWS];
     for (size_t i = 0; i < OL_CLEAN_ROWS / 64; i++) kept[i] = tombstones[i] = 0;
     if (OL_UNLIKELY(pass->ask_table)) {

@@ -1,10 +1,13 @@
-/* cleaner/retain: the slot of a record, and whether the record stays (docs/format/cleaner.md §8.3, docs/maintenance.md).
+/* cleaner/retain: the slot of a record, and whether the record stays (docs/format/cleaner.md §8.3,
+ * docs/maintenance.md).
  *
- * The slot of an offset record is the bytes of (group, topic, partition), whatever the type of its key is and whatever bytes
- * follow in it; the slot of any other record is its whole key.  A record that apply would refuse supersedes nothing.
+ * The slot of an offset record is the bytes of (group, topic, partition), whatever the type of its
+ * key is and whatever bytes follow in it; the slot of any other record is its whole key.  A record
+ * that apply would refuse supersedes nothing.
  *
- * Both passes read records into rows, OL_CLEAN_ROWS at a time, and decide about all of them together, so that the cache misses
- * of the key map overlap.  No locks, except where ol_clean_ask_table takes the partition's table lock. */
+ * Both passes read records into rows, OL_CLEAN_ROWS at a time, and decide about all of them
+ * together, so that the cache misses of the key map overlap.  No locks, except where
+ * ol_clean_ask_table takes the partition's table lock. */
 #ifndef OL_CLEANER_RETAIN_H
 #define OL_CLEANER_RETAIN_H
 
@@ -47,30 +50,34 @@ typedef struct ol_clean_rows {
     ol_clean_name name[OL_CLEAN_ROWS];  /* of positions; filled only while the table is asked */
 } ol_clean_rows;
 
-/* Flags that all rows of a batch share: for its values (aborted, uncertain) and for its tombstones (may go). */
+/* Flags that all rows of a batch share: for its values (aborted, uncertain) and for its tombstones
+ * (may go). */
 typedef struct ol_clean_verdict {
     uint32_t value_flags;
     uint32_t tombstone_flags;
 } ol_clean_verdict;
 
-/* ------------------------------------------------------------------------------------------------ reading a record */
+/* ----------------------------------------------------------------------------- reading a record */
 
 /* The lowest end of the holds that match a group, INT64_MAX for none. */
 int64_t ol_clean_hold_end(const ol_clean_hold *holds, size_t count, ol_slice group);
 
-/* OL_CLEAN_HELD, OL_CLEAN_WATCHED or 0, for a record in a batch that ends at `last_offset`: a batch is held as a whole. */
+/* OL_CLEAN_HELD, OL_CLEAN_WATCHED or 0, for a record in a batch that ends at `last_offset`: a batch
+ * is held as a whole. */
 uint32_t ol_clean_hold_flags(const ol_clean_options *options, ol_slice group, int64_t last_offset);
 
-/* The rest of ol_clean_read_row: for keys that are not offset keys, or are cut.  Sets the row's key, returns more flags. */
-uint32_t ol_clean_read_other(const ol_key_hasher *hasher, const ol_clean_options *options, const ol_record *record,
-                             int64_t last_offset, ol_clean_row *row);
+/* The rest of ol_clean_read_row: for keys that are not offset keys, or are cut.  Sets the row's
+ * key, returns more flags. */
+uint32_t ol_clean_read_other(const ol_key_hasher *hasher, const ol_clean_options *options,
+                             const ol_record *record, int64_t last_offset, ol_clean_row *row);
 
-/* Whether apply would accept the value of an offset record; ol_clean_is_accepted for any value that is not a usual one. */
+/* The slow part of ol_clean_is_accepted, which decodes the value. */
 bool ol_clean_can_decode(const ol_record *record);
 
 /* Fills *row and, for an offset record, *name. */
-static inline void ol_clean_read_row(const ol_key_hasher *hasher, const ol_clean_options *options, const ol_record *record,
-                                     int64_t last_offset, ol_clean_row *row, ol_clean_name *name) {
+static inline void ol_clean_read_row(const ol_key_hasher *hasher, const ol_clean_options *options,
+                                     const ol_record *record, int64_t last_offset,
+                                     ol_clean_row *row, ol_clean_name *name) {
     const uint8_t *p = record->key.data;
     size_t size = record->key.size;
     row->offset = record->offset;
@@ -80,7 +87,8 @@ static inline void ol_clean_read_row(const ol_key_hasher *hasher, const ol_clean
         if (OL_LIKELY(group <= OL_STRING_SIZE_MAX && 10 + group <= size)) {
             size_t topic = ol_load_u16(p + 4 + group);
             if (OL_LIKELY(topic <= OL_STRING_SIZE_MAX && 10 + group + topic <= size)) {
-                *name = (ol_clean_name){ol_slice_of(p + 4, group), ol_slice_of(p + 6 + group, topic),
+                *name = (ol_clean_name){ol_slice_of(p + 4, group),
+                                        ol_slice_of(p + 6 + group, topic),
                                         ol_load_i32(p + 6 + group + topic)};
                 row->flags |= OL_CLEAN_POSITION;
                 row->key = ol_key_hash(hasher, p + 2, 8 + group + topic, 0);
@@ -102,24 +110,28 @@ static inline void ol_clean_mark_row(ol_clean_row *row, ol_clean_verdict verdict
     }
 }
 
-/* Whether apply accepts the value of an offset record (docs/format/records.md §3.2, docs/format/brokers.md §15.1). */
+/* Whether apply accepts the value of an offset record (docs/format/records.md §3.2,
+ * docs/format/brokers.md §15.1). */
 static inline bool ol_clean_is_accepted(const ol_record *record) {
     const uint8_t *value = record->value.data;
     /* Nearly every commit is of type 1 with version 3. */
-    if (OL_LIKELY(record->value.size >= 24 && record->key.data[1] == OL_KEY_OFFSET_COMMIT && ol_load_u16(value) == 3)) {
+    if (OL_LIKELY(record->value.size >= 24 && record->key.data[1] == OL_KEY_OFFSET_COMMIT &&
+                  ol_load_u16(value) == 3)) {
         size_t metadata = ol_load_u16(value + 14);
         if (metadata <= OL_STRING_SIZE_MAX && metadata <= record->value.size - 24) return true;
     }
     return ol_clean_can_decode(record);
 }
 
-/* ------------------------------------------------------------------------------------------------ asking the table */
+/* ----------------------------------------------------------------------------- asking the table */
 
 /* Whether the partition's role allows reads of its table now. */
 bool ol_clean_can_ask_table(ol_partition *partition);
 
-/* Asks the table for every row that is a position.  answers[i] is the offset of the last record below `limit` in the row's
- * slot, or -1 where the map has to be asked.  Takes the table lock for some rows at a time. */
-void ol_clean_ask_table(ol_partition *partition, const ol_clean_rows *rows, int64_t limit, int64_t answers[OL_CLEAN_ROWS]);
+/* Asks the table for every row that is a position.  answers[i] is the offset of the last record
+ * below `limit` in the row's slot, or -1 where the map has to be asked.  Takes the table lock for
+ * some rows at a time. */
+void ol_clean_ask_table(ol_partition *partition, const ol_clean_rows *rows, int64_t limit,
+                        int64_t answers[OL_CLEAN_ROWS]);
 
 #endif

@@ -1,4 +1,5 @@
-/* Reading segments, batch by batch, each checked before its content is used; the list of segments, their quarantine, the pace. */
+/* Reading segments, batch by batch, each checked before its content is used; the list of segments,
+ * their quarantine, the pace. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
@@ -12,7 +13,7 @@ enum {
     BURST_NS = 1000 * 1000 * 1000,
 };
 
-/* ------------------------------------------------------------------------------------------------ pace */
+/* ----------------------------------------------------------------------------------------- pace */
 
 static int64_t now_ns(void) {
     struct timespec now;
@@ -54,7 +55,7 @@ int ol_clean_pace(ol_clean_course *course, int64_t bytes_read, int64_t bytes_wri
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ batches */
+/* -------------------------------------------------------------------------------------- batches */
 
 static bool was_cut(ol_clean_course *course) {
     if (ol_log_cuts(course->scope->log) == course->scope->cuts) return false;
@@ -63,19 +64,22 @@ static bool was_cut(ol_clean_course *course) {
     return true;
 }
 
-/* A log of ours is read with `read`, not through its mappings: touching a page costs more than copying it into a buffer that stays
- * in the cache, and a page that the disk cannot read would end the process.  A log that another process writes to is read as every
- * reader reads it. */
+/* A log of ours is read with `read`, not through its mappings: touching a page costs more than
+ * copying it into a buffer that stays in the cache, and a page that the disk cannot read would end
+ * the process.  A log that another process writes to is read as every reader reads it. */
 static int open_file(ol_clean_source *source, ol_error *error) {
     const ol_log_options *log = source->course->scope->log_options;
-    int status = ol_segment_path(source->path, sizeof source->path, log->directory, source->segment->base_offset, ".log", error);
-    if (status == OL_OK) status = log->fs->open(log->fs, source->path, OL_OPEN_READ, &source->file, error);
+    int status = ol_segment_path(source->path, sizeof source->path, log->directory,
+                                 source->segment->base_offset, ".log", error);
+    if (status == OL_OK) {
+        status = log->fs->open(log->fs, source->path, OL_OPEN_READ, &source->file, error);
+    }
     source->piece.path = source->path;
     return status;
 }
 
-int ol_clean_source_open(ol_clean_source *source, ol_clean_course *course, const ol_clean_segment *segment, int64_t from,
-                         ol_error *error) {
+int ol_clean_source_open(ol_clean_source *source, ol_clean_course *course,
+                         const ol_clean_segment *segment, int64_t from, ol_error *error) {
     ol_log *log = course->scope->log;
     source->course = course;
     source->segment = segment;
@@ -89,7 +93,8 @@ int ol_clean_source_open(ol_clean_source *source, ol_clean_course *course, const
     source->tally = (ol_clean_tally){0};
     source->read_to = 0;
     if (from < segment->base_offset) from = segment->base_offset;
-    int status = ol_log_is_writable(log) ? open_file(source, error) : ol_log_reader_open(log, from, &source->reader, error);
+    int status = ol_log_is_writable(log) ? open_file(source, error)
+                                         : ol_log_reader_open(log, from, &source->reader, error);
     return status != OL_OK && was_cut(course) ? OL_END : status;
 }
 
@@ -112,7 +117,8 @@ static int make_room(ol_clean_source *source, size_t size, ol_error *error) {
     return OL_OK;
 }
 
-static int fail_at(const ol_clean_source *source, int64_t position, const char *reason, int64_t number, ol_error *error) {
+static int fail_at(const ol_clean_source *source, int64_t position, const char *reason,
+                   int64_t number, ol_error *error) {
     (void)ol_fail(error, OL_CORRUPT, "%s (%" PRId64 ")", reason, number);
     error->offset = source->bounds.next_offset;
     return ol_error_at(error, source->path, position);
@@ -120,13 +126,18 @@ static int fail_at(const ol_clean_source *source, int64_t position, const char *
 
 /* Reads on after the last whole batch. */
 static int read_piece(ol_clean_source *source, ol_error *error) {
-    int64_t position = source->piece.position + (int64_t)source->position, left = source->segment->size - position;
-    size_t size = source->wanted > OL_CLEAN_PIECE_BYTES ? source->wanted : OL_CLEAN_PIECE_BYTES, got = 0;
-    if ((int64_t)source->wanted > left) return fail_at(source, position, "a batch passes the end of its segment", left, error);
+    int64_t position = source->piece.position + (int64_t)source->position,
+            left = source->segment->size - position;
+    size_t size = source->wanted > OL_CLEAN_PIECE_BYTES ? source->wanted : OL_CLEAN_PIECE_BYTES,
+           got = 0;
+    if ((int64_t)source->wanted > left) {
+        return fail_at(source, position, "a batch passes the end of its segment", left, error);
+    }
     int status = make_room(source, size, error);
     if (status != OL_OK) return status;
     if ((int64_t)size > left) size = (size_t)left;
-    status = source->course->scope->log_options->fs->read(source->file, position, source->buffer, size, &got, error);
+    status = source->course->scope->log_options->fs->read(source->file, position, source->buffer,
+                                                          size, &got, error);
     if (status == OL_IO) {
         /* One bad place of a disk must not stop all cleaning. */
         ol_error_at(error, source->path, position);
@@ -134,7 +145,10 @@ static int read_piece(ol_clean_source *source, ol_error *error) {
         return OL_CORRUPT;
     }
     if (status != OL_OK) return status;
-    if (got < size) return fail_at(source, position + (int64_t)got, "the file is shorter than its segment", source->segment->size, error);
+    if (got < size) {
+        return fail_at(source, position + (int64_t)got, "the file is shorter than its segment",
+                       source->segment->size, error);
+    }
     source->piece.data = source->buffer;
     source->piece.size = size;
     source->piece.position = position;
@@ -144,12 +158,15 @@ static int read_piece(ol_clean_source *source, ol_error *error) {
 int ol_clean_source_next_piece(ol_clean_source *source, bool *done, ol_error *error) {
     const ol_clean_segment *segment = source->segment;
     /* A segment that another process appends to may have grown since it was listed. */
-    *done = source->read_to >= (segment->is_open && source->file == NULL ? INT64_MAX : segment->size);
+    *done = source->read_to >=
+            (segment->is_open && source->file == NULL ? INT64_MAX : segment->size);
     if (*done) return OL_OK;
     int status = source->file != NULL ? read_piece(source, error)
-                                      : ol_log_reader_next(source->reader, OL_CLEAN_PIECE_BYTES, &source->piece, error);
+                                      : ol_log_reader_next(source->reader, OL_CLEAN_PIECE_BYTES,
+                                                           &source->piece, error);
     if (was_cut(source->course)) return OL_END;
-    *done = status == OL_END || (status == OL_OK && source->piece.segment_base != segment->base_offset);
+    *done = status == OL_END ||
+            (status == OL_OK && source->piece.segment_base != segment->base_offset);
     if (*done) return OL_OK;
     if (status != OL_OK) return status;
     source->position = source->wanted = 0;
@@ -167,7 +184,8 @@ static bool ends_piece(ol_clean_source *source, const ol_batch *batch) {
 
 int ol_clean_source_blame(const ol_clean_source *source, const ol_batch *batch, ol_error *error) {
     if (error->offset < 0) error->offset = batch->base_offset;
-    return ol_error_at(error, source->piece.path, source->piece.position + (batch->data - source->piece.data));
+    return ol_error_at(error, source->piece.path,
+                       source->piece.position + (batch->data - source->piece.data));
 }
 
 static OL_NOINLINE int refuse_offsets(const ol_clean_source *source, const ol_batch *batch, ol_error *error) {
@@ -176,9 +194,11 @@ static OL_NOINLINE int refuse_offsets(const ol_clean_source *source, const ol_ba
     return ol_clean_source_blame(source, batch, error);
 }
 
-static OL_NOINLINE int refuse_batch(const ol_clean_source *source, const ol_batch *batch, ol_error *error) {
+static OL_NOINLINE int refuse_batch(const ol_clean_source *source, const ol_batch *batch,
+                                    ol_error *error) {
     error->offset = source->bounds.next_offset;
-    return ol_error_at(error, source->piece.path, source->piece.position + (batch->data - source->piece.data));
+    return ol_error_at(error, source->piece.path,
+                       source->piece.position + (batch->data - source->piece.data));
 }
 
 int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) {
@@ -215,14 +235,26 @@ int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, 
 
 /* The size of a batch of one plain record, or 0 for any other. */
 static inline size_t plain_size(const uint8_t *data, size_t left) {
-    if (left < OL_BATCH_OVERHEAD || data[OL_BATCH_AT_MAGIC] != 2 || ol_load_i32(data + OL_BATCH_AT_RECORD_COUNT) != 1) return 0;
-    if (ol_load_u16(data + OL_BATCH_AT_ATTRIBUTES) != 0 || ol_load_i64(data + OL_BATCH_AT_PRODUCER_ID) >= 0) return 0;
+    if (left < OL_BATCH_OVERHEAD || data[OL_BATCH_AT_MAGIC] != 2 ||
+        ol_load_i32(data + OL_BATCH_AT_RECORD_COUNT) != 1) {
+        return 0;
+    }
+    if (ol_load_u16(data + OL_BATCH_AT_ATTRIBUTES) != 0 ||
+        ol_load_i64(data + OL_BATCH_AT_PRODUCER_ID) >= 0) {
+        return 0;
+    }
     uint32_t length = ol_load_u32(data + OL_BATCH_AT_LENGTH);
-    if (length < OL_BATCH_OVERHEAD - OL_BATCH_LOG_OVERHEAD || length > left - OL_BATCH_LOG_OVERHEAD) return 0;
-    return ol_load_u32(data + OL_BATCH_AT_LAST_OFFSET_DELTA) == 0 ? (size_t)length + OL_BATCH_LOG_OVERHEAD : 0;
+    if (length < OL_BATCH_OVERHEAD - OL_BATCH_LOG_OVERHEAD ||
+        length > left - OL_BATCH_LOG_OVERHEAD) {
+        return 0;
+    }
+    return ol_load_u32(data + OL_BATCH_AT_LAST_OFFSET_DELTA) == 0
+               ? (size_t)length + OL_BATCH_LOG_OVERHEAD
+               : 0;
 }
 
-int64_t ol_clean_source_skip_gone(ol_clean_source *source, const ol_clean_superseded *superseded, int64_t *bytes) {
+int64_t ol_clean_source_skip_gone(ol_clean_source *source, const ol_clean_superseded *superseded,
+                                  int64_t *bytes) {
     const ol_log_piece *piece = &source->piece;
     size_t position = source->position;
     int64_t next_offset = source->bounds.next_offset, count = 0;
@@ -233,7 +265,10 @@ int64_t ol_clean_source_skip_gone(ol_clean_source *source, const ol_clean_supers
         size_t size = plain_size(data, piece->size - position);
         if (size == 0) break;
         int64_t offset = ol_load_i64(data + OL_BATCH_AT_BASE_OFFSET);
-        if (offset < next_offset || offset > source->bounds.offset_max || !ol_clean_superseded_is_gone(superseded, offset)) break;
+        if (offset < next_offset || offset > source->bounds.offset_max ||
+            !ol_clean_superseded_is_gone(superseded, offset)) {
+            break;
+        }
         next_offset = offset + 1;
         source->tally.base_offsets += (uint64_t)offset;
         position += size;
@@ -249,11 +284,16 @@ int64_t ol_clean_source_skip_gone(ol_clean_source *source, const ol_clean_supers
 int ol_clean_source_check_tally(const ol_clean_source *source, ol_error *error) {
     const ol_clean_segment *segment = source->segment;
     const ol_clean_tally *then = &segment->tally, *now = &source->tally;
-    if (!segment->is_tallied || (then->batches == now->batches && then->base_offsets == now->base_offsets)) return OL_OK;
-    return fail_at(source, 0, "the segment held other batches when its keys were read", then->batches, error);
+    if (!segment->is_tallied ||
+        (then->batches == now->batches && then->base_offsets == now->base_offsets)) {
+        return OL_OK;
+    }
+    return fail_at(source, 0, "the segment held other batches when its keys were read",
+                   then->batches, error);
 }
 
-int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) {
+int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *done,
+                               ol_error *error) {
     int64_t next_offset = source->bounds.next_offset;
     int status = ol_clean_source_next_unchecked(source, batch, done, error);
     if (OL_UNLIKELY(status != OL_OK || *done)) return status;
@@ -263,23 +303,28 @@ int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *d
     return refuse_batch(source, batch, error);
 }
 
-/* ------------------------------------------------------------------------------------------------ segments */
+/* ------------------------------------------------------------------------------------- segments */
 
 static int add_segment(ol_clean_segments *segments, ol_clean_segment segment, ol_error *error) {
     if (segments->count == segments->capacity) {
         size_t capacity = segments->capacity == 0 ? 16 : segments->capacity * 2;
         ol_clean_segment *items = realloc(segments->items, capacity * sizeof *items);
-        if (items == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a list of %zu segments", capacity);
+        if (items == NULL) {
+            return ol_fail(error, OL_NO_MEMORY, "no memory for a list of %zu segments", capacity);
+        }
         segments->items = items;
         segments->capacity = capacity;
     }
     const ol_clean_damaged *damaged = &segments->damaged;
-    for (size_t i = 0; i < damaged->count; i++) segment.quarantined |= damaged->bases[i] == segment.base_offset;
+    for (size_t i = 0; i < damaged->count; i++) {
+        segment.quarantined |= damaged->bases[i] == segment.base_offset;
+    }
     segments->items[segments->count++] = segment;
     return OL_OK;
 }
 
-int ol_clean_list_segments(ol_clean_course *course, ol_clean_segments *segments, int64_t limit, ol_error *error) {
+int ol_clean_list_segments(ol_clean_course *course, ol_clean_segments *segments, int64_t limit,
+                           ol_error *error) {
     ol_log *log = course->scope->log;
     const ol_clean_sink *sink = course->scope->options.sink;
     ol_log_segment_info info, next;
@@ -290,12 +335,15 @@ int ol_clean_list_segments(ol_clean_course *course, ol_clean_segments *segments,
     for (size_t i = 1; there; i++) {
         segments->end = info.base_offset;
         there = ol_log_segment_at(log, i, &next);
-        if (!there || info.active || next.base_offset > limit || next.base_offset <= info.base_offset) {
+        if (!there || info.active || next.base_offset > limit ||
+            next.base_offset <= info.base_offset) {
             if (sink == NULL || !sink->takes_active || limit <= segments->end) break;
             there = false;
             next.base_offset = limit;
         }
-        ol_clean_segment segment = {.base_offset = info.base_offset, .next_base = next.base_offset, .size = info.size,
+        ol_clean_segment segment = {.base_offset = info.base_offset,
+                                    .next_base = next.base_offset,
+                                    .size = info.size,
                                     .is_open = !there};
         int status = add_segment(segments, segment, error);
         if (status != OL_OK) return status;
@@ -309,7 +357,9 @@ static int add_damaged(ol_clean_damaged *damaged, int64_t base_offset, ol_error 
     if (damaged->count == damaged->capacity) {
         size_t capacity = damaged->capacity == 0 ? 16 : damaged->capacity * 2;
         int64_t *bases = realloc(damaged->bases, capacity * sizeof *bases);
-        if (bases == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a list of %zu segments", capacity);
+        if (bases == NULL) {
+            return ol_fail(error, OL_NO_MEMORY, "no memory for a list of %zu segments", capacity);
+        }
         damaged->bases = bases;
         damaged->capacity = capacity;
     }
@@ -317,8 +367,9 @@ static int add_damaged(ol_clean_damaged *damaged, int64_t base_offset, ol_error 
     return OL_OK;
 }
 
-int ol_clean_quarantine_segment(ol_clean_course *course, ol_clean_segments *segments, ol_clean_segment *segment,
-                                const ol_error *damage, ol_error *error) {
+int ol_clean_quarantine_segment(ol_clean_course *course, ol_clean_segments *segments,
+                                ol_clean_segment *segment, const ol_error *damage,
+                                ol_error *error) {
     if (was_cut(course)) return OL_END;
     OL_ASSERT(!segment->quarantined);
     ol_clean_damaged *damaged = &segments->damaged;
@@ -330,16 +381,17 @@ int ol_clean_quarantine_segment(ol_clean_course *course, ol_clean_segments *segm
     if (segment->base_offset < damaged->marker_block) damaged->marker_block = segment->base_offset;
     ol_clean_block_tombstones(segments, segment->base_offset);
     if (report->quarantined < OL_CLEAN_QUARANTINE_KEPT) {
-        report->quarantine[report->quarantined] = (ol_clean_quarantine){segment->base_offset, found};
+        report->quarantine[report->quarantined] = (ol_clean_quarantine){segment->base_offset,
+                                                                        found};
     }
     report->quarantined++;
     return OL_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ magic 0 and 1 */
+/* -------------------------------------------------------------------------------- magic 0 and 1 */
 
-/* Files of old messages have no delete horizon.  Their age counts instead, compared with that of the newest file that was clean
- * before this pass (docs/format/cleaner.md §8.3). */
+/* Files of old messages have no delete horizon.  Their age counts instead, compared with that of
+ * the newest file that was clean before this pass (docs/format/cleaner.md §8.3). */
 static void find_legacy_horizon(const ol_clean_scope *scope, ol_clean_segments *segments) {
     ol_log_segment_files files;
     ol_error ignored;
@@ -355,14 +407,16 @@ static void find_legacy_horizon(const ol_clean_scope *scope, ol_clean_segments *
     }
 }
 
-bool ol_clean_legacy_may_go(const ol_clean_scope *scope, ol_clean_segments *segments, ol_clean_segment *segment) {
+bool ol_clean_legacy_may_go(const ol_clean_scope *scope, ol_clean_segments *segments,
+                            ol_clean_segment *segment) {
     if (!segments->legacy_horizon_known) find_legacy_horizon(scope, segments);
     if (!segment->legacy_known) {
         ol_log_segment_files files;
         ol_error ignored;
         segment->legacy_known = true;
         segment->legacy_may_go = segments->legacy_horizon_ms != INT64_MIN &&
-                                 ol_log_segment_files_at(scope->log, segment->base_offset, &files, &ignored) == OL_OK &&
+                                 ol_log_segment_files_at(scope->log, segment->base_offset, &files,
+                                                         &ignored) == OL_OK &&
                                  files.modified_ms <= segments->legacy_horizon_ms;
     }
     return segment->legacy_may_go;

@@ -9,7 +9,7 @@
 
 enum { OPEN_CAPACITY_MIN = 16, ENDED_CAPACITY_MIN = 64, FATES_MIN = 1024 };
 
-/* ------------------------------------------------------------------------------------------------ open ones */
+/* ------------------------------------------------------------------------------------ open ones */
 
 void ol_clean_open_free(ol_clean_open *open) {
     free(open->entries);
@@ -20,10 +20,13 @@ static size_t place_of(const ol_clean_open *open, int64_t producer_id) {
     return ol_hash64_mix((uint64_t)producer_id, 0x9e3779b97f4a7c15u) & (open->capacity - 1);
 }
 
-/* The entry of a producer, or the empty one where it would go.  The set is never full, so there is one. */
+/* The entry of a producer, or the empty one where it would go.  The set is never full, so there is
+ * one. */
 static ol_clean_open_entry *find_place(const ol_clean_open *open, int64_t producer_id) {
     size_t at = place_of(open, producer_id);
-    while (open->entries[at].used && open->entries[at].producer_id != producer_id) at = (at + 1) & (open->capacity - 1);
+    while (open->entries[at].used && open->entries[at].producer_id != producer_id) {
+        at = (at + 1) & (open->capacity - 1);
+    }
     return &open->entries[at];
 }
 
@@ -34,18 +37,24 @@ ol_clean_open_entry *ol_clean_open_find(const ol_clean_open *open, int64_t produ
 }
 
 static int grow_open(ol_clean_open *open, ol_error *error) {
-    ol_clean_open grown = {.capacity = open->capacity == 0 ? OPEN_CAPACITY_MIN : open->capacity * 2, .count = open->count};
+    ol_clean_open grown = {.capacity = open->capacity == 0 ? OPEN_CAPACITY_MIN : open->capacity * 2,
+                           .count = open->count};
     grown.entries = calloc(grown.capacity, sizeof *grown.entries);
-    if (grown.entries == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu transactions", grown.capacity);
+    if (grown.entries == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu transactions", grown.capacity);
+    }
     for (size_t i = 0; i < open->capacity; i++) {
-        if (open->entries[i].used) *find_place(&grown, open->entries[i].producer_id) = open->entries[i];
+        if (open->entries[i].used) {
+            *find_place(&grown, open->entries[i].producer_id) = open->entries[i];
+        }
     }
     free(open->entries);
     *open = grown;
     return OL_OK;
 }
 
-int ol_clean_open_add(ol_clean_open *open, int64_t producer_id, int64_t first_offset, ol_error *error) {
+int ol_clean_open_add(ol_clean_open *open, int64_t producer_id, int64_t first_offset,
+                      ol_error *error) {
     if (open->count * 2 >= open->capacity) {
         int status = grow_open(open, error);
         if (status != OL_OK) return status;
@@ -60,7 +69,8 @@ int ol_clean_open_add(ol_clean_open *open, int64_t producer_id, int64_t first_of
 void ol_clean_open_remove(ol_clean_open *open, ol_clean_open_entry *entry) {
     size_t mask = open->capacity - 1, hole = (size_t)(entry - open->entries);
     OL_ASSERT(entry->used && open->count > 0);
-    /* Entries that were pushed past the hole move into it, so that every search still ends at the first empty entry. */
+    /* Entries that were pushed past the hole move into it, so that every search still ends at the
+     * first empty entry. */
     for (size_t at = (hole + 1) & mask; open->entries[at].used; at = (at + 1) & mask) {
         size_t wanted = place_of(open, open->entries[at].producer_id);
         if (((at - wanted) & mask) < ((at - hole) & mask)) continue;
@@ -83,7 +93,9 @@ int ol_clean_open_copy(ol_clean_open *target, const ol_clean_open *source, ol_er
     }
     if (target->capacity != source->capacity) {
         ol_clean_open_entry *entries = calloc(source->capacity, sizeof *entries);
-        if (entries == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu transactions", source->capacity);
+        if (entries == NULL) {
+            return ol_fail(error, OL_NO_MEMORY, "no memory for %zu transactions", source->capacity);
+        }
         free(target->entries);
         target->entries = entries;
         target->capacity = source->capacity;
@@ -102,7 +114,7 @@ int64_t ol_clean_open_lowest(const ol_clean_open *open, int64_t otherwise) {
     return lowest;
 }
 
-/* ------------------------------------------------------------------------------------------------ fates */
+/* ---------------------------------------------------------------------------------------- fates */
 
 void ol_clean_fates_init(ol_clean_fates *fates) {
     memset(fates, 0, sizeof *fates);
@@ -115,17 +127,22 @@ void ol_clean_fates_free(ol_clean_fates *fates) {
     ol_clean_fates_init(fates);
 }
 
-static int add_ended(ol_clean_fates *fates, const ol_clean_open_entry *entry, int64_t last_offset, ol_clean_fate fate,
-                     ol_error *error) {
+static int add_ended(ol_clean_fates *fates, const ol_clean_open_entry *entry, int64_t last_offset,
+                     ol_clean_fate fate, ol_error *error) {
     if (fates->count == fates->capacity) {
         size_t capacity = fates->capacity == 0 ? ENDED_CAPACITY_MIN : fates->capacity * 2;
         ol_clean_ended *ended = realloc(fates->ended, capacity * sizeof *ended);
-        if (ended == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu transactions", capacity);
+        if (ended == NULL) {
+            return ol_fail(error, OL_NO_MEMORY, "no memory for %zu transactions", capacity);
+        }
         fates->ended = ended;
         fates->capacity = capacity;
     }
-    fates->ended[fates->count++] = (ol_clean_ended){entry->producer_id, entry->first_offset, last_offset, fate};
-    if (fate == OL_CLEAN_UNCERTAIN && entry->first_offset < fates->first_uncertain) fates->first_uncertain = entry->first_offset;
+    fates->ended[fates->count++] = (ol_clean_ended){entry->producer_id, entry->first_offset,
+                                                    last_offset, fate};
+    if (fate == OL_CLEAN_UNCERTAIN && entry->first_offset < fates->first_uncertain) {
+        fates->first_uncertain = entry->first_offset;
+    }
     return OL_OK;
 }
 
@@ -141,10 +158,13 @@ static int end_one(ol_clean_fates *fates, const ol_batch *batch, ol_control type
     return status;
 }
 
-int ol_clean_fates_add(ol_clean_fates *fates, const ol_batch *batch, bool may_open, ol_error *error) {
+int ol_clean_fates_add(ol_clean_fates *fates, const ol_batch *batch, bool may_open,
+                       ol_error *error) {
     OL_ASSERT(!fates->sealed);
     if (ol_clean_is_pending(batch)) {
-        return may_open ? ol_clean_open_add(&fates->open, batch->producer_id, batch->base_offset, error) : OL_OK;
+        return may_open
+                   ? ol_clean_open_add(&fates->open, batch->producer_id, batch->base_offset, error)
+                   : OL_OK;
     }
     if (!ol_batch_is_control(batch)) return OL_OK;
     ol_control type;
@@ -154,12 +174,16 @@ int ol_clean_fates_add(ol_clean_fates *fates, const ol_batch *batch, bool may_op
 }
 
 void ol_clean_fates_add_damage(ol_clean_fates *fates) {
-    for (size_t i = 0; i < fates->open.capacity; i++) fates->open.entries[i].uncertain = fates->open.entries[i].used;
+    for (size_t i = 0; i < fates->open.capacity; i++) {
+        fates->open.entries[i].uncertain = fates->open.entries[i].used;
+    }
 }
 
 static int compare_ended(const void *a, const void *b) {
     const ol_clean_ended *first = a, *second = b;
-    if (first->producer_id != second->producer_id) return first->producer_id < second->producer_id ? -1 : 1;
+    if (first->producer_id != second->producer_id) {
+        return first->producer_id < second->producer_id ? -1 : 1;
+    }
     return (first->last_offset > second->last_offset) - (first->last_offset < second->last_offset);
 }
 
@@ -167,7 +191,8 @@ int ol_clean_fates_seal(ol_clean_fates *fates, ol_error *error) {
     fates->first_open = ol_clean_open_lowest(&fates->open, INT64_MAX);
     for (size_t i = 0; i < fates->open.capacity; i++) {
         const ol_clean_open_entry *entry = &fates->open.entries[i];
-        int status = entry->used ? add_ended(fates, entry, INT64_MAX, OL_CLEAN_UNCERTAIN, error) : OL_OK;
+        int status = entry->used ? add_ended(fates, entry, INT64_MAX, OL_CLEAN_UNCERTAIN, error)
+                                 : OL_OK;
         if (status != OL_OK) return status;
     }
     ol_clean_open_clear(&fates->open);
@@ -176,12 +201,14 @@ int ol_clean_fates_seal(ol_clean_fates *fates, ol_error *error) {
     return OL_OK;
 }
 
-ol_clean_fate ol_clean_fates_find(const ol_clean_fates *fates, int64_t producer_id, int64_t offset) {
+ol_clean_fate ol_clean_fates_find(const ol_clean_fates *fates, int64_t producer_id,
+                                  int64_t offset) {
     size_t low = 0, high = fates->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const ol_clean_ended *ended = &fates->ended[middle];
-        bool before = ended->producer_id != producer_id ? ended->producer_id < producer_id : ended->last_offset < offset;
+        bool before = ended->producer_id != producer_id ? ended->producer_id < producer_id
+                                                        : ended->last_offset < offset;
         if (before) low = middle + 1;
         else high = middle;
     }
@@ -191,7 +218,8 @@ ol_clean_fate ol_clean_fates_find(const ol_clean_fates *fates, int64_t producer_
     return inside ? found->fate : OL_CLEAN_COMMITTED;
 }
 
-int ol_clean_read_control(const ol_batch *batch, ol_control *first, int32_t *count, ol_error *error) {
+int ol_clean_read_control(const ol_batch *batch, ol_control *first, int32_t *count,
+                          ol_error *error) {
     ol_records records;
     *first = OL_CONTROL_OTHER;
     *count = 0;
@@ -203,7 +231,8 @@ int ol_clean_read_control(const ol_batch *batch, ol_control *first, int32_t *cou
         int32_t coordinator_epoch;
         status = ol_control_decode(&record, &type, &coordinator_epoch, error);
         if (status != OL_OK) break;
-        /* Nobody writes several; where a batch has them, any of them ends the transaction, as in apply. */
+        /* Nobody writes several; where a batch has them, any of them ends the transaction, as in
+         * apply. */
         if (*first == OL_CONTROL_OTHER) *first = type;
         (*count)++;
     }
@@ -211,12 +240,14 @@ int ol_clean_read_control(const ol_batch *batch, ol_control *first, int32_t *cou
     return status == OL_END ? OL_OK : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ learning
+/* ---------------------------------------------------------------------------------------- learning
  *
- * The log itself says which transactions were aborted: one walk from the first transactional batch of the dirty part to E.
+ * The log itself says which transactions were aborted: one walk from the first transactional batch
+ * of the dirty part to E.
  *
- * A transaction that is still open at E is not decided, whether its marker stands above E or nowhere: in the state at E its
- * values are pending.  They stay and supersede nothing in this run, and the next run begins before them. */
+ * A transaction that is still open at E is not decided, whether its marker stands above E or
+ * nowhere: in the state at E its values are pending.  They stay and supersede nothing in this run,
+ * and the next run begins before them. */
 
 /* The number of fates above which a shorter pass is considered. */
 static size_t fates_budget(const ol_clean_scope *scope) {
@@ -224,9 +255,11 @@ static size_t fates_budget(const ol_clean_scope *scope) {
     return budget < FATES_MIN ? FATES_MIN : budget;
 }
 
-/* Too many transactions for one pass: it ends where every transaction that began before has ended.  Where there is no such place
- * above the beginning of the pass, the walk goes on and takes more memory. */
-static bool is_enough(ol_clean_transactions *transactions, const ol_clean_scope *scope, int64_t begin, int64_t next_offset) {
+/* Too many transactions for one pass: it ends where every transaction that began before has ended.
+ * Where there is no such place above the beginning of the pass, the walk goes on and takes more
+ * memory. */
+static bool is_enough(ol_clean_transactions *transactions, const ol_clean_scope *scope,
+                      int64_t begin, int64_t next_offset) {
     if (transactions->fates.count < fates_budget(scope)) return false;
     int64_t limit = ol_clean_open_lowest(&transactions->fates.open, next_offset);
     if (limit <= begin) return false;
@@ -235,7 +268,8 @@ static bool is_enough(ol_clean_transactions *transactions, const ol_clean_scope 
     return true;
 }
 
-/* A hold that ends within a transaction ends before it: at the end of the hold the transaction's values do not count yet. */
+/* A hold that ends within a transaction ends before it: at the end of the hold the transaction's
+ * values do not count yet. */
 static void lower_holds(ol_clean_transactions *transactions, int64_t next_offset) {
     for (size_t i = 0; i < transactions->hold_count; i++) {
         ol_clean_hold *hold = &transactions->holds[i];
@@ -245,9 +279,11 @@ static void lower_holds(ol_clean_transactions *transactions, int64_t next_offset
     transactions->holds_lowered_to = next_offset;
 }
 
-/* *enough: the pass ends at transactions->limit.  `begin` is where the pass or the walk begins, whichever is higher. */
-static int learn_segment(ol_clean_transactions *transactions, ol_clean_course *course, const ol_clean_segment *segment,
-                         int64_t from, int64_t begin, bool *enough, ol_error *error) {
+/* *enough: the pass ends at transactions->limit.  `begin` is where the pass or the walk begins,
+ * whichever is higher. */
+static int learn_segment(ol_clean_transactions *transactions, ol_clean_course *course,
+                         const ol_clean_segment *segment, int64_t from, int64_t begin, bool *enough,
+                         ol_error *error) {
     ol_clean_source source;
     bool done = false;
     int status = ol_clean_source_open(&source, course, segment, from, error);
@@ -258,7 +294,10 @@ static int learn_segment(ol_clean_transactions *transactions, ol_clean_course *c
         while (!*enough) {
             status = ol_clean_source_next_batch(&source, &batch, &done, error);
             if (status != OL_OK || done) break;
-            if (batch.last_offset < from || !(ol_batch_is_control(&batch) || ol_clean_is_pending(&batch))) continue;
+            if (batch.last_offset < from ||
+                !(ol_batch_is_control(&batch) || ol_clean_is_pending(&batch))) {
+                continue;
+            }
             if (transactions->hold_count > 0) lower_holds(transactions, batch.base_offset + 1);
             size_t count = transactions->fates.count;
             status = ol_clean_fates_add(&transactions->fates, &batch, true, error);
@@ -275,8 +314,8 @@ static int learn_segment(ol_clean_transactions *transactions, ol_clean_course *c
     return status;
 }
 
-static int learn_segments(ol_clean_transactions *transactions, ol_clean_course *course, ol_clean_segments *segments, int64_t from,
-                          bool *again, ol_error *error) {
+static int learn_segments(ol_clean_transactions *transactions, ol_clean_course *course,
+                          ol_clean_segments *segments, int64_t from, bool *again, ol_error *error) {
     int64_t begin = from > segments->first_dirty ? from : segments->first_dirty;
     bool enough = false;
     for (size_t i = 0; i < segments->count && !enough; i++) {
@@ -298,8 +337,9 @@ static int learn_segments(ol_clean_transactions *transactions, ol_clean_course *
     return OL_OK;
 }
 
-int ol_clean_learn_transactions(ol_clean_transactions *transactions, ol_clean_course *course, ol_clean_segments *segments,
-                                int64_t from, bool *again, ol_error *error) {
+int ol_clean_learn_transactions(ol_clean_transactions *transactions, ol_clean_course *course,
+                                ol_clean_segments *segments, int64_t from, bool *again,
+                                ol_error *error) {
     int64_t target = course->scope->target;
     *again = false;
     ol_clean_fates_free(&transactions->fates);
@@ -313,7 +353,9 @@ int ol_clean_learn_transactions(ol_clean_transactions *transactions, ol_clean_co
     if (status != OL_OK) return status;
     const ol_clean_fates *fates = &transactions->fates;
     transactions->from = from;
-    if (fates->first_open < transactions->first_undecided) transactions->first_undecided = fates->first_open;
+    if (fates->first_open < transactions->first_undecided) {
+        transactions->first_undecided = fates->first_open;
+    }
     ol_clean_block_tombstones(segments, fates->first_uncertain);
     return OL_OK;
 }

@@ -1,8 +1,10 @@
-/* cleaner/transactions: the transactions of a log, as far as a clean depends on them (docs/format/cleaner.md §8.5, docs/maintenance.md).
+/* cleaner/transactions: the transactions of a log, as far as a clean depends on them
+ * (docs/format/cleaner.md §8.5, docs/maintenance.md).
  *
- * The *fates* say which transactional values were aborted.  They are learned from the markers in the log itself before a value is
- * judged, because a .txnindex may be lost or wrong, and carries no checksum.  The *open* transactions of a walk are those of which
- * data was met since their last marker: they decide whether a marker still has something to end.
+ * The *fates* say which transactional values were aborted.  They are learned from the markers in
+ * the log itself before a value is judged, because a .txnindex may be lost or wrong, and carries no
+ * checksum.  The *open* transactions of a walk are those of which data was met since their last
+ * marker: they decide whether a marker still has something to end.
  *
  * Both know batches only.  The caller owns them; one thread uses them. */
 #ifndef OL_CLEANER_TRANSACTIONS_H
@@ -10,7 +12,7 @@
 
 #include "format/batch.h"
 
-/* ------------------------------------------------------------------------------------------------ open ones */
+/* ------------------------------------------------------------------------------------ open ones */
 
 typedef struct ol_clean_open_entry {
     int64_t producer_id;
@@ -30,14 +32,16 @@ void ol_clean_open_free(ol_clean_open *open);
 /* NULL: there is none. */
 ol_clean_open_entry *ol_clean_open_find(const ol_clean_open *open, int64_t producer_id);
 /* Nothing happens when the producer is there already.  OL_NO_MEMORY. */
-int ol_clean_open_add(ol_clean_open *open, int64_t producer_id, int64_t first_offset, ol_error *error) OL_NODISCARD;
+int ol_clean_open_add(ol_clean_open *open, int64_t producer_id, int64_t first_offset,
+                      ol_error *error) OL_NODISCARD;
 void ol_clean_open_remove(ol_clean_open *open, ol_clean_open_entry *entry);
 void ol_clean_open_clear(ol_clean_open *open);
-int ol_clean_open_copy(ol_clean_open *target, const ol_clean_open *source, ol_error *error) OL_NODISCARD;
+int ol_clean_open_copy(ol_clean_open *target, const ol_clean_open *source, ol_error *error)
+    OL_NODISCARD;
 /* The lowest first offset of all; `otherwise` where it is lower or there is none. */
 int64_t ol_clean_open_lowest(const ol_clean_open *open, int64_t otherwise);
 
-/* ------------------------------------------------------------------------------------------------ fates */
+/* ---------------------------------------------------------------------------------------- fates */
 
 typedef enum ol_clean_fate {
     OL_CLEAN_COMMITTED,         /* or of no transaction at all */
@@ -52,8 +56,8 @@ typedef struct ol_clean_ended {
     ol_clean_fate fate;
 } ol_clean_ended;
 
-/* Initialised by ol_clean_fates_init, freed by ol_clean_fates_free.  Batches are added in log order, then the fates are sealed,
- * then they can be found. */
+/* Initialised by ol_clean_fates_init, freed by ol_clean_fates_free.  Batches are added in log
+ * order, then the fates are sealed, then they can be found. */
 typedef struct ol_clean_fates {
     ol_clean_open open;
     ol_clean_ended *ended;      /* only those that were not committed */
@@ -67,11 +71,13 @@ typedef struct ol_clean_fates {
 void ol_clean_fates_init(ol_clean_fates *fates);
 void ol_clean_fates_free(ol_clean_fates *fates);
 
-/* Adds one batch.  `may_open`: data of a transaction that is not known yet opens it.  Fails with OL_NO_MEMORY, or as
- * ol_records_next and ol_control_decode do. */
-int ol_clean_fates_add(ol_clean_fates *fates, const ol_batch *batch, bool may_open, ol_error *error) OL_NODISCARD;
+/* Adds one batch.  `may_open`: data of a transaction that is not known yet opens it.  Fails with
+ * OL_NO_MEMORY, or as ol_records_next and ol_control_decode do. */
+int ol_clean_fates_add(ol_clean_fates *fates, const ol_batch *batch, bool may_open, ol_error *error)
+    OL_NODISCARD;
 
-/* Bytes were passed over: every transaction that is open may have ended in them, so it becomes uncertain. */
+/* Bytes were passed over: every transaction that is open may have ended in them, so it becomes
+ * uncertain. */
 void ol_clean_fates_add_damage(ol_clean_fates *fates);
 
 /* No more batches come.  Transactions that are still open become uncertain.  OL_NO_MEMORY. */
@@ -82,11 +88,13 @@ ol_clean_fate ol_clean_fates_find(const ol_clean_fates *fates, int64_t producer_
 
 /* Whether this is data of a transaction, by the rule of apply. */
 static inline bool ol_clean_is_pending(const ol_batch *batch) {
-    return ol_batch_is_transactional(batch) && !ol_batch_is_control(batch) && batch->producer_id >= 0;
+    return ol_batch_is_transactional(batch) && !ol_batch_is_control(batch) &&
+           batch->producer_id >= 0;
 }
 
-/* Reads a control batch: *first is the type of its first record, OL_CONTROL_OTHER where it has none; it has *count records.
- * Fails as ol_clean_fates_add does. */
-int ol_clean_read_control(const ol_batch *batch, ol_control *first, int32_t *count, ol_error *error) OL_NODISCARD;
+/* Reads a control batch: *first is the type of its first record, OL_CONTROL_OTHER where it has
+ * none; it has *count records.  Fails as ol_clean_fates_add does. */
+int ol_clean_read_control(const ol_batch *batch, ol_control *first, int32_t *count, ol_error *error)
+    OL_NODISCARD;
 
 #endif

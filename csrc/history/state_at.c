@@ -10,42 +10,54 @@ typedef struct maker {
     const ol_timeline_facts *facts;
 } maker;
 
-static int report_tombstone(const maker *work, const ol_record *record, const ol_key *key, ol_error *error) {
+static int report_tombstone(const maker *work, const ol_record *record, const ol_key *key,
+                            ol_error *error) {
     const ol_table *table = work->pasts[0].state.table;
-    ol_pair_name name = ol_table_name(table, key->group, ol_table_group_hash(table, key->group), key->topic);
+    ol_pair_name name = ol_table_name(table, key->group, ol_table_group_hash(table, key->group),
+                                      key->topic);
     ol_position_value value;
     bool found = ol_table_get(table, &name, key->partition, &value);
-    return work->tombstones->report(work->tombstones->context, record, key, found ? &value : NULL, work->facts, error);
+    return work->tombstones->report(work->tombstones->context, record, key, found ? &value : NULL,
+                                    work->facts, error);
 }
 
-static int apply_record(void *context, const ol_batch *batch, const ol_record *record, const ol_key *key, ol_error *error) {
+static int apply_record(void *context, const ol_batch *batch, const ol_record *record,
+                        const ol_key *key, ol_error *error) {
     maker *work = context;
     ol_change change;
     ol_error refusal;
-    if (record->value.data == NULL && work->tombstones != NULL && record->offset < work->pasts[0].cut) {
+    if (record->value.data == NULL && work->tombstones != NULL &&
+        record->offset < work->pasts[0].cut) {
         int status = report_tombstone(work, record, key, error);
         if (status != OL_OK) return status;
     }
     for (size_t i = 0; i < work->count; i++) {
         if (record->offset >= work->pasts[i].cut) continue;
         /* A value that cannot be decoded is left out, as by a load. */
-        if (ol_change_decode(&work->pasts[i].state, batch, record, NULL, &change, &refusal) != OL_OK) continue;
+        if (ol_change_decode(&work->pasts[i].state, batch, record, NULL, &change, &refusal) !=
+            OL_OK) {
+            continue;
+        }
         int status = ol_state_apply(&work->pasts[i].state, &change, error);
         if (status != OL_OK) return status;
     }
     return OL_OK;
 }
 
-static int end_transaction(void *context, const ol_batch *batch, const ol_record *record, ol_control type, ol_error *error OL_UNUSED) {
+static int end_transaction(void *context, const ol_batch *batch, const ol_record *record,
+                           ol_control type, ol_error *error OL_UNUSED) {
     maker *work = context;
     for (size_t i = 0; i < work->count; i++) {
-        if (record->offset < work->pasts[i].cut) ol_state_end_transaction(&work->pasts[i].state, batch->producer_id, type);
+        if (record->offset < work->pasts[i].cut) {
+            ol_state_end_transaction(&work->pasts[i].state, batch->producer_id, type);
+        }
     }
     return OL_OK;
 }
 
-int ol_state_at_make(ol_partition *partition, const ol_timeline_filter *filter, ol_state_at *pasts, size_t count,
-                 const ol_state_at_tombstones *tombstones, ol_timeline_facts *facts, ol_error *error) {
+int ol_state_at_make(ol_partition *partition, const ol_timeline_filter *filter, ol_state_at *pasts,
+                     size_t count, const ol_state_at_tombstones *tombstones,
+                     ol_timeline_facts *facts, ol_error *error) {
     int64_t until = 0;
     for (size_t i = 0; i < count; i++) {
         memset(&pasts[i].state, 0, sizeof pasts[i].state);
@@ -60,15 +72,15 @@ int ol_state_at_make(ol_partition *partition, const ol_timeline_filter *filter, 
     return ol_timeline_walk(partition, 0, until, filter, &sink, facts, error);
 }
 
-/* ------------------------------------------------------------------------------------------------ tombstones */
+/* ----------------------------------------------------------------------------------- tombstones */
 
 typedef struct finder {
     ol_int64_map *places;
     int64_t since;
 } finder;
 
-static int add_tombstone(void *context, const ol_batch *batch OL_UNUSED, const ol_record *record, const ol_key *key,
-                          ol_error *error) {
+static int add_tombstone(void *context, const ol_batch *batch OL_UNUSED, const ol_record *record,
+                         const ol_key *key, ol_error *error) {
     finder *work = context;
     if (record->timestamp < work->since) return OL_OK;
     int status = ol_int64_map_reserve(work->places, work->places->count + 1, error);
@@ -76,8 +88,9 @@ static int add_tombstone(void *context, const ol_batch *batch OL_UNUSED, const o
     return status;
 }
 
-int ol_state_at_find_tombstones(ol_partition *partition, const ol_timeline_filter *filter, int64_t until, int64_t since_ms,
-                            ol_int64_map *places, ol_timeline_facts *facts, ol_error *error) {
+int ol_state_at_find_tombstones(ol_partition *partition, const ol_timeline_filter *filter,
+                                int64_t until, int64_t since_ms, ol_int64_map *places,
+                                ol_timeline_facts *facts, ol_error *error) {
     finder work = {.places = places, .since = since_ms};
     ol_timeline_filter tombstones = *filter;
     tombstones.only_tombstones = true;
@@ -85,20 +98,25 @@ int ol_state_at_find_tombstones(ol_partition *partition, const ol_timeline_filte
     return ol_timeline_walk(partition, 0, until, &tombstones, &sink, facts, error);
 }
 
-/* ------------------------------------------------------------------------------------------------ differences */
+/* ---------------------------------------------------------------------------------- differences */
 
 bool ol_state_at_is_same(const ol_position_value *a, const ol_position_value *b) {
-    if (a->offset != b->offset || a->leader_epoch != b->leader_epoch || !ol_slice_equal(a->metadata, b->metadata)) return false;
+    if (a->offset != b->offset || a->leader_epoch != b->leader_epoch ||
+        !ol_slice_equal(a->metadata, b->metadata)) {
+        return false;
+    }
     return a->topic_id == NULL || b->topic_id == NULL || memcmp(a->topic_id, b->topic_id, 16) == 0;
 }
 
 static bool find(const ol_table *table, const ol_table_row *row, ol_table_row *found) {
-    ol_pair_name name = ol_table_name(table, row->group, ol_table_group_hash(table, row->group), row->topic);
+    ol_pair_name name = ol_table_name(table, row->group, ol_table_group_hash(table, row->group),
+                                      row->topic);
     *found = (ol_table_row){.group = row->group, .topic = row->topic, .partition = row->partition};
     return ol_table_get(table, &name, row->partition, &found->value);
 }
 
-int ol_state_at_compare(const ol_state *before, const ol_state *after, const ol_state_at_changes *changes, ol_error *error) {
+int ol_state_at_compare(const ol_state *before, const ol_state *after,
+                        const ol_state_at_changes *changes, ol_error *error) {
     ol_table_cursor cursor;
     ol_table_row row;
     ol_table_row other;

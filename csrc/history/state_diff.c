@@ -7,10 +7,10 @@
 enum { LOCKED_KEYS = 512 };     /* compared under one hold of a live partition's table lock */
 enum { KEY, LEFT, RIGHT };      /* indices into ol_difference.owned */
 
-/* ------------------------------------------------------------------------------------------------ keys and their values */
+/* ------------------------------------------------------------------------ keys and their values */
 
-/* The name of the position that was looked up last, so that positions of the same pair are hashed once.  Slices are compared by
- * their addresses: in one table equal strings are one string. */
+/* The name of the position that was looked up last, so that positions of the same pair are hashed
+ * once.  Slices are compared by their addresses: in one table equal strings are one string. */
 typedef struct name_cache {
     ol_slice group;
     ol_slice topic;
@@ -18,10 +18,13 @@ typedef struct name_cache {
     bool is_filled;
 } name_cache;
 
-static const ol_pair_name *name_in(const ol_table *table, const ol_difference *key, name_cache *cache) {
-    if (!cache->is_filled || cache->group.data != key->group.data || cache->topic.data != key->topic.data ||
-        cache->group.size != key->group.size || cache->topic.size != key->topic.size) {
-        cache->name = ol_table_name(table, key->group, ol_table_group_hash(table, key->group), key->topic);
+static const ol_pair_name *name_in(const ol_table *table, const ol_difference *key,
+                                   name_cache *cache) {
+    if (!cache->is_filled || cache->group.data != key->group.data ||
+        cache->topic.data != key->topic.data || cache->group.size != key->group.size ||
+        cache->topic.size != key->topic.size) {
+        cache->name = ol_table_name(table, key->group, ol_table_group_hash(table, key->group),
+                                    key->topic);
         cache->group = key->group;
         cache->topic = key->topic;
         cache->is_filled = true;
@@ -44,24 +47,31 @@ static ol_compared look_up(const ol_state *state, const ol_difference *key, name
     ol_group_record record;
     switch (key->kind) {
         case OL_DIGEST_POSITION:
-            found.is_there = ol_table_get(state->table, name_in(state->table, key, cache), key->partition, &found.value);
+            found.is_there = ol_table_get(state->table, name_in(state->table, key, cache),
+                                          key->partition, &found.value);
             break;
         case OL_DIGEST_PENDING:
-            found.is_there = ol_pending_get(state->pending, key->producer_id, name_in(state->table, key, cache), key->partition,
+            found.is_there = ol_pending_get(state->pending, key->producer_id,
+                                            name_in(state->table, key, cache), key->partition,
                                             &found.value);
             break;
         default:
-            if (ol_group_records_get(state->group_records, key->key, &record)) found = of_record(&record);
+            if (ol_group_records_get(state->group_records, key->key, &record)) {
+                found = of_record(&record);
+            }
     }
     return found;
 }
 
 static bool is_same_position(const ol_position_value *a, const ol_position_value *b) {
-    if (a->offset != b->offset || a->leader_epoch != b->leader_epoch || a->commit_timestamp != b->commit_timestamp ||
-        a->expire_timestamp != b->expire_timestamp || a->metadata.size != b->metadata.size) {
+    if (a->offset != b->offset || a->leader_epoch != b->leader_epoch ||
+        a->commit_timestamp != b->commit_timestamp || a->expire_timestamp != b->expire_timestamp ||
+        a->metadata.size != b->metadata.size) {
         return false;
     }
-    if (a->metadata.size > 0 && memcmp(a->metadata.data, b->metadata.data, a->metadata.size) != 0) return false;
+    if (a->metadata.size > 0 && memcmp(a->metadata.data, b->metadata.data, a->metadata.size) != 0) {
+        return false;
+    }
     if (a->topic_id == NULL || b->topic_id == NULL) return a->topic_id == b->topic_id;
     return memcmp(a->topic_id, b->topic_id, OL_TOPIC_ID_SIZE) == 0;
 }
@@ -72,10 +82,11 @@ static bool is_same(const ol_difference *at, bool physical) {
     if (physical && a->value.log_offset != b->value.log_offset) return false;
     if (at->kind != OL_DIGEST_GROUP_RECORD) return is_same_position(&a->value, &b->value);
     if (physical && a->value.commit_timestamp != b->value.commit_timestamp) return false;
-    return a->value_size == b->value_size && memcmp(&a->value_hash, &b->value_hash, sizeof a->value_hash) == 0;
+    return a->value_size == b->value_size &&
+           memcmp(&a->value_hash, &b->value_hash, sizeof a->value_hash) == 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ the list */
+/* ------------------------------------------------------------------------------------- the list */
 
 static void free_difference(ol_difference *difference) {
     for (int i = 0; i < 3; i++) free(difference->owned[i]);
@@ -103,7 +114,9 @@ static int allocate(uint8_t **block, size_t size, ol_error *error) {
 static int own_key(ol_difference *difference, ol_error *error) {
     uint8_t *p = NULL;
     bool is_record = difference->kind == OL_DIGEST_GROUP_RECORD;
-    int status = allocate(&p, is_record ? difference->key.size : difference->group.size + difference->topic.size, error);
+    int status = allocate(
+        &p, is_record ? difference->key.size : difference->group.size + difference->topic.size,
+        error);
     if (status != OL_OK) return status;
     difference->owned[KEY] = p;
     if (is_record) {
@@ -128,7 +141,10 @@ static int own_side(ol_difference *difference, int which, ol_compared side, ol_e
     difference->owned[which] = p;
     *target = side;
     target->value.metadata = copy_slice(&p, side.value.metadata);
-    if (topic_id_size > 0) target->value.topic_id = copy_slice(&p, ol_slice_of(side.value.topic_id, topic_id_size)).data;
+    if (topic_id_size > 0) {
+        target->value.topic_id =
+            copy_slice(&p, ol_slice_of(side.value.topic_id, topic_id_size)).data;
+    }
     return OL_OK;
 }
 
@@ -136,7 +152,9 @@ static int make_room(ol_differences *found, ol_error *error) {
     if (found->count < found->capacity) return OL_OK;
     size_t capacity = found->capacity == 0 ? 16 : 2 * found->capacity;
     ol_difference *items = realloc(found->items, capacity * sizeof *items);
-    if (items == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to name %zu keys that differ", capacity);
+    if (items == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory to name %zu keys that differ", capacity);
+    }
     found->items = items;
     found->capacity = capacity;
     return OL_OK;
@@ -181,10 +199,12 @@ static int compare_keys(const void *one, const void *other) {
 }
 
 static void sort(ol_differences *differences) {
-    if (differences->count > 1) qsort(differences->items, differences->count, sizeof *differences->items, compare_keys);
+    if (differences->count > 1) {
+        qsort(differences->items, differences->count, sizeof *differences->items, compare_keys);
+    }
 }
 
-/* ------------------------------------------------------------------------------------------------ walks */
+/* ---------------------------------------------------------------------------------------- walks */
 
 /* A walk over the keys of a state, positions first. */
 typedef struct key_walk {
@@ -194,8 +214,12 @@ typedef struct key_walk {
     bool has_positions;         /* not all of them were walked */
 } key_walk;
 
-static void set_position(ol_difference *key, unsigned kind, int64_t producer_id, const ol_table_row *row, ol_compared *side) {
-    *key = (ol_difference){.kind = kind, .producer_id = producer_id, .group = row->group, .topic = row->topic,
+static void set_position(ol_difference *key, unsigned kind, int64_t producer_id,
+                         const ol_table_row *row, ol_compared *side) {
+    *key = (ol_difference){.kind = kind,
+                           .producer_id = producer_id,
+                           .group = row->group,
+                           .topic = row->topic,
                            .partition = row->partition};
     *side = (ol_compared){.is_there = true, .value = row->value};
 }
@@ -217,23 +241,29 @@ static bool next_key(const ol_state *state, key_walk *walk, ol_difference *key, 
         return true;
     }
     if (!ol_group_records_next(state->group_records, &walk->records, &record)) return false;
-    *key = (ol_difference){.kind = OL_DIGEST_GROUP_RECORD, .producer_id = -1, .group = record.group, .key = record.key};
+    *key = (ol_difference){.kind = OL_DIGEST_GROUP_RECORD,
+                           .producer_id = -1,
+                           .group = record.group,
+                           .key = record.key};
     *side = of_record(&record);
     return true;
 }
 
-int ol_state_diff(const ol_state *left, const ol_state *right, bool physical, ol_differences *found, ol_error *error) {
+int ol_state_diff(const ol_state *left, const ol_state *right, bool physical, ol_differences *found,
+                  ol_error *error) {
     ol_difference at;
     ol_compared side;
     name_cache cache = {0};
     int status = OL_OK;
-    for (key_walk walk = {.has_positions = true}; status == OL_OK && next_key(left, &walk, &at, &side);) {
+    for (key_walk walk = {.has_positions = true};
+         status == OL_OK && next_key(left, &walk, &at, &side);) {
         at.left = side;
         at.right = look_up(right, &at, &cache);
         if (!is_same(&at, physical)) status = add(found, &at, error);
     }
     cache.is_filled = false;
-    for (key_walk walk = {.has_positions = true}; status == OL_OK && next_key(right, &walk, &at, &side);) {
+    for (key_walk walk = {.has_positions = true};
+         status == OL_OK && next_key(right, &walk, &at, &side);) {
         at.right = side;
         at.left = look_up(left, &at, &cache);
         if (!at.left.is_there) status = add(found, &at, error);
@@ -242,7 +272,7 @@ int ol_state_diff(const ol_state *left, const ol_state *right, bool physical, ol
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ a live partition */
+/* ----------------------------------------------------------------------------- a live partition */
 
 typedef struct live_comparison {
     ol_partition *live;
@@ -255,7 +285,8 @@ typedef struct live_comparison {
 } live_comparison;
 
 /* Compares keys of the replay with the live state.  *more: some are left. */
-static int compare_replayed(live_comparison *work, const ol_state *live, key_walk *walk, bool *more, ol_error *error) {
+static int compare_replayed(live_comparison *work, const ol_state *live, key_walk *walk, bool *more,
+                            ol_error *error) {
     ol_difference at;
     ol_compared side;
     int status = OL_OK;
@@ -271,7 +302,8 @@ static int compare_replayed(live_comparison *work, const ol_state *live, key_wal
 }
 
 /* Adds a key of the live state that the replay does not have. */
-static int consider_live(live_comparison *work, ol_difference *at, const ol_compared *side, ol_error *error) {
+static int consider_live(live_comparison *work, ol_difference *at, const ol_compared *side,
+                         ol_error *error) {
     if (side->value.log_offset >= work->cut) return OL_OK;
     at->left = *side;
     at->right = look_up(work->replayed, at, &work->replayed_names);
@@ -279,7 +311,8 @@ static int consider_live(live_comparison *work, ol_difference *at, const ol_comp
 }
 
 /* Positions group by group, since only that walk can go on after the table has changed. */
-static int compare_live_groups(live_comparison *work, const ol_state *live, ol_table_cursor *groups, bool *more, ol_error *error) {
+static int compare_live_groups(live_comparison *work, const ol_state *live, ol_table_cursor *groups,
+                               bool *more, ol_error *error) {
     int status = OL_OK;
     ol_slice group;
     uint64_t positions;
@@ -300,23 +333,27 @@ static int compare_live_groups(live_comparison *work, const ol_state *live, ol_t
     return status;
 }
 
-/* Group records.  A record keeps its number as long as it exists, so the walk skips none when others come and go between two
- * holds. */
-static int compare_live_records(live_comparison *work, const ol_state *live, size_t *records, bool *more, ol_error *error) {
+/* Group records.  A record keeps its number as long as it exists, so the walk skips none when
+ * others come and go between two holds. */
+static int compare_live_records(live_comparison *work, const ol_state *live, size_t *records,
+                                bool *more, ol_error *error) {
     ol_group_record record;
     int status = OL_OK;
     for (int i = 0; i < LOCKED_KEYS && status == OL_OK; i++) {
         *more = ol_group_records_next(live->group_records, records, &record);
         if (!*more) break;
-        ol_difference at = {.kind = OL_DIGEST_GROUP_RECORD, .producer_id = -1, .group = record.group, .key = record.key};
+        ol_difference at = {.kind = OL_DIGEST_GROUP_RECORD,
+                            .producer_id = -1,
+                            .group = record.group,
+                            .key = record.key};
         ol_compared side = of_record(&record);
         status = consider_live(work, &at, &side, error);
     }
     return status;
 }
 
-/* Takes the writer lock, so that the state, the positions and the end of the log stand still; readers of the state go on.  After a
- * failure the lock is not held. */
+/* Takes the writer lock, so that the state, the positions and the end of the log stand still;
+ * readers of the state go on.  After a failure the lock is not held. */
 static int freeze(ol_partition *live, const ol_state **state, ol_log_view **view, ol_error *error) {
     if (view != NULL) *view = NULL;
     ol_partition_view ignored;
@@ -339,7 +376,8 @@ static int64_t thaw(ol_partition *live) {
     return positions.applied;
 }
 
-/* The places of pending values move when a transaction begins or ends, so commits wait for the whole walk, as for a digest. */
+/* The places of pending values move when a transaction begins or ends, so commits wait for the
+ * whole walk, as for a digest. */
 static int compare_live_pending(live_comparison *work, ol_error *error) {
     const ol_state *live;
     ol_pending_cursor cursor = {0};
@@ -359,7 +397,8 @@ static int compare_live_pending(live_comparison *work, ol_error *error) {
 
 int ol_state_diff_live(ol_partition *live, const ol_state *replayed, int64_t cut, bool physical,
                        ol_differences *found, ol_error *error) {
-    live_comparison work = {.live = live, .replayed = replayed, .cut = cut, .physical = physical, .found = found};
+    live_comparison work = {
+        .live = live, .replayed = replayed, .cut = cut, .physical = physical, .found = found};
     key_walk replayed_walk = {.has_positions = true};
     ol_table_cursor groups = {0};
     size_t records = 0;
@@ -380,7 +419,8 @@ int ol_state_diff_live(ol_partition *live, const ol_state *replayed, int64_t cut
     return status;
 }
 
-static int read_sides(const ol_state *state, int which, ol_differences *differences, ol_error *error) {
+static int read_sides(const ol_state *state, int which, ol_differences *differences,
+                      ol_error *error) {
     int status = OL_OK;
     for (size_t i = 0; i < differences->count && status == OL_OK; i++) {
         ol_difference *item = &differences->items[i];
@@ -390,7 +430,8 @@ static int read_sides(const ol_state *state, int which, ol_differences *differen
     return status;
 }
 
-int ol_state_diff_cut(ol_partition *live, bool physical, ol_digest *digest, int64_t *applied, ol_log_view **view, ol_error *error) {
+int ol_state_diff_cut(ol_partition *live, bool physical, ol_digest *digest, int64_t *applied,
+                      ol_log_view **view, ol_error *error) {
     const ol_state *state;
     int status = freeze(live, &state, view, error);
     if (status != OL_OK) return status;
@@ -413,7 +454,8 @@ int ol_state_diff_read_live(ol_partition *live, ol_differences *differences, int
     return status;
 }
 
-int ol_state_diff_settle(const ol_state *right, bool physical, ol_differences *differences, ol_error *error) {
+int ol_state_diff_settle(const ol_state *right, bool physical, ol_differences *differences,
+                         ol_error *error) {
     int status = read_sides(right, RIGHT, differences, error);
     if (status != OL_OK) return status;
     sort(differences);

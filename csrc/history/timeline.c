@@ -22,7 +22,7 @@ uint64_t ol_timeline_place(const ol_key *key) {
     return ol_hash64_mix(hash, (uint64_t)(uint32_t)key->partition + 1);
 }
 
-/* ------------------------------------------------------------------------------------------------ missing offsets */
+/* ------------------------------------------------------------------------------ missing offsets */
 
 static void add_missing(timeline *work, int64_t from, int64_t to) {
     if (from < work->facts->first_missing) work->facts->first_missing = from;
@@ -34,11 +34,13 @@ static void expect(timeline *work, int64_t base) {
     if (work->expected >= 0 && base > work->expected) add_missing(work, work->expected, base);
 }
 
-/* The header of magic 2 shows whether offsets are missing; which ones is not worth a walk over the records. */
+/* The header of magic 2 shows whether offsets are missing; which ones is not worth a walk over the
+ * records. */
 static void count_header(timeline *work, const ol_batch *batch) {
     expect(work, batch->base_offset);
     /* In a batch that begins below `from` the missing ones may lie below `from`, too. */
-    bool is_thinned = batch->base_offset >= work->from && batch->record_count <= batch->last_offset - batch->base_offset;
+    bool is_thinned = batch->base_offset >= work->from &&
+                      batch->record_count <= batch->last_offset - batch->base_offset;
     if (is_thinned) add_missing(work, batch->base_offset, batch->last_offset + 1);
     work->expected = batch->last_offset + 1;
 }
@@ -48,7 +50,7 @@ static void count_record(timeline *work, int64_t offset) {
     work->expected = offset + 1;
 }
 
-/* ------------------------------------------------------------------------------------------------ one batch */
+/* ------------------------------------------------------------------------------------ one batch */
 
 /* Nearly every record is of another group, and the first bytes of its key show it. */
 static bool may_match(const ol_timeline_filter *filter, const ol_record *record) {
@@ -62,12 +64,17 @@ static bool may_match(const ol_timeline_filter *filter, const ol_record *record)
 }
 
 static bool matches(const ol_timeline_filter *filter, const ol_key *key) {
-    if (filter->topic.data != NULL && (key->partition != filter->partition || !ol_slice_equal(key->topic, filter->topic))) return false;
+    if (filter->topic.data != NULL &&
+        (key->partition != filter->partition || !ol_slice_equal(key->topic, filter->topic))) {
+        return false;
+    }
     return filter->places == NULL || ol_int64_map_get(filter->places, ol_timeline_place(key)) != 0;
 }
 
-/* Checks the structure of all records (OL_CORRUPT), and counts those that may match; leaves `records` at its beginning. */
-static int check_structure(timeline *work, const ol_batch *batch, const ol_records *records, size_t *matching, ol_error *error) {
+/* Checks the structure of all records (OL_CORRUPT), and counts those that may match; leaves
+ * `records` at its beginning. */
+static int check_structure(timeline *work, const ol_batch *batch, const ol_records *records,
+                           size_t *matching, ol_error *error) {
     ol_records walk = *records;     /* the same bytes, a cursor of its own */
     ol_record record;
     int status;
@@ -82,7 +89,8 @@ static int check_structure(timeline *work, const ol_batch *batch, const ol_recor
     return status;
 }
 
-static int report_data(timeline *work, const ol_batch *batch, ol_records *records, ol_error *error) {
+static int report_data(timeline *work, const ol_batch *batch, ol_records *records,
+                       ol_error *error) {
     ol_record record;
     ol_key key;
     ol_error refusal;
@@ -101,7 +109,8 @@ static int report_data(timeline *work, const ol_batch *batch, ol_records *record
     return status == OL_END ? OL_OK : status;
 }
 
-static int report_control(timeline *work, const ol_batch *batch, ol_records *records, ol_error *error) {
+static int report_control(timeline *work, const ol_batch *batch, ol_records *records,
+                          ol_error *error) {
     ol_record record;
     int status;
     while ((status = ol_records_next(records, &record, error)) == OL_OK) {
@@ -127,7 +136,9 @@ static int report_batch(timeline *work, const ol_batch *batch, bool *damaged, ol
         *damaged = status != OL_OK;
         if (status == OL_OK && work->sink != NULL) {
             if (ol_batch_is_control(batch)) {
-                if (work->sink->marker != NULL) status = report_control(work, batch, &records, error);
+                if (work->sink->marker != NULL) {
+                    status = report_control(work, batch, &records, error);
+                }
             } else if (matching > 0 && work->sink->record != NULL) {
                 status = report_data(work, batch, &records, error);
             }
@@ -142,7 +153,9 @@ static int report_batch(timeline *work, const ol_batch *batch, bool *damaged, ol
 static int meet_batch(timeline *work, const ol_batch *batch, ol_error *error) {
     bool damaged = false;
     int status = OL_OK;
-    if (batch->max_timestamp > work->facts->max_timestamp) work->facts->max_timestamp = batch->max_timestamp;
+    if (batch->max_timestamp > work->facts->max_timestamp) {
+        work->facts->max_timestamp = batch->max_timestamp;
+    }
     if (batch->magic == 2) count_header(work, batch);
     if (work->sink != NULL || batch->magic < 2) status = report_batch(work, batch, &damaged, error);
     if (damaged) {
@@ -154,17 +167,23 @@ static int meet_batch(timeline *work, const ol_batch *batch, ol_error *error) {
 
 static const ol_timeline_filter everything;
 
-int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until, const ol_timeline_filter *filter,
-                     const ol_timeline_sink *sink, ol_timeline_facts *facts, ol_error *error) {
+int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until,
+                     const ol_timeline_filter *filter, const ol_timeline_sink *sink,
+                     ol_timeline_facts *facts, ol_error *error) {
     ol_batch_walk walk;
     ol_batch batch;
     ol_log *log = ol_partition_log(partition);
     int64_t start = ol_log_start(log);
-    timeline work = {.filter = filter != NULL ? filter : &everything, .sink = sink, .facts = facts,
-                     .decompressor = ol_partition_get_options(partition)->log.decompressor, .until = until,
-                     .from = from > start ? from : 0, .expected = from > start ? from : 0};
+    timeline work = {.filter = filter != NULL ? filter : &everything,
+                     .sink = sink,
+                     .facts = facts,
+                     .decompressor = ol_partition_get_options(partition)->log.decompressor,
+                     .until = until,
+                     .from = from > start ? from : 0,
+                     .expected = from > start ? from : 0};
     *facts = (ol_timeline_facts){.first_missing = INT64_MAX, .max_timestamp = -1};
-    int status = ol_batch_walk_open(&walk, log, from > start ? from : start, until, sink != NULL, error);
+    int status = ol_batch_walk_open(&walk, log, from > start ? from : start, until, sink != NULL,
+                                    error);
     if (status != OL_OK) return status;
     int64_t passed_over = 0;
     while ((status = ol_batch_walk_next(&walk, &batch, error)) == OL_OK) {
@@ -183,7 +202,8 @@ int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until, const
     return status == OL_END ? OL_OK : status;
 }
 
-int ol_timeline_next_timestamp(ol_partition *partition, int64_t from, int64_t until, int64_t *timestamp, ol_error *error) {
+int ol_timeline_next_timestamp(ol_partition *partition, int64_t from, int64_t until,
+                               int64_t *timestamp, ol_error *error) {
     ol_batch_walk walk;
     ol_batch batch;
     *timestamp = -1;

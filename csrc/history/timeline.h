@@ -1,14 +1,16 @@
-/* history/timeline: the records of a partition's log about positions, in log order, and the offsets that the log has lost.
+/* history/timeline: the records of a partition's log about positions, in log order, and the offsets
+ * that the log has lost.
  *
- * A walk gives a sink the offset commits, their tombstones and the ends of transactions.  It reads only the first bytes of the keys
- * of all other records, and of positions that the filter excludes.  A sink never gets half a batch: the structure of a batch is
- * checked before its first record.  A walk passes over the batches that a load passes over (log/batch_walk.h).
+ * A walk gives a sink the offset commits, their tombstones and the ends of transactions.  It reads
+ * only the first bytes of the keys of all other records, and of positions that the filter excludes.
+ * A sink never gets half a batch: the structure of a batch is checked before its first record.  A
+ * walk passes over the batches that a load passes over (log/batch_walk.h).
  *
- * Missing offsets show that the log was cleaned, since a log that was not cleaned has every one.  Below the first missing offset
- * the log has everything that was ever written.
+ * Missing offsets show that the log was cleaned, since a log that was not cleaned has every one.
+ * Below the first missing offset the log has everything that was ever written.
  *
- * Threads: any number of walks over one partition, also while it is written and cleaned.  No lock is held.  Calls fail as
- * ol_batch_walk_open and ol_batch_walk_next do. */
+ * Threads: any number of walks over one partition, also while it is written and cleaned.  No lock
+ * is held.  Calls fail as ol_batch_walk_open and ol_batch_walk_next do. */
 #ifndef OL_HISTORY_TIMELINE_H
 #define OL_HISTORY_TIMELINE_H
 
@@ -27,8 +29,10 @@ typedef struct ol_timeline_filter {
 
 /* Either call may be NULL.  When one fails, the walk ends with its status. */
 typedef struct ol_timeline_sink {
-    int (*record)(void *context, const ol_batch *batch, const ol_record *record, const ol_key *key, ol_error *error);
-    int (*marker)(void *context, const ol_batch *batch, const ol_record *record, ol_control type, ol_error *error);
+    int (*record)(void *context, const ol_batch *batch, const ol_record *record, const ol_key *key,
+                  ol_error *error);
+    int (*marker)(void *context, const ol_batch *batch, const ol_record *record, ol_control type,
+                  ol_error *error);
     void *context;
 } ol_timeline_sink;
 
@@ -43,14 +47,17 @@ typedef struct ol_timeline_facts {
 /* A number for (group, topic, partition): different ones nearly never share it. */
 uint64_t ol_timeline_place(const ol_key *key);
 
-/* Walks the records of [from, until).  A `from` below the log's start means that start, and missing offsets then count from 0 on.
- * Without a sink only headers are read, and the CRCs are not verified.  *facts is updated during the walk, so that the sink can
- * read it, and is valid after a failure, too. */
-int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until, const ol_timeline_filter *filter,
-                     const ol_timeline_sink *sink, ol_timeline_facts *facts, ol_error *error) OL_NODISCARD;
+/* Walks the records of [from, until).  A `from` below the log's start means that start, and missing
+ * offsets then count from 0 on.  Without a sink only headers are read, and the CRCs are not
+ * verified.  *facts is updated during the walk, so that the sink can read it, and is valid after a
+ * failure, too. */
+int ol_timeline_walk(ol_partition *partition, int64_t from, int64_t until,
+                     const ol_timeline_filter *filter, const ol_timeline_sink *sink,
+                     ol_timeline_facts *facts, ol_error *error) OL_NODISCARD;
 
-/* The timestamp of the first batch that ends at or above `from` and begins below `until`, -1 where there is none. */
-int ol_timeline_next_timestamp(ol_partition *partition, int64_t from, int64_t until, int64_t *timestamp, ol_error *error)
-    OL_NODISCARD;
+/* The timestamp of the first batch that ends at or above `from` and begins below `until`, -1 where
+ * there is none. */
+int ol_timeline_next_timestamp(ol_partition *partition, int64_t from, int64_t until,
+                               int64_t *timestamp, ol_error *error) OL_NODISCARD;
 
 #endif

@@ -289,36 +289,45 @@ int ol_partition_advance(ol_partition *partition, int64_t offset, ol_error *erro
  * ol_partition_load again. */
 int ol_partition_truncate(ol_partition *partition, int64_t offset, ol_error *error) OL_NODISCARD;
 
-/* ------------------------------------------------------------------------------------------------ for the rooms above
+/* ----------------------------------------------------------------------------- for the rooms above
  *
- * The cleaner, retention and history read and write a partition through these calls, so that they need not know its struct. */
+ * The cleaner, retention and history read and write a partition through these calls, so that they
+ * need not know its struct. */
 
-/* The options of ol_partition_open.  They do not change while the partition is open, so no lock is needed. */
+/* The options of ol_partition_open.  They do not change while the partition is open, so no lock is
+ * needed. */
 const ol_partition_options *ol_partition_get_options(const ol_partition *partition);
 
-/* The parts of a partition that only the holder of the writer lock changes.  Borrowed: valid until the lock is released. */
+/* The parts of a partition that only the holder of the writer lock changes.  Borrowed: valid until
+ * the lock is released. */
 typedef struct ol_partition_view {
     const ol_state *state;          /* the applied state, whatever the role is */
     const ol_in_flight *in_flight;  /* the records in [W, log end) */
     int64_t watermark;
 } ol_partition_view;
 
-/* Takes the writer lock, for a moment: commits wait for it.  The state in *view may be read without the table lock. */
+/* Takes the writer lock, for a moment: commits wait for it.  The state in *view may be read without
+ * the table lock. */
 void ol_partition_lock_writer(ol_partition *partition, ol_partition_view *view);
 void ol_partition_unlock_writer(ol_partition *partition);
 
-/* Under the writer lock.  OL_OK when the role allows commits; `needs_state`: a commit that depends on the present state. */
-int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error) OL_NODISCARD;
+/* Under the writer lock.  OL_OK when the role allows commits; `needs_state`: a commit that depends
+ * on the present state. */
+int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error)
+    OL_NODISCARD;
 
-/* Under the writer lock: ol_partition_commit for a caller that has decided under the same hold what to write. */
-int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, size_t count, int64_t producer_id,
-                               int16_t producer_epoch, ol_commit_result *result, ol_error *error) OL_NODISCARD;
+/* Under the writer lock: ol_partition_commit for a caller that has decided under the same hold what
+ * to write. */
+int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, size_t count,
+                               int64_t producer_id, int16_t producer_epoch,
+                               ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
-/* Makes the partition OL_FAILED: every later call is refused, and every waiting one is woken with that. */
+/* Makes the partition OL_FAILED: every later call is refused, and every waiting one is woken with
+ * that. */
 void ol_partition_fail(ol_partition *partition);
 
-/* The timestamp of the newest batch that was loaded or written.  A clock that shows an earlier time is wrong.  -1 or 0 where
- * there is no batch.  Takes the writer lock. */
+/* The timestamp of the newest batch that was loaded or written.  A clock that shows an earlier time
+ * is wrong.  -1 or 0 where there is no batch.  Takes the writer lock. */
 int64_t ol_partition_newest_timestamp(ol_partition *partition);
 
 #endif

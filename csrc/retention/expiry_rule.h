@@ -1,7 +1,8 @@
-/* retention/expiry_rule: when a committed position expires, a pure function of the record, the group's state and the retention
- * (docs/format/coordinator.md §5.13, docs/maintenance.md).
+/* retention/expiry_rule: when a committed position expires, a pure function of the record, the
+ * group's state and the retention (docs/format/coordinator.md §5.13, docs/maintenance.md).
  *
- * The group's state comes through a port: from a coordinator, or from the log where there is none.  No locks, no memory. */
+ * The group's state comes through a port: from a coordinator, or from the log where there is none.
+ * No locks, no memory. */
 #ifndef OL_RETENTION_EXPIRY_RULE_H
 #define OL_RETENTION_EXPIRY_RULE_H
 
@@ -31,8 +32,8 @@ static inline ol_group_view ol_group_view_simple(void) {
     return (ol_group_view){.kind = OL_GROUP_SIMPLE, .is_empty = true, .state_timestamp = -1};
 }
 
-/* Whether positions of topics that a member reads are kept.  An empty classic group has no member that reads; the members of a
- * simple group are not known. */
+/* Whether positions of topics that a member reads are kept.  An empty classic group has no member
+ * that reads; the members of a simple group are not known. */
 static inline bool ol_group_view_keeps_subscribed(const ol_group_view *view) {
     return view->kind == OL_GROUP_CONSUMER || (view->kind == OL_GROUP_CLASSIC && !view->is_empty);
 }
@@ -42,10 +43,11 @@ static inline bool ol_group_view_may_go(const ol_group_view *view) {
     return view->is_empty && !view->is_held && view->kind != OL_GROUP_SHARE;
 }
 
-/* The port.  `view` fills *view; false: nothing is known of the group, so it counts as a simple one.  `is_subscribed` returns
- * whether a member reads the topic.  The engine holds no lock while it calls them.  `release` (may be NULL) follows each `view`,
- * also one that returned false, after the resulting tombstones are written: a coordinator whose `view` keeps the group from
- * changing until then leaves no gap. */
+/* The port.  `view` fills *view; false: nothing is known of the group, so it counts as a simple
+ * one.  `is_subscribed` returns whether a member reads the topic.  The engine holds no lock while
+ * it calls them.  `release` (may be NULL) follows each `view`, also one that returned false, after
+ * the resulting tombstones are written: a coordinator whose `view` keeps the group from changing
+ * until then leaves no gap. */
 typedef struct ol_group_state {
     bool (*view)(void *context, ol_slice group, ol_group_view *view);
     bool (*is_subscribed)(void *context, ol_slice group, ol_slice topic);
@@ -71,9 +73,10 @@ static inline bool ol_expiry_is_due(const ol_expiry *expiry, int64_t now_ms) {
     return expiry->base != OL_EXPIRY_NEVER && expiry->at_ms <= now_ms;
 }
 
-/* When a position of such a group expires.  A pending value of a transaction protects it beyond that; the caller checks for one.
- * retention_ms < 0: never by retention, but an expire timestamp in the record counts all the same.  `is_subscribed`: a member
- * reads the topic. */
-ol_expiry ol_position_expiry(const ol_group_view *view, const ol_position_value *value, bool is_subscribed, int64_t retention_ms);
+/* When a position of such a group expires.  A pending value of a transaction protects it beyond
+ * that; the caller checks for one.  retention_ms < 0: never by retention, but an expire timestamp
+ * in the record counts all the same.  `is_subscribed`: a member reads the topic. */
+ol_expiry ol_position_expiry(const ol_group_view *view, const ol_position_value *value,
+                             bool is_subscribed, int64_t retention_ms);
 
 #endif

@@ -6,7 +6,7 @@
 #include "retention/group_view.h"
 #include "retention/run_impl.h"
 
-/* ------------------------------------------------------------------------------------------------ names */
+/* ---------------------------------------------------------------------------------------- names */
 
 static bool make_room(void *array, size_t *capacity, size_t wanted, size_t item_size) {
     if (wanted <= *capacity) return true;
@@ -48,14 +48,15 @@ int ol_retention_list_topics(ol_retention_run *run, ol_error *error) {
     int status = ol_partition_lock_state(run->partition, &state, error);
     if (status != OL_OK) return status;
     uint64_t hash = ol_table_group_hash(state->table, group->name);
-    while (status == OL_OK && ol_table_next_topic(state->table, group->name, hash, &cursor, &topic)) {
+    while (status == OL_OK &&
+           ol_table_next_topic(state->table, group->name, hash, &cursor, &topic)) {
         status = ol_name_list_add(&group->topics, topic, error);
     }
     ol_partition_unlock_state(run->partition);
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ its state */
+/* ------------------------------------------------------------------------------------ its state */
 
 static int compare_slices(const void *a, const void *b) {
     const ol_slice *left = a, *right = b;
@@ -67,12 +68,18 @@ static int ask_for_topics(ol_retention_run *run, ol_error *error) {
     ol_retention_group *group = &run->group;
     const ol_group_state *groups = run->options->groups;
     group->unread = malloc((group->topics.count + 1) * sizeof *group->unread);
-    if (group->unread == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for the topics of a group");
+    if (group->unread == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for the topics of a group");
+    }
     for (size_t i = 0; i < group->topics.count; i++) {
         ol_slice topic = ol_name_list_get(&group->topics, i);
-        if (!groups->is_subscribed(groups->context, group->name, topic)) group->unread[group->unread_count++] = topic;
+        if (!groups->is_subscribed(groups->context, group->name, topic)) {
+            group->unread[group->unread_count++] = topic;
+        }
     }
-    if (group->unread_count > 1) qsort(group->unread, group->unread_count, sizeof *group->unread, compare_slices);
+    if (group->unread_count > 1) {
+        qsort(group->unread, group->unread_count, sizeof *group->unread, compare_slices);
+    }
     return OL_OK;
 }
 
@@ -83,7 +90,9 @@ int ol_retention_freeze(ol_retention_run *run, ol_error *error) {
     int status = ol_retention_list_topics(run, error);
     if (status != OL_OK) return status;
     group->is_frozen = true;
-    if (!groups->view(groups->context, group->name, &group->view)) group->view = ol_group_view_simple();
+    if (!groups->view(groups->context, group->name, &group->view)) {
+        group->view = ol_group_view_simple();
+    }
     return ol_group_view_keeps_subscribed(&group->view) ? ask_for_topics(run, error) : OL_OK;
 }
 
@@ -106,17 +115,23 @@ ol_group_view ol_retention_view(const ol_retention_group *group, const ol_state 
 }
 
 static bool is_read(const ol_retention_group *group, const ol_group_view *view, ol_slice topic) {
-    if (!group->is_frozen || !ol_group_view_keeps_subscribed(view)) return false;   /* by the log: no members, or held */
-    return bsearch(&topic, group->unread, group->unread_count, sizeof topic, compare_slices) == NULL;
+    if (!group->is_frozen || !ol_group_view_keeps_subscribed(view)) {
+        return false;   /* by the log: no members, or held */
+    }
+    return bsearch(&topic, group->unread, group->unread_count, sizeof topic, compare_slices) ==
+           NULL;
 }
 
-ol_expiry ol_retention_when(const ol_retention_group *group, const ol_group_view *view, const ol_table_row *row) {
-    return ol_position_expiry(view, &row->value, is_read(group, view, row->topic), group->retention.retention_ms);
+ol_expiry ol_retention_when(const ol_retention_group *group, const ol_group_view *view,
+                            const ol_table_row *row) {
+    return ol_position_expiry(view, &row->value, is_read(group, view, row->topic),
+                              group->retention.retention_ms);
 }
 
-/* ------------------------------------------------------------------------------------------------ at a glance */
+/* ---------------------------------------------------------------------------------- at a glance */
 
-bool ol_retention_glance(const ol_retention_run *run, const ol_retention_group *group, const ol_state *state) {
+bool ol_retention_glance(const ol_retention_run *run, const ol_retention_group *group,
+                         const ol_state *state) {
     ol_group_view view = ol_retention_view(group, state);
     ol_table_cursor cursor = {0};
     ol_table_row row;
@@ -132,7 +147,8 @@ bool ol_retention_glance(const ol_retention_run *run, const ol_retention_group *
 static bool glance_at_topic(const ol_retention_run *run, const ol_state *state, ol_slice topic) {
     const ol_retention_group *group = &run->group;
     ol_group_view view = ol_retention_view(group, state);
-    ol_pair_name name = ol_table_name(state->table, group->name, ol_table_group_hash(state->table, group->name), topic);
+    ol_pair_name name = ol_table_name(state->table, group->name,
+                                      ol_table_group_hash(state->table, group->name), topic);
     ol_table_cursor cursor = {0};
     ol_table_row row;
     while (ol_table_next_of_pair(state->table, &name, &cursor, &row)) {

@@ -11,7 +11,8 @@ typedef struct stored_rule {
     int32_t number;             /* its index among the given rules */
 } stored_rule;
 
-/* Rules of groups and rules of prefixes, each list sorted by size and then by bytes, so that names of one length lie together. */
+/* Rules of groups and rules of prefixes, each list sorted by size and then by bytes, so that names
+ * of one length lie together. */
 struct ol_retention_rules {
     int64_t default_ms;
     size_t group_count;
@@ -21,7 +22,8 @@ struct ol_retention_rules {
     uint8_t *names;
 };
 
-static int compare_names(const uint8_t *left, size_t left_size, const uint8_t *right, size_t right_size) {
+static int compare_names(const uint8_t *left, size_t left_size, const uint8_t *right,
+                         size_t right_size) {
     if (left_size != right_size) return left_size < right_size ? -1 : 1;
     return left_size == 0 ? 0 : memcmp(left, right, left_size);
 }
@@ -31,7 +33,8 @@ static int compare_rules(const void *a, const void *b) {
     return compare_names(left->name, left->size, right->name, right->size);
 }
 
-static const stored_rule *find(const stored_rule *rules, size_t count, const uint8_t *name, size_t size) {
+static const stored_rule *find(const stored_rule *rules, size_t count, const uint8_t *name,
+                               size_t size) {
     size_t low = 0, high = count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -46,7 +49,8 @@ static const stored_rule *find(const stored_rule *rules, size_t count, const uin
     return NULL;
 }
 
-static void store_rule(stored_rule *stored, const ol_retention_rule *rule, size_t number, uint8_t *name) {
+static void store_rule(stored_rule *stored, const ol_retention_rule *rule, size_t number,
+                       uint8_t *name) {
     if (rule->group.size > 0) memcpy(name, rule->group.data, rule->group.size);
     *stored = (stored_rule){name, rule->group.size, rule->retention_ms, (int32_t)number};
 }
@@ -62,8 +66,11 @@ static int sort_rules(stored_rule *rules, size_t count, ol_error *error) {
     return OL_OK;
 }
 
-static int check_rules(const ol_retention_rule *rules, size_t count, int64_t default_ms, ol_error *error) {
-    if (default_ms < OL_RETENTION_NEVER) return ol_fail(error, OL_INVALID, "a retention of %lld ms", (long long)default_ms);
+static int check_rules(const ol_retention_rule *rules, size_t count, int64_t default_ms,
+                       ol_error *error) {
+    if (default_ms < OL_RETENTION_NEVER) {
+        return ol_fail(error, OL_INVALID, "a retention of %lld ms", (long long)default_ms);
+    }
     if (count > INT32_MAX) return ol_fail(error, OL_INVALID, "%zu rules are too many", count);
     for (size_t i = 0; i < count; i++) {
         if (rules[i].retention_ms >= OL_RETENTION_NEVER) continue;
@@ -74,7 +81,8 @@ static int check_rules(const ol_retention_rule *rules, size_t count, int64_t def
     return OL_OK;
 }
 
-static int store_all(ol_retention_rules *stored, const ol_retention_rule *rules, size_t count, ol_error *error) {
+static int store_all(ol_retention_rules *stored, const ol_retention_rule *rules, size_t count,
+                     ol_error *error) {
     size_t size = 1;
     for (size_t i = 0; i < count; i++) {
         size += rules[i].group.size;
@@ -82,11 +90,14 @@ static int store_all(ol_retention_rules *stored, const ol_retention_rule *rules,
     }
     stored->groups = malloc((count + 1) * sizeof *stored->groups);
     stored->names = malloc(size);
-    if (stored->groups == NULL || stored->names == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for %zu rules", count);
+    if (stored->groups == NULL || stored->names == NULL) {
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu rules", count);
+    }
     stored->prefixes = stored->groups + stored->group_count;
     uint8_t *name = stored->names;
     for (size_t i = 0, groups = 0; i < count; i++) {
-        stored_rule *place = rules[i].is_prefix ? &stored->prefixes[stored->prefix_count++] : &stored->groups[groups++];
+        stored_rule *place = rules[i].is_prefix ? &stored->prefixes[stored->prefix_count++]
+                                                : &stored->groups[groups++];
         store_rule(place, &rules[i], i, name);
         name += rules[i].group.size;
     }
@@ -94,8 +105,8 @@ static int store_all(ol_retention_rules *stored, const ol_retention_rule *rules,
     return status == OL_OK ? sort_rules(stored->prefixes, stored->prefix_count, error) : status;
 }
 
-int ol_retention_rules_create(const ol_retention_rule *rules, size_t count, int64_t default_ms, ol_retention_rules **created,
-                              ol_error *error) {
+int ol_retention_rules_create(const ol_retention_rule *rules, size_t count, int64_t default_ms,
+                              ol_retention_rules **created, ol_error *error) {
     int status = check_rules(rules, count, default_ms, error);
     if (status != OL_OK) return status;
     ol_retention_rules *stored = calloc(1, sizeof *stored);

@@ -1,6 +1,8 @@
-/* retention/group_rules: which retention is in force for a group: its own, that of the longest prefix that fits, or the default.
+/* retention/group_rules: which retention is in force for a group: its own, that of the longest
+ * prefix that fits, or the default.
  *
- * Rules are built once and then only read, so any number of threads may use them without a lock.  They own copies of the names. */
+ * Rules are built once and then only read, so any number of threads may use them without a lock.
+ * They own copies of the names. */
 #ifndef OL_RETENTION_GROUP_RULES_H
 #define OL_RETENTION_GROUP_RULES_H
 
@@ -24,13 +26,14 @@ typedef struct ol_retention {
 
 typedef struct ol_retention_rules ol_retention_rules;
 
-/* OL_INVALID: two rules for the same group or prefix, or a negative retention; error->item is the rule's index.  OL_NO_MEMORY. */
-int ol_retention_rules_create(const ol_retention_rule *rules, size_t count, int64_t default_ms, ol_retention_rules **created,
-                              ol_error *error) OL_NODISCARD;
+/* OL_INVALID: two rules for the same group or prefix, or a negative retention; error->item is the
+ * rule's index.  OL_NO_MEMORY. */
+int ol_retention_rules_create(const ol_retention_rule *rules, size_t count, int64_t default_ms,
+                              ol_retention_rules **created, ol_error *error) OL_NODISCARD;
 void ol_retention_rules_destroy(ol_retention_rules *rules);    /* NULL is fine */
 
-/* A rule for the group itself comes before a prefix, a longer prefix before a shorter one.  One binary search for each length
- * that a prefix has. */
+/* A rule for the group itself comes before a prefix, a longer prefix before a shorter one.  One
+ * binary search for each length that a prefix has. */
 ol_retention ol_retention_of(const ol_retention_rules *rules, ol_slice group);
 
 #endif

@@ -1,15 +1,17 @@
-/* retention/group_view: the state of a group by its own records, for retention without a coordinator.
+/* retention/group_view: the state of a group by its own records, for retention without a
+ * coordinator.
  *
- * The records do not say which members are alive: a group that has members is held (retention/expiry_rule.h), whatever state
- * the members are in. */
+ * The records do not say which members are alive: a group that has members is held
+ * (retention/expiry_rule.h), whatever state the members are in. */
 #ifndef OL_RETENTION_GROUP_VIEW_H
 #define OL_RETENTION_GROUP_VIEW_H
 
 #include "retention/expiry_rule.h"
 #include "state/group_records.h"
 
-/* Fills *view, by the kind of the group's newest record.  Returns whether the group has records of its own; without any it is a
- * simple one.  The caller holds the partition's writer lock or table lock. */
+/* Fills *view, by the kind of the group's newest record.  Returns whether the group has records of
+ * its own; without any it is a simple one.  The caller holds the partition's writer lock or table
+ * lock. */
 bool ol_group_view_read(const ol_group_records *records, ol_slice group, ol_group_view *view);
 
 #endif

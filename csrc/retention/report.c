@@ -8,17 +8,26 @@ typedef struct seen {
     int64_t latest_ms;          /* the latest time at which a due one expires */
 } seen;
 
-static int report_position(ol_retention_run *run, const ol_table_row *row, const ol_expiry *expiry, ol_error *error) {
-    const ol_expiring_row found = {.at_ms = expiry->at_ms, .base_ms = expiry->base_ms, .retention_ms = run->group.retention.retention_ms,
-                                  .offset = row->value.offset, .log_offset = row->value.log_offset, .partition = row->partition,
-                                  .rule = run->group.retention.rule, .log_partition = run->partition_number, .base = (int32_t)expiry->base};
+static int report_position(ol_retention_run *run, const ol_table_row *row, const ol_expiry *expiry,
+                           ol_error *error) {
+    const ol_expiring_row found = {.at_ms = expiry->at_ms,
+                                   .base_ms = expiry->base_ms,
+                                   .retention_ms = run->group.retention.retention_ms,
+                                   .offset = row->value.offset,
+                                   .log_offset = row->value.log_offset,
+                                   .partition = row->partition,
+                                   .rule = run->group.retention.rule,
+                                   .log_partition = run->partition_number,
+                                   .base = (int32_t)expiry->base};
     return ol_expiring_rows_append(run->rows, run->group.name, row->topic, &found, error);
 }
 
-static int report_topic(ol_retention_run *run, const ol_state *state, ol_slice topic, seen *all, ol_error *error) {
+static int report_topic(ol_retention_run *run, const ol_state *state, ol_slice topic, seen *all,
+                        ol_error *error) {
     const ol_retention_group *group = &run->group;
     ol_group_view view = ol_retention_view(group, state);
-    ol_pair_name name = ol_table_name(state->table, group->name, ol_table_group_hash(state->table, group->name), topic);
+    ol_pair_name name = ol_table_name(state->table, group->name,
+                                      ol_table_group_hash(state->table, group->name), topic);
     ol_table_cursor cursor = {0};
     ol_table_row row;
     int status = OL_OK;
@@ -39,15 +48,27 @@ static int report_topic(ol_retention_run *run, const ol_state *state, ol_slice t
 }
 
 /* The group itself, when nothing of it is left. */
-static int report_group(ol_retention_run *run, const ol_state *state, const seen *all, ol_error *error) {
+static int report_group(ol_retention_run *run, const ol_state *state, const seen *all,
+                        ol_error *error) {
     const ol_retention_group *group = &run->group;
     ol_group_view view = ol_retention_view(group, state);
     uint64_t hash = ol_table_group_hash(state->table, group->name);
-    if (all->kept > 0 || !ol_group_view_may_go(&view) || ol_pending_has_group(state->pending, group->name, hash)) return OL_OK;
-    if (ol_table_group_positions(state->table, group->name, hash) != all->due) return OL_OK;    /* a commit came meanwhile */
-    const ol_expiring_row found = {.at_ms = all->due > 0 ? all->latest_ms : view.state_timestamp, .base_ms = view.state_timestamp,
-                                  .retention_ms = group->retention.retention_ms, .offset = -1, .log_offset = -1, .partition = -1,
-                                  .rule = group->retention.rule, .log_partition = run->partition_number, .base = OL_EXPIRY_GROUP};
+    if (all->kept > 0 || !ol_group_view_may_go(&view) ||
+        ol_pending_has_group(state->pending, group->name, hash)) {
+        return OL_OK;
+    }
+    if (ol_table_group_positions(state->table, group->name, hash) != all->due) {
+        return OL_OK;    /* a commit came meanwhile */
+    }
+    const ol_expiring_row found = {.at_ms = all->due > 0 ? all->latest_ms : view.state_timestamp,
+                                   .base_ms = view.state_timestamp,
+                                   .retention_ms = group->retention.retention_ms,
+                                   .offset = -1,
+                                   .log_offset = -1,
+                                   .partition = -1,
+                                   .rule = group->retention.rule,
+                                   .log_partition = run->partition_number,
+                                   .base = OL_EXPIRY_GROUP};
     int status = ol_expiring_rows_append(run->rows, group->name, ol_slice_null(), &found, error);
     run->report->groups_removed += status == OL_OK;
     return status;

@@ -1,4 +1,5 @@
-/* The walk over groups: first the groups with positions, then those that have only records of their own. */
+/* The walk over groups: first the groups with positions, then those that have only records of their
+ * own. */
 #include "retention/run.h"
 
 #include "base/bytes.h"
@@ -8,14 +9,18 @@ enum { HOLD_GROUPS = 1024 };
 
 static bool is_stopped(ol_retention_run *run) {
     const _Atomic bool *stop = run->options->stop;
-    if (stop != NULL && atomic_load_explicit(stop, memory_order_relaxed)) run->report->stopped = true;
+    if (stop != NULL && atomic_load_explicit(stop, memory_order_relaxed)) {
+        run->report->stopped = true;
+    }
     return run->report->stopped;
 }
 
-/* Whether the group has to be handled.  A coordinator cannot be asked here, under the table lock: then every group has to be. */
+/* Whether the group has to be handled.  A coordinator cannot be asked here, under the table lock:
+ * then every group has to be. */
 static bool is_wanted(ol_retention_run *run, const ol_state *state, ol_slice name, bool is_big) {
     ol_retention_report *report = run->report;
-    ol_retention_group group = {.name = name, .retention = ol_retention_of(run->options->rules, name)};
+    ol_retention_group group = {.name = name,
+                                .retention = ol_retention_of(run->options->rules, name)};
     report->groups++;
     if (group.retention.retention_ms < 0) {
         report->groups_never++;
@@ -30,13 +35,16 @@ static bool is_wanted(ol_retention_run *run, const ol_state *state, ol_slice nam
     return is_big || ol_retention_glance(run, &group, state);
 }
 
-/* Gathers groups with positions.  The last of the names may be a big group, which one hold of the lock does not cover. */
-static int gather(ol_retention_run *run, const ol_state *state, ol_table_cursor *cursor, bool *more, ol_error *error) {
+/* Gathers groups with positions.  The last of the names may be a big group, which one hold of the
+ * lock does not cover. */
+static int gather(ol_retention_run *run, const ol_state *state, ol_table_cursor *cursor, bool *more,
+                  ol_error *error) {
     uint64_t inspected = 0, positions;
     ol_slice name;
     int status = OL_OK;
     ol_table_renew(state->table, cursor);
-    while (status == OL_OK && inspected < OL_RETENTION_HOLD_POSITIONS && run->names.count < HOLD_GROUPS && !run->last_is_big) {
+    while (status == OL_OK && inspected < OL_RETENTION_HOLD_POSITIONS &&
+           run->names.count < HOLD_GROUPS && !run->last_is_big) {
         *more = ol_table_next_group(state->table, cursor, &name, &positions);
         if (!*more) break;
         bool is_big = positions > OL_RETENTION_HOLD_POSITIONS;
@@ -49,19 +57,25 @@ static int gather(ol_retention_run *run, const ol_state *state, ol_table_cursor 
 }
 
 /* Gathers groups that have only records: each at the first of its records. */
-static int gather_bare(ol_retention_run *run, const ol_state *state, size_t *at, bool *more, ol_error *error) {
+static int gather_bare(ol_retention_run *run, const ol_state *state, size_t *at, bool *more,
+                       ol_error *error) {
     ol_group_record record, first;
     int status = OL_OK;
-    for (unsigned inspected = 0; status == OL_OK && inspected < OL_RETENTION_HOLD_POSITIONS && run->names.count < HOLD_GROUPS; inspected++) {
+    for (unsigned inspected = 0; status == OL_OK && inspected < OL_RETENTION_HOLD_POSITIONS &&
+                                 run->names.count < HOLD_GROUPS;
+         inspected++) {
         *more = ol_group_records_next(state->group_records, at, &record);
         if (!*more) break;
         size_t cursor = 0;
-        bool found = ol_group_records_next_of_group(state->group_records, record.group, &cursor, &first);
+        bool found = ol_group_records_next_of_group(state->group_records, record.group, &cursor,
+                                                    &first);
         OL_ASSERT(found);
         if (!ol_slice_equal(first.key, record.key)) continue;
         uint64_t hash = ol_table_group_hash(state->table, record.group);
         if (ol_table_group_positions(state->table, record.group, hash) > 0) continue;
-        if (is_wanted(run, state, record.group, false)) status = ol_name_list_add(&run->names, record.group, error);
+        if (is_wanted(run, state, record.group, false)) {
+            status = ol_name_list_add(&run->names, record.group, error);
+        }
     }
     return status;
 }
@@ -72,10 +86,12 @@ static int handle_group(ol_retention_run *run, ol_slice name, bool is_big, ol_er
     group->retention = ol_retention_of(run->options->rules, name);
     group->is_big = is_big;
     int status = ol_retention_freeze(run, error);
-    if (status == OL_OK && group->is_frozen && (group->view.is_held || group->view.kind == OL_GROUP_SHARE)) {
+    if (status == OL_OK && group->is_frozen &&
+        (group->view.is_held || group->view.kind == OL_GROUP_SHARE)) {
         run->report->groups_held++;
     } else if (status == OL_OK) {
-        status = run->rows != NULL ? ol_retention_report_group(run, error) : ol_retention_write(run, error);
+        status = run->rows != NULL ? ol_retention_report_group(run, error)
+                                   : ol_retention_write(run, error);
     }
     ol_retention_thaw(run);
     return status;
@@ -84,7 +100,8 @@ static int handle_group(ol_retention_run *run, ol_slice name, bool is_big, ol_er
 static int handle_gathered(ol_retention_run *run, ol_error *error) {
     int status = OL_OK;
     for (size_t i = 0; status == OL_OK && i < run->names.count && !is_stopped(run); i++) {
-        status = handle_group(run, ol_name_list_get(&run->names, i), run->last_is_big && i + 1 == run->names.count, error);
+        status = handle_group(run, ol_name_list_get(&run->names, i),
+                              run->last_is_big && i + 1 == run->names.count, error);
     }
     return status;
 }
@@ -99,7 +116,8 @@ static int walk(ol_retention_run *run, bool is_bare, ol_error *error) {
         run->last_is_big = false;
         status = ol_partition_lock_state(run->partition, &state, error);
         if (status != OL_OK) break;
-        status = is_bare ? gather_bare(run, state, &at, &more, error) : gather(run, state, &cursor, &more, error);
+        status = is_bare ? gather_bare(run, state, &at, &more, error)
+                         : gather(run, state, &cursor, &more, error);
         ol_partition_unlock_state(run->partition);
         uint64_t batches = run->report->batches;
         if (status == OL_OK) status = handle_gathered(run, error);
@@ -117,7 +135,8 @@ static int walk_all(ol_retention_run *run, ol_error *error) {
     return status;
 }
 
-int ol_retention_expire(ol_partition *partition, const ol_retention_options *options, ol_retention_report *report, ol_error *error) {
+int ol_retention_expire(ol_partition *partition, const ol_retention_options *options,
+                        ol_retention_report *report, ol_error *error) {
     ol_retention_run run = {.partition = partition, .options = options, .report = report};
     return walk_all(&run, error);
 }
@@ -125,6 +144,10 @@ int ol_retention_expire(ol_partition *partition, const ol_retention_options *opt
 int ol_retention_preview(ol_partition *partition, const ol_retention_options *options,
                          int32_t partition_number, ol_expiring_rows *rows,
                          ol_retention_report *report, ol_error *error) {
-    ol_retention_run run = {.partition = partition, .options = options, .report = report, .rows = rows, .partition_number = partition_number};
+    ol_retention_run run = {.partition = partition,
+                            .options = options,
+                            .report = report,
+                            .rows = rows,
+                            .partition_number = partition_number};
     return walk_all(&run, error);
 }

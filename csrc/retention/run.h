@@ -1,15 +1,16 @@
-/* retention/run: one run of retention over a partition: tombstones for expired positions, and for groups that have nothing left
- * (docs/format/coordinator.md §5.13, docs/maintenance.md).
+/* retention/run: one run of retention over a partition: tombstones for expired positions, and for
+ * groups that have nothing left (docs/format/coordinator.md §5.13, docs/maintenance.md).
  *
- * A run inspects group after group.  It decides again under the writer lock, where it writes the tombstones: a position that was
- * committed in between survives.  The tombstones of a group are one ordinary commit batch; those of a large group are several,
- * since each position expires by itself, and the group's own records go in the last one.  A run that stops half-way leaves a
- * correct log: the next run finds the rest.
+ * A run inspects group after group.  It decides again under the writer lock, where it writes the
+ * tombstones: a position that was committed in between survives.  The tombstones of a group are one
+ * ordinary commit batch; those of a large group are several, since each position expires by itself,
+ * and the group's own records go in the last one.  A run that stops half-way leaves a correct log:
+ * the next run finds the rest.
  *
  * A group whose retention is OL_RETENTION_NEVER is not touched, whatever its records say.
  *
- * Locks: the table lock for some thousand positions at a time, and the writer lock for each batch.  The
- * caller holds none. */
+ * Locks: the table lock for some thousand positions at a time, and the writer lock for each batch.
+ * The caller holds none. */
 #ifndef OL_RETENTION_RUN_H
 #define OL_RETENTION_RUN_H
 
@@ -40,13 +41,14 @@ typedef struct ol_retention_report {
     bool stopped;
 } ol_retention_report;
 
-/* Writes the tombstones.  After a failure the report says what was written before.  Fails as ol_partition_commit does; OL_LOADING
- * while the partition loads. */
-int ol_retention_expire(ol_partition *partition, const ol_retention_options *options, ol_retention_report *report, ol_error *error) OL_NODISCARD;
+/* Writes the tombstones.  After a failure the report says what was written before.  Fails as
+ * ol_partition_commit does; OL_LOADING while the partition loads. */
+int ol_retention_expire(ol_partition *partition, const ol_retention_options *options,
+                        ol_retention_report *report, ol_error *error) OL_NODISCARD;
 
-/* The dry run: appends to `rows` what would expire up to now_ms, and changes nothing; the partition may be read-only.  One hold of
- * the table lock covers one topic of a group; a commit in the meantime may be in the rows or not.  `partition_number` goes into
- * the rows. */
+/* The dry run: appends to `rows` what would expire up to now_ms, and changes nothing; the partition
+ * may be read-only.  One hold of the table lock covers one topic of a group; a commit in the
+ * meantime may be in the rows or not.  `partition_number` goes into the rows. */
 int ol_retention_preview(ol_partition *partition, const ol_retention_options *options,
                          int32_t partition_number, ol_expiring_rows *rows,
                          ol_retention_report *report, ol_error *error) OL_NODISCARD;

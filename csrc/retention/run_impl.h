@@ -12,7 +12,8 @@
 #include "retention/run.h"
 #include "partition/partition.h"
 
-/* About how many positions are inspected under one hold of the table lock: a millisecond at most. */
+/* About how many positions are inspected under one hold of the table lock: a millisecond at
+ * most. */
 #define OL_RETENTION_HOLD_POSITIONS 16384u
 
 /* Strings, one after the other in memory of the list. */
@@ -55,16 +56,19 @@ typedef struct ol_retention_run {
 /* Fills group->topics; takes the table lock. */
 int ol_retention_list_topics(ol_retention_run *run, ol_error *error);
 
-/* Asks the coordinator for the group's state, without locks; in a run without a coordinator it does nothing.  A thaw follows each
- * freeze, also one that failed. */
+/* Asks the coordinator for the group's state, without locks; in a run without a coordinator it does
+ * nothing.  A thaw follows each freeze, also one that failed. */
 int ol_retention_freeze(ol_retention_run *run, ol_error *error);
 void ol_retention_thaw(ol_retention_run *run);
 
-/* The group's state; from its records unless it is frozen.  Under the writer lock or the table lock. */
+/* The group's state; from its records unless it is frozen.  Under the writer lock or the table
+ * lock. */
 ol_group_view ol_retention_view(const ol_retention_group *group, const ol_state *state);
 
-/* When a position of the group expires.  A topic that a frozen group got after the freeze counts as one that a member reads. */
-ol_expiry ol_retention_when(const ol_retention_group *group, const ol_group_view *view, const ol_table_row *row);
+/* When a position of the group expires.  A topic that a frozen group got after the freeze counts as
+ * one that a member reads. */
+ol_expiry ol_retention_when(const ol_retention_group *group, const ol_group_view *view,
+                            const ol_table_row *row);
 
 static inline bool ol_retention_is_due(const ol_retention_run *run, const ol_retention_group *group,
                                        const ol_group_view *view, const ol_table_row *row) {
@@ -72,17 +76,18 @@ static inline bool ol_retention_is_due(const ol_retention_run *run, const ol_ret
     return ol_expiry_is_due(&expiry, run->options->now_ms);
 }
 
-/* Whether something in the group is due, or its own records are.  Under the table lock.  Pending values are ignored: the decision
- * under the writer lock respects them. */
-bool ol_retention_glance(const ol_retention_run *run, const ol_retention_group *group, const ol_state *state);
+/* Whether something in the group is due, or its own records are.  Under the table lock.  Pending
+ * values are ignored: the decision under the writer lock respects them. */
+bool ol_retention_glance(const ol_retention_run *run, const ol_retention_group *group,
+                         const ol_state *state);
 
 /* The same topic by topic, for a big group or a frozen one; takes the table lock for each. */
 int ol_retention_glance_by_topic(ol_retention_run *run, bool *due, ol_error *error);
 
 int ol_retention_write(ol_retention_run *run, ol_error *error);
 
-/* Lets waiting commits have the writer lock.  It goes to the first thread that asks, and the thread that has just released it
- * would be the first again and again. */
+/* Lets waiting commits have the writer lock.  It goes to the first thread that asks, and the thread
+ * that has just released it would be the first again and again. */
 void ol_retention_give_way(void);
 
 int ol_retention_report_group(ol_retention_run *run, ol_error *error);

@@ -1,5 +1,5 @@
-/* The tombstones of one group (docs/format/coordinator.md §5.13, docs/format/records.md §3.6), decided again and written under the
- * writer lock. */
+/* The tombstones of one group (docs/format/coordinator.md §5.13, docs/format/records.md §3.6),
+ * decided again and written under the writer lock. */
 #include <time.h>
 
 #include "partition/tombstones.h"
@@ -37,7 +37,8 @@ static bool is_in_flight(const ol_in_flight *inflight, const ol_pair_name *name,
 static bool has_group_records_in_flight(const ol_in_flight *inflight, ol_slice group) {
     size_t cursor = 0;
     ol_group_record record;
-    return inflight->active && ol_group_records_next_of_group(inflight->written.group_records, group, &cursor, &record);
+    return inflight->active &&
+           ol_group_records_next_of_group(inflight->written.group_records, group, &cursor, &record);
 }
 
 static bool has_anything_in_flight(const ol_in_flight *inflight, ol_slice group) {
@@ -46,11 +47,12 @@ static bool has_anything_in_flight(const ol_in_flight *inflight, ol_slice group)
     uint64_t written_hash = ol_table_group_hash(written, group);
     return ol_table_group_positions(written, group, written_hash) > 0 ||
            ol_table_group_positions(absent, group, ol_table_group_hash(absent, group)) > 0 ||
-           ol_pending_has_group(inflight->written.pending, group, written_hash) || has_group_records_in_flight(inflight, group);
+           ol_pending_has_group(inflight->written.pending, group, written_hash) ||
+           has_group_records_in_flight(inflight, group);
 }
 
-static int take_position(ol_slice group, const ol_partition_view *now, collected *batch, const ol_pair_name *name,
-                         int32_t number, ol_error *error) {
+static int take_position(ol_slice group, const ol_partition_view *now, collected *batch,
+                         const ol_pair_name *name, int32_t number, ol_error *error) {
     bool is_pending = ol_pending_has(now->state->pending, name, number);
     if (is_pending || is_in_flight(now->in_flight, name, number)) {
         batch->pending += is_pending;
@@ -66,8 +68,8 @@ static int take_position(ol_slice group, const ol_partition_view *now, collected
     return status;
 }
 
-static bool next_position(const ol_table *table, const collected *batch, ol_slice group, uint64_t hash, ol_table_cursor *cursor,
-                          ol_table_row *row) {
+static bool next_position(const ol_table *table, const collected *batch, ol_slice group,
+                          uint64_t hash, ol_table_cursor *cursor, ol_table_row *row) {
     if (batch->topic.data == NULL) return ol_table_next_of_group(table, group, hash, cursor, row);
     ol_pair_name name = ol_table_name(table, group, hash, batch->topic);
     return ol_table_next_of_pair(table, &name, cursor, row);
@@ -82,12 +84,14 @@ static int collect_positions(const ol_retention_run *run, const ol_partition_vie
     ol_table_row row;
     ol_pair_name name = {0};
     int status = OL_OK;
-    while (status == OL_OK && !batch->is_full && next_position(table, batch, group, hash, &cursor, &row)) {
+    while (status == OL_OK && !batch->is_full &&
+           next_position(table, batch, group, hash, &cursor, &row)) {
         if (!ol_retention_is_due(run, &run->group, view, &row)) {
             batch->kept++;
             continue;
         }
-        if (row.topic.data != name.topic.data || row.topic.size != name.topic.size || name.group.data == NULL) {
+        if (row.topic.data != name.topic.data || row.topic.size != name.topic.size ||
+            name.group.data == NULL) {
             name = ol_table_name(table, group, hash, row.topic);
         }
         status = take_position(group, now, batch, &name, row.partition, error);
@@ -95,15 +99,23 @@ static int collect_positions(const ol_retention_run *run, const ol_partition_vie
     return status;
 }
 
-/* The group's own records go with the last of its positions, in the same batch if they fit; else alone in the next one. */
-static int collect_group_records(ol_slice group, const ol_partition_view *now, const ol_group_view *view, collected *batch,
-                                 ol_error *error) {
+/* The group's own records go with the last of its positions, in the same batch if they fit; else
+ * alone in the next one. */
+static int collect_group_records(ol_slice group, const ol_partition_view *now,
+                                 const ol_group_view *view, collected *batch, ol_error *error) {
     const ol_state *state = now->state;
     uint64_t hash = ol_table_group_hash(state->table, group);
-    if (batch->topic.data != NULL || batch->is_full || batch->kept > 0 || !ol_group_view_may_go(view)) return OL_OK;
-    if (ol_pending_has_group(state->pending, group, hash) || has_anything_in_flight(now->in_flight, group)) return OL_OK;
+    if (batch->topic.data != NULL || batch->is_full || batch->kept > 0 ||
+        !ol_group_view_may_go(view)) {
+        return OL_OK;
+    }
+    if (ol_pending_has_group(state->pending, group, hash) ||
+        has_anything_in_flight(now->in_flight, group)) {
+        return OL_OK;
+    }
     size_t count = batch->tombstones.count, bytes = batch->tombstones.batch_bytes;
-    int status = ol_tombstones_add_group_records(&batch->tombstones, state->group_records, group, error);
+    int status = ol_tombstones_add_group_records(&batch->tombstones, state->group_records, group,
+                                                 error);
     if (status != OL_OK) return status;
     ol_tombstones_sort_group_records(&batch->tombstones, count);
     if (count > 0 && batch->tombstones.batch_bytes > batch->bytes_max) {
@@ -117,11 +129,15 @@ static int collect_group_records(ol_slice group, const ol_partition_view *now, c
 
 static size_t count_positions(const ol_tombstones *tombstones) {
     size_t count = 0;
-    while (count < tombstones->count && tombstones->items[count].kind == OL_ITEM_POSITION_TOMBSTONE) count++;
+    while (count < tombstones->count &&
+           tombstones->items[count].kind == OL_ITEM_POSITION_TOMBSTONE) {
+        count++;
+    }
     return count;
 }
 
-static void account(const ol_retention_run *run, const collected *batch, const ol_commit_result *result) {
+static void account(const ol_retention_run *run, const collected *batch,
+                    const ol_commit_result *result) {
     ol_retention_report *report = run->report;
     /* After a full batch the next one counts them. */
     if (!batch->is_full) report->positions_pending += batch->pending;
@@ -135,16 +151,20 @@ static void account(const ol_retention_run *run, const collected *batch, const o
 }
 
 /* Under writer. */
-static int write_batch(const ol_retention_run *run, const ol_partition_view *now, collected *batch, ol_error *error) {
+static int write_batch(const ol_retention_run *run, const ol_partition_view *now, collected *batch,
+                       ol_error *error) {
     ol_partition *partition = run->partition;
     int status = ol_partition_check_writable(partition, true, error);
-    if (status != OL_OK || has_group_records_in_flight(now->in_flight, run->group.name)) return status;
+    if (status != OL_OK || has_group_records_in_flight(now->in_flight, run->group.name)) {
+        return status;
+    }
     ol_group_view view = ol_retention_view(&run->group, now->state);
     status = collect_positions(run, now, &view, batch, error);
     if (status == OL_OK) status = collect_group_records(run->group.name, now, &view, batch, error);
     ol_commit_result result;
     if (status == OL_OK && batch->tombstones.count > 0) {
-        status = ol_partition_commit_locked(partition, batch->tombstones.items, batch->tombstones.count, -1, -1, &result, error);
+        status = ol_partition_commit_locked(partition, batch->tombstones.items,
+                                            batch->tombstones.count, -1, -1, &result, error);
     }
     if (status == OL_OK) account(run, batch, &result);
     return status;
@@ -173,7 +193,8 @@ static int write_all(const ol_retention_run *run, ol_slice topic, ol_error *erro
     return status;
 }
 
-/* Topic by topic, so that no hold of the lock covers all of them.  A group that is empty after that goes with a last batch. */
+/* Topic by topic, so that no hold of the lock covers all of them.  A group that is empty after that
+ * goes with a last batch. */
 static int write_big(ol_retention_run *run, ol_error *error) {
     const ol_state *state;
     int status = OL_OK;
@@ -182,7 +203,8 @@ static int write_big(ol_retention_run *run, ol_error *error) {
     }
     if (status == OL_OK) status = ol_partition_lock_state(run->partition, &state, error);
     if (status != OL_OK) return status;
-    uint64_t left = ol_table_group_positions(state->table, run->group.name, ol_table_group_hash(state->table, run->group.name));
+    uint64_t left = ol_table_group_positions(state->table, run->group.name,
+                                             ol_table_group_hash(state->table, run->group.name));
     ol_partition_unlock_state(run->partition);
     return left == 0 ? write_all(run, ol_slice_null(), error) : OL_OK;
 }
@@ -190,7 +212,9 @@ static int write_big(ol_retention_run *run, ol_error *error) {
 int ol_retention_write(ol_retention_run *run, ol_error *error) {
     int status = OL_OK;
     bool due = true;
-    if (run->group.is_big || run->group.is_frozen) status = ol_retention_glance_by_topic(run, &due, error);
+    if (run->group.is_big || run->group.is_frozen) {
+        status = ol_retention_glance_by_topic(run, &due, error);
+    }
     if (status != OL_OK || !due) return status;
     return run->group.is_big ? write_big(run, error) : write_all(run, ol_slice_null(), error);
 }
