@@ -87,6 +87,12 @@ def test_no_word_is_banned(path):
 TESTED = "\n".join(path.read_text() for path in TEXTS if path.is_relative_to(ROOT / "tests") and path.suffix in CODE)
 
 
+@pytest.mark.parametrize("path", [path for path in FILES if path.is_relative_to(ROOT / "csrc")], ids=name_of)
+def test_a_line_of_the_engine_has_at_most_100_columns(path):
+    lines = enumerate(path.read_text().splitlines(), 1)
+    assert not [f"line {number}: {len(line)}" for number, line in lines if len(line) > 100]
+
+
 PUBLIC_HEADERS = [
     path
     for path in FILES

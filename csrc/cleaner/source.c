@@ -188,8 +188,11 @@ int ol_clean_source_blame(const ol_clean_source *source, const ol_batch *batch, 
                        source->piece.position + (batch->data - source->piece.data));
 }
 
-static OL_NOINLINE int refuse_offsets(const ol_clean_source *source, const ol_batch *batch, ol_error *error) {
-    ol_fail(error, OL_CORRUPT, "the offsets %" PRId64 " to %" PRId64 " of the batch are not above those before it, or not of this segment",
+static OL_NOINLINE int refuse_offsets(const ol_clean_source *source, const ol_batch *batch,
+                                      ol_error *error) {
+    ol_fail(error, OL_CORRUPT,
+            "the offsets %" PRId64 " to %" PRId64
+            " of the batch are not above those before it, or not of this segment",
             batch->base_offset, batch->last_offset);
     return ol_clean_source_blame(source, batch, error);
 }
@@ -201,11 +204,13 @@ static OL_NOINLINE int refuse_batch(const ol_clean_source *source, const ol_batc
                        source->piece.position + (batch->data - source->piece.data));
 }
 
-int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, bool *done, ol_error *error) {
+int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, bool *done,
+                                   ol_error *error) {
     const ol_log_piece *piece = &source->piece;
     *done = source->position >= piece->size;
     if (*done) return OL_OK;
-    int status = ol_batch_parse(piece->data + source->position, piece->size - source->position, batch, error);
+    int status = ol_batch_parse(piece->data + source->position, piece->size - source->position,
+                                batch, error);
     if (OL_UNLIKELY(status != OL_OK)) {
         *done = status == OL_TORN && ends_piece(source, batch);
         if (*done) return OL_OK;

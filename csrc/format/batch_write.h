@@ -2,7 +2,8 @@
  * (docs/format/batches.md §2.1, §2.2, §2.5).
  *
  * A batch is written from its records back to its header: leave OL_BATCH_OVERHEAD bytes, put the
- * records, seal.  The caller has made sure of the room.  No function here allocates, locks or fails.
+ * records, seal.  The caller has made sure of the room.  No function here allocates, locks or
+ * fails.
  */
 #ifndef OL_FORMAT_BATCH_WRITE_H
 #define OL_FORMAT_BATCH_WRITE_H

@@ -179,8 +179,8 @@ int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int
                                             : max_timestamp + log->config.segment_ms;
         }
     }
-    ol_segment_note_batch(active, position, size, last_offset, max_timestamp,
-                          log->config.index_interval_bytes, &log->tail.index_full);
+    ol_segment_record_batch(active, position, size, last_offset, max_timestamp,
+                            log->config.index_interval_bytes, &log->tail.index_full);
     if (OL_UNLIKELY(producer_id >= 0 || leader_epoch > log->tail.newest_epoch ||
                     log->tail.index_full)) {
         publish_rest(log, base_offset, producer_id, leader_epoch, size);

@@ -31,10 +31,10 @@
 typedef struct ol_log ol_log;
 
 #define OL_SEGMENT_BYTES_DEFAULT ((int64_t)100 << 20)
-/* small segments are for tests; Kafka refuses below 1 MiB */
+/* Small segments are for tests; Kafka refuses below 1 MiB. */
 #define OL_SEGMENT_BYTES_MIN ((int64_t)1 << 12)
 #define OL_SEGMENT_BYTES_MAX ((int64_t)0x7fffffff)
-/* the sidecar; never begins with a digit */
+/* The sidecar; its name never begins with a digit. */
 #define OL_FLUSH_SIDECAR_FILE "offsetlog.flushed"
 
 typedef struct ol_log_config {
@@ -51,7 +51,7 @@ typedef struct ol_log_config {
     int64_t extend_bytes_max;
 } ol_log_config;
 
-/* Kafka's defaults for the offsets topic; 64 KiB and 8 MiB steps */
+/* Kafka's defaults for the offsets topic; 64 KiB and 8 MiB steps. */
 void ol_log_config_init(ol_log_config *config);
 
 typedef struct ol_log_options {
@@ -121,12 +121,12 @@ void ol_log_abandon(ol_log *log);
 int64_t ol_log_start(const ol_log *log);
 int64_t ol_log_end(const ol_log *log);          /* acquire: everything below it can be read */
 int64_t ol_log_flushed(const ol_log *log);
-/* of a read-only log: it was read up to there, after somebody else appended to it */
+/* For a read-only log: it was read up to there, after somebody else appended to it. */
 void ol_log_record_end(ol_log *log, int64_t end);
 bool ol_log_is_writable(const ol_log *log);
 bool ol_log_has_failed(const ol_log *log);
 int32_t ol_log_leader_epoch(const ol_log *log); /* newest epoch, -1 none */
-/* of partition.metadata; false: none */
+/* The id in partition.metadata; false: none. */
 bool ol_log_topic_id(const ol_log *log, uint8_t topic_id[16]);
 int64_t ol_log_size_bytes(const ol_log *log);   /* of all segments, true sizes */
 

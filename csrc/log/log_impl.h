@@ -23,7 +23,7 @@
 #include "log/segment.h"
 
 #define OL_ROLLED_PREFIX "offsetlog.rolled-"
-/* and the offset: a truncation to there is under way */
+/* Followed by the offset to which a truncation is under way. */
 #define OL_CUT_PREFIX "offsetlog.cut-"
 #define OL_EPOCHS_FILE "leader-epoch-checkpoint"
 
@@ -165,7 +165,7 @@ void ol_log_set_failed(ol_log *log);
 int ol_log_check_writable(const ol_log *log, ol_error *error) OL_NODISCARD;
 /* Publishes positions after an open, a roll or a truncation. */
 void ol_log_set_limits(ol_log *log);
-/* takes over the reference */
+/* Takes over the reference. */
 int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) OL_NODISCARD;
 /* The last segment with a base at or below `offset`, else the first; referenced.  NULL when there
  * is none. */

@@ -324,7 +324,7 @@ static int bound_piece(ol_log_reader *reader, const uint8_t *data, size_t *size,
     int64_t bound = next_base(reader);
     if (bound < 0 || *size == 0) return OL_OK;
     if (next_offset_at(data) <= bound && next_offset_at(data + *last) <= bound) return OL_OK;
-    /* cut meanwhile: the next segment does not follow this one */
+    /* Cut meanwhile: the next segment does not follow this one. */
     if (atomic_load(&reader->segment->detached)) return OL_WOULD_BLOCK;
     if (next_offset_at(data) > bound) {
         return fail_at(reader, reader->position,
@@ -444,14 +444,14 @@ static int next_once(ol_log_reader *reader, size_t size_max, ol_log_piece *piece
     for (;;) {
         int status = OL_OK;
         if (reader->segment == NULL) status = find_place(reader, error);
-        /* truncated or replaced between our finding and using it */
+        /* Truncated or replaced between our finding and using it. */
         if (status == OL_WOULD_BLOCK) continue;
         if (status == OL_OK && !reader->positioned) status = walk_to_offset(reader, error);
         if (status == OL_OK) {
             status = reader->file == NULL ? mapped_piece(reader, size_max, piece, error)
                                           : read_piece(reader, size_max, piece, error);
         }
-        /* replaced between our finding and reading it */
+        /* Replaced between our finding and reading it. */
         if (status == OL_WOULD_BLOCK) {
             leave_segment(reader);
             continue;
@@ -490,7 +490,7 @@ int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *pie
             if (looked != OL_OK) return looked;
         }
         if (status != OL_NO_SUCH_FILE && !listed) return status;
-        /* recovery leaves out a file that the directory has */
+        /* Recovery leaves out a file that the directory has. */
         if (i + 1 == READER_TRIES) return status;
         leave_segment(reader);
         status = list_again(reader, error);
@@ -562,7 +562,7 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
         ol_file_scan_close(&scan);
     }
     if (status == OL_END) {
-        /* batches that came after the limit meanwhile are after bad bytes */
+        /* Batches that came after the limit meanwhile are after bad bytes. */
         reader->was_followed = true;
         status = next_segment(reader, error);
         if (status == OL_END) *is_end = true;

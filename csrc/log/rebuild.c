@@ -59,7 +59,7 @@ static int replay_producer(replay *state, ol_segment *rebuilt, const ol_batch *b
     ol_log *log = state->log;
     ol_producers_change change = {0};
     int status = ol_producers_apply(&log->producers.map, batch, &change, error);
-    /* a marker that does not decode ends nothing */
+    /* A marker that does not decode ends nothing. */
     if (status == OL_CORRUPT || status == OL_UNSUPPORTED) return OL_OK;
     if (batch->producer_id > log->producers.highest_id) {
         log->producers.highest_id = batch->producer_id;
@@ -115,11 +115,11 @@ static int walk_segment(replay *state, const ol_found_segment *found, ol_segment
         if (status != OL_OK) break;
         if (rebuilt != NULL) {
             /* If the offset index stays, the time index gets one entry, at the end. */
-            ol_segment_note_batch(rebuilt, position, batch.size, batch.last_offset,
-                                  batch.max_timestamp,
-                                  found->rebuild_indexes ? log->config.index_interval_bytes
-                                                         : INT64_MAX,
-                                  NULL);
+            ol_segment_record_batch(rebuilt, position, batch.size, batch.last_offset,
+                                    batch.max_timestamp,
+                                    found->rebuild_indexes ? log->config.index_interval_bytes
+                                                           : INT64_MAX,
+                                    NULL);
         }
         if (batch.base_offset >= state->producers_from && batch.producer_id >= 0) {
             status = replay_producer(state, found->rebuild_transactions ? rebuilt : NULL, &batch,

@@ -100,17 +100,17 @@ int ol_segment_open_indexes_aside(ol_segment *segment, size_t index_bytes_max, c
                                   ol_error *error) OL_NODISCARD;
 void ol_segment_close_indexes(ol_segment *segment);     /* writes nothing */
 
-/* Adds an entry to both indexes for the batch at `position`; the part of ol_segment_note_batch that
- * is rarely needed. */
+/* Adds an entry to both indexes for the batch at `position`; the part of ol_segment_record_batch
+ * that is rarely needed. */
 void ol_segment_append_entries(ol_segment *segment, int64_t position, int64_t last_offset,
                                bool *full);
 
 /* Adds the index entries (docs/format/directory.md §1.3) for the batch of `size` bytes at
  * `position`, which was just appended or replayed.  Cannot fail: a missing index entry makes a
  * lookup slower, nothing more.  *full (may be NULL): no room for another one. */
-static inline void ol_segment_note_batch(ol_segment *segment, int64_t position, size_t size,
-                                         int64_t last_offset, int64_t max_timestamp,
-                                         int64_t index_interval_bytes, bool *full) {
+static inline void ol_segment_record_batch(ol_segment *segment, int64_t position, size_t size,
+                                           int64_t last_offset, int64_t max_timestamp,
+                                           int64_t index_interval_bytes, bool *full) {
     if (position == 0) segment->first_timestamp = max_timestamp;
     if (max_timestamp > segment->max_timestamp) {
         segment->max_timestamp = max_timestamp;

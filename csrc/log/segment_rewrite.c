@@ -161,8 +161,8 @@ int ol_segment_rewrite_append(ol_segment_rewrite *cleaned, const uint8_t *data, 
         if (cleaned->buffered == BUFFER_SIZE) status = write_buffer(cleaned, error);
         if (status != OL_OK) return status;
     }
-    ol_segment_note_batch(cleaned->segment, position, size, last_offset, max_timestamp,
-                          cleaned->log->config.index_interval_bytes, NULL);
+    ol_segment_record_batch(cleaned->segment, position, size, last_offset, max_timestamp,
+                            cleaned->log->config.index_interval_bytes, NULL);
     cleaned->next_offset = last_offset + 1;
     return OL_OK;
 }

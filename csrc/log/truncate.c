@@ -173,7 +173,7 @@ static int reopen_last(ol_log *log, const cut_place *cut, ol_error *error) {
         ol_segment_release(segment);
         return status;
     }
-    /* a place is free: one was just taken off */
+    /* A place is free: one was just taken off. */
     log->list.segments[log->list.count++] = segment;
     ol_log_activate(log, segment);
     return OL_OK;

@@ -43,7 +43,7 @@ static void report_damage(void *context, const ol_error *damage) {
 static void publish_progress(loader *load) {
     load->partition->load.batches = load->apply.batches;
     load->partition->load.records = load->apply.records;
-    load->partition->load.bytes = load->walk.bytes;
+    load->partition->load.bytes = load->walk.bytes + (int64_t)load->walk.position;
 }
 
 /* Rows borrow from the bytes that the walk is about to release. */
@@ -65,7 +65,8 @@ static int start_at(loader *load, int64_t offset, ol_error *error) {
     load->stopped = false;
     partition->load.bytes = 0;
     partition->load.bytes_total = load->from_snapshot ? 0 : ol_log_size_bytes(partition->log);
-    partition->load.snapshot_offset = partition->snapshot.offset = load->from_snapshot ? offset : -1;
+    partition->snapshot.offset = load->from_snapshot ? offset : -1;
+    partition->load.snapshot_offset = partition->snapshot.offset;
     return ol_batch_walk_open_reported(&load->walk, partition->log, offset, &load->reporter, error);
 }
 
@@ -196,8 +197,9 @@ static int64_t sane_timestamp(const ol_partition *partition, int64_t max_timesta
 }
 
 static void keep_time(const loader *load) {
-    load->partition->clock.newest_loaded = load->apply.max_timestamp;
-    load->partition->clock.last_timestamp = sane_timestamp(load->partition, load->apply.max_timestamp);
+    ol_partition *partition = load->partition;
+    partition->clock.newest_loaded = load->apply.max_timestamp;
+    partition->clock.last_timestamp = sane_timestamp(partition, load->apply.max_timestamp);
 }
 
 /* Everything up to the log end was walked; bytes that were neither read nor reported are damage
@@ -211,7 +213,7 @@ static void check_complete(loader *load) {
     }
     ol_log_segment_info last = {0}, info;
     for (size_t i = 0; ol_log_segment_at(partition->log, i, &info); i++) last = info;
-    /* the end of the log was compacted away (docs/format/traps.md trap 25) */
+    /* The end of the log was compacted away (docs/format/traps.md trap 25). */
     if (last.size == 0 && last.base_offset == end) return;
     ol_error damage;
     ol_fail(&damage, OL_CORRUPT,

@@ -350,16 +350,20 @@ int ol_partition_try_lock_state(ol_partition *partition, const ol_state **state,
 
 void ol_partition_unlock_state(ol_partition *partition) { pthread_mutex_unlock(&partition->table); }
 
-/* ------------------------------------------------------------------------------------------------ for the rooms above */
+/* ------------------------------------------------------------ for the rooms above */
 
-const ol_partition_options *ol_partition_get_options(const ol_partition *partition) { return &partition->options; }
+const ol_partition_options *ol_partition_get_options(const ol_partition *partition) {
+    return &partition->options;
+}
 
 void ol_partition_lock_writer(ol_partition *partition, ol_partition_view *view) {
     pthread_mutex_lock(&partition->writer);
     *view = (ol_partition_view){&partition->state, &partition->inflight, partition->watermark};
 }
 
-void ol_partition_unlock_writer(ol_partition *partition) { pthread_mutex_unlock(&partition->writer); }
+void ol_partition_unlock_writer(ol_partition *partition) {
+    pthread_mutex_unlock(&partition->writer);
+}
 
 int64_t ol_partition_newest_timestamp(ol_partition *partition) {
     pthread_mutex_lock(&partition->writer);

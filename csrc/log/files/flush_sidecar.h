@@ -42,7 +42,7 @@ int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_bound *b
 int ol_flush_sidecar_open(ol_flush_sidecar *flushed, ol_fs *fs, const char *path,
                           ol_error *error) OL_NODISCARD;
 void ol_flush_sidecar_close(ol_flush_sidecar *flushed);
-/* in a forked child: the mapping is left alone */
+/* In a forked child: the mapping is left alone. */
 void ol_flush_sidecar_release(ol_flush_sidecar *flushed);
 
 /* Stores through the mapping.  Fails only through the faulting file port. */

@@ -212,7 +212,7 @@ int ol_time_index_append(ol_index *index, int64_t timestamp, int64_t offset, boo
     bool full = at_roll ? index->count >= index->capacity : ol_index_is_full(index);
     int status = check_append(index, offset, full, error);
     if (status != OL_OK) return status;
-    /* as above: zeros read as unused */
+    /* As above: zeros read as unused. */
     if (timestamp == 0 && offset == index->base_offset) return OL_OK;
     if (!make_room(index)) return OL_OK;
     uint8_t *slot = next_slot(index);

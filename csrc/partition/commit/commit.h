@@ -24,9 +24,4 @@ typedef struct ol_commit_scratch {
 size_t ol_commit_scratch_bytes(const ol_commit_scratch *scratch);
 void ol_commit_scratch_free(ol_commit_scratch *scratch);
 
-/* ol_partition_commit without its lock; fails as that does.  result->term is left to the caller. */
-int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, size_t count,
-                               int64_t producer_id, int16_t producer_epoch,
-                               ol_commit_result *result, ol_error *error) OL_NODISCARD;
-
 #endif
