@@ -241,11 +241,15 @@ def test_compact_of_a_store_in_which_nothing_was_written(by_hand):
 
 
 def test_a_dry_run_changes_nothing(by_hand, path):
+    def sizes():
+        # The background removes its own notes of rolled segments whenever they are flushed.
+        return {file: file.stat().st_size for file in path.rglob("*") if "offsetlog.rolled-" not in file.name}
+
     feed(by_hand)
-    before = {file: file.stat().st_size for file in path.rglob("*")}
+    before = sizes()
     (plan,) = by_hand.maintenance.plans()
     assert (plan.action, plan.reason) == ("roll", "asked for")
-    assert {file: file.stat().st_size for file in path.rglob("*")} == before
+    assert sizes() == before
     with opened(path, read_only=True) as view:
         assert view.maintenance.plans() == [plan]
 
