@@ -2,8 +2,9 @@
  *
  * No CRC covers the base offset: it begins after it, so that a broker can assign it.  Every walk
  * over a log therefore compares the offsets with those before, with the end of the segment, and
- * with the batch that follows.  Recovery, a load, a walk and the cleaner decide by the same rules,
- * so they agree on a log.
+ * with the batch that follows.  A load and a walk apply all rules.  Recovery has no segment limit
+ * and no successor yet: it compares segments afterwards.  The cleaner reads closed segments that a
+ * load has accepted, so a batch that is not in bounds quarantines its segment without a verdict.
  *
  * Pure functions: nothing is owned, no lock is taken.
  */

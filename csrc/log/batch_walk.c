@@ -104,8 +104,12 @@ static int meet_damage(ol_batch_walk *walk, ol_error *error) {
     int status = release(walk, error);
     if (status != OL_OK) return status;
     if (!ol_log_is_writable(walk->log)) {
+        size_t walked = walk->position;
         status = ol_log_reader_retry(walk->reader, file_position, &walk->piece, error);
-        if (status == OL_OK) walk->position = 0;
+        if (status == OL_OK) {
+            walk->bytes += (int64_t)walked;
+            walk->position = 0;
+        }
         if (status != OL_END) return status;
     }
     return pass_over(walk, &damage, error);

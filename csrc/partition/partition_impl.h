@@ -96,7 +96,7 @@ struct ol_partition {
         ol_error discarded;         /* and why */
         ol_problem *kept;           /* the first of them; hardly any partition has one */
         int64_t kept_count;
-        int64_t count;
+        _Atomic int64_t count;
     } problems;
 };
 

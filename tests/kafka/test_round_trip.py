@@ -375,7 +375,6 @@ def _open_transactions(store: OffsetStore) -> list[int]:
 # ------------------------------------------------------------------------------------------------ left open
 
 
-@pytest.mark.gate
 def test_an_open_transaction_of_a_client(kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path):
     """Kafka serves the old values, and tells stable reads to wait, as for transactions that it wrote itself."""
     template = kafka_template(PARTITIONS)

@@ -56,7 +56,6 @@ def test_changes(spark):
     ]  # fmt: skip
 
 
-@pytest.mark.gate
 def test_two_directories(spark, tmp_path):
     register(spark)
     keys = [TopicPartition("orders", number) for number in range(3)]

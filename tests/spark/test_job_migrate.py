@@ -80,6 +80,7 @@ def fill(hosts):
         client.close()
 
 
+@pytest.mark.ci
 def test_what_stands_in_zookeeper(zookeeper):
     with connected(zookeeper, 30) as client:
         with pytest.raises(InvalidArgumentError, match="no node /consumers"):

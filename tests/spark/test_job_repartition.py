@@ -47,7 +47,7 @@ from offsetlog.types import TopicPartition
 from tests.conformance.scenarios import SCENARIOS
 from tests.spark.moving_logs import START_MS, TOPIC, RandomLog, all_rows, key_of, marker, rows_of, value_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.ci]
 
 
 def planned(rows, partitions):

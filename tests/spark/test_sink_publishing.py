@@ -17,6 +17,9 @@ from offsetlog.spark.sink.options import checked_options
 from offsetlog.spark.sink.staging import RESERVED_PREFIX
 from tests.spark.sinks import Row, commits_of, epoch_writer, positions, stage_tasks
 
+# The second tier: a process for each stop.
+pytestmark = pytest.mark.ci
+
 TASKS: list[list[Row]] = [
     [(f"group-{number}", "orders", part, 100 + number) for number in range(8) for part in range(2)],
     [],

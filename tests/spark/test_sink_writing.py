@@ -37,7 +37,6 @@ def expected(count: int) -> dict[tuple[str, str, int], int]:
     return {(f"g{row % 50}", "orders", row // 50 % 10): row for row in range(count)}
 
 
-@pytest.mark.gate
 def test_a_data_frame_is_committed(spark, tmp_path):
     rows_of(spark, 500).write.format("offsetlog").mode("append").option("partitions", 4).save(str(tmp_path))
     assert positions(tmp_path) == expected(500)
@@ -64,7 +63,6 @@ def test_every_column_is_committed(spark, tmp_path):
         assert store.fetch_one("h", "t", 0)[:3] == (6, "", -1)
 
 
-@pytest.mark.gate
 def test_a_write_of_an_epoch_is_idempotent(spark, tmp_path):
     for _ in range(2):
         commit_batch(rows_of(spark, 500), 7, str(tmp_path), "nightly", partitions="4", durability="process")

@@ -19,6 +19,9 @@ from offsetlog._native.encoding import encode_batch
 from .moving_logs import key_of, marker, value_of
 from .reading import Row, read_splits, rows_of, splits_of
 
+# The second tier: logs that move while they are read.
+pytestmark = pytest.mark.ci
+
 KEYS = [TopicPartition("t", number) for number in range(6)]
 BY_HAND = MaintenanceConfig(enabled=False)
 SMALL = StoreConfig(segment_bytes=4 << 10, index_interval_bytes=256)

@@ -21,6 +21,9 @@ from offsetlog.spark.scan.views import full_schema
 
 from .reading import Row, rows_of
 
+# The second tier: every kind of damage in every view.
+pytestmark = pytest.mark.ci
+
 VIEWS = ("records", "commits", "history", "offsets", "groups")
 SMALL = StoreConfig(segment_bytes=8 << 10, index_interval_bytes=512)
 

@@ -20,9 +20,6 @@ from offsetlog.spark.scan.options import VIEWS
 
 from .reading import Row, rows_of
 
-# The Spark session of the gate: every view of the source goes through it.
-pytestmark = pytest.mark.gate
-
 BY_NAME = {each.name: each for each in SCENARIOS}
 
 
@@ -45,6 +42,8 @@ def expected(path: Path, **options: Any) -> list[Row]:
     return sorted(rows_of(path, **options), key=repr)
 
 
+# The one Spark session of the gate: every view of the source goes through it.
+@pytest.mark.gate
 @pytest.mark.parametrize("name", ["kafka-4.3.0/txn", "kafka-4.3.0/groups"])
 def test_every_view_through_spark(source: SparkSession, name: str) -> None:
     scenario: Scenario = BY_NAME[name]
@@ -144,6 +143,7 @@ def test_what_executors_import_loads_no_store() -> None:
         assert repr(name) not in told
 
 
+@pytest.mark.ci  # a session of its own; wheel-test runs it, too
 def test_spark_finds_it_without_being_told() -> None:
     log = BY_NAME["kafka-4.3.0/txn"].log
     told = run(

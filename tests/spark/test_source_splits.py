@@ -29,6 +29,9 @@ from offsetlog.spark.scan.states import BucketReader
 from .moving_logs import key_of, value_of
 from .reading import Row, read_splits, rows_of, splits_of, table_of
 
+# The second tier: C reads the same splits in csrc/columns.
+pytestmark = pytest.mark.ci
+
 KEYS = [TopicPartition("t", number) for number in range(6)]
 BY_HAND = MaintenanceConfig(enabled=False)
 SMALL = StoreConfig(segment_bytes=8 << 10, index_interval_bytes=512)

@@ -94,6 +94,7 @@ def test_an_idle_active_segment_is_closed_and_cleaned(path):
         assert store.fetch_one(GROUP, "orders", 3).offset == 1999
 
 
+@pytest.mark.ci  # half a minute of commits and of waiting
 def test_the_defaults_keep_their_promise(path):
     # A log fed 100 times what is live in it, at most 60 seconds after the last commit, and nobody asked.
     with offsetlog.open(path, 2, "process") as store:

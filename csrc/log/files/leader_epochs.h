@@ -3,7 +3,7 @@
  *
  * A list of (epoch, start offset), ascending strictly in both, kept in the file
  * leader-epoch-checkpoint.  Changes are made in memory; the caller stores the list when one is
- * reported.  No lock: the partition's writer lock covers it.
+ * reported.  No lock of its own: the log guards its list with epochs.lock (log/log_impl.h).
  */
 #ifndef OL_LOG_FILES_LEADER_EPOCHS_H
 #define OL_LOG_FILES_LEADER_EPOCHS_H

@@ -124,9 +124,9 @@ static int plan_and_write(ol_commit *work, const ol_item *items, size_t count, o
     return write_one_batch(work, size, error);
 }
 
-int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, size_t count,
-                               int64_t producer_id, int16_t producer_epoch,
-                               ol_commit_result *result, ol_error *error) {
+static int commit_locked(ol_partition *partition, const ol_item *items, size_t count,
+                         int64_t producer_id, int16_t producer_epoch, ol_commit_result *result,
+                         ol_error *error) {
     ol_planned on_stack[STACK_ITEMS];
     ol_commit work = {.partition = partition,
                       .planned = on_stack,
@@ -148,13 +148,20 @@ int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, si
     return status;
 }
 
+int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, size_t count,
+                               int64_t producer_id, int16_t producer_epoch,
+                               ol_commit_result *result, ol_error *error) {
+    int status = commit_locked(partition, items, count, producer_id, producer_epoch, result, error);
+    result->term = partition->term;
+    return status;
+}
+
 int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t count,
                         int64_t producer_id, int16_t producer_epoch, ol_commit_result *result,
                         ol_error *error) {
     pthread_mutex_lock(&partition->writer);
     int status = ol_partition_commit_locked(partition, items, count, producer_id, producer_epoch,
                                             result, error);
-    result->term = partition->term;
     pthread_mutex_unlock(&partition->writer);
     return status;
 }

@@ -353,7 +353,7 @@ static void run_model(uint64_t seed) {
 }
 
 OL_TEST(what_a_log_says_stays_the_same_however_it_is_cleaned) {
-    uint64_t rounds = (uint64_t)ol_test_depth(40, 400);
+    uint64_t rounds = (uint64_t)ol_test_depth(20, 400);
     for (uint64_t round = 0; round < rounds; round++) {
         uint64_t seed = ol_test_seed * 1000003 + round;
         if (getenv("OL_VERBOSE") != NULL) printf("round %" PRIu64 "\n", round);
@@ -432,7 +432,7 @@ static void run_damaged(uint64_t seed) {
 }
 
 OL_TEST(what_is_left_of_a_damaged_log_stays_the_same) {
-    uint64_t rounds = (uint64_t)ol_test_depth(60, 600);
+    uint64_t rounds = (uint64_t)ol_test_depth(30, 600);
     for (uint64_t round = 0; round < rounds; round++) {
         if (getenv("OL_VERBOSE") != NULL) printf("round %" PRIu64 "\n", round);
         fflush(stdout);

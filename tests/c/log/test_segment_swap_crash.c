@@ -434,8 +434,8 @@ static int64_t crash_at(const places *p, uint64_t seed, int64_t stop_at, int see
 
 OL_TEST(a_clean_stopped_at_each_of_its_file_operations_leaves_the_old_log_or_the_new) {
     places *p = places_make();
-    int runs = (int)ol_test_depth(6, 20);
-    int seeds = (int)ol_test_depth(3, 6);
+    int runs = (int)ol_test_depth(3, 20);
+    int seeds = (int)ol_test_depth(2, 6);
     int64_t points = 0;
     int64_t swaps = 0;
     for (int i = 0; i < runs; i++) {
@@ -597,7 +597,7 @@ OL_TEST(a_clean_in_which_an_operation_fails_is_undone_or_the_log_is_failed) {
     places *p = places_make();
     int64_t points = 0;
     int64_t failed = 0;
-    int runs = (int)ol_test_depth(18, 60);
+    int runs = (int)ol_test_depth(9, 60);
     for (int i = 0; i < runs; i++) {
         bool log_failed = false;
         uint64_t seed = ol_test_seed * 100 + (uint64_t)i;

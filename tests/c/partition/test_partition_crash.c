@@ -7,7 +7,7 @@
  *   - a recovery that is stopped at any of its own operations is as good as none;
  *   - reading, writing, closing and killing afterwards find the same state; commits go on.
  *
- * At least 2,000 stops, with OFFSETLOG_DEPTH=long 10,000. */
+ * At least 1,000 stops, with OFFSETLOG_DEPTH=long 10,000. */
 #include <stdarg.h>
 
 #include "crash_workload.h"
@@ -260,7 +260,7 @@ OL_TEST(a_place_named_by_the_environment) {
 }
 
 OL_TEST(a_run_stopped_at_each_of_its_file_operations_keeps_what_was_acknowledged) {
-    int64_t wanted = ol_test_depth(2000, 10000);
+    int64_t wanted = ol_test_depth(1000, 10000);
     int disks = (int)ol_test_depth(2, 4);
     int64_t points = 0;
     crash_paths paths;

@@ -2,7 +2,7 @@
  * that met it must say so with a status of its kind and leave everything as it was, or the partition has failed; opened again it holds
  * everything that was acknowledged, and a power loss after that takes nothing of it.
  *
- * At least 1,200 operations fail, with OFFSETLOG_DEPTH=long 10,000.  OL_FAULT_RUN=seed OL_FAULT_AT=n OL_FAULT_KIND=kind: one again. */
+ * At least 600 operations fail, with OFFSETLOG_DEPTH=long 10,000.  OL_FAULT_RUN=seed OL_FAULT_AT=n OL_FAULT_KIND=kind: one again. */
 #include <errno.h>
 #include <stdarg.h>
 
@@ -200,7 +200,7 @@ static void run_all(const char *root, const char *target, uint64_t seed, fault_c
 }
 
 OL_TEST(an_operation_that_fails_changes_nothing_or_the_partition_has_failed) {
-    int64_t wanted = ol_test_depth(1200, 10000);
+    int64_t wanted = ol_test_depth(600, 10000);
     int64_t points = 0, only = ol_test_setting("OL_FAULT_RUN", -1);
     char root[256], target[256];
     fault_counts counts = {0};

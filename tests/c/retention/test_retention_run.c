@@ -493,6 +493,8 @@ OL_TEST(what_is_in_flight_is_left_alone) {
     ol_error error;
     ol_partition *partition = open_partition(&options, true);
     OL_CHECK_OK(ol_partition_become_leader(partition, 1, &error), &error);
+    OL_CHECK_OK(ol_partition_become_follower(partition, 2, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 3, &error), &error);
     commit_at(partition, "g", "t", 0, 1, -1);
     commit_at(partition, "g", "t", 1, 1, -1);
     commit_at(partition, "h", "t", 0, 1, -1);
@@ -504,6 +506,9 @@ OL_TEST(what_is_in_flight_is_left_alone) {
     ol_retention_report report = expire_as(partition, &expire_options);
     OL_CHECK_INT(report.positions_expired, 1);
     OL_CHECK_INT(report.groups_removed, 0);
+    /* The term of the report is the one in which its tombstones were written: one can wait for them. */
+    OL_CHECK_OK(ol_partition_wait(partition, report.end_offset, report.term, OL_WAIT_FLUSHED, -1, &error), &error);
+    OL_CHECK_INT(ol_partition_wait(partition, report.end_offset, report.term - 1, OL_WAIT_FLUSHED, -1, &error), OL_NOT_COORDINATOR);
     /* Its tombstone is in flight now: it is not written twice. */
     OL_CHECK_INT(expire_as(partition, &expire_options).positions_expired, 0);
     OL_CHECK_OK(ol_partition_advance(partition, INT64_MAX, &error), &error);
@@ -511,7 +516,7 @@ OL_TEST(what_is_in_flight_is_left_alone) {
     OL_CHECK_INT(fetch_one(partition, "g", "t", 1), -1);
     OL_CHECK_INT(fetch_one(partition, "h", "t", 0), 7);
     OL_CHECK_INT(expire_as(partition, &expire_options).positions_expired, 0);
-    OL_CHECK_OK(ol_partition_become_follower(partition, 2, &error), &error);
+    OL_CHECK_OK(ol_partition_become_follower(partition, 4, &error), &error);
     ol_retention_report refused;
     OL_CHECK_INT(ol_retention_expire(partition, &expire_options, &refused, &error), OL_NOT_COORDINATOR);
     ol_retention_rules_destroy(rules);
