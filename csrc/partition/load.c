@@ -173,7 +173,7 @@ static int load_to_end(loader *load, ol_error *error) {
 }
 
 /* Our own transactions that a crash left open are closed with ABORT by a lone store
- * (docs/architecture.md §4). */
+ * (docs/architecture.md §5). */
 static int abort_own(ol_partition *partition, ol_error *error) {
     while (partition->own.open.count > 0) {
         int64_t producer_id = partition->own.open.ids[0];

@@ -73,7 +73,7 @@ bool ol_partition_is_read_only(const ol_partition *partition);
 /* -------------------------------------------------------------------------------------- loading */
 
 /* Damage that a load found: the load goes on, and the partition becomes read-only
- * (docs/architecture.md §2.4, §4). */
+ * (docs/architecture.md §2.4, §5). */
 typedef struct ol_problem {
     ol_error error;             /* path, position, log offset, reason */
     int64_t bytes;              /* size of the bytes that were passed over, -1 unknown */

@@ -95,7 +95,7 @@ static int find_header(ol_partition *partition, const ol_batch *batch, void *con
 }
 
 /* Closes with ABORT our own transactions that an earlier leader left open
- * (docs/architecture.md §4): those with an id of our range and our header.  We write a transaction
+ * (docs/architecture.md §7): those with an id of our range and our header.  We write a transaction
  * under one hold of the writer lock, so that nobody will end one that is open here.  The log's own
  * list follows truncations; a list made while applying would not. */
 static int abort_own(ol_partition *partition, ol_error *error) {

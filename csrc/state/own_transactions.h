@@ -1,6 +1,6 @@
 /* state/own_transactions: producer ids of our own open transactions.
  *
- * They are commits larger than one batch (docs/architecture.md §4), few at a time.  Zeroed memory
+ * They are commits larger than one batch (docs/architecture.md §2.3), few at a time.  Zeroed memory
  * is an empty set.  Locks: none; the owner serialises.
  */
 #ifndef OL_STATE_OWN_TRANSACTIONS_H

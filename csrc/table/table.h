@@ -17,7 +17,7 @@
  *
  * Failure: only calls marked OL_NODISCARD can fail, with OL_NO_MEMORY, or with OL_LIMIT when an
  * index space is full; nothing is changed then.  Calls that apply a record with a reservation
- * cannot fail (docs/architecture.md §4 steps 5 and 8).
+ * cannot fail (docs/architecture.md §4 steps 7 and 9).
  */
 #ifndef OL_TABLE_TABLE_H
 #define OL_TABLE_TABLE_H

@@ -1,4 +1,5 @@
-/* What an open (ol_log_open, log/swap_plan, ol_log_replay) makes of the files that it finds: docs/format/traps.md traps 10, 11, 28 to 31 and 37 of the spec. */
+/* An open (log/open, log/swap_plan, log/rebuild) and the files that it finds: docs/format/traps.md traps 10, 11,
+ * 28 to 31 and 37. */
 #include "recovery_fixture.h"
 #include "log/files/offset_index.h"
 #include "log/files/partition_metadata.h"

@@ -1,4 +1,4 @@
-/* The seams of replication: W moved from outside, follower append, raw read, truncate, epochs (docs/architecture.md §3, docs/architecture.md §7). */
+/* The seams of replication: W moved from outside, follower append, raw read, truncate, epochs (docs/architecture.md §7, docs/architecture.md §7). */
 #include <fcntl.h>
 #include <pthread.h>
 
