@@ -80,11 +80,12 @@ OL_NODISCARD static inline int ol_batch_walk_next(ol_batch_walk *walk, ol_batch 
 }
 
 /* The caller found the batch given last to be bad: it is passed over like one that the walk
- * found. */
+ * found.  To be called before the next batch is asked for; after a failure the walk can only be
+ * closed. */
 int ol_batch_walk_refuse(ol_batch_walk *walk, const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* The batch given last is found again by its offset and given again by the next call.  All bytes
- * are released. */
+/* The batch given last is found again by its offset and given again by the next call, which fails
+ * if that is not possible; the walk can only be closed then.  All bytes are released. */
 void ol_batch_walk_put_back(ol_batch_walk *walk);
 
 /* The end of the last batch that was given; `from` before the first. */

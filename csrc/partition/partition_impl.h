@@ -14,8 +14,8 @@
  *
  * `term` changes under writer and wait.lock together.  A failed flush sets `role` to FAILED, and
  * damage sets `read_only`, under any of these locks or none.  The thread that loads writes `load`,
- * and `state` without a lock: nobody reads the state of a partition that loads.  Atomic fields are
- * read without a lock.  `options` and `log` do not change after the open.
+ * `snapshot.offset`, and `state` without a lock: nobody reads the state of a partition that loads.
+ * Atomic fields are read without a lock.  `options` and `log` do not change after the open.
  */
 #ifndef OL_PARTITION_PARTITION_IMPL_H
 #define OL_PARTITION_PARTITION_IMPL_H

@@ -37,7 +37,7 @@ typedef struct ol_retention_report {
     uint64_t positions_pending; /* expired, but protected by a transaction */
     uint64_t batches;
     int64_t end_offset;         /* for ol_partition_wait; -1: nothing was written */
-    uint64_t term;
+    uint64_t term;              /* of the last commit, for ol_partition_wait */
     bool stopped;
 } ol_retention_report;
 

@@ -124,7 +124,8 @@ int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *sou
 const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset);
 
 /* Exchanges the state of a snapshot from a file, and its open transactions of ours, with the
- * caller's.  The caller holds the locks of his state. */
+ * caller's.  Asserts that the snapshot came from a file and borrows nothing.  The caller holds the
+ * locks of its state. */
 void ol_snapshot_swap_state(ol_snapshot *snapshot, ol_state *state, ol_own_transactions *own);
 
 /* ---------------------------------------------------------------------------------------- facts */

@@ -6,8 +6,9 @@
  * rule of docs/format/loading.md §6.4.  Memory that the table will need when W passes is held as
  * reservations until then.
  *
- * Locks: the partition's writer lock around every call.  In a lone store the overlay is empty and
- * costs one test.
+ * Locks: the partition's writer lock around every call; ol_in_flight_applied, and
+ * ol_in_flight_reset of an overlay with reservations, release memory of the table, so that they
+ * need the table lock as well.  In a lone store the overlay is empty and costs one test.
  */
 #ifndef OL_STATE_IN_FLIGHT_H
 #define OL_STATE_IN_FLIGHT_H
