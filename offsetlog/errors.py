@@ -170,12 +170,20 @@ class ConfigError(InvalidArgumentError):
 class PartitionCountError(ConfigError):
     """The directory has another number of partitions than asked for; groups would be looked for in the wrong place.
 
+    Without a message, `asked` and `actual` it says that the number is needed and nobody has given it.
+
     Attributes:
         asked: the number that was asked for.
         actual: the number that the directory has.
     """
 
     def __init__(self, message: str = "", *, asked: int | None = None, actual: int | None = None, **place: Any) -> None:
+        if not message and asked is None and actual is None:
+            message = (
+                "a Kafka directory does not say how many partitions its topic has: partitions= must be "
+                "given. It is the broker's offsets.topic.num.partitions (50 by default), and the "
+                "PartitionCount that kafka-topics.sh --describe --topic __consumer_offsets prints"
+            )
         super().__init__(message or f"partitions={asked} was asked for, the directory has {actual}", **place)
         self.asked = asked
         self.actual = actual

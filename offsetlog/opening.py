@@ -29,6 +29,7 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
     wait: bool = True,
     _fs: FileSystem | None = None,
     _background: bool = True,
+    _by_partition: bool = False,
 ) -> OffsetStore:
     """Opens the store in a directory, which is made when it is not there.
 
@@ -79,6 +80,7 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         wait=wait,
         fs=_fs if _fs is not None else FileSystem(),
         background=_background,
+        by_partition=_by_partition,
     )
     parts = open_store(given)
     store = OffsetStore.__new__(OffsetStore)

@@ -683,6 +683,8 @@ class OffsetStore:
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "read-only" if self._read_only else "open"
-        damaged = 0 if self.closed else len(inspection.damaged(self._open_core))
-        problems = f", {damaged} of {self.partitions} partitions damaged" if damaged else ""
+        problems = ""
+        if not self.closed and (damaged := len(inspection.damaged(self._open_core))):
+            count = inspection.partition_count(self._open_core)
+            problems = f", {damaged} of {count} partitions damaged"
         return f"<OffsetStore {str(self._directory.path)!r} {state}{problems}>"

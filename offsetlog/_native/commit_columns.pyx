@@ -438,6 +438,7 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
         core.refuse_closed()
     if core.read_only:
         raise ReadOnlyError("the store is open read-only")
+    cdef int32_t count = core.count
     check_durability(durability)
     if table.num_rows == 0:
         return 0
@@ -458,7 +459,7 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
             if found == FLAW_NONE:
                 found = find_runs(&plan, &columns, &row)
             if found == FLAW_NONE:
-                found = sort_runs(&plan, core.count)
+                found = sort_runs(&plan, count)
         if found != FLAW_NONE:
             raise_flaw(found, row)
         write_all(core, &columns, &plan, durability)

@@ -1,5 +1,6 @@
 # The arguments of a commit as ol_items.  The items borrow from the objects: keep these for as long as the items are used.
 
+from cpython.long cimport PyLong_CheckExact
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, int32_t, int64_t
@@ -41,6 +42,16 @@ cdef inline void start_item(ol_item *item, ol_slice group) noexcept:
     item.leader_epoch = -1
     item.metadata = ol_slice_of("", 0)
     item.topic_id = NULL
+
+
+# Whether reading a key and its value runs no Python code but to refuse them.
+cdef inline bint is_plain(object key, object value):
+    return (
+        PyTuple_Check(key)
+        and PyTuple_GET_SIZE(key) == 2
+        and PyLong_CheckExact(<object>PyTuple_GET_ITEM(key, 1))
+        and PyLong_CheckExact(value)
+    )
 
 
 cdef inline int take_key(object key, ol_item *item) except -1:

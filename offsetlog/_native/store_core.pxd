@@ -2,7 +2,15 @@ cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint64_t
 
 from offsetlog._native.buffers cimport item_array
-from offsetlog._native.csrc cimport ol_commit_result, ol_error, ol_item, ol_partition, ol_preallocator, ol_slice
+from offsetlog._native.csrc cimport (
+    ol_commit_result,
+    ol_error,
+    ol_item,
+    ol_partition,
+    ol_partition_for,
+    ol_preallocator,
+    ol_slice,
+)
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.tickets cimport Flushes, durability_kind
 
@@ -10,7 +18,8 @@ from offsetlog._native.tickets cimport Flushes, durability_kind
 @cython.final
 cdef class StoreCore:
     cdef ol_partition **slots       # NULL where there is no directory yet, and everywhere once the store is closed
-    cdef readonly int32_t count
+    cdef int32_t slot_count         # the count; where it is unknown, the highest number here + 1
+    cdef readonly bint is_count_known
     cdef list partitions            # those that the slots lead to
     cdef object owner               # an OpenPartitions, which opened the partitions and closes them
     cdef public object closer       # a StoreCloser, which is called when nobody can reach the core any more
@@ -25,6 +34,8 @@ cdef class StoreCore:
     cdef object __weakref__
 
     cdef int refuse_closed(self) except -1
+    cdef int check_count_known(self) except -1
+    cdef int check_number(self, int32_t number) except -1
     cdef ol_partition *open_slot(self, int32_t number) except NULL
     cdef Partition used(self, int32_t number)
 
@@ -34,6 +45,11 @@ cdef class StoreCore:
         if partition is not None and self.slots[number] == NULL:
             self.attach(partition)
         return 0
+
+    cdef inline int32_t number_for(self, ol_slice group) except -1:
+        if not self.is_count_known:
+            self.check_count_known()
+        return ol_partition_for(group, self.slot_count)
 
     cdef int write(self, int32_t number, const ol_item *items, size_t count, int64_t producer_id, int16_t producer_epoch,
                    ol_commit_result *result, ol_error *error) except -1

@@ -6,19 +6,20 @@ from offsetlog._native.tickets import Ticket
 from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
 class _PartitionOwner(Protocol):
+    def all(self) -> list[Partition]: ...
     def make(self, number: int) -> Partition: ...
     def loading(self, wait: bool) -> list[int]: ...
     def loaded(self, number: int) -> Partition | None: ...
 
 @final
 class StoreCore:
-    count: int
+    is_count_known: bool
     read_only: bool
     closed: bool
     closer: object
     def __init__(
         self,
-        count: int,
+        count: int | None,
         owner: _PartitionOwner,
         waiter: Callable[[Ticket], Awaitable[None]],
         durability: str | None,
@@ -27,6 +28,8 @@ class StoreCore:
         read_only: bool = False,
         background: bool = True,
     ) -> None: ...
+    @property
+    def count(self) -> int: ...
     def attach(self, partition: Partition) -> None: ...
     def replace_all(self, fresh: list[Partition]) -> None: ...
     def partition(self, number: int) -> Partition | None: ...

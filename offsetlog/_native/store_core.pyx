@@ -8,9 +8,7 @@ import os
 import weakref
 
 from cpython.dict cimport PyDict_CheckExact, PyDict_Next, PyDict_Size
-from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
-from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -47,7 +45,6 @@ from offsetlog._native.csrc cimport (
     ol_pair_name,
     ol_partition,
     ol_partition_commit,
-    ol_partition_for,
     ol_partition_lock_state,
     ol_partition_log,
     ol_partition_try_commit,
@@ -66,6 +63,7 @@ from offsetlog._native.csrc cimport (
     ol_table_name,
 )
 from offsetlog._native.commit_items cimport (
+    is_plain,
     name_key,
     name_raised,
     own_dictionary,
@@ -94,6 +92,7 @@ from offsetlog.errors import (
     ClosedError,
     InvalidArgumentError,
     OffsetLogError,
+    PartitionCountError,
     ReadOnlyError,
 )
 from offsetlog.types import OffsetAndMetadata
@@ -116,7 +115,7 @@ def _forget_after_fork():
     for core in list(_cores):
         core.forked = True
         core.closed = True
-        memset(core.slots, 0, <size_t>core.count * sizeof(void *))
+        memset(core.slots, 0, <size_t>core.slot_count * sizeof(void *))
         if core.preparer != NULL:
             ol_preallocator_abandon(core.preparer)
             core.preparer = NULL
@@ -146,16 +145,6 @@ cdef inline int64_t commit_named(StoreCore core, object group, object offsets, o
     return end_offset
 
 
-# Whether reading a key and its value runs no Python code but to refuse them.
-cdef inline bint is_plain(object key, object value):
-    return (
-        PyTuple_Check(key)
-        and PyTuple_GET_SIZE(key) == 2
-        and PyLong_CheckExact(<object>PyTuple_GET_ITEM(key, 1))
-        and PyLong_CheckExact(value)
-    )
-
-
 cdef object new_offset_and_metadata(const ol_position_value *value, str metadata):
     row = new_named_tuple(OFFSET_AND_METADATA, 6)
     topic_id = None
@@ -177,7 +166,7 @@ cdef class StoreCore:
     """The partitions of a store by number.  Every method can be called from any thread.
 
     Args:
-        count: partitions of the offsets topic.
+        count: partitions of the offsets topic; None for unknown: calls that need it are refused.
         owner: owns the partitions, and gives those that the core uses; see OpenPartitions.
         waiter: called with a ticket; returns something to await that ends when the ticket is durable or failed.
         durability: "process" or "disk", where a call does not say.
@@ -193,16 +182,18 @@ cdef class StoreCore:
         self.scratch.capacity = 0
         self.closed = True
 
-    def __init__(self, int32_t count, owner, waiter, durability, size_t metadata_units_max, *, bint read_only=False,
-                 bint background=True):
+    def __init__(self, count, owner, waiter, durability, size_t metadata_units_max, *,
+                 bint read_only=False, bint background=True):
         cdef ol_error error
-        if self.slots != NULL or count < 1:
+        cdef int32_t slots = 1 + max(each.number for each in owner.all()) if count is None else count
+        if self.slots != NULL or slots < 1:
             raise ValueError("a core has at least one partition and is made once")
-        self.slots = <ol_partition **>calloc(<size_t>count, sizeof(void *))
+        self.slots = <ol_partition **>calloc(<size_t>slots, sizeof(void *))
         if self.slots == NULL:
             raise MemoryError()
-        self.count = count
-        self.partitions = [None] * count
+        self.slot_count = slots
+        self.is_count_known = count is not None
+        self.partitions = [None] * slots
         self.owner = owner
         self.flushes = Flushes(waiter, background and not read_only)
         self.durability = <durability_kind>durability_of(durability, DURABILITY_DISK)
@@ -232,6 +223,21 @@ cdef class StoreCore:
             raise ClosedError("this process is a child of the one that opened the store; open it anew here")
         raise ClosedError("the store is closed")
 
+    cdef int check_count_known(self) except -1:
+        if not self.is_count_known:
+            raise PartitionCountError()
+
+    cdef int check_number(self, int32_t number) except -1:
+        cdef int32_t highest = self.slot_count - 1
+        if not 0 <= number <= highest:
+            raise InvalidArgumentError(f"there is no partition {number}: the highest is {highest}")
+
+    @property
+    def count(self):
+        """The number of partitions; raises PartitionCountError where it is not known."""
+        self.check_count_known()
+        return self.slot_count
+
     cdef Partition used(self, int32_t number):
         return <Partition>self.partitions[number]
 
@@ -241,6 +247,7 @@ cdef class StoreCore:
             self.refuse_closed()
         if self.read_only:
             raise ReadOnlyError("the store is open read-only")
+        self.check_count_known()
         partition = self.owner.make(number)
         # Another thread may have been here first, or have closed the store meanwhile.
         if self.slots[number] == NULL:
@@ -268,8 +275,8 @@ cdef class StoreCore:
         if self.closed:
             self.refuse_closed()
         # No Python code runs before the end, where the old ones go, so that nobody sees some old ones and some new ones.
-        self.partitions = [None] * self.count
-        memset(self.slots, 0, <size_t>self.count * sizeof(void *))
+        self.partitions = [None] * self.slot_count
+        memset(self.slots, 0, <size_t>self.slot_count * sizeof(void *))
         for partition in fresh:
             self.partitions[partition.number] = partition
             self.slots[partition.number] = partition.handle
@@ -277,8 +284,7 @@ cdef class StoreCore:
 
     def partition(self, int32_t number):
         """Returns the Partition of this number, None where there is no directory yet."""
-        if not 0 <= number < self.count:
-            raise InvalidArgumentError(f"there are {self.count} partitions, there is no {number}")
+        self.check_number(number)
         if self.closed:
             self.refuse_closed()
         if self.slots[number] == NULL:
@@ -299,8 +305,8 @@ cdef class StoreCore:
         self.closed = True
         self.preparer = NULL
         if self.slots != NULL:
-            memset(self.slots, 0, <size_t>self.count * sizeof(void *))
-        self.partitions = [None] * self.count
+            memset(self.slots, 0, <size_t>self.slot_count * sizeof(void *))
+        self.partitions = [None] * self.slot_count
         _cores.discard(self)
         if preparer != NULL:
             with nogil:
@@ -311,7 +317,7 @@ cdef class StoreCore:
         """Returns the number of the partition that keeps a group."""
         cdef ol_slice name
         take_name(group, NAME_GROUP, &name)
-        return ol_partition_for(name, self.count)
+        return self.number_for(name)
 
     # ------------------------------------------------------------------------------------------------ writing
 
@@ -393,7 +399,7 @@ cdef class StoreCore:
         if leader_epoch is not MINUS_ONE:
             take_number(leader_epoch, NUMBER_LEADER_EPOCH, -1, INT32_MAX, &wide)
             item.leader_epoch = <int32_t>wide
-        number = ol_partition_for(item.group, self.count)
+        number = self.number_for(item.group)
         if self.slots[number] == NULL:
             self.open_slot(number)
         status = ol_partition_try_commit(self.slots[number], &item, 1, &result, &error)
@@ -450,7 +456,7 @@ cdef class StoreCore:
         cdef ol_item *item
         cdef int status = OL_WOULD_BLOCK
         take_name(group, NAME_GROUP, &name)
-        number[0] = ol_partition_for(name, self.count)
+        number[0] = self.number_for(name)
         if given_expected is None and not monotonic and producer_id < 0:
             if self.commit_plain(name, number[0], given, &result, taken):
                 term[0] = result.term
@@ -528,8 +534,7 @@ cdef class StoreCore:
 
     def ready(self, int32_t number):
         """Returns the Partition of this number, whose directory is made when it is missing."""
-        if not 0 <= number < self.count:
-            raise InvalidArgumentError(f"there are {self.count} partitions, there is no {number}")
+        self.check_number(number)
         if self.slots[number] == NULL:
             self.open_slot(number)
         return self.partitions[number]
@@ -567,7 +572,7 @@ cdef class StoreCore:
         keys = list(dict.fromkeys(partitions))
         wanted = <durability_kind>durability_of(durability, self.durability)
         take_name(group, NAME_GROUP, &name)
-        number = ol_partition_for(name, self.count)
+        number = self.number_for(name)
         array = self.take_scratch(<size_t>len(keys))
         try:
             for key in keys:
@@ -625,7 +630,7 @@ cdef class StoreCore:
         take_name(group, NAME_GROUP, &group_name)
         take_name(topic, NAME_TOPIC, &topic_name)
         take_number(partition, NUMBER_PARTITION, 0, INT32_MAX, &wide)
-        number = ol_partition_for(group_name, self.count)
+        number = self.number_for(group_name)
         if self.slots[number] == NULL:
             if self.closed:
                 self.refuse_closed()

@@ -24,6 +24,11 @@ def damaged(core: StoreCore) -> list[Partition]:
     return [each for each in core.attached(wait=False) if each.progress()["problems"]]
 
 
+def partition_count(core: StoreCore) -> int:
+    """Returns how many partitions there are; where that is not known, how many are loaded here."""
+    return core.count if core.is_count_known else len(core.attached(wait=False))
+
+
 def warn_of_damage(core: StoreCore, path: Path, *, stacklevel: int) -> None:
     """Issues one CorruptionWarning if partitions are damaged; `stacklevel` as `warnings.warn`."""
     found = damaged(core)
@@ -31,7 +36,7 @@ def warn_of_damage(core: StoreCore, path: Path, *, stacklevel: int) -> None:
         return
     are = "is" if len(found) == 1 else "are"
     text = (
-        f"{len(found)} of {core.count} partitions in {path} {are} damaged: "
+        f"{len(found)} of {partition_count(core)} partitions in {path} {are} damaged: "
         f"{found[0].problems()[0]}; what is missing is not answered for. "
         f"See store.problems(), or `offsetlog verify {path}`"
     )

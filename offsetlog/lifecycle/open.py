@@ -33,6 +33,8 @@ class OpenArguments:
         wait: whether everything is loaded before the store is open.
         fs: the file port.
         background: whether threads work for the store.
+        by_partition: whether the store is used partition by partition alone: the number of
+            partitions stays unknown where nobody says it, and calls that need it are refused.
     """
 
     path: Path
@@ -46,6 +48,7 @@ class OpenArguments:
     wait: bool
     fs: FileSystem
     background: bool
+    by_partition: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,11 @@ def _open_parts(given: OpenArguments, directory: LogDirectory) -> StoreParts:
     expirer = Expirer(Retention.of(given.maintenance))
     if given.read_only:
         count, partitions = open_read_only(
-            directory, given.config, given.partitions, wait=given.wait
+            directory,
+            given.config,
+            given.partitions,
+            wait=given.wait,
+            by_partition=given.by_partition,
         )
     else:
         count, partitions = open_writable(
@@ -93,6 +100,7 @@ def _open_parts(given: OpenArguments, directory: LogDirectory) -> StoreParts:
             given.topic_id,
             given.cluster,
             wait=given.wait,
+            by_partition=given.by_partition,
         )
     core: StoreCore | None = None
     try:

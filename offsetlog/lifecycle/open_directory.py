@@ -6,14 +6,14 @@ from pathlib import Path
 
 from offsetlog._native.codec import partition_for
 from offsetlog._native.partition import Partition
-from offsetlog.config import PARTITIONS_DEFAULT, StoreConfig
+from offsetlog.config import PARTITIONS_DEFAULT, PARTITIONS_MAX, StoreConfig
 from offsetlog.directory.log_directory import TOPIC, LogDirectory, Properties
 from offsetlog.errors import ConfigError, MissingFileError, PartitionCountError
 from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.lifecycle.partition_opener import PartitionOpener
 
-#: How many partitions the directory has, and the owner of those that are open.
-Opened = tuple[int, OpenPartitions]
+#: How many partitions the topic has, None for unknown, and the owner of those that are open.
+Opened = tuple[int | None, OpenPartitions]
 
 
 def _agreed(asked: int | None, actual: int, path: Path) -> int:
@@ -22,10 +22,33 @@ def _agreed(asked: int | None, actual: int, path: Path) -> int:
     return actual
 
 
+def _check_highest(directory: LogDirectory, numbers: list[int]) -> None:
+    # Where nobody knows the number, memory is taken by the highest that is there.
+    if numbers[-1] >= PARTITIONS_MAX:
+        raise PartitionCountError(
+            f"{TOPIC}-{numbers[-1]} cannot be: a topic has at most {PARTITIONS_MAX} partitions",
+            actual=numbers[-1] + 1,
+            path=directory.path,
+        )
+
+
 def open_read_only(
-    directory: LogDirectory, config: StoreConfig, partitions: int | None, *, wait: bool = True
+    directory: LogDirectory,
+    config: StoreConfig,
+    partitions: int | None,
+    *,
+    wait: bool = True,
+    by_partition: bool = False,
 ) -> Opened:
     """Opens what is there for reading; changes nothing, and takes no lock.
+
+    Args:
+        directory: the log directory.
+        config: the settings.
+        partitions: how many the topic has, None for what can be told from the directory.
+        wait: until everything is loaded.
+        by_partition: nobody will look for a group, so that the number is not guessed: it is
+            unknown where neither `partitions` nor the directory says it.
 
     Raises:
         PartitionCountError: the number is another, or cannot be told from what is there: whoever
@@ -46,6 +69,10 @@ def open_read_only(
     if numbers and numbers[-1] >= count:
         raise PartitionCountError(asked=count, actual=numbers[-1] + 1, path=directory.path)
     opened = OpenPartitions(PartitionOpener(directory, config, writable=False))
+    if by_partition and properties is None and partitions is None:
+        _check_highest(directory, numbers)
+        opened.open_all(numbers, wait=wait)
+        return None, opened
     if properties is None and not wait:
         _inspect_groups(directory, config, count, numbers, guessed=partitions is None)
     opened.open_all(numbers, wait=wait)
@@ -109,22 +136,28 @@ def open_writable(
     cluster: tuple[str, int] | None,
     *,
     wait: bool = True,
+    by_partition: bool = False,
 ) -> Opened:
     """Takes the lock and opens what is there for writing.
 
-    The caller releases the lock after a failure.
+    The caller releases the lock after a failure.  A Kafka directory is taken over: from then on
+    `offsetlog.properties` says how many partitions the topic has.  With `by_partition` and without
+    `partitions` it stays Kafka's, and the number unknown.
     """
     directory.create()
     directory.lock()
     numbers = directory.partition_numbers()
     properties = directory.read_properties()
+    count: int | None = None
     if properties is not None:
         count = _agreed(partitions, properties.partitions, directory.path)
-    elif numbers:
-        count = _take_over(directory, config, partitions, numbers)
-    else:
+    elif not numbers:
         count = partitions if partitions is not None else PARTITIONS_DEFAULT
-    if numbers and numbers[-1] >= count:
+    elif by_partition and partitions is None:
+        _check_highest(directory, numbers)
+    else:
+        count = _take_over(directory, config, partitions, numbers)
+    if count is not None and numbers and numbers[-1] >= count:
         raise PartitionCountError(asked=count, actual=numbers[-1] + 1, path=directory.path)
     known = properties.topic_id if properties is not None else None
     if known is not None and topic_id is not None and known != topic_id:
@@ -135,7 +168,7 @@ def open_writable(
     opener = PartitionOpener(directory, config, writable=True, topic_id=known or topic_id)
     opened = OpenPartitions(opener)
     opened.open_all(numbers, wait=wait)
-    if properties is None:
+    if properties is None and count is not None:
         try:
             directory.write_properties(Properties(count, opener.settled_topic_id()))
         except BaseException:
@@ -150,12 +183,7 @@ def _take_over(
     # A broker's directory: the number must be given, and every group must agree, before a byte of
     # it is changed.
     if partitions is None:
-        raise PartitionCountError(
-            "a Kafka directory does not say how many partitions its topic has: partitions= must be "
-            "given. It is the broker's offsets.topic.num.partitions (50 by default), and the "
-            "PartitionCount that kafka-topics.sh --describe --topic __consumer_offsets prints",
-            path=directory.path,
-        )
+        raise PartitionCountError(path=directory.path)
     if numbers[-1] >= partitions:
         raise PartitionCountError(asked=partitions, actual=numbers[-1] + 1, path=directory.path)
     _inspect_groups(directory, config, partitions, numbers, guessed=False)
