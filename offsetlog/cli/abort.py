@@ -9,7 +9,7 @@ import typer
 
 from offsetlog.cli.arguments import OutputFormat, StorePath
 from offsetlog.cli.output import Format, Output, count_text
-from offsetlog.cli.stores import PartitionCount, open_writable
+from offsetlog.cli.stores import CheckedPartitionCount, open_writable
 from offsetlog.errors import TransactionError
 
 HELP = """Abort an open transaction: its pending offsets are dropped.
@@ -22,6 +22,7 @@ Examples:
   offsetlog transactions data           which there are
   offsetlog abort data 11
   offsetlog abort data 11 --yes         without a question
+  offsetlog abort /var/kafka-logs 11    in a broker's directory, while the broker is stopped
 """
 
 
@@ -29,12 +30,12 @@ def command(
     path: StorePath,
     producer_id: Annotated[int, typer.Argument(metavar="PRODUCER_ID", min=0, help="Whose.", show_default=False)],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    partitions: PartitionCount = None,
+    partitions: CheckedPartitionCount = None,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Aborts; returns the exit code."""
     output = Output(form)
-    with open_writable(path, partitions, "disk", create=False) as store:
+    with open_writable(path, partitions, "disk", create=False, by_partition=True) as store:
         pending = [known.positions for known in store.transactions() if known.producer_id == producer_id]
         if not pending:
             raise TransactionError(f"there is no open transaction of producer {producer_id}")

@@ -13,7 +13,7 @@ from offsetlog.cli.amounts import parse_duration, parse_size, parse_times
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
-from offsetlog.cli.stores import PartitionCount, open_writable
+from offsetlog.cli.stores import CheckedPartitionCount, open_writable
 from offsetlog.cli.text import escape
 from offsetlog.config import MaintenanceConfig
 from offsetlog.directory.log_directory import TOPIC
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 HELP = """Drop what was superseded from a log: only the last record of each key stays.
 
-It may be a broker's directory, while the broker is stopped: PATH's lock is taken. Offsets, groups and open transactions
-stay as they are; deletions stay for --delete-retention after they were first found alone. A damaged segment is left as
-it is, and told. It can be interrupted at any time, and goes on where it was.
+It may be a broker's directory, while the broker is stopped: PATH's lock is taken. Offsets, groups
+and open transactions stay as they are; deletions stay for --delete-retention after they were first
+found alone. A damaged segment is left as it is, and reported. It can be interrupted at any time,
+and goes on where it was.
 
 What was kept of the past of some groups by somebody who cleaned with a longer history goes, with a warning, unless
 --min-history names these groups, too, or all groups with a time as long; GROUP=0 lets it go without one.
@@ -37,7 +38,7 @@ What was kept of the past of some groups by somebody who cleaned with a longer h
 Examples:
   offsetlog compact data
   offsetlog compact data --dry-run                            what would be done; takes no lock
-  offsetlog compact /var/kafka-logs --partitions 50           a broker's, that is stopped
+  offsetlog compact /var/kafka-logs                           a broker's, that is stopped
   offsetlog compact data --min-history 7d --rate-limit 50M
   offsetlog compact data --min-history 7d --min-history billing=90d --min-history 'audit-*=365d'
   offsetlog compact data --ratio 0.5                          only logs of which half was written since
@@ -224,7 +225,9 @@ def _warn_of_losses(store: offsetlog.OffsetStore, plans: list[Plan], goes: str) 
 
 def _dry_run(path: Path, partitions: int | None, numbers: list[int] | None, settings: MaintenanceConfig, ratio: float,
              again: bool, output: Output, wide: bool) -> int:  # fmt: skip
-    with offsetlog.open(path, partitions, read_only=True, maintenance=settings) as store:
+    with offsetlog.open(
+        path, partitions, read_only=True, maintenance=settings, _by_partition=True
+    ) as store:
         plans = store.maintenance.plans(numbers, ratio=ratio, again=again)
         _warn_of_losses(store, plans, "would go")
         output.rows(PLAN_COLUMNS, map(_plan_row, plans), "there is no log partition yet", wide=wide)
@@ -266,7 +269,7 @@ def command(
         str, typer.Option("--memory", metavar="SIZE", help="For keys; where they do not fit, the log is read again.")
     ] = "64M",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done; takes no lock.")] = False,
-    partitions: PartitionCount = None,
+    partitions: CheckedPartitionCount = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
@@ -283,7 +286,9 @@ def command(
     )
     if dry_run:
         return _dry_run(path, partitions, partition, settings, ratio, again, output, wide)
-    with open_writable(path, partitions, "disk", create=False, maintenance=settings) as store:
+    with open_writable(
+        path, partitions, "disk", create=False, maintenance=settings, by_partition=True
+    ) as store:
         run = Compaction(store, partition, ratio=ratio, again=again)
         _warn_of_losses(store, run.plans, "goes")
         output.rows(COLUMNS, run.rows(), "there is no log partition yet", wide=wide)

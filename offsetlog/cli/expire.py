@@ -15,7 +15,7 @@ from offsetlog.cli.amounts import duration_text, parse_duration, parse_times
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain, count_text
-from offsetlog.cli.stores import PartitionCount, open_writable
+from offsetlog.cli.stores import CheckedPartitionCount, open_writable
 from offsetlog.cli.text import time_text
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import InvalidArgumentError, OffsetLogError
@@ -38,6 +38,7 @@ Examples:
   offsetlog expire data --retention 7d --within 24h             what has, or will have tomorrow
   offsetlog expire data --retention 7d --retention 'audit-*=never' --retention billing=90d
   offsetlog expire data --retention 7d --yes                    without a question
+  offsetlog expire /var/kafka-logs --retention 7d               a broker's, that is stopped
 """
 
 #: As long as the calendar: what is later has no date.
@@ -83,7 +84,7 @@ def _tell(
     trust_clock: bool,
 ) -> int:
     LogDirectory(path, FileSystem()).check_is_none_of_its_parts()
-    with offsetlog.open(path, partitions, read_only=True) as store:
+    with offsetlog.open(path, partitions, read_only=True, _by_partition=True) as store:
         table = store.expiring(timedelta(milliseconds=within_ms), retention_ms=default, retention=groups)
         nothing = "nothing expires in this time" if within_ms else "nothing has expired"
         output.rows(COLUMNS, (row._asdict() for row in listed(table)), nothing, wide=wide)
@@ -139,7 +140,7 @@ def command(
     trust_clock: Annotated[
         bool, typer.Option("--trust-clock", help="The clock is right, though the log has records of the future.")
     ] = False,
-    partitions: PartitionCount = None,
+    partitions: CheckedPartitionCount = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
@@ -151,7 +152,7 @@ def command(
         if within_ms > WITHIN_MS_MAX:
             raise InvalidArgumentError(f"--within {within} is too long: it ends after every time that a calendar has")
         return _tell(output, path, partitions, within_ms, default, groups, wide, trust_clock)
-    with open_writable(path, partitions, "disk", create=False) as store:
+    with open_writable(path, partitions, "disk", create=False, by_partition=True) as store:
         if not yes and sys.stdin.isatty() and not _is_wanted(store, default, groups, trust_clock):
             raise typer.Abort
         try:

@@ -11,7 +11,7 @@ import offsetlog
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
-from offsetlog.cli.stores import PartitionCount, open_writable
+from offsetlog.cli.stores import CheckedPartitionCount, open_writable
 from offsetlog.directory.log_directory import TOPIC
 from offsetlog.errors import OffsetLogError
 
@@ -24,6 +24,7 @@ not of the log as it is now is not used. An open store writes them by itself. PA
 Examples:
   offsetlog snapshot data
   offsetlog snapshot data --partition 3
+  offsetlog snapshot /var/kafka-logs      a broker's, that is stopped
 
 \b
 Exit codes: 0 done, 1 a log is damaged or failed, 2 could not be done.
@@ -89,13 +90,13 @@ def command(
         list[int] | None,
         typer.Option("--partition", metavar="P", min=0, help="Only this log partition; may be given several times."),
     ] = None,
-    partitions: PartitionCount = None,
+    partitions: CheckedPartitionCount = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Writes snapshots; returns the exit code."""
     output = Output(form)
-    with open_writable(path, partitions, "disk", create=False) as store:
+    with open_writable(path, partitions, "disk", create=False, by_partition=True) as store:
         run = Snapshots(store, partition)
         written = output.rows(COLUMNS, run.rows(), "there is no log partition yet", wide=wide)
     if not output.is_json:

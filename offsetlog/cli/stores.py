@@ -27,6 +27,16 @@ PartitionCount = Annotated[
     ),
 ]
 
+#: The same for a command that does its work in each log partition by itself.
+CheckedPartitionCount = Annotated[
+    int | None,
+    typer.Option(
+        "--partitions",
+        metavar="N",
+        help="Partitions of the offsets topic; not needed, checked where it is given.",
+    ),
+]
+
 
 def open_writable(
     path: Path,
@@ -35,6 +45,7 @@ def open_writable(
     *,
     create: bool,
     maintenance: MaintenanceConfig = BY_HAND,
+    by_partition: bool = False,
 ) -> offsetlog.OffsetStore:
     """Opens the store in a directory for writing.
 
@@ -45,6 +56,8 @@ def open_writable(
         create: whether a log directory may be made: where nothing is, or an empty directory, always; in one that holds
             something else only with `partitions`.
         maintenance: what the store does by itself meanwhile, by default nothing.
+        by_partition: the command looks for no group: a Kafka directory is opened without the number
+            of partitions, and stays Kafka's.
 
     Raises:
         InvalidArgumentError: it is a part of a log directory.
@@ -64,7 +77,9 @@ def open_writable(
             path=path,
         )
     try:
-        store = offsetlog.open(path, partitions, durability, maintenance=maintenance)
+        store = offsetlog.open(
+            path, partitions, durability, maintenance=maintenance, _by_partition=by_partition
+        )
     except LockedError as failure:
         reason = failure.message.removesuffix(LOCKED_ADVICE)
         advice = "end that first; the commands that only read do not need the lock"

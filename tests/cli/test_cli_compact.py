@@ -231,8 +231,7 @@ def test_whoever_lets_the_past_of_groups_go_is_told(data, capsys):
 
 def test_a_brokers_directory(kafka, capsys):
     before = digest(kafka)
-    assert call(capsys, "compact", kafka)[0] == 2, "the number of partitions has to be told"
-    code, out, err = call(capsys, "compact", kafka, "--partitions=8", "--format=json")
+    code, out, err = call(capsys, "compact", kafka, "--format=json")
     assert (code, err) == (0, "")
     rows, summary = rows_of(out)
     assert summary["records_kept"] < summary["records_read"] / 2

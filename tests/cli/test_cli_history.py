@@ -324,8 +324,6 @@ LOOKING_BACK = [
     ["undelete"],
     ["undelete", "c08-audit1", "--dry-run"],
     ["restore", "c08-audit1", "--at=2001-01-01", "--dry-run"],
-    ["compact", "--dry-run"],
-    ["expire", "--retention=1d", "--dry-run"],
 ]
 
 
