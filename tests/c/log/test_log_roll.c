@@ -78,6 +78,37 @@ OL_TEST(a_roll_trims_the_old_segment_and_leaves_a_note_until_it_is_flushed) {
     fixture_remove(p.root);
 }
 
+/* A note that is still there says that the end of a segment is missing.  The loss counts where no flush covered the
+ * segment; where one did, the note is an old one, somebody else compacted the segment since, and the gap is legal. */
+OL_TEST(a_note_tells_a_lost_end_from_a_compacted_one_by_what_was_flushed) {
+    enum { LOST, COMPACTED_BY_CHECKPOINT, COMPACTED_BY_SIDECAR, CASES };
+    for (int which = 0; which < CASES; which++) {
+        place p;
+        char note[128], path[OL_PATH_MAX];
+        ol_log_recovery recovery;
+        place_make(&p);
+        note_of_three(note);
+        ol_log *log = fixture_open(&p.options, NULL);
+        append_many(log, 3, 100);
+        roll(log, 3);
+        append_many(log, 2, 100);
+        if (which == COMPACTED_BY_SIDECAR) OL_CHECK_INT(flush(log), 5);
+        ol_log_abandon(log);
+        fixture_join(path, p.path, note);
+        fixture_write(path, "", 0);
+        fixture_join(path, p.path, FIRST_LOG);
+        OL_CHECK(truncate(path, 2 * (size_of_three() / 3)) == 0);
+        if (which == COMPACTED_BY_CHECKPOINT) p.options.recovery_point = 5;
+        log = fixture_open(&p.options, &recovery);
+        OL_CHECK(!recovery.corrupt);
+        OL_CHECK_INT(ol_log_end(log), which == LOST ? 2 : 5);
+        OL_CHECK_INT(recovery.segments_removed, which == LOST);
+        OL_CHECK_INT(fixture_count(p.path, "broken-") > 0, which == LOST);
+        fixture_close(log);
+        fixture_remove(p.root);
+    }
+}
+
 OL_TEST(an_empty_segment_is_not_rolled) {
     place p;
     ol_error error;
