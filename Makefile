@@ -135,6 +135,7 @@ wheel-test: $(VENV)/.made
 test-sanitized: $(VENV)/.made
 	@OFFSETLOG_SANITIZE=$(SANITIZE) $(PY) setup.py -q build
 	@rm -rf build/sanitize/run && mkdir -p build/sanitize/run && cp -r $(wildcard tests benchmarks examples) pyproject.toml build/sanitize/run/
+	@cp build/sanitize/lib.*/faults/*.so build/sanitize/run/tests/faults/
 	@cd build/sanitize/run && \
 	    LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	    ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
