@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import os
 import re
 import shutil
 import signal
@@ -362,7 +363,9 @@ def test_killed_inside_an_oversize_commit(kafka_template, kafka_broker, kafka_an
 def _run_stopped_commit(log_dir: Path, group: str, stop: int) -> str:
     """Runs STOPPED_COMMIT and returns what it said."""
     call = [sys.executable, "-c", textwrap.dedent(STOPPED_COMMIT), str(log_dir), str(PARTITIONS), group, str(stop)]
-    done = subprocess.run(call, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parent)
+    folder = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": str(folder.parent)}  # where `faults` is
+    done = subprocess.run(call, capture_output=True, text=True, timeout=60, cwd=folder, env=environment)
     assert done.returncode == -signal.SIGKILL, done.stderr
     return done.stdout.strip()
 
