@@ -11,7 +11,7 @@ NEEDED = {"typer", "rich", "click"}
 
 def main() -> int:
     """Runs the command line on the arguments of the process; returns its exit code."""
-    # What is missing is told in one line; rich is imported when something is drawn, which is too late for that.
+    # A missing library is reported in one line; rich is imported when something is drawn, which is too late for that.
     try:
         if find_spec("rich") is None:
             raise ModuleNotFoundError(name="rich")

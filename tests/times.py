@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HEADING = """# What each file of tests costs
+HEADING = """# The cost of each file of tests
 
 Seconds by file: the sum over its tests, fixtures included, as pytest reports them. "Before" is the suite without tiers,
 in one process. The other columns are the tiers ([CONTRIBUTING.md](../CONTRIBUTING.md)), with the number of tests in

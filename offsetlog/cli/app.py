@@ -147,7 +147,7 @@ def exit_code_of(failure: BaseException) -> int:
     return PROBLEMS if isinstance(failure, errors.StateError) else FAILED
 
 
-#: What typer says of wrong usage, and what a user is told instead.
+#: The words of typer about wrong usage, and those that a user reads instead.
 _WORDS = [
     (re.compile(r"\S+ is not a valid int(eger)?( range)?\b"), "it must be a whole number"),
     (re.compile(r"\S+ is not in the range x>=(\S+)"), r"it must be at least \1"),
