@@ -76,10 +76,10 @@ test-c:
 	@$(MAKE) -s -C tests/c -j$(JOBS)
 
 test-fuzz:
-	@if [ -f tests/fuzz/Makefile ]; then $(MAKE) -s -C tests/fuzz; fi
+	@if [ -f tests/fuzz/Makefile ]; then $(MAKE) -s -C tests/fuzz -j$(JOBS); fi
 
 fuzz:
-	@OL_FUZZ_SECONDS=$(FUZZ_SECONDS) $(MAKE) -s -C tests/fuzz
+	@OL_FUZZ_SECONDS=$(FUZZ_SECONDS) $(MAKE) -s -C tests/fuzz -j$(JOBS)
 
 # Tests are spread over JOBS processes; those that share a Spark session or Kafka's templates stay in one (tests/tiers.py).
 TIER := $(PY) -m pytest -n $(JOBS) --dist loadgroup
@@ -107,7 +107,7 @@ test-long: export OFFSETLOG_DEPTH := long
 test-long: export OFFSETLOG_REQUIRE_KAFKA := 1
 test-long: build
 	@$(MAKE) -s -C tests/c -j$(JOBS)
-	@OL_FUZZ_SECONDS=600 $(MAKE) -s -C tests/fuzz
+	@OL_FUZZ_SECONDS=600 $(MAKE) -s -C tests/fuzz -j$(JOBS)
 	@$(TIER)
 
 lint: $(VENV)/.made

@@ -43,7 +43,7 @@ ENGINE_FLAGS = shlex.split("-std=gnu11 -O3 -g1 -fPIC -pthread -fvisibility=hidde
 # CPython's own assertions stay off (its flags define NDEBUG): they would sit in every inlined macro of the hot path.
 # Ours are OL_ASSERT, which does not depend on NDEBUG.
 # -g1 after CPython's own -g: the full description of generated C is half of its compile time.
-EXTENSION_FLAGS = shlex.split("-std=gnu11 -O3 -g1 -fvisibility=hidden -D_GNU_SOURCE")
+EXTENSION_FLAGS = shlex.split("-std=gnu11 -O2 -g1 -fvisibility=hidden -D_GNU_SOURCE")
 USER_FLAGS = shlex.split(os.environ.get("CFLAGS", ""))
 
 #: What only tests import: built in place and for sanitized runs, never into a wheel.

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "columns/offset_rows.h"
+#include "log/batch_rules.h"
 
 /* ----------------------------------------------------------------------------------------- text */
 
@@ -260,11 +261,7 @@ static int find_outcome(ol_record_scan *scan, const ol_batch *batch) {
 
 static int open_batch(ol_record_scan *scan, const ol_batch *batch, ol_error *error) {
     int status = ol_batch_check_crc(batch, error);
-    if (status == OL_OK && batch->base_offset < scan->next_offset) {
-        status = ol_fail(error, OL_CORRUPT,
-                         "the offset %lld goes back: the batch before it ends below %lld",
-                         (long long)batch->base_offset, (long long)scan->next_offset);
-    }
+    if (status == OL_OK) status = ol_batch_check_follows(batch, scan->next_offset, error);
     if (status != OL_OK) return status;
     status = find_outcome(scan, batch);
     if (status == OL_OK) status = ol_records_open(&scan->records, batch, scan->decompressor, error);

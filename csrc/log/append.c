@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/bytes.h"
+#include "log/batch_rules.h"
 #include "log/log_impl.h"
 
 enum { NEXT_BATCH_LINES = 3 };        /* cache lines of a batch of one position */
@@ -216,16 +217,10 @@ static int check_batches(const ol_log *log, const uint8_t *data, size_t size, si
         ol_batch batch;
         int status = ol_batch_parse(data + position, size - position, &batch, error);
         if (status == OL_OK) status = ol_batch_check_crc(&batch, error);
-        if (status == OL_OK && batch.base_offset < next_offset) {
-            status = ol_fail(error, OL_CORRUPT, "base offset %lld is below %lld",
-                             (long long)batch.base_offset, (long long)next_offset);
-        }
+        if (status == OL_OK) status = ol_batch_check_follows(&batch, next_offset, error);
         if (status == OL_OK && (int64_t)batch.size > log->config.segment_bytes) {
             status = ol_fail(error, OL_TOO_LARGE, "a batch of %zu bytes does not fit a segment",
                              batch.size);
-        }
-        if (status == OL_OK && batch.last_offset == INT64_MAX) {
-            status = ol_fail(error, OL_CORRUPT, "the last offset is the greatest number");
         }
         if (status != OL_OK) {
             if (status == OL_TORN) error->status = status = OL_CORRUPT;

@@ -84,6 +84,11 @@ ol_offsets_verdict ol_batch_judge_offsets(const ol_batch_bounds *bounds, const o
 int ol_batch_refuse_offsets(const ol_batch_bounds *bounds, const ol_batch *batch,
                             ol_offsets_verdict verdict, ol_error *error) OL_NODISCARD;
 
+/* For a log that is read or appended to without regard to its segments: OL_OK when the batch may
+ * follow one that ended at `next_offset`, else OL_CORRUPT with the reason. */
+int ol_batch_check_follows(const ol_batch *batch, int64_t next_offset,
+                           ol_error *error) OL_NODISCARD;
+
 /* ------------------------------------------------------------ damage or tail */
 
 /* Where bad bytes lie among the offsets. */

@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "log/batch_rules.h"
 #include "log/log_impl.h"
 
 void ol_log_config_init(ol_log_config *config) {
@@ -125,9 +126,7 @@ void ol_log_set_limits(ol_log *log) {
     log->tail.size_limit = log->config.segment_bytes < (int64_t)active->mapped_size
                                ? log->config.segment_bytes
                                : (int64_t)active->mapped_size;
-    log->tail.offset_limit = active->base_offset > INT64_MAX - INT32_MAX
-                                 ? INT64_MAX
-                                 : active->base_offset + INT32_MAX;
+    log->tail.offset_limit = ol_segment_offset_max(active->base_offset);
     log->tail.timestamp_limit = INT64_MAX;
     if (log->tail.size > 0) {
         log->tail.timestamp_limit = INT64_MIN;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log/batch_rules.h"
 #include "log/log_impl.h"
 #include "base/pages.h"
 
@@ -138,7 +139,7 @@ static int check_batch(const ol_segment_rewrite *cleaned, size_t size, int64_t b
                        size, (long long)base_offset, (long long)last_offset,
                        (long long)cleaned->next_offset - 1);
     }
-    bool fits = last_offset - segment_base <= INT32_MAX && last_offset < INT64_MAX &&
+    bool fits = last_offset <= ol_segment_offset_max(segment_base) &&
                 size <= (size_t)OL_SEGMENT_BYTES_MAX &&
                 ol_segment_rewrite_size(cleaned) <= OL_SEGMENT_BYTES_MAX - (int64_t)size;
     return fits ? OL_OK

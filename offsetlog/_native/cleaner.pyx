@@ -11,7 +11,6 @@ from offsetlog._native.compress import deflate
 from offsetlog._native.csrc cimport (
     OL_CLEAN_QUARANTINE_KEPT,
     OL_CLOSED,
-    OL_CORRUPT,
     OL_IO,
     OL_NO_MEMORY,
     OL_OK,
@@ -19,6 +18,7 @@ from offsetlog._native.csrc cimport (
     atomic_flag_value,
     ol_batch,
     ol_batch_check_crc,
+    ol_batch_check_follows,
     ol_clean_hold,
     ol_clean_options,
     ol_clean_options_init,
@@ -320,8 +320,8 @@ cdef int _replay(void *context, const ol_batch *batch, ol_error *error) noexcept
     refusal.report = _pass_over
     refusal.context = NULL
     cdef int status = ol_batch_check_crc(batch, &work.error)
-    if status == OL_OK and batch.base_offset < work.next_offset:
-        status = ol_fail(&work.error, OL_CORRUPT, "it goes back to offset %lld", <long long>batch.base_offset)
+    if status == OL_OK:
+        status = ol_batch_check_follows(batch, work.next_offset, &work.error)
     if status == OL_OK:
         status = ol_state_apply_batch(work.state, batch, work.decompressor, &refusal, &work.error)
     if status == OL_OK:

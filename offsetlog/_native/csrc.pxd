@@ -792,6 +792,10 @@ cdef extern from "partition/snapshot_take.h" nogil:
                                     ol_error *error) noexcept
 
 
+cdef extern from "log/batch_rules.h" nogil:
+    int ol_batch_check_follows(const ol_batch *batch, int64_t next_offset, ol_error *error) noexcept
+
+
 cdef extern from "log/file_scan.h" nogil:
     ctypedef struct ol_file_scan:
         int64_t position

@@ -26,6 +26,7 @@ from offsetlog._native.csrc cimport (
     OL_UNSUPPORTED,
     ol_batch,
     ol_batch_check_crc,
+    ol_batch_check_follows,
     ol_digest,
     ol_error,
     ol_error_at,
@@ -251,9 +252,8 @@ cdef class Replay:
     cdef int apply_batch(self, const ol_batch *batch, ol_producers_change *change, ol_error *error) noexcept nogil:
         cdef ol_refusal refusal
         cdef int status = ol_batch_check_crc(batch, error)
-        if status == OL_OK and batch.base_offset < self.next_offset:
-            status = ol_fail(error, OL_CORRUPT, "the offset %lld goes back: the batch before it ends below %lld",
-                             <long long>batch.base_offset, <long long>self.next_offset)
+        if status == OL_OK:
+            status = ol_batch_check_follows(batch, self.next_offset, error)
         if status != OL_OK:
             return status
         refusal.report = _refused

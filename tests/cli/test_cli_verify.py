@@ -108,7 +108,7 @@ def test_an_offset_that_goes_back_is_found(tmp_path):
         batch_of(5, [(b"\x00\x63", b"")]) + batch_of(3, [(b"\x00\x63", b"")]) + batch_of(6, [(b"\x00\x63", b"")])
     )
     assert verify(tmp_path).problems[0].kind == "batch"
-    assert "goes back" in verify(tmp_path).problems[0].reason
+    assert "where the batch before it ended" in verify(tmp_path).problems[0].reason
 
 
 def test_a_record_that_a_broker_would_not_load_is_found(tmp_path):

@@ -218,6 +218,21 @@ OL_TEST(bad_bytes_lie_where_the_batch_before_ended_unless_they_would_fill_its_ga
     OL_CHECK_INT(place.offset, 110);
 }
 
+static int follows(int64_t base, int64_t last, int64_t next_offset) {
+    neighbours pair;
+    put(&pair, base, last, 0);
+    ol_error error;
+    return ol_batch_check_follows(&pair.batch, next_offset, &error);
+}
+
+OL_TEST(a_batch_follows_in_whatever_segment) {
+    OL_CHECK_INT(follows(110, 110, 110), OL_OK);
+    OL_CHECK_INT(follows(110 + 2 * (int64_t)INT32_MAX, 111 + 2 * (int64_t)INT32_MAX, 110), OL_OK);
+    OL_CHECK_INT(follows(109, 120, 110), OL_CORRUPT);
+    OL_CHECK_INT(follows(INT64_MAX - 9, INT64_MAX - 1, 110), OL_OK);
+    OL_CHECK_INT(follows(INT64_MAX - 9, INT64_MAX, 110), OL_CORRUPT);
+}
+
 OL_TEST(bytes_below_the_flushed_bound_are_damage) {
     ol_bad_offsets place = {.end = 110, .before = 110, .offset = 110};
     OL_CHECK(!ol_bad_offsets_are_flushed(&place, -1));

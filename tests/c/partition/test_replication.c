@@ -485,6 +485,8 @@ static void *read_on(void *context) {
         ol_position_value value;
         for (int i = 0; i < 50; i++) ol_table_get(state->table, &name, i, &value);
         ol_partition_unlock_state(partition);
+        /* A mutex is not fair: without a pause the elections wait for seconds. */
+        usleep(10);
     }
     return NULL;
 }
