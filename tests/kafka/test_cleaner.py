@@ -183,9 +183,12 @@ def read_groups(path: Path) -> dict[tuple[str, str], bool]:
     return {(json.loads(name), kind.lower()): simple == "simple" for name, _, kind, _, simple, _ in lines}
 
 
-@pytest.mark.parametrize(
-    "scenario", [pytest.param(each, marks=pytest.mark.gate) if each == "txn" else each for each in SCENARIOS]
-)
+def tier_of(scenario: str) -> pytest.MarkDecorator:
+    """Returns the mark of the gate for the one broker that it starts, and of the full depth for the others."""
+    return pytest.mark.gate if scenario == "txn" else pytest.mark.long
+
+
+@pytest.mark.parametrize("scenario", [pytest.param(each, marks=tier_of(each)) for each in SCENARIOS])
 def test_a_real_directory(scenario, kafka_data, kafka_install, kafka_broker, kafka_answers, kafka_packages, tmp_path):
     """Ours, then Kafka's, then ours: what the broker that wrote it answered is what Kafka answers in between."""
     draw = random.Random(f"{seed_or(44_001)} {scenario}")
@@ -389,6 +392,7 @@ def _crashed(source: Path, root: Path, number: int, stop: int | None, *, seed: i
     return left / "log", operations
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("power", ["kept", "lost"])
 def test_stopped_inside_a_clean(power, kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path):
     """In each partition our cleaner is stopped at another file operation; Kafka goes on from there, and cleans."""
@@ -439,6 +443,7 @@ def test_stopped_inside_a_clean(power, kafka_template, kafka_broker, kafka_answe
 # ------------------------------------------------------------------------------------------------ killed on its way
 
 
+@pytest.mark.long
 def test_kafka_is_killed_while_it_cleans(kafka_template, kafka_broker, kafka_packages, tmp_path):
     """We finish what it had begun, or take it back, as it would have; nothing of it is left over."""
     seed = seed_or(44_005)
@@ -472,6 +477,7 @@ def test_kafka_is_killed_while_it_cleans(kafka_template, kafka_broker, kafka_pac
 # ------------------------------------------------------------------------------------------------ how fast it is
 
 
+@pytest.mark.long
 def test_the_benchmark_lets_kafka_clean_the_same_bytes(kafka_packages, tmp_path, monkeypatch):
     """The goal to be ten times as fast is judged by what Kafka's cleaner says; here only that it is asked rightly."""
     monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2])

@@ -13,8 +13,13 @@ from kafka_answers import CommittedOffset, read_expected
 from kafka_dump import dump_log, segment_files
 from kafka_packages import KafkaFailed, KafkaMissing, KafkaPackages, find_packages
 
+#: Real partitions of further kinds, with how many there are; the full depth reads them too.
+OTHER_REAL = [("txn", 8), ("crash", 4), ("torn", 4)]
 
-@pytest.mark.parametrize(("scenario", "partitions"), [("plain", 8), ("txn", 8), ("crash", 4), ("torn", 4)])
+
+@pytest.mark.parametrize(
+    ("scenario", "partitions"), [("plain", 8), *(pytest.param(*each, marks=pytest.mark.long) for each in OTHER_REAL)]
+)
 def test_a_broker_on_real_partitions_gives_their_own_answers(
     scenario, partitions, kafka_data, kafka_install, kafka_broker, kafka_answers, kafka_packages
 ):

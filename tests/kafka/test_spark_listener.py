@@ -186,6 +186,7 @@ def test_a_cluster_says_what_it_does_not_take(cluster, kafka_answers, tmp_path):
         import_checkpoint(cluster.bootstrap, "g", tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_with_members_keeps_its_positions(cluster, protocol):
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "busy", "group.protocol": protocol, "log_level": 2}

@@ -21,7 +21,7 @@ from tests.spark.sink_stream import GROUPS, POSITIONS, write_source
 from tests.spark.sinks import commits_of, positions
 
 # Each test starts several Sparks of its own.
-pytestmark = pytest.mark.ci
+pytestmark = pytest.mark.long
 
 KILLS = by_depth(gate=2, long=20)
 

@@ -423,6 +423,7 @@ def drive(path: Path, scratch: Path, how: str) -> subprocess.Popen[str]:
         )
 
 
+@pytest.mark.long
 def test_killed_drivers_write_every_record_once(path: Path, tmp_path: Path, growing: Growing, spark: SparkSession):
     print(f"seed {SEED}, {KILLS} kills")
     generator = random.Random(SEED)
