@@ -291,8 +291,4 @@ int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t sn
 int ol_log_remove_snapshots(ol_log *log, char *const *names, size_t name_count, int64_t offset,
                             bool strays, ol_error *error) OL_NODISCARD;
 
-/* log/open.c: the names in a directory, malloc'ed; ol_log_free_names frees them. */
-int ol_log_list_names(ol_log *log, char ***names, size_t *count, ol_error *error) OL_NODISCARD;
-void ol_log_free_names(char **names, size_t count);
-
 #endif

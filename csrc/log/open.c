@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "log/directory_pass.h"
 #include "log/log_impl.h"
 #include "log/files/partition_metadata.h"
 #include "log/file_scan.h"
@@ -13,63 +14,6 @@
 enum { OPEN_TRIES = 3 };
 
 /* ------------------------------------------------------------ the directory */
-
-typedef struct name_list {
-    char **names;
-    size_t count;
-    size_t capacity;
-} name_list;
-
-static int add_name(void *context, const char *name) {
-    name_list *list = context;
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity == 0 ? 32 : 2 * list->capacity;
-        char **names = realloc(list->names, capacity * sizeof *names);
-        if (names == NULL) return OL_NO_MEMORY;
-        list->names = names;
-        list->capacity = capacity;
-    }
-    list->names[list->count] = strdup(name);
-    return list->names[list->count++] == NULL ? OL_NO_MEMORY : OL_OK;
-}
-
-int ol_log_list_names(ol_log *log, char ***names, size_t *count, ol_error *error) {
-    name_list list = {0};
-    int status = log->fs->list(log->fs, log->directory, add_name, &list, error);
-    if (status != OL_OK) {
-        ol_log_free_names(list.names, list.count);
-        return status == OL_NO_MEMORY
-                   ? ol_fail(error, OL_NO_MEMORY, "no memory for the names in the directory")
-                   : status;
-    }
-    *names = list.names;
-    *count = list.count;
-    return OL_OK;
-}
-
-void ol_log_free_names(char **names, size_t count) {
-    for (size_t i = 0; i < count; i++) free(names[i]);
-    free(names);
-}
-
-/* The swapped segment is scanned to its end (docs/format/recovery.md §9.1 step 3); bytes that
- * cannot be walked were never finished. */
-static int swap_next_offset(void *context, const char *name, int64_t base_offset,
-                            int64_t *next_offset, ol_error *error) {
-    ol_log *log = context;
-    char path[OL_PATH_MAX];
-    ol_file_scan scan;
-    *next_offset = base_offset;
-    int status = ol_log_path(log, name, path, error);
-    if (status == OL_OK) status = ol_file_scan_open(&scan, log->fs, path, 0, -1, error);
-    if (status != OL_OK) return status;
-    ol_batch batch;
-    while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK) {
-        *next_offset = batch.last_offset + 1;
-    }
-    ol_file_scan_close(&scan);
-    return status == OL_IO || status == OL_NO_MEMORY ? status : OL_OK;
-}
 
 static int carry_out(ol_log *log, const ol_swap_plan *plan, ol_error *error) {
     int status = OL_OK;
@@ -118,13 +62,8 @@ static int add_found(ol_opening *opening, const char *path, int64_t base_offset,
 /* Carries out the directory pass, or computes its result, and finds the segments. */
 static int find_segments(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
-    char **names = NULL;
-    size_t count = 0;
     ol_swap_plan plan;
-    int status = ol_log_list_names(log, &names, &count, error);
-    if (status != OL_OK) return status;
-    status = ol_swap_plan_make(names, count, swap_next_offset, log, &plan, error);
-    ol_log_free_names(names, count);
+    int status = ol_directory_plan(log->fs, log->directory, &plan, error);
     if (status != OL_OK) return status;
     if (log->writable) status = carry_out(log, &plan, error);
     opening->report->swaps_finished = plan.swaps_finished;
@@ -543,7 +482,7 @@ static int open_once(const ol_log_options *options, ol_log **opened, ol_log_reco
     if (status == OL_OK) status = open_segments(&opening, error);
     for (size_t i = 0; i < opening.found_count; i++) free(opening.found[i].path);
     free(opening.found);
-    ol_log_free_names(opening.names, opening.name_count);
+    ol_directory_free_names(opening.names, opening.name_count);
     if (status != OL_OK) {
         ol_log_abandon(log);
         return status;

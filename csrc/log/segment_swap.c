@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log/directory_pass.h"
 #include "log/log_impl.h"
 
 enum { FILE_KINDS = 4, LOG_KIND = FILE_KINDS - 1 };
@@ -279,7 +280,7 @@ static void remove_snapshots(swap *s) {
     ol_error ignored;
     char **names = NULL;
     size_t name_count = 0;
-    if (ol_log_list_names(log, &names, &name_count, &ignored) != OL_OK) return;
+    if (ol_directory_list(log->fs, log->directory, &names, &name_count, &ignored) != OL_OK) return;
     int64_t newest = -1;
     int64_t offset = 0;
     for (size_t i = 0; i < name_count; i++) {
@@ -297,7 +298,7 @@ static void remove_snapshots(swap *s) {
         if (status == OL_OK) status = log->fs->remove(log->fs, path, &ignored);
         if (status == OL_CRASHED) break;
     }
-    ol_log_free_names(names, name_count);
+    ol_directory_free_names(names, name_count);
 }
 
 /* ------------------------------------------------------------ all of it */
@@ -377,7 +378,7 @@ static int clear_leftovers(ol_log *log, ol_error *error) {
     static const char *const endings[] = {".swap", ".cleaned"};
     char **names = NULL;
     size_t count = 0;
-    int status = ol_log_list_names(log, &names, &count, error);
+    int status = ol_directory_list(log->fs, log->directory, &names, &count, error);
     if (status != OL_OK) return status;
     for (size_t i = 0; i < 2; i++) {
         for (size_t at = 0; at < count && status == OL_OK; at++) {
@@ -387,7 +388,7 @@ static int clear_leftovers(ol_log *log, ol_error *error) {
             if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
         }
     }
-    ol_log_free_names(names, count);
+    ol_directory_free_names(names, count);
     return status;
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log/directory_pass.h"
 #include "log/log_impl.h"
 #include "log/file_scan.h"
 #include "log/swap_plan.h"
@@ -241,7 +242,7 @@ static int reload_producers(ol_log *log, int64_t end, ol_error *error) {
         found[i].next_offset = i + 1 < log->list.count ? log->list.segments[i + 1]->base_offset
                                                        : end;
     }
-    int status = ol_log_list_names(log, &names, &name_count, error);
+    int status = ol_directory_list(log->fs, log->directory, &names, &name_count, error);
     if (status == OL_OK) {
         status = ol_log_remove_snapshots(log, names, name_count, end, false, error);
     }
@@ -250,7 +251,7 @@ static int reload_producers(ol_log *log, int64_t end, ol_error *error) {
         status = ol_log_replay(log, found, log->list.count, end, names, name_count, error);
     }
     if (highest > log->producers.highest_id) log->producers.highest_id = highest;
-    ol_log_free_names(names, name_count);
+    ol_directory_free_names(names, name_count);
     free(found);
     return status;
 }

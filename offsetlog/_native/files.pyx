@@ -13,6 +13,7 @@ from offsetlog._native.csrc cimport (
     OL_UUID_TEXT_SIZE,
     c_bool,
     ol_checkpoint_entry,
+    ol_directory_plan,
     ol_directory_name,
     ol_directory_name_parse,
     ol_error,
@@ -26,6 +27,8 @@ from offsetlog._native.csrc cimport (
     ol_offset_checkpoint_parse,
     ol_offset_checkpoint_set,
     ol_slice_of,
+    ol_swap_plan,
+    ol_swap_plan_free,
     ol_uuid,
     ol_uuid_format,
     ol_uuid_parse,
@@ -92,6 +95,26 @@ cdef class FileSystem:
         with nogil:
             check(self.fs.list(self.fs, text, _visit, context, &error), &error)
         return sorted(map(os.fsdecode, names))
+
+    def planned_names(self, path):
+        """Returns (name, name now) of what a partition directory holds once the swaps in it are finished or undone.
+
+        Sorted, and nothing is changed (docs/format/recovery.md §9.1).  MissingFileError also where a swap ends meanwhile.
+        """
+        cdef bytes name = os.fsencode(path)
+        cdef const char *text = name
+        cdef ol_swap_plan plan
+        cdef ol_error error
+        cdef size_t index
+        with nogil:
+            check(ol_directory_plan(self.fs, text, &plan, &error), &error)
+        try:
+            return [
+                (os.fsdecode(<bytes>plan.names[index].name), os.fsdecode(<bytes>plan.names[index].real))
+                for index in range(plan.name_count)
+            ]
+        finally:
+            ol_swap_plan_free(&plan)
 
     def exists(self, path):
         """Tells whether there is a file or directory of this name."""

@@ -20,7 +20,8 @@ TOPIC = "__consumer_offsets"
 #: The name of a log directory's own file, which one that has no partition yet has as well.
 PROPERTIES = "offsetlog.properties"
 #: The name of a segment, with its base offset; `.log.deleted` and the like are none.
-SEGMENT = re.compile(r"(\d{20})\.log")
+#: One that is to be swapped in counts: it has all its bytes.
+SEGMENT = re.compile(r"(\d{20})\.log(?:\.swap)?")
 #: How often a partition is read again whose files were removed while it was read.
 TRIES = 3
 

@@ -7,6 +7,7 @@ over: what is shown is what the whole batches say.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,11 @@ from offsetlog.errors import CorruptionError, InvalidArgumentError, MissingFileE
 
 #: Called with the bytes read since the last call.
 Progress = Callable[[int], None]
+
+#: How often a directory is listed in which segments are swapped, and the pause in between; a writer
+#: needs some milliseconds for a swap.
+SWAP_LISTINGS = 10
+SWAP_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +62,29 @@ def _partition_number(directory: Path) -> int | None:
 
 
 def segments_of(directory: Path) -> tuple[Path, ...]:
-    """Returns the .log files of a partition directory by base offset; `.log.deleted` and the like are none."""
-    names = FileSystem().list(directory)
-    return tuple(directory / name for name in names if SEGMENT.fullmatch(name))
+    """Returns the segments of a partition directory by base offset; `.log.deleted` and the like are none.
+
+    While a cleaner swaps segments, the old ones go before the new one has its name.  Where that is
+    not over in a moment, a crash may have ended it: then a `.log.swap` file stands for what
+    recovery will make of it.
+
+    Raises:
+        MissingFileError: there is no such directory.
+        StorageError: it cannot be read.
+    """
+    fs = FileSystem()
+    for left in reversed(range(SWAP_LISTINGS)):
+        try:
+            names = fs.planned_names(directory)
+        except MissingFileError:
+            if left == 0 or not fs.exists(directory):
+                raise
+            continue
+        found = [(name, now) for name, now in names if SEGMENT.fullmatch(name)]
+        if left == 0 or all(name == now for name, now in found):
+            return tuple(directory / now for _, now in found)
+        time.sleep(SWAP_SECONDS)
+    raise AssertionError("the loop returns or raises")
 
 
 def find_partitions(path: Path) -> list[PartitionFiles]:
@@ -241,6 +267,15 @@ _EMPTY: Row = {
 }
 
 
+def _open_segment(path: Path) -> SegmentReader:
+    try:
+        return SegmentReader(path)
+    except MissingFileError:
+        if path.suffix != ".swap":
+            raise
+        return SegmentReader(path.with_suffix(""))
+
+
 def dump_rows(
     files: PartitionFiles, report: Callable[[CorruptionError | Tail], None]
 ) -> Iterator[Row]:
@@ -263,7 +298,7 @@ def dump_batches(
     next_offset = 0
     for index, segment in enumerate(files.segments):
         try:
-            reader = SegmentReader(segment)
+            reader = _open_segment(segment)
         except MissingFileError:
             # Removed since it was listed, by a broker that cleans its log.
             if files.directory is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,8 +71,17 @@ def read_optional(fs: FileSystem, path: Path) -> bytes | None:
 # ------------------------------------------------------------------------------------------ indexes
 
 
-def check_indexes(place: Place, fs: FileSystem, segment: Segment) -> None:
-    """Checks the three indexes of a segment; one that is missing costs time, and nothing else."""
+def check_indexes(
+    place: Place, fs: FileSystem, segment: Segment, names: Mapping[str, str]
+) -> None:
+    """Checks the three indexes of a segment; one that is missing costs time, and nothing else.
+
+    Args:
+        place: where findings are reported.
+        fs: the file system.
+        segment: what they belong to.
+        names: the names in the directory once a swap in it is over, with those of now.
+    """
     if not segment.is_whole:
         return
     for kind, suffix, check in (
@@ -79,7 +89,8 @@ def check_indexes(place: Place, fs: FileSystem, segment: Segment) -> None:
         ("time index", ".timeindex", _check_time_index),
         ("transaction index", ".txnindex", _check_transaction_index),
     ):
-        path = segment.path.with_suffix(suffix)
+        name = f"{segment.base_offset:020}{suffix}"
+        path = segment.path.with_name(names.get(name, name))
         content = read_optional(fs, path)
         try:
             check(segment, content)

@@ -25,6 +25,7 @@ import offsetlog
 from offsetlog import Digest, MaintenanceConfig, OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
 from offsetlog.directory.history_floor import FLOOR_FILE
 from offsetlog.directory.log_directory import CLEANER_POINTS
+from offsetlog.verify import verify
 
 POINTS = by_depth(gate=160, long=1_000_000)
 DRAWS = 4  # of what the disk kept; the last is that of a killed process, which loses nothing
@@ -135,6 +136,10 @@ def run(fed: Path, root: Path, stop_at: int) -> tuple[FaultFileSystem, dict[str,
 
 def check(path: Path, told: dict[str, State], states: dict[str, State]) -> None:
     expected = [states["after"]] if "after" in told else [states["before"], states["after"]]
+    # Before anybody recovers it, also within a swap of segments.
+    unopened = verify(path)
+    assert unopened.problems == []
+    assert unopened.digest in [state.digest for state in expected]
     with open_store(path) as store:
         assert store.problems() == []
         assert store.verify() == []

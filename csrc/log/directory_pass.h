@@ -1,0 +1,22 @@
+/* log/directory_pass: the names in a partition directory, and its segments once the swaps that a
+ * crash or a running cleaner left in it are finished or undone (docs/format/recovery.md §9.1).
+ *
+ * Needs no open log, takes no lock and changes nothing.
+ */
+#ifndef OL_LOG_DIRECTORY_PASS_H
+#define OL_LOG_DIRECTORY_PASS_H
+
+#include "fs/fs.h"
+#include "log/swap_plan.h"
+
+/* The names in a directory, malloc'ed; ol_directory_free_names frees them. */
+int ol_directory_list(ol_fs *fs, const char *directory, char ***names, size_t *count,
+                      ol_error *error) OL_NODISCARD;
+void ol_directory_free_names(char **names, size_t count);
+
+/* Plans the pass over a directory as it is now.  The caller frees *plan.  Fails with
+ * OL_NO_SUCH_FILE where the directory, or a `.swap` file that was in it, has gone meanwhile. */
+int ol_directory_plan(ol_fs *fs, const char *directory, ol_swap_plan *plan,
+                      ol_error *error) OL_NODISCARD;
+
+#endif
