@@ -13,7 +13,6 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 pytestmark = [
-    pytest.mark.ci,
     pytest.mark.skipif(not (ROOT / "benchmarks").exists(), reason="the benchmarks are not beside the tests"),
 ]
 
@@ -44,6 +43,7 @@ def figures_of(found: dict, name: str) -> list[dict]:
     return workload["figures"]
 
 
+@pytest.mark.ci
 def test_every_kind_of_workload_runs(smoke):
     kinds = {workload["name"].split("/")[0] for workload in smoke["workloads"]}
     assert kinds == {
@@ -61,6 +61,7 @@ def test_every_kind_of_workload_runs(smoke):
     assert not smoke["failures"]
 
 
+@pytest.mark.ci
 def test_a_report_names_machine_seed_and_table(smoke):
     assert {"cpu", "cores", "memory", "kernel", "python", "compiler", "software"} <= smoke["machine"].keys()
     assert smoke["options"]["seed"] == 1
@@ -70,6 +71,7 @@ def test_a_report_names_machine_seed_and_table(smoke):
         assert "log partition" in text or workload["name"].startswith("disk")
 
 
+@pytest.mark.ci
 def test_every_figure_has_the_digest_of_what_was_left(smoke):
     without = [
         (workload["name"], figure["name"])
@@ -80,12 +82,14 @@ def test_every_figure_has_the_digest_of_what_was_left(smoke):
     assert not without
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["commit_dict", "disk/1", "disk/100", "fetch_one/1e5", "fetch_arrow", "load/random"])
 def test_contenders_that_did_the_same_left_the_same(smoke, name):
     digests = {figure["digest"] for figure in figures_of(smoke, name) if figure["digest"]}
     assert len(digests) == 1
 
 
+@pytest.mark.ci
 def test_the_seed_decides_the_workload(smoke, tmp_path):
     same, other = tmp_path / "same", tmp_path / "other"
     same.mkdir()
@@ -96,6 +100,7 @@ def test_the_seed_decides_the_workload(smoke, tmp_path):
     assert figures_of(found, "load/random")[0]["digest"] != before
 
 
+@pytest.mark.ci
 def test_a_wrong_result_is_a_failure(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ROOT)
     from benchmarks.keys import KeySpace
@@ -120,6 +125,7 @@ def test_a_wrong_result_is_a_failure(tmp_path, monkeypatch):
         measure()
 
 
+@pytest.mark.ci
 def test_an_unknown_workload_is_one_line():
     words = [sys.executable, "-m", "benchmarks", "engine", "--only", "nonsense"]
     run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONWARNINGS": "error"})
@@ -127,6 +133,7 @@ def test_an_unknown_workload_is_one_line():
     assert run.stderr.count("\n") == 1
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_data_source_is_measured_beside_its_peers(tmp_path):
     pytest.importorskip("pyspark", reason="the extra offsetlog[spark] is not installed")

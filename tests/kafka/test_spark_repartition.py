@@ -51,6 +51,7 @@ def by_command(rows: list[CommittedOffset]) -> dict[tuple[str, str, int], int]:
     return {row[:3]: row.offset for row in rows}
 
 
+@pytest.mark.long
 def test_a_cluster_gets_its_own_directory_back_with_more_partitions(
     kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path
 ):

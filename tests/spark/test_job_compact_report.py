@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from depth import by_depth
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, StoreConfig, TopicPartition
@@ -50,10 +51,12 @@ def active_bases(spark, path: Path):
     return spark.createDataFrame(bases, "log_partition int, active_base bigint")
 
 
-@pytest.mark.parametrize(
-    ("roll", "long_one", "seed"),
-    [(True, None, 1), (False, "open", 1), (True, "open", 1), *((False, "commit", seed) for seed in (1, 3, 5, 7))],
-)
+#: Whether the active segments are rolled, how a transaction over several segments ends, and a seed.
+CLEANS = [(True, None, 1), (False, "open", 1), (False, "commit", 1)]
+MORE_CLEANS = [(True, "open", 1), (False, "commit", 3), (False, "commit", 5), (False, "commit", 7)]
+
+
+@pytest.mark.parametrize(("roll", "long_one", "seed"), CLEANS + by_depth(gate=[], long=MORE_CLEANS))
 def test_a_clean_frees_what_was_told(spark, tmp_path, roll, long_one, seed):
     with offsetlog.open(tmp_path, 2, "process", config=SMALL, maintenance=BY_HAND) as store:
         feed(store, seed, 300)
