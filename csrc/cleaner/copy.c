@@ -306,7 +306,8 @@ static size_t group_size(const ol_clean_run *run, size_t first) {
             time_index_size > config->segment_index_bytes) {
             break;
         }
-        if (segment->size > 0 && segment->next_base - 1 - items[first].base_offset > INT32_MAX) {
+        if (segment->size > 0 &&
+            segment->next_base - 1 > ol_segment_offset_max(items[first].base_offset)) {
             break;
         }
     }

@@ -235,7 +235,11 @@ int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, boo
 
 int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, ol_error *error) {
     int status = ol_batch_check_crc(batch, error);
-    return OL_LIKELY(status == OL_OK) ? OL_OK : refuse_batch(source, batch, error);
+    if (OL_LIKELY(status == OL_OK)) return OL_OK;
+    (void)refuse_batch(source, batch, error);
+    /* The bounds begin after a batch that was given. */
+    if (batch->last_offset < source->bounds.next_offset) error->offset = batch->base_offset;
+    return status;
 }
 
 /* The size of a batch of one plain record, or 0 for any other. */

@@ -145,6 +145,59 @@ OL_TEST(offsets_that_cannot_be_are_damage) {
     close_world(&w);
 }
 
+/* Flips a byte as soon as the cleaner writes a segment: after its first pass, which reads the keys. */
+static ol_fs rotting_fs;
+static char rotting_path[400];
+static off_t rotting_position;
+
+static int open_and_rot(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **file, ol_error *error) {
+    if (rotting_path[0] != 0 && strstr(path, ".log.cleaned") != NULL) {
+        flip(rotting_path, rotting_position);
+        rotting_path[0] = 0;
+    }
+    return ol_fs_posix()->open(fs, path, mode, file, error);
+}
+
+OL_TEST(bytes_that_rot_between_the_passes_are_left_as_they_are) {
+    world w;
+    open_world(&w, 1 << 20);
+    close_partition(w.partition);
+    rotting_fs = *ol_fs_posix();
+    rotting_fs.open = open_and_rot;
+    w.options.log.fs = &rotting_fs;
+    open_world_partition(&w);
+    append_position(&w, -1, "g", 0, 1);
+    off_t size_of_one = (off_t)ol_log_size_bytes(ol_partition_log(w.partition));
+    append_position(&w, -1, "g", 1, 1);
+    append_position(&w, -1, "g", 2, 1);
+    append_position(&w, -1, "g", 0, 2);
+    roll_world(&w);
+    append_position(&w, -1, "g", 9, 1);
+    roll_world(&w);
+    size_t size, size_after;
+    uint8_t *bytes = read_all(segment_path(&w, 0), &size);
+    /* In the value of the first record that stays. */
+    rotting_position = 2 * size_of_one - 20;
+    bytes[rotting_position] ^= 0x10;
+    snprintf(rotting_path, sizeof rotting_path, "%s", segment_path(&w, 0));
+    ol_clean_options options = clean_options(&w);
+    ol_clean_report report = clean_with(&w, &options);
+    OL_CHECK_INT(rotting_path[0], 0);
+    OL_CHECK_INT(report.quarantined, 1);
+    OL_CHECK_INT(report.quarantine[0].segment_base, 0);
+    OL_CHECK_INT(report.quarantine[0].error.offset, 1);
+    uint8_t *left = read_all(segment_path(&w, 0), &size_after);
+    OL_CHECK(size == size_after && memcmp(bytes, left, size) == 0);
+    free(bytes);
+    free(left);
+    flip(segment_path(&w, 0), rotting_position);
+    options.first_dirty = -1;
+    OL_CHECK_INT(clean_with(&w, &options).quarantined, 0);
+    OL_CHECK(!has_batch(&w, 0, NULL) && has_batch(&w, 1, NULL));
+    check_log(&w, INT64_MAX);
+    close_world(&w);
+}
+
 OL_TEST(many_damaged_segments_are_reported_and_everything_else_is_cleaned) {
     world w;
     int64_t bases[64];
