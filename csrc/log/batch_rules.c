@@ -38,13 +38,15 @@ int ol_batch_refuse_offsets(const ol_batch_bounds *bounds, const ol_batch *batch
 }
 
 int ol_batch_check_follows(const ol_batch *batch, int64_t next_offset, ol_error *error) {
-    /* As the first batch of a segment: which one it is in decides nothing here. */
-    ol_batch_bounds bounds = {.next_offset = next_offset, .has_previous = true};
-    ol_batch_bounds_enter(&bounds, batch->base_offset, INT64_MAX);
-    if (OL_LIKELY(ol_batch_is_in_bounds(&bounds, batch))) return OL_OK;
-    const uint8_t *end = batch->data + batch->size;
-    return ol_batch_refuse_offsets(&bounds, batch, ol_batch_judge_offsets(&bounds, batch, end),
-                                   error);
+    if (OL_UNLIKELY(batch->base_offset < next_offset)) {
+        ol_batch_bounds bounds = {.next_offset = next_offset};
+        return ol_batch_refuse_offsets(&bounds, batch, OL_OFFSETS_GO_BACK, error);
+    }
+    if (OL_UNLIKELY(batch->last_offset == INT64_MAX)) {
+        return ol_fail(error, OL_CORRUPT, "last offset %lld leaves none for the batch after it",
+                       (long long)batch->last_offset);
+    }
+    return OL_OK;
 }
 
 void ol_bad_offsets_set(ol_bad_offsets *place, int64_t base_offset) {

@@ -8,8 +8,6 @@
 #include "log/directory_pass.h"
 #include "log/log_impl.h"
 #include "log/files/partition_metadata.h"
-#include "log/file_scan.h"
-#include "log/swap_plan.h"
 
 enum { OPEN_TRIES = 3 };
 

@@ -792,7 +792,7 @@ cdef extern from "partition/snapshot_take.h" nogil:
                                     ol_error *error) noexcept
 
 
-cdef extern from "log/directory_pass.h" nogil:
+cdef extern from "log/swap_plan.h" nogil:
     ctypedef struct ol_swap_name:
         char *name
         char *real
@@ -801,8 +801,11 @@ cdef extern from "log/directory_pass.h" nogil:
         ol_swap_name *names
         size_t name_count
 
-    int ol_directory_plan(ol_fs *fs, const char *directory, ol_swap_plan *plan, ol_error *error) noexcept
     void ol_swap_plan_free(ol_swap_plan *plan) noexcept
+
+
+cdef extern from "log/directory_pass.h" nogil:
+    int ol_directory_plan(ol_fs *fs, const char *directory, ol_swap_plan *plan, ol_error *error) noexcept
 
 
 cdef extern from "log/batch_rules.h" nogil:

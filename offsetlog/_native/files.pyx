@@ -97,9 +97,10 @@ cdef class FileSystem:
         return sorted(map(os.fsdecode, names))
 
     def planned_names(self, path):
-        """Returns (name, name now) of what a partition directory holds once the swaps in it are finished or undone.
+        """Returns (name after the swap, present name) of each file of a partition directory, sorted.
 
-        Sorted, and nothing is changed (docs/format/recovery.md §9.1).  MissingFileError also where a swap ends meanwhile.
+        Swaps that are not over count as finished or undone (docs/format/recovery.md §9.1); nothing is changed.
+        Raises MissingFileError also where a swap ends meanwhile.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name

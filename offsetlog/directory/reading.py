@@ -15,17 +15,18 @@ from pathlib import Path
 from offsetlog._native.files import FileSystem, parse_directory_name
 from offsetlog._native.records import SegmentReader
 from offsetlog._native.replay import Replay
-from offsetlog.directory.listing import SEGMENT, TRIES, Row
+from offsetlog.directory.listing import SEGMENT, TRIES, Row, base_offset_of
 from offsetlog.directory.log_directory import TOPIC, LogDirectory
 from offsetlog.errors import CorruptionError, InvalidArgumentError, MissingFileError, StorageError
 
 #: Called with the bytes read since the last call.
 Progress = Callable[[int], None]
 
-#: How often a directory is listed in which segments are swapped, and the pause in between; a writer
-#: needs some milliseconds for a swap.
+#: How often a directory is listed in which a swap of segments is not over, and the pause in between;
+#: a writer needs some milliseconds for one.
 SWAP_LISTINGS = 10
 SWAP_SECONDS = 0.02
+SWAP = ".log.swap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class PartitionFiles:
         number: of the partition, as its directory says; None for files that lie in no such
             directory.
         directory: that directory, None for a single segment file.
-        segments: the .log files.
+        segments: the .log files; within a swap a `.log.swap` file can be one of them.
     """
 
     number: int | None
@@ -62,29 +63,44 @@ def _partition_number(directory: Path) -> int | None:
 
 
 def segments_of(directory: Path) -> tuple[Path, ...]:
-    """Returns the segments of a partition directory by base offset; `.log.deleted` and the like are none.
+    """Returns the segments of a partition directory by base offset.
 
+    `.log.deleted` files and the like are none.
     While a cleaner swaps segments, the old ones go before the new one has its name.  Where that is
-    not over in a moment, a crash may have ended it: then a `.log.swap` file stands for what
-    recovery will make of it.
+    not over in a moment, a crash may have ended it: then the list is what recovery will make of the
+    directory, and a `.log.swap` file may be in it (docs/format/recovery.md §9.1).
 
     Raises:
         MissingFileError: there is no such directory.
-        StorageError: it cannot be read.
+        StorageError: it cannot be read, or segments are swapped faster than they can be listed.
     """
     fs = FileSystem()
-    for left in reversed(range(SWAP_LISTINGS)):
+    for _ in range(TRIES):
+        names = _settled_names(fs, directory)
+        if not any(name.endswith(SWAP) for name in names):
+            return tuple(directory / name for name in names if SEGMENT.fullmatch(name))
         try:
-            names = fs.planned_names(directory)
+            planned = fs.planned_names(directory)
         except MissingFileError:
-            if left == 0 or not fs.exists(directory):
-                raise
-            continue
-        found = [(name, now) for name, now in names if SEGMENT.fullmatch(name)]
-        if left == 0 or all(name == now for name, now in found):
-            return tuple(directory / now for _, now in found)
+            continue  # the swap is over
+        return tuple(directory / now for name, now in planned if SEGMENT.fullmatch(name))
+    raise StorageError("its segments are swapped faster than they can be listed", path=directory)
+
+
+def _settled_names(fs: FileSystem, directory: Path) -> list[str]:
+    """The names of segments that are the same twice, or for some time where a swap is not over."""
+    names, same = _segment_names(fs, directory), 0
+    for _ in range(5 * SWAP_LISTINGS):
+        before, names = names, _segment_names(fs, directory)
+        same = same + 1 if names == before else 0
+        if same >= (SWAP_LISTINGS if any(name.endswith(SWAP) for name in names) else 1):
+            break
         time.sleep(SWAP_SECONDS)
-    raise AssertionError("the loop returns or raises")
+    return names
+
+
+def _segment_names(fs: FileSystem, directory: Path) -> list[str]:
+    return [name for name in fs.list(directory) if base_offset_of(Path(name)) is not None]
 
 
 def find_partitions(path: Path) -> list[PartitionFiles]:
@@ -220,7 +236,7 @@ def _read_segment(state: PartitionState, segment: Path, *, is_last: bool) -> Non
         damage, stopped = found["damage"], found["position"]
         if damage is None:
             return
-        if stopped == 0 and not SEGMENT.fullmatch(segment.name):
+        if stopped == 0 and base_offset_of(segment) is None:
             raise CorruptionError(
                 f"this is no segment of a log: {damage.message}", path=segment, position=0
             )
@@ -267,15 +283,6 @@ _EMPTY: Row = {
 }
 
 
-def _open_segment(path: Path) -> SegmentReader:
-    try:
-        return SegmentReader(path)
-    except MissingFileError:
-        if path.suffix != ".swap":
-            raise
-        return SegmentReader(path.with_suffix(""))
-
-
 def dump_rows(
     files: PartitionFiles, report: Callable[[CorruptionError | Tail], None]
 ) -> Iterator[Row]:
@@ -294,16 +301,26 @@ def dump_batches(
         files: the partition.
         report: called with what cannot be read, where it stands in the order; a Tail only for the
             last segment's end.
+
+    Raises:
+        MissingFileError: segments go faster than they can be read.
+        CorruptionError: a single file was given that is no segment at all.
     """
-    next_offset = 0
-    for index, segment in enumerate(files.segments):
+    segments, tries = list(files.segments), TRIES
+    next_offset = yielded = 0
+    while segments:
+        segment = segments[0]
         try:
-            reader = _open_segment(segment)
+            reader = SegmentReader(segment)
         except MissingFileError:
-            # Removed since it was listed, by a broker that cleans its log.
-            if files.directory is None:
+            # A cleaner took it away since it was listed: what it left is in another file.
+            tries -= 1
+            if files.directory is None or tries == 0:
                 raise
+            segments, yielded = _segments_from(files.directory, next_offset), next_offset
             continue
+        del segments[0]
+        tries = TRIES
         place = {"log_partition": files.number, "segment": segment.name}
         tried = followed = -1
         with reader:
@@ -314,7 +331,7 @@ def dump_batches(
                     raise
                 except CorruptionError as damage:
                     position = reader.position
-                    if position == 0 and not SEGMENT.fullmatch(segment.name):
+                    if position == 0 and base_offset_of(segment) is None:
                         raise CorruptionError(
                             f"this is no segment of a log: {damage.message}", path=segment
                         ) from None
@@ -330,7 +347,7 @@ def dump_batches(
                             followed = position
                             reader.read_again(position)
                         continue
-                    if index < len(files.segments) - 1:
+                    if segments:
                         report(damage)
                     else:
                         zeros = Replay().used(segment, position) == position
@@ -348,5 +365,14 @@ def dump_batches(
                 if found is None:
                     break
                 batch, records = found
+                if batch["last_offset"] < yielded:
+                    continue
                 next_offset = batch["last_offset"] + 1
                 yield {**place, **batch}, records or [_EMPTY]
+
+
+def _segments_from(directory: Path, offset: int) -> list[Path]:
+    segments = list(segments_of(directory))
+    while len(segments) > 1 and (base_offset_of(segments[1]) or 0) <= offset:
+        del segments[0]
+    return segments

@@ -20,7 +20,7 @@ from offsetlog._native.replay import Replay
 from offsetlog._native.state_diff import cut
 from offsetlog.cancellation import Control
 from offsetlog.config import StoreConfig
-from offsetlog.directory.listing import SEGMENT, decode_text, transaction_rows
+from offsetlog.directory.listing import base_offset_of, decode_text, transaction_rows
 from offsetlog.directory.log_directory import CLEAN_MARKER, TOPIC
 from offsetlog.directory.reading import PartitionFiles, PartitionState, Tail, age_text, segments_of
 from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
@@ -129,8 +129,7 @@ class PartitionCheck:
         return not self.around.is_clean and next_offset > self.around.recovery_point
 
     def _read_segment(self, path: Path, *, is_last: bool) -> None:
-        name = SEGMENT.fullmatch(path.name)
-        base = int(name[1]) if name else 0
+        base = base_offset_of(path) or 0
         if base < self.replay.next_offset:
             self.place.problem(
                 "segment",
@@ -186,7 +185,7 @@ class PartitionCheck:
     ) -> int | None:
         position: int = found["position"]
         size: int = found["size"]
-        if position == 0 and not SEGMENT.fullmatch(path.name):
+        if position == 0 and base_offset_of(path) is None:
             raise CorruptionError(
                 f"this is no segment of a log: {damage.message}", path=path, position=0
             )
@@ -282,10 +281,7 @@ class PartitionCheck:
             content = read_optional(self.fs, path)
             if content is None:
                 continue
-            # The bytes of the newest may not have been flushed when the power went: an open takes
-            # the one before it.
-            may_be_torn = not self.around.is_clean and offset == max(self.snapshots)
-            is_rebuilt = may_be_torn or self._is_rebuilt(offset)
+            is_rebuilt = self._is_rebuilt(offset)
             if offset > self.end:
                 failure = CorruptionError(f"it holds up to {offset}, the log ends at {self.end}")
                 self.place.stale(is_rebuilt, "producer snapshot", failure, path)
@@ -297,6 +293,7 @@ class PartitionCheck:
                 content,
                 self.replay.producers_now() if producers is None else producers,
                 is_rebuilt=is_rebuilt,
+                may_be_torn=not self.around.is_clean,
             )
 
     def _check_epochs(self, directory: Path) -> None:
@@ -469,11 +466,11 @@ class FilesIdentity:
 
     def has_still(self, path: Path) -> bool:
         """Tells whether the segment that a file belongs to is the same still; False for what belongs to none."""
-        known = {name: (number, each) for number, (name, *each) in enumerate(self._known)}
-        name = f"{path.name.split('.')[0]}.log"
-        if self._directory is None or path.parent != self._directory or name not in known:
+        known = {each[0][:20]: (number, *each) for number, each in enumerate(self._known)}
+        base = path.name[:20]
+        if self._directory is None or path.parent != self._directory or base not in known:
             return False
-        number, then = known[name]
+        number, name, *then = known[base]
         now = list(self._of(self._directory / name)[1:])
         is_last = number == len(self._known) - 1
         return now[0] == then[0] and (is_last or now == then)

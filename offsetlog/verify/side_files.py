@@ -38,7 +38,7 @@ class Segment:
     """A segment as it was read.
 
     Attributes:
-        path: the .log file.
+        path: the .log file, or one that is to be swapped in.
         base_offset: as its name says.
         next_offset: after its last batch; the base offset when it has none.
         size: bytes of whole batches.
@@ -80,7 +80,7 @@ def check_indexes(
         place: where findings are reported.
         fs: the file system.
         segment: what they belong to.
-        names: the names in the directory once a swap in it is over, with those of now.
+        names: maps each name in the directory after a swap in it to the present name.
     """
     if not segment.is_whole:
         return
@@ -213,16 +213,29 @@ def snapshot_offsets(fs: FileSystem, directory: Path) -> dict[int, Path]:
 
 
 def check_snapshot(
-    place: Place, path: Path, content: bytes, known: list[Producer], *, is_rebuilt: bool
+    place: Place,
+    path: Path,
+    content: bytes,
+    known: list[Producer],
+    *,
+    is_rebuilt: bool,
+    may_be_torn: bool,
 ) -> None:
     """Checks a producer snapshot against what the log says up to its offset.
 
     The log may know less: what was compacted away, which may be all that a transaction wrote; the
     snapshot leaves out producers that expired.  The log cannot know more of a producer that the
     snapshot has, and a transaction that is open in it is open in both.
+
+    With `may_be_torn` its bytes may not have been flushed when the power went: then an open takes
+    the one before it.
     """
     try:
         found = {producer[0]: producer for producer in parse_producer_snapshot(content)}
+    except CorruptionError as failure:
+        place.stale(is_rebuilt or may_be_torn, "producer snapshot", failure, path)
+        return
+    try:
         for producer, epoch, last, first_open, _ in known:
             kept = found.get(producer)
             if kept is None:

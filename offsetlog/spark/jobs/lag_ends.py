@@ -6,7 +6,6 @@ Each way gives rows of topic, partition, log_start_offset, log_end_offset, times
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,6 +17,8 @@ from pyspark.sql import functions as fn
 
 from offsetlog._native.files import FileSystem, parse_directory_name, parse_offset_checkpoint
 from offsetlog._native.scan import skim
+from offsetlog.directory.listing import base_offset_of
+from offsetlog.directory.reading import segments_of
 from offsetlog.errors import (
     ConfigError,
     CorruptionError,
@@ -37,7 +38,6 @@ SCHEMA = pa.schema(
 )
 _NEEDED = ["topic", "partition", "log_end_offset"]
 _LOG_STARTS = "log-start-offset-checkpoint"
-_SEGMENT = re.compile(r"(\d{20})\.log")
 
 
 def _frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
@@ -149,11 +149,10 @@ def of_broker(
 # ---------------------------------------------------------------------------------------------------------- directories
 
 
-def _end_of(directory: Path, names: list[str]) -> tuple[int, int]:
+def _ends_of(segments: tuple[Path, ...]) -> tuple[int, int]:
     """Returns the first offset of a partition's oldest segment, and the end of its newest."""
-    bases = sorted(int(found[1]) for name in names if (found := _SEGMENT.fullmatch(name)))
-    newest = directory / f"{bases[-1]:020}.log"
-    return bases[0], max(bases[-1], skim(newest).next_offset)
+    first, last = base_offset_of(segments[0]) or 0, base_offset_of(segments[-1]) or 0
+    return first, max(last, skim(segments[-1]).next_offset)
 
 
 def of_directories(spark: SparkSession, directories: Iterable[str | os.PathLike[str]]) -> DataFrame:
@@ -179,10 +178,10 @@ def of_directories(spark: SparkSession, directories: Iterable[str | os.PathLike[
             parsed = parse_directory_name(name)
             if parsed is None or parsed[2] != 0 or not (directory / name).is_dir():
                 continue
-            inside = fs.list(directory / name)
-            if not any(map(_SEGMENT.fullmatch, inside)):
+            segments = segments_of(directory / name)
+            if not segments:
                 continue
-            first, end = _end_of(directory / name, inside)
+            first, end = _ends_of(segments)
             start = max(first, starts.get((parsed[0], parsed[1]), 0))
             row = (parsed[0], parsed[1], start, end, now)
             rows.append(dict(zip(SCHEMA.names, row, strict=True)))

@@ -225,7 +225,7 @@ static int follows(int64_t base, int64_t last, int64_t next_offset) {
     return ol_batch_check_follows(&pair.batch, next_offset, &error);
 }
 
-OL_TEST(a_batch_follows_in_whatever_segment) {
+OL_TEST(the_segment_does_not_matter_where_it_is_not_known) {
     OL_CHECK_INT(follows(110, 110, 110), OL_OK);
     OL_CHECK_INT(follows(110 + 2 * (int64_t)INT32_MAX, 111 + 2 * (int64_t)INT32_MAX, 110), OL_OK);
     OL_CHECK_INT(follows(109, 120, 110), OL_CORRUPT);

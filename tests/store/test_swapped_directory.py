@@ -1,0 +1,163 @@
+"""Directories whose segments are swapped, by a running cleaner or until a crash ended it, read without an open."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import offsetlog
+from offsetlog import MaintenanceConfig, StoreConfig, errors
+from offsetlog.directory import reading
+from offsetlog.directory.listing import base_offset_of
+from offsetlog.directory.reading import dump_batches, find_partitions, read_state, segments_of
+from offsetlog.verify import verify
+
+SMALL = StoreConfig(segment_bytes=4096, batch_bytes_max=1024)
+BY_HAND = MaintenanceConfig(enabled=False)
+SUFFIXES = (".log", ".index", ".timeindex")
+
+
+@pytest.fixture
+def log(path: Path) -> Path:
+    with offsetlog.open(path, partitions=1, durability="process", config=SMALL, maintenance=BY_HAND) as store:
+        for number in range(300):
+            store.commit_one(f"g{number % 7}", "t", number % 40, number)
+    (path / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    assert len(list(path.rglob("*.log"))) > 5
+    return path
+
+
+def partition_of(path: Path) -> Path:
+    return path / "__consumer_offsets-0"
+
+
+def dumped(path: Path) -> list[tuple[int, int, int]]:
+    (files,) = find_partitions(path)
+    found = dump_batches(files, lambda damage: pytest.fail(str(damage)))
+    return [(batch["base_offset"], batch["last_offset"], len(records)) for batch, records in found]
+
+
+def answers(path: Path) -> dict[str, Any]:
+    """What is said of a directory, but where its bytes lie."""
+    (files,) = find_partitions(path)
+    state = read_state(files)
+    assert state.tail is None
+    assert state.damages == state.refused == []
+    found = verify(path)
+    assert found.problems == []
+    return {"digest": state.replay.digest(), "batches": dumped(path), "verified": found.digest}
+
+
+def begin_swap(path: Path, count: int) -> list[str]:
+    """Puts the file beside `count` segments that is to take their place; returns their names."""
+    directory = partition_of(path)
+    old = [file.stem for file in sorted(directory.glob("*.log"))[:count]]
+    swapped = b"".join((directory / f"{name}.log").read_bytes() for name in old)
+    (directory / f"{old[0]}.log.swap").write_bytes(swapped)
+    for suffix in SUFFIXES[1:]:
+        (directory / f"{old[0]}{suffix}.swap").write_bytes(b"")
+    return old
+
+
+@pytest.mark.parametrize("left", [3, 2, 1, 0])
+def test_a_swap_that_a_crash_ended_is_read_as_finished(log: Path, tmp_path: Path, left: int):
+    whole = answers(log)
+    copy = Path(shutil.copytree(log, tmp_path / "copy"))
+    for name in begin_swap(copy, 3)[left:]:
+        for suffix in SUFFIXES:
+            (partition_of(copy) / f"{name}{suffix}").unlink(missing_ok=True)
+    assert segments_of(partition_of(copy))[0].name.endswith(".log.swap")
+    assert answers(copy) == whole
+    with offsetlog.open(copy, read_only=True) as store:
+        assert store.digest() == whole["digest"]
+        assert store.verify() == []
+
+
+def test_a_swap_that_was_not_complete_is_read_as_undone(log: Path, tmp_path: Path):
+    copy = Path(shutil.copytree(log, tmp_path / "copy"))
+    first, second = sorted(partition_of(copy).glob("*.log"))[:2]
+    second.with_name(second.name + ".swap").write_bytes(first.read_bytes())
+    first.with_name(f"{first.stem}.timeindex.cleaned").write_bytes(b"")
+    assert [each.suffix for each in segments_of(partition_of(copy))] == [".log"] * len(list(copy.rglob("*.log")))
+    assert dumped(copy) == dumped(log)
+
+
+def test_a_listing_waits_for_a_swap_that_goes_on(log: Path, monkeypatch: pytest.MonkeyPatch):
+    whole = segments_of(partition_of(log))
+    first = whole[0]
+    first.rename(first.with_name(first.name + ".swap"))
+    slept = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            first.with_name(first.name + ".swap").rename(first)
+
+    monkeypatch.setattr(reading.time, "sleep", sleep)
+    assert segments_of(partition_of(log)) == whole
+    assert len(slept) < reading.SWAP_LISTINGS
+
+
+def test_one_listing_is_not_believed(log: Path, monkeypatch: pytest.MonkeyPatch):
+    """A large directory is read in pieces: a name that moves meanwhile may be in none of them."""
+    whole, listed = segments_of(partition_of(log)), []
+
+    class Missing(reading.FileSystem):
+        def list(self, path: Any) -> Any:
+            listed.append(path)
+            return super().list(path)[1 if len(listed) == 1 else 0 :]
+
+    monkeypatch.setattr(reading, "FileSystem", Missing)
+    monkeypatch.setattr(reading.time, "sleep", lambda seconds: None)
+    assert segments_of(partition_of(log)) == whole
+
+
+def test_swaps_that_never_rest_are_an_error(log: Path, monkeypatch: pytest.MonkeyPatch):
+    begin_swap(log, 2)
+
+    class Moving(reading.FileSystem):
+        def planned_names(self, path: Any) -> Any:
+            raise errors.MissingFileError("it has its name", path=path)
+
+    monkeypatch.setattr(reading, "FileSystem", Moving)
+    monkeypatch.setattr(reading.time, "sleep", lambda seconds: None)
+    with pytest.raises(errors.StorageError, match="swapped faster"):
+        segments_of(partition_of(log))
+
+
+def test_a_dump_goes_on_in_the_file_that_took_the_place(log: Path):
+    """Everything that stays is shown, and nothing twice, when a cleaner swaps what was listed but not read yet."""
+    (files,) = find_partitions(log)
+    batches = dump_batches(files, lambda damage: pytest.fail(str(damage)))
+    expected = dumped(log)
+    found = [next(batches)]
+    for name in begin_swap(log, 4):
+        for suffix in SUFFIXES:
+            (partition_of(log) / f"{name}{suffix}").unlink(missing_ok=True)
+    for file in partition_of(log).glob("*.swap"):
+        file.rename(file.with_suffix(""))
+    found += batches
+    assert [(batch["base_offset"], batch["last_offset"], len(records)) for batch, records in found] == expected
+
+
+def test_the_names_of_segments():
+    name = "00000000000000000042"
+    assert base_offset_of(Path(f"/log/{name}.log")) == base_offset_of(Path(f"/log/{name}.log.swap")) == 42
+    for other in (f"{name}.log.deleted", f"{name}.index", f"{name}.log.swap.swap", "42.log", f"{name}0.log"):
+        assert base_offset_of(Path(other)) is None
+
+
+def test_a_file_system_plans_what_an_open_would_find(log: Path):
+    fs = reading.FileSystem()
+    directory = partition_of(log)
+    plain = fs.planned_names(directory)
+    assert plain == [(name, name) for name in fs.list(directory)]
+    first, second, *_ = begin_swap(log, 2)
+    planned = dict(fs.planned_names(directory))
+    assert planned[f"{first}.log"] == f"{first}.log.swap"
+    assert f"{second}.log" not in planned
+    with pytest.raises(errors.MissingFileError):
+        fs.planned_names(directory / "missing")
