@@ -49,10 +49,12 @@ static size_t below(size_t bound) { return (size_t)(random_u64() % bound); }
 
 static void save_current(void) {
     char path[128];
-    snprintf(path, sizeof path, "crash-%" PRIu64 "-%" PRIu64, seed, executions);
+    /* The targets run side by side in one directory. */
+    snprintf(path, sizeof path, "crash-%s-%" PRIu64 "-%" PRIu64, program_invocation_short_name, seed, executions);
     int file = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0644);
     ssize_t written = file < 0 ? -1 : write(file, current.bytes, current.size);
-    fprintf(stderr, "execution %" PRIu64 " of seed %" PRIu64 " failed; its input: %s\n", executions, seed,
+    fprintf(stderr, "%s: execution %" PRIu64 " of seed %" PRIu64 " failed; its input: %s\n",
+            program_invocation_short_name, executions, seed,
             written == (ssize_t)current.size ? path : "could not be written");
     if (file >= 0) close(file);
 }

@@ -1,8 +1,9 @@
-/* The calls of the kernel by which a flush is one: which are made, on what, and what becomes of their failure.
+/* Checks which kernel calls a flush makes, on which file, and how a failure is reported.
  *
- * The faulting file system stands above them, so that no crash test would notice a call that is not made.  The functions
+ * The faulting file system stands above them, so no crash test notices a call that is not made.  The functions
  * below take the place of those of libc. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -17,6 +18,7 @@ typedef enum call_kind { FDATASYNC, FSYNC, MSYNC } call_kind;
 typedef struct kernel_call {
     call_kind kind;
     ino_t inode;                /* of the descriptor */
+    ino_t named;                /* of the file that has the name `watched` at that moment */
     uint8_t *data;
     size_t size;
     int flags;
@@ -27,8 +29,12 @@ static int call_count;
 static int failures[4];         /* errno of the next calls; 0 ends the list */
 static int failed;
 
+static char watched[400];
+
 static int answer(kernel_call call, long number, long first, long second, long third) {
     OL_CHECK(call_count < 16);
+    struct stat found;
+    if (stat(watched, &found) == 0) call.named = found.st_ino;
     calls[call_count++] = call;
     if (failures[failed] == 0) return (int)syscall(number, first, second, third);
     errno = failures[failed++];
@@ -83,7 +89,7 @@ static void end(void) {
     ol_test_directory_remove(directory);
 }
 
-OL_TEST(a_flush_is_one_of_the_file) {
+OL_TEST(a_flush_calls_fdatasync_on_the_file) {
     begin();
     OL_CHECK_OK(fs->flush(file, &error), &error);
     OL_CHECK_INT(call_count, 1);
@@ -118,7 +124,7 @@ OL_TEST(a_flush_of_a_range_covers_all_pages_that_hold_some_of_it) {
     end();
 }
 
-OL_TEST(a_flush_of_a_directory_is_one_of_its_names) {
+OL_TEST(a_directory_flush_calls_fsync_on_it) {
     begin();
     OL_CHECK_OK(fs->flush_directory(fs, directory, &error), &error);
     OL_CHECK_INT(call_count, 1);
@@ -129,13 +135,22 @@ OL_TEST(a_flush_of_a_directory_is_one_of_its_names) {
 
 OL_TEST(a_file_is_flushed_before_it_takes_the_place_of_another_and_its_name_after) {
     begin();
-    OL_CHECK_OK(ol_fs_replace_file(fs, ol_test_path(directory, "b"), "new", 3, &error), &error);
+    snprintf(watched, sizeof watched, "%s/b", directory);
+    ol_test_write_file(watched, "old", 3);
+    ino_t old = inode_at(watched);
+    OL_CHECK_OK(ol_fs_replace_file(fs, watched, "new", 3, &error), &error);
     OL_CHECK_INT(call_count, 2);
     OL_CHECK_INT(calls[0].kind, FDATASYNC);
-    OL_CHECK(calls[0].inode == inode_at(ol_test_path(directory, "b")));
+    OL_CHECK(calls[0].inode == inode_at(watched) && calls[0].named == old);
     OL_CHECK_INT(calls[1].kind, FSYNC);
-    OL_CHECK(calls[1].inode == inode_at(directory));
+    OL_CHECK(calls[1].inode == inode_at(directory) && calls[1].named == inode_at(watched));
     end();
+}
+
+static int open_descriptors(void) {
+    int count = 0;
+    for (int descriptor = 0; descriptor < 256; descriptor++) count += fcntl(descriptor, F_GETFD) >= 0;
+    return count;
 }
 
 typedef int (*flush_function)(void);
@@ -166,6 +181,15 @@ OL_TEST(an_interrupted_call_is_made_again_and_a_failed_one_is_not) {
         OL_CHECK_INT(error.sys_errno, EIO);
         OL_CHECK(error.path[0] != '\0');
         OL_CHECK_INT(call_count, 2);
+        const int failures_of_a_disk[] = {EIO, ENOSPC, EDQUOT};
+        for (size_t k = 0; k < 3; k++) {
+            int before = open_descriptors();
+            fail_next(failures_of_a_disk[k], 0);
+            OL_CHECK(flushes[i]() != OL_OK);
+            OL_CHECK_INT(error.sys_errno, failures_of_a_disk[k]);
+            OL_CHECK_INT(call_count, 1);
+            OL_CHECK_INT(open_descriptors(), before);
+        }
     }
     end();
 }

@@ -73,6 +73,8 @@ OL_TEST(a_condition_that_does_not_hold_changes_nothing) {
     items[1].offset = 3;
     OL_CHECK_INT(ol_partition_commit(partition, &items[1], 1, -1, -1, &result, &error), OL_REWIND);
     OL_CHECK_INT(result.found_offset, 6);
+    items[1].offset = 6;
+    OL_CHECK_OK(ol_partition_commit(partition, &items[1], 1, -1, -1, &result, &error), &error);
     close_partition(partition);
     remove_fixture();
 }
