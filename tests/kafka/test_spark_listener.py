@@ -93,7 +93,6 @@ def described(packages, broker: KafkaBroker, group: str) -> dict[int, tuple[int,
     return {int(partition): (int(current), int(end), int(lag)) for partition, current, end, lag in rows}
 
 
-@pytest.mark.long
 def test_kafkas_own_tools_see_a_spark_job_and_a_second_one_goes_on_there(
     spark_run, cluster, kafka_packages, kafka_answers, tmp_path
 ):
@@ -187,7 +186,6 @@ def test_a_cluster_says_what_it_does_not_take(cluster, kafka_answers, tmp_path):
         import_checkpoint(cluster.bootstrap, "g", tmp_path)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_with_members_keeps_its_positions(cluster, protocol):
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "busy", "group.protocol": protocol, "log_level": 2}

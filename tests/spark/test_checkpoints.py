@@ -86,7 +86,6 @@ def test_checkpoints_of_spark_are_read_and_imported(spark, inputs, tmp_path, sto
     assert json.loads(metadata) == {"id": query_id, "batch": 1}
 
 
-@pytest.mark.long
 def test_a_batch_that_was_begun_is_told_and_not_imported(spark, inputs, tmp_path, store):
     files = spark.readStream.format("text").load(str(inputs))
     run_once(files, tmp_path / "ck")
