@@ -1,10 +1,13 @@
-/* Records of .log files as rows: against a walk over the same batches, from any position, in blocks of any size; shares of a state. */
+/* Records of .log files as rows: against a walk over the same batches, from any position, in blocks of any size; where
+ * damage stops them; shares of a state. */
 #include <stdio.h>
 
 #include "base/java_string.h"
 #include "columns/offset_rows.h"
 #include "columns/record_scan.h"
+#include "memory_scan.h"
 #include "partition_fixture.h"
+#include "stored_codec.h"
 
 enum { STEPS = 400, ROWS_MAX = 4000, PRODUCERS = 3 };
 
@@ -227,6 +230,366 @@ OL_TEST(batches_are_told_by_their_headers) {
     ol_file_scan_close(&scan);
     ol_record_block_free(&rows);
     remove_fixture();
+}
+
+/* ----------------------------------------------------------------------------------------------------------- damage */
+
+OL_TEST(an_undamaged_log_is_read_to_its_end) {
+    memory_scan s;
+    write_batches();
+    ol_transaction_outcomes outcomes = outcomes_of_batches();
+    for (size_t way = 0; way < WAYS; way++) {
+        begin_way(&s, way, &outcomes);
+        OL_CHECK_INT(fill(&s), OL_END);
+        OL_CHECK_INT(s.rows.count, rows_of(ways[way].view, the_log.count));
+        OL_CHECK_INT(s.file_scan.position, the_log.filled);
+        OL_CHECK_INT(s.work.next_offset, the_log.next_offset);
+        end_scan(&s);
+    }
+    ol_transaction_outcomes_free(&outcomes);
+}
+
+/* It is any bit of the records, or of the header from the checksum on. */
+OL_TEST(a_flipped_bit_ends_a_scan_before_its_batch) {
+    memory_scan s;
+    write_batches();
+    ol_transaction_outcomes outcomes = outcomes_of_batches();
+    for (size_t i = 0; i < the_log.count; i++) {
+        int64_t next_offset = memory_log_batch(&the_log, i).base_offset;
+        for (size_t way = 0; way < WAYS; way++) {
+            size_t rows = rows_of(ways[way].view, i);
+            for (size_t bit = MEMORY_LOG_FIRST_BIT; bit < memory_log_bits(&the_log, i); bit++) {
+                memory_log_flip(&the_log, i, bit);
+                begin_way(&s, way, &outcomes);
+                check_stop(&s, OL_CORRUPT, i, rows, next_offset);
+                end_scan(&s);
+                memory_log_flip(&the_log, i, bit);
+            }
+        }
+    }
+    ol_transaction_outcomes_free(&outcomes);
+}
+
+OL_TEST(a_flipped_bit_is_reported_in_the_row_of_its_batch) {
+    memory_scan s;
+    size_t judged = 0;
+    write_batches();
+    for (size_t i = 0; i < the_log.count; i++) {
+        for (size_t bit = MEMORY_LOG_FIRST_BIT; bit < memory_log_bits(&the_log, i); bit++) {
+            memory_log_flip(&the_log, i, bit);
+            begin_scan(&s, OL_VIEW_BATCHES, true, NULL);
+            if (can_be_parsed(i)) {
+                OL_CHECK_INT(fill(&s), OL_END);
+                OL_CHECK_INT(s.rows.count, the_log.count);
+                for (size_t row = 0; row < s.rows.count; row++) {
+                    OL_CHECK_INT(boolean_at(&s, OL_COLUMN_CRC_OK, row), row != i);
+                }
+                judged++;
+            } else {
+                OL_CHECK_INT(fill(&s), OL_CORRUPT);
+                OL_CHECK_INT(s.rows.count, i);
+                OL_CHECK_INT(s.file_scan.position, the_log.starts[i]);
+            }
+            end_scan(&s);
+            memory_log_flip(&the_log, i, bit);
+        }
+    }
+    OL_CHECK(judged > 8 * (the_log.filled - the_log.count * OL_BATCH_OVERHEAD));
+}
+
+/* An end of the transaction would be searched for in vain. */
+OL_TEST(damage_is_reported_before_outcomes_are_asked_for) {
+    memory_scan s;
+    write_batches();
+    for (ol_record_view view = OL_VIEW_COMMITS; view <= OL_VIEW_RECORDS; view++) {
+        begin_scan(&s, view, true, NULL);
+        check_stop(&s, OL_WOULD_BLOCK, 1, 2, 2);
+        memory_log_flip(&the_log, 1, memory_log_bits(&the_log, 1) - 1);
+        check_stop(&s, OL_CORRUPT, 1, 2, 2);
+        memory_log_flip(&the_log, 1, memory_log_bits(&the_log, 1) - 1);
+        check_stop(&s, OL_WOULD_BLOCK, 1, 2, 2);
+        end_scan(&s);
+    }
+}
+
+OL_TEST(a_scan_goes_on_after_a_damaged_batch) {
+    memory_scan s;
+    ol_batch next;
+    write_batches();
+    ol_transaction_outcomes outcomes = outcomes_of_batches();
+    for (size_t way = 0; way < WAYS; way++) {
+        size_t all = rows_of(ways[way].view, the_log.count), before = rows_of(ways[way].view, 3);
+        memory_log_flip(&the_log, 3, memory_log_bits(&the_log, 3) - 1);
+        begin_way(&s, way, &outcomes);
+        check_stop(&s, OL_CORRUPT, 3, before, 5);
+        int64_t damaged = s.file_scan.position, next_offset = s.work.next_offset;
+        OL_CHECK_OK(ol_file_scan_resync(&s.file_scan, damaged, next_offset, INT64_MAX, &next, &s.error), &s.error);
+        OL_CHECK_INT(fill(&s), OL_END);
+        OL_CHECK_INT(s.rows.count, all - 1);
+        OL_CHECK_INT(int64_at(&s, OL_COLUMN_LOG_OFFSET, before - 1), ways[way].view == OL_VIEW_RECORDS ? 4 : 3);
+        OL_CHECK_INT(int64_at(&s, OL_COLUMN_LOG_OFFSET, before), 6);
+        end_scan(&s);
+        memory_log_flip(&the_log, 3, memory_log_bits(&the_log, 3) - 1);
+    }
+    ol_transaction_outcomes_free(&outcomes);
+}
+
+OL_TEST(a_batch_that_the_limit_cuts_is_torn) {
+    memory_scan s;
+    write_batches();
+    ol_transaction_outcomes outcomes = outcomes_of_batches();
+    for (size_t way = 0; way < WAYS; way++) {
+        for (size_t limit = the_log.starts[3] + 1; limit < the_log.starts[4]; limit++) {
+            begin_way(&s, way, &outcomes);
+            s.file_scan.limit = (int64_t)limit;
+            check_stop(&s, OL_TORN, 3, rows_of(ways[way].view, 3), 5);
+            end_scan(&s);
+        }
+    }
+    begin_scan(&s, OL_VIEW_BATCHES, false, NULL);
+    s.file_scan.limit = (int64_t)the_log.starts[4] - 1;
+    check_stop(&s, OL_TORN, 3, 3, 5);
+    end_scan(&s);
+    ol_transaction_outcomes_free(&outcomes);
+}
+
+/* ---------------------------------------------------------------------------------- offsets that no checksum covers */
+
+static void assign(size_t i, int64_t base_offset) { ol_batch_assign(memory_log_start(&the_log, i), base_offset, -1); }
+
+OL_TEST(a_base_offset_that_goes_back_is_damage) {
+    for (int64_t base_offset = 0; base_offset < 5; base_offset++) {
+        write_batches();
+        assign(3, base_offset);
+        check_stop_of_every_way(OL_CORRUPT, 3, 3, 5);
+    }
+}
+
+OL_TEST(a_base_offset_that_is_too_great_is_reported_at_the_batch_after_it) {
+    write_batches();
+    assign(3, 6);
+    check_stop_of_every_way(OL_CORRUPT, 4, 4, 7);
+}
+
+OL_TEST(a_gap_between_batches_is_no_damage) {
+    write_batches();
+    assign(6, 100);
+    check_stop_of_every_way(OL_END, the_log.count, the_log.count, 101);
+}
+
+OL_TEST(a_scan_that_begins_in_the_middle_knows_where_the_batch_before_it_ended) {
+    memory_scan s;
+    write_batches();
+    for (int64_t next_offset = 5; next_offset <= 6; next_offset++) {
+        begin_scan(&s, OL_VIEW_COMMITS, false, NULL);
+        s.file_scan.position = (int64_t)the_log.starts[3];
+        s.work.next_offset = next_offset;
+        OL_CHECK_INT(fill(&s), next_offset == 5 ? OL_END : OL_CORRUPT);
+        OL_CHECK_INT(s.file_scan.position, next_offset == 5 ? the_log.filled : the_log.starts[3]);
+        end_scan(&s);
+    }
+}
+
+OL_TEST(the_greatest_last_offset_leaves_none_for_the_next_batch) {
+    memory_log_clear(&the_log);
+    memory_log_commits(&the_log, -1, 1);
+    memory_log_commits(&the_log, -1, 2);
+    assign(1, INT64_MAX - 1);
+    check_stop_of_every_way(OL_CORRUPT, 1, 1, 1);
+    assign(1, INT64_MAX - 2);
+    check_stop_of_every_way(OL_END, 2, 2, INT64_MAX);
+}
+
+OL_TEST(a_row_of_a_batch_shows_its_offsets_as_they_are) {
+    static const int64_t bases[] = {6, 3, 0};
+    memory_scan s;
+    memory_log_clear(&the_log);
+    for (size_t i = 0; i < 3; i++) {
+        memory_log_commits(&the_log, -1, 2);
+        assign(i, bases[i]);
+    }
+    begin_scan(&s, OL_VIEW_BATCHES, false, NULL);
+    OL_CHECK_INT(fill(&s), OL_END);
+    OL_CHECK_INT(s.rows.count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        OL_CHECK_INT(int64_at(&s, OL_COLUMN_BASE_OFFSET, i), bases[i]);
+        OL_CHECK_INT(int64_at(&s, OL_COLUMN_LAST_OFFSET, i), bases[i] + 1);
+        OL_CHECK(boolean_at(&s, OL_COLUMN_CRC_OK, i));
+    }
+    end_scan(&s);
+}
+
+/* ----------------------------------------------------------------------------------- batches that are not asked for */
+
+OL_TEST(a_batch_outside_the_asked_offsets_is_not_read) {
+    memory_scan s;
+    write_batches();
+    for (size_t i = 0; i < the_log.count; i++) {
+        if (i != 4) memory_log_flip(&the_log, i, memory_log_bits(&the_log, i) - 1);
+    }
+    for (ol_record_view view = OL_VIEW_COMMITS; view <= OL_VIEW_BATCHES; view++) {
+        begin_scan(&s, view, false, NULL);
+        s.work.first = 6;
+        s.work.until = 8;
+        OL_CHECK_INT(fill(&s), OL_END);
+        OL_CHECK_INT(s.rows.count, view == OL_VIEW_BATCHES ? 1 : 2);
+        OL_CHECK_INT(s.file_scan.position, the_log.starts[5]);
+        end_scan(&s);
+    }
+}
+
+/* One record is asked for; the damage is in the other. */
+OL_TEST(a_batch_that_reaches_into_the_asked_offsets_is_checked) {
+    memory_scan s;
+    write_batches();
+    memory_log_flip(&the_log, 1, 8 * OL_BATCH_AT_RECORDS + 30);
+    begin_scan(&s, OL_VIEW_COMMITS, false, NULL);
+    s.work.first = 3;
+    check_stop(&s, OL_CORRUPT, 1, 0, 2);
+    end_scan(&s);
+}
+
+/* --------------------------------------------------------------------------------------------------------- outcomes */
+
+static void check_outcome(const memory_scan *s, size_t row, const char *outcome, int64_t marker_offset) {
+    const ol_row_array *marker = &s->rows.arrays[OL_COLUMN_MARKER_OFFSET];
+    OL_CHECK(ol_slice_equal(string_at(&s->rows.arrays[OL_COLUMN_OUTCOME], row), text(outcome)));
+    OL_CHECK_INT(is_null(marker, row) ? -1 : int64_at(s, OL_COLUMN_MARKER_OFFSET, row), marker_offset);
+}
+
+/* Both are by log offset; the markers are at 4 and 8. */
+static const char *const outcomes_by_offset[] = {"plain",   "plain", "committed", "committed", "plain",
+                                                 "aborted", "plain", "plain",     "plain",     "open"};
+static const int64_t ends_by_offset[] = {-1, -1, 4, 4, -1, 8, -1, -1, -1, -1};
+
+OL_TEST(a_row_has_the_outcome_that_its_marker_gave) {
+    memory_scan s;
+    write_batches();
+    ol_transaction_outcomes outcomes = outcomes_of_batches();
+    for (size_t way = 0; way < WAYS; way++) {
+        begin_way(&s, way, &outcomes);
+        OL_CHECK_INT(fill(&s), OL_END);
+        for (size_t row = 0; row < s.rows.count; row++) {
+            int64_t offset = int64_at(&s, OL_COLUMN_LOG_OFFSET, row);
+            bool wanted = ways[way].wants_outcomes;
+            check_outcome(&s, row, wanted ? outcomes_by_offset[offset] : "plain", wanted ? ends_by_offset[offset] : -1);
+        }
+        end_scan(&s);
+    }
+    ol_transaction_outcomes_free(&outcomes);
+}
+
+OL_TEST(a_transaction_whose_marker_is_damaged_is_open) {
+    memory_scan s;
+    write_batches();
+    memory_log_flip(&the_log, 2, memory_log_bits(&the_log, 2) - 1);
+    ol_transaction_outcomes outcomes = outcomes_of_batches();
+    begin_scan(&s, OL_VIEW_COMMITS, true, &outcomes);
+    check_stop(&s, OL_CORRUPT, 2, 4, 4);
+    for (size_t row = 2; row < 4; row++) check_outcome(&s, row, "open", -1);
+    end_scan(&s);
+    ol_transaction_outcomes_free(&outcomes);
+}
+
+OL_TEST(a_scan_of_batches_never_asks_for_outcomes) {
+    memory_scan s;
+    write_batches();
+    begin_scan(&s, OL_VIEW_BATCHES, true, NULL);
+    OL_CHECK_INT(fill(&s), OL_END);
+    OL_CHECK_INT(s.rows.count, the_log.count);
+    end_scan(&s);
+}
+
+/* ---------------------------------------------------------------------------------- right checksums, wrong contents */
+
+/* The length of the second record passes the end of its batch. */
+static void write_half_a_batch(void) {
+    memory_log_clear(&the_log);
+    memory_log_commits(&the_log, -1, 1);
+    memory_log_commits(&the_log, -1, 2);
+    uint8_t *records = memory_log_start(&the_log, 1) + OL_BATCH_AT_RECORDS;
+    records[(memory_log_bits(&the_log, 1) / 8 - OL_BATCH_OVERHEAD) / 2] += 2;
+    memory_log_renew_crc(&the_log, 1);
+}
+
+OL_TEST(half_a_batch_becomes_no_row) {
+    write_half_a_batch();
+    check_stop_of_every_way(OL_CORRUPT, 1, 1, 1);
+}
+
+OL_TEST(a_block_of_half_a_batch_is_released) {
+    memory_scan s;
+    stored_codec stored;
+    ol_decompressor port = stored_port(&stored);
+    write_half_a_batch();
+    memory_log_compress(&the_log);
+    begin_scan(&s, OL_VIEW_COMMITS, false, NULL);
+    check_stop(&s, OL_UNSUPPORTED, 1, 1, 1);
+    s.work.decompressor = &port;
+    check_stop(&s, OL_CORRUPT, 1, 1, 1);
+    OL_CHECK_INT(stored.held, 0);
+    end_scan(&s);
+}
+
+/* The record is between two good ones, and the scan goes on after it. */
+static void check_refused(ol_record_view view, int status) {
+    memory_scan s;
+    begin_scan(&s, view, false, NULL);
+    OL_CHECK_INT(fill(&s), status);
+    OL_CHECK(s.refused);
+    OL_CHECK_INT(s.rows.count, 2);
+    OL_CHECK_INT(s.error.offset, 2);
+    OL_CHECK_INT(s.error.position, the_log.starts[1]);
+    OL_CHECK_INT(fill(&s), OL_END);
+    OL_CHECK(!s.refused);
+    OL_CHECK_INT(s.rows.count, 3);
+    for (size_t row = 0; row < 3; row++) OL_CHECK_INT(int64_at(&s, OL_COLUMN_LOG_OFFSET, row), row < 2 ? row : 3);
+    OL_CHECK_INT(s.work.present, 4);
+    end_scan(&s);
+}
+
+static void write_bad_record(ol_slice key, ol_slice value) {
+    memory_log_clear(&the_log);
+    memory_log_commits(&the_log, -1, 1);
+    memory_log_put_commit(&the_log, 0);
+    memory_log_put(&the_log, key, value);
+    memory_log_put_commit(&the_log, 1);
+    memory_log_seal(&the_log, -1, 0);
+}
+
+OL_TEST(a_record_that_cannot_be_decoded_is_refused_alone) {
+    ol_slice key = ol_slice_of("\0\1\0\1g\0\1t\0\0\0\0", 12);
+    const struct {
+        ol_slice key, value;
+        int status;
+    } records[] = {
+        {ol_slice_null(), text("v"), OL_CORRUPT},
+        {ol_slice_of("\0\1\0\1g\0\1t\0\0\0", 11), ol_slice_null(), OL_CORRUPT},
+        {key, ol_slice_of("\0\3\0", 3), OL_CORRUPT},
+        {key, ol_slice_of("\0\11\0\0\0\0\0\0\0\1", 10), OL_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
+        write_bad_record(records[i].key, records[i].value);
+        check_refused(OL_VIEW_COMMITS, records[i].status);
+        check_refused(OL_VIEW_RECORDS, records[i].status);
+    }
+}
+
+/* Markers are no rows of the view of commits, so nothing there depends on them. */
+OL_TEST(a_marker_that_cannot_be_decoded_is_refused_where_markers_are_rows) {
+    memory_scan s;
+    memory_log_clear(&the_log);
+    memory_log_commits(&the_log, -1, 1);
+    memory_log_control(&the_log, 7, ol_slice_of("\0\0\0\1", 4), ol_slice_of("\0\0", 2));
+    for (ol_record_view view = OL_VIEW_COMMITS; view <= OL_VIEW_RECORDS; view++) {
+        begin_scan(&s, view, false, NULL);
+        OL_CHECK_INT(fill(&s), view == OL_VIEW_RECORDS ? OL_CORRUPT : OL_END);
+        OL_CHECK(s.refused == (view == OL_VIEW_RECORDS));
+        if (s.refused) OL_CHECK_INT(s.error.offset, 1);
+        OL_CHECK_INT(fill(&s), OL_END);
+        OL_CHECK_INT(s.rows.count, 1);
+        end_scan(&s);
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------ states by shares */
