@@ -343,7 +343,8 @@ static int next_batch(ol_record_scan *scan, ol_record_block *block, ol_error *er
         status = open_batch(scan, &batch, error);
     }
     if (status == OL_OK) {
-        scan->next_offset = batch.last_offset + 1;
+        /* The view of batches shows any offsets: there is none after the greatest. */
+        scan->next_offset = batch.last_offset == INT64_MAX ? INT64_MAX : batch.last_offset + 1;
     } else {
         scan->file_scan->position = position;
     }

@@ -401,7 +401,7 @@ OL_TEST(the_greatest_last_offset_leaves_none_for_the_next_batch) {
 }
 
 OL_TEST(a_row_of_a_batch_shows_its_offsets_as_they_are) {
-    static const int64_t bases[] = {6, 3, 0};
+    static const int64_t bases[] = {INT64_MAX - 1, 3, 0};
     memory_scan s;
     memory_log_clear(&the_log);
     for (size_t i = 0; i < 3; i++) {
