@@ -333,9 +333,9 @@ static int next_batch(ol_record_scan *scan, ol_record_block *block, ol_error *er
     scan->base_offset = batch.base_offset;
     /* The header of a wrapper of magic 0 or 1 names its last message only: the first may lie
      * below. */
-    bool is_behind = batch.base_offset >= scan->until &&
-                     (batch.record_count >= 0 || scan->next_offset >= scan->until);
-    if (is_behind) {
+    bool is_after = scan->until != INT64_MAX && batch.base_offset >= scan->until &&
+                    (batch.record_count >= 0 || scan->next_offset >= scan->until);
+    if (is_after) {
         status = OL_END;
     } else if (scan->view == OL_VIEW_BATCHES) {
         if (batch.last_offset >= scan->first) status = report_batch(scan, block, &batch, error);
@@ -343,8 +343,7 @@ static int next_batch(ol_record_scan *scan, ol_record_block *block, ol_error *er
         status = open_batch(scan, &batch, error);
     }
     if (status == OL_OK) {
-        /* The view of batches shows any offsets: there is none after the greatest. */
-        scan->next_offset = batch.last_offset == INT64_MAX ? INT64_MAX : batch.last_offset + 1;
+        scan->next_offset = ol_batch_next_offset(&batch);
     } else {
         scan->file_scan->position = position;
     }

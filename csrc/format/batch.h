@@ -113,6 +113,12 @@ int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *
  * 2), CRC-32 from the magic on (magic 0 and 1). */
 int ol_batch_check_crc(const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
+/* The offset after the last one.  No offset follows the greatest number, which a base offset makes
+ * that no rule has judged yet (log/batch_rules.h): it stays. */
+static inline int64_t ol_batch_next_offset(const ol_batch *batch) {
+    return OL_UNLIKELY(batch->last_offset == INT64_MAX) ? INT64_MAX : batch->last_offset + 1;
+}
+
 /* The port to a decompressor, which lives above this room (it calls pyarrow).
  *
  * `decompress` inflates `input` to at most `limit` bytes.  It returns OL_OK and sets *output to
@@ -165,6 +171,10 @@ int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompr
  * docs/format/batches.md §2.2 (offsets must grow and lie within the batch).  In log-append-time
  * batches every timestamp is the batch's. */
 int ol_records_next(ol_records *records, ol_record *record, ol_error *error) OL_NODISCARD;
+
+/* Walks all records of an opened batch without moving it.  OL_OK when its structure is sound to the
+ * end. */
+int ol_records_check(const ol_records *records, ol_error *error) OL_NODISCARD;
 
 void ol_records_close(ol_records *records);
 

@@ -105,6 +105,14 @@ int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompr
     return inflate(records, error);
 }
 
+int ol_records_check(const ol_records *records, ol_error *error) {
+    ol_records walk = *records;     /* the same bytes, with a cursor of its own */
+    ol_record record;
+    int status;
+    while ((status = ol_records_next(&walk, &record, error)) == OL_OK) continue;
+    return status == OL_END ? OL_OK : status;
+}
+
 void ol_records_close(ol_records *records) {
     if (OL_UNLIKELY(records->inflated.data != NULL)) {
         records->decompressor->release(records->decompressor->context, records->inflated);

@@ -63,7 +63,7 @@ static int swap_next_offset(void *context, const char *name, int64_t base_offset
     if (status != OL_OK) return status;
     ol_batch batch;
     while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK) {
-        *next_offset = batch.last_offset + 1;
+        *next_offset = ol_batch_next_offset(&batch);
     }
     ol_file_scan_close(&scan);
     return status == OL_IO || status == OL_NO_MEMORY ? status : OL_OK;

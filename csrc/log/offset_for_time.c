@@ -72,7 +72,7 @@ static bool look_up(const cutoff *work, const ol_log_segment_info *segment, int6
 static int judge(cutoff *work, ol_batch_walk *walk, const ol_batch *batch, ol_error *error) {
     ol_error damage;
     if (OL_LIKELY(batch->max_timestamp <= work->timestamp)) {
-        work->offset = batch->last_offset + 1;
+        work->offset = ol_batch_next_offset(batch);
         return OL_OK;
     }
     if (ol_batch_check_crc(batch, &damage) != OL_OK) {

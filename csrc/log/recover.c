@@ -236,7 +236,7 @@ static int search_segment(const ol_opening *opening, const ol_found_segment *seg
             bad = false;
         }
         if (status != OL_OK) break;
-        if (batch.last_offset >= found->end) found->end = batch.last_offset + 1;
+        if (batch.last_offset >= found->end) found->end = ol_batch_next_offset(&batch);
         /* A header inside the bytes of a bad batch may be one that a client stored there. */
         int64_t note = at >= scan.claimed_end ? ol_flush_sidecar_record(&batch) : -1;
         if (note > found->noted) found->noted = note;

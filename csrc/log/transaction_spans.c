@@ -76,7 +76,7 @@ static int follow(ol_log *log, int64_t offset, int64_t until, ol_producers *prod
         status = ol_producers_apply(producers, &batch, &change, error);
         if (status == OL_CORRUPT || status == OL_UNSUPPORTED) status = OL_OK;
         if (status == OL_OK && change.completed && change.transaction.first_offset < offset) {
-            *end = batch.last_offset + 1;
+            *end = ol_batch_next_offset(&batch);
         }
     }
     ol_batch_walk_close(&walk);

@@ -42,7 +42,7 @@ static int find_cut(ol_log *log, int64_t offset, cut_place *cut, ol_error *error
         while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK &&
                batch.last_offset < offset) {
             cut->position = scan.position;
-            cut->end = batch.last_offset + 1;
+            cut->end = ol_batch_next_offset(&batch);
         }
         ol_file_scan_close(&scan);
         if (status != OL_OK && status != OL_END) return status;

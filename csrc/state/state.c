@@ -208,14 +208,6 @@ static int apply_data(ol_state *state, const ol_batch *batch, const ol_state_sha
     return status == OL_END ? OL_OK : status;
 }
 
-int ol_records_check(const ol_records *records, ol_error *error) {
-    ol_records walk = *records;     /* the same bytes, with a cursor of its own */
-    ol_record record;
-    int status;
-    while ((status = ol_records_next(&walk, &record, error)) == OL_OK) continue;
-    return status == OL_END ? OL_OK : status;
-}
-
 int ol_state_apply_batch(ol_state *state, const ol_batch *batch,
                          const ol_decompressor *decompressor, const ol_refusal *refused,
                          ol_error *error) {

@@ -77,9 +77,6 @@ int ol_state_apply_run(ol_state *state, uint32_t hint, const ol_pair_name *name,
  * ABORT drops, others do nothing.  Cannot fail. */
 void ol_state_end_transaction(ol_state *state, int64_t producer_id, ol_control type);
 
-/* Walks all records of an opened batch without moving it.  OL_OK when its structure is sound to the
- * end. */
-int ol_records_check(const ol_records *records, ol_error *error) OL_NODISCARD;
 
 /* Applies a whole batch from its bytes: data records through decode and apply, control batches
  * through end_transaction.  `refused` (may be NULL) is called for each record that cannot be

@@ -233,6 +233,7 @@ cdef extern from "format/batch.h" nogil:
     bint ol_batch_has_horizon(const ol_batch *batch) noexcept
     int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) noexcept
     int ol_batch_check_crc(const ol_batch *batch, ol_error *error) noexcept
+    int64_t ol_batch_next_offset(const ol_batch *batch) noexcept
     int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompressor *decompressor,
                         ol_error *error) noexcept
     int ol_records_next(ol_records *records, ol_record *record, ol_error *error) noexcept

@@ -31,6 +31,7 @@ from offsetlog._native.csrc cimport (
     OL_TOPIC_ID_SIZE,
     ol_batch,
     ol_batch_check_crc,
+    ol_batch_next_offset,
     ol_control,
     ol_control_decode,
     ol_error,
@@ -455,7 +456,7 @@ cdef class SegmentReader:
             self.scan.position = position
             failure.path, failure.position = self.path, position
             raise
-        self.next_offset = batch.last_offset + 1
+        self.next_offset = ol_batch_next_offset(&batch)
         return self.fields_of(&batch, position, records), records
 
     cdef dict fields_of(self, const ol_batch *batch, int64_t position, list records):

@@ -9,7 +9,7 @@ import os
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
@@ -178,9 +178,9 @@ def check_index(bytes content not None, *, bint time, int64_t base_offset, int64
     )
 
 
-cdef bint is_behind(const ol_batch *batch, int64_t next_offset, int64_t until) noexcept nogil:
+cdef bint is_after(const ol_batch *batch, int64_t next_offset, int64_t until) noexcept nogil:
     # The header of a wrapper of magic 0 or 1 names its last message only: the first may lie below.
-    return batch.base_offset >= until and (batch.record_count >= 0 or next_offset >= until)
+    return until != INT64_MAX and batch.base_offset >= until and (batch.record_count >= 0 or next_offset >= until)
 
 
 cdef class Replay:
@@ -296,7 +296,7 @@ cdef class Replay:
             status = ol_file_scan_next(scan, &batch, error)
             if status != OL_OK:
                 return status
-            if batch.base_offset >= stop or is_behind(&batch, self.next_offset, until):
+            if batch.base_offset >= stop or is_after(&batch, self.next_offset, until):
                 scan.position = self.position
                 return OL_OK if batch.base_offset >= stop else OL_END
             if self.stop_asked != NULL and self.stop_asked[0]:

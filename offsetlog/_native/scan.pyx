@@ -24,6 +24,7 @@ from offsetlog._native.csrc cimport (
     c_bool,
     ol_batch,
     ol_batch_check_crc,
+    ol_batch_next_offset,
     ol_error,
     ol_error_at,
     ol_transaction_outcomes,
@@ -145,7 +146,7 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
                     batches += 1
                     # The header of a wrapper of magic 0 or 1 names its last message only.
                     begins = batch.base_offset if batch.record_count >= 0 else max(next_offset, 0)
-                    next_offset = batch.last_offset + 1
+                    next_offset = ol_batch_next_offset(&batch)
                     if first_offset < 0:
                         first_offset = batch.base_offset
                     if batch.max_timestamp > newest:

@@ -6,6 +6,7 @@
  * question is written to crash-<seed>-<execution> in the working directory; given to the target as an argument, it is tried
  * as it is. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>

@@ -228,11 +228,6 @@ static void apply_data(ol_producers *producers, const ol_batch *batch) {
     }
 }
 
-/* A hostile batch may end at the greatest offset there is. */
-static int64_t offset_behind(const ol_batch *batch) {
-    return batch->last_offset == INT64_MAX ? INT64_MAX : batch->last_offset + 1;
-}
-
 int ol_producers_apply_marker(ol_producers *producers, const ol_batch *batch, ol_control type,
                               int32_t coordinator_epoch, ol_producers_change *change,
                               ol_error *error) {
@@ -256,7 +251,7 @@ int ol_producers_apply_marker(ol_producers *producers, const ol_batch *batch, ol
         .producer_id = batch->producer_id,
         .first_offset = first_offset,
         .last_offset = batch->last_offset,
-        .last_stable_offset = still_open >= 0 ? still_open : offset_behind(batch),
+        .last_stable_offset = still_open >= 0 ? still_open : ol_batch_next_offset(batch),
     };
     return OL_OK;
 }

@@ -400,6 +400,14 @@ OL_TEST(the_greatest_last_offset_leaves_none_for_the_next_batch) {
     check_stop_of_every_way(OL_END, 2, 2, INT64_MAX);
 }
 
+OL_TEST(the_greatest_base_offset_is_no_end_of_the_log) {
+    memory_log_clear(&the_log);
+    memory_log_commits(&the_log, -1, 1);
+    memory_log_commits(&the_log, -1, 1);
+    assign(1, INT64_MAX);
+    check_stop_of_every_way(OL_CORRUPT, 1, 1, 1);
+}
+
 OL_TEST(a_row_of_a_batch_shows_its_offsets_as_they_are) {
     static const int64_t bases[] = {INT64_MAX - 1, 3, 0};
     memory_scan s;

@@ -196,6 +196,18 @@ OL_TEST(a_marker_after_one_that_cannot_be_decoded_is_not_read) {
     check_still_open(NULL);
 }
 
+/* A load applies nothing of such a batch. */
+OL_TEST(a_marker_before_a_broken_record_ends_nothing) {
+    begin_transaction();
+    memory_log_put(&the_log, ol_slice_of("\0\0\0\1", 4), ol_slice_of("\0\0\0\0\0\3", 6));
+    size_t second = the_log.filled;
+    memory_log_put(&the_log, ol_slice_of("\0\0\0\2", 4), ol_slice_null());
+    memory_log_seal(&the_log, 7, OL_ATTRIBUTE_TRANSACTIONAL | OL_ATTRIBUTE_CONTROL);
+    the_log.bytes[second] += 2;
+    memory_log_renew_crc(&the_log, 1);
+    check_still_open(NULL);
+}
+
 OL_TEST(a_record_that_passes_the_end_of_its_control_batch_ends_nothing) {
     begin_transaction();
     memory_log_marker(&the_log, 7, OL_CONTROL_COMMIT);
