@@ -15,6 +15,7 @@ void ol_in_flight_reset(ol_in_flight *in_flight, ol_table *table) {
     free(in_flight->held);
     ol_state_destroy(&in_flight->written);
     ol_table_destroy(in_flight->absent);
+    ol_int64_map_free(&in_flight->ended);
     ol_in_flight_init(in_flight);
 }
 
@@ -127,7 +128,10 @@ static int record_pending_of(ol_in_flight *in_flight, const ol_state *state,
     ol_table_row row;
     /* not an index: a recorded value is no longer among the values that a COMMIT would install */
     size_t cursor = 0;
+    int64_t ended = (int64_t)ol_int64_map_get(&in_flight->ended, (uint64_t)producer_id);
     while (ol_pending_next_value(pending, producer_id, &cursor, &row)) {
+        /* An earlier marker in flight ended it; the applied state does not know that yet. */
+        if (row.value.log_offset < ended) continue;
         uint8_t *copy = own_row(&row);
         if (copy == NULL) {
             return ol_fail(error, OL_NO_MEMORY, "no memory for a pending value in flight");
@@ -140,8 +144,10 @@ static int record_pending_of(ol_in_flight *in_flight, const ol_state *state,
 }
 
 static int record_marker(ol_in_flight *in_flight, const ol_state *state, const ol_batch *batch,
-                         ol_control type, ol_error *error) {
-    int status = OL_OK;
+                         int64_t log_offset, ol_control type, ol_error *error) {
+    if (type == OL_CONTROL_OTHER) return OL_OK;
+    int status = ol_int64_map_reserve(&in_flight->ended, in_flight->ended.count + 1, error);
+    if (status != OL_OK) return status;
     if (type == OL_CONTROL_COMMIT) {
         status = record_pending_of(in_flight, state, state->pending, batch->producer_id, error);
         if (status == OL_OK) {
@@ -150,6 +156,7 @@ static int record_marker(ol_in_flight *in_flight, const ol_state *state, const o
         }
     }
     ol_pending_abort(in_flight->written.pending, batch->producer_id);
+    ol_int64_map_set(&in_flight->ended, (uint64_t)batch->producer_id, (uint64_t)log_offset + 1);
     return status;
 }
 
@@ -159,7 +166,8 @@ static int record_change(ol_in_flight *in_flight, const ol_state *state, const o
         ol_control type;
         int32_t coordinator_epoch;
         int status = ol_control_decode(record, &type, &coordinator_epoch, error);
-        return status != OL_OK ? OL_OK : record_marker(in_flight, state, batch, type, error);
+        if (status != OL_OK) return OL_OK;
+        return record_marker(in_flight, state, batch, record->offset, type, error);
     }
     ol_change change;
     /* A record that Kafka would refuse is reported when W passes it, and has no effect then
@@ -234,13 +242,22 @@ void ol_in_flight_applied(ol_in_flight *in_flight, ol_table *table, const ol_bat
            in_flight->held[in_flight->held_first].log_offset <= batch->last_offset) {
         ol_table_release(table, &in_flight->held[in_flight->held_first++].reservation);
     }
-    if (!in_flight->active || ol_batch_is_control(batch)) return;
+    if (!in_flight->active) return;
+    if (ol_batch_is_control(batch)) {
+        uint64_t producer_id = (uint64_t)batch->producer_id;
+        if (ol_int64_map_get(&in_flight->ended, producer_id) <= (uint64_t)batch->last_offset + 1) {
+            ol_int64_map_set(&in_flight->ended, producer_id, 0);
+        }
+        return;
+    }
     ol_records records;
     ol_record record;
     ol_change change;
     ol_error ignored;
     if (ol_records_open(&records, batch, decompressor, &ignored) != OL_OK) return;
-    while (ol_records_next(&records, &record, &ignored) == OL_OK) {
+    /* Nothing of a batch that is not whole was recorded or applied. */
+    bool is_whole = ol_records_check(&records, &ignored) == OL_OK;
+    while (is_whole && ol_records_next(&records, &record, &ignored) == OL_OK) {
         if (ol_change_decode(&in_flight->written, batch, &record, NULL, &change, &ignored) !=
             OL_OK) {
             continue;

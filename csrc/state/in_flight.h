@@ -13,6 +13,7 @@
 #ifndef OL_STATE_IN_FLIGHT_H
 #define OL_STATE_IN_FLIGHT_H
 
+#include "base/int64_map.h"
 #include "state/state.h"
 
 typedef struct ol_held {
@@ -24,6 +25,7 @@ typedef struct ol_in_flight {
     ol_state written;       /* positions and pending values of the records in flight */
     ol_table *absent;       /* positions whose latest record in flight is a tombstone */
     bool active;            /* something was recorded since the last reset */
+    ol_int64_map ended;     /* producer id -> the offset after its latest marker in flight */
     ol_held *held;          /* reservations in the main table, by log offset */
     size_t held_count;
     size_t held_capacity;
@@ -41,7 +43,7 @@ void ol_in_flight_hold(ol_in_flight *in_flight, int64_t log_offset,
 
 /* Records a batch that was written above W; `state` is the applied state, for the pending values
  * that a marker may install.  Records and batches that apply would refuse are passed over.  Fails
- * only with OL_NO_MEMORY. */
+ * with OL_NO_MEMORY, or with the status of a decompressor that was interrupted. */
 int ol_in_flight_record(ol_in_flight *in_flight, const ol_state *state, const ol_batch *batch,
                         const ol_decompressor *decompressor, ol_error *error) OL_NODISCARD;
 
