@@ -30,7 +30,7 @@ export OFFSETLOG_JOBS := $(JOBS)
 # The tests look for real brokers' data beside the repository, also when they run from a copy deeper down.
 export OFFSETLOG_SHARED ?= $(abspath ../shared)
 
-.PHONY: run pipeline test test-c test-fuzz fuzz test-python test-ci test-long test-times test-sanitized wheel-test lint types bench lock build clean
+.PHONY: run pipeline test library-c test-c test-fuzz fuzz test-python test-ci test-long test-times test-sanitized wheel-test lint types bench lock build clean
 .DELETE_ON_ERROR:
 
 run: build
@@ -42,7 +42,10 @@ pipeline: build
 	@$(PY) examples/pipeline.py build/pipeline
 
 ifeq ($(strip $(TESTS)),)
-test: test-c test-fuzz test-python
+# pip mostly waits: the C tests' library is compiled meanwhile.
+test:
+	@$(MAKE) -s -j$(shell expr $(JOBS) + 1) $(VENV)/.made library-c
+	@$(MAKE) -s test-c test-fuzz test-python
 else
 test: test-python
 endif
@@ -71,6 +74,9 @@ $(VENV)/.installed: $(VENV)/.made pyproject.toml Makefile
 	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@echo $(CURDIR)/offsetlog/spark/discovery > $$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark_offsetlog.pth
 	@touch $@
+
+library-c:
+	@$(MAKE) -s -C tests/c library
 
 test-c:
 	@$(MAKE) -s -C tests/c -j$(JOBS)
