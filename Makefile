@@ -97,8 +97,9 @@ else
 	@$(PY) -m pytest $(TESTS)
 endif
 
+# Brokers mostly wait: one process more than there are cores.
 test-ci: build
-	@$(TIER) -m ci
+	@$(TIER) -n $(shell expr $(JOBS) + 1) -m ci
 
 # Reports of a run before a change are made by: pytest --junitxml=before.xml
 test-times: build

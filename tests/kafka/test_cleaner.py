@@ -246,6 +246,7 @@ def test_a_real_directory(scenario, kafka_data, kafka_install, kafka_broker, kaf
 # ------------------------------------------------------------------------------------------------ turn and turn about
 
 
+@pytest.mark.long
 def test_both_cleaners_in_turns(kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path):
     """Commits of every kind by us and by Kafka, and between them one cleaner and the other, three times over."""
     seed = seed_or(44_002)

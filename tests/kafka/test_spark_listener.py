@@ -93,6 +93,7 @@ def described(packages, broker: KafkaBroker, group: str) -> dict[int, tuple[int,
     return {int(partition): (int(current), int(end), int(lag)) for partition, current, end, lag in rows}
 
 
+@pytest.mark.long
 def test_kafkas_own_tools_see_a_spark_job_and_a_second_one_goes_on_there(
     spark_run, cluster, kafka_packages, kafka_answers, tmp_path
 ):

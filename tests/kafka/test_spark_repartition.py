@@ -111,10 +111,8 @@ def assert_served(broker, partitions, rows, kafka_answers, kafka_packages) -> No
         assert kafka_answers(broker).offsets() == rows
 
 
-@pytest.mark.parametrize(
-    ("scenario", "after"),
-    [("txn", 3), *(pytest.param(*each, marks=pytest.mark.long) for each in (("groups", 5), ("compressed-zstd", 11)))],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("scenario", "after"), [("txn", 3), ("groups", 5), ("compressed-zstd", 11)])
 def test_what_brokers_wrote_in_another_cluster(
     scenario, after, kafka_data, kafka_install, kafka_broker, kafka_answers, kafka_packages, tmp_path
 ):

@@ -112,7 +112,7 @@ def check(directory: Path, written: int) -> None:
         assert store.verify() == []
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_tasks_that_fail_commit_nothing_twice(tmp_path):
     write_source(tmp_path / "source", 0, 3)
     # An epoch that cannot succeed is given up as a whole, and done when it can.
