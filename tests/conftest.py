@@ -1,7 +1,8 @@
-"""Hooks of all tests: their tiers, and interrupts where a shell ignores them."""
+"""Hooks of all tests: their tiers, the Spark that they start, and interrupts where a shell ignores them."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 
@@ -9,9 +10,16 @@ import pytest
 from depth import DEPTH, first_seed
 from tiers import arrange
 
+#: A Spark of a test runs many queries once: no optimising compiler, one collector thread.
+SPARK_JVM_FLAGS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+
 
 def pytest_configure() -> None:
-    """Takes SIGINT again where a shell without job control ignores it for background jobs: some tests send it."""
+    """Sets the JVM flags of Spark, also for commands that start one; takes SIGINT again, which some tests send.
+
+    A shell without job control ignores SIGINT for background jobs.
+    """
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", SPARK_JVM_FLAGS)
     ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     if ignored and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -171,7 +171,7 @@ OL_UNUSED static int record_again(const scene *s, ol_in_flight *overlay, ol_erro
     return OL_OK;
 }
 
-/* A leader is elected: its overlay is made anew, from the log and the applied state alone. */
+/* Elects a leader: its overlay is built from the log and the applied state alone. */
 OL_UNUSED static void elect(scene *s) {
     ol_error error;
     ol_in_flight_reset(&s->overlay, s->state.table);

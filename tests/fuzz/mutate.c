@@ -2,9 +2,9 @@
  *
  *     OL_SEED=n OL_FUZZ_SECONDS=n run_fuzz_batch [directory or file of inputs]...
  *
- * The same seed and inputs give the same executions (the time decides only how many).  Before anything ends the process the input in
- * question is written to crash-<seed>-<execution> in the working directory; given to the target as an argument, it is tried
- * as it is. */
+ * The same seed and inputs give the same executions (the time decides only how many).  Before anything ends the process, the input
+ * in question is written to crash-<program>-<seed>-<execution> in the working directory; given to the target as an argument, it is
+ * tried as it is. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -86,6 +86,7 @@ def test_kafka_goes_on_writing_behind_batches_of_a_newer_leader(
         assert kafka_answers(broker).offsets() == sorted([*expected, *more])
 
 
+@pytest.mark.long
 def test_commits_survive_a_clean_stop_and_a_kill(kafka_template, kafka_broker, kafka_answers, kafka_packages, tmp_path):
     log_dir = copy_template(kafka_template(4), tmp_path / "log")
     broker = kafka_broker(log_dir)

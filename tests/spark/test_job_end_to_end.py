@@ -164,7 +164,7 @@ def test_a_process_of_its_own(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     submit = Path(sys.executable).with_name("spark-submit")
     program = Path(offsetlog.__file__).parent / "spark" / "__main__.py"
-    arguments = ["compact-report", str(TXN), "--format", "json", "--log-partition", "0"]
+    arguments = ["diff", str(TXN), str(GROUPS), "--group", "c01-audit1", "--format", "json"]
     if submit.exists():
         command = [str(submit), "--master", "local[1]", "--driver-memory", "512m", "--conf", "spark.ui.enabled=false"]
         environment |= {
@@ -177,8 +177,8 @@ def test_a_process_of_its_own(tmp_path):
         command = [sys.executable, "-m", "offsetlog.spark", *arguments, "--master", "local[1]"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False)
     assert done.returncode == 0, done.stderr
-    (told,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert (told["log_partition"], told["freed_records"]) == (0, 0)
+    (found,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert (found["partition"], found["change"], found["before_offset"]) == (0, "removed", 100)
 
 
 def test_a_failure_is_told_once(tmp_path):
