@@ -22,6 +22,8 @@ VENV ?= .venv
 JOBS ?= 2
 TESTS ?=
 FUZZ_SECONDS ?= 30
+# For work that mostly waits, for pip or for brokers.
+ONE_MORE := $(shell expr $(JOBS) + 1)
 PY := $(VENV)/bin/python
 WHEEL := build/wheel
 SANITIZE := address,undefined
@@ -44,7 +46,7 @@ pipeline: build
 ifeq ($(strip $(TESTS)),)
 # pip mostly waits: the C tests' library is compiled meanwhile.
 test:
-	@$(MAKE) -s -j$(shell expr $(JOBS) + 1) $(VENV)/.made library-c
+	@$(MAKE) -s -j$(ONE_MORE) $(VENV)/.made library-c
 	@$(MAKE) -s test-c test-fuzz test-python
 else
 test: test-python
@@ -88,24 +90,23 @@ fuzz:
 	@OL_FUZZ_SECONDS=$(FUZZ_SECONDS) $(MAKE) -s -C tests/fuzz -j$(JOBS)
 
 # Tests are spread over JOBS processes; those that share a Spark session or Kafka's templates stay in one (tests/tiers.py).
-TIER := $(PY) -m pytest -n $(JOBS) --dist loadgroup
+TIER = $(PY) -m pytest -n $(1) --dist loadgroup
 
 test-python: build
 ifeq ($(strip $(TESTS)),)
-	@$(TIER) -m gate
+	@$(call TIER,$(JOBS)) -m gate
 else
 	@$(PY) -m pytest $(TESTS)
 endif
 
-# Brokers mostly wait: one process more than there are cores.
 test-ci: build
-	@$(TIER) -n $(shell expr $(JOBS) + 1) -m ci
+	@$(call TIER,$(ONE_MORE)) -m ci
 
 # Reports of a run before a change are made by: pytest --junitxml=before.xml
 test-times: build
 	@mkdir -p build/times
-	@$(TIER) -q -m gate --junitxml=build/times/gate.xml
-	@$(TIER) -q -m ci --junitxml=build/times/ci.xml
+	@$(call TIER,$(JOBS)) -q -m gate --junitxml=build/times/gate.xml
+	@$(call TIER,$(ONE_MORE)) -q -m ci --junitxml=build/times/ci.xml
 	@$(PY) tests/times.py $(addprefix --before ,$(BEFORE)) --tier gate=build/times/gate.xml --tier ci=build/times/ci.xml \
 	    > build/times/page.md
 	@mv build/times/page.md docs/test-times.md
@@ -115,7 +116,7 @@ test-long: export OFFSETLOG_REQUIRE_KAFKA := 1
 test-long: build
 	@$(MAKE) -s -C tests/c -j$(JOBS)
 	@OL_FUZZ_SECONDS=600 $(MAKE) -s -C tests/fuzz -j$(JOBS)
-	@$(TIER)
+	@$(call TIER,$(ONE_MORE))
 
 lint: $(VENV)/.made
 	@$(PY) -m ruff check .

@@ -30,6 +30,7 @@ ON_EXECUTORS = {
     *VALUES,
     *EXECUTORS,
     "directory.listing",
+    "directory.segments",
     "_native.arrow_files",
     "_native.codec",
     "_native.decompress",

@@ -22,6 +22,7 @@ from offsetlog._native.csrc cimport (
     ol_fail,
     ol_file,
     ol_fs,
+    ol_open_mode,
 )
 from offsetlog._native.files cimport FileSystem
 from offsetlog._native.status cimport keep_interrupt
@@ -82,7 +83,7 @@ cdef int _failed(object failure, str path, ol_error *error) noexcept:
     return status
 
 
-cdef int _open(ol_fs *fs, const char *path, int mode, ol_file **file, ol_error *error) noexcept with gil:
+cdef int _open(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **file, ol_error *error) noexcept with gil:
     cdef _OpenFile opened
     name = os.fsdecode(path)
     if mode != OL_OPEN_READ:

@@ -100,14 +100,16 @@ cdef extern from "fs/fs.h" nogil:
         pass
 
     enum:
+        OL_PATH_MAX
+
+    ctypedef enum ol_open_mode:
         OL_OPEN_READ
         OL_OPEN_WRITE
         OL_OPEN_CREATE
         OL_OPEN_CREATE_NEW
-        OL_PATH_MAX
 
     ctypedef struct ol_fs:
-        int (*open)(ol_fs *fs, const char *path, int mode, ol_file **file, ol_error *error) noexcept nogil
+        int (*open)(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **file, ol_error *error) noexcept nogil
         void (*close)(ol_file *file) noexcept nogil
         int (*size)(ol_file *file, int64_t *size, ol_error *error) noexcept nogil
         int (*read)(ol_file *file, int64_t position, void *data, size_t size, size_t *got, ol_error *error) noexcept nogil

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 from offsetlog._native.files import format_uuid
@@ -20,20 +19,8 @@ from offsetlog.errors import CorruptionError
 TOPIC = "__consumer_offsets"
 #: The name of a log directory's own file, which one that has no partition yet has as well.
 PROPERTIES = "offsetlog.properties"
-#: The name of a segment, with its base offset; `.log.deleted` and the like are none.
-SEGMENT = re.compile(r"(\d{20})\.log")
-#: The name of a file that holds a segment: a `.log.swap` file is one as well, it is complete.
-_SEGMENT_FILE = re.compile(r"(\d{20})\.log(?:\.swap)?")
-#: How often a partition is read again whose files were removed while it was read.
-TRIES = 3
 
 Row = dict[str, Any]
-
-
-def base_offset_of(path: Path) -> int | None:
-    """Returns the base offset in the name of a segment's file, None for any other name."""
-    found = _SEGMENT_FILE.fullmatch(path.name)
-    return None if found is None else int(found[1])
 
 
 class Replayed(Protocol):

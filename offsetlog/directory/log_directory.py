@@ -21,7 +21,7 @@ from offsetlog._native.files import (
     parse_uuid,
 )
 from offsetlog.config import PARTITIONS_MAX
-from offsetlog.directory import listing
+from offsetlog.directory import listing, segments
 from offsetlog.errors import (
     ConfigError,
     CorruptionError,
@@ -123,7 +123,7 @@ class LogDirectory:
         is_partition = parsed is not None and parsed[0] == TOPIC
         if is_partition or (
             self.exists()
-            and any(listing.SEGMENT.fullmatch(name) for name in self.fs.list(self.path))
+            and any(segments.SEGMENT.fullmatch(name) for name in self.fs.list(self.path))
         ):
             raise InvalidArgumentError(
                 "this is a partition directory; the log directory is the one that holds it",

@@ -7,7 +7,6 @@ over: what is shown is what the whole batches say.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,18 +14,13 @@ from pathlib import Path
 from offsetlog._native.files import FileSystem, parse_directory_name
 from offsetlog._native.records import SegmentReader
 from offsetlog._native.replay import Replay
-from offsetlog.directory.listing import SEGMENT, TRIES, Row, base_offset_of
+from offsetlog.directory.listing import Row
 from offsetlog.directory.log_directory import TOPIC, LogDirectory
+from offsetlog.directory.segments import TRIES, base_offset_of, segment_base, segments_of
 from offsetlog.errors import CorruptionError, InvalidArgumentError, MissingFileError, StorageError
 
 #: Called with the bytes read since the last call.
 Progress = Callable[[int], None]
-
-#: How often a directory is listed in which a swap of segments is not over, and the pause in between;
-#: a writer needs some milliseconds for one.
-SWAP_LISTINGS = 10
-SWAP_SECONDS = 0.02
-SWAP = ".log.swap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,47 +54,6 @@ def _size_of(path: Path) -> int:
 def _partition_number(directory: Path) -> int | None:
     parsed = parse_directory_name(directory.name)
     return None if parsed is None else parsed[1]
-
-
-def segments_of(directory: Path) -> tuple[Path, ...]:
-    """Returns the segments of a partition directory by base offset.
-
-    `.log.deleted` files and the like are none.
-    While a cleaner swaps segments, the old ones go before the new one has its name.  Where that is
-    not over in a moment, a crash may have ended it: then the list is what recovery will make of the
-    directory, and a `.log.swap` file may be in it (docs/format/recovery.md §9.1).
-
-    Raises:
-        MissingFileError: there is no such directory.
-        StorageError: it cannot be read, or segments are swapped faster than they can be listed.
-    """
-    fs = FileSystem()
-    for _ in range(TRIES):
-        names = _settled_names(fs, directory)
-        if not any(name.endswith(SWAP) for name in names):
-            return tuple(directory / name for name in names if SEGMENT.fullmatch(name))
-        try:
-            planned = fs.planned_names(directory)
-        except MissingFileError:
-            continue  # the swap is over
-        return tuple(directory / now for name, now in planned if SEGMENT.fullmatch(name))
-    raise StorageError("its segments are swapped faster than they can be listed", path=directory)
-
-
-def _settled_names(fs: FileSystem, directory: Path) -> list[str]:
-    """The names of segments that are the same twice, or for some time where a swap is not over."""
-    names, same = _segment_names(fs, directory), 0
-    for _ in range(5 * SWAP_LISTINGS):
-        before, names = names, _segment_names(fs, directory)
-        same = same + 1 if names == before else 0
-        if same >= (SWAP_LISTINGS if any(name.endswith(SWAP) for name in names) else 1):
-            break
-        time.sleep(SWAP_SECONDS)
-    return names
-
-
-def _segment_names(fs: FileSystem, directory: Path) -> list[str]:
-    return [name for name in fs.list(directory) if base_offset_of(Path(name)) is not None]
 
 
 def find_partitions(path: Path) -> list[PartitionFiles]:
@@ -317,7 +270,9 @@ def dump_batches(
             tries -= 1
             if files.directory is None or tries == 0:
                 raise
-            segments, yielded = _segments_from(files.directory, next_offset), next_offset
+            # All that lay below this segment was shown.
+            yielded = segment_base(segment)
+            segments = _segments_from(files.directory, yielded)
             continue
         del segments[0]
         tries = TRIES
@@ -373,6 +328,6 @@ def dump_batches(
 
 def _segments_from(directory: Path, offset: int) -> list[Path]:
     segments = list(segments_of(directory))
-    while len(segments) > 1 and (base_offset_of(segments[1]) or 0) <= offset:
+    while len(segments) > 1 and segment_base(segments[1]) <= offset:
         del segments[0]
     return segments

@@ -20,9 +20,10 @@ from offsetlog._native.replay import Replay
 from offsetlog._native.state_diff import cut
 from offsetlog.cancellation import Control
 from offsetlog.config import StoreConfig
-from offsetlog.directory.listing import base_offset_of, decode_text, transaction_rows
+from offsetlog.directory.listing import decode_text, transaction_rows
 from offsetlog.directory.log_directory import CLEAN_MARKER, TOPIC
-from offsetlog.directory.reading import PartitionFiles, PartitionState, Tail, age_text, segments_of
+from offsetlog.directory.reading import PartitionFiles, PartitionState, Tail, age_text
+from offsetlog.directory.segments import base_offset_of, segments_of
 from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
 from offsetlog.verify.findings import Finding, Place, Report
 from offsetlog.verify.replays import WaysCheck, replay_cleaned_log, replay_files
@@ -278,10 +279,10 @@ class PartitionCheck:
 
     def _check_snapshots(self) -> None:
         for offset, path in sorted(self.snapshots.items()):
+            is_rebuilt = self._is_rebuilt(offset)
             content = read_optional(self.fs, path)
             if content is None:
                 continue
-            is_rebuilt = self._is_rebuilt(offset)
             if offset > self.end:
                 failure = CorruptionError(f"it holds up to {offset}, the log ends at {self.end}")
                 self.place.stale(is_rebuilt, "producer snapshot", failure, path)
@@ -361,17 +362,20 @@ class PartitionCheck:
         self.ways.differ_live(way, "replay", partition, replay, end, self._replay_again)
 
     def _check_cleaned(self, directory: Path, partition: Partition) -> None:
-        sums, end, _ = cut(partition)
+        _, end, _ = cut(partition)
         cleaned = Replay(self.fs, stop=self.control.flag)
         reason = replay_cleaned_log(partition, cleaned, segments_of(directory), end, self.control)
         if reason:
             self.ways.left_out("cleaned", reason)
             return
         self.ways.went("cleaned", cleaned.digest(physical=True), end)
-        if cleaned.digest(physical=True) == sums:
+        if cleaned.digest(physical=True) == self.replay.digest(physical=True):
+            return
+        # If a log grew meanwhile, the files are replayed up to where the clean came.
+        replay = self._replay_again(end)
+        if cleaned.digest(physical=True) == replay.digest(physical=True):
             return
         self.refuse_changed()
-        replay = self.replay if self.replay.next_offset == end else self._replay_again(end)
         self.ways.differ_replayed("cleaned", "replay", cleaned, replay)
 
     def _check_snapshot(self, directory: Path) -> None:

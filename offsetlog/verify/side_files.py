@@ -90,8 +90,9 @@ def check_indexes(
         ("transaction index", ".txnindex", _check_transaction_index),
     ):
         name = f"{segment.base_offset:020}{suffix}"
-        path = segment.path.with_name(names.get(name, name))
-        content = read_optional(fs, path)
+        present = names.get(name)  # None also where the swap takes the old one away
+        path = segment.path.with_name(present or name)
+        content = None if present is None else read_optional(fs, path)
         try:
             check(segment, content)
         except CorruptionError as failure:

@@ -18,9 +18,8 @@ from offsetlog._native.snapshot import FILE_NAME, Snapshot, open_file
 from offsetlog._native.state_diff import cut
 from offsetlog.cancellation import Control
 from offsetlog.config import StoreConfig
-from offsetlog.directory.listing import base_offset_of
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
-from offsetlog.directory.reading import segments_of
+from offsetlog.directory.segments import segment_base, segments_of
 from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
 from offsetlog.types import Way
 from offsetlog.verify.findings import Finding, Place, Report
@@ -223,7 +222,7 @@ class _OpenPartitionCheck:
 
     def _was_cleaned(self) -> bool:
         try:
-            sizes = {base_offset_of(path): path.stat().st_size for path in segments_of(self.directory)}
+            sizes = {segment_base(path): path.stat().st_size for path in segments_of(self.directory)}
         except OSError:
             return True
         known = listed_segments(self.partition)

@@ -21,6 +21,7 @@ from tests.spark.sink_stream import GROUPS, POSITIONS, write_source
 from tests.spark.sinks import commits_of, positions
 
 # Each test starts several Sparks of its own.
+pytestmark = pytest.mark.long
 
 KILLS = by_depth(gate=2, long=20)
 
@@ -112,7 +113,6 @@ def check(directory: Path, written: int) -> None:
         assert store.verify() == []
 
 
-@pytest.mark.long
 def test_tasks_that_fail_commit_nothing_twice(tmp_path):
     write_source(tmp_path / "source", 0, 3)
     # An epoch that cannot succeed is given up as a whole, and done when it can.
@@ -124,7 +124,6 @@ def test_tasks_that_fail_commit_nothing_twice(tmp_path):
     assert not (tmp_path / "store" / ".offsetlog-staging").exists()
 
 
-@pytest.mark.long
 def test_a_stream_that_is_killed_anywhere_commits_every_epoch_once(tmp_path):
     seed = first_seed(random.randrange(2**31))
     print(f"OL_SEED={seed}")

@@ -20,8 +20,8 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
-from offsetlog.directory.listing import base_offset_of
 from offsetlog.directory.reading import find_partitions
+from offsetlog.directory.segments import segment_base
 from offsetlog.spark.jobs.session import read_view
 
 #: Of the view "records".
@@ -353,7 +353,7 @@ def active_bases(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame
     if "://" in text or not Path(text).is_dir():
         return None
     found = [
-        (each.number, base_offset_of(each.segments[-1]))
+        (each.number, segment_base(each.segments[-1]))
         for each in find_partitions(Path(text))
         if each.number is not None and each.segments
     ]

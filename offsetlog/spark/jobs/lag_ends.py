@@ -17,8 +17,7 @@ from pyspark.sql import functions as fn
 
 from offsetlog._native.files import FileSystem, parse_directory_name, parse_offset_checkpoint
 from offsetlog._native.scan import skim
-from offsetlog.directory.listing import base_offset_of
-from offsetlog.directory.reading import segments_of
+from offsetlog.directory.segments import segment_base, segments_of
 from offsetlog.errors import (
     ConfigError,
     CorruptionError,
@@ -151,7 +150,7 @@ def of_broker(
 
 def _ends_of(segments: tuple[Path, ...]) -> tuple[int, int]:
     """Returns the first offset of a partition's oldest segment, and the end of its newest."""
-    first, last = base_offset_of(segments[0]) or 0, base_offset_of(segments[-1]) or 0
+    first, last = segment_base(segments[0]), segment_base(segments[-1])
     return first, max(last, skim(segments[-1]).next_offset)
 
 

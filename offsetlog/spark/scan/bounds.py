@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from offsetlog._native.scan import SegmentScan, batch_at, next_batch, skim
-from offsetlog.directory.listing import SEGMENT
+from offsetlog.directory.segments import SEGMENT
 from offsetlog.errors import CorruptionError, OffsetOutOfRangeError, TornTailError
 from offsetlog.spark.scan.files import Files, PartitionListing, Segment
 from offsetlog.spark.scan.options import OFFSET_MAX

@@ -22,14 +22,13 @@ import pyarrow.fs
 from offsetlog._native.arrow_files import ArrowFileSystem
 from offsetlog._native.files import FileSystem, parse_directory_name
 from offsetlog._native.scan import skim
-from offsetlog.directory.listing import PROPERTIES, SEGMENT, TOPIC, TRIES
+from offsetlog.directory.listing import PROPERTIES, TOPIC
+from offsetlog.directory.segments import SEGMENT, TRIES, settled, swapped_too_fast
 from offsetlog.errors import ConfigError, InvalidArgumentError, MissingFileError, StorageError
 from offsetlog.spark.scan.options import OFFSET_MAX
 
 #: A file of a segment that takes the place of others, until it has its own name.
 _SWAP = ".swap"
-#: How often a swap that is not over is looked at; the engine takes some milliseconds for one.
-_SWAP_LISTINGS = 10
 _NUMBERED = re.compile(r"\d{20}\.")
 #: How often files are tried that went while they were looked at; in all a second.
 ATTEMPTS = 12
@@ -260,26 +259,12 @@ def list_segments(files: Files, directory: str) -> tuple[Segment, ...]:
         StorageError: it cannot be read, or segments are swapped faster than they can be listed.
     """
     for _ in range(TRIES):
-        entries = _settled(files, directory)
+        entries = settled(directory, lambda: files.list(directory), lambda entry: entry.path, files.left_behind)
         try:
             return _recovered(files, entries)
         except MissingFileError:
             continue  # the swap is over
-    raise StorageError("its segments are swapped faster than they can be listed", path=directory)
-
-
-def _settled(files: Files, directory: str) -> list[Entry]:
-    """A directory that is the same twice, or that for some time where a swap is not over."""
-    entries, same = files.list(directory), 0
-    for _ in range(50):
-        before, entries = [entry.path for entry in entries], files.list(directory)
-        same = same + 1 if before == [entry.path for entry in entries] else 0
-        swaps = {entry for entry in entries if entry.path.endswith(".log" + _SWAP)}
-        if same >= (1 if swaps <= files.left_behind else _SWAP_LISTINGS):
-            files.left_behind |= swaps
-            break
-        time.sleep(0.02)
-    return entries
+    raise swapped_too_fast(directory)
 
 
 def _recovered(files: Files, entries: list[Entry]) -> tuple[Segment, ...]:

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.replay import Replay
 from offsetlog._native.scan import PositionScan, SegmentScan, batch_at, used_until
-from offsetlog.directory.listing import SEGMENT, group_rows
+from offsetlog.directory.listing import group_rows
+from offsetlog.directory.segments import SEGMENT
 from offsetlog.errors import CorruptionError, HistoryError, MissingFileError, OffsetLogError, StorageError
 from offsetlog.spark.scan.bounds import end_of, seek
 from offsetlog.spark.scan.files import Files, PartitionListing, Segment, attempts, list_again
