@@ -237,8 +237,9 @@ int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, 
     int status = ol_batch_check_crc(batch, error);
     if (OL_LIKELY(status == OL_OK)) return OL_OK;
     (void)refuse_batch(source, batch, error);
-    /* The bounds begin after a batch that was given. */
-    if (batch->last_offset < source->bounds.next_offset) error->offset = batch->base_offset;
+    /* The bounds lie after this batch if it was returned before. */
+    bool was_given = batch->data < source->piece.data + source->position;
+    if (was_given) error->offset = batch->base_offset;
     return status;
 }
 

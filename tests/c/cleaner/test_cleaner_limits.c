@@ -198,6 +198,35 @@ OL_TEST(bytes_that_rot_between_the_passes_are_left_as_they_are) {
     close_world(&w);
 }
 
+static void clear(const char *path, off_t position, size_t size) {
+    static const uint8_t zeros[8];
+    int file = open(path, O_RDWR);
+    OL_CHECK(file >= 0 && pwrite(file, zeros, size, position) == (ssize_t)size);
+    close(file);
+}
+
+/* The base offset of such a batch is no more right than its checksum. */
+OL_TEST(a_batch_whose_header_was_cleared_is_reported_where_the_batch_before_it_ended) {
+    world w;
+    open_world(&w, 1 << 20);
+    append_position(&w, -1, "g", 0, 1);
+    append_position(&w, -1, "g", 1, 1);
+    off_t third = (off_t)ol_log_size_bytes(ol_partition_log(w.partition));
+    append_position(&w, -1, "g", 2, 1);
+    roll_world(&w);
+    append_position(&w, -1, "g", 9, 1);
+    roll_world(&w);
+    clear(segment_path(&w, 0), third + OL_BATCH_AT_BASE_OFFSET, 8);
+    clear(segment_path(&w, 0), third + OL_BATCH_AT_CRC, 4);
+    ol_clean_options options = clean_options(&w);
+    ol_clean_report report = clean_damaged(&w, &options);
+    OL_CHECK_INT(report.quarantined, 1);
+    OL_CHECK_INT(report.quarantine[0].segment_base, 0);
+    OL_CHECK_INT(report.quarantine[0].error.offset, 2);
+    OL_CHECK_INT(report.quarantine[0].error.position, third);
+    close_world(&w);
+}
+
 OL_TEST(many_damaged_segments_are_reported_and_everything_else_is_cleaned) {
     world w;
     int64_t bases[64];
