@@ -160,13 +160,15 @@ static int record_marker(ol_in_flight *in_flight, const ol_state *state, const o
     return status;
 }
 
+/* OL_END: nothing that follows in the batch counts. */
 static int record_change(ol_in_flight *in_flight, const ol_state *state, const ol_batch *batch,
                          const ol_record *record, ol_error *error) {
     if (ol_batch_is_control(batch)) {
         ol_control type;
         int32_t coordinator_epoch;
         int status = ol_control_decode(record, &type, &coordinator_epoch, error);
-        if (status != OL_OK) return OL_OK;
+        /* Apply ends no transaction by what follows such a record in its batch. */
+        if (status != OL_OK) return OL_END;
         return record_marker(in_flight, state, batch, record->offset, type, error);
     }
     ol_change change;

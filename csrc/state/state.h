@@ -77,7 +77,6 @@ int ol_state_apply_run(ol_state *state, uint32_t hint, const ol_pair_name *name,
  * ABORT drops, others do nothing.  Cannot fail. */
 void ol_state_end_transaction(ol_state *state, int64_t producer_id, ol_control type);
 
-
 /* Applies a whole batch from its bytes: data records through decode and apply, control batches
  * through end_transaction.  `refused` (may be NULL) is called for each record that cannot be
  * decoded, and the walk continues; without it the first such record ends the walk. */

@@ -131,12 +131,19 @@ OL_UNUSED static int64_t write_group_record(scene *s, int type, const char *valu
     return write_batch(s, PLAIN);
 }
 
-OL_UNUSED static int64_t write_marker(scene *s, int64_t producer_id, ol_control type) {
+/* The marker lies at `written`. */
+OL_UNUSED static ol_batch put_marker(scene *s, int64_t producer_id, ol_control type) {
     uint8_t *start = s->log + s->written;
     size_t size = ol_batch_put_marker(start, s->next_offset, 0, 1, producer_id, 0, type, 0);
     ol_batch batch;
     ol_error error;
     OL_CHECK_OK(ol_batch_parse(start, size, &batch, &error), &error);
+    return batch;
+}
+
+OL_UNUSED static int64_t write_marker(scene *s, int64_t producer_id, ol_control type) {
+    ol_batch batch = put_marker(s, producer_id, type);
+    ol_error error;
     OL_CHECK_OK(record(s, &batch, &error), &error);
     return go_on_after(s, &batch);
 }

@@ -2,6 +2,10 @@
 #include "base/arena.h"
 #include "in_flight_fixture.h"
 
+/* An allocation that no machine can serve fails under a sanitizer as it does without one. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+
 /* -------------------------------------------------------------------------------- plain records */
 
 OL_TEST(an_overlay_that_recorded_nothing_finds_nothing) {
@@ -452,18 +456,39 @@ OL_TEST(a_batch_that_is_not_whole_is_passed_over) {
     end(&s);
 }
 
+/* Nor does a marker after it. */
 OL_TEST(a_control_record_that_cannot_be_decoded_ends_nothing) {
     scene s = begin();
     write_value(&s, 7, 0, 10);
     add(&s, ol_slice_of("\0\0", 2), ol_slice_null());
+    add(&s, ol_slice_of("\0\0\0\1", 4), ol_slice_of("\0\0\0\0\0\0", 6));
     write_with(&s, 7, OL_ATTRIBUTE_CONTROL);
     OL_CHECK(has_pending(&s.overlay.written, 0));
+    OL_CHECK_INT(latest(&s, 0), NONE);
+    apply(&s, 2);
+    OL_CHECK_INT(latest(&s, 0), NONE);
     write_marker(&s, 7, OL_CONTROL_COMMIT);
     OL_CHECK_INT(latest(&s, 0), 10);
     end(&s);
 }
 
 /* ------------------------------------------------------------------------------------ no memory */
+
+/* The overlay claims more ended transactions than memory has room for, so that one more finds none. */
+OL_TEST(a_marker_that_finds_no_memory_ends_nothing) {
+    ol_error error;
+    scene s = begin();
+    write_value(&s, 7, 0, 10);
+    s.overlay.ended.count = (size_t)1 << 58;
+    ol_batch batch = put_marker(&s, 7, OL_CONTROL_COMMIT);
+    OL_CHECK_INT(record(&s, &batch, &error), OL_NO_MEMORY);
+    OL_CHECK_INT(latest(&s, 0), NONE);
+    OL_CHECK(has_pending(&s.overlay.written, 0));
+    s.overlay.ended.count = 0;
+    OL_CHECK_OK(record(&s, &batch, &error), &error);
+    OL_CHECK_INT(latest(&s, 0), 10);
+    end(&s);
+}
 
 /* Each growth of an arena fails in turn. */
 OL_TEST(recording_without_memory_fails_and_the_overlay_can_be_emptied) {
