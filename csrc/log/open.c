@@ -340,8 +340,9 @@ static int remove_notes(ol_opening *opening, ol_error *error) {
 static int finish_writable(ol_opening *opening, int64_t snapshot_max, ol_error *error) {
     ol_log *log = opening->log;
     /* Kafka drops the entry that starts at the end as well.  It says that a leader began there and
-     * wrote nothing; kept, no epoch is ever used twice. */
-    if (ol_leader_epochs_truncate_from_end(&log->epochs.cache, opening->end + 1)) {
+     * wrote nothing; kept, no epoch is ever used twice.  None starts above the greatest number. */
+    if (opening->end < INT64_MAX &&
+        ol_leader_epochs_truncate_from_end(&log->epochs.cache, opening->end + 1)) {
         log->epochs.changed = true;
     }
     int status = ol_recovery_rewrite(opening, error);

@@ -154,6 +154,41 @@ OL_TEST(a_segment_is_rolled_by_time_and_by_offsets) {
     place_remove(&p);
 }
 
+OL_TEST(the_last_segment_of_all_ends_below_the_greatest_number) {
+    place p;
+    ol_error error;
+    char from[OL_PATH_MAX];
+    char to[OL_PATH_MAX];
+    uint8_t data[256];
+    uint8_t *start;
+    int64_t base;
+    fixture_batch batch = fixture_plain(10, 1);
+    size_t size = fixture_batch_size(&batch);
+    place_make(&p);
+    fixture_close(p.log);
+    fixture_join(from, p.path, "00000000000000000000.log");
+    fixture_join(to, p.path, "09223372036854775802.log");
+    OL_CHECK_INT(rename(from, to), 0);
+    p.log = fixture_open(&p.options, NULL);
+    OL_CHECK_INT(ol_log_end(p.log), INT64_MAX - 5);
+    while (ol_log_prepare(p.log)) continue;
+    batch.base_offset = INT64_MAX - 5;
+    batch.count = 6;
+    fixture_encode(&batch, data);
+    OL_CHECK_INT(ol_log_append(p.log, data, size, &error), OL_CORRUPT);
+    OL_CHECK_INT(ol_log_reserve(p.log, size, 5, batch.timestamp, &start, &base, &error), OL_TOO_LARGE);
+    batch.count = 5;
+    fixture_encode(&batch, data);
+    OL_CHECK_OK(ol_log_append(p.log, data, size, &error), &error);
+    OL_CHECK_INT(ol_log_end(p.log), INT64_MAX);
+    OL_CHECK_INT(segment_count(p.log), 1);
+    OL_CHECK_INT(ol_log_reserve(p.log, size, 0, batch.timestamp, &start, &base, &error), OL_TOO_LARGE);
+    fixture_close(p.log);
+    p.log = fixture_open(&p.options, NULL);
+    OL_CHECK_INT(ol_log_end(p.log), INT64_MAX);
+    place_remove(&p);
+}
+
 OL_TEST(a_follower_appends_batches_as_they_are_or_nothing) {
     place p;
     ol_error error;

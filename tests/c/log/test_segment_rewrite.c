@@ -186,6 +186,24 @@ OL_TEST(what_may_not_be_swapped_is_refused_and_leaves_nothing) {
     scene_close(&s);
 }
 
+OL_TEST(the_last_segment_of_all_is_written_aside_up_to_the_greatest_offset) {
+    scene s;
+    ol_error error;
+    ol_segment_rewrite *cleaned = NULL;
+    scene_open(&s);
+    fill(&s, 2);
+    const model_batch *batch = &s.m->batches[0];
+    size_t size = batch->size;
+    int64_t base = INT64_MAX - 5;
+    OL_CHECK_OK(ol_segment_rewrite_start(s.log, base, ol_log_cuts(s.log), &cleaned, &error), &error);
+    OL_CHECK_INT(ol_segment_rewrite_append(cleaned, batch->bytes, size, base, INT64_MAX, 0, &error), OL_TOO_LARGE);
+    OL_CHECK_OK(ol_segment_rewrite_append(cleaned, batch->bytes, size, base, INT64_MAX - 1, 0, &error), &error);
+    OL_CHECK_INT(ol_segment_rewrite_size(cleaned), size);
+    ol_segment_rewrite_discard(cleaned);
+    check_no_leftovers(s.partition);
+    scene_close(&s);
+}
+
 OL_TEST(a_truncation_between_refuses_the_swap) {
     scene s;
     ol_error error;
