@@ -5,7 +5,8 @@
  * with the batch that follows.  A load and a walk apply all rules.  Recovery has no segment limit
  * and no successor yet: it compares segments afterwards.  The cleaner reads closed segments that a
  * load has accepted, so a batch that is not in bounds quarantines its segment without a verdict.
- * An append to a follower, a dump and a replay know no segment (ol_batch_check_follows).
+ * An append to a follower, a scan of records and a replay know no segment
+ * (ol_batch_check_follows).
  *
  * Pure functions: nothing is owned, no lock is taken.
  */
@@ -85,8 +86,8 @@ ol_offsets_verdict ol_batch_judge_offsets(const ol_batch_bounds *bounds, const o
 int ol_batch_refuse_offsets(const ol_batch_bounds *bounds, const ol_batch *batch,
                             ol_offsets_verdict verdict, ol_error *error) OL_NODISCARD;
 
-/* For batches whose segment is not known: a follower's batches, a dump, a replay.  OL_OK when the
- * batch may follow one that ended at `next_offset`, else OL_CORRUPT with the reason. */
+/* For batches whose segment is not known: a follower's batches, a scan of records, a replay.  OL_OK
+ * when the batch may follow one that ended at `next_offset`, else OL_CORRUPT with the reason. */
 int ol_batch_check_follows(const ol_batch *batch, int64_t next_offset,
                            ol_error *error) OL_NODISCARD;
 
