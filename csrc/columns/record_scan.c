@@ -259,6 +259,14 @@ static int find_outcome(ol_record_scan *scan, const ol_batch *batch) {
     return OL_OK;
 }
 
+/* `walk` is a copy with a cursor of its own. */
+static int64_t first_offset(ol_records walk) {
+    ol_record record;
+    ol_error ignored;
+    bool is_empty = ol_records_next(&walk, &record, &ignored) != OL_OK;
+    return is_empty ? walk.batch.base_offset : record.offset;
+}
+
 static int open_batch(ol_record_scan *scan, const ol_batch *batch, ol_error *error) {
     int status = ol_batch_check_crc(batch, error);
     if (status == OL_OK) status = ol_batch_check_follows(batch, scan->next_offset, error);
@@ -266,15 +274,14 @@ static int open_batch(ol_record_scan *scan, const ol_batch *batch, ol_error *err
     status = find_outcome(scan, batch);
     if (status == OL_OK) status = ol_records_open(&scan->records, batch, scan->decompressor, error);
     if (status != OL_OK) return status;
-    ol_records walk = scan->records;    /* the same bytes, with a cursor of its own */
-    ol_record record;
-    status = ol_records_next(&walk, &record, error);
-    /* The header of a wrapper names its last message only. */
-    if (status == OL_OK && batch->record_count < 0) scan->base_offset = record.offset;
-    while (status == OL_OK) status = ol_records_next(&walk, &record, error);
-    scan->is_open = status == OL_END;
-    if (scan->is_open) return OL_OK;
-    ol_records_close(&scan->records);
+    status = ol_records_check(&scan->records, error);
+    scan->is_open = status == OL_OK;
+    if (!scan->is_open) {
+        ol_records_close(&scan->records);
+    } else if (batch->record_count < 0) {
+        /* The header of a wrapper names its last message only. */
+        scan->base_offset = first_offset(scan->records);
+    }
     return status;
 }
 
@@ -331,11 +338,7 @@ static int next_batch(ol_record_scan *scan, ol_record_block *block, ol_error *er
     if (status != OL_OK) return status;
     scan->position = position;
     scan->base_offset = batch.base_offset;
-    /* The header of a wrapper of magic 0 or 1 names its last message only: the first may lie
-     * below. */
-    bool is_after = scan->until != INT64_MAX && batch.base_offset >= scan->until &&
-                    (batch.record_count >= 0 || scan->next_offset >= scan->until);
-    if (is_after) {
+    if (ol_batch_is_after(&batch, scan->next_offset, scan->until)) {
         status = OL_END;
     } else if (scan->view == OL_VIEW_BATCHES) {
         if (batch.last_offset >= scan->first) status = report_batch(scan, block, &batch, error);

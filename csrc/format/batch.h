@@ -119,6 +119,14 @@ static inline int64_t ol_batch_next_offset(const ol_batch *batch) {
     return OL_UNLIKELY(batch->last_offset == INT64_MAX) ? INT64_MAX : batch->last_offset + 1;
 }
 
+/* Whether all offsets of a batch lie at or above `until`; INT64_MAX: no bound.  `next_offset` is
+ * where the batch before it ended: the header of a wrapper of magic 0 or 1 names its last message
+ * only, and the first may lie below. */
+static inline bool ol_batch_is_after(const ol_batch *batch, int64_t next_offset, int64_t until) {
+    return until != INT64_MAX && batch->base_offset >= until &&
+           (batch->record_count >= 0 || next_offset >= until);
+}
+
 /* The port to a decompressor, which lives above this room (it calls pyarrow).
  *
  * `decompress` inflates `input` to at most `limit` bytes.  It returns OL_OK and sets *output to

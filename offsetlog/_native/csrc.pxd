@@ -236,6 +236,7 @@ cdef extern from "format/batch.h" nogil:
     int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) noexcept
     int ol_batch_check_crc(const ol_batch *batch, ol_error *error) noexcept
     int64_t ol_batch_next_offset(const ol_batch *batch) noexcept
+    bint ol_batch_is_after(const ol_batch *batch, int64_t next_offset, int64_t until) noexcept
     int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompressor *decompressor,
                         ol_error *error) noexcept
     int ol_records_next(ol_records *records, ol_record *record, ol_error *error) noexcept

@@ -272,6 +272,19 @@ OL_TEST(trap_10_last_offset_from_record_count) {
     free(bytes);
 }
 
+OL_TEST(a_batch_is_after_a_bound_if_none_of_its_offsets_is_below) {
+    ol_batch batch = {.base_offset = 10, .last_offset = 12, .record_count = 3};
+    OL_CHECK(ol_batch_is_after(&batch, 0, 9) && ol_batch_is_after(&batch, 0, 10));
+    OL_CHECK(!ol_batch_is_after(&batch, 0, 11));
+    /* The offset of a wrapper is that of its last message: the first may be where the batch before it ended. */
+    batch.record_count = -1;
+    OL_CHECK(!ol_batch_is_after(&batch, 8, 9) && ol_batch_is_after(&batch, 9, 9));
+    OL_CHECK(!ol_batch_is_after(&batch, 11, 11));
+    batch.record_count = 1;
+    batch.base_offset = batch.last_offset = INT64_MAX;
+    OL_CHECK(!ol_batch_is_after(&batch, INT64_MAX, INT64_MAX));
+}
+
 OL_TEST(trap_11_empty_batches_and_empty_control_batches) {
     for (int control = 0; control < 2; control++) {
         for (int codec = 0; codec < 5; codec++) {
