@@ -249,7 +249,7 @@ OL_TEST(an_undamaged_log_is_read_to_its_end) {
     ol_transaction_outcomes_free(&outcomes);
 }
 
-/* It is any bit of the records, or of the header from the checksum on. */
+/* Any bit of the records, or of the header from the checksum on. */
 OL_TEST(a_flipped_bit_ends_a_scan_before_its_batch) {
     memory_scan s;
     write_batches();
