@@ -262,7 +262,7 @@ static int refuse_read_only(const ol_partition *partition, ol_error *error) {
 int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error) {
     if (OL_UNLIKELY(partition->read_only)) return refuse_read_only(partition, error);
     if (OL_UNLIKELY(ol_log_has_failed(partition->log))) {
-        return ol_fail(error, OL_FAILED, "a flush of the log failed; it must be opened again");
+        return ol_fail(error, OL_FAILED, "the log failed and must be opened again");
     }
     switch ((ol_role)partition->role) {
         case OL_ROLE_ACTIVE:
@@ -311,7 +311,7 @@ int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error) {
 
 static int check_readable(const ol_partition *partition, ol_error *error) {
     if (OL_UNLIKELY(ol_log_has_failed(partition->log))) {
-        return ol_fail(error, OL_FAILED, "a flush of the log failed; it must be opened again");
+        return ol_fail(error, OL_FAILED, "the log failed and must be opened again");
     }
     switch ((ol_role)partition->role) {
         case OL_ROLE_ACTIVE:

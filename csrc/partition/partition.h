@@ -11,15 +11,17 @@
  * table lock keeps readers of the state out while a batch is applied (their order, and all other
  * locks: partition/partition_impl.h).  Every change of an active partition's state is made under
  * both, so the holder of either may read it.  A call takes what it needs itself unless it says
- * otherwise; no call takes or needs Python's GIL, and none holds a lock while it waits for a flush
- * or for W.
+ * otherwise; no call takes or needs Python's GIL, and none holds a lock while it waits for W or for
+ * the flush of a commit.  Work on files may flush under the writer lock: a truncation, a new epoch,
+ * and a roll after OL_UNFLUSHED_MAX others that no flush has covered.
  *
  * Memory.  Whoever opens a partition owns it and closes or abandons it.  Slices and rows that are
  * passed in are borrowed until the call returns.
  *
- * Failure.  A call that fails has changed nothing and returns nothing to free, unless it makes the
- * partition OL_FAILED (a failed flush, no memory while applying): then the partition refuses reads
- * and writes until it is closed and opened again.
+ * Failure.  A call that fails returns nothing to free, and has changed nothing unless its comment
+ * says otherwise.  A failure after which the log or the state is unknown (of a flush, a truncation,
+ * an apply) makes the partition OL_FAILED: it refuses reads and writes until it is closed and
+ * opened again.
  */
 #ifndef OL_PARTITION_PARTITION_H
 #define OL_PARTITION_PARTITION_H
@@ -44,7 +46,7 @@ typedef enum ol_role {
 
 typedef struct ol_partition_options {
     ol_log_options log;
-    size_t batch_bytes_max;     /* a larger commit becomes a transaction; at most segment_bytes */
+    size_t batch_bytes_max;     /* a larger commit is split by group; at most segment_bytes */
     bool replicated;            /* the host moves W */
     int32_t leader_epoch;       /* of our appends; -1: newest in the log + 1 (lone only) */
     bool write_value_v4;        /* value v4 for a topic id; else only when the log has v4 already */
@@ -157,14 +159,15 @@ typedef struct ol_commit_result {
 /* The term at the time of the call: for a wait that does not belong to a commit. */
 #define OL_TERM_NOW UINT64_MAX
 
-/* Writes all items or none (docs/architecture.md §4), in one batch.  Items that do not fit one
- * batch are written group by group: batches of whole groups, each atomic by itself, and a group
- * that does not fit one batch as a transaction of ours.  Deletes that do not fit one batch are
- * OL_TOO_LARGE.  Space for everything is allocated first; if writing fails all the same (OL_IO, or
- * OL_DISK_FULL of an index or a producer snapshot at a roll), the groups before the failure are
- * written, each whole.
+/* Writes all items or none (docs/architecture.md §2.3, §4), in their order, in one batch.  Items
+ * that do not fit one batch are sorted by group: batches of whole groups, each atomic by itself,
+ * and a group that does not fit one batch as a transaction of ours.  If tombstones or group records
+ * are among them, the call is refused with OL_TOO_LARGE.  Space for everything is allocated first;
+ * if writing fails all the same (OL_IO, or OL_DISK_FULL of an index or a producer snapshot at a
+ * roll), the groups before the failure are written, each whole.
  *
- * `producer_id` >= 0 writes transactional batches (the caller ends the transaction); -1 plain ones.
+ * `producer_id` >= 0 writes transactional batches, as many as needed (the caller ends the
+ * transaction); -1 plain ones.
  * The caller has checked the items against the limits of the API (string sizes are asserted).  On
  * refusal error->item is the index of the item, and result->found and found_offset give the
  * committed value.
@@ -230,7 +233,11 @@ typedef enum ol_wait_for { OL_WAIT_FLUSHED, OL_WAIT_WATERMARK } ol_wait_for;
  * other thread does: one fdatasync serves all who wait.  `term` is that of the commit: if
  * leadership ended or the log was truncated since then, also before the call, the answer is
  * OL_NOT_COORDINATOR, since other records may stand below `end_offset` by now.  The term of a lone
- * store never changes. timeout_ms < 0: no limit.  OL_FAILED, OL_NOT_COORDINATOR, OL_TIMED_OUT. */
+ * store never changes. timeout_ms < 0: no limit.
+ *
+ * Fails with OL_FAILED, OL_NOT_COORDINATOR, OL_TIMED_OUT; with OL_NO_MEMORY, OL_IO, OL_DISK_FULL,
+ * OL_READ_ONLY if the flush could not begin, and the next call tries again.  The records stay in
+ * the log, and below W they count. */
 int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what,
                       int64_t timeout_ms, ol_error *error) OL_NODISCARD;
 
@@ -301,13 +308,14 @@ const ol_partition_options *ol_partition_get_options(const ol_partition *partiti
 /* The parts of a partition that only the holder of the writer lock changes.  Borrowed: valid until
  * the lock is released. */
 typedef struct ol_partition_view {
-    const ol_state *state;          /* the applied state, whatever the role is */
+    const ol_state *state;          /* the applied state; not to be read during ol_partition_load,
+                                       which writes it without a lock */
     const ol_in_flight *in_flight;  /* the records in [W, log end) */
     int64_t watermark;
 } ol_partition_view;
 
-/* Takes the writer lock, for a moment: commits wait for it.  The state in *view may be read without
- * the table lock. */
+/* Takes the writer lock, for a moment: commits wait for it.  The state in *view, when no load runs,
+ * may be read without the table lock. */
 void ol_partition_lock_writer(ol_partition *partition, ol_partition_view *view);
 void ol_partition_unlock_writer(ol_partition *partition);
 

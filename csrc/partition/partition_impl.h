@@ -12,10 +12,12 @@
  *   5  wait.lock, problems.lock, and the lock of the flusher, which covers `flush`: no lock is
  *                        taken under any of these
  *
- * `term` changes under writer and wait.lock together.  A failed flush sets `role` to FAILED, and
- * damage sets `read_only`, under any of these locks or none.  The thread that loads writes `load`,
- * `snapshot.offset`, and `state` without a lock: nobody reads the state of a partition that loads.
- * Atomic fields are read without a lock.  `options` and `log` do not change after the open.
+ * `term` changes under writer and wait.lock together.  A thread whose flush failed the log sets
+ * `role` to FAILED, and damage sets `read_only`, under any of these locks or none.  A log that
+ * failed otherwise (a flush that nobody asked for, an extension, a roll) leaves `role` as it is;
+ * ol_partition_role asks the log, too.  The thread that loads writes `load`, `snapshot.offset`, and
+ * `state` without a lock: nobody reads the state of a partition that loads.  Atomic fields are read
+ * without a lock.  `options` and `log` do not change after the open.
  */
 #ifndef OL_PARTITION_PARTITION_IMPL_H
 #define OL_PARTITION_PARTITION_IMPL_H

@@ -5,8 +5,9 @@
  * polls it sleeps until a commit that found its pages not prepared kicks it, so that an idle store
  * costs nothing.
  *
- * Locks: one of its own around the list, held for moments only, so that adding a partition never
- * waits for a file; removing one waits while that one is prepared.  After fork the child has no
+ * Locks: list_lock covers the list of partitions, wake_lock the sleep.  Each is held for moments
+ * only and no lock is taken under it, so that adding a partition or kicking the thread never waits
+ * for a file; removing a partition waits while that one is prepared.  After fork the child has no
  * such thread: it calls ol_preallocator_abandon.
  */
 #ifndef OL_PARTITION_PREALLOCATOR_H

@@ -3,7 +3,8 @@
  * These are group metadata and the records of the modern groups.  Values are kept as bytes: this
  * room knows the group of a key and nothing about the value.
  *
- * Locks and ownership as table/table.  A call that fails changes nothing.
+ * Locks and ownership as table/table: a change needs the partition's writer and table locks, a
+ * reader either of them.  A call that fails changes nothing.
  */
 #ifndef OL_STATE_GROUP_RECORDS_H
 #define OL_STATE_GROUP_RECORDS_H

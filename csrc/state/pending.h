@@ -1,7 +1,7 @@
 /* state/pending: offsets of open transactions, by producer id (docs/format/loading.md §6.4).
  *
  * Each entry holds a reservation in the table, so a COMMIT allocates nothing and cannot fail.
- * Locks and ownership as table/table: the table's owner calls under the table lock.
+ * Locks and ownership as table/table.
  */
 #ifndef OL_STATE_PENDING_H
 #define OL_STATE_PENDING_H

@@ -1,9 +1,10 @@
-/* state/state: the meaning of one partition's log, and the one function that changes it.
+/* state/state: the meaning of one partition's log, and the functions that apply it.
  *
  * A state is the table of positions, the values of open transactions and the group records
- * (docs/architecture.md §2.1, docs/format/loading.md §6.3-6.4). ol_state_apply takes one change, in
- * log order; live commits, loading, a follower and a replay of a cleaned log all end there, so they
- * cannot differ.
+ * (docs/architecture.md §2.1, docs/format/loading.md §6.3-6.4).  It changes in log order, by
+ * ol_state_apply for one change, ol_state_apply_run for a run of plain positions and
+ * ol_state_end_transaction for a marker.  Live commits, loading, a follower and a replay of a
+ * cleaned log all end in these three, so they cannot differ.
  *
  * Ownership: the state owns its three parts.  Locks: none in here; the owner serialises changes and
  * keeps readers out during each.

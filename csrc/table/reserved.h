@@ -1,7 +1,7 @@
 /* table/reserved: the names and numbers of a table's reservations, for state/pending.
  *
  * They stay the same while the reservation lives.  Slices are borrowed as those of table/table.
- * Locks: the table lock, as there.
+ * Locks as there.
  */
 #ifndef OL_TABLE_RESERVED_H
 #define OL_TABLE_RESERVED_H

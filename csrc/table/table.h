@@ -12,8 +12,9 @@
  * Ownership: the table owns every byte it holds.  Slices given to it are copied; slices taken from
  * it are borrowed and valid until the next call that changes the table.
  *
- * Locks: none in here.  The owner (ol_partition) holds the partition's table lock around each call;
- * calls that take a const table may run side by side.
+ * Locks: none in here.  Calls that take a const table may run side by side; any other call runs
+ * alone.  A partition changes its table under its writer and table locks, and reads it under
+ * either; its loader needs neither (partition/partition_impl.h).
  *
  * Failure: only calls marked OL_NODISCARD can fail, with OL_NO_MEMORY, or with OL_LIMIT when an
  * index space is full; nothing is changed then.  Calls that apply a record with a reservation

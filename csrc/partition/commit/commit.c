@@ -1,4 +1,5 @@
-/* Runs one commit (docs/architecture.md §4): plan, conditions, reserve, encode, publish, apply. */
+/* Runs one commit (docs/architecture.md §4): plan and conditions, a place in the log, encode,
+ * memory for the apply, publish, apply. */
 #include <stdlib.h>
 #include <string.h>
 

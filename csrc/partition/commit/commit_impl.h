@@ -2,10 +2,11 @@
  * (docs/architecture.md §4).
  *
  * Files:
- *   commit      the entry points: locks, roles, the variant that never waits
+ *   commit      the entry points: locks, roles, the variant that never waits; the order of the
+ *               steps of one batch (write_one_batch)
  *   fast_path   known positions and nothing else
  *   plan        names, sizes, conditions, headers: changes nothing
- *   write       reserve, encode, publish, apply one batch
+ *   write       these steps, but for the place in the log: encode, reserve memory, publish, apply
  *   oversize    items that do not fit one batch
  *
  * Everything here is called under the partition's writer lock.
@@ -85,7 +86,8 @@ ol_offset_value ol_commit_encoded_value(const ol_commit *work, const ol_item *it
 size_t ol_commit_record_size(const ol_commit *work, const ol_planned *planned, size_t index);
 size_t ol_commit_batch_size(const ol_commit *work, size_t from, size_t to);
 
-/* Reserves, and releases, everything that applying the planned items will need. */
+/* Reserves, and releases, all memory that applying the planned items will need; none while the
+ * partition loads. */
 int ol_commit_reserve_all(ol_commit *work, ol_error *error) OL_NODISCARD;
 void ol_commit_release(ol_commit *work, size_t from);
 

@@ -2,8 +2,8 @@
  * store.
  *
  * Nearly every commit is one of these, so it is planned, sized and encoded run by run of one
- * (group, topic), and applied by the run form of the one apply.  Any other commit is left, with
- * nothing changed, to the general way (ol_commit_plan).
+ * (group, topic), and applied by ol_state_apply_run.  The records keep the order of the items.  Any
+ * other commit is left, with nothing changed, to the general way (ol_commit_plan).
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Writes items that do not fit one batch: batches of whole groups, and transactions of ours for
- * larger groups (docs/architecture.md §2.3, §4). */
+/* Writes items that do not fit one batch, sorted by group: batches of whole groups, and
+ * transactions of ours for larger groups (docs/architecture.md §2.3, §4). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,9 +142,8 @@ static int check_parts(const ol_commit *work, ol_error *error) {
     const ol_partition *partition = work->partition;
     if (work->has_tombstones) {
         return ol_fail(error, OL_TOO_LARGE,
-                       "a delete of %zu records does not fit one batch of %zu bytes, and a larger "
-                       "one "
-                       "could not be atomic",
+                       "%zu records, tombstones or group records among them, do not fit one batch "
+                       "of %zu bytes, and in several they could not be atomic",
                        work->count, partition->options.batch_bytes_max);
     }
     if (partition->role != OL_ROLE_ACTIVE) {

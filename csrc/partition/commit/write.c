@@ -1,4 +1,5 @@
-/* Writes one batch: reserve, encode, publish, apply. */
+/* The steps of writing a batch into the place that the log reserved: encode, reserve memory,
+ * publish, apply. */
 #include "partition/commit/commit_impl.h"
 
 size_t ol_commit_record_size(const ol_commit *work, const ol_planned *planned, size_t index) {
@@ -116,7 +117,7 @@ static int reserve_one(ol_commit *work, ol_planned *planned, ol_error *error) {
     return status;
 }
 
-/* Reserves everything that applying all items will need; without memory nothing is changed.  The
+/* Reserves all memory that applying the items will need; if there is none nothing is changed.  The
  * writer lock keeps all but a loader away from the table until the items are applied, so that a
  * settled pair stays settled. */
 int ol_commit_reserve_all(ol_commit *work, ol_error *error) {
