@@ -222,7 +222,7 @@ class StorageError(OffsetLogError, OSError):
 
 
 class DiskFullError(StorageError):
-    """There is no space, or no quota, for the bytes; nothing was changed."""
+    """There is no space, or no quota; nothing was changed, but if only the flush of a commit failed, it stands."""
 
     status = Status.DISK_FULL
 
@@ -240,7 +240,7 @@ class LockedError(StorageError, BlockingIOError):
 
 
 class CapacityError(OffsetLogError, MemoryError):
-    """Memory for the table or for a batch could not be had; nothing was changed."""
+    """There is no memory; nothing was changed, but if only the flush of a commit failed, it stands."""
 
     status = Status.NO_MEMORY
 
@@ -280,7 +280,7 @@ class LimitError(CorruptionError):
 
 
 class StateError(OffsetLogError):
-    """The store or the partition is not in a state in which the call can be answered; nothing was changed."""
+    """The store or the partition is not in a state in which the call can be answered."""
 
     status = Status.CLOSED
 
@@ -298,7 +298,7 @@ class ReadOnlyError(StateError):
 
 
 class PartitionFailedError(StateError):
-    """A flush, or memory while loading, failed; the partition answers nothing until it is loaded again."""
+    """A failure left the log or the state unknown, a flush for example; close the store and open it again."""
 
     status = Status.FAILED
 

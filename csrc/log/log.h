@@ -12,12 +12,15 @@
  * Locks: calls marked [writer] are made by one thread at a time: the owner holds the partition's
  * writer lock.  All others may be made from any thread at any time between open and close, also
  * while a [writer] call runs.  No call takes a lock of the caller's.  Flushing and reading never
- * wait for a writer.
+ * wait for an append or a roll.  A flush waits for a truncation, and while an epoch or the sidecar
+ * is being stored; a reader waits while a truncation cuts a file.
  *
- * Failure: a call that fails leaves the log as it was.  Only ol_log_flush does not: after a failed
- * fdatasync nobody knows what is on disk (docs/architecture.md §2.2), so the log is `failed`, and
- * every later append and flush is refused with OL_FAILED until it is opened again.  A failed
- * truncation has the same effect, and then readers are refused as well.
+ * Failure: a call that fails leaves the log as it was, unless it says otherwise or leaves the log
+ * `failed`.  That happens when only another open can find out what is on disk
+ * (docs/architecture.md §2.2): after a failed flush of a segment, the background's included; a
+ * truncation or a swap of segments that stopped half-way; a roll that was taken back and left
+ * files; an ABORT that the transaction index misses.  Every later append and flush is refused with
+ * OL_FAILED until the log is opened again.  Readers go on, except after a failed truncation.
  */
 #ifndef OL_LOG_LOG_H
 #define OL_LOG_LOG_H

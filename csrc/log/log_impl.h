@@ -2,9 +2,11 @@
  * log/ includes it.
  *
  * Files: log (positions, epochs, producers, close), append (the hot path), roll (extension, spares,
- * the next segment), flush, truncate, segment_swap (a cleaned segment takes the place of others),
- * segment_info (facts about segment files), reader, open (the order of opening), recover (torn or
- * corrupt), rebuild (indexes and producer state from the log).
+ * the next segment), flush, truncate, segment_rewrite (a cleaned segment is written aside),
+ * segment_swap (it takes the place of others), segment_info (facts about segment files), reader,
+ * view (the segments of one moment), transaction_spans (where transactions began and ended),
+ * offset_for_time, open (the order of opening), recover (torn or corrupt), recover_aside (copies of
+ * what is cut), rebuild (indexes and producer state from the log).
  *
  * On failure a call leaves the log as it was, unless it says otherwise; *error says why.
  */
@@ -27,10 +29,16 @@
 #define OL_CUT_PREFIX "offsetlog.cut-"
 #define OL_EPOCHS_FILE "leader-epoch-checkpoint"
 
-/* Each part has one owner.  The locks, in the order in which they are taken:
+/* Each part has one owner.  The locks, in the order in which they are taken; the comments of the
+ * parts below, and of log/segment.h, have the details:
  *
- *   1. swap.lock         2. flush.lock       3. extension.lock     4. list.lock
- *   5. epochs.lock       6. segment->lock    7. steps.locks
+ *   1  swap.lock         replacing and cutting segments below the log end
+ *   2  flush.lock        a flush, the flushed bound and its sidecar
+ *   3  extension.lock    the zeros after the last batch, spares, the choice of the active segment
+ *   4  list.lock         the list of segments and their flags of a flush
+ *   5  epochs.lock       leader epochs
+ *   6  segment->lock     a segment's file, counts and indexes
+ *   7  steps.locks       the steps in which the background flushes an extension
  */
 struct ol_log {
     /* The end of the log, which reserve and publish move.  The writer's; `active` changes under
