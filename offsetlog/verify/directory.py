@@ -3,7 +3,8 @@
 Checked are batches and records (sizes, CRC, order, whether a broker would load them), the three
 indexes of each segment, producer snapshots, leader epochs, topic ids, the checkpoints of the
 directory, whether each group is in its partition, and that all ways to the state lead to the same
-digest: a plain replay of the files, and the engine's own loading.
+digest (docs/verify.md): a plain replay of the files, the engine's own loading, a replay of what the
+cleaner would leave, and the snapshot with the log after it.
 
 The traces of a crash are no damage: an unfinished tail, indexes that recovery makes again and
 checkpoints that were not written are notes.  The directory of a running broker looks the same.
