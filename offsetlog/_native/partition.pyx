@@ -417,8 +417,8 @@ cdef class Partition:
     def wait(self, int64_t end_offset, *, bint replicated=False, timeout=None):
         """Waits until everything below a log offset is on disk, or below the high watermark; `timeout` in seconds.
 
-        Raises CommitTimeoutError, PartitionFailedError, NotCoordinatorError, InvalidArgumentError; StorageError, CapacityError, ReadOnlyError
-        if a flush could not begin.
+        Raises CommitTimeoutError, PartitionFailedError, NotCoordinatorError, InvalidArgumentError; where a flush could
+        not begin StorageError, CapacityError, ReadOnlyError.
         """
         cdef int64_t timeout_ms = take_timeout(timeout)
         self.wait_for(end_offset, OL_TERM_NOW, OL_WAIT_WATERMARK if replicated else OL_WAIT_FLUSHED, timeout_ms)

@@ -27,6 +27,7 @@ from offsetlog._native.csrc cimport (
     ol_batch,
     ol_batch_check_crc,
     ol_batch_check_follows,
+    ol_batch_is_after,
     ol_digest,
     ol_error,
     ol_error_at,
@@ -178,11 +179,6 @@ def check_index(bytes content not None, *, bint time, int64_t base_offset, int64
     )
 
 
-cdef bint is_after(const ol_batch *batch, int64_t next_offset, int64_t until) noexcept nogil:
-    # The header of a wrapper of magic 0 or 1 names its last message only: the first may lie below.
-    return until != INT64_MAX and batch.base_offset >= until and (batch.record_count >= 0 or next_offset >= until)
-
-
 cdef class Replay:
     """The state of one partition, from its .log files in their order.  One thread at a time."""
 
@@ -289,6 +285,7 @@ cdef class Replay:
         # Goes on until the end (OL_END), a batch at or behind `stop` (OL_OK with *change empty), an aborted transaction (OL_OK
         # with *change filled) or damage, where scan->position stays.
         cdef ol_batch batch
+        cdef bint is_at_stop
         cdef int status
         while True:
             self.position = scan.position
@@ -296,9 +293,10 @@ cdef class Replay:
             status = ol_file_scan_next(scan, &batch, error)
             if status != OL_OK:
                 return status
-            if batch.base_offset >= stop or is_after(&batch, self.next_offset, until):
+            is_at_stop = stop != INT64_MAX and batch.base_offset >= stop
+            if is_at_stop or ol_batch_is_after(&batch, self.next_offset, until):
                 scan.position = self.position
-                return OL_OK if batch.base_offset >= stop else OL_END
+                return OL_OK if is_at_stop else OL_END
             if self.stop_asked != NULL and self.stop_asked[0]:
                 return ol_fail(error, OL_CLOSED, "it was stopped")
             if batch.last_offset < self.since:
@@ -322,7 +320,7 @@ cdef class Replay:
         cdef int64_t stop
         cdef int status
         while True:
-            stop = stops[0] if stops else 0x7FFFFFFFFFFFFFFF
+            stop = stops[0] if stops else INT64_MAX
             with nogil:
                 status = self.walk(scan, stop, until, keeps_rows, &change, &error)
             raise_interrupt()

@@ -140,7 +140,8 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
                         status = ol_batch_check_crc(&batch, &error)
                     if status != OL_OK:
                         break
-                    if batch.base_offset >= until or batch.max_timestamp > until_timestamp:
+                    # NEVER is no bound: damage makes such base offsets, and what follows them is still read.
+                    if (until != NEVER and batch.base_offset >= until) or batch.max_timestamp > until_timestamp:
                         status = OL_END
                         break
                     batches += 1
@@ -264,7 +265,9 @@ cdef class Outcomes:
             status = ol_file_scan_next(scan, &batch, error)
             if status != OL_OK:
                 return status
-            if batch.base_offset >= horizon or (batch.base_offset >= until and ol_transaction_outcomes_open(&self.outcomes) == 0):
+            if horizon != NEVER and batch.base_offset >= horizon:
+                return OL_OK
+            if until != NEVER and batch.base_offset >= until and ol_transaction_outcomes_open(&self.outcomes) == 0:
                 return OL_OK
             if batch.last_offset < first:
                 continue

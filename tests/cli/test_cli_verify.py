@@ -111,6 +111,15 @@ def test_an_offset_that_goes_back_is_found(tmp_path):
     assert "where the batch before it ended" in verify(tmp_path).problems[0].reason
 
 
+def test_a_base_offset_that_damage_made_the_greatest_is_found(tmp_path):
+    path = tmp_path / "__consumer_offsets-0" / FIRST
+    path.parent.mkdir()
+    path.write_bytes(b"".join(batch_of(base, [(b"\x00\x63", b"")]) for base in (0, 2**63 - 1, 5)))
+    found = verify(tmp_path)
+    assert ("batch" in {each.kind for each in found.problems}, found.batches) == (True, 2)
+    assert "leaves none" in found.problems[0].reason
+
+
 def test_a_record_that_a_broker_would_not_load_is_found(tmp_path):
     path = tmp_path / "__consumer_offsets-0" / FIRST
     path.parent.mkdir()
