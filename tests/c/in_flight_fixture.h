@@ -2,33 +2,27 @@
 #ifndef IN_FLIGHT_FIXTURE_H
 #define IN_FLIGHT_FIXTURE_H
 
-#include "base/bytes.h"
-#include "format/batch_write.h"
-#include "format/offset_record.h"
+#include "memory_log.h"
 #include "state/in_flight.h"
-#include "ol_test.h"
 
-enum { LOG_BYTES = 1 << 18, BATCH_BYTES_MAX = 1 << 12, PLAIN = -1, NONE = -1 };
+enum { PLAIN = -1, NONE = -1 };
 
 typedef struct scene {
     ol_state state;             /* applied */
     ol_in_flight overlay;
     const ol_decompressor *decompressor;
-    uint8_t *log;
-    size_t written, applied;    /* bytes of the log */
-    int64_t next_offset, applied_offset;
-    uint8_t *end;               /* of the batch in the making */
-    int32_t count;              /* its records */
+    memory_log *log;
+    size_t applied;             /* batches of the log */
+    int64_t applied_offset;
 } scene;
 
 OL_UNUSED static ol_slice text(const char *string) { return ol_slice_of(string, strlen(string)); }
 
 OL_UNUSED static scene begin(void) {
-    scene s = {.log = malloc(LOG_BYTES)};
+    scene s = {.log = calloc(1, sizeof *s.log)};
     ol_error error;
     OL_CHECK_OK(ol_state_create(&s.state, &error), &error);
     ol_in_flight_init(&s.overlay);
-    s.end = s.log + OL_BATCH_OVERHEAD;
     return s;
 }
 
@@ -41,11 +35,6 @@ OL_UNUSED static void end(scene *s) {
 
 /* --------------------------------------------------------------------------------- making a log */
 
-OL_UNUSED static void add(scene *s, ol_slice key, ol_slice value) {
-    OL_CHECK(s->written + BATCH_BYTES_MAX <= LOG_BYTES);
-    s->end = ol_record_put(s->end, 0, s->count++, key, value, 0, ol_slice_null());
-}
-
 /* NULL is a tombstone. */
 OL_UNUSED static void add_position(scene *s, const char *topic, int32_t partition, const ol_offset_value *value,
                                    int16_t version) {
@@ -53,13 +42,19 @@ OL_UNUSED static void add_position(scene *s, const char *topic, int32_t partitio
     size_t key_size = (size_t)(ol_offset_key_put(key, OL_KEY_OFFSET_COMMIT, text("g"), text(topic), partition) - key);
     ol_slice encoded = ol_slice_null();
     if (value != NULL) encoded = ol_slice_of(bytes, (size_t)(ol_offset_value_put(bytes, value, version) - bytes));
-    add(s, ol_slice_of(key, key_size), encoded);
+    memory_log_put(s->log, ol_slice_of(key, key_size), encoded);
 }
 
 OL_UNUSED static void add_value(scene *s, int32_t partition, int64_t offset) {
     ol_offset_value value = {.offset = offset, .commit_timestamp = 1, .expire_timestamp = -1, .leader_epoch = -1,
                              .metadata = text("")};
     add_position(s, "t", partition, &value, 3);
+}
+
+/* The batch will claim to have one record more than it has. */
+OL_UNUSED static void add_broken_value(scene *s, int32_t partition, int64_t offset) {
+    add_value(s, partition, offset);
+    s->log->records++;
 }
 
 OL_UNUSED static void add_tombstone(scene *s, int32_t partition) { add_position(s, "t", partition, NULL, 0); }
@@ -71,47 +66,34 @@ OL_UNUSED static ol_slice group_key(int type) {
 }
 
 OL_UNUSED static void add_group_record(scene *s, int type, const char *value) {
-    add(s, group_key(type), value != NULL ? text(value) : ol_slice_null());
+    memory_log_put(s->log, group_key(type), value != NULL ? text(value) : ol_slice_null());
 }
 
-/* Seals what was added; the batch lies at `written`.  Nobody here checks its CRC. */
-OL_UNUSED static ol_batch seal(scene *s, int64_t producer_id, int attributes) {
-    uint8_t *start = s->log + s->written;
-    ol_batch_fields fields;
-    ol_batch_fields_init(&fields, s->next_offset, 1);
-    fields.record_count = s->count;
-    fields.last_offset_delta = s->count - 1;
-    if (producer_id >= 0) {
-        fields.producer_id = producer_id;
-        fields.producer_epoch = 0;
-        attributes |= OL_ATTRIBUTE_TRANSACTIONAL;
-    }
-    ol_batch_seal(start, s->end, &fields);
-    ol_store_i16(start + OL_BATCH_AT_ATTRIBUTES, (int16_t)attributes);
-    ol_batch batch;
+/* Ends the batch. */
+OL_UNUSED static void seal(scene *s, int64_t producer_id, int attributes) {
+    if (producer_id >= 0) attributes |= OL_ATTRIBUTE_TRANSACTIONAL;
+    memory_log_seal(s->log, producer_id, (int16_t)attributes);
+}
+
+OL_UNUSED static ol_batch last_batch(const scene *s) { return memory_log_batch(s->log, s->log->count - 1); }
+
+/* The overlay takes the last batch. */
+OL_UNUSED static int try_record(scene *s, ol_error *error) {
+    ol_batch batch = last_batch(s);
+    return ol_in_flight_record(&s->overlay, &s->state, &batch, s->decompressor, error);
+}
+
+/* Returns the log offset of its last record. */
+OL_UNUSED static int64_t record(scene *s) {
     ol_error error;
-    OL_CHECK_OK(ol_batch_parse(start, (size_t)(s->end - start), &batch, &error), &error);
-    return batch;
+    OL_CHECK_OK(try_record(s, &error), &error);
+    return last_batch(s).last_offset;
 }
 
-OL_UNUSED static int64_t go_on_after(scene *s, const ol_batch *batch) {
-    s->written += batch->size;
-    s->next_offset = batch->last_offset + 1;
-    s->end = s->log + s->written + OL_BATCH_OVERHEAD;
-    s->count = 0;
-    return batch->last_offset;
-}
-
-OL_UNUSED static int record(scene *s, const ol_batch *batch, ol_error *error) {
-    return ol_in_flight_record(&s->overlay, &s->state, batch, s->decompressor, error);
-}
-
-/* Writes what was added; returns the log offset of its last record. */
+/* Writes what was added. */
 OL_UNUSED static int64_t write_with(scene *s, int64_t producer_id, int attributes) {
-    ol_batch batch = seal(s, producer_id, attributes);
-    ol_error error;
-    OL_CHECK_OK(record(s, &batch, &error), &error);
-    return go_on_after(s, &batch);
+    seal(s, producer_id, attributes);
+    return record(s);
 }
 
 OL_UNUSED static int64_t write_batch(scene *s, int64_t producer_id) { return write_with(s, producer_id, 0); }
@@ -131,21 +113,9 @@ OL_UNUSED static int64_t write_group_record(scene *s, int type, const char *valu
     return write_batch(s, PLAIN);
 }
 
-/* The marker lies at `written`. */
-OL_UNUSED static ol_batch put_marker(scene *s, int64_t producer_id, ol_control type) {
-    uint8_t *start = s->log + s->written;
-    size_t size = ol_batch_put_marker(start, s->next_offset, 0, 1, producer_id, 0, type, 0);
-    ol_batch batch;
-    ol_error error;
-    OL_CHECK_OK(ol_batch_parse(start, size, &batch, &error), &error);
-    return batch;
-}
-
 OL_UNUSED static int64_t write_marker(scene *s, int64_t producer_id, ol_control type) {
-    ol_batch batch = put_marker(s, producer_id, type);
-    ol_error error;
-    OL_CHECK_OK(record(s, &batch, &error), &error);
-    return go_on_after(s, &batch);
+    memory_log_marker(s->log, producer_id, type);
+    return record(s);
 }
 
 OL_UNUSED static void ignore_refused(void *context OL_UNUSED, const ol_batch *batch OL_UNUSED,
@@ -155,27 +125,30 @@ OL_UNUSED static void ignore_refused(void *context OL_UNUSED, const ol_batch *ba
 OL_UNUSED static void apply(scene *s, int count) {
     ol_refusal refused = {ignore_refused, NULL};
     for (; count > 0; count--) {
-        ol_batch batch;
+        ol_batch batch = memory_log_batch(s->log, s->applied++);
         ol_error error;
-        OL_CHECK_OK(ol_batch_parse(s->log + s->applied, s->written - s->applied, &batch, &error), &error);
         int status = ol_state_apply_batch(&s->state, &batch, s->decompressor, &refused, &error);
         OL_CHECK(!ol_state_is_no_damage(status));
         ol_in_flight_applied(&s->overlay, s->state.table, &batch, s->decompressor);
-        s->applied += batch.size;
         s->applied_offset = batch.last_offset + 1;
     }
 }
 
 /* Records all that is not applied. */
 OL_UNUSED static int record_again(const scene *s, ol_in_flight *overlay, ol_error *error) {
-    for (size_t at = s->applied; at < s->written;) {
-        ol_batch batch;
-        OL_CHECK_OK(ol_batch_parse(s->log + at, s->written - at, &batch, error), error);
+    for (size_t i = s->applied; i < s->log->count; i++) {
+        ol_batch batch = memory_log_batch(s->log, i);
         int status = ol_in_flight_record(overlay, &s->state, &batch, s->decompressor, error);
         if (status != OL_OK) return status;
-        at += batch.size;
     }
     return OL_OK;
+}
+
+static void forget_batches(scene *s) {
+    int64_t next_offset = s->log->next_offset;
+    memory_log_clear(s->log);
+    s->log->next_offset = next_offset;
+    s->applied = 0;
 }
 
 /* Elects a leader: its overlay is built from the log and the applied state alone. */
@@ -183,8 +156,7 @@ OL_UNUSED static void elect(scene *s) {
     ol_error error;
     ol_in_flight_reset(&s->overlay, s->state.table);
     OL_CHECK_OK(record_again(s, &s->overlay, &error), &error);
-    if (s->applied == s->written) s->written = s->applied = 0;
-    s->end = s->log + s->written + OL_BATCH_OVERHEAD;
+    if (s->applied == s->log->count) forget_batches(s);
 }
 
 /* --------------------------------------------------------------------------- asking the overlay */

@@ -74,10 +74,14 @@ OL_UNUSED static void memory_log_marker(memory_log *log, int64_t producer_id, ol
     memory_log_end_batch(log, log->filled + size, 1);
 }
 
+OL_UNUSED static void memory_log_seal_control(memory_log *log, int64_t producer_id) {
+    memory_log_seal(log, producer_id, OL_ATTRIBUTE_TRANSACTIONAL | OL_ATTRIBUTE_CONTROL);
+}
+
 /* A control batch with one record, which need not be a marker that can be read. */
 OL_UNUSED static void memory_log_control(memory_log *log, int64_t producer_id, ol_slice key, ol_slice value) {
     memory_log_put(log, key, value);
-    memory_log_seal(log, producer_id, OL_ATTRIBUTE_TRANSACTIONAL | OL_ATTRIBUTE_CONTROL);
+    memory_log_seal_control(log, producer_id);
 }
 
 /* Makes the checksum right again after a change of the bytes that it covers. */
@@ -116,6 +120,11 @@ OL_UNUSED static void memory_log_flip(memory_log *log, size_t i, size_t bit) {
 enum { MEMORY_LOG_FIRST_BIT = 8 * OL_BATCH_AT_CRC };
 OL_UNUSED static size_t memory_log_bits(const memory_log *log, size_t i) {
     return 8 * (log->starts[i + 1] - log->starts[i]);
+}
+
+/* The last bit of the batch, which any checksum protects. */
+OL_UNUSED static void memory_log_flip_last(memory_log *log, size_t i) {
+    memory_log_flip(log, i, memory_log_bits(log, i) - 1);
 }
 
 #endif

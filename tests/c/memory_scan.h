@@ -27,13 +27,17 @@ OL_UNUSED static void write_batches(void) {
     memory_log_commits(&the_log, 9, 1);
 }
 
-OL_UNUSED static ol_transaction_outcomes outcomes_of_batches(void) {
-    ol_transaction_outcomes outcomes = {0};
+OL_UNUSED static void record_batch(ol_transaction_outcomes *outcomes, size_t i, const ol_decompressor *decompressor,
+                                   bool is_asked) {
     ol_error error;
-    for (size_t i = 0; i < the_log.count; i++) {
-        ol_batch batch = memory_log_batch(&the_log, i);
-        OL_CHECK_OK(ol_transaction_outcomes_record(&outcomes, &batch, NULL, true, &error), &error);
-    }
+    ol_batch batch = memory_log_batch(&the_log, i);
+    OL_CHECK_OK(ol_transaction_outcomes_record(outcomes, &batch, decompressor, is_asked, &error), &error);
+}
+
+/* Everything is asked for. */
+OL_UNUSED static ol_transaction_outcomes outcomes_of_log(const ol_decompressor *decompressor) {
+    ol_transaction_outcomes outcomes = {0};
+    for (size_t i = 0; i < the_log.count; i++) record_batch(&outcomes, i, decompressor, true);
     ol_transaction_outcomes_sort(&outcomes);
     return outcomes;
 }
@@ -64,13 +68,25 @@ OL_UNUSED static void begin_way(memory_scan *s, size_t way, const ol_transaction
     begin_scan(s, ways[way].view, ways[way].wants_outcomes, ways[way].wants_outcomes ? outcomes : NULL);
 }
 
-OL_UNUSED static int fill(memory_scan *s) { return ol_record_scan_fill(&s->work, &s->rows, &s->refused, &s->error); }
-
 OL_UNUSED static void end_scan(memory_scan *s) {
     ol_record_scan_close(&s->work);
     ol_file_scan_close(&s->file_scan);
     ol_record_block_free(&s->rows);
 }
+
+/* Checks a scan of each way, which has not begun to read. */
+OL_UNUSED static void for_each_way(void (*check)(memory_scan *s, size_t way)) {
+    ol_transaction_outcomes outcomes = outcomes_of_log(NULL);
+    for (size_t way = 0; way < WAYS; way++) {
+        memory_scan s;
+        begin_way(&s, way, &outcomes);
+        check(&s, way);
+        end_scan(&s);
+    }
+    ol_transaction_outcomes_free(&outcomes);
+}
+
+OL_UNUSED static int fill(memory_scan *s) { return ol_record_scan_fill(&s->work, &s->rows, &s->refused, &s->error); }
 
 OL_UNUSED static int64_t int64_at(const memory_scan *s, ol_column column, size_t row) {
     return ((const int64_t *)(const void *)s->rows.arrays[column].data)[row];
@@ -104,7 +120,7 @@ OL_UNUSED static void check_stop(memory_scan *s, int status, size_t i, size_t ro
 /* Every way of reading stops before batch `i`. */
 OL_UNUSED static void check_stop_of_every_way(int status, size_t i, size_t batches_with_rows, int64_t next_offset) {
     memory_scan s;
-    ol_transaction_outcomes outcomes = outcomes_of_batches();
+    ol_transaction_outcomes outcomes = outcomes_of_log(NULL);
     for (size_t way = 0; way < WAYS; way++) {
         begin_way(&s, way, &outcomes);
         check_stop(&s, status, i, rows_of(ways[way].view, batches_with_rows), next_offset);

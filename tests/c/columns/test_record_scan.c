@@ -235,39 +235,29 @@ OL_TEST(batches_are_told_by_their_headers) {
 /* ----------------------------------------------------------------------------------------------------------- damage */
 
 OL_TEST(an_undamaged_log_is_read_to_its_end) {
-    memory_scan s;
     write_batches();
-    ol_transaction_outcomes outcomes = outcomes_of_batches();
-    for (size_t way = 0; way < WAYS; way++) {
-        begin_way(&s, way, &outcomes);
-        OL_CHECK_INT(fill(&s), OL_END);
-        OL_CHECK_INT(s.rows.count, rows_of(ways[way].view, the_log.count));
-        OL_CHECK_INT(s.file_scan.position, the_log.filled);
-        OL_CHECK_INT(s.work.next_offset, the_log.next_offset);
-        end_scan(&s);
-    }
-    ol_transaction_outcomes_free(&outcomes);
+    check_stop_of_every_way(OL_END, the_log.count, the_log.count, the_log.next_offset);
 }
 
 /* Any bit of the records, or of the header from the checksum on. */
-OL_TEST(a_flipped_bit_ends_a_scan_before_its_batch) {
-    memory_scan s;
-    write_batches();
-    ol_transaction_outcomes outcomes = outcomes_of_batches();
+static void check_flipped_bits(memory_scan *s, size_t way) {
     for (size_t i = 0; i < the_log.count; i++) {
-        int64_t next_offset = memory_log_batch(&the_log, i).base_offset;
-        for (size_t way = 0; way < WAYS; way++) {
-            size_t rows = rows_of(ways[way].view, i);
-            for (size_t bit = MEMORY_LOG_FIRST_BIT; bit < memory_log_bits(&the_log, i); bit++) {
-                memory_log_flip(&the_log, i, bit);
-                begin_way(&s, way, &outcomes);
-                check_stop(&s, OL_CORRUPT, i, rows, next_offset);
-                end_scan(&s);
-                memory_log_flip(&the_log, i, bit);
-            }
+        ol_batch batch = memory_log_batch(&the_log, i);
+        for (size_t bit = MEMORY_LOG_FIRST_BIT; bit < memory_log_bits(&the_log, i); bit++) {
+            memory_log_flip(&the_log, i, bit);
+            check_stop(s, OL_CORRUPT, i, rows_of(ways[way].view, i), batch.base_offset);
+            memory_log_flip(&the_log, i, bit);
         }
+        /* On to the next batch. */
+        s->file_scan.limit = (int64_t)the_log.starts[i + 1];
+        OL_CHECK_INT(fill(s), OL_END);
+        s->file_scan.limit = (int64_t)the_log.filled;
     }
-    ol_transaction_outcomes_free(&outcomes);
+}
+
+OL_TEST(a_flipped_bit_ends_a_scan_before_its_batch) {
+    write_batches();
+    for_each_way(check_flipped_bits);
 }
 
 OL_TEST(a_flipped_bit_is_reported_in_the_row_of_its_batch) {
@@ -304,53 +294,47 @@ OL_TEST(damage_is_reported_before_outcomes_are_asked_for) {
     for (ol_record_view view = OL_VIEW_COMMITS; view <= OL_VIEW_RECORDS; view++) {
         begin_scan(&s, view, true, NULL);
         check_stop(&s, OL_WOULD_BLOCK, 1, 2, 2);
-        memory_log_flip(&the_log, 1, memory_log_bits(&the_log, 1) - 1);
+        memory_log_flip_last(&the_log, 1);
         check_stop(&s, OL_CORRUPT, 1, 2, 2);
-        memory_log_flip(&the_log, 1, memory_log_bits(&the_log, 1) - 1);
+        memory_log_flip_last(&the_log, 1);
         check_stop(&s, OL_WOULD_BLOCK, 1, 2, 2);
         end_scan(&s);
     }
 }
 
-OL_TEST(a_scan_goes_on_after_a_damaged_batch) {
-    memory_scan s;
+static void check_resync(memory_scan *s, size_t way) {
     ol_batch next;
+    size_t all = rows_of(ways[way].view, the_log.count), before = rows_of(ways[way].view, 3);
+    check_stop(s, OL_CORRUPT, 3, before, 5);
+    int64_t damaged = s->file_scan.position, next_offset = s->work.next_offset;
+    OL_CHECK_OK(ol_file_scan_resync(&s->file_scan, damaged, next_offset, INT64_MAX, &next, &s->error), &s->error);
+    OL_CHECK_INT(fill(s), OL_END);
+    OL_CHECK_INT(s->rows.count, all - 1);
+    OL_CHECK_INT(int64_at(s, OL_COLUMN_LOG_OFFSET, before - 1), ways[way].view == OL_VIEW_RECORDS ? 4 : 3);
+    OL_CHECK_INT(int64_at(s, OL_COLUMN_LOG_OFFSET, before), 6);
+}
+
+OL_TEST(a_scan_goes_on_after_a_damaged_batch) {
     write_batches();
-    ol_transaction_outcomes outcomes = outcomes_of_batches();
-    for (size_t way = 0; way < WAYS; way++) {
-        size_t all = rows_of(ways[way].view, the_log.count), before = rows_of(ways[way].view, 3);
-        memory_log_flip(&the_log, 3, memory_log_bits(&the_log, 3) - 1);
-        begin_way(&s, way, &outcomes);
-        check_stop(&s, OL_CORRUPT, 3, before, 5);
-        int64_t damaged = s.file_scan.position, next_offset = s.work.next_offset;
-        OL_CHECK_OK(ol_file_scan_resync(&s.file_scan, damaged, next_offset, INT64_MAX, &next, &s.error), &s.error);
-        OL_CHECK_INT(fill(&s), OL_END);
-        OL_CHECK_INT(s.rows.count, all - 1);
-        OL_CHECK_INT(int64_at(&s, OL_COLUMN_LOG_OFFSET, before - 1), ways[way].view == OL_VIEW_RECORDS ? 4 : 3);
-        OL_CHECK_INT(int64_at(&s, OL_COLUMN_LOG_OFFSET, before), 6);
-        end_scan(&s);
-        memory_log_flip(&the_log, 3, memory_log_bits(&the_log, 3) - 1);
+    memory_log_flip_last(&the_log, 3);
+    for_each_way(check_resync);
+}
+
+static void check_limits(memory_scan *s, size_t way) {
+    for (size_t limit = the_log.starts[3] + 1; limit < the_log.starts[4]; limit++) {
+        s->file_scan.limit = (int64_t)limit;
+        check_stop(s, OL_TORN, 3, rows_of(ways[way].view, 3), 5);
     }
-    ol_transaction_outcomes_free(&outcomes);
 }
 
 OL_TEST(a_batch_that_the_limit_cuts_is_torn) {
     memory_scan s;
     write_batches();
-    ol_transaction_outcomes outcomes = outcomes_of_batches();
-    for (size_t way = 0; way < WAYS; way++) {
-        for (size_t limit = the_log.starts[3] + 1; limit < the_log.starts[4]; limit++) {
-            begin_way(&s, way, &outcomes);
-            s.file_scan.limit = (int64_t)limit;
-            check_stop(&s, OL_TORN, 3, rows_of(ways[way].view, 3), 5);
-            end_scan(&s);
-        }
-    }
+    for_each_way(check_limits);
     begin_scan(&s, OL_VIEW_BATCHES, false, NULL);
     s.file_scan.limit = (int64_t)the_log.starts[4] - 1;
     check_stop(&s, OL_TORN, 3, 3, 5);
     end_scan(&s);
-    ol_transaction_outcomes_free(&outcomes);
 }
 
 /* ---------------------------------------------------------------------------------- offsets that no checksum covers */
@@ -433,7 +417,7 @@ OL_TEST(a_batch_outside_the_asked_offsets_is_not_read) {
     memory_scan s;
     write_batches();
     for (size_t i = 0; i < the_log.count; i++) {
-        if (i != 4) memory_log_flip(&the_log, i, memory_log_bits(&the_log, i) - 1);
+        if (i != 4) memory_log_flip_last(&the_log, i);
     }
     for (ol_record_view view = OL_VIEW_COMMITS; view <= OL_VIEW_BATCHES; view++) {
         begin_scan(&s, view, false, NULL);
@@ -470,28 +454,25 @@ static const char *const outcomes_by_offset[] = {"plain",   "plain", "committed"
                                                  "aborted", "plain", "plain",     "plain",     "open"};
 static const int64_t ends_by_offset[] = {-1, -1, 4, 4, -1, 8, -1, -1, -1, -1};
 
-OL_TEST(a_row_has_the_outcome_that_its_marker_gave) {
-    memory_scan s;
-    write_batches();
-    ol_transaction_outcomes outcomes = outcomes_of_batches();
-    for (size_t way = 0; way < WAYS; way++) {
-        begin_way(&s, way, &outcomes);
-        OL_CHECK_INT(fill(&s), OL_END);
-        for (size_t row = 0; row < s.rows.count; row++) {
-            int64_t offset = int64_at(&s, OL_COLUMN_LOG_OFFSET, row);
-            bool wanted = ways[way].wants_outcomes;
-            check_outcome(&s, row, wanted ? outcomes_by_offset[offset] : "plain", wanted ? ends_by_offset[offset] : -1);
-        }
-        end_scan(&s);
+static void check_outcomes(memory_scan *s, size_t way) {
+    OL_CHECK_INT(fill(s), OL_END);
+    for (size_t row = 0; row < s->rows.count; row++) {
+        int64_t offset = int64_at(s, OL_COLUMN_LOG_OFFSET, row);
+        bool wanted = ways[way].wants_outcomes;
+        check_outcome(s, row, wanted ? outcomes_by_offset[offset] : "plain", wanted ? ends_by_offset[offset] : -1);
     }
-    ol_transaction_outcomes_free(&outcomes);
+}
+
+OL_TEST(a_row_has_the_outcome_that_its_marker_gave) {
+    write_batches();
+    for_each_way(check_outcomes);
 }
 
 OL_TEST(a_transaction_whose_marker_is_damaged_is_open) {
     memory_scan s;
     write_batches();
-    memory_log_flip(&the_log, 2, memory_log_bits(&the_log, 2) - 1);
-    ol_transaction_outcomes outcomes = outcomes_of_batches();
+    memory_log_flip_last(&the_log, 2);
+    ol_transaction_outcomes outcomes = outcomes_of_log(NULL);
     begin_scan(&s, OL_VIEW_COMMITS, true, &outcomes);
     check_stop(&s, OL_CORRUPT, 2, 4, 4);
     for (size_t row = 2; row < 4; row++) check_outcome(&s, row, "open", -1);

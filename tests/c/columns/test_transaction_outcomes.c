@@ -1,30 +1,15 @@
 /* The ends of transactions: markers as they are recorded, those that cannot be read, and the search by producer and
  * offset. */
+#include "base/bytes.h"
 #include "columns/transaction_outcomes.h"
-#include "memory_log.h"
+#include "memory_scan.h"
 #include "stored_codec.h"
 
-enum { PRODUCERS = 5, STEPS = 400 };
+enum { PRODUCERS = 5, STEPS = 400, UNKNOWN_TYPE = 2 };
 
 /* An allocation that no machine can serve fails under a sanitizer as it does without one. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
-
-static memory_log the_log;
-
-static void record(ol_transaction_outcomes *outcomes, size_t i, const ol_decompressor *decompressor, bool is_asked) {
-    ol_error error;
-    ol_batch batch = memory_log_batch(&the_log, i);
-    OL_CHECK_OK(ol_transaction_outcomes_record(outcomes, &batch, decompressor, is_asked, &error), &error);
-}
-
-/* Everything is asked for. */
-static ol_transaction_outcomes outcomes_of_log(const ol_decompressor *decompressor) {
-    ol_transaction_outcomes outcomes = {0};
-    for (size_t i = 0; i < the_log.count; i++) record(&outcomes, i, decompressor, true);
-    ol_transaction_outcomes_sort(&outcomes);
-    return outcomes;
-}
 
 static void check_end(const ol_transaction_outcomes *outcomes, int64_t producer_id, int64_t offset,
                       int64_t marker_offset, ol_control type) {
@@ -43,6 +28,13 @@ static void check_no_end(const ol_transaction_outcomes *outcomes, int64_t produc
 static void begin_transaction(void) {
     memory_log_clear(&the_log);
     memory_log_commits(&the_log, 7, 1);
+}
+
+/* Adds a record to the control batch in the making. */
+static void put_marker_record(int16_t type) {
+    uint8_t key[4] = {0};
+    ol_store_i16(key + 2, type);
+    memory_log_put(&the_log, ol_slice_of(key, sizeof key), ol_slice_of("\0\0\0\0\0\3", 6));
 }
 
 static void check_still_open(const ol_decompressor *decompressor) {
@@ -103,10 +95,10 @@ OL_TEST(a_producer_that_is_reused_has_an_end_for_each_transaction) {
 
 OL_TEST(a_batch_may_hold_several_markers) {
     begin_transaction();
-    memory_log_put(&the_log, ol_slice_of("\0\0\0\1", 4), ol_slice_of("\0\0\0\0\0\3", 6));
-    memory_log_put(&the_log, ol_slice_of("\0\0\0\2", 4), ol_slice_null());
-    memory_log_put(&the_log, ol_slice_of("\0\0\0\0", 4), ol_slice_of("\0\0\0\0\0\3", 6));
-    memory_log_seal(&the_log, 7, OL_ATTRIBUTE_TRANSACTIONAL | OL_ATTRIBUTE_CONTROL);
+    put_marker_record(OL_CONTROL_COMMIT);
+    put_marker_record(UNKNOWN_TYPE);
+    put_marker_record(OL_CONTROL_ABORT);
+    memory_log_seal_control(&the_log, 7);
     ol_transaction_outcomes outcomes = outcomes_of_log(NULL);
     OL_CHECK_INT(outcomes.count, 2);
     check_end(&outcomes, 7, 0, 1, OL_CONTROL_COMMIT);
@@ -163,10 +155,11 @@ OL_TEST(a_flipped_bit_in_a_marker_leaves_its_transaction_open) {
 }
 
 OL_TEST(a_marker_of_an_unknown_type_ends_nothing) {
-    static const char *const keys[] = {"\0\0\0\2", "\0\0\0\3", "\0\0\xff\xff"};
+    static const int16_t types[] = {UNKNOWN_TYPE, 3, -1};
     for (size_t i = 0; i < 3; i++) {
         begin_transaction();
-        memory_log_control(&the_log, 7, ol_slice_of(keys[i], 4), ol_slice_of("\0\0\0\0\0\3", 6));
+        put_marker_record(types[i]);
+        memory_log_seal_control(&the_log, 7);
         check_still_open(NULL);
     }
 }
@@ -191,18 +184,18 @@ OL_TEST(a_marker_that_cannot_be_decoded_ends_nothing) {
 OL_TEST(a_marker_after_one_that_cannot_be_decoded_is_not_read) {
     begin_transaction();
     memory_log_put(&the_log, ol_slice_of("\0", 1), ol_slice_null());
-    memory_log_put(&the_log, ol_slice_of("\0\0\0\1", 4), ol_slice_of("\0\0\0\0\0\3", 6));
-    memory_log_seal(&the_log, 7, OL_ATTRIBUTE_TRANSACTIONAL | OL_ATTRIBUTE_CONTROL);
+    put_marker_record(OL_CONTROL_COMMIT);
+    memory_log_seal_control(&the_log, 7);
     check_still_open(NULL);
 }
 
 /* A load applies nothing of such a batch. */
 OL_TEST(a_marker_before_a_broken_record_ends_nothing) {
     begin_transaction();
-    memory_log_put(&the_log, ol_slice_of("\0\0\0\1", 4), ol_slice_of("\0\0\0\0\0\3", 6));
+    put_marker_record(OL_CONTROL_COMMIT);
     size_t second = the_log.filled;
-    memory_log_put(&the_log, ol_slice_of("\0\0\0\2", 4), ol_slice_null());
-    memory_log_seal(&the_log, 7, OL_ATTRIBUTE_TRANSACTIONAL | OL_ATTRIBUTE_CONTROL);
+    put_marker_record(UNKNOWN_TYPE);
+    memory_log_seal_control(&the_log, 7);
     the_log.bytes[second] += 2;
     memory_log_renew_crc(&the_log, 1);
     check_still_open(NULL);
@@ -218,7 +211,7 @@ OL_TEST(a_record_that_passes_the_end_of_its_control_batch_ends_nothing) {
 
 OL_TEST(a_control_batch_that_a_cleaner_emptied_ends_nothing) {
     begin_transaction();
-    memory_log_seal(&the_log, 7, OL_ATTRIBUTE_TRANSACTIONAL | OL_ATTRIBUTE_CONTROL);
+    memory_log_seal_control(&the_log, 7);
     check_still_open(NULL);
 }
 
@@ -240,7 +233,7 @@ OL_TEST(a_marker_after_a_damaged_one_ends_the_transaction) {
     begin_transaction();
     memory_log_marker(&the_log, 7, OL_CONTROL_COMMIT);
     memory_log_marker(&the_log, 7, OL_CONTROL_ABORT);
-    memory_log_flip(&the_log, 1, memory_log_bits(&the_log, 1) - 1);
+    memory_log_flip_last(&the_log, 1);
     ol_transaction_outcomes outcomes = outcomes_of_log(NULL);
     check_end(&outcomes, 7, 0, 2, OL_CONTROL_ABORT);
     OL_CHECK_INT(ol_transaction_outcomes_open(&outcomes), 0);
@@ -260,7 +253,7 @@ OL_TEST(a_transaction_is_open_once_until_its_marker) {
     memory_log_marker(&the_log, 8, OL_CONTROL_ABORT);
     memory_log_marker(&the_log, 8, OL_CONTROL_ABORT);
     for (size_t i = 0; i < the_log.count; i++) {
-        record(&outcomes, i, NULL, true);
+        record_batch(&outcomes, i, NULL, true);
         OL_CHECK_INT(ol_transaction_outcomes_open(&outcomes), open[i]);
     }
     OL_CHECK_INT(outcomes.count, 3);
@@ -273,12 +266,12 @@ OL_TEST(a_batch_past_the_end_of_a_read_starts_no_wait_but_its_marker_counts) {
     memory_log_commits(&the_log, 8, 1);
     memory_log_marker(&the_log, 8, OL_CONTROL_COMMIT);
     memory_log_marker(&the_log, 7, OL_CONTROL_COMMIT);
-    record(&outcomes, 0, NULL, true);
+    record_batch(&outcomes, 0, NULL, true);
     for (size_t i = 1; i < 3; i++) {
-        record(&outcomes, i, NULL, false);
+        record_batch(&outcomes, i, NULL, false);
         OL_CHECK_INT(ol_transaction_outcomes_open(&outcomes), 1);
     }
-    record(&outcomes, 3, NULL, false);
+    record_batch(&outcomes, 3, NULL, false);
     OL_CHECK_INT(ol_transaction_outcomes_open(&outcomes), 0);
     OL_CHECK_INT(outcomes.count, 2);
     ol_transaction_outcomes_free(&outcomes);
@@ -303,7 +296,7 @@ OL_TEST(hundreds_of_transactions_are_open_at_once) {
     for (int64_t id = 0; id < STEPS; id++) memory_log_commits(&the_log, id, 1);
     for (int64_t id = 0; id < STEPS; id++) memory_log_marker(&the_log, id, OL_CONTROL_COMMIT);
     for (size_t i = 0; i < the_log.count; i++) {
-        record(&outcomes, i, NULL, true);
+        record_batch(&outcomes, i, NULL, true);
         OL_CHECK_INT(ol_transaction_outcomes_open(&outcomes), i < STEPS ? i + 1 : 2 * STEPS - i - 1);
     }
     ol_transaction_outcomes_sort(&outcomes);
@@ -340,7 +333,7 @@ OL_TEST(markers_are_sorted_by_producer_and_then_by_offset) {
     for (int i = 0; i < 6; i++) {
         memory_log_marker(&the_log, i % 2 ? 7 : 8, i % 3 ? OL_CONTROL_COMMIT : OL_CONTROL_ABORT);
     }
-    for (size_t i = 6; i-- > 0;) record(&outcomes, i, NULL, true);
+    for (size_t i = 6; i-- > 0;) record_batch(&outcomes, i, NULL, true);
     OL_CHECK(!outcomes.is_sorted);
     ol_transaction_outcomes_sort(&outcomes);
     OL_CHECK(outcomes.is_sorted);
@@ -350,7 +343,7 @@ OL_TEST(markers_are_sorted_by_producer_and_then_by_offset) {
         OL_CHECK_INT(outcomes.markers[i].offset, offsets[i]);
         OL_CHECK_INT(outcomes.markers[i].type, offsets[i] % 3 ? OL_CONTROL_COMMIT : OL_CONTROL_ABORT);
     }
-    record(&outcomes, 0, NULL, true);
+    record_batch(&outcomes, 0, NULL, true);
     OL_CHECK(!outcomes.is_sorted);
     ol_transaction_outcomes_free(&outcomes);
 }
@@ -419,14 +412,14 @@ OL_TEST(a_marker_that_finds_no_memory_changes_nothing) {
     ol_transaction_outcomes outcomes = {0};
     begin_transaction();
     memory_log_marker(&the_log, 7, OL_CONTROL_COMMIT);
-    record(&outcomes, 0, NULL, true);
+    record_batch(&outcomes, 0, NULL, true);
     outcomes.count = outcomes.capacity = (size_t)1 << 57;
     ol_batch batch = memory_log_batch(&the_log, 1);
     OL_CHECK_INT(ol_transaction_outcomes_record(&outcomes, &batch, NULL, true, &error), OL_NO_MEMORY);
     OL_CHECK(outcomes.markers == NULL && outcomes.count == (size_t)1 << 57 && outcomes.capacity == (size_t)1 << 57);
     OL_CHECK_INT(ol_transaction_outcomes_open(&outcomes), 1);
     outcomes.count = outcomes.capacity = 0;
-    record(&outcomes, 1, NULL, true);
+    record_batch(&outcomes, 1, NULL, true);
     ol_transaction_outcomes_sort(&outcomes);
     check_end(&outcomes, 7, 0, 1, OL_CONTROL_COMMIT);
     ol_transaction_outcomes_free(&outcomes);

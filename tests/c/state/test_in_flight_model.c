@@ -30,7 +30,7 @@ static void add_anything(scene *s, int64_t producer_id) {
     switch (ol_test_below(8)) {
         case 0: add_tombstone(s, partition); break;
         case 1: add_group_record(s, 2 + (int)ol_test_below(2), ol_test_below(2) ? "value" : NULL); break;
-        default: add_value(s, partition, 2 * (s->next_offset + s->count) + (producer_id >= 0));
+        default: add_value(s, partition, 2 * (s->log->next_offset + s->log->records) + (producer_id >= 0));
     }
 }
 
@@ -45,20 +45,10 @@ static void write_anything(scene *s, int64_t *producers) {
     write_batch(s, dice < 4 ? *producer_id : PLAIN);
 }
 
-static int count_unapplied(const scene *s) {
-    int count = 0;
-    ol_batch batch;
-    ol_error error;
-    for (size_t at = s->applied; at < s->written; at += batch.size, count++) {
-        OL_CHECK_OK(ol_batch_parse(s->log + at, s->written - at, &batch, &error), &error);
-    }
-    return count;
-}
-
 /* W passes some batches; sometimes all, and sometimes the leader is elected again. */
 static void advance(scene *s) {
-    int unapplied = count_unapplied(s);
-    bool is_large = s->written > LOG_BYTES - 2 * BATCH_BYTES_MAX;
+    int unapplied = (int)(s->log->count - s->applied);
+    bool is_large = s->log->filled > MEMORY_LOG_BYTES / 2;
     apply(s, is_large ? unapplied : (int)ol_test_below((uint64_t)unapplied + 1));
     if (is_large || ol_test_below(10) == 0) elect(s);
 }
@@ -70,10 +60,8 @@ OL_TEST(the_overlay_over_the_applied_state_equals_a_state_that_applied_everythin
     OL_CHECK_OK(ol_state_create(&ahead, &error), &error);
     int64_t producers[PRODUCERS] = {0, 1, 2};
     for (int64_t steps = ol_test_depth(20000, 300000); steps > 0; steps--) {
-        size_t before = s.written;
         write_anything(&s, producers);
-        ol_batch batch;
-        OL_CHECK_OK(ol_batch_parse(s.log + before, s.written - before, &batch, &error), &error);
+        ol_batch batch = last_batch(&s);
         OL_CHECK_OK(ol_state_apply_batch(&ahead, &batch, NULL, NULL, &error), &error);
         check_against(&s, &ahead);
         if (ol_test_below(3) != 0) continue;
