@@ -640,9 +640,30 @@ def test_a_directory_whose_ways_differ(path, monkeypatch):
 
     monkeypatch.setattr(partition_check, "Replay", Holed)
     found = verify(path)
-    finding = only_digest(found)
-    (key,) = finding.keys
-    assert (key.partition, key.ways) == (9, ("loaded", "replay"))
-    assert key.sides[1] is None
-    assert finding.row()["keys"] == [key.row()]
+    assert [each.kind for each in found.problems] == ["digest", "digest"]
+    for finding, way in zip(found.problems, ("loaded", "cleaned"), strict=True):
+        (key,) = finding.keys
+        assert (key.partition, key.ways) == (9, (way, "replay"))
+        assert key.sides[1] is None
+        assert finding.row()["keys"] == [key.row()]
     assert not found.sound
+
+
+def test_a_cleaned_log_is_compared_with_the_replay(path, monkeypatch):
+    """A loading that is wrong accuses no other way."""
+    with offsetlog.open(path, partitions=1, durability="process") as store:
+        for number in range(30):
+            store.commit_one("g", "t", number, number)
+    from offsetlog.verify import partition as partition_check
+
+    plain = partition_check.cut
+
+    def wrong(partition: Any) -> Any:
+        sums, *others = plain(partition)
+        return ((sums[0] ^ 1, *sums[1:]), *others)
+
+    monkeypatch.setattr(partition_check, "cut", wrong)
+    monkeypatch.setattr(partition_check.WaysCheck, "differ_live", lambda self, way, *others: differing.append(way))
+    differing: list[str] = []
+    found = verify(path)
+    assert (differing, found.problems) == (["loaded"], [])
