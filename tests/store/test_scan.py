@@ -319,11 +319,10 @@ def test_a_skim_ends_where_it_is_told(segment: Path):
 
 def test_a_base_offset_that_damage_made_the_greatest_hides_nothing(segment: Path):
     before = scan.skim(segment), scan.outcomes_of([(segment, 0, -1)])
-    plain = next(
-        row for row in read_all(segment, "batches")[20:] if row["base_offset"] == row["last_offset"] and row["producer_id"] < 0
-    )
+    batches = read_all(segment, "batches")[20:]
+    plain = [row for row in batches if row["base_offset"] == row["last_offset"] and row["producer_id"] < 0]
     with segment.open("r+b") as file:
-        file.seek(plain["position"])
+        file.seek(plain[0]["position"])
         file.write((2**63 - 1).to_bytes(8))
     after = scan.skim(segment), scan.outcomes_of([(segment, 0, -1)])
     assert (after[0].batches, after[0].position, after[0].damage) == (before[0].batches, before[0].position, None)
