@@ -254,7 +254,10 @@ int ol_log_store_snapshot(ol_log *log, int64_t offset, bool flush, ol_error *err
     if (status == OL_OK) {
         status = ol_producers_store(&log->producers.map, log->fs, path, flush, error);
     }
-    if (status == OL_OK) log->producers.snapshot_offset = offset;
+    if (status == OL_OK) {
+        log->producers.snapshot_offset = offset;
+        log->producers.snapshot_unflushed = !flush;
+    }
     return status;
 }
 
@@ -406,7 +409,9 @@ static int close_files(ol_log *log, ol_error *error) {
         status = log->fs->truncate(active->file, log->tail.size, error);
     }
     if (status == OL_OK) status = ol_log_store_epochs(log, error);
-    if (status == OL_OK && changed && log->producers.snapshot_offset != log->tail.next_offset) {
+    bool is_stored = log->producers.snapshot_offset == log->tail.next_offset &&
+                     !log->producers.snapshot_unflushed;
+    if (status == OL_OK && changed && !is_stored) {
         status = ol_log_store_snapshot(log, log->tail.next_offset, true, error);
     }
     if (status == OL_OK && changed) status = ol_segment_flush(active, error);

@@ -89,6 +89,7 @@ struct ol_log {
         ol_producers map;
         int64_t highest_id;
         int64_t snapshot_offset;        /* of the newest producer snapshot, -1 none */
+        bool snapshot_unflushed;        /* it was stored by a roll, which waits for no disk */
     } producers;
 
     /* The `ol.flushed` header of batches.  The writer's. */

@@ -294,7 +294,7 @@ class PartitionCheck:
                 content,
                 self.replay.producers_now() if producers is None else producers,
                 is_rebuilt=is_rebuilt,
-                may_be_torn=not self.around.is_clean,
+                may_be_torn=not self.around.is_clean or offset < max(self.snapshots),
             )
 
     def _check_epochs(self, directory: Path) -> None:

@@ -228,8 +228,8 @@ def check_snapshot(
     snapshot leaves out producers that expired.  The log cannot know more of a producer that the
     snapshot has, and a transaction that is open in it is open in both.
 
-    With `may_be_torn` its bytes may not have been flushed when the power went: then an open takes
-    the one before it.
+    With `may_be_torn` its bytes may not have been flushed when the power went: those of the newest
+    one are by a close, and an open that cannot read one takes the one before it.
     """
     try:
         found = {producer[0]: producer for producer in parse_producer_snapshot(content)}

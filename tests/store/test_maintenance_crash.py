@@ -199,3 +199,22 @@ def test_the_work_is_all_of_it(fed, whole, scratch):
         assert {found["snapshot"] is not None for found in store.recoveries().values()} == {True}
     assert (root / "data" / CLEANER_POINTS).exists()
     assert list((root / "data").rglob(FLOOR_FILE))
+
+
+def test_the_producers_of_an_idle_log_outlast_a_close_and_the_loss_of_power(scratch):
+    """A roll does not wait for the disk; the snapshot of producers that it leaves may be the newest one when a log is closed."""
+    root = scratch / "idle"
+    root.mkdir()
+    fs = FaultFileSystem(root)
+    store = open_store(root / "data", fs)
+    with store.transaction("group", 7) as transaction:
+        transaction.commit(dict.fromkeys(KEYS, 1))
+    store.compact()
+    store.close()
+    for kept in range(20):
+        disk = scratch / "disk"
+        disk.mkdir()
+        fs.materialize(disk, kept)
+        found = verify(disk / "data")
+        assert [each for each in found.findings if each.kind == "producer snapshot"] == []
+        shutil.rmtree(disk)
