@@ -77,7 +77,7 @@ def settled(
     name_of: Callable[[Entry], str],
     left_behind: set[Entry],
 ) -> list[Entry]:
-    """Returns a listing that was the same twice, or ten times more where a swap is not over.
+    """Returns a listing that was the same twice, and for some time where a swap is not over.
 
     A large directory is read in pieces: a file that is renamed meanwhile may be in none of them.
 
@@ -90,12 +90,16 @@ def settled(
     Raises:
         StorageError: it does not rest.
     """
-    entries, same = listing(), 0
+    known: list[str] = []
+    same = 0
     for _ in range(5 * SWAP_LISTINGS):
-        before, entries = list(map(name_of, entries)), listing()
-        same = same + 1 if before == list(map(name_of, entries)) else 0
+        # At once: a cleaner that never rests may change the directory within the pause.
+        first, entries = list(map(name_of, listing())), listing()
+        names = list(map(name_of, entries))
+        same = same + 1 if names == known else 0
+        known = names
         swaps = {entry for entry in entries if name_of(entry).endswith(SWAP)}
-        if same >= (1 if swaps <= left_behind else SWAP_LISTINGS):
+        if first == names and (swaps <= left_behind or same >= SWAP_LISTINGS):
             left_behind |= swaps
             return entries
         time.sleep(SWAP_SECONDS)

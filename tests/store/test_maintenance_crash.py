@@ -202,7 +202,7 @@ def test_the_work_is_all_of_it(fed, whole, scratch):
 
 
 def test_the_producers_of_an_idle_log_outlast_a_close_and_the_loss_of_power(scratch):
-    """A roll does not wait for the disk; the snapshot of producers that it leaves may be the newest one when a log is closed."""
+    """A roll does not wait for the disk, and the snapshot that it stores may be the newest one at a close."""
     root = scratch / "idle"
     root.mkdir()
     fs = FaultFileSystem(root)
