@@ -42,10 +42,11 @@ TAG = f"{platform.machine()}-{sys.implementation.cache_tag}"
 ENGINE_FLAGS = shlex.split("-std=gnu11 -O3 -g1 -fPIC -pthread -fvisibility=hidden -D_GNU_SOURCE -UNDEBUG -Wall")
 # CPython's own assertions stay off (its flags define NDEBUG): they would sit in every inlined macro of the hot path.
 # Ours are OL_ASSERT, which does not depend on NDEBUG.
-# -g1 after CPython's own -g: the full description of generated C is half of its compile time.  -O2: most hot code is in
-# csrc/, and generated C compiles an eighth longer with -O3.  Newer compilers refuse incompatible pointers: all do.
-EXTENSION_FLAGS = shlex.split("-std=gnu11 -O2 -g1 -fvisibility=hidden -D_GNU_SOURCE -Werror=incompatible-pointer-types")
-#: Extensions that every single commit and fetch goes through.
+# -g1 after CPython's own -g: the full description of generated C is half of its compile time.  Newer compilers refuse
+# incompatible pointers: all do.
+EXTENSION_FLAGS = shlex.split("-std=gnu11 -g1 -fvisibility=hidden -D_GNU_SOURCE -Werror=incompatible-pointer-types")
+#: Extensions that every single commit and fetch goes through.  They get -O3.  The others get -O2: most hot code is in
+#: csrc/, and generated C compiles an eighth longer with -O3.
 HOT = ["offsetlog._native.store_core"]
 USER_FLAGS = shlex.split(os.environ.get("CFLAGS", ""))
 
@@ -171,11 +172,13 @@ class build_ext(_build_ext):  # noqa: N801
 
     def build_extensions(self) -> None:
         compilations, library = engine(self.for_tests)
-        command = [*self.compiler.compiler_so, *EXTENSION_FLAGS, *SANITIZE_FLAGS, *USER_FLAGS]
-        command += [f"-I{folder}" for folder in [*self.include_dirs, "csrc"]]
-        folder = object_folder("extensions", [*command, *HOT])
+        # The level goes first: sanitizers and the user may set another.
+        flags = [*EXTENSION_FLAGS, *SANITIZE_FLAGS, *USER_FLAGS]
+        flags += [f"-I{folder}" for folder in [*self.include_dirs, "csrc"]]
+        cool, hot = ([*self.compiler.compiler_so, level, *flags] for level in ("-O2", "-O3"))
+        folder = object_folder("extensions", [*cool, *HOT])
         own = {
-            name: Compilation(Path(sources[0]), folder / f"{name}.o", [*command, "-O3"] if name in HOT else command)
+            name: Compilation(Path(sources[0]), folder / f"{name}.o", hot if name in HOT else cool)
             for name, sources in ((extension.name, extension.sources) for extension in self.extensions)
         }
         # The largest first, so that no core waits for the other at the end.

@@ -270,8 +270,8 @@ def dump_batches(
             tries -= 1
             if files.directory is None or tries == 0:
                 raise
-            # All that lay below this segment was shown.
-            yielded = segment_base(segment)
+            # All that lay below this segment was shown; one that was listed since may begin lower.
+            yielded = max(yielded, segment_base(segment))
             segments = _segments_from(files.directory, yielded)
             continue
         del segments[0]

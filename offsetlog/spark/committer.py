@@ -104,6 +104,8 @@ class PositionCommitter:
         self._number = 0
         self._in_flight: int | None = None
         self._dropped = 0
+        # How many were dropped when a flush last returned.
+        self._dropped_reported = 0
         self._closing = False
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -176,15 +178,16 @@ class PositionCommitter:
         """Waits until everything that was put before is committed, or something newer in its place.
 
         What failed before is tried at once.  Returns False when that took longer than `timeout` seconds, or when
-        something was dropped meanwhile; `failures` tells why.
+        something was dropped after the last flush returned; `failures` tells why.
         """
         with self._changed:
-            upto, dropped = self._number, self._dropped
+            upto, reported = self._number, self._dropped_reported
             for waiting in self._groups.values():
                 waiting.urgent = True
             self._changed.notify_all()
             done = self._changed.wait_for(lambda: self._closed or self._oldest() > upto, timeout)
-            return done and self._oldest() > upto and dropped == self._dropped
+            self._dropped_reported = self._dropped
+            return done and self._oldest() > upto and reported == self._dropped
 
     def close(self, timeout: float | None = 10.0) -> bool:
         """Flushes, ends the thread and closes the target; harmless when it is closed.  Returns what `flush` returned.

@@ -191,7 +191,8 @@ class OffsetCommitListener(StreamingQueryListener):
         """Waits until everything that Spark has reported before is committed.
 
         Spark reports a batch some tenths of a second after it is done; what it has not reported is not waited for.
-        Returns False when it took longer than `timeout` seconds, or when something was refused for good meanwhile.
+        Returns False when it took longer than `timeout` seconds, or when something was refused for good after the last
+        flush returned.
         """
         return self._committer.flush(timeout)
 

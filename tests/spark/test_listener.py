@@ -292,6 +292,15 @@ def test_what_is_refused_for_good_is_dropped_and_told(listen, target):
     assert target.offsets() == {("orders", 0): 4, ("orders", 1): 5, ("orders", 2): 6}
 
 
+def test_a_flush_reports_what_was_refused_before_it_and_not_twice(listen, target):
+    target.refusing[ORDERS[1]] = errors.ClusterError("no such topic", code="UNKNOWN_TOPIC_OR_PART")
+    listener = listen()
+    listener.onQueryProgress(progress(0, orders(1, 2)))
+    assert wait_until(lambda: listener.failures)
+    assert not listener.flush(10)
+    assert listener.flush(10)
+
+
 def test_only_what_was_refused_is_tried_again(listen, target):
     target.refusing[ORDERS[0]] = errors.ClusterUnavailableError("its leader is away")
     listener = listen(back_off_seconds=(30.0, 30.0))

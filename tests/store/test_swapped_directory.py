@@ -214,6 +214,26 @@ def test_a_dump_finds_its_place_by_names_and_not_by_damaged_offsets(log: Path):
     assert [place_of(*each) for each in found if each[0]["base_offset"] < 10**6] == expected
 
 
+def test_a_dump_repeats_nothing_when_what_it_listed_again_goes_as_well(log: Path, monkeypatch: pytest.MonkeyPatch):
+    (files,) = find_partitions(log)
+    expected = dumped(log)
+    batches = dump_batches(files, lambda damage: pytest.fail(str(damage)))
+    found = [next(batches)]
+    end_swap(log, 4)
+    listed: list[Path] = []
+
+    def listing(directory: Path) -> tuple[Path, ...]:
+        first, *others = segments_of(directory)
+        listed.append(first)
+        # Another cleaning takes the first one away between the listing and the open.
+        return (first.with_name(first.name + ".swap") if len(listed) == 1 else first, *others)
+
+    monkeypatch.setattr(reading, "segments_of", listing)
+    found += batches
+    assert len(listed) == 2
+    assert [place_of(*each) for each in found] == expected
+
+
 def test_a_dump_gives_up_where_segments_go_faster_than_they_are_read(log: Path, monkeypatch: pytest.MonkeyPatch):
     (files,) = find_partitions(log)
     batches = dump_batches(files, lambda damage: None)
