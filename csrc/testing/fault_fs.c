@@ -501,6 +501,13 @@ bool ol_fault_fs_stopped(ol_fs *port) {
     return stopped;
 }
 
+void ol_fault_fs_restart(ol_fs *port) {
+    fault_fs *fs = lock_fs(port);
+    fs->stop_at = 0;
+    fs->stopped = false;
+    unlock_fs(fs, OL_OK);
+}
+
 void ol_fault_fs_fail_at(ol_fs *port, int64_t operation, int sys_errno) {
     fault_fs *fs = lock_fs(port);
     fs->fail_at = operation;

@@ -53,6 +53,11 @@ void ol_fault_fs_stop_at(ol_fs *fs, int64_t operation);
 int ol_fault_fs_stop(ol_fs *fs, ol_error *error) OL_NODISCARD;
 bool ol_fault_fs_stopped(ol_fs *fs);
 
+/* Goes on after a stop that was a kill of the process: the next one finds the page cache as it was
+ * left, with nothing more of it durable than before.  No other stop is ordered.  Every file must
+ * have been closed. */
+void ol_fault_fs_restart(ol_fs *fs);
+
 /* Makes operation `operation`, or the flush (of a file) with that number among flushes, fail once
  * with `sys_errno`; 0 cancels the order.  The failed operation changes nothing. */
 void ol_fault_fs_fail_at(ol_fs *fs, int64_t operation, int sys_errno);

@@ -101,6 +101,18 @@ OL_UNUSED static int fixture_count(const char *path, const char *prefix) {
     return count;
 }
 
+/* Changes one bit of a file. */
+OL_UNUSED static void flip_byte(const char *directory, const char *name, int64_t position) {
+    char path[OL_PATH_MAX];
+    uint8_t byte;
+    fixture_join(path, directory, name);
+    int fd = open(path, O_RDWR);
+    OL_CHECK(fd >= 0 && pread(fd, &byte, 1, position) == 1);
+    byte ^= 0x40;
+    OL_CHECK(pwrite(fd, &byte, 1, position) == 1);
+    close(fd);
+}
+
 /* The batches of the tests are of this time, so that is what it is. */
 static int64_t fixture_now = 1700000000000;
 OL_UNUSED static int64_t fixture_clock(void *context OL_UNUSED) { return fixture_now; }

@@ -27,17 +27,6 @@ OL_UNUSED static int64_t flush(ol_log *log) {
     return flushed;
 }
 
-OL_UNUSED static void flip_byte(const char *directory, const char *name, int64_t position) {
-    char path[OL_PATH_MAX];
-    uint8_t byte;
-    fixture_join(path, directory, name);
-    int fd = open(path, O_RDWR);
-    OL_CHECK(fd >= 0 && pread(fd, &byte, 1, position) == 1);
-    byte ^= 0x40;
-    OL_CHECK(pwrite(fd, &byte, 1, position) == 1);
-    close(fd);
-}
-
 #define FIRST_LOG "00000000000000000000.log"
 
 #endif

@@ -283,6 +283,31 @@ static void crash_the_open(const char *target, const char *again, const model *m
     ol_fault_fs_free(fs);
 }
 
+/* The process was killed, and the next one opened the log: what it found, in the page cache perhaps, survives a power loss from then
+ * on. */
+static void check_killed_and_lost(const char *partition, const char *target, const model *m, ol_fs *fs, uint64_t seed, int64_t stop_at,
+                                  int seeds) {
+    char target_partition[OL_PATH_MAX];
+    ol_error error;
+    ol_log *log = NULL;
+    ol_log_recovery recovery;
+    ol_fault_fs_restart(fs);
+    ol_log_options options = fixture_options(partition);
+    options.fs = fs;
+    options.config.segment_bytes = 24 << 10;
+    options.recovery_point = m->recovery_point;
+    OL_CHECK_OK(ol_log_open(&options, &log, &recovery, &error), &error);
+    int64_t end = ol_log_end(log);
+    ol_log_abandon(log);
+    fixture_join(target_partition, target, "p-0");
+    for (int i = 0; i < seeds; i++) {
+        mkdir(target, 0777);
+        OL_CHECK_OK(ol_fault_fs_materialize(fs, target, seed * 1013 + (uint64_t)stop_at * 10 + (uint64_t)i, &error), &error);
+        check_state(target_partition, m, end, 0, "killed, opened, and power lost", seed, stop_at);
+        fixture_remove(target);
+    }
+}
+
 static int64_t crash_at(const char *directory, uint64_t seed, int64_t stop_at, int seeds) {
     char root[OL_PATH_MAX];
     char partition[OL_PATH_MAX];
@@ -322,6 +347,7 @@ static int64_t crash_at(const char *directory, uint64_t seed, int64_t stop_at, i
         }
         fixture_remove(target);
     }
+    check_killed_and_lost(partition, target, &m, fs, seed, stop_at, seeds);
     ol_fault_fs_free(fs);
     fixture_remove(root);
     model_clear(&m);
@@ -339,7 +365,7 @@ OL_TEST(a_run_stopped_at_each_of_its_file_operations_keeps_what_was_flushed) {
         int64_t operations = crash_at(directory, seed, 0, seeds);
         for (int64_t stop_at = 1; stop_at <= operations; stop_at++) {
             crash_at(directory, seed, stop_at, seeds);
-            points += seeds + 1;
+            points += 2 * seeds + 1;
         }
     }
     printf("  %" PRId64 " crash states\n", points);

@@ -58,6 +58,25 @@ OL_TEST(a_bad_batch_below_a_later_flushed_header_is_corrupt_without_the_sidecar)
     fixture_remove(p.root);
 }
 
+OL_TEST(a_flushed_header_of_a_batch_whose_checksum_is_wrong_is_not_believed) {
+    place p;
+    ol_log_recovery recovery;
+    leave_ten_batches(&p);
+    fixture_batch plain = fixture_plain(100, 0);
+    int64_t size = (int64_t)fixture_batch_size(&plain);
+    flip_byte(p.path, FIRST_LOG, 2 * size + 80);
+    flip_byte(p.path, FIRST_LOG, 5 * size + 80);       /* in a value; the note stays readable */
+    char sidecar[OL_PATH_MAX];
+    fixture_join(sidecar, p.path, OL_FLUSH_SIDECAR_FILE);
+    OL_CHECK(unlink(sidecar) == 0);
+    ol_log *log = fixture_open(&p.options, &recovery);
+    OL_CHECK(!recovery.corrupt);
+    OL_CHECK_INT(ol_log_end(log), 2);
+    OL_CHECK_INT(fixture_count(p.path, "broken-"), 1);
+    fixture_close(log);
+    fixture_remove(p.root);
+}
+
 OL_TEST(a_replicated_log_does_not_believe_flushed_headers) {
     place p;
     ol_log_recovery recovery;

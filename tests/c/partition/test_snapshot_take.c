@@ -1,5 +1,6 @@
 /* partition/snapshot_take, and the load from a snapshot: taken beside commits or at the end, loaded
  * with a tail, and discarded for every reason there is. */
+#include "recorded_fs.h"
 #include "snapshot_fixture.h"
 
 /* The digest of a load from the log alone. */
@@ -333,6 +334,36 @@ OL_TEST(what_is_truncated_takes_the_snapshot_with_it) {
     OL_CHECK(access(file.path, F_OK) != 0);
     free_container(&file);
     close_partition(partition);
+    remove_fixture();
+}
+
+OL_TEST(the_name_of_a_snapshot_is_durable_when_it_comes_and_when_it_goes) {
+    ol_partition_options options = snapshot_options(fresh_directory());
+    options.log.fs = recorded_fs();
+    workload work = {.partition = open_partition(&options, true)};
+    container file;
+    ol_error error;
+    ol_snapshot *snapshot;
+    char expected[256];
+    work_some(&work, 20);
+    flush_all(work.partition);
+    OL_CHECK_OK(ol_partition_snapshot_borrow(work.partition, &snapshot, &error), &error);
+    store_container(snapshot, options.log.directory, &file);
+    recorded_begin();
+    OL_CHECK_OK(ol_partition_snapshot_publish(work.partition, snapshot, file.path, &error),
+                &error);
+    const char *directory = recorded_name(options.log.directory);
+    snprintf(expected, sizeof expected, "rename %s to %s\nflush directory %s\n",
+             recorded_name(file.path), OL_SNAPSHOT_FILE, directory);
+    recorded_check(expected);
+    recorded_begin();
+    OL_CHECK_OK(ol_partition_snapshot_remove(work.partition, &error), &error);
+    snprintf(expected, sizeof expected, "remove %s\nflush directory %s\n", OL_SNAPSHOT_FILE,
+             directory);
+    recorded_check(expected);
+    ol_snapshot_destroy(snapshot);
+    close_partition(work.partition);
+    free_container(&file);
     remove_fixture();
 }
 
