@@ -102,7 +102,7 @@ endif
 test-ci: build
 	@$(call TIER,$(ONE_MORE)) -m ci
 
-# Reports of a run before a change are made by: pytest --junitxml=before.xml
+# Reports of a run before a change are made by: pytest -n 2 --dist loadfile --junitxml=before.xml
 test-times: build
 	@mkdir -p build/times
 	@$(call TIER,$(JOBS)) -q -m gate --junitxml=build/times/gate.xml

@@ -176,7 +176,7 @@ class build_ext(_build_ext):  # noqa: N801
         flags = [*EXTENSION_FLAGS, *SANITIZE_FLAGS, *USER_FLAGS]
         flags += [f"-I{folder}" for folder in [*self.include_dirs, "csrc"]]
         cool, hot = ([*self.compiler.compiler_so, level, *flags] for level in ("-O2", "-O3"))
-        folder = object_folder("extensions", [*cool, *HOT])
+        folder = object_folder("extensions", [*cool, *hot, *HOT])
         own = {
             name: Compilation(Path(sources[0]), folder / f"{name}.o", hot if name in HOT else cool)
             for name, sources in ((extension.name, extension.sources) for extension in self.extensions)
@@ -193,12 +193,18 @@ class build_ext(_build_ext):  # noqa: N801
 
     def link(self, extension: Extension, compiled: Path, library: Path) -> None:
         target = Path(self.get_ext_fullpath(extension.name))
-        if not is_stale(target, [compiled, library, Path("setup.py")]):
+        call = [*self.compiler.linker_so, str(compiled), str(library), "-pthread", *SANITIZE_FLAGS[:1]]
+        # Objects of other flags lie elsewhere and may be older than what was linked from these.
+        record = BUILD / "links" / f"{hashlib.sha256(str(target).encode()).hexdigest()[:12]}.txt"
+        linked = record.read_text() if record.exists() else ""
+        if linked == repr(call) and not is_stale(target, [compiled, library, Path("setup.py")]):
             return
         target.parent.mkdir(parents=True, exist_ok=True)
-        call = [*self.compiler.linker_so, str(compiled), str(library), "-pthread", *SANITIZE_FLAGS[:1]]
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.unlink(missing_ok=True)
         subprocess.run([*call, "-o", f"{target}.partial"], check=True)
         os.replace(f"{target}.partial", target)
+        record.write_text(repr(call))
 
     def copy_extensions_to_source(self) -> None:
         """Puts fresh extensions into the source tree by rename: a running process keeps the file it has mapped."""

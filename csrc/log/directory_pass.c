@@ -25,6 +25,10 @@ static int add_name(void *context, const char *name) {
     return list->names[list->count++] == NULL ? OL_NO_MEMORY : OL_OK;
 }
 
+static int compare_names(const void *left, const void *right) {
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
 int ol_directory_list(ol_fs *fs, const char *directory, char ***names, size_t *count,
                       ol_error *error) {
     name_list list = {0};
@@ -35,6 +39,8 @@ int ol_directory_list(ol_fs *fs, const char *directory, char ***names, size_t *c
                    ? ol_fail(error, OL_NO_MEMORY, "no memory for the names in the directory")
                    : status;
     }
+    /* File systems list in orders of their own, and what is done to files must not depend on it. */
+    if (list.count > 0) qsort(list.names, list.count, sizeof *list.names, compare_names);
     *names = list.names;
     *count = list.count;
     return OL_OK;

@@ -503,7 +503,7 @@ bool ol_fault_fs_stopped(ol_fs *port) {
 
 void ol_fault_fs_restart(ol_fs *port) {
     fault_fs *fs = lock_fs(port);
-    fs->stop_at = 0;
+    fs->stop_at = fs->fail_at = fs->fail_flush_at = 0;
     fs->stopped = false;
     unlock_fs(fs, OL_OK);
 }

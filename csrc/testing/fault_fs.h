@@ -9,7 +9,8 @@
  * something, flush_directory, set_modified, and each report of a mapped store.  Reads are not
  * counted.  When the machine stops at operation N, N is not performed (a reported store is in
  * memory already, and stays), the state is captured at that moment, and N and every later call
- * return OL_CRASHED; close and unmap still work, so that the engine can unwind.
+ * return OL_CRASHED until ol_fault_fs_restart; close and unmap still work, so that the engine can
+ * unwind.
  *
  * The model of the disk, from which materialize draws:
  * - A page of 4 KiB that was written since the last flush holds its new or its old content, each
@@ -54,8 +55,8 @@ int ol_fault_fs_stop(ol_fs *fs, ol_error *error) OL_NODISCARD;
 bool ol_fault_fs_stopped(ol_fs *fs);
 
 /* Goes on after a stop that was a kill of the process: the next one finds the page cache as it was
- * left, with nothing more of it durable than before.  No other stop is ordered.  Every file must
- * have been closed. */
+ * left, with nothing more of it durable than before.  No stop and no failure is ordered any more.
+ * Every file must have been closed. */
 void ol_fault_fs_restart(ol_fs *fs);
 
 /* Makes operation `operation`, or the flush (of a file) with that number among flushes, fail once

@@ -104,7 +104,7 @@ class PositionCommitter:
         self._number = 0
         self._in_flight: int | None = None
         self._dropped = 0
-        # How many were dropped when a flush last returned.
+        # How many were dropped when a flush last came to its end.
         self._dropped_reported = 0
         self._closing = False
         self._closed = False
@@ -178,16 +178,24 @@ class PositionCommitter:
         """Waits until everything that was put before is committed, or something newer in its place.
 
         What failed before is tried at once.  Returns False when that took longer than `timeout` seconds, or when
-        something was dropped after the last flush returned; `failures` tells why.
+        something was refused for good since the last flush that did not, whichever thread made it; `failures` says why.
         """
+        done, clean = self._flush(timeout)
+        return done and clean
+
+    def _flush(self, timeout: float | None) -> tuple[bool, bool]:
+        """Returns whether nothing waits any more, and whether nothing was refused for good."""
         with self._changed:
             upto, reported = self._number, self._dropped_reported
             for waiting in self._groups.values():
                 waiting.urgent = True
             self._changed.notify_all()
             done = self._changed.wait_for(lambda: self._closed or self._oldest() > upto, timeout)
-            self._dropped_reported = self._dropped
-            return done and self._oldest() > upto and reported == self._dropped
+            done = done and self._oldest() > upto
+            clean = reported == self._dropped
+            if done:
+                self._dropped_reported = self._dropped
+            return done, clean
 
     def close(self, timeout: float | None = 10.0) -> bool:
         """Flushes, ends the thread and closes the target; harmless when it is closed.  Returns what `flush` returned.
@@ -197,7 +205,7 @@ class PositionCommitter:
         with self._changed:
             if self._closing:
                 return not self._waiting
-        flushed = self.flush(timeout)
+        done, clean = self._flush(timeout)
         with self._changed:
             self._closing = True
             thread = self._thread
@@ -205,9 +213,9 @@ class PositionCommitter:
         if thread is None:
             self._end()
         elif thread is not threading.current_thread():
-            # What is still on its way has had its time; the thread ends behind it.
-            thread.join(timeout if flushed else 1.0)
-        return flushed
+            # What is still on its way has had its time; the thread ends after it.
+            thread.join(timeout if done else 1.0)
+        return done and clean
 
     # ------------------------------------------------------------------------------------------------ the thread
 

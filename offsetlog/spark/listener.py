@@ -191,8 +191,8 @@ class OffsetCommitListener(StreamingQueryListener):
         """Waits until everything that Spark has reported before is committed.
 
         Spark reports a batch some tenths of a second after it is done; what it has not reported is not waited for.
-        Returns False when it took longer than `timeout` seconds, or when something was refused for good after the last
-        flush returned.
+        Returns False when it took longer than `timeout` seconds, or when something was refused for good since the last
+        flush that did not, whichever thread made it; `failures` reports why.
         """
         return self._committer.flush(timeout)
 

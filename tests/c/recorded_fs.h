@@ -1,4 +1,6 @@
-/* recorded_fs: the real file system, with a list of its changes of names, its cuts and its flushes in their order. */
+/* recorded_fs: the real file system, with a list of its changes of names, its cuts and its flushes in their order.
+ *
+ * Writes are not in the list.  One log, one thread. */
 #ifndef RECORDED_FS_H
 #define RECORDED_FS_H
 
@@ -31,7 +33,8 @@ static const char *recorded_name(const char *path) {
 OL_PRINTF(1, 2) static void record(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    recorded.size += (size_t)vsnprintf(recorded.text + recorded.size, sizeof recorded.text - recorded.size, format, arguments);
+    char *end = recorded.text + recorded.size;
+    recorded.size += (size_t)vsnprintf(end, sizeof recorded.text - recorded.size, format, arguments);
     va_end(arguments);
     OL_CHECK(recorded.size < sizeof recorded.text);
 }
@@ -85,7 +88,7 @@ static int recorded_flush_directory(ol_fs *fs, const char *path, ol_error *error
     return ol_fs_posix()->flush_directory(fs, path, error);
 }
 
-/* A file that is open keeps the name that it has now. */
+/* An open file is recorded under its new name from now on. */
 static int recorded_rename(ol_fs *fs, const char *source, const char *target, ol_error *error) {
     record("rename %s to %s\n", recorded_name(source), recorded_name(target));
     for (size_t i = 0; i < RECORDED_FILES_MAX; i++) {
@@ -101,7 +104,12 @@ static int recorded_remove(ol_fs *fs, const char *path, ol_error *error) {
     return status;
 }
 
-/* One object for all: what was recorded is of this process's only log. */
+static int recorded_make_directory(ol_fs *fs, const char *path, ol_error *error) {
+    record("make directory %s\n", recorded_name(path));
+    return ol_fs_posix()->make_directory(fs, path, error);
+}
+
+/* One object for the process; it records its only log. */
 static ol_fs *recorded_fs(void) {
     static ol_fs fs;
     fs = *ol_fs_posix();
@@ -111,12 +119,13 @@ static ol_fs *recorded_fs(void) {
     fs.flush = recorded_flush;
     fs.flush_range = recorded_flush_range;
     fs.flush_directory = recorded_flush_directory;
+    fs.make_directory = recorded_make_directory;
     fs.rename = recorded_rename;
     fs.remove = recorded_remove;
     return &fs;
 }
 
-/* Forgets what was recorded before. */
+/* Discards what was recorded before. */
 static void recorded_begin(void) {
     recorded.size = 0;
     recorded.text[0] = '\0';

@@ -268,7 +268,7 @@ class MaintainedStoreBesideModel(StoreBesideModel):
             self.check_groups()
 
 
-def test_a_store_that_is_kept_small_is_the_model(capsys):
+def test_a_store_that_is_kept_small_is_the_model(capsys, one_core):
     with capsys.disabled():
         print(f"\n{EXAMPLES} sequences of {STEPS} steps (seed {SEED})")
     run_state_machine_as_test(

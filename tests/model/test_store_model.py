@@ -394,7 +394,7 @@ class StoreBesideModel(RuleBasedStateMachine):
         } == self.reference.contents()
 
 
-def test_the_store_is_the_model(capsys):
+def test_the_store_is_the_model(capsys, one_core):
     with capsys.disabled():
         print(f"\n{EXAMPLES} sequences of {STEPS} steps (seed {SEED})")
     run_state_machine_as_test(

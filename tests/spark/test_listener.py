@@ -301,6 +301,30 @@ def test_a_flush_reports_what_was_refused_before_it_and_not_twice(listen, target
     assert listener.flush(10)
 
 
+def test_a_flush_that_runs_out_of_time_leaves_the_report_to_the_next(listen, target):
+    target.refusing[ORDERS[1]] = errors.ClusterError("no such topic", code="UNKNOWN_TOPIC_OR_PART")
+    listener = listen("g-{id}")
+    listener.onQueryProgress(progress(0, orders(1, 2)))
+    assert wait_until(lambda: listener.failures)
+    target.gate.clear()
+    listener.onQueryProgress(progress(0, orders(1), query="other"))
+    assert not listener.flush(0.1)
+    target.gate.set()
+    assert not listener.flush(10)
+    assert listener.flush(10)
+
+
+def test_a_close_after_a_refusal_waits_until_the_target_is_closed(listen, target, monkeypatch):
+    target.refusing[ORDERS[0]] = errors.ClusterError("no such topic", code="UNKNOWN_TOPIC_OR_PART")
+    listener = listen()
+    listener.onQueryProgress(progress(0, orders(1)))
+    assert wait_until(lambda: listener.failures)
+    close = target.close
+    monkeypatch.setattr(target, "close", lambda: (time.sleep(1.5), close()))
+    assert not listener.close(10)
+    assert target.closed == 1
+
+
 def test_only_what_was_refused_is_tried_again(listen, target):
     target.refusing[ORDERS[0]] = errors.ClusterUnavailableError("its leader is away")
     listener = listen(back_off_seconds=(30.0, 30.0))

@@ -283,10 +283,10 @@ static void crash_the_open(const char *target, const char *again, const model *m
     ol_fault_fs_free(fs);
 }
 
-/* The process was killed, and the next one opened the log: what it found, in the page cache perhaps, survives a power loss from then
- * on. */
-static void check_killed_and_lost(const char *partition, const char *target, const model *m, ol_fs *fs, uint64_t seed, int64_t stop_at,
-                                  int seeds) {
+/* The process was killed, and the next one opened the log: what it found, in the page cache perhaps, survives a power loss
+ * from then on. */
+static void check_killed_and_lost(const char *partition, const char *target, const model *m, ol_fs *fs, uint64_t seed,
+                                  int64_t stop_at, int seeds) {
     char target_partition[OL_PATH_MAX];
     ol_error error;
     ol_log *log = NULL;
@@ -297,12 +297,15 @@ static void check_killed_and_lost(const char *partition, const char *target, con
     options.config.segment_bytes = 24 << 10;
     options.recovery_point = m->recovery_point;
     OL_CHECK_OK(ol_log_open(&options, &log, &recovery, &error), &error);
+    OL_CHECK(!recovery.corrupt);
     int64_t end = ol_log_end(log);
+    if (m->cutting < 0 && m->published > 0) OL_CHECK(end >= m->nexts[m->published - 1]);
     ol_log_abandon(log);
     fixture_join(target_partition, target, "p-0");
     for (int i = 0; i < seeds; i++) {
         mkdir(target, 0777);
-        OL_CHECK_OK(ol_fault_fs_materialize(fs, target, seed * 1013 + (uint64_t)stop_at * 10 + (uint64_t)i, &error), &error);
+        uint64_t draw = seed * 1013 + (uint64_t)stop_at * 10 + (uint64_t)i;
+        OL_CHECK_OK(ol_fault_fs_materialize(fs, target, draw, &error), &error);
         check_state(target_partition, m, end, 0, "killed, opened, and power lost", seed, stop_at);
         fixture_remove(target);
     }

@@ -1,9 +1,10 @@
-/* The open of a torn log is stopped at each of its file operations, and then power is lost.  The open that follows finds the batches
- * before the torn place and no others, and everything that was cut stands in a copy (docs/durability.md, "Torn or corrupt"). */
+/* The open of a torn log is stopped at each of its file operations, and then power is lost.  The open that follows finds
+ * the batches before the torn place and no others, and everything that was cut stands in a copy (docs/durability.md,
+ * "Torn or corrupt"). */
 #include "recovery_fixture.h"
 #include "testing/fault_fs.h"
 
-enum { BATCHES = 14, FLUSHED = 2, VALUE_SIZE = 1100, DISKS = 6, SEGMENTS_MAX = 8 };
+enum { BATCHES = 14, FLUSHED = 2, VALUE_SIZE = 1100, SEGMENTS_MAX = 8 };
 
 /* A segment as it was before anything was cut, from the torn place on. */
 typedef struct torn_segment {
@@ -61,7 +62,8 @@ static void remove_notes(const char *partition) {
     closedir(directory);
 }
 
-/* BATCHES batches in several segments, the first FLUSHED of them flushed, a flipped bit in the one at `end`; then killed. */
+/* BATCHES batches in several segments, the first FLUSHED of them flushed, a flipped bit in the one at `end`; then
+ * killed. */
 static void leave_torn(torn_log *t, const char *directory, int64_t end, bool noted) {
     ol_error error;
     char partition[OL_PATH_MAX];
@@ -80,7 +82,7 @@ static void leave_torn(torn_log *t, const char *directory, int64_t end, bool not
     OL_CHECK_OK(ol_fault_fs_create(t->root, &t->disk, &error), &error);
 }
 
-static void forget_torn(torn_log *t) {
+static void release_torn(torn_log *t) {
     for (size_t i = 0; i < t->count; i++) free(t->torn[i].bytes);
     ol_fault_fs_free(t->disk);
     fixture_remove(t->root);
@@ -115,10 +117,11 @@ static void check_left(const torn_log *t, const char *root, bool done, int64_t s
     for (size_t i = 0; i < t->count; i++) right = right && is_copied(partition, &t->torn[i]);
     if (!right) {
         fprintf(stderr, "torn at %" PRId64 ", the open stopped at operation %" PRId64 "%s: the log ends at %" PRId64
-                ", %" PRId64 " torn bytes, corrupt: %d\n", t->end, stop_at, done ? " (it returned)" : "", ol_log_end(log),
-                recovery.torn_bytes, recovery.corrupt);
+                ", %" PRId64 " torn bytes, corrupt: %d\n",
+                t->end, stop_at, done ? " (it returned)" : "", ol_log_end(log), recovery.torn_bytes, recovery.corrupt);
         for (size_t i = 0; i < t->count; i++) {
-            fprintf(stderr, "  %s %s\n", t->torn[i].copies, is_copied(partition, &t->torn[i]) ? "is copied" : "IS LOST");
+            bool kept = is_copied(partition, &t->torn[i]);
+            fprintf(stderr, "  %s %s\n", t->torn[i].copies, kept ? "is copied" : "IS LOST");
         }
         exit(1);
     }
@@ -127,7 +130,7 @@ static void check_left(const torn_log *t, const char *root, bool done, int64_t s
 }
 
 /* Opens the torn log, stops at operation `stop_at` and loses power, some times over.  Whether the open returned. */
-static bool stop_the_open(const torn_log *t, const char *directory, int64_t stop_at) {
+static bool stop_the_open(const torn_log *t, const char *directory, int64_t stop_at, uint64_t disks) {
     char target[OL_PATH_MAX];
     char partition[OL_PATH_MAX];
     char again[OL_PATH_MAX];
@@ -148,9 +151,9 @@ static bool stop_the_open(const torn_log *t, const char *directory, int64_t stop
     bool done = status == OL_OK;
     OL_CHECK(done || status == OL_CRASHED);
     if (done) ol_log_abandon(log);
-    for (uint64_t i = 0; i < DISKS; i++) {
+    for (uint64_t i = 0; i < disks; i++) {
         OL_CHECK(mkdir(again, 0777) == 0);
-        uint64_t seed = ol_test_seed * 1000003 + (uint64_t)stop_at * DISKS + i;
+        uint64_t seed = ol_test_seed * 1000003 + (uint64_t)stop_at * disks + i;
         OL_CHECK_OK(ol_fault_fs_materialize(fs, again, seed, &error), &error);
         check_left(t, again, done, stop_at);
         fixture_remove(again);
@@ -164,16 +167,18 @@ OL_TEST(whatever_an_open_cuts_is_kept_and_what_it_returned_stays) {
     char directory[OL_PATH_MAX];
     fixture_directory(directory);
     int64_t points = 0;
-    /* The middle of a segment, and the first batch of one. */
-    for (int64_t i = 2 * (FLUSHED + 1); i < 2 * BATCHES; i++) {
+    uint64_t disks = (uint64_t)ol_test_depth(2, 24);
+    /* From the flushed bound on: the middle of a segment, and the first batch of one. */
+    for (int64_t i = 2 * FLUSHED; i < 2 * BATCHES; i++) {
         torn_log t;
         leave_torn(&t, directory, i / 2, i % 2 == 0);
         int64_t stop_at = 1;
-        while (!stop_the_open(&t, directory, stop_at)) stop_at++;
-        points += stop_at;
-        forget_torn(&t);
+        while (!stop_the_open(&t, directory, stop_at, disks)) stop_at++;
+        points += stop_at - 1;
+        release_torn(&t);
     }
-    printf("  %" PRId64 " stops of an open, %" PRId64 " states of the disk (seed %" PRIu64 ")\n", points, points * DISKS, ol_test_seed);
+    printf("  %" PRId64 " stops of an open, each with %" PRIu64 " states of the disk (seed %" PRIu64 ")\n", points, disks,
+           ol_test_seed);
     fixture_remove(directory);
 }
 
