@@ -20,10 +20,10 @@ ROOT = Path(__file__).resolve().parent.parent
 HEADING = """# The cost of each file of tests
 
 Seconds by file: the sum over its tests, fixtures included, as pytest reports them. "Before" is the suite without tiers,
-in two processes on two cores. The other columns are the tiers ([CONTRIBUTING.md](../CONTRIBUTING.md)), with the number of
-tests in brackets; "-" is a tier without a test of the file. Processes share two cores, two in the first tier and three in
-the second, so that what waits for a broker or for Spark seems slower there than alone. The last column names what a file
-does more of at full depth (`make test-long`).
+in two processes on two cores. The other columns are the tiers ([CONTRIBUTING.md](../CONTRIBUTING.md)), with the number
+of tests in brackets; "-" is a tier without a test of the file. Processes share two cores, two in the first tier and
+three in the second, so that what waits for a broker or for Spark seems slower there than alone. The last column names
+what a file does more of at full depth (`make test-long`).
 
 This page is written by `make test-times BEFORE=before.xml`, with `before.xml` from
 `pytest -n 2 --dist loadfile --junitxml=before.xml`.
