@@ -213,7 +213,7 @@ class PositionCommitter:
         if thread is None:
             self._end()
         elif thread is not threading.current_thread():
-            # What is still on its way has had its time; the thread ends after it.
+            # A commit that is still under way has had its time.  The thread ends once that commit returns.
             thread.join(timeout if done else 1.0)
         return done and clean
 

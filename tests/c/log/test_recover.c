@@ -321,6 +321,32 @@ static void set_base_offset(const place *p, int64_t position, int64_t base_offse
     close(fd);
 }
 
+/* A batch that starts too low and fits the gap before it shows that one of the two offsets is wrong, and the gap begins
+ * below the bound.  A batch with a wrong checksum shows nothing: the log is torn there. */
+OL_TEST(a_batch_whose_checksum_is_wrong_does_not_dispute_the_gap_before_it) {
+    for (int broken = 0; broken < 2; broken++) {
+        place p;
+        ol_log_recovery recovery;
+        char path[OL_PATH_MAX];
+        leave_ten_batches(&p);
+        fixture_batch plain = fixture_plain(100, 0);
+        int64_t size = (int64_t)fixture_batch_size(&plain);
+        set_base_offset(&p, 2 * size, 7);
+        if (broken) flip_byte(p.path, FIRST_LOG, 3 * size + 80);
+        /* No later batch and no sidecar states a bound. */
+        fixture_join(path, p.path, FIRST_LOG);
+        OL_CHECK(truncate(path, 4 * size) == 0);
+        fixture_join(path, p.path, OL_FLUSH_SIDECAR_FILE);
+        OL_CHECK(unlink(path) == 0);
+        p.options.recovery_point = 5;
+        ol_log *log = fixture_open(&p.options, &recovery);
+        OL_CHECK_INT(recovery.corrupt, !broken);
+        OL_CHECK_INT(fixture_count(p.path, "broken-"), broken);
+        fixture_close(log);
+        fixture_remove(p.root);
+    }
+}
+
 /* Eight batches, flushed; `behind` that are not, the first with an `ol.flushed`; killed.  *size is that of each of the eight. */
 static void make_half_flushed(place *p, int behind, int64_t *size) {
     place_make(p);

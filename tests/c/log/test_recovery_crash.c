@@ -106,7 +106,8 @@ static bool is_copied(const char *partition, const torn_segment *torn) {
     return found;
 }
 
-/* What the second power loss left.  `done`: the first open returned, so that nothing is left to be cut. */
+/* Opens the log after the second power loss and checks it.  With `done` the first open returned, so nothing is left
+ * to cut. */
 static void check_left(const torn_log *t, const char *root, bool done, int64_t stop_at) {
     char partition[OL_PATH_MAX];
     ol_log_recovery recovery;

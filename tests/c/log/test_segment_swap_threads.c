@@ -94,7 +94,7 @@ static void clean_through_a_reader(crowd *c, const int64_t *bases, size_t count,
     OL_CHECK(status == OL_OK || status == OL_WOULD_BLOCK);
 }
 
-/* What stays of the log is copied by every swap, so that many swaps of one log would take quadratic time. */
+/* Every swap copies all batches that stay, so the time for many swaps of one log grows quadratically. */
 static void swap_in_a_crowd(int swaps) {
     scene s;
     ol_error error;
