@@ -280,6 +280,28 @@ OL_TEST(failed_flush_leaves_pages_clean_and_not_durable) {
     end();
 }
 
+OL_TEST(after_a_restart_the_page_cache_is_there_and_not_durable) {
+    begin();
+    ol_file *file = open_file("a", OL_OPEN_CREATE);
+    write_byte(file, 0, 'a');
+    OL_CHECK_OK(fs->flush(file, &error), &error);
+    OL_CHECK_OK(fs->flush_directory(fs, root, &error), &error);
+    write_byte(file, 0, 'b');
+    ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + 2, EIO);
+    ol_fault_fs_stop_at(fs, ol_fault_fs_operations(fs) + 1);
+    OL_CHECK_INT(fs->flush(file, &error), OL_CRASHED);
+    fs->close(file);
+    ol_fault_fs_restart(fs);
+    OL_CHECK(!ol_fault_fs_stopped(fs));
+    check_states("a", "a,b");
+    file = open_file("a", OL_OPEN_WRITE);
+    /* No failure is ordered any more, and what the first process wrote becomes durable. */
+    OL_CHECK_OK(fs->flush(file, &error), &error);
+    check_states("a", "b");
+    fs->close(file);
+    end();
+}
+
 OL_TEST(chosen_operations_fail_once_and_change_nothing) {
     begin();
     ol_file *file = open_file("a", OL_OPEN_CREATE);
