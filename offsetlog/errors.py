@@ -10,6 +10,7 @@
     ├── CapacityError (MemoryError)             no memory, or an index space is full
     ├── CorruptionError                         the bytes
     │   ├── TornTailError, UnsupportedVersionError, LimitError
+    │   ├── DataLossError, PossibleLossError    what should be there
     ├── TooLargeError (ValueError), OffsetOutOfRangeError (LookupError)
     ├── StateError                              the store or the partition, now
     │   ├── ClosedError, ReadOnlyError, PartitionFailedError
@@ -103,15 +104,19 @@ class OffsetLogError(Exception):
         self.item = item
 
     def __str__(self) -> str:
-        place = []
-        if self.path is not None:
-            place.append(self.path)
-        if self.position is not None:
-            place.append(f"byte {self.position}")
-        if self.log_offset is not None:
-            place.append(f"log offset {self.log_offset}")
+        places = self._places()
         text = self.message or type(self).__name__
-        return f"{text} ({', '.join(place)})" if place else text
+        return f"{text} ({', '.join(places)})" if places else text
+
+    def _places(self) -> list[str]:
+        places = []
+        if self.path is not None:
+            places.append(self.path)
+        if self.position is not None:
+            places.append(f"byte {self.position}")
+        if self.log_offset is not None:
+            places.append(f"log offset {self.log_offset}")
+        return places
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The built-in bases pickle by positional arguments alone; an error must come home whole from another process.
@@ -249,9 +254,58 @@ class CapacityError(OffsetLogError, MemoryError):
 
 
 class CorruptionError(OffsetLogError):
-    """Bytes that were known to be on disk are not what was written; nothing is guessed, nothing is repaired."""
+    """Bytes that were known to be on disk are not what was written; nothing is guessed, nothing is repaired.
+
+    Attributes:
+        log_partition: the partition of the offsets topic, None where no one is concerned.
+        lost_from: the first log offset that cannot be read, None where none is concerned.
+        lost_below: the end of those, None where nobody knows it.
+        keys: the positions whose newest known commits were among them, as (group, topic, partition); empty where no
+            snapshot tells.
+    """
 
     status = Status.CORRUPT
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        log_partition: int | None = None,
+        lost_from: int | None = None,
+        lost_below: int | None = None,
+        **place: Any,
+    ) -> None:
+        super().__init__(message, **place)
+        self.log_partition = log_partition
+        self.lost_from = lost_from
+        self.lost_below = lost_below
+        self.keys: tuple[tuple[str, str, int], ...] = ()
+
+    def _places(self) -> list[str]:
+        if self.lost_from is None:
+            return super()._places()
+        places = [each for each in super()._places() if not each.startswith("log offset ")]
+        if self.log_partition is not None:
+            places.append(f"log partition {self.log_partition}")
+        if self.lost_below is None:
+            places.append(f"log offsets {self.lost_from} and above")
+        else:
+            places.append(f"log offsets {self.lost_from} to {self.lost_below - 1}")
+        return places
+
+
+class DataLossError(CorruptionError):
+    """Acknowledged commits are gone: a witness is ahead of the log, or what it lists is not there.
+
+    The log partition is read-only until the loss is accepted (docs/repair.md).
+    """
+
+
+class PossibleLossError(CorruptionError):
+    """Nobody can prove that nothing is missing: a witness is missing, or another program wrote here.
+
+    Commits go on; the report stays until it is accepted (docs/repair.md).
+    """
 
 
 class CorruptionWarning(UserWarning):

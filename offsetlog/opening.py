@@ -87,7 +87,7 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
     store._take(given, parts)
     try:
         if wait:
-            warn_of_damage(parts.core, store.path, stacklevel=3)
+            warn_of_damage(parts.core, parts.partitions, store.path, stacklevel=3)
     except CorruptionWarning:  # made an error by a filter
         store.close()
         raise

@@ -104,7 +104,7 @@ class OffsetStore:
             return False
         core.attached()
         self._open_partitions.finish_loading()
-        inspection.warn_of_damage(core, self.path, stacklevel=3)
+        inspection.warn_of_damage(core, self._open_partitions, self.path, stacklevel=3)
         return True
 
     # ---------------------------------------------------------------------------------------- facts
@@ -137,11 +137,13 @@ class OffsetStore:
         return self._core is None or self._core.closed
 
     def problems(self) -> list[OffsetLogError]:
-        """Returns the damage that loading found, as errors with file and position.
+        """Returns what opening and loading found, as errors that were not raised.
 
-        A damaged partition is read-only.
+        DataLossError and other CorruptionErrors name a log partition that is read-only since, and the
+        log offsets that cannot be read.  PossibleLossError names those of which nobody can prove that
+        they are there; commits go on.
         """
-        return inspection.problems(self._open_core)
+        return inspection.problems(self._open_core, self._open_partitions)
 
     def recoveries(self) -> dict[int, dict[str, Any]]:
         """Returns by partition what opening found and did: tails cut, swaps finished, corruption.
@@ -632,7 +634,7 @@ class OffsetStore:
         core = self._open_core
         if self._read_only:
             self._refresher.refresh(core)
-            inspection.warn_of_damage(core, self.path, stacklevel=3)
+            inspection.warn_of_damage(core, self._open_partitions, self.path, stacklevel=3)
 
     def snapshot(self, partitions: Iterable[int] | None = None) -> list[SnapshotReport]:
         """Writes snapshots of log partitions, from which the next open goes on; commits go on.

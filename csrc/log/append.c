@@ -180,6 +180,7 @@ int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int
                                             : max_timestamp + log->config.segment_ms;
         }
     }
+    active->checksum = ol_segment_checksum(active->checksum, log->tail.data + position);
     ol_segment_record_batch(active, position, size, last_offset, max_timestamp,
                             log->config.index_interval_bytes, &log->tail.index_full);
     if (OL_UNLIKELY(producer_id >= 0 || leader_epoch > log->tail.newest_epoch ||
@@ -242,6 +243,7 @@ int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error
     if (status == OL_OK && size > 0) {
         status = ol_log_reserve_space(log, (int64_t)size, largest, error);
     }
+    if (status == OL_OK && size > 0) status = ol_log_note_foreign(log, error);
     for (size_t position = 0; status == OL_OK && position < size;) {
         ol_batch batch;
         uint8_t *start = NULL;

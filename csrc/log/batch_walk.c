@@ -89,7 +89,8 @@ static int pass_over(ol_batch_walk *walk, const ol_error *damage, ol_error *erro
      * ask again. */
     if (is_tail || (is_end && (!writable || walk->reporter == NULL))) walk->ended = true;
     if (!is_tail && walk->reporter != NULL) {
-        walk->reporter->damaged(walk->reporter->context, damage);
+        int64_t below = is_end ? ol_log_end(walk->log) : ol_log_reader_offset(walk->reader);
+        walk->reporter->damaged(walk->reporter->context, damage, below);
     }
     return OL_OK;
 }

@@ -19,9 +19,9 @@ typedef struct ol_batch_walk_reporter {
     /* The bytes of the batches given so far are about to be released.  A failure is returned from
      * ol_batch_walk_next. */
     int (*release)(void *context, ol_error *error);
-    /* Bytes that cannot be read were passed over.  Not called for the unfinished tail of a log that
-     * somebody else writes. */
-    void (*damaged)(void *context, const ol_error *damage);
+    /* Bytes that cannot be read were passed over; the next batch begins at `below`, or the log ends
+     * there.  Not called for the unfinished tail of a log that somebody else writes. */
+    void (*damaged)(void *context, const ol_error *damage, int64_t below);
     void *context;
 } ol_batch_walk_reporter;
 

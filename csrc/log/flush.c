@@ -23,8 +23,10 @@ int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lo
             return lower || status == OL_CRASHED ? status : OL_OK;
         }
     }
-    return lower ? ol_flush_sidecar_lower(&log->flush.sidecar, bound, error)
-                 : ol_flush_sidecar_store(&log->flush.sidecar, bound, error);
+    if (lower) return ol_flush_sidecar_lower(&log->flush.sidecar, bound, error);
+    /* One that cannot be stored says less, which is true. */
+    int status = ol_flush_sidecar_store(&log->flush.sidecar, bound, error);
+    return status == OL_CRASHED ? status : OL_OK;
 }
 
 /* The base of the segment that holds `offset`, which is in the log. */
@@ -79,13 +81,18 @@ static int collect(ol_log *log, ol_segment ***rolled, size_t *count, ol_segment 
                                          : OL_OK;
 }
 
-/* A rolled segment is on disk: only its readers hold it open, and its note is not needed any
- * more. */
-static int finish_segment(ol_log *log, ol_segment *segment, ol_error *error) {
+static void mark_flushed(ol_log *log, ol_segment *const *rolled, size_t count, bool flushed) {
+    pthread_mutex_lock(&log->list.lock);
+    for (size_t i = 0; i < count; i++) rolled[i]->flush_needed = !flushed;
+    pthread_mutex_unlock(&log->list.lock);
+}
+
+/* A rolled segment is on disk: only its readers hold it open, and its note is not needed any more
+ * once the manifest lists it. */
+static int finish_segment(ol_log *log, ol_segment *segment, bool is_listed, ol_error *error) {
     char name[128];
     char path[OL_PATH_MAX];
     pthread_mutex_lock(&log->list.lock);
-    segment->flush_needed = false;
     bool note = segment->rolled_note;
     segment->rolled_note = false;
     pthread_mutex_unlock(&log->list.lock);
@@ -98,7 +105,7 @@ static int finish_segment(ol_log *log, ol_segment *segment, ol_error *error) {
                                     segment->next_base) != OL_OK) {
         return OL_OK;
     }
-    int status = ol_log_path(log, name, path, error);
+    int status = is_listed ? ol_log_path(log, name, path, error) : OL_IO;
     if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
     /* A note that stays is right until the segment is cleaned, and the next open removes it. */
     if (status != OL_OK && status != OL_NO_SUCH_FILE) {
@@ -133,6 +140,17 @@ static int wait_for_step(ol_log *log, ol_error *error) {
  * its trimming is not. */
 static bool is_flush_due(ol_log *log, int64_t end) {
     return ol_log_flushed(log) < end || atomic_load(&log->signals.roll_unflushed);
+}
+
+/* What was rolled is on disk.  A manifest that cannot be stored, since the disk is full perhaps, is
+ * no failure of the flush: the notes of the rolls stay. */
+static int update_manifest(ol_log *log, const ol_flush_sidecar_bound *bound, bool rolled,
+                           bool *is_listed, ol_error *error) {
+    ol_log_note_tail(log, bound);
+    if (!rolled && !atomic_load(&log->manifest.is_due)) return OL_OK;
+    int status = ol_log_store_manifest(log, error);
+    *is_listed = status == OL_OK;
+    return status == OL_CRASHED ? status : OL_OK;
 }
 
 int ol_log_flush_locked(ol_log *log, ol_error *error) {
@@ -173,9 +191,15 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
     atomic_store_explicit(&log->shared.flushed, end, memory_order_release);
     log->flush.last = bound;
     status = ol_log_store_bound(log, &bound, false, error);
-    for (size_t i = 0; i < count && status == OL_OK; i++) {
-        status = finish_segment(log, rolled[i], error);
+    mark_flushed(log, rolled, count, true);
+    bool is_listed = true;
+    if (status == OL_OK) status = update_manifest(log, &bound, count > 0, &is_listed, error);
+    size_t finished = 0;
+    while (finished < count && status == OL_OK) {
+        status = finish_segment(log, rolled[finished++], is_listed, error);
     }
+    /* The machine stopped: the others are still the log's. */
+    mark_flushed(log, rolled + finished, count - finished, false);
     free(rolled);
     return status;
 }

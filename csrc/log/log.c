@@ -201,7 +201,14 @@ ol_segment *ol_log_next_segment(ol_log *log, int64_t base) {
 
 int ol_log_store_epochs(ol_log *log, ol_error *error) {
     pthread_mutex_lock(&log->epochs.lock);
-    int status = OL_OK;
+    int32_t newest = ol_leader_epochs_newest(&log->epochs.cache);
+    bool changed = log->epochs.changed;
+    pthread_mutex_unlock(&log->epochs.lock);
+    if (!changed) return OL_OK;
+    /* An epoch that the manifest does not name would be another program's. */
+    int status = ol_log_note_epoch(log, newest, error);
+    if (status != OL_OK) return status;
+    pthread_mutex_lock(&log->epochs.lock);
     if (log->epochs.changed) {
         char path[OL_PATH_MAX];
         status = ol_log_path(log, OL_EPOCHS_FILE, path, error);
@@ -350,10 +357,12 @@ static void free_log(ol_log *log) {
     pthread_mutex_destroy(&log->swap.lock);
     pthread_mutex_destroy(&log->flush.lock);
     pthread_mutex_destroy(&log->extension.lock);
+    pthread_mutex_destroy(&log->manifest.lock);
     pthread_mutex_destroy(&log->list.lock);
     pthread_mutex_destroy(&log->epochs.lock);
     for (int i = 0; i < 2; i++) pthread_mutex_destroy(&log->steps.locks[i]);
     ol_leader_epochs_free(&log->epochs.cache);
+    ol_manifest_free(&log->manifest.kept);
     ol_producers_free(&log->producers.map);
     free(log->list.segments);
     free(log->extension.spares);
@@ -388,11 +397,7 @@ void ol_log_abandon(ol_log *log) {
         ol_segment_unuse(log->extension.spares[i]);
         ol_segment_release(log->extension.spares[i]);
     }
-    if (forked) {
-        ol_flush_sidecar_release(&log->flush.sidecar);
-    } else {
-        ol_flush_sidecar_close(&log->flush.sidecar);
-    }
+    ol_flush_sidecar_close(&log->flush.sidecar);
     free_log(log);
 }
 
@@ -418,6 +423,9 @@ static int close_files(ol_log *log, ol_error *error) {
     if (status == OL_OK) status = ol_log_flush_locked(log, error);
     if (status == OL_OK && changed) {
         status = log->fs->flush_directory(log->fs, log->directory, error);
+    }
+    if (status == OL_OK && (changed || atomic_load(&log->manifest.is_due))) {
+        status = ol_log_store_manifest(log, error);
     }
     return status;
 }

@@ -72,6 +72,13 @@ typedef struct ol_log_options {
     bool replicated;                    /* `ol.flushed` headers are ignored (they state the
                                            leader's flush) */
     int64_t recovery_point;             /* of the checkpoint, -1 none */
+    bool recovery_point_changed;        /* somebody else wrote that checkpoint since we did */
+    bool log_start_changed;             /* likewise */
+    bool witnessed;                     /* the log dir says that this partition has a manifest and
+                                           a sidecar */
+    int changed_checkpoints;            /* of the log dir, that somebody else wrote since we did */
+    int64_t cleaned_by_others;          /* the cleaner's checkpoint, if it is one of them, else
+                                           -1 */
     int64_t log_start_offset;           /* of the checkpoint, -1 none */
     const uint8_t *topic_id;            /* 16 bytes for a new partition.metadata, or NULL: none
                                            is written */
@@ -80,6 +87,16 @@ typedef struct ol_log_options {
                                            producers; NULL: the system's */
     void *clock_context;
 } ol_log_options;
+
+/* Offsets that are missing, or of which nobody can prove that they are not (docs/verify.md). */
+typedef struct ol_log_loss {
+    int64_t from;
+    int64_t below;                      /* INT64_MAX: unknown */
+    bool proven;                        /* acknowledged batches are gone; else a witness is
+                                           missing, or somebody else wrote here */
+    ol_error error;                     /* OL_CORRUPT; path, reason, and `from` as its offset */
+} ol_log_loss;
+enum { OL_LOG_LOSSES_KEPT = 16 };
 
 /* Findings and actions of an open; counts are of this open. */
 typedef struct ol_log_recovery {
@@ -92,22 +109,24 @@ typedef struct ol_log_recovery {
     int64_t segments_removed;           /* later segments copied aside with a torn one, and
                                            interrupted swaps */
     int64_t swaps_finished;
-    int64_t lost_below;                 /* the recovery point, if the log ends below it and no
-                                           other witness says that it was longer (the checkpoint
-                                           may be of another time); else -1 */
     int64_t rewritten_bytes;            /* of [flushed, end), made dirty again before the first
                                            flush (docs/architecture.md §2.2) */
-    bool corrupt;                       /* a bad batch lies below the flushed bound, or flushed
-                                           batches are gone from the end: the log is open
-                                           read-only; `corruption` says where */
+    bool corrupt;                       /* a bad batch lies below the flushed bound: the log is
+                                           open read-only; `corruption` says where */
     ol_error corruption;
+    ol_log_loss losses[OL_LOG_LOSSES_KEPT];     /* when there are more, the last holds the rest */
+    size_t loss_count;
+    bool is_lossy;                      /* one of them is proven: the log is open read-only */
+    bool others_worked;                 /* another program worked here since the log was closed */
+    bool log_start_refused;             /* the log start of the checkpoint is not followed */
 } ol_log_recovery;
 
 /* Opens a partition directory, and recovers it when writable (docs/format/recovery.md §9,
  * docs/durability.md).  The owner holds the log dir's lock when writable.  Corruption below the
- * flushed bound is not a failure of this call: recovery->corrupt is set and the log refuses
- * writes.  Fails with OL_IO, OL_NO_MEMORY, OL_NO_SUCH_FILE, OL_CORRUPT (partition.metadata names
- * another topic id than options->topic_id). */
+ * flushed bound and proven loss are no failures of this call: recovery->corrupt or
+ * recovery->is_lossy is set and the log refuses writes.  Fails with OL_IO, OL_NO_MEMORY,
+ * OL_NO_SUCH_FILE, OL_CORRUPT (partition.metadata names another topic id than
+ * options->topic_id). */
 int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery,
                 ol_error *error) OL_NODISCARD;
 
@@ -299,6 +318,9 @@ int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *p
  * tail. */
 int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end,
                        ol_error *error) OL_NODISCARD;
+
+/* Everything below was given or skipped. */
+int64_t ol_log_reader_offset(const ol_log_reader *reader);
 
 void ol_log_reader_close(ol_log_reader *reader);
 

@@ -1,7 +1,8 @@
 /* log/log_impl: the private struct of the log, and the calls that its files share; nothing outside
  * log/ includes it.
  *
- * Files: log (positions, epochs, producers, close), append (the hot path), roll (extension, spares,
+ * Files: keep_manifest (what the log says of itself), completeness (whether anything is missing),
+ * log (positions, epochs, producers, close), append (the hot path), roll (extension, spares,
  * the next segment), flush, truncate, segment_rewrite (a cleaned segment is written aside),
  * segment_swap (it takes the place of others), segment_info (facts about segment files), reader,
  * view (the segments of one moment), transaction_spans (where transactions began and ended),
@@ -20,6 +21,7 @@
 #include "log/files/flush_sidecar.h"
 #include "log/files/leader_epochs.h"
 #include "log/log.h"
+#include "log/files/manifest.h"
 #include "log/files/names.h"
 #include "log/files/producers.h"
 #include "log/segment.h"
@@ -141,6 +143,14 @@ struct ol_log {
         int64_t step_bytes;
     } extension;
 
+    /* The manifest as it was stored last, without its segments, which are those of the list.  Who
+     * changes it holds the lock; a swap, a flush, a truncation and a close store it. */
+    struct {
+        pthread_mutex_t lock;
+        ol_manifest kept;
+        atomic_bool is_due;             /* it says less than it could */
+    } manifest;
+
     /* The segments and their flags of a flush.  The lock is held for a few instructions, or while a
      * truncation cuts a file. */
     struct {
@@ -225,6 +235,26 @@ int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lo
  * before it may be replaced. */
 int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
 
+/* log/keep_manifest.c; each call takes manifest.lock.  A failure leaves the manifest that was there,
+ * and it stays due. */
+/* Stores it, with the closed segments that are flushed. */
+int ol_log_store_manifest(ol_log *log, ol_error *error) OL_NODISCARD;
+/* The active segment reaches so far on disk; stored by the next call. */
+void ol_log_note_tail(ol_log *log, const ol_flush_sidecar_bound *flushed);
+/* Before an epoch is written anywhere else. */
+int ol_log_note_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCARD;
+/* Before batches are appended that may leave gaps. */
+int ol_log_note_foreign(ol_log *log, ol_error *error) OL_NODISCARD;
+/* Before a swap: from now on the segments or the new one may be there. */
+int ol_log_note_swap(ol_log *log, const ol_manifest_segment *segment, int64_t last_base,
+                     ol_error *error) OL_NODISCARD;
+/* After a swap, or when there was none. */
+void ol_log_forget_swap(ol_log *log);
+/* Before a truncation to `end`, which makes the segment at `base_offset` the last one, of `size`
+ * bytes. */
+int ol_log_note_cut(ol_log *log, int64_t base_offset, int64_t end, int64_t size,
+                    ol_error *error) OL_NODISCARD;
+
 /* log/segment_swap.c: files of a segment that were written under names that end in ".cleaned". */
 typedef struct ol_aside {
     ol_segment *segment;                /* carries its final names; one reference of the
@@ -258,6 +288,9 @@ typedef struct ol_found_segment {
     int64_t first_timestamp;            /* of checked ones */
     int64_t max_timestamp;
     int64_t max_timestamp_offset;
+    uint32_t checksum;                  /* of its batches, where it was checked or the manifest
+                                           has it */
+    bool has_checksum;
     bool checked;
     bool rebuild_indexes;               /* both */
     bool rebuild_times;                 /* only the time index, which old brokers did not have */
@@ -272,8 +305,15 @@ typedef struct ol_opening {
     size_t name_count;
     ol_found_segment *found;            /* ascending by base */
     size_t found_count;
-    ol_flush_sidecar_bound sidecar;
+    ol_flush_sidecar_found sidecar;
     bool has_sidecar;                   /* which is valid as far as the file goes */
+    ol_manifest manifest;
+    bool has_manifest;                  /* likewise */
+    bool is_manifest_damaged;           /* there is a file that is none */
+    bool has_worked_here;               /* somebody else, since the manifest was written */
+    int64_t recovery_point;             /* as far as it is believed, -1 none */
+    int64_t log_start;                  /* likewise, 0 none */
+    ol_manifest doubts;                 /* only those: of this open and earlier ones */
     int64_t end;                        /* found by the checks */
     int64_t flushed;                    /* greatest bound that holds, at most `end` */
 } ol_opening;
@@ -284,6 +324,28 @@ int ol_recovery_run(ol_opening *opening, ol_error *error) OL_NODISCARD;
 /* Writes the bytes of [flushed, end) again and flushes them (docs/architecture.md §2.2); after an
  * unclean end also every file that was checked. */
 int ol_recovery_rewrite(ol_opening *opening, ol_error *error) OL_NODISCARD;
+
+/* log/completeness.c: compares what is there with what the witnesses say.  Reports go to
+ * opening->report. */
+/* Reads manifest and sidecar, before the directory is listed: what they say is true from then
+ * on. */
+int ol_completeness_load(ol_opening *opening, ol_error *error) OL_NODISCARD;
+/* After the epochs were loaded, and before the checks: missing witnesses, and closed segments that
+ * are missing or shorter than they were. */
+int ol_completeness_check_segments(ol_opening *opening, ol_error *error) OL_NODISCARD;
+/* After the checks: the end of the log, and the content of segments that were checked. */
+void ol_completeness_check_end(ol_opening *opening);
+/* Whether the log may begin at the checkpoint's log start, above its end. */
+bool ol_completeness_may_begin_again(ol_opening *opening);
+/* Read-only: somebody wrote the manifest again meanwhile, so that reports may be of two times. */
+int ol_completeness_has_moved(ol_opening *opening, bool *moved, ol_error *error) OL_NODISCARD;
+/* Whether the bound in the sidecar holds, whatever the files look like. */
+bool ol_completeness_is_sidecar_true(const ol_opening *opening);
+/* Whether offsets from `from` to `to` may be missing; if not, `from` is where bytes are bad.  A gap
+ * that somebody else may have left is reported. */
+bool ol_completeness_is_gap_legal(ol_opening *opening, int64_t from, int64_t to);
+/* The manifest of the log as it was opened, which becomes due if it says something new. */
+int ol_completeness_adopt(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
 /* log/recover_aside.c: copies [position, end of the page with the last nonzero byte) of a file to
  * `broken-<base>.log.<position>`, durably. */

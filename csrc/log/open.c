@@ -149,11 +149,7 @@ static int load_small_files(ol_opening *opening, ol_error *error) {
         status == OL_UNSUPPORTED) {
         status = OL_OK;
     }
-    if (status == OL_OK) status = ol_log_path(log, OL_FLUSH_SIDECAR_FILE, path, error);
-    if (status != OL_OK) return status;
-    status = ol_flush_sidecar_load(log->fs, path, &opening->sidecar, error);
-    opening->has_sidecar = status == OL_OK;
-    return status == OL_CORRUPT || status == OL_NO_SUCH_FILE ? OL_OK : status;
+    return status;
 }
 
 /* ------------------------------------------------------------ indexes after a clean stop */
@@ -227,12 +223,16 @@ static int check_indexes(ol_opening *opening, ol_error *error) {
 /* ------------------------------------------------------------ segments */
 
 /* Everything lies below the log start (docs/format/recovery.md §9.3), or there is nothing: the log
- * begins again, empty. */
+ * begins again, empty.  What was there is copied aside. */
 static int begin_again(ol_opening *opening, int64_t offset, ol_error *error) {
     ol_log *log = opening->log;
     int status = OL_OK;
     while (opening->found_count > 0 && status == OL_OK) {
         ol_found_segment *last = &opening->found[opening->found_count - 1];
+        char copy[OL_PATH_MAX];
+        int64_t bytes = 0;
+        status = ol_recovery_copy_aside(log, last, 0, copy, sizeof copy, &bytes, error);
+        if (status != OL_OK) break;
         status = ol_segment_remove_files(log->fs, log->directory, last->base_offset, error);
         if (status == OL_OK) free(opening->found[--opening->found_count].path);
     }
@@ -254,6 +254,8 @@ static int make_segments(ol_opening *opening, ol_error *error) {
         segment->first_timestamp = found->first_timestamp;
         segment->max_timestamp = found->max_timestamp;
         segment->max_timestamp_offset = found->max_timestamp_offset;
+        segment->checksum = found->checksum;
+        segment->has_checksum = found->has_checksum;
         status = ol_log_add_segment(log, segment, error);
         if (status != OL_OK) {
             ol_segment_release(segment);
@@ -336,6 +338,42 @@ static int remove_notes(ol_opening *opening, ol_error *error) {
     return status;
 }
 
+/* Evidence is not overwritten. */
+static int keep_damaged_manifest(ol_opening *opening, ol_error *error) {
+    ol_log *log = opening->log;
+    char path[OL_PATH_MAX], aside[OL_PATH_MAX];
+    if (!opening->is_manifest_damaged) return OL_OK;
+    int status = ol_log_path(log, OL_MANIFEST_FILE, path, error);
+    if (status == OL_OK) status = ol_log_path(log, OL_MANIFEST_FILE ".damaged", aside, error);
+    return status == OL_OK ? log->fs->rename(log->fs, path, aside, error) : status;
+}
+
+/* The sidecar and the manifest as of now.  Both are durable before anything is appended for the
+ * first time, the manifest last: where it is, the sidecar is. */
+static int store_witnesses(ol_opening *opening, ol_error *error) {
+    ol_log *log = opening->log;
+    const ol_flush_sidecar_bound *known = &opening->sidecar.bound;
+    ol_flush_sidecar_bound bound = {
+        .offset = opening->flushed,
+        .segment_base = log->tail.active->base_offset,
+        .position = log->tail.size,
+        .leader_epoch = ol_leader_epochs_at(&log->epochs.cache, opening->flushed - 1),
+    };
+    bool is_new = !opening->has_sidecar || opening->sidecar.is_half || !opening->has_manifest;
+    /* A sidecar of another time must not speak for this one. */
+    bool is_stale = known->offset != bound.offset || known->position != bound.position ||
+                    known->leader_epoch != bound.leader_epoch;
+    int status = is_new || is_stale ? ol_log_store_bound(log, &bound, is_new, error) : OL_OK;
+    if (status == OL_OK) status = ol_completeness_adopt(opening, error);
+    if (status == OL_OK && !opening->has_manifest) status = keep_damaged_manifest(opening, error);
+    if (status != OL_OK) return status;
+    ol_log_note_tail(log, &bound);
+    if (!atomic_load(&log->manifest.is_due)) return OL_OK;
+    status = ol_log_store_manifest(log, error);
+    /* One that is there is true still, and the next flush stores the other one. */
+    return status == OL_CRASHED || !opening->has_manifest ? status : OL_OK;
+}
+
 /* The last steps of a writable open, after the segments are right. */
 static int finish_writable(ol_opening *opening, int64_t snapshot_max, ol_error *error) {
     ol_log *log = opening->log;
@@ -356,33 +394,36 @@ static int finish_writable(ol_opening *opening, int64_t snapshot_max, ol_error *
         status = log->list.count > 0 ? open_active(log, error) : start_empty(opening, error);
     }
     if (status != OL_OK) return status;
-    ol_flush_sidecar_bound bound = {
-        .offset = opening->flushed,
-        .segment_base = log->tail.active->base_offset,
-        .position = log->tail.size,
-        .leader_epoch = ol_leader_epochs_at(&log->epochs.cache, opening->flushed - 1),
-    };
-    /* A sidecar of another time must not speak for this one. */
-    bool stale = opening->has_sidecar && (opening->sidecar.offset != bound.offset ||
-                                          opening->sidecar.position != bound.position ||
-                                          opening->sidecar.leader_epoch != bound.leader_epoch);
-    return stale ? ol_log_store_bound(log, &bound, false, error) : OL_OK;
+    return store_witnesses(opening, error);
+}
+
+/* Damage and proven loss are only read: nothing of the directory is changed after they are
+ * found. */
+static int check(ol_opening *opening, ol_error *error) {
+    ol_log *log = opening->log;
+    const ol_log_recovery *report = opening->report;
+    int status = ol_completeness_check_segments(opening, error);
+    if (status != OL_OK) return status;
+    if (report->is_lossy) log->writable = false;
+    if (opening->found_count > 0) {
+        status = ol_recovery_run(opening, error);
+        if (status != OL_OK) return status;
+    } else {
+        opening->end = opening->flushed = opening->log_start;
+    }
+    ol_completeness_check_end(opening);
+    if (report->corrupt || report->is_lossy) log->writable = false;
+    /* The log start counts only where it may. */
+    if (opening->end < opening->log_start) (void)ol_completeness_may_begin_again(opening);
+    return OL_OK;
 }
 
 static int open_segments(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
-    int64_t log_start = opening->options->log_start_offset > 0 ? opening->options->log_start_offset
-                                                               : 0;
     int64_t snapshot_max = INT64_MAX;
-    int status = OL_OK;
-    if (opening->found_count > 0) {
-        status = ol_recovery_run(opening, error);
-        if (status != OL_OK) return status;
-        if (opening->report->corrupt) log->writable = false;
-    } else {
-        opening->end = log_start;
-        opening->flushed = log_start;
-    }
+    int status = check(opening, error);
+    if (status != OL_OK) return status;
+    int64_t log_start = opening->log_start;
     if (log->writable && opening->end < log_start) {
         status = begin_again(opening, log_start, error);
         snapshot_max = -1;
@@ -462,6 +503,7 @@ static int create_log(const ol_log_options *options, ol_log **created, ol_error 
     pthread_mutex_init(&log->swap.lock, NULL);
     pthread_mutex_init(&log->flush.lock, NULL);
     pthread_mutex_init(&log->extension.lock, NULL);
+    pthread_mutex_init(&log->manifest.lock, NULL);
     pthread_mutex_init(&log->list.lock, NULL);
     pthread_mutex_init(&log->epochs.lock, NULL);
     for (int i = 0; i < 2; i++) pthread_mutex_init(&log->steps.locks[i], NULL);
@@ -469,18 +511,25 @@ static int create_log(const ol_log_options *options, ol_log **created, ol_error 
     return OL_OK;
 }
 
+/* *moved: reports may be of two times. */
 static int open_once(const ol_log_options *options, ol_log **opened, ol_log_recovery *recovery,
-                     ol_error *error) {
+                     bool *moved, ol_error *error) {
     ol_log *log = NULL;
-    *recovery = (ol_log_recovery){.torn_position = -1, .lost_below = -1};
+    *moved = false;
+    *recovery = (ol_log_recovery){.torn_position = -1};
     int status = create_log(options, &log, error);
     if (status != OL_OK) return status;
     ol_opening opening = {.log = log, .options = options, .report = recovery};
-    status = find_segments(&opening, error);
+    status = ol_completeness_load(&opening, error);
+    if (status == OL_OK) status = find_segments(&opening, error);
     if (status == OL_OK) status = load_small_files(&opening, error);
     if (status == OL_OK) status = open_segments(&opening, error);
+    if (status == OL_OK && recovery->loss_count > 0 && !options->writable) {
+        status = ol_completeness_has_moved(&opening, moved, error);
+    }
     for (size_t i = 0; i < opening.found_count; i++) free(opening.found[i].path);
     free(opening.found);
+    ol_manifest_free(&opening.manifest);
     ol_directory_free_names(opening.names, opening.name_count);
     if (status != OL_OK) {
         ol_log_abandon(log);
@@ -495,11 +544,14 @@ int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *re
     int status = check_config(&options->config, error);
     if (status == OL_OK) status = make_directory(options, error);
     if (status != OL_OK) return status;
-    status = open_once(options, log, recovery, error);
-    /* Read-only: a running broker may roll, clean and delete between our reads of the directory and
-     * of its files. */
-    for (int i = 1; i < OPEN_TRIES && status == OL_NO_SUCH_FILE && !options->writable; i++) {
-        status = open_once(options, log, recovery, error);
+    bool moved = false;
+    status = open_once(options, log, recovery, &moved, error);
+    /* Read-only: a running broker, or a store of ours, may roll, clean and delete between our reads
+     * of the directory and of its files. */
+    for (int i = 1; i < OPEN_TRIES && !options->writable; i++) {
+        if (status != OL_NO_SUCH_FILE && !moved) break;
+        if (status == OL_OK) ol_log_abandon(*log);
+        status = open_once(options, log, recovery, &moved, error);
     }
     return status;
 }

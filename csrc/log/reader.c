@@ -100,6 +100,8 @@ static int enter_segment(ol_log_reader *reader, ol_segment *segment, int64_t pos
     return OL_OK;
 }
 
+int64_t ol_log_reader_offset(const ol_log_reader *reader) { return reader->offset; }
+
 /* ------------------------------------------------------------ bytes */
 
 /* The bytes that can be read at `position` now: through the mapping all of them, else at least

@@ -62,12 +62,13 @@ static int record_epoch(ol_opening *opening, const ol_batch *batch, ol_error *er
     return status;
 }
 
-/* The bound that the sidecar gives, or -1.  It is valid if its file is at least as long as it says,
- * and the epoch that wrote the last flushed offset is still the one it names (another writer may
- * have cut and grown the log since). */
+/* The bound that the sidecar gives, or -1.  Where others may have worked it is valid if its file is
+ * at least as long as it says, and the epoch that wrote the last flushed offset is still the one it
+ * names (another writer may have cut and grown the log since). */
 static int64_t sidecar_bound(const ol_opening *opening) {
     if (!opening->has_sidecar) return -1;
-    const ol_flush_sidecar_bound *bound = &opening->sidecar;
+    const ol_flush_sidecar_bound *bound = &opening->sidecar.bound;
+    if (ol_completeness_is_sidecar_true(opening)) return bound->offset;
     if (ol_leader_epochs_at(&opening->log->epochs.cache, bound->offset - 1) !=
         bound->leader_epoch) {
         return -1;
@@ -85,17 +86,17 @@ static int64_t sidecar_bound(const ol_opening *opening) {
  * that the sidecar describes.  If it knows as much, as after our close, a writer without
  * checkpoints may have; but nobody compacts the last segment. */
 static bool may_be_compacted(const ol_opening *opening, const ol_found_segment *segment) {
-    int64_t recovery_point = opening->options->recovery_point;
+    int64_t recovery_point = opening->recovery_point;
+    int64_t flushed = opening->sidecar.bound.offset;
     bool followed = segment != &opening->found[opening->found_count - 1];
-    return opening->sidecar.offset < recovery_point ||
-           (opening->sidecar.offset == recovery_point && followed);
+    return flushed < recovery_point || (flushed == recovery_point && followed);
 }
 
 /* A flush ends where a batch does.  A batch that begins below the sidecar's bound and ends above it
  * is at its old place, so its base offset must have changed. */
 static int check_bound(const ol_opening *opening, const ol_found_segment *segment,
                        const ol_batch *batch, const bad_place *place, ol_error *error) {
-    const ol_flush_sidecar_bound *bound = &opening->sidecar;
+    const ol_flush_sidecar_bound *bound = &opening->sidecar.bound;
     bool covered = segment->base_offset < bound->segment_base ||
                    (segment->base_offset == bound->segment_base &&
                     place->position < bound->position);
@@ -107,6 +108,14 @@ static int check_bound(const ol_opening *opening, const ol_found_segment *segmen
                    "the batch ends at offset %lld, behind %lld, where a flush that covered it "
                    "ended",
                    (long long)batch->last_offset, (long long)bound->offset);
+}
+
+/* A leader of ours leaves no gap. */
+static int check_gap(ol_opening *opening, const ol_batch *batch, bad_place *bad) {
+    int64_t from = bad->at.end, to = batch->base_offset;
+    if (OL_LIKELY(to <= from) || ol_completeness_is_gap_legal(opening, from, to)) return OL_OK;
+    return ol_fail(&bad->error, OL_CORRUPT, "the offsets %lld to %lld are missing before the batch",
+                   (long long)from, (long long)to - 1);
 }
 
 /* Says where and why the batch is bad at which the walk ended. */
@@ -137,6 +146,7 @@ static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_pla
     bad->whole = bad->zeros = bad->searched = false;
     if (bad->position == 0) {
         segment->checked = true;
+        segment->checksum = 0;
         segment->first_timestamp = -1;
         segment->max_timestamp = -1;
         segment->max_timestamp_offset = segment->base_offset;
@@ -153,14 +163,17 @@ static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_pla
                          ol_batch_check_crc(&batch, &ignored) == OL_OK;
             bad_base = batch.base_offset;
         }
+        if (status == OL_OK) status = check_gap(opening, &batch, bad);
         if (status == OL_OK) status = check_bound(opening, segment, &batch, bad, &bad->error);
         if (status == OL_OK) status = record_epoch(opening, &batch, &bad->error);
         if (status != OL_OK) break;
         record_timestamps(segment, &batch, bad->position);
+        segment->checksum = ol_segment_checksum(segment->checksum, batch.data);
         ol_bad_offsets_advance(&bad->at, &batch);
         bad->position = scan.position;
     }
     segment->size = bad->position;
+    segment->has_checksum = segment->checked;
     segment->next_offset = bad->at.end;
     bad->at.offset = bad->at.end;
     if (status == OL_TORN || status == OL_UNSUPPORTED || status == OL_CORRUPT) {
@@ -400,7 +413,7 @@ static int find_bound(const ol_opening *opening, bad_place *bad, int64_t *bound,
                       ol_error *error) {
     int64_t sidecar = sidecar_bound(opening);
     *end = bad->at.offset;
-    *bound = opening->options->recovery_point;
+    *bound = opening->recovery_point;
     if (sidecar > *bound) *bound = sidecar;
     if (is_extension(opening, bad)) return OL_OK;
     int status = search_after(opening, bad, error);
@@ -459,11 +472,16 @@ static int judge(ol_opening *opening, bad_place *bad, ol_error *error) {
  * when it was flushed, and the trimming at its roll may have been lost. */
 static size_t first_checked(const ol_opening *opening) {
     size_t last = opening->found_count - 1;
-    if (opening->options->clean) return last;
-    size_t first = 0;
+    size_t first = opening->options->clean ? last : 0;
     while (first < last &&
-           opening->found[first + 1].base_offset < opening->options->recovery_point) {
+           opening->found[first + 1].base_offset < opening->recovery_point) {
         first++;
+    }
+    /* All that another program appended is read once: nothing else shows a gap in it. */
+    if (opening->has_worked_here) {
+        int64_t from = opening->manifest.tail.base_offset;
+        if (from < opening->options->cleaned_by_others) from = opening->options->cleaned_by_others;
+        while (first > 0 && opening->found[first].base_offset > from) first--;
     }
     return first;
 }
@@ -492,10 +510,24 @@ static int refuse_overlap(ol_opening *opening, ol_found_segment *segment, bad_pl
     return ol_error_at(error, segment->path, 0);
 }
 
+/* A leader of ours leaves no gap between segments either. */
+static int refuse_hole(ol_found_segment *segment, bad_place *bad) {
+    bad->whole = true;
+    (void)ol_fail(&bad->error, OL_CORRUPT,
+                  "the offsets %lld to %lld are missing before the segment",
+                  (long long)bad->at.end, (long long)segment->base_offset - 1);
+    bad->error.offset = bad->at.end;
+    return ol_error_at(&bad->error, segment->path, 0);
+}
+
 static int check_next(ol_opening *opening, bad_place *bad) {
     ol_found_segment *segment = &opening->found[bad->index];
     bool last = bad->index + 1 == opening->found_count;
     if (bad->at.end > segment->base_offset) return refuse_overlap(opening, segment, bad);
+    if (bad->at.end < segment->base_offset &&
+        !ol_completeness_is_gap_legal(opening, bad->at.end, segment->base_offset)) {
+        return refuse_hole(segment, bad);
+    }
     if (last && !opening->options->writable) return check_growing_segment(opening, segment, bad);
     return check_segment(opening, segment, bad);
 }
@@ -508,7 +540,7 @@ static int check_hole(const ol_opening *opening, bad_place *bad, ol_error *error
     const ol_found_segment *segment = &opening->found[bad->index];
     if (!has_hole(opening, segment, segment[1].base_offset)) return OL_OK;
     int64_t bound = sidecar_bound(opening);
-    if (opening->options->recovery_point > bound) bound = opening->options->recovery_point;
+    if (opening->recovery_point > bound) bound = opening->recovery_point;
     int status = search_after(opening, bad, error);
     if (status != OL_OK) return status;
     bool is_real = bound <= bad->at.offset && bad->noted_after <= bad->at.offset;
@@ -547,38 +579,11 @@ static int check_all(ol_opening *opening, ol_error *error) {
     return OL_OK;
 }
 
-/* Whole batches may be gone from the end, so that no bad one is there.  Checkpoints never run ahead
- * of a log; but one may be of another time: a broker that was stopped between cutting the log and
- * lowering it.  The sidecar, which is lowered before a cut, is the second witness. */
-static void check_end(ol_opening *opening) {
-    ol_log_recovery *report = opening->report;
-    const ol_flush_sidecar_bound *sidecar = &opening->sidecar;
-    const ol_found_segment *last = &opening->found[opening->found_count - 1];
-    int64_t recovery_point = opening->options->recovery_point;
-    if (report->corrupt || opening->options->being_written || opening->end >= recovery_point) {
-        return;
-    }
-    bool sure = opening->has_sidecar && sidecar->offset > opening->end &&
-                ol_leader_epochs_at(&opening->log->epochs.cache, sidecar->offset - 1) ==
-                    sidecar->leader_epoch;
-    report->lost_below = recovery_point;
-    if (!sure) return;
-    report->lost_below = -1;
-    report->corrupt = true;
-    (void)ol_fail(&report->corruption, OL_CORRUPT,
-                  "the log ends at offset %lld, and was flushed up to %lld",
-                  (long long)opening->end,
-                  (long long)(sidecar->offset > recovery_point ? sidecar->offset : recovery_point));
-    report->corruption.offset = opening->end;
-    (void)ol_error_at(&report->corruption, last->path, last->size);
-}
-
 int ol_recovery_run(ol_opening *opening, ol_error *error) {
     OL_ASSERT(opening->found_count > 0);
     opening->report->recovered = !opening->options->clean;
     int status = check_all(opening, error);
     if (status != OL_OK) return status;
-    check_end(opening);
     bool clean = opening->options->clean;
     for (size_t i = 0; i < opening->found_count; i++) {
         if (opening->found[i].checked && !clean) {
@@ -587,7 +592,7 @@ int ol_recovery_run(ol_opening *opening, ol_error *error) {
         }
     }
     int64_t bound = sidecar_bound(opening);
-    if (opening->options->recovery_point > bound) bound = opening->options->recovery_point;
+    if (opening->recovery_point > bound) bound = opening->recovery_point;
     if (bound < 0) bound = 0;
     if (is_all_flushed(opening) && !opening->report->corrupt) bound = opening->end;
     opening->flushed = bound < opening->end ? bound : opening->end;

@@ -35,6 +35,7 @@ int ol_segment_create(ol_fs *fs, const char *directory, const char *path, int64_
     created->max_timestamp = -1;
     created->max_timestamp_offset = base_offset;
     created->next_base = -1;
+    created->has_checksum = size == 0;
     atomic_init(&created->size, size);
     atomic_init(&created->extended, size);
     atomic_init(&created->populated, size);

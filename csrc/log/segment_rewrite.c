@@ -67,6 +67,7 @@ static int create_cleaned(ol_log *log, int64_t base_offset, uint64_t cuts,
         ol_pages_free(buffer, BUFFER_SIZE);
         return status;
     }
+    cleaned->segment->has_checksum = true;
     cleaned->log = log;
     cleaned->buffer = buffer;
     cleaned->next_offset = base_offset;
@@ -162,6 +163,7 @@ int ol_segment_rewrite_append(ol_segment_rewrite *cleaned, const uint8_t *data, 
         if (cleaned->buffered == BUFFER_SIZE) status = write_buffer(cleaned, error);
         if (status != OL_OK) return status;
     }
+    cleaned->segment->checksum = ol_segment_checksum(cleaned->segment->checksum, data);
     ol_segment_record_batch(cleaned->segment, position, size, last_offset, max_timestamp,
                             cleaned->log->config.index_interval_bytes, NULL);
     cleaned->next_offset = last_offset + 1;

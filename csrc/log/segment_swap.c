@@ -35,6 +35,7 @@ typedef struct swap {
     size_t index;               /* of the first one in the list, which does not move while
                                    swap.lock is held */
     ol_segment **replaced;
+    int64_t next_base;          /* of the segment after them */
     bool has_transactions;      /* a .txnindex goes with it */
     bool has_tail;              /* an empty segment stands for the last of the old ones */
 } swap;
@@ -70,7 +71,7 @@ static int rename_file(ol_log *log, int64_t base_offset, int kind, const char *f
 
 /* Finds the segments.  Under flush.lock: a running flush still holds the segments that it has just
  * marked as flushed. */
-static int find_replaced(swap *s, int64_t *next_base, ol_error *error) {
+static int find_replaced(swap *s, ol_error *error) {
     ol_log *log = s->log;
     int status = OL_OK;
     pthread_mutex_lock(&log->list.lock);
@@ -90,7 +91,7 @@ static int find_replaced(swap *s, int64_t *next_base, ol_error *error) {
     if (!closed) {
         status = ol_fail(error, OL_INVALID, "the segments are not neighbours, or not closed");
     }
-    if (status == OL_OK) *next_base = log->list.segments[s->index + s->count]->base_offset;
+    if (status == OL_OK) s->next_base = log->list.segments[s->index + s->count]->base_offset;
     pthread_mutex_unlock(&log->list.lock);
     return status;
 }
@@ -98,23 +99,22 @@ static int find_replaced(swap *s, int64_t *next_base, ol_error *error) {
 /* Whether the segments may be replaced, and no other file depends on their sizes. */
 static int check_replaced(swap *s, ol_error *error) {
     ol_log *log = s->log;
-    int64_t next_base = 0;
     if (atomic_load(&log->shared.cuts) != s->aside->cuts) {
         return ol_fail(error, OL_WOULD_BLOCK,
                        "the log was truncated while the segments were cleaned");
     }
     pthread_mutex_lock(&log->flush.lock);
-    int status = find_replaced(s, &next_base, error);
-    if (status == OL_OK && next_base > ol_log_flushed(log)) {
+    int status = find_replaced(s, error);
+    if (status == OL_OK && s->next_base > ol_log_flushed(log)) {
         status = ol_fail(error, OL_WOULD_BLOCK, "the segments below %lld are not flushed",
-                         (long long)next_base);
+                         (long long)s->next_base);
     }
-    if (status == OL_OK && s->aside->next_offset > next_base) {
+    if (status == OL_OK && s->aside->next_offset > s->next_base) {
         status = ol_fail(error, OL_INVALID,
                          "the cleaned segment reaches to %lld, into the one at %lld",
-                         (long long)s->aside->next_offset, (long long)next_base);
+                         (long long)s->aside->next_offset, (long long)s->next_base);
     }
-    if (status == OL_OK) status = ol_log_settle_bound(log, next_base, error);
+    if (status == OL_OK) status = ol_log_settle_bound(log, s->next_base, error);
     pthread_mutex_unlock(&log->flush.lock);
     return status;
 }
@@ -303,6 +303,18 @@ static void remove_snapshots(swap *s) {
 
 /* ------------------------------------------------------------ all of it */
 
+static int note_swap(const swap *s, ol_error *error) {
+    const ol_aside *aside = s->aside;
+    const ol_manifest_segment segment = {
+        .base_offset = first_base(s),
+        .end_offset = s->next_base,
+        .size = aside->size,
+        .checksum = aside->segment->checksum,
+        .has_checksum = true,
+    };
+    return ol_log_note_swap(s->log, &segment, last_base(s), error);
+}
+
 /* Up to the point of no return; on failure nothing is left of it. */
 static int prepare(swap *s, ol_error *error) {
     ol_aside *aside = s->aside;
@@ -315,8 +327,10 @@ static int prepare(swap *s, ol_error *error) {
         status = ol_segment_use_aside(aside->segment, aside->file, aside->size, error);
         if (status == OL_OK) aside->file = NULL;
     }
+    if (status == OL_OK) status = note_swap(s, error);
     if (status == OL_OK) status = announce(s, error);
     if (status == OL_OK) return OL_OK;
+    ol_log_forget_swap(s->log);
     if (aside->file != NULL) {
         s->log->fs->close(aside->file);
     } else {
@@ -347,6 +361,7 @@ int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count
             status = put_in_place(&s, error);
             if (status == OL_OK) remove_snapshots(&s);
             if (status == OL_OK) let_go(log, aside->segment);
+            if (status == OL_OK) ol_log_forget_swap(log);
         } else {
             ol_segment_unuse(aside->segment);
             ol_segment_release(aside->segment);

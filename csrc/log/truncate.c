@@ -128,9 +128,12 @@ static int learn_segment(ol_segment *segment, ol_error *error) {
     segment->max_timestamp = -1;
     segment->max_timestamp_offset = segment->base_offset;
     segment->bytes_since_index = 0;
+    segment->checksum = 0;
+    segment->has_checksum = true;
     for (int64_t position = 0; (status = ol_file_scan_next(&scan, &batch, error)) == OL_OK;
          position = scan.position) {
         if (position == 0) segment->first_timestamp = batch.max_timestamp;
+        segment->checksum = ol_segment_checksum(segment->checksum, batch.data);
         if (batch.max_timestamp > segment->max_timestamp) {
             segment->max_timestamp = batch.max_timestamp;
             segment->max_timestamp_offset = batch.last_offset;
@@ -281,6 +284,8 @@ static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
         if (status != OL_OK) return status;
         atomic_store(&log->shared.flushed, cut->end);
     }
+    int status = ol_log_note_cut(log, cut->base_offset, cut->end, cut->position, error);
+    if (status != OL_OK) return status;
     atomic_store_explicit(&log->shared.end, cut->end, memory_order_release);
     atomic_store(&log->signals.appended, true);
     log->note.written = -1;        /* the batch that carried it may be gone */
@@ -291,7 +296,7 @@ static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
     log->tail.newest_epoch = ol_leader_epochs_newest(&log->epochs.cache);
     pthread_mutex_unlock(&log->epochs.lock);
     pthread_mutex_lock(&log->list.lock);
-    int status = cut_files(log, cut, error);
+    status = cut_files(log, cut, error);
     pthread_mutex_unlock(&log->list.lock);
     if (status == OL_OK) log->tail.next_offset = cut->end;
     if (status == OL_OK) status = reload_producers(log, cut->end, error);

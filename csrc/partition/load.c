@@ -32,12 +32,13 @@ static void report_batch(void *context, const ol_batch *batch, const ol_error *r
     const ol_log_piece *piece = &load->walk.piece;
     ol_error found = *refused;
     ol_error_at(&found, piece->path, piece->position + (batch->data - piece->data));
-    ol_partition_report(load->partition, &found, (int64_t)batch->size);
+    found.offset = batch->base_offset;
+    ol_partition_report(load->partition, &found, ol_batch_next_offset(batch));
 }
 
-static void report_damage(void *context, const ol_error *damage) {
+static void report_damage(void *context, const ol_error *damage, int64_t below) {
     loader *load = context;
-    ol_partition_report(load->partition, damage, -1);
+    ol_partition_report(load->partition, damage, below);
 }
 
 static void publish_progress(loader *load) {
@@ -208,7 +209,7 @@ static void check_complete(loader *load) {
     ol_partition *partition = load->partition;
     int64_t end = ol_log_end(partition->log);
     if (next_offset(load) == end || !ol_log_is_writable(partition->log) ||
-        partition->problems.count > 0) {
+        partition->read_only) {
         return;
     }
     ol_log_segment_info last = {0}, info;
@@ -221,7 +222,7 @@ static void check_complete(loader *load) {
             (long long)end, (long long)next_offset(load));
     ol_error_at(&damage, last.path, -1);
     damage.offset = next_offset(load);
-    ol_partition_report(partition, &damage, -1);
+    ol_partition_report(partition, &damage, end);
 }
 
 /* A transaction of ours that cannot be closed now (a full disk, say) must not keep the partition

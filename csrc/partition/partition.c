@@ -12,6 +12,7 @@ void ol_partition_options_init(ol_partition_options *options) {
     ol_log_config_init(&options->log.config);
     options->log.recovery_point = -1;
     options->log.log_start_offset = -1;
+    options->log.cleaned_by_others = -1;
     options->batch_bytes_max = OL_BATCH_BYTES_MAX_DEFAULT;
     options->leader_epoch = -1;
 }
@@ -55,7 +56,7 @@ static void free_partition(ol_partition *partition) {
     free(partition);
 }
 
-static void report_lost(ol_partition *partition, const ol_log_recovery *recovery);
+static void report_losses(ol_partition *partition, const ol_log_recovery *recovery);
 
 int ol_partition_open(const ol_partition_options *options, ol_partition **opened,
                       ol_log_recovery *recovery, ol_error *error) {
@@ -90,7 +91,7 @@ int ol_partition_open(const ol_partition_options *options, ol_partition **opened
     partition->applied = start;
     partition->read_only = !ol_log_is_writable(partition->log);
     if (recovery->corrupt) ol_partition_report(partition, &recovery->corruption, -1);
-    report_lost(partition, recovery);
+    report_losses(partition, recovery);
     *opened = partition;
     return OL_OK;
 }
@@ -149,12 +150,16 @@ void ol_partition_positions(ol_partition *partition, ol_positions *positions) {
     positions->written = ol_log_end(partition->log);
 }
 
-/* Recovery and the load meet the same bad bytes; they are reported once.  Under problems.lock. */
-static bool is_known_problem(const ol_partition *partition, const ol_error *error) {
+/* Recovery and the load meet the same bad bytes; they are reported once, and the load knows better
+ * where they end.  Under problems.lock. */
+static bool is_known_problem(const ol_partition *partition, const ol_problem *problem) {
+    const ol_error *error = &problem->error;
     for (int64_t i = 0; i < partition->problems.kept_count; i++) {
-        const ol_error *known = &partition->problems.kept[i].error;
+        ol_problem *kept = &partition->problems.kept[i];
+        const ol_error *known = &kept->error;
         if (known->position == error->position && known->position >= 0 &&
             known->offset == error->offset && strcmp(known->path, error->path) == 0) {
+            if (problem->below > kept->below) kept->below = problem->below;
             return true;
         }
     }
@@ -162,7 +167,7 @@ static bool is_known_problem(const ol_partition *partition, const ol_error *erro
 }
 
 /* Under problems.lock.  Without memory to keep a problem, it is only counted. */
-static void add_problem(ol_partition *partition, const ol_error *error, int64_t bytes) {
+static void add_problem(ol_partition *partition, const ol_problem *problem) {
     int64_t kept = partition->problems.kept_count;
     if (kept == OL_PROBLEMS_KEPT) return;
     if ((kept & (kept - 1)) == 0) {
@@ -171,36 +176,31 @@ static void add_problem(ol_partition *partition, const ol_error *error, int64_t 
         if (problems == NULL) return;
         partition->problems.kept = problems;
     }
-    partition->problems.kept[partition->problems.kept_count++] = (ol_problem){*error, bytes};
+    partition->problems.kept[partition->problems.kept_count++] = *problem;
 }
 
-static void keep_problem(ol_partition *partition, const ol_error *error, int64_t bytes) {
+static void keep_problem(ol_partition *partition, const ol_problem *problem) {
     pthread_mutex_lock(&partition->problems.lock);
-    if (!is_known_problem(partition, error)) {
-        add_problem(partition, error, bytes);
+    if (!is_known_problem(partition, problem)) {
+        add_problem(partition, problem);
         partition->problems.count++;
     }
     pthread_mutex_unlock(&partition->problems.lock);
 }
 
-void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t bytes) {
-    keep_problem(partition, error, bytes);
+void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t below) {
+    const ol_problem problem = {*error, below, OL_PROBLEM_DAMAGE};
+    keep_problem(partition, &problem);
     partition->read_only = true;
 }
 
-/* Only the checkpoint remembers the lost records, and no later write can hurt them: the loss is
- * reported, and the partition goes on. */
-static void report_lost(ol_partition *partition, const ol_log_recovery *recovery) {
-    if (recovery->lost_below < 0) return;
-    ol_error lost;
-    int64_t end = ol_log_end(partition->log);
-    ol_fail(&lost, OL_CORRUPT,
-            "the log ends at offset %lld, below the recovery point %lld of the checkpoint: what "
-            "was between is gone",
-            (long long)end, (long long)recovery->lost_below);
-    ol_error_at(&lost, partition->options.log.directory, -1);
-    lost.offset = end;
-    keep_problem(partition, &lost, -1);
+static void report_losses(ol_partition *partition, const ol_log_recovery *recovery) {
+    for (size_t i = 0; i < recovery->loss_count; i++) {
+        const ol_log_loss *loss = &recovery->losses[i];
+        const ol_problem problem = {loss->error, loss->below,
+                                    loss->proven ? OL_PROBLEM_LOSS : OL_PROBLEM_DOUBT};
+        keep_problem(partition, &problem);
+    }
 }
 
 bool ol_partition_problem_at(const ol_partition *partition, size_t index, ol_problem *problem) {
@@ -242,9 +242,12 @@ void ol_partition_fail(ol_partition *partition) {
 /* A refused caller gets the reason in the error itself, not only in the list of problems. */
 static int refuse_read_only(const ol_partition *partition, ol_error *error) {
     ol_problem problem;
-    if (!ol_partition_problem_at(partition, 0, &problem)) {
-        return ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
+    size_t index = 0;
+    bool there = ol_partition_problem_at(partition, index, &problem);
+    while (there && problem.kind == OL_PROBLEM_DOUBT) {
+        there = ol_partition_problem_at(partition, ++index, &problem);
     }
+    if (!there) return ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
     const ol_error *found = &problem.error;
     const char *slash = strrchr(found->path, '/');
     const char *file = slash == NULL ? found->path : slash + 1;

@@ -74,11 +74,19 @@ bool ol_partition_is_read_only(const ol_partition *partition);
 
 /* -------------------------------------------------------------------------------------- loading */
 
-/* Damage that a load found: the load goes on, and the partition becomes read-only
- * (docs/architecture.md §2.4, §5). */
+/* What an open and a load found: they go on, and damage and proven loss make the partition
+ * read-only (docs/architecture.md §2.4, §5; docs/verify.md). */
+typedef enum ol_problem_kind {
+    OL_PROBLEM_DAMAGE,          /* bytes that cannot be read; the log offsets in them are lost */
+    OL_PROBLEM_LOSS,            /* acknowledged batches that are not there */
+    OL_PROBLEM_DOUBT,           /* nobody can prove that these are there; commits go on */
+} ol_problem_kind;
+
 typedef struct ol_problem {
-    ol_error error;             /* path, position, log offset, reason */
-    int64_t bytes;              /* size of the bytes that were passed over, -1 unknown */
+    ol_error error;             /* path, position, reason; its offset is the first one concerned */
+    int64_t below;              /* and this the end of those; INT64_MAX, and -1 for damage:
+                                   unknown */
+    ol_problem_kind kind;
 } ol_problem;
 
 /* Progress of a load, readable at any time (each field by itself). */

@@ -113,8 +113,9 @@ void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int6
 /* Wakes the threads that wait for flushed or W; `deposed` (under writer) also ends their term. */
 void ol_partition_wake(ol_partition *partition, bool deposed);
 
-/* Keeps a problem and makes the partition read-only. */
-void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t bytes);
+/* Keeps damage that begins at the offset of the error and ends at `below` (-1 unknown), and makes
+ * the partition read-only. */
+void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t below);
 
 /* Under snapshot.lock: removes the snapshot from the directory, durably.  Having none is fine. */
 int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) OL_NODISCARD;

@@ -333,6 +333,11 @@ cdef extern from "log/log.h" nogil:
         bint replicated
         int64_t recovery_point
         int64_t log_start_offset
+        bint recovery_point_changed
+        bint log_start_changed
+        bint witnessed
+        int changed_checkpoints
+        int64_t cleaned_by_others
         const uint8_t *topic_id
         const ol_decompressor *decompressor
 
@@ -347,6 +352,9 @@ cdef extern from "log/log.h" nogil:
         int64_t rewritten_bytes
         bint corrupt
         ol_error corruption
+        bint is_lossy
+        bint others_worked
+        bint log_start_refused
 
     void ol_log_config_init(ol_log_config *config) noexcept
     int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery, ol_error *error) noexcept
@@ -554,9 +562,14 @@ cdef extern from "partition/partition.h" nogil:
     ol_log *ol_partition_log(ol_partition *partition) noexcept
     bint ol_partition_is_read_only(const ol_partition *partition) noexcept
 
+    int OL_PROBLEM_DAMAGE
+    int OL_PROBLEM_LOSS
+    int OL_PROBLEM_DOUBT
+
     ctypedef struct ol_problem:
         ol_error error
-        int64_t bytes
+        int64_t below
+        int kind
 
     ctypedef struct ol_load_progress:
         int64_t bytes

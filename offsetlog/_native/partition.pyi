@@ -27,6 +27,7 @@ class Partition:
         clean: bool = False,
         recovery_point: int = -1,
         log_start_offset: int = -1,
+        witness: object = ...,
         topic_id: bytes | None = None,
     ) -> None: ...
     def load(self) -> None: ...

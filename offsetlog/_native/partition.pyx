@@ -9,7 +9,7 @@ import weakref
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from offsetlog._native.buffers cimport NAME_GROUP, take_name, take_timeout, text_of
@@ -17,6 +17,8 @@ from offsetlog._native.csrc cimport (
     OL_CONTROL_ABORT,
     OL_CONTROL_COMMIT,
     OL_OWN_PRODUCER_ID_MIN,
+    OL_PROBLEM_DOUBT,
+    OL_PROBLEM_LOSS,
     OL_ROLE_ACTIVE,
     OL_ROLE_FAILED,
     OL_ROLE_FOLLOWER,
@@ -81,7 +83,14 @@ from offsetlog._native.csrc cimport (
 )
 from offsetlog._native.status cimport check
 
-from offsetlog.errors import ClosedError, InternalError, from_status
+from offsetlog.errors import (
+    ClosedError,
+    CorruptionError,
+    DataLossError,
+    InternalError,
+    PossibleLossError,
+    from_status,
+)
 
 ROLES = {
     OL_ROLE_UNLOADED: "unloaded",
@@ -125,6 +134,19 @@ cdef object _failure(const ol_error *error):
     )
 
 
+cdef object _problem(const ol_problem *problem, int number):
+    failure = _failure(&problem.error)
+    if problem.kind == OL_PROBLEM_LOSS or problem.kind == OL_PROBLEM_DOUBT:
+        kind = DataLossError if problem.kind == OL_PROBLEM_LOSS else PossibleLossError
+        failure = kind(failure.message, path=failure.path, position=failure.position, log_offset=failure.log_offset)
+    if isinstance(failure, CorruptionError):
+        failure.log_partition = number
+        if problem.below > problem.error.offset >= 0:
+            failure.lost_from = problem.error.offset
+            failure.lost_below = None if problem.below == INT64_MAX else problem.below
+    return failure
+
+
 cdef tuple _texts(list names):
     cdef bytes name
     cdef list texts = []
@@ -144,6 +166,9 @@ cdef dict _recovery(const ol_log_recovery *found):
         "swaps_finished": found.swaps_finished,
         "rewritten_bytes": found.rewritten_bytes,
         "corruption": _failure(&found.corruption) if found.corrupt else None,
+        "lossy": bool(found.is_lossy),
+        "others_worked": bool(found.others_worked),
+        "log_start_refused": bool(found.log_start_refused),
     }
 
 
@@ -164,8 +189,11 @@ cdef class Partition:
 
     def __init__(self, directory, int number, FileSystem fs not None, Decompressor decompressor, config, *, bint writable,
                  bint create=False, bint clean=False, int64_t recovery_point=-1, int64_t log_start_offset=-1,
-                 bytes topic_id=None):
-        """Opens a partition directory; `config` is a StoreConfig.  Raises StorageError, CorruptionError, MissingFileError."""
+                 witness=None, bytes topic_id=None):
+        """Opens a partition directory; `config` is a StoreConfig, `witness` a Witness of the log directory.
+
+        Raises StorageError, CorruptionError, MissingFileError.
+        """
         if self.directory is not None:
             raise InternalError("a partition is opened once")
         cdef ol_partition_options options
@@ -193,6 +221,12 @@ cdef class Partition:
         options.log.clean = clean
         options.log.recovery_point = recovery_point
         options.log.log_start_offset = log_start_offset
+        if witness is not None:
+            options.log.witnessed = witness.witnessed
+            options.log.changed_checkpoints = witness.changed_checkpoints
+            options.log.recovery_point_changed = witness.recovery_point_changed
+            options.log.log_start_changed = witness.log_start_changed
+            options.log.cleaned_by_others = witness.cleaned_by_others
         options.log.topic_id = <const uint8_t *><const char *>topic_id if topic_id is not None else NULL
         options.log.decompressor = &decompressor.port if decompressor is not None else NULL
         # A batch never spans segments.
@@ -386,14 +420,14 @@ cdef class Partition:
             self.leave()
 
     def problems(self):
-        """Returns, as exceptions that were not raised, what made the partition read-only; at most the first 64."""
+        """Returns, as exceptions that were not raised, what was found in opening and loading; at most the first 64."""
         cdef ol_problem problem
         cdef size_t index = 0
         cdef list found = []
         self.enter()
         try:
             while ol_partition_problem_at(self.handle, index, &problem):
-                found.append(_failure(&problem.error))
+                found.append(_problem(&problem, self.number))
                 index += 1
             return found
         finally:

@@ -8,6 +8,7 @@ each of them.
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,13 +22,15 @@ from offsetlog._native.files import (
     parse_uuid,
 )
 from offsetlog.config import PARTITIONS_MAX
-from offsetlog.directory import listing, segments
+from offsetlog.directory import checkpoint_record, listing, segments
+from offsetlog.directory.checkpoint_record import CheckpointRecord
 from offsetlog.errors import (
     ConfigError,
     CorruptionError,
     InvalidArgumentError,
     LockedError,
     MissingFileError,
+    OffsetLogError,
     UnsupportedVersionError,
 )
 
@@ -42,6 +45,7 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_POINTS = "cleaner-offset-checkpoint"
+CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS)
 
 FORMAT = 1
 
@@ -49,11 +53,60 @@ Checkpoint = dict[tuple[str, int], int]
 
 
 @dataclass(frozen=True, slots=True)
+class Witness:
+    """What a log directory says about one of its partitions, for the open that looks for what is missing.
+
+    Attributes:
+        witnessed: the partition has a manifest and a sidecar, which must be there.
+        changed_checkpoints: how many checkpoints somebody else wrote since this library did.
+        recovery_point_changed: whether the recovery points are among them.
+        log_start_changed: likewise, the log starts.
+        cleaned_by_others: the offset in the cleaner's checkpoint, if that is among them, else -1.
+    """
+
+    witnessed: bool = False
+    changed_checkpoints: int = 0
+    recovery_point_changed: bool = False
+    log_start_changed: bool = False
+    cleaned_by_others: int = -1
+
+
+def _format_numbers(numbers: frozenset[int]) -> str:
+    # "0-3,7"
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def _parse_numbers(text: str) -> frozenset[int]:
+    numbers: set[int] = set()
+    for run in text.split(",") if text else ():
+        low, _, high = run.partition("-")
+        first, last = int(low), int(high or low)
+        if not 0 <= first <= last < PARTITIONS_MAX:
+            raise ValueError(f"partitions {run} cannot be")
+        numbers.update(range(first, last + 1))
+    return frozenset(numbers)
+
+
+@dataclass(frozen=True, slots=True)
 class Properties:
-    """The content of `offsetlog.properties`: the number of partitions, and the id of new ones."""
+    """The content of `offsetlog.properties`.
+
+    Attributes:
+        partitions: how many the offsets topic has.
+        topic_id: of new ones, None for unknown.
+        existing: the numbers of those whose directories must be there, each with its manifest; None in a file of an
+            earlier version.
+    """
 
     partitions: int
     topic_id: bytes | None
+    existing: frozenset[int] | None = None
 
     def format(self) -> bytes:
         """Returns the bytes of the file."""
@@ -64,6 +117,8 @@ class Properties:
         ]
         if self.topic_id is not None:
             lines.append(f"topic_id={format_uuid(self.topic_id)}")
+        if self.existing is not None:
+            lines.append(f"existing={_format_numbers(self.existing)}")
         return "\n".join([*lines, ""]).encode()
 
 
@@ -102,6 +157,8 @@ class LogDirectory:
         self.was_clean = False
         self._lock: FileLock | None = None
         self._marker: bytes | None = None
+        self._record: CheckpointRecord | None = None
+        self._writing = threading.Lock()
 
     # -------------------------------------------------------------------------------- what is there
 
@@ -197,6 +254,7 @@ class LogDirectory:
         try:
             version, partitions = int(entries["format"]), int(entries["partitions"])
             topic_id = parse_uuid(entries["topic_id"]) if "topic_id" in entries else None
+            existing = _parse_numbers(entries["existing"]) if "existing" in entries else None
         except (KeyError, ValueError, CorruptionError) as failure:
             raise CorruptionError(f"the file cannot be understood: {failure}", path=path) from None
         if version != FORMAT:
@@ -205,7 +263,7 @@ class LogDirectory:
             )
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise CorruptionError(f"partitions={partitions} cannot be", path=path)
-        return Properties(partitions, topic_id)
+        return Properties(partitions, topic_id, existing)
 
     def read_checkpoint(self, name: str) -> Checkpoint:
         """Returns the entries of a checkpoint; a missing or damaged one is empty, none of it is guessed.
@@ -219,6 +277,59 @@ class LogDirectory:
             return parse_offset_checkpoint(text)
         except CorruptionError:
             return {}
+
+    # ------------------------------------------------------------------------------------ witnesses
+
+    def read_record(self) -> CheckpointRecord | None:
+        """Returns the record of the checkpoints, None where there is none.
+
+        Raises:
+            CorruptionError: it is damaged.
+        """
+        text = self._read(checkpoint_record.NAME)
+        if text is None:
+            return None
+        try:
+            return checkpoint_record.parse(text)
+        except CorruptionError as failure:
+            path = self.path / checkpoint_record.NAME
+            raise CorruptionError(failure.message, path=path) from None
+
+    def find_changed(self, record: CheckpointRecord | None) -> tuple[frozenset[str], list[OffsetLogError]]:
+        """Returns which checkpoints somebody else wrote, and the damage in others."""
+        changed: set[str] = set()
+        damage: list[OffsetLogError] = []
+        for name in CHECKPOINTS:
+            content = self._read(name)
+            if record is not None and record.is_as_left(name, content):
+                continue
+            if content is None:
+                if record is not None:
+                    damage.append(CorruptionError("the checkpoint is missing", path=self.path / name))
+                continue
+            try:
+                parse_offset_checkpoint(content)
+            except CorruptionError as failure:
+                damage.append(CorruptionError(failure.message, path=self.path / name))
+                continue
+            if record is not None:
+                changed.add(name)
+        return frozenset(changed), damage
+
+    def adopt_checkpoints(self, others: dict[int, int]) -> None:
+        """Records the checkpoints as they are now; `others` as in CheckpointRecord."""
+        with self._writing:
+            hashes = {name: (checkpoint_record.hash_of(self._read(name)),) for name in CHECKPOINTS}
+            found = CheckpointRecord(hashes, others)
+            if self._record is None or not self._says_all(found):
+                self._record = found
+                self._write_record()
+
+    def _says_all(self, found: CheckpointRecord) -> bool:
+        assert self._record is not None
+        return self._record.others == found.others and all(
+            hashes[0] in self._record.hashes.get(name, ()) for name, hashes in found.hashes.items()
+        )
 
     # -------------------------------------------------------------------------------------- writing
 
@@ -246,8 +357,28 @@ class LogDirectory:
             self.fs.flush_directory(self.path)
 
     def write_properties(self, properties: Properties) -> None:
-        """Publishes `offsetlog.properties`."""
-        self.fs.replace_file(self.path / PROPERTIES, properties.format())
+        """Publishes `offsetlog.properties` unless it says the same."""
+        content = properties.format()
+        if self._read(PROPERTIES) != content:
+            self.fs.replace_file(self.path / PROPERTIES, content)
+
+    def add_existing(self, number: int) -> None:
+        """Says in `offsetlog.properties`, if there is one, that a partition has its directory and its witnesses."""
+        properties = self.read_properties()
+        if properties is not None:
+            existing = (properties.existing or frozenset()).union({number})
+            self.write_properties(Properties(properties.partitions, properties.topic_id, existing))
+
+    def refuse_log_starts(self, numbers: list[int]) -> None:
+        """Takes log starts that cannot be true out of their checkpoint, which a broker would follow; a copy stays."""
+        content = self._read(LOG_STARTS)
+        if content is None:
+            return
+        entries = self.read_checkpoint(LOG_STARTS)
+        kept = {key: offset for key, offset in entries.items() if key[0] != TOPIC or key[1] not in numbers}
+        with self._writing:
+            self.fs.replace_file(self.path / f"offsetlog.refused-{LOG_STARTS}", content)
+            self._publish(LOG_STARTS, format_offset_checkpoint(kept))
 
     def join_cluster(self, cluster_id: str, node_id: int) -> None:
         """Writes meta.properties for a broker of that cluster; one that is there must agree.
@@ -276,10 +407,27 @@ class LogDirectory:
 
     def write_checkpoint(self, name: str, ours: dict[int, int]) -> None:
         """Publishes a checkpoint with our partitions' offsets; entries of other topics stay as they are."""
-        entries = self.read_checkpoint(name)
-        merged = {**entries, **{(TOPIC, number): offset for number, offset in ours.items()}}
-        if merged != entries:
-            self.fs.replace_file(self.path / name, format_offset_checkpoint(merged))
+        with self._writing:
+            entries = self.read_checkpoint(name)
+            merged = {**entries, **{(TOPIC, number): offset for number, offset in ours.items()}}
+            if merged != entries:
+                self._publish(name, format_offset_checkpoint(merged))
+
+    def _publish(self, name: str, content: bytes) -> None:
+        # Both contents are in the record before the new one can be there.
+        if self._record is not None:
+            known = self._record.hashes.get(name, ())
+            hashes = dict.fromkeys(
+                (checkpoint_record.hash_of(self._read(name)), checkpoint_record.hash_of(content))
+            )
+            self._record.hashes[name] = tuple(hashes)
+            if self._record.hashes[name] != known:
+                self._write_record()
+        self.fs.replace_file(self.path / name, content)
+
+    def _write_record(self) -> None:
+        assert self._record is not None
+        self.fs.replace_file(self.path / checkpoint_record.NAME, self._record.format())
 
     def finish(self, ends: dict[int, int], *, sound: bool) -> None:
         """Ends writing after every partition was closed: checkpoints, then the marker if it is true.

@@ -8,20 +8,26 @@ from typing import Any
 
 from offsetlog._native.partition import Partition
 from offsetlog._native.store_core import StoreCore
-from offsetlog.errors import CorruptionWarning, OffsetLogError
+from offsetlog.errors import CorruptionWarning, OffsetLogError, PossibleLossError
+from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.types import Digest
 
 _DIGEST_MASK = (1 << 128) - 1
 
 
-def problems(core: StoreCore) -> list[OffsetLogError]:
-    """Returns the damage that loading found; see OffsetStore.problems."""
-    return [problem for partition in core.attached() for problem in partition.problems()]
+def problems(core: StoreCore, partitions: OpenPartitions) -> list[OffsetLogError]:
+    """Returns what opening and loading found; see OffsetStore.problems."""
+    found = [problem for partition in core.attached() for problem in partition.problems()]
+    return [*partitions.problems(), *found]
 
 
 def damaged(core: StoreCore) -> list[Partition]:
-    """Returns the partitions that are loaded now and were found damaged."""
-    return [each for each in core.attached(wait=False) if each.progress()["problems"]]
+    """Returns the partitions that are loaded now and were found damaged or incomplete."""
+    return [
+        each
+        for each in core.attached(wait=False)
+        if any(not isinstance(problem, PossibleLossError) for problem in each.problems())
+    ]
 
 
 def partition_count(core: StoreCore) -> int:
@@ -29,17 +35,29 @@ def partition_count(core: StoreCore) -> int:
     return core.count if core.is_count_known else len(core.attached(wait=False))
 
 
-def warn_of_damage(core: StoreCore, path: Path, *, stacklevel: int) -> None:
-    """Issues one CorruptionWarning if partitions are damaged; `stacklevel` as `warnings.warn`."""
+def warn_of_damage(
+    core: StoreCore, partitions: OpenPartitions, path: Path, *, stacklevel: int
+) -> None:
+    """Issues one CorruptionWarning if anything is damaged; `stacklevel` as `warnings.warn`."""
+    advice = f"See store.problems(), or `offsetlog verify {path}`"
     found = damaged(core)
-    if not found:
+    others = [
+        *partitions.problems(),
+        *(problem for each in core.attached(wait=False) for problem in each.problems()),
+    ]
+    if found:
+        are = "is" if len(found) == 1 else "are"
+        first = next(
+            problem for problem in found[0].problems() if not isinstance(problem, PossibleLossError)
+        )
+        text = (
+            f"{len(found)} of {partition_count(core)} partitions in {path} {are} damaged: "
+            f"{first}; what is missing is not answered for. {advice}"
+        )
+    elif others:
+        text = f"{others[0]}. {advice}"
+    else:
         return
-    are = "is" if len(found) == 1 else "are"
-    text = (
-        f"{len(found)} of {partition_count(core)} partitions in {path} {are} damaged: "
-        f"{found[0].problems()[0]}; what is missing is not answered for. "
-        f"See store.problems(), or `offsetlog verify {path}`"
-    )
     warnings.warn(text, CorruptionWarning, stacklevel=stacklevel)
 
 

@@ -68,7 +68,8 @@ def open_read_only(
         )
     if numbers and numbers[-1] >= count:
         raise PartitionCountError(asked=count, actual=numbers[-1] + 1, path=directory.path)
-    opened = OpenPartitions(PartitionOpener(directory, config, writable=False))
+    existing = None if properties is None else properties.existing
+    opened = OpenPartitions(PartitionOpener(directory, config, writable=False, existing=existing))
     if by_partition and properties is None and partitions is None:
         _check_highest(directory, numbers)
         opened.open_all(numbers, wait=wait)
@@ -165,15 +166,20 @@ def open_writable(
     directory.begin_writing()
     if cluster is not None:
         directory.join_cluster(*cluster)
-    opener = PartitionOpener(directory, config, writable=True, topic_id=known or topic_id)
+    existing = None if properties is None else properties.existing
+    opener = PartitionOpener(
+        directory, config, writable=True, topic_id=known or topic_id, existing=existing
+    )
     opened = OpenPartitions(opener)
     opened.open_all(numbers, wait=wait)
-    if properties is None and count is not None:
-        try:
-            directory.write_properties(Properties(count, opener.settled_topic_id()))
-        except BaseException:
-            opened.abandon()
-            raise
+    try:
+        kept = properties
+        if properties is None and count is not None:
+            kept = Properties(count, opener.settled_topic_id())
+        opener.adopt(opened.all(), kept)
+    except BaseException:
+        opened.abandon()
+        raise
     return count, opened
 
 

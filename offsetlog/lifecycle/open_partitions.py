@@ -6,7 +6,7 @@ import os
 import threading
 
 from offsetlog._native.partition import Partition
-from offsetlog.errors import ClosedError
+from offsetlog.errors import ClosedError, DataLossError, OffsetLogError
 from offsetlog.lifecycle.background_load import BackgroundLoad, LoadProgress
 from offsetlog.lifecycle.partition_opener import PartitionOpener
 
@@ -26,12 +26,17 @@ class OpenPartitions:
         self._opener = opener
         self._lock = threading.Lock()
         self._owned: dict[int, Partition] = {}
+        self._missing: dict[int, DataLossError] = {}
         self._load: BackgroundLoad | None = None
         self._stopped = False
 
     def all(self) -> list[Partition]:
         """Returns the partitions that are open, loaded or not, by number."""
         return [partition for _, partition in sorted(self._owned.items())]
+
+    def problems(self) -> list[OffsetLogError]:
+        """Returns what is wrong with the directory itself, as errors that were not raised."""
+        return [*self._missing.values(), *self._opener.findings]
 
     def open_all(self, numbers: list[int], *, wait: bool = True) -> None:
         """Opens and loads partitions side by side; when one cannot be opened, none stays open.
@@ -45,6 +50,7 @@ class OpenPartitions:
             StorageError, CorruptionError, CapacityError: of the first that cannot be opened.
         """
         cores = os.cpu_count() or 1
+        self._missing = self._opener.missing(numbers)
         opened = self._opener.open_logs(numbers, cores)
         self._owned = {partition.number: partition for partition in opened}
         # All cores check a large partition that is alone; many partitions are loaded side by side.

@@ -14,8 +14,11 @@ from offsetlog.directory.log_directory import (
     RECOVERY_POINTS,
     TOPIC,
     LogDirectory,
+    Properties,
+    Witness,
     random_topic_id,
 )
+from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError, ReadOnlyError
 
 
 class PartitionOpener:
@@ -27,6 +30,7 @@ class PartitionOpener:
         writable: whether partitions are opened for writing.
         topic_id: the id for new partition directories; None takes that of the partitions there are,
             or makes one.
+        existing: the partitions whose directories and witnesses must be there; None for unknown.
     """
 
     def __init__(
@@ -36,8 +40,10 @@ class PartitionOpener:
         *,
         writable: bool,
         topic_id: bytes | None = None,
+        existing: frozenset[int] | None = None,
     ) -> None:
         self.topic_id = topic_id
+        self._existing = existing or frozenset()
         self._directory = directory
         self._config = config
         self._writable = writable
@@ -45,12 +51,71 @@ class PartitionOpener:
         self._recovery_points = directory.read_checkpoint(RECOVERY_POINTS)
         self._log_starts = directory.read_checkpoint(LOG_STARTS)
         self._cleaned_to = directory.read_checkpoint(CLEANER_POINTS)
+        self.findings: list[OffsetLogError] = []
+        try:
+            record = directory.read_record()
+        except CorruptionError as failure:
+            self.findings.append(failure)
+            record = None
+        self._changed, damage = directory.find_changed(record)
+        self.findings += damage
+        self._others = record.others if record is not None else {}
 
     def settled_topic_id(self) -> bytes:
         """Returns the id for new partition directories, made now if none is known."""
         if self.topic_id is None:
             self.topic_id = random_topic_id()
         return self.topic_id
+
+    def missing(self, numbers: list[int]) -> dict[int, DataLossError]:
+        """Returns, by number, the partitions that must be there and are not among `numbers`."""
+        return {
+            number: DataLossError(
+                "the directory of the log partition is missing, with all that was in it",
+                path=self._directory.partition_path(number),
+                log_partition=number,
+                lost_from=0,
+                lost_below=self._recovery_points.get((TOPIC, number)),
+            )
+            for number in sorted(self._existing.difference(numbers))
+        }
+
+    def _witness(self, number: int) -> Witness:
+        others = self._others.get(number)
+        if others is not None:
+            return Witness(number in self._existing, len(self._changed) + 2, False, False, others)
+        cleaner = self._cleaned_to.get((TOPIC, number), -1)
+        return Witness(
+            witnessed=number in self._existing,
+            changed_checkpoints=len(self._changed),
+            recovery_point_changed=RECOVERY_POINTS in self._changed,
+            log_start_changed=LOG_STARTS in self._changed,
+            cleaned_by_others=cleaner if CLEANER_POINTS in self._changed else -1,
+        )
+
+    def adopt(self, opened: list[Partition], properties: Properties | None) -> None:
+        """Records what is there now, for the next open to compare with: after all logs were opened for writing.
+
+        Args:
+            opened: the partitions.
+            properties: those of the directory, None where it shall have none.
+        """
+        others = {
+            each.number: self._cleaned_to.get((TOPIC, each.number), -1)
+            for each in opened
+            if each.read_only and each.recovery["others_worked"]
+        }
+        refused = [each.number for each in opened if each.recovery["log_start_refused"]]
+        if refused:
+            self._directory.refuse_log_starts(refused)
+        if properties is not None:
+            self._directory.adopt_checkpoints(others)
+            sound = (each.number for each in opened if not each.read_only)
+            existing = self._existing.union(sound)
+            self._directory.write_properties(
+                Properties(properties.partitions, properties.topic_id, existing)
+            )
+            self._existing = existing
 
     def open_log(self, number: int, *, create: bool = False) -> Partition:
         """Opens the log of a partition, which is not loaded then."""
@@ -65,6 +130,7 @@ class PartitionOpener:
             clean=self._directory.was_clean,
             recovery_point=self._recovery_points.get((TOPIC, number), -1),
             log_start_offset=self._log_starts.get((TOPIC, number), -1),
+            witness=None if create else self._witness(number),
             topic_id=self.settled_topic_id() if create else None,
         )
 
@@ -104,11 +170,22 @@ class PartitionOpener:
         )
 
     def create(self, number: int) -> Partition:
-        """Makes the directory of a new partition, opens its log and loads it."""
+        """Makes the directory of a new partition, opens its log and loads it.
+
+        Raises:
+            ReadOnlyError: there was one, which is missing.
+        """
+        if number in self._existing:
+            raise ReadOnlyError(
+                "the directory of the log partition is missing; `offsetlog repair` accepts the loss",
+                path=self._directory.partition_path(number),
+            )
         partition = self.open_log(number, create=True)
         try:
             self.load(partition)
+            self._directory.add_existing(number)
         except BaseException:
             partition.abandon()
             raise
+        self._existing = self._existing.union({number})
         return partition

@@ -1,4 +1,4 @@
-/* Two slots in a mapped file, stored in turn, and the `ol.flushed` header. */
+/* Two slots in a file, stored in turn, and the `ol.flushed` header. */
 #include "log/files/flush_sidecar.h"
 
 #include <stdlib.h>
@@ -20,8 +20,9 @@ enum {
 };
 #define FLUSHED_MAGIC 0x4f4c4642u       /* "OLFB" */
 
-static void encode_slot(uint8_t *slot, int64_t sequence, const ol_flush_sidecar_bound *bound) {
-    uint8_t bytes[OL_FLUSH_SIDECAR_SLOT_SIZE] = {0};
+static void encode_slot(uint8_t bytes[OL_FLUSH_SIDECAR_SLOT_SIZE], int64_t sequence,
+                        const ol_flush_sidecar_bound *bound) {
+    memset(bytes, 0, OL_FLUSH_SIDECAR_SLOT_SIZE);
     ol_store_u32(bytes + AT_MAGIC, FLUSHED_MAGIC);
     ol_store_u16(bytes + AT_VERSION, VERSION);
     ol_store_i64(bytes + AT_SEQUENCE, sequence);
@@ -30,7 +31,6 @@ static void encode_slot(uint8_t *slot, int64_t sequence, const ol_flush_sidecar_
     ol_store_i64(bytes + AT_POSITION, bound->position);
     ol_store_i32(bytes + AT_LEADER_EPOCH, bound->leader_epoch);
     ol_store_u32(bytes + AT_CRC, ol_crc32c(bytes, AT_CRC));
-    memcpy(slot, bytes, sizeof bytes);
 }
 
 static bool decode_slot(const uint8_t *slot, int64_t *sequence, ol_flush_sidecar_bound *bound) {
@@ -48,23 +48,22 @@ static bool decode_slot(const uint8_t *slot, int64_t *sequence, ol_flush_sidecar
 }
 
 /* The newer of two slots; false when neither is whole. */
-static bool decode(const uint8_t *data, int64_t *sequence, ol_flush_sidecar_bound *bound) {
-    bool found = false;
+static bool decode(const uint8_t *data, int64_t *sequence, ol_flush_sidecar_found *found) {
+    int whole = 0;
     for (int i = 0; i < 2; i++) {
         int64_t slot_sequence;
-        ol_flush_sidecar_bound slot_bound;
-        if (!decode_slot(data + i * OL_FLUSH_SIDECAR_SLOT_SIZE, &slot_sequence, &slot_bound)) {
-            continue;
-        }
-        if (found && slot_sequence <= *sequence) continue;
-        found = true;
+        ol_flush_sidecar_bound slot;
+        if (!decode_slot(data + i * OL_FLUSH_SIDECAR_SLOT_SIZE, &slot_sequence, &slot)) continue;
+        whole++;
+        if (whole == 2 && slot_sequence <= *sequence) continue;
         *sequence = slot_sequence;
-        *bound = slot_bound;
+        found->bound = slot;
     }
-    return found;
+    found->is_half = whole == 1;
+    return whole > 0;
 }
 
-int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_bound *bound,
+int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_found *found,
                           ol_error *error) {
     uint8_t *data = NULL;
     size_t size = 0;
@@ -75,7 +74,7 @@ int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_bound *b
     }
     if (status != OL_OK) return status;
     int64_t sequence;
-    if (size != OL_FLUSH_SIDECAR_FILE_SIZE || !decode(data, &sequence, bound)) {
+    if (size != OL_FLUSH_SIDECAR_FILE_SIZE || !decode(data, &sequence, found)) {
         (void)ol_fail(error, OL_CORRUPT, "no slot of the flushed bound is whole");
         status = ol_error_at(error, path, 0);
     }
@@ -83,10 +82,20 @@ int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_bound *b
     return status;
 }
 
+/* The sequence goes on after that of a file that was there. */
+static int read_sequence(ol_fs *fs, ol_file *file, int64_t *sequence, ol_error *error) {
+    uint8_t data[OL_FLUSH_SIDECAR_FILE_SIZE];
+    size_t got = 0;
+    ol_flush_sidecar_found ignored;
+    int status = fs->read(file, 0, data, sizeof data, &got, error);
+    if (status != OL_OK) return status;
+    if (got != sizeof data || !decode(data, sequence, &ignored)) *sequence = 0;
+    return OL_OK;
+}
+
 int ol_flush_sidecar_open(ol_flush_sidecar *flushed, ol_fs *fs, const char *path, ol_error *error) {
     ol_file *file = NULL;
-    int64_t size = 0;
-    void *data = NULL;
+    int64_t size = 0, sequence = 0;
     int status = fs->open(fs, path, OL_OPEN_CREATE, &file, error);
     if (status != OL_OK) return status;
     status = fs->size(file, &size, error);
@@ -97,37 +106,27 @@ int ol_flush_sidecar_open(ol_flush_sidecar *flushed, ol_fs *fs, const char *path
     if (status == OL_OK && size < OL_FLUSH_SIDECAR_FILE_SIZE) {
         status = fs->extend(file, size, OL_FLUSH_SIDECAR_FILE_SIZE, true, error);
     }
-    if (status == OL_OK) status = fs->map(file, OL_FLUSH_SIDECAR_FILE_SIZE, true, &data, error);
+    if (status == OL_OK) status = read_sequence(fs, file, &sequence, error);
     if (status != OL_OK) {
         fs->close(file);
         return status;
     }
-    ol_flush_sidecar_bound ignored;
-    int64_t sequence = 0;
-    if (!decode(data, &sequence, &ignored)) sequence = 0;
-    *flushed = (ol_flush_sidecar){.fs = fs, .file = file, .data = data, .sequence = sequence};
+    *flushed = (ol_flush_sidecar){.fs = fs, .file = file, .sequence = sequence};
     return OL_OK;
 }
 
 void ol_flush_sidecar_close(ol_flush_sidecar *flushed) {
-    if (flushed->file == NULL) return;
-    flushed->fs->unmap(flushed->fs, flushed->data, OL_FLUSH_SIDECAR_FILE_SIZE);
-    flushed->fs->close(flushed->file);
-    flushed->file = NULL;
-}
-
-void ol_flush_sidecar_release(ol_flush_sidecar *flushed) {
     if (flushed->file != NULL) flushed->fs->close(flushed->file);
     flushed->file = NULL;
 }
 
 int ol_flush_sidecar_store(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound,
                            ol_error *error) {
+    uint8_t slot[OL_FLUSH_SIDECAR_SLOT_SIZE];
     int64_t sequence = ++flushed->sequence;
-    int64_t at = (sequence & 1) * OL_FLUSH_SIDECAR_SLOT_SIZE;
-    encode_slot(flushed->data + at, sequence, bound);
-    if (flushed->fs->stored == NULL) return OL_OK;
-    return flushed->fs->stored(flushed->file, at, OL_FLUSH_SIDECAR_SLOT_SIZE, error);
+    encode_slot(slot, sequence, bound);
+    return flushed->fs->write(flushed->file, (sequence & 1) * OL_FLUSH_SIDECAR_SLOT_SIZE, slot,
+                              sizeof slot, error);
 }
 
 int ol_flush_sidecar_lower(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound,

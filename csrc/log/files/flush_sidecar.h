@@ -1,10 +1,10 @@
 /* log/files/flush_sidecar: the sidecar `offsetlog.flushed`, which remembers how far a partition was
  * flushed (docs/durability.md).
  *
- * A small mapped file, stored after each successful fdatasync of the log and itself never synced,
- * except before a truncation.  So its bound after a crash is a true lower bound, and the exact one
- * after kill -9.  Two slots are written in turn, each with a sequence number and a CRC, so that a
- * process killed inside a store leaves the other one whole.
+ * A small file, stored after each successful fdatasync of the log and itself never synced, except
+ * when it is made and before a truncation.  So its bound after a crash is a true lower bound, and
+ * the exact one after kill -9.  Two slots are written in turn, each with a sequence number and a
+ * CRC, so that a store that was torn leaves the other one whole.
  *
  * Slot (64 bytes, big-endian): 0 u32 magic "OLFB", 4 u16 version 1, 6 u16 zero, 8 i64 sequence, 16
  * i64 flushed offset, 24 i64 segment base, 32 i64 file position, 40 i32 leader epoch, 44 16 bytes
@@ -27,29 +27,32 @@ typedef struct ol_flush_sidecar_bound {
                                    unknown */
 } ol_flush_sidecar_bound;
 
+/* The content of a file. */
+typedef struct ol_flush_sidecar_found {
+    ol_flush_sidecar_bound bound;
+    bool is_half;               /* the other slot is not whole: the bound may be an older one */
+} ol_flush_sidecar_found;
+
 typedef struct ol_flush_sidecar {
     ol_fs *fs;
     ol_file *file;              /* NULL: not open */
-    uint8_t *data;
     int64_t sequence;
 } ol_flush_sidecar;
 
-/* OL_NO_SUCH_FILE; OL_CORRUPT when no slot is whole, which callers treat as no sidecar. */
-int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_bound *bound,
+/* OL_NO_SUCH_FILE; OL_CORRUPT when no slot is whole. */
+int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_found *found,
                           ol_error *error) OL_NODISCARD;
 
 /* Opens or creates the file for storing. */
 int ol_flush_sidecar_open(ol_flush_sidecar *flushed, ol_fs *fs, const char *path,
                           ol_error *error) OL_NODISCARD;
 void ol_flush_sidecar_close(ol_flush_sidecar *flushed);
-/* In a forked child: the mapping is left alone. */
-void ol_flush_sidecar_release(ol_flush_sidecar *flushed);
 
-/* Stores through the mapping.  Fails only through the faulting file port. */
+/* Writes one slot.  After a failure the file says what it said, or nothing. */
 int ol_flush_sidecar_store(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound,
                            ol_error *error) OL_NODISCARD;
 
-/* Before a truncation: both slots say `bound`, and the file is flushed. */
+/* For a new file, and before a truncation: both slots say `bound`, and the file is flushed. */
 int ol_flush_sidecar_lower(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound,
                            ol_error *error) OL_NODISCARD;
 

@@ -17,7 +17,8 @@ static int release(void *context, ol_error *error) {
     return ol_fail(error, seen->fail_release, "the test refuses to release");
 }
 
-static void damaged(void *context, const ol_error *damage) {
+static void damaged(void *context, const ol_error *damage, int64_t below) {
+    OL_CHECK(below > damage->offset);
     reports *seen = context;
     seen->damaged++;
     seen->released_at_damage = seen->released;

@@ -5,6 +5,13 @@
 #include "cleaned_scene.h"
 #include "recorded_fs.h"
 
+#define STORE_MANIFEST \
+    "create offsetlog.manifest.tmp\n" \
+    "cut offsetlog.manifest.tmp\n" \
+    "flush offsetlog.manifest.tmp\n" \
+    "rename offsetlog.manifest.tmp to offsetlog.manifest\n" \
+    "flush directory p-0\n"
+
 static void open_recorded(scene *s) {
     char parent[OL_PATH_MAX];
     fixture_directory(s->directory);
@@ -30,7 +37,10 @@ OL_TEST(a_new_log_has_its_names_on_disk) {
                    "cut 0.log\n"
                    "create 0.index\n"
                    "create 0.timeindex\n"
-                   "flush directory p-0\n");
+                   "flush directory p-0\n"
+                   "create offsetlog.flushed\n"
+                   "flush offsetlog.flushed\n"
+                   STORE_MANIFEST);
     scene_close(&s);
 }
 
@@ -41,8 +51,7 @@ OL_TEST(the_first_flush_takes_the_whole_file_and_the_next_what_was_appended) {
     recorded_begin();
     flush(&s);
     recorded_check("flush 0.log\n"
-                   "flush directory p-0\n"
-                   "create offsetlog.flushed\n");
+                   "flush directory p-0\n");
     append(&s, 300);
     recorded_begin();
     flush(&s);
@@ -66,7 +75,8 @@ OL_TEST(a_close_flushes_every_file_that_it_changes_and_the_directory) {
                    "flush 0.index\n"
                    "flush 0.timeindex\n"
                    "flush the end of 0.log\n"
-                   "flush directory p-0\n");
+                   "flush directory p-0\n"
+                   STORE_MANIFEST);
     s.log = fixture_open(&s.options, NULL);
     scene_close(&s);
 }
@@ -85,7 +95,7 @@ OL_TEST(a_flush_takes_rolled_segments_first_and_their_notes_go_last) {
                    "flush 13.timeindex\n"
                    "flush 27.log\n"
                    "flush directory p-0\n"
-                   "create offsetlog.flushed\n"
+                   STORE_MANIFEST
                    "remove offsetlog.rolled-0-7518-13\n"
                    "remove offsetlog.rolled-13-7518-27\n");
     scene_close(&s);
@@ -106,7 +116,7 @@ OL_TEST(a_flush_takes_the_transaction_index_of_a_rolled_segment) {
                    "flush 0.txnindex\n"
                    "flush 17.log\n"
                    "flush directory p-0\n"
-                   "create offsetlog.flushed\n"
+                   STORE_MANIFEST
                    "remove offsetlog.rolled-0-7718-17\n");
     scene_close(&s);
 }
@@ -120,6 +130,7 @@ OL_TEST(a_truncation_flushes_the_sidecar_then_the_names_then_the_cut) {
     int64_t end = s.m->batches[2].next;
     OL_CHECK_OK(ol_log_truncate(s.log, end, &error), &error);
     recorded_check("flush offsetlog.flushed\n"
+                   STORE_MANIFEST
                    "create offsetlog.cut-6\n"
                    "remove 84.log\n"
                    "remove 84.index\n"
@@ -154,6 +165,7 @@ OL_TEST(a_truncation_below_a_reader_replaces_the_file_by_a_flushed_copy) {
     int64_t end = s.m->batches[1].next;
     OL_CHECK_OK(ol_log_truncate(s.log, end, &error), &error);
     recorded_check("flush offsetlog.flushed\n"
+                   STORE_MANIFEST
                    "create offsetlog.cut-3\n"
                    "flush directory p-0\n"
                    "create offsetlog.truncated\n"
@@ -180,6 +192,7 @@ OL_TEST(a_swap_has_its_names_on_disk_before_an_old_file_goes) {
                    "flush 0.index.cleaned\n"
                    "flush 0.timeindex.cleaned\n"
                    "flush offsetlog.flushed\n"
+                   STORE_MANIFEST
                    "rename 0.index.cleaned to 0.index.swap\n"
                    "rename 0.timeindex.cleaned to 0.timeindex.swap\n"
                    "rename 0.log.cleaned to 0.log.swap\n"
@@ -213,6 +226,7 @@ OL_TEST(a_swap_flushes_the_transaction_index_that_it_writes) {
                    "flush 0.timeindex.cleaned\n"
                    "flush 0.txnindex.cleaned\n"
                    "flush offsetlog.flushed\n"
+                   STORE_MANIFEST
                    "rename 0.index.cleaned to 0.index.swap\n"
                    "rename 0.timeindex.cleaned to 0.timeindex.swap\n"
                    "rename 0.txnindex.cleaned to 0.txnindex.swap\n"
@@ -270,7 +284,8 @@ OL_TEST(an_open_after_a_kill_flushes_what_the_page_cache_may_hold_alone) {
                    "flush 15.log\n"
                    "flush directory p-0\n"
                    "remove offsetlog.rolled-0-7892-15\n"
-                   "remove 15.snapshot\n");
+                   "remove 15.snapshot\n"
+                   STORE_MANIFEST);
     scene_close(&s);
 }
 

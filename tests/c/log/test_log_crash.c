@@ -229,9 +229,11 @@ static void check_state(const char *partition, const model *m, int64_t guarantee
     options.config.segment_bytes = 24 << 10;
     options.recovery_point = m->recovery_point;
     int status = ol_log_open(&options, &log, &recovery, &error);
-    if (status != OL_OK || recovery.corrupt) {
+    if (status != OL_OK || recovery.corrupt || recovery.loss_count > 0) {
         fprintf(stderr, "%s, seed %" PRIu64 ", stopped at %" PRId64 ": %s\n", what, seed, stop_at,
-                status != OL_OK ? error.reason : recovery.corruption.reason);
+                status != OL_OK    ? error.reason
+                : recovery.corrupt ? recovery.corruption.reason
+                                   : recovery.losses[0].error.reason);
         exit(1);
     }
     size_t size = 0;

@@ -1,5 +1,6 @@
 /* Torn or corrupt (ol_log_open, log/recover): the rule of docs/durability.md. */
 #include "log/files/flush_sidecar.h"
+#include "log/files/manifest.h"
 #include "recovery_fixture.h"
 
 /* Ten batches, the first five flushed, which the sixth notes; then killed. */
@@ -301,11 +302,11 @@ OL_TEST(flushed_batches_that_are_gone_from_the_end_are_missed) {
         p.options.writable = writable;
         p.options.recovery_point = 10;
         log = fixture_open(&p.options, &recovery);
-        OL_CHECK_INT(recovery.corrupt, sidecar);
-        OL_CHECK_INT(recovery.lost_below, sidecar ? -1 : 10);
-        OL_CHECK_INT(ol_log_is_writable(log), writable && !sidecar);
+        OL_CHECK(recovery.is_lossy && !recovery.corrupt);
+        OL_CHECK(!ol_log_is_writable(log));
         OL_CHECK_INT(ol_log_end(log), 6);
-        if (sidecar) OL_CHECK_INT(recovery.corruption.position, 6 * fixture_batch_size(&plain));
+        OL_CHECK_INT(recovery.losses[0].from, 6);
+        OL_CHECK_INT(recovery.losses[0].below, 10);
         fixture_close(log);
         fixture_remove(p.root);
     }
@@ -333,10 +334,12 @@ OL_TEST(a_batch_whose_checksum_is_wrong_does_not_dispute_the_gap_before_it) {
         int64_t size = (int64_t)fixture_batch_size(&plain);
         set_base_offset(&p, 2 * size, 7);
         if (broken) flip_byte(p.path, FIRST_LOG, 3 * size + 80);
-        /* No later batch and no sidecar states a bound. */
+        /* No later batch and no sidecar states a bound, and no manifest says that there is no gap. */
         fixture_join(path, p.path, FIRST_LOG);
         OL_CHECK(truncate(path, 4 * size) == 0);
         fixture_join(path, p.path, OL_FLUSH_SIDECAR_FILE);
+        OL_CHECK(unlink(path) == 0);
+        fixture_join(path, p.path, OL_MANIFEST_FILE);
         OL_CHECK(unlink(path) == 0);
         p.options.recovery_point = 5;
         ol_log *log = fixture_open(&p.options, &recovery);
@@ -367,10 +370,13 @@ static void make_half_flushed(place *p, int behind, int64_t *size) {
 
 typedef enum witness { SIDECAR, CHECKPOINT, HEADER, WITNESSES } witness;
 
+/* Without a manifest, as in a directory of another program: it would say that there is no gap. */
 static void keep_one_witness(place *p, witness which) {
-    char sidecar[OL_PATH_MAX];
-    fixture_join(sidecar, p->path, OL_FLUSH_SIDECAR_FILE);
-    if (which != SIDECAR) OL_CHECK(unlink(sidecar) == 0);
+    char path[OL_PATH_MAX];
+    fixture_join(path, p->path, OL_MANIFEST_FILE);
+    OL_CHECK(unlink(path) == 0);
+    fixture_join(path, p->path, OL_FLUSH_SIDECAR_FILE);
+    if (which != SIDECAR) OL_CHECK(unlink(path) == 0);
     p->options.recovery_point = which == CHECKPOINT ? 8 : -1;
 }
 
@@ -415,8 +421,12 @@ OL_TEST(rot_in_the_base_offset_of_the_last_batch_is_corrupt_when_it_was_flushed)
     make_half_flushed(&p, 0, &size);
     set_base_offset(&p, 7 * size, 7 + 8);
     p.options.recovery_point = 16;
+    p.options.changed_checkpoints = 2;
+    p.options.cleaned_by_others = -1;
     log = fixture_open(&p.options, &recovery);
-    OL_CHECK(!recovery.corrupt);
+    OL_CHECK(!recovery.corrupt && !recovery.is_lossy);
+    OL_CHECK_INT(recovery.losses[0].from, 7);
+    OL_CHECK_INT(recovery.losses[0].below, 15);
     OL_CHECK_INT(ol_log_end(log), 16);
     fixture_close(log);
     fixture_remove(p.root);
@@ -494,6 +504,8 @@ OL_TEST(a_gap_across_the_bound_is_no_rot_where_another_segment_follows) {
         fixture_join(path, p.path, "00000000000000000012.log");
         if (followed) fixture_write(path, "", 0);
         p.options.recovery_point = 8;
+        p.options.changed_checkpoints = 2;
+        p.options.cleaned_by_others = -1;
         ol_log *log = fixture_open(&p.options, &recovery);
         OL_CHECK_INT(recovery.corrupt, !followed);
         OL_CHECK_INT(ol_log_is_writable(log), followed);
@@ -512,9 +524,10 @@ OL_TEST(a_flush_that_ends_between_batches_while_more_are_written_is_no_rot) {
     char path[OL_PATH_MAX];
     ol_error error;
     ol_flush_sidecar sidecar;
-    ol_flush_sidecar_bound bound;
+    ol_flush_sidecar_found found;
     fixture_join(path, p.path, OL_FLUSH_SIDECAR_FILE);
-    OL_CHECK_OK(ol_flush_sidecar_load(p.options.fs, path, &bound, &error), &error);
+    OL_CHECK_OK(ol_flush_sidecar_load(p.options.fs, path, &found, &error), &error);
+    ol_flush_sidecar_bound bound = found.bound;
     OL_CHECK_INT(bound.offset, 8);
     bound.position += 2 * size;
     OL_CHECK_OK(ol_flush_sidecar_open(&sidecar, p.options.fs, path, &error), &error);

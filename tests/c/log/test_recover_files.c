@@ -1,6 +1,7 @@
 /* An open (log/open, log/swap_plan, log/rebuild) and the files that it finds: docs/format/traps.md traps 10, 11,
  * 28 to 31 and 37. */
 #include "recovery_fixture.h"
+#include "log/files/manifest.h"
 #include "log/files/offset_index.h"
 #include "log/files/partition_metadata.h"
 #include "log/swap_plan.h"
@@ -383,17 +384,29 @@ OL_TEST(a_bad_partition_metadata_is_no_reason_not_to_read) {
     }
 }
 
-OL_TEST(a_log_that_ends_below_its_start_begins_anew) {
+OL_TEST(a_log_that_ends_below_its_start_begins_anew_if_the_recovery_point_agrees) {
     place p;
+    ol_log_recovery recovery;
+    char path[OL_PATH_MAX];
     place_make(&p);
     ol_log *log = fixture_open(&p.options, NULL);
     append_many(log, 10, 50);
     fixture_close(log);
     p.options.log_start_offset = 500;
-    log = fixture_open(&p.options, NULL);
-    OL_CHECK_INT(ol_log_start(log), 500);
-    OL_CHECK_INT(ol_log_end(log), 500);
-    OL_CHECK(!fixture_exists(p.path, FIRST_LOG));
+    /* A broker that deleted everything flushed up to there. */
+    for (int again = 0; again < 2; again++) {
+        p.options.recovery_point = again == 0 ? 10 : 500;
+        fixture_join(path, p.path, OL_MANIFEST_FILE);
+        if (again == 1) OL_CHECK(unlink(path) == 0);
+        log = fixture_open(&p.options, &recovery);
+        OL_CHECK_INT(ol_log_start(log), again == 0 ? 0 : 500);
+        OL_CHECK_INT(ol_log_end(log), again == 0 ? 10 : 500);
+        OL_CHECK_INT(recovery.loss_count, 1);
+        OL_CHECK(!recovery.is_lossy && ol_log_is_writable(log));
+        OL_CHECK_INT(fixture_exists(p.path, FIRST_LOG), again == 0);
+        OL_CHECK_INT(fixture_count(p.path, "broken-"), again);
+        if (again == 0) fixture_close(log);
+    }
     OL_CHECK_INT(fixture_append(log, fixture_plain(10, 1)), 500);
     fixture_close(log);
     fixture_remove(p.root);

@@ -1,0 +1,460 @@
+/* Whether anything is missing: what an open finds is compared with what the witnesses say, which
+ * are the manifest, the sidecar, and the checkpoints (docs/durability.md, "Complete or not").
+ *
+ * A witness that is ahead of the log proves loss, unless somebody else worked here since: then only
+ * what he cannot have changed is bound.  A witness that is missing proves nothing, and leaves a
+ * doubt. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log/file_scan.h"
+#include "log/log_impl.h"
+
+/* ------------------------------------------------------------ reports */
+
+static ol_log_loss *add_loss(ol_opening *opening, bool proven, int64_t from, int64_t below) {
+    ol_log_recovery *report = opening->report;
+    if (proven) report->is_lossy = true;
+    if (report->loss_count < OL_LOG_LOSSES_KEPT) {
+        ol_log_loss *loss = &report->losses[report->loss_count++];
+        *loss = (ol_log_loss){.from = from, .below = below, .proven = proven};
+        return loss;
+    }
+    ol_log_loss *last = &report->losses[OL_LOG_LOSSES_KEPT - 1];
+    if (from < last->from) last->from = from;
+    if (below > last->below) last->below = below;
+    last->proven |= proven;
+    return last;
+}
+
+static void describe(ol_log_loss *loss, const char *path, const char *format, ...)
+    OL_PRINTF(3, 4);
+
+static void describe(ol_log_loss *loss, const char *path, const char *format, ...) {
+    char reason[OL_ERROR_REASON_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof reason, format, arguments);
+    va_end(arguments);
+    (void)ol_fail(&loss->error, OL_CORRUPT, "%s", reason);
+    loss->error.offset = loss->from;
+    (void)ol_error_at(&loss->error, path, -1);
+}
+
+static void report_doubt(ol_opening *opening, ol_doubt_cause cause, int64_t from, int64_t below) {
+    static const char *const reasons[OL_DOUBT_CAUSES] = {
+        [OL_DOUBT_MANIFEST] = "the manifest is missing or damaged: nothing shows that all of the "
+                              "log is there",
+        [OL_DOUBT_SIDECAR] = "the sidecar is missing or damaged: nothing shows that the last "
+                             "batches are there",
+        [OL_DOUBT_GAP] = "offsets are missing that another program wrote: a leader leaves no gap "
+                         "there, a follower of a cleaned log may",
+        [OL_DOUBT_END] = "the log ends below the recovery point that another program wrote",
+    };
+    static const char *const files[OL_DOUBT_CAUSES] = {OL_MANIFEST_FILE, OL_FLUSH_SIDECAR_FILE, "",
+                                                       ""};
+    char path[OL_PATH_MAX];
+    ol_error ignored;
+    const char *directory = opening->log->directory;
+    bool has_file = files[cause][0] != '\0' &&
+                    ol_log_path(opening->log, files[cause], path, &ignored) == OL_OK;
+    ol_manifest_doubt doubt = {.from = from, .below = below, .cause = cause};
+    for (size_t i = 0; i < opening->doubts.doubt_count; i++) {
+        if (memcmp(&opening->doubts.doubts[i], &doubt, sizeof doubt) == 0) return;
+    }
+    ol_manifest_add_doubt(&opening->doubts, &doubt);
+    describe(add_loss(opening, false, from, below), has_file ? path : directory, "%s",
+             reasons[cause]);
+}
+
+static bool is_reported(const ol_opening *opening, int64_t from, int64_t to) {
+    for (size_t i = 0; i < opening->report->loss_count; i++) {
+        const ol_log_loss *loss = &opening->report->losses[i];
+        if (loss->proven && loss->from <= from && to <= loss->below) return true;
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------ the witnesses */
+
+static int load_manifest(ol_opening *opening, ol_error *error) {
+    char path[OL_PATH_MAX];
+    int status = ol_log_path(opening->log, OL_MANIFEST_FILE, path, error);
+    if (status != OL_OK) return status;
+    status = ol_manifest_load(&opening->manifest, opening->log->fs, path, error);
+    opening->has_manifest = status == OL_OK;
+    opening->is_manifest_damaged = status == OL_CORRUPT || status == OL_UNSUPPORTED ||
+                                   status == OL_LIMIT;
+    return opening->is_manifest_damaged || status == OL_NO_SUCH_FILE ? OL_OK : status;
+}
+
+static int load_sidecar(ol_opening *opening, ol_error *error) {
+    char path[OL_PATH_MAX];
+    int status = ol_log_path(opening->log, OL_FLUSH_SIDECAR_FILE, path, error);
+    if (status != OL_OK) return status;
+    status = ol_flush_sidecar_load(opening->log->fs, path, &opening->sidecar, error);
+    opening->has_sidecar = status == OL_OK;
+    return status == OL_CORRUPT || status == OL_NO_SUCH_FILE ? OL_OK : status;
+}
+
+int ol_completeness_load(ol_opening *opening, ol_error *error) {
+    int status = load_manifest(opening, error);
+    return status == OL_OK ? load_sidecar(opening, error) : status;
+}
+
+int ol_completeness_has_moved(ol_opening *opening, bool *moved, ol_error *error) {
+    ol_opening later = {.log = opening->log};
+    int status = load_manifest(&later, error);
+    *moved = later.has_manifest != opening->has_manifest ||
+             later.manifest.sequence != opening->manifest.sequence;
+    ol_manifest_free(&later.manifest);
+    return status;
+}
+
+bool ol_completeness_is_sidecar_true(const ol_opening *opening) {
+    bool is_ours = opening->has_manifest || opening->options->witnessed;
+    return opening->has_sidecar && is_ours && !opening->has_worked_here;
+}
+
+/* ------------------------------------------------------------ segments */
+
+static const ol_found_segment *find_segment(const ol_opening *opening, int64_t base_offset) {
+    size_t low = 0, high = opening->found_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (opening->found[middle].base_offset < base_offset) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    bool is_there = low < opening->found_count && opening->found[low].base_offset == base_offset;
+    return is_there ? &opening->found[low] : NULL;
+}
+
+/* The batches of a segment, as far as they can be read. */
+typedef struct segment_end {
+    int64_t offset;             /* after the last one */
+    int32_t epoch;              /* of the last one, -1 none */
+    bool has_gaps;              /* a cleaner was here */
+} segment_end;
+
+static int find_end(const ol_opening *opening, const ol_found_segment *found, segment_end *end,
+                    ol_error *error) {
+    ol_file_scan scan;
+    ol_batch batch;
+    *end = (segment_end){.offset = found->base_offset, .epoch = -1};
+    int status = ol_file_scan_open(&scan, opening->log->fs, found->path, 0, -1, error);
+    if (status != OL_OK) return status;
+    while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK &&
+           ol_batch_check_crc(&batch, error) == OL_OK && batch.base_offset >= end->offset) {
+        end->has_gaps |= batch.base_offset > end->offset;
+        end->offset = ol_batch_next_offset(&batch);
+        end->epoch = batch.leader_epoch;
+    }
+    ol_file_scan_close(&scan);
+    return status == OL_IO || status == OL_NO_MEMORY || status == OL_CRASHED ? status : OL_OK;
+}
+
+/* ------------------------------------------------------------ other programs */
+
+/* Whether the last batch there is carries the newest epoch of the checkpoint. */
+static int has_written_newest(const ol_opening *opening, bool *written, ol_error *error) {
+    int status = OL_OK;
+    segment_end end = {.epoch = -1};
+    for (size_t i = opening->found_count; i-- > 0 && end.epoch < 0 && status == OL_OK;) {
+        status = find_end(opening, &opening->found[i], &end, error);
+    }
+    *written = end.epoch >= 0 && end.epoch == ol_leader_epochs_newest(&opening->log->epochs.cache);
+    return status;
+}
+
+/* A broker writes several files while it works: its checkpoints, the epochs of what it leads, and
+ * batches in the newest of them.  One file that changed alone is damage. */
+static int judge_others(ol_opening *opening, ol_error *error) {
+    const ol_leader_epochs *epochs = &opening->log->epochs.cache;
+    int changes = opening->options->changed_checkpoints;
+    int status = OL_OK;
+    bool written = false;
+    bool is_other = opening->has_manifest && epochs->count > 0 &&
+                    ol_leader_epochs_newest(epochs) != opening->manifest.epoch;
+    if (is_other && changes == 0) status = has_written_newest(opening, &written, error);
+    opening->has_worked_here = changes + is_other + written >= 2;
+    opening->report->others_worked = opening->has_worked_here;
+    return status;
+}
+
+static void refuse_log_start(ol_opening *opening, const char *reason) {
+    int64_t first = opening->found_count == 0 ? 0 : opening->found[0].base_offset;
+    describe(add_loss(opening, false, first, first), opening->log->directory,
+             "log-start-offset-checkpoint says %" PRId64 ", and is not followed: %s",
+             opening->log_start, reason);
+    opening->log_start = 0;
+    opening->report->log_start_refused = true;
+}
+
+/* A checkpoint that changed alone is not followed. */
+static void judge_checkpoints(ol_opening *opening) {
+    const ol_log_options *options = opening->options;
+    opening->recovery_point = options->recovery_point;
+    opening->log_start = options->log_start_offset > 0 ? options->log_start_offset : 0;
+    if (!opening->has_manifest || opening->has_worked_here) return;
+    if (options->recovery_point_changed) opening->recovery_point = -1;
+    if (options->log_start_changed && opening->log_start > 0) {
+        refuse_log_start(opening, "no other file shows that a broker worked here");
+    }
+}
+
+bool ol_completeness_may_begin_again(ol_opening *opening) {
+    /* A broker that deleted everything below this start flushed up to there. */
+    if (opening->recovery_point >= opening->log_start || opening->found_count == 0) return true;
+    refuse_log_start(opening, "the log ends below, and so does the recovery point");
+    return false;
+}
+
+/* Where the manifest binds from.  A broker's cleaner changes what lies below its checkpoint. */
+static int64_t binding_start(const ol_opening *opening) {
+    return opening->has_worked_here ? opening->options->cleaned_by_others : -1;
+}
+
+/* ------------------------------------------------------------ closed segments */
+
+/* Whether the swap that was under way took place. */
+static bool was_swapped(const ol_opening *opening) {
+    const ol_manifest *manifest = &opening->manifest;
+    if (!manifest->has_swap) return false;
+    const ol_found_segment *first = find_segment(opening, manifest->swap.base_offset);
+    if (first == NULL || first->file_size != manifest->swap.size) return false;
+    for (size_t i = 0; i < opening->found_count; i++) {
+        const ol_found_segment *found = &opening->found[i];
+        bool is_replaced = found->base_offset > manifest->swap.base_offset &&
+                           found->base_offset <= manifest->swap_last;
+        if (is_replaced && found->file_size > 0) return false;
+    }
+    return true;
+}
+
+/* One segment that the manifest lists. */
+static int check_segment(ol_opening *opening, const ol_manifest_segment *listed, ol_error *error) {
+    const ol_found_segment *found = find_segment(opening, listed->base_offset);
+    segment_end there = {.offset = listed->base_offset};
+    char path[OL_PATH_MAX];
+    int status = ol_segment_path(path, sizeof path, opening->log->directory, listed->base_offset,
+                                 ".log", error);
+    if (status != OL_OK || (found != NULL && found->file_size >= listed->size)) return status;
+    if (found != NULL) status = find_end(opening, found, &there, error);
+    if (status != OL_OK) return status;
+    int64_t end = there.offset < listed->end_offset ? there.offset : listed->end_offset;
+    if (there.has_gaps && opening->has_worked_here) {
+        /* Its cleaner was stopped before it stored its checkpoint. */
+        report_doubt(opening, OL_DOUBT_GAP, listed->base_offset, listed->end_offset);
+        return OL_OK;
+    }
+    ol_log_loss *loss = add_loss(opening, true, end, listed->end_offset);
+    if (found == NULL) {
+        describe(loss, path, "the segment is missing, which held the log offsets %" PRId64
+                 " to %" PRId64, listed->base_offset, listed->end_offset - 1);
+    } else {
+        describe(loss, path, "the segment is %" PRId64 " bytes long and was %" PRId64
+                 " bytes long: the log offsets %" PRId64 " to %" PRId64 " are missing",
+                 found->file_size, listed->size, end, listed->end_offset - 1);
+    }
+    return OL_OK;
+}
+
+static int check_listed(ol_opening *opening, ol_error *error) {
+    const ol_manifest *manifest = &opening->manifest;
+    int64_t start = binding_start(opening);
+    bool swapped = was_swapped(opening);
+    int status = OL_OK;
+    for (size_t i = 0; i < manifest->segment_count && status == OL_OK; i++) {
+        const ol_manifest_segment *listed = &manifest->segments[i];
+        bool is_replaced = swapped && listed->base_offset >= manifest->swap.base_offset &&
+                           listed->base_offset <= manifest->swap_last;
+        if (is_replaced || listed->base_offset < start) continue;
+        status = check_segment(opening, listed, error);
+    }
+    return status;
+}
+
+int ol_completeness_check_segments(ol_opening *opening, ol_error *error) {
+    int status = judge_others(opening, error);
+    if (status != OL_OK) return status;
+    judge_checkpoints(opening);
+    if (!opening->has_manifest) {
+        if (opening->options->witnessed) report_doubt(opening, OL_DOUBT_MANIFEST, 0, INT64_MAX);
+        return OL_OK;
+    }
+    for (size_t i = 0; i < opening->manifest.doubt_count; i++) {
+        const ol_manifest_doubt *doubt = &opening->manifest.doubts[i];
+        report_doubt(opening, doubt->cause, doubt->from, doubt->below);
+    }
+    return check_listed(opening, error);
+}
+
+bool ol_completeness_is_gap_legal(ol_opening *opening, int64_t from, int64_t to) {
+    const ol_manifest *manifest = &opening->manifest;
+    if (!opening->has_manifest || is_reported(opening, from, to)) return true;
+    if (opening->has_worked_here) {
+        if (from < opening->options->cleaned_by_others) return true;
+        if (from >= manifest->tail.end_offset) {
+            report_doubt(opening, OL_DOUBT_GAP, from, to);
+            return true;
+        }
+    }
+    return ol_manifest_is_gap_legal(manifest, from);
+}
+
+/* ------------------------------------------------------------ the end */
+
+/* The witness that is farthest ahead. */
+typedef struct reach {
+    int64_t offset;
+    const char *witness;
+} reach;
+
+static void stretch(reach *farthest, int64_t offset, const char *witness) {
+    if (offset > farthest->offset) *farthest = (reach){offset, witness};
+}
+
+/* A sidecar of a log without a manifest speaks only for what its own epoch wrote. */
+static bool has_epoch_of_sidecar(const ol_opening *opening) {
+    const ol_flush_sidecar_bound *bound = &opening->sidecar.bound;
+    return ol_leader_epochs_at(&opening->log->epochs.cache, bound->offset - 1) ==
+           bound->leader_epoch;
+}
+
+static void check_reach(ol_opening *opening) {
+    const ol_log_options *options = opening->options;
+    reach proven = {-1, NULL}, doubtful = {-1, NULL};
+    bool is_ours = (opening->has_manifest || options->witnessed) && !opening->has_worked_here;
+    if (opening->has_manifest) {
+        stretch(is_ours ? &proven : &doubtful, opening->manifest.tail.end_offset, "the manifest");
+    }
+    if (opening->has_sidecar) {
+        bool is_true = is_ours || (has_epoch_of_sidecar(opening) &&
+                                   opening->recovery_point > opening->end);
+        stretch(is_true ? &proven : &doubtful, opening->sidecar.bound.offset,
+                "the flushed bound in the sidecar");
+    }
+    stretch(is_ours ? &proven : &doubtful, opening->recovery_point,
+            "the recovery point of the checkpoint");
+    if (proven.offset > opening->end && !is_reported(opening, opening->end, proven.offset)) {
+        const ol_found_segment *last = opening->found_count == 0
+                                           ? NULL
+                                           : &opening->found[opening->found_count - 1];
+        describe(add_loss(opening, true, opening->end, proven.offset),
+                 last == NULL ? opening->log->directory : last->path,
+                 "the log ends at offset %" PRId64 ", and %s says that it reached %" PRId64,
+                 opening->end, proven.witness, proven.offset);
+    } else if (doubtful.offset > opening->end && opening->recovery_point > opening->end) {
+        report_doubt(opening, OL_DOUBT_END, opening->end, doubtful.offset);
+    }
+}
+
+/* Segments that the checks read, which were as long as they should be. */
+static void check_contents(ol_opening *opening) {
+    int64_t start = binding_start(opening);
+    if (opening->report->corrupt) return;
+    for (size_t i = 0; i < opening->manifest.segment_count; i++) {
+        const ol_manifest_segment *listed = &opening->manifest.segments[i];
+        const ol_found_segment *found = find_segment(opening, listed->base_offset);
+        bool is_same = found == NULL || !found->checked || found->file_size != listed->size ||
+                       !found->has_checksum || !listed->has_checksum ||
+                       found->checksum == listed->checksum || listed->base_offset < start;
+        if (is_same) continue;
+        describe(add_loss(opening, true, listed->base_offset, listed->end_offset), found->path,
+                 "the batches of the segment are not those that were written");
+    }
+}
+
+void ol_completeness_check_end(ol_opening *opening) {
+    if (opening->options->being_written) return;
+    check_reach(opening);
+    check_contents(opening);
+    bool has_witness = opening->has_sidecar && !opening->sidecar.is_half;
+    if (!has_witness && (opening->has_manifest || opening->options->witnessed)) {
+        report_doubt(opening, OL_DOUBT_SIDECAR, opening->end, INT64_MAX);
+    }
+}
+
+/* ------------------------------------------------------------ the next manifest */
+
+/* Whether the manifest lists the closed segments that there are. */
+static bool lists_all(const ol_opening *opening) {
+    const ol_manifest *manifest = &opening->manifest;
+    if (manifest->segment_count + 1 != opening->found_count) return false;
+    for (size_t i = 0; i < manifest->segment_count; i++) {
+        if (manifest->segments[i].base_offset != opening->found[i].base_offset ||
+            manifest->segments[i].size != opening->found[i].size) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int extend_ranges(ol_opening *opening, ol_manifest *kept, ol_error *error) {
+    bool is_ours = !opening->log->replicated;
+    int status = OL_OK;
+    if (kept->range_count == 0) {
+        bool is_new = opening->found_count == 0;
+        status = ol_manifest_add_range(kept, 0, is_new && is_ours, error);
+    } else if (opening->has_worked_here) {
+        int64_t from = kept->tail.end_offset;
+        int64_t last = kept->ranges[kept->range_count - 1].offset;
+        status = ol_manifest_add_range(kept, from > last ? from : last, false, error);
+    }
+    if (status != OL_OK) return status;
+    int64_t last = kept->ranges[kept->range_count - 1].offset;
+    return ol_manifest_add_range(kept, opening->end > last ? opening->end : last, is_ours, error);
+}
+
+/* Sizes and checksums that nobody read this time. */
+static void take_checksums(ol_opening *opening) {
+    size_t at = 0;
+    for (size_t i = 0; i < opening->found_count; i++) {
+        ol_found_segment *found = &opening->found[i];
+        const ol_manifest *manifest = &opening->manifest;
+        while (at < manifest->segment_count &&
+               manifest->segments[at].base_offset < found->base_offset) {
+            at++;
+        }
+        if (at == manifest->segment_count) return;
+        const ol_manifest_segment *listed = &manifest->segments[at];
+        if (found->has_checksum || listed->base_offset != found->base_offset ||
+            listed->size != found->size) {
+            continue;
+        }
+        found->has_checksum = listed->has_checksum;
+        found->checksum = listed->checksum;
+    }
+}
+
+int ol_completeness_adopt(ol_opening *opening, ol_error *error) {
+    ol_log *log = opening->log;
+    take_checksums(opening);
+    int32_t epoch = ol_leader_epochs_newest(&log->epochs.cache);
+    bool is_due = !opening->has_manifest || opening->has_worked_here || !lists_all(opening) ||
+                  opening->manifest.has_swap || opening->manifest.epoch != epoch ||
+                  opening->doubts.doubt_count != opening->manifest.doubt_count;
+    ol_manifest *kept = &log->manifest.kept;
+    int status = extend_ranges(opening, &opening->manifest, error);
+    if (status != OL_OK) return status;
+    *kept = opening->manifest;
+    opening->manifest = (ol_manifest){0};
+    free(kept->segments);
+    kept->segments = NULL;
+    kept->segment_count = 0;
+    kept->has_swap = false;
+    kept->epoch = epoch;
+    if (opening->has_worked_here && kept->cleaned < opening->options->cleaned_by_others) {
+        kept->cleaned = opening->options->cleaned_by_others;
+    }
+    memcpy(kept->doubts, opening->doubts.doubts, sizeof kept->doubts);
+    kept->doubt_count = opening->doubts.doubt_count;
+    atomic_store(&log->manifest.is_due, is_due);
+    return OL_OK;
+}

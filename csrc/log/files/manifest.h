@@ -1,0 +1,113 @@
+/* log/files/manifest: the manifest `offsetlog.manifest` of a partition, which proves that nothing
+ * is missing (docs/durability.md, "Complete or not").
+ *
+ * A text file, replaced as a whole.  It says what the log held when it was written, all of it on
+ * disk: every closed segment with size and checksum, and how far the active one reached.  What it
+ * lists stays as it is until the next manifest, so that a log which has less has lost something,
+ * unless somebody else worked here.  It also says which gaps between offsets are legal.
+ *
+ *     offsetlog manifest 1
+ *     sequence 17
+ *     epoch 4                          newest leader epoch of the log, -1 none
+ *     cleaned 130                      gaps below are those of a cleaner
+ *     range 0 ours                     from this offset on; "ours": without gaps, "other": with any
+ *     segment 0 65 8125 1c00a3ff       base, base of the next one, size, checksum or -
+ *     swap 0 65 4019 77ab00d1 65       base, end, size and checksum of a segment that may have
+ *                                      taken the place of those with bases from its own to the last
+ *                                      number
+ *     tail 262 270 1000                active: base, log end, size, or more
+ *     doubt 65 130 gap                 offsets of which nobody could prove that nothing is missing:
+ *                                      from, end or -, what the doubt is about
+ *     check 9f0c2b7d66a1e0f4           XXH3 of the lines before
+ *
+ * Bytes are hostile: lines are bounded and in this order, bases ascend, and the checksum is that of
+ * the whole text.  The structures own their memory and have no lock.
+ */
+#ifndef OL_LOG_FILES_MANIFEST_H
+#define OL_LOG_FILES_MANIFEST_H
+
+#include "base/base.h"
+#include "base/status.h"
+#include "fs/fs.h"
+
+#define OL_MANIFEST_FILE "offsetlog.manifest"
+/* Half a million segments. */
+#define OL_MANIFEST_SIZE_MAX ((size_t)32 << 20)
+
+typedef struct ol_manifest_segment {
+    int64_t base_offset;
+    int64_t end_offset;         /* base of the segment after it; of the tail, the log end */
+    int64_t size;               /* bytes */
+    uint32_t checksum;          /* ol_segment_checksum_add over its batches */
+    bool has_checksum;
+} ol_manifest_segment;
+
+/* Offsets from `offset` on, up to the next range. */
+typedef struct ol_manifest_range {
+    int64_t offset;
+    bool is_ours;               /* written by a leader of ours: each batch begins where the one
+                                   before it ended */
+} ol_manifest_range;
+
+/* A report of an open that could not be decided.  It stays until somebody accepts it. */
+typedef enum ol_doubt_cause {
+    OL_DOUBT_MANIFEST,          /* the manifest was missing or damaged */
+    OL_DOUBT_SIDECAR,           /* the sidecar was */
+    OL_DOUBT_GAP,               /* offsets are missing where somebody else wrote */
+    OL_DOUBT_END,               /* the log ends below a checkpoint that somebody else wrote */
+    OL_DOUBT_CAUSES,
+} ol_doubt_cause;
+
+typedef struct ol_manifest_doubt {
+    int64_t from;
+    int64_t below;              /* INT64_MAX: unknown */
+    ol_doubt_cause cause;
+} ol_manifest_doubt;
+enum { OL_MANIFEST_DOUBTS_MAX = 16 };
+
+/* Zeroed memory is an empty one. */
+typedef struct ol_manifest {
+    int64_t sequence;           /* of the manifests of this partition, from 1 */
+    int32_t epoch;
+    int64_t cleaned;
+    ol_manifest_range *ranges;  /* ascending, at least one */
+    size_t range_count;
+    ol_manifest_segment *segments;      /* closed ones, ascending */
+    size_t segment_count;
+    bool has_swap;
+    ol_manifest_segment swap;
+    int64_t swap_last;          /* base of the last segment that it replaces */
+    ol_manifest_segment tail;
+    ol_manifest_doubt doubts[OL_MANIFEST_DOUBTS_MAX];
+    size_t doubt_count;
+} ol_manifest;
+
+void ol_manifest_free(ol_manifest *manifest);
+
+/* Fills an empty *manifest.  OL_CORRUPT with the line in the reason, OL_UNSUPPORTED for another
+ * version, OL_NO_MEMORY; it stays empty then. */
+int ol_manifest_parse(ol_manifest *manifest, ol_slice text, ol_error *error) OL_NODISCARD;
+/* *text is malloc'ed. */
+int ol_manifest_format(const ol_manifest *manifest, char **text, size_t *size,
+                       ol_error *error) OL_NODISCARD;
+
+/* OL_NO_SUCH_FILE when missing; else as ol_manifest_parse, or OL_IO, with the path. */
+int ol_manifest_load(ol_manifest *manifest, ol_fs *fs, const char *path,
+                     ol_error *error) OL_NODISCARD;
+/* Published by ol_fs_replace_file: the old file, or the new one. */
+int ol_manifest_store(const ol_manifest *manifest, ol_fs *fs, const char *path,
+                      ol_error *error) OL_NODISCARD;
+
+/* From `offset` on, which is not below the last range.  Nothing happens if that is of this kind
+ * already.  OL_NO_MEMORY. */
+int ol_manifest_add_range(ol_manifest *manifest, int64_t offset, bool is_ours,
+                          ol_error *error) OL_NODISCARD;
+
+/* When there is no room the last one is widened, so that it holds this one too. */
+void ol_manifest_add_doubt(ol_manifest *manifest, const ol_manifest_doubt *doubt);
+
+/* Whether a log may lack offsets from `offset` to the next batch: a cleaner removed them, or
+ * somebody else wrote here, who leaves gaps. */
+bool ol_manifest_is_gap_legal(const ol_manifest *manifest, int64_t offset);
+
+#endif

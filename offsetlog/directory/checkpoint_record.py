@@ -1,0 +1,78 @@
+"""The record of a log directory's checkpoints as this library left them: `offsetlog.checkpoints`.
+
+A checkpoint that is another one now was written by somebody else, a broker that worked here or a bad disk.  The record
+says of each checkpoint the hash of its content, or of the two contents that it may have: it is published before the
+checkpoint is.  A missing checkpoint has the hash "-".
+
+    offsetlog checkpoints 1
+    recovery-point-offset-checkpoint 1b64c0ffee25a3f0 -
+    others 3 130
+    check 60a1f3b29cd0e847
+
+A line `others` says of a log partition that was found lossy that another program had worked on it, and up to where that
+program had cleaned it (-1: nowhere), so that the next open comes to the same verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import xxhash
+
+from offsetlog.errors import CorruptionError
+
+NAME = "offsetlog.checkpoints"
+_TITLE = "offsetlog checkpoints 1"
+_MISSING = "-"
+
+
+def hash_of(content: bytes | None) -> str:
+    """Returns the hash of a checkpoint's content, None for a missing one."""
+    return _MISSING if content is None else xxhash.xxh3_64_hexdigest(content)
+
+
+@dataclass(slots=True)
+class CheckpointRecord:
+    """What a record says.  Not thread-safe.
+
+    Attributes:
+        hashes: by the name of a checkpoint, the hashes that it may have.
+        others: by log partition, up to where another program cleaned it.
+    """
+
+    hashes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    others: dict[int, int] = field(default_factory=dict)
+
+    def is_as_left(self, name: str, content: bytes | None) -> bool:
+        """Tells whether a checkpoint is as this library left it."""
+        return hash_of(content) in self.hashes.get(name, (_MISSING,))
+
+    def format(self) -> bytes:
+        """Returns the bytes of the file."""
+        lines = [_TITLE]
+        lines += [f"{name} {' '.join(hashes)}" for name, hashes in sorted(self.hashes.items())]
+        lines += [f"others {number} {offset}" for number, offset in sorted(self.others.items())]
+        text = "".join(f"{line}\n" for line in lines).encode()
+        return text + f"check {hash_of(text)}\n".encode()
+
+
+def parse(text: bytes) -> CheckpointRecord:
+    """Returns what a record says.
+
+    Raises:
+        CorruptionError: it is not as it was written.
+    """
+    body, found, check = text.rpartition(b"check ")
+    if not found or check != f"{hash_of(body)}\n".encode():
+        raise CorruptionError("the checksum of the record of checkpoints is wrong")
+    lines = body.decode("ascii", "replace").splitlines()
+    if not lines or lines[0] != _TITLE:
+        raise CorruptionError("the version of the record of checkpoints is not known")
+    record = CheckpointRecord()
+    for line in lines[1:]:
+        name, *values = line.split(" ")
+        if name == "others":
+            record.others[int(values[0])] = int(values[1])
+        else:
+            record.hashes[name] = tuple(values)
+    return record
