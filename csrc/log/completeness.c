@@ -437,7 +437,8 @@ int ol_completeness_adopt(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
     take_checksums(opening);
     int32_t epoch = ol_leader_epochs_newest(&log->epochs.cache);
-    bool is_due = !opening->has_manifest || opening->has_worked_here || !lists_all(opening) ||
+    bool is_due = !opening->has_manifest ||
+                  opening->manifest.has_topic_id != log->has_topic_id || opening->has_worked_here || !lists_all(opening) ||
                   opening->manifest.has_swap || opening->manifest.epoch != epoch ||
                   opening->doubts.doubt_count != opening->manifest.doubt_count;
     ol_manifest *kept = &log->manifest.kept;
@@ -449,6 +450,8 @@ int ol_completeness_adopt(ol_opening *opening, ol_error *error) {
     kept->segments = NULL;
     kept->segment_count = 0;
     kept->has_swap = false;
+    kept->has_topic_id = log->has_topic_id;
+    memcpy(kept->topic_id.bytes, log->topic_id, OL_UUID_SIZE);
     kept->epoch = epoch;
     if (opening->has_worked_here && kept->cleaned < opening->options->cleaned_by_others) {
         kept->cleaned = opening->options->cleaned_by_others;

@@ -108,6 +108,18 @@ static bool has_name(const ol_opening *opening, int64_t offset, const char *want
 
 /* ------------------------------------------------------------ the small files */
 
+/* The file is damaged, and the manifest knows the id.  Evidence is not overwritten. */
+static int restore_topic_id(ol_opening *opening, const char *path, ol_error *error) {
+    ol_log *log = opening->log;
+    char aside[OL_PATH_MAX];
+    if (!log->writable) return OL_OK;
+    int status = ol_log_path(log, OL_PARTITION_METADATA_NAME ".damaged", aside, error);
+    if (status == OL_OK) status = log->fs->rename(log->fs, path, aside, error);
+    if (status == OL_NO_SUCH_FILE) status = OL_OK;
+    if (status != OL_OK) return status;
+    return ol_partition_metadata_store(log->fs, path, &opening->manifest.topic_id, error);
+}
+
 static int load_topic_id(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
     const uint8_t *wanted = opening->options->topic_id;
@@ -116,6 +128,14 @@ static int load_topic_id(ol_opening *opening, ol_error *error) {
     int status = ol_log_path(log, OL_PARTITION_METADATA_NAME, path, error);
     if (status != OL_OK) return status;
     status = ol_partition_metadata_load(log->fs, path, &found, error);
+    const ol_uuid *known = &opening->manifest.topic_id;
+    bool is_other = status == OL_OK && memcmp(known, &found, sizeof found) != 0;
+    bool is_damaged = status == OL_CORRUPT || status == OL_UNSUPPORTED || status == OL_LIMIT ||
+                      status == OL_NO_SUCH_FILE;
+    if (opening->manifest.has_topic_id && (is_other || is_damaged)) {
+        found = *known;
+        status = restore_topic_id(opening, path, error);
+    }
     if (status == OL_OK && wanted != NULL && memcmp(wanted, found.bytes, OL_UUID_SIZE) != 0) {
         (void)ol_fail(error, OL_CORRUPT, "the partition belongs to another topic id");
         return ol_error_at(error, path, -1);

@@ -32,13 +32,12 @@ static void report_batch(void *context, const ol_batch *batch, const ol_error *r
     const ol_log_piece *piece = &load->walk.piece;
     ol_error found = *refused;
     ol_error_at(&found, piece->path, piece->position + (batch->data - piece->data));
-    found.offset = batch->base_offset;
-    ol_partition_report(load->partition, &found, ol_batch_next_offset(batch));
+    ol_partition_report(load->partition, &found, batch->base_offset, ol_batch_next_offset(batch));
 }
 
 static void report_damage(void *context, const ol_error *damage, int64_t below) {
     loader *load = context;
-    ol_partition_report(load->partition, damage, below);
+    ol_partition_report(load->partition, damage, damage->offset, below);
 }
 
 static void publish_progress(loader *load) {
@@ -222,7 +221,7 @@ static void check_complete(loader *load) {
             (long long)end, (long long)next_offset(load));
     ol_error_at(&damage, last.path, -1);
     damage.offset = next_offset(load);
-    ol_partition_report(partition, &damage, end);
+    ol_partition_report(partition, &damage, next_offset(load), end);
 }
 
 /* A transaction of ours that cannot be closed now (a full disk, say) must not keep the partition
@@ -232,7 +231,7 @@ static int close_own(ol_partition *partition, ol_error *error) {
     if (status == OL_OK || status == OL_NO_MEMORY || ol_log_has_failed(partition->log)) {
         return status;
     }
-    ol_partition_report(partition, error, -1);
+    ol_partition_report(partition, error, -1, -1);
     return OL_OK;
 }
 
@@ -275,6 +274,7 @@ static int finish(loader *load, ol_error *error) {
     ol_partition *partition = load->partition;
     if (partition->options.replicated) return finish_replicated(load, error);
     check_complete(load);
+    ol_partition_widen_problems(partition);
     keep_time(load);
     /* Batches that somebody else appended since the log was opened are in the state, too. */
     if (!ol_log_is_writable(partition->log)) ol_log_record_end(partition->log, next_offset(load));

@@ -90,7 +90,9 @@ int ol_partition_open(const ol_partition_options *options, ol_partition **opened
     partition->watermark = options->replicated ? start : ol_log_end(partition->log);
     partition->applied = start;
     partition->read_only = !ol_log_is_writable(partition->log);
-    if (recovery->corrupt) ol_partition_report(partition, &recovery->corruption, -1);
+    if (recovery->corrupt) {
+        ol_partition_report(partition, &recovery->corruption, recovery->corruption.offset, -1);
+    }
     report_losses(partition, recovery);
     *opened = partition;
     return OL_OK;
@@ -188,8 +190,9 @@ static void keep_problem(ol_partition *partition, const ol_problem *problem) {
     pthread_mutex_unlock(&partition->problems.lock);
 }
 
-void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t below) {
-    const ol_problem problem = {*error, below, OL_PROBLEM_DAMAGE};
+void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t from,
+                         int64_t below) {
+    const ol_problem problem = {*error, from, below, OL_PROBLEM_DAMAGE};
     keep_problem(partition, &problem);
     partition->read_only = true;
 }
@@ -197,10 +200,23 @@ void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t
 static void report_losses(ol_partition *partition, const ol_log_recovery *recovery) {
     for (size_t i = 0; i < recovery->loss_count; i++) {
         const ol_log_loss *loss = &recovery->losses[i];
-        const ol_problem problem = {loss->error, loss->below,
+        const ol_problem problem = {loss->error, loss->from, loss->below,
                                     loss->proven ? OL_PROBLEM_LOSS : OL_PROBLEM_DOUBT};
         keep_problem(partition, &problem);
     }
+}
+
+void ol_partition_widen_problems(ol_partition *partition) {
+    ol_pending_producer oldest;
+    if (!ol_pending_producer_at(partition->state.pending, 0, &oldest)) return;
+    int64_t first_unstable = oldest.first_log_offset;
+    pthread_mutex_lock(&partition->problems.lock);
+    for (int64_t i = 0; i < partition->problems.kept_count; i++) {
+        ol_problem *problem = &partition->problems.kept[i];
+        bool has_range = problem->from >= 0 && problem->below > problem->from;
+        if (has_range && first_unstable < problem->from) problem->from = first_unstable;
+    }
+    pthread_mutex_unlock(&partition->problems.lock);
 }
 
 bool ol_partition_problem_at(const ol_partition *partition, size_t index, ol_problem *problem) {

@@ -83,9 +83,9 @@ typedef enum ol_problem_kind {
 } ol_problem_kind;
 
 typedef struct ol_problem {
-    ol_error error;             /* path, position, reason; its offset is the first one concerned */
-    int64_t below;              /* and this the end of those; INT64_MAX, and -1 for damage:
-                                   unknown */
+    ol_error error;             /* path, position, log offset, reason */
+    int64_t from;               /* the log offsets that cannot be read; -1 unknown */
+    int64_t below;              /* their end; INT64_MAX, and -1 for damage: unknown */
     ol_problem_kind kind;
 } ol_problem;
 

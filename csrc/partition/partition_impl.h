@@ -113,9 +113,13 @@ void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int6
 /* Wakes the threads that wait for flushed or W; `deposed` (under writer) also ends their term. */
 void ol_partition_wake(ol_partition *partition, bool deposed);
 
-/* Keeps damage that begins at the offset of the error and ends at `below` (-1 unknown), and makes
- * the partition read-only. */
-void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t below);
+/* At the end of a load: the values of a transaction whose marker may be among the offsets that are
+ * missing are lost with it, so that its first offset begins the range. */
+void ol_partition_widen_problems(ol_partition *partition);
+/* Keeps damage, by which the log offsets [from, below) cannot be read (-1 unknown), and makes the
+ * partition read-only. */
+void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t from,
+                         int64_t below);
 
 /* Under snapshot.lock: removes the snapshot from the directory, durably.  Having none is fine. */
 int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) OL_NODISCARD;

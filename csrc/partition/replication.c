@@ -49,8 +49,8 @@ static int record_batch(ol_partition *partition, const ol_batch *batch, void *ov
 
 static void report_refused(void *partition, const ol_batch *batch, const ol_error *error) {
     ol_error problem = *error;
-    problem.offset = batch->base_offset;
-    ol_partition_report(partition, &problem, ol_batch_next_offset(batch));
+    if (problem.offset < 0) problem.offset = batch->base_offset;
+    ol_partition_report(partition, &problem, batch->base_offset, ol_batch_next_offset(batch));
 }
 
 /* A record that Kafka would refuse is reported and passed over, as by a load of the same bytes: the

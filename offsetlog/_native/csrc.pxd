@@ -568,6 +568,7 @@ cdef extern from "partition/partition.h" nogil:
 
     ctypedef struct ol_problem:
         ol_error error
+        int64_t from_ "from"
         int64_t below
         int kind
 

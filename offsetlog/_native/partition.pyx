@@ -141,8 +141,8 @@ cdef object _problem(const ol_problem *problem, int number):
         failure = kind(failure.message, path=failure.path, position=failure.position, log_offset=failure.log_offset)
     if isinstance(failure, CorruptionError):
         failure.log_partition = number
-        if problem.below > problem.error.offset >= 0:
-            failure.lost_from = problem.error.offset
+        if problem.from_ >= 0 and problem.below > problem.from_:
+            failure.lost_from = problem.from_
             failure.lost_below = None if problem.below == INT64_MAX else problem.below
     return failure
 

@@ -119,7 +119,8 @@ class Properties:
             lines.append(f"topic_id={format_uuid(self.topic_id)}")
         if self.existing is not None:
             lines.append(f"existing={_format_numbers(self.existing)}")
-        return "\n".join([*lines, ""]).encode()
+        text = "\n".join([*lines, ""]).encode()
+        return text + f"check={checkpoint_record.hash_of(text)}\n".encode()
 
 
 def parse_properties(text: bytes) -> dict[str, str]:
@@ -250,6 +251,9 @@ class LogDirectory:
         if text is None:
             return None
         path = self.path / PROPERTIES
+        body, found, check = text.rpartition(b"check=")
+        if found and check.strip() != checkpoint_record.hash_of(body).encode():
+            raise CorruptionError("its checksum is wrong; a file without one is read as well", path=path)
         entries = parse_properties(text)
         try:
             version, partitions = int(entries["format"]), int(entries["partitions"])

@@ -12,6 +12,7 @@
 #include "fs/fs.h"
 #include "log/log.h"
 #include "ol_test.h"
+#include "forget_manifest.h"
 
 /* A fresh directory under TMPDIR, else in memory where there is such a place (the flushes of thousands of opens are slow on a
  * disk); removed by fixture_remove. */

@@ -7,6 +7,7 @@
 
 #include "partition/partition.h"
 #include "ol_test.h"
+#include "forget_manifest.h"
 
 static char fixture_directory[256];
 

@@ -60,8 +60,11 @@ int ol_manifest_format(const ol_manifest *manifest, char **text, size_t *size, o
         return ol_fail(error, OL_NO_MEMORY, "no memory for a manifest of %zu segments",
                        manifest->segment_count);
     }
-    put(&out, "%s\nsequence %" PRId64 "\nepoch %" PRId32 "\ncleaned %" PRId64 "\n", title,
-        manifest->sequence, manifest->epoch, manifest->cleaned);
+    char topic[OL_UUID_TEXT_SIZE] = "-";
+    if (manifest->has_topic_id) ol_uuid_format(&manifest->topic_id, topic);
+    put(&out, "%s\nsequence %" PRId64 "\ntopic %.*s\nepoch %" PRId32 "\ncleaned %" PRId64 "\n",
+        title, manifest->sequence, manifest->has_topic_id ? OL_UUID_TEXT_SIZE : 1, topic,
+        manifest->epoch, manifest->cleaned);
     for (size_t i = 0; i < manifest->range_count; i++) {
         put(&out, "range %" PRId64 " %s\n", manifest->ranges[i].offset,
             manifest->ranges[i].is_ours ? "ours" : "other");
@@ -257,10 +260,20 @@ static int take_rest(parser *in) {
     return take_doubts(in);
 }
 
+static int take_topic(parser *in) {
+    ol_manifest *manifest = in->manifest;
+    next_line(in);
+    bool right = is_line(in, "topic", 2);
+    manifest->has_topic_id = right && !is_word(in->fields[1], "-");
+    if (manifest->has_topic_id) right = ol_uuid_parse(in->fields[1], &manifest->topic_id);
+    return right ? OL_OK : refuse(in, "the topic id is wrong");
+}
+
 static int take_all(parser *in) {
     ol_manifest *manifest = in->manifest;
     int64_t epoch = -1;
     int status = take_single(in, "sequence", 1, &manifest->sequence);
+    if (status == OL_OK) status = take_topic(in);
     if (status == OL_OK) status = take_single(in, "epoch", -1, &epoch);
     if (status == OL_OK && epoch > INT32_MAX) status = refuse(in, "the epoch is too large");
     manifest->epoch = (int32_t)epoch;

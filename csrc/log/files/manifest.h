@@ -8,6 +8,7 @@
  *
  *     offsetlog manifest 1
  *     sequence 17
+ *     topic 4ClGgBhSQPWWHcPK0jTz-w     topic id, or -
  *     epoch 4                          newest leader epoch of the log, -1 none
  *     cleaned 130                      gaps below are those of a cleaner
  *     range 0 ours                     from this offset on; "ours": without gaps, "other": with any
@@ -29,6 +30,7 @@
 #include "base/base.h"
 #include "base/status.h"
 #include "fs/fs.h"
+#include "log/files/names.h"
 
 #define OL_MANIFEST_FILE "offsetlog.manifest"
 /* Half a million segments. */
@@ -68,6 +70,8 @@ enum { OL_MANIFEST_DOUBTS_MAX = 16 };
 /* Zeroed memory is an empty one. */
 typedef struct ol_manifest {
     int64_t sequence;           /* of the manifests of this partition, from 1 */
+    bool has_topic_id;
+    ol_uuid topic_id;
     int32_t epoch;
     int64_t cleaned;
     ol_manifest_range *ranges;  /* ascending, at least one */

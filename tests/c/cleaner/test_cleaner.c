@@ -332,7 +332,7 @@ static void check_index(bool lost) {
         snprintf(path, sizeof path, "%s/00000000000000000000.txnindex", w.directory);
         OL_CHECK(unlink(path) == 0);
         w.options.log.clean = true;
-        w.options.log.recovery_point = 8;
+        w.options.log.recovery_point = 7;
         open_world_partition(&w);
         advance_world(&w, world_end(&w));
         OL_CHECK_INT(collect(&w, after), 0);

@@ -1,6 +1,5 @@
 /* Torn or corrupt (ol_log_open, log/recover): the rule of docs/durability.md. */
 #include "log/files/flush_sidecar.h"
-#include "log/files/manifest.h"
 #include "recovery_fixture.h"
 
 /* Ten batches, the first five flushed, which the sixth notes; then killed. */
@@ -339,8 +338,7 @@ OL_TEST(a_batch_whose_checksum_is_wrong_does_not_dispute_the_gap_before_it) {
         OL_CHECK(truncate(path, 4 * size) == 0);
         fixture_join(path, p.path, OL_FLUSH_SIDECAR_FILE);
         OL_CHECK(unlink(path) == 0);
-        fixture_join(path, p.path, OL_MANIFEST_FILE);
-        OL_CHECK(unlink(path) == 0);
+        fixture_forget_manifest(p.path);
         p.options.recovery_point = 5;
         ol_log *log = fixture_open(&p.options, &recovery);
         OL_CHECK_INT(recovery.corrupt, !broken);
@@ -373,8 +371,7 @@ typedef enum witness { SIDECAR, CHECKPOINT, HEADER, WITNESSES } witness;
 /* Without a manifest, as in a directory of another program: it would say that there is no gap. */
 static void keep_one_witness(place *p, witness which) {
     char path[OL_PATH_MAX];
-    fixture_join(path, p->path, OL_MANIFEST_FILE);
-    OL_CHECK(unlink(path) == 0);
+    fixture_forget_manifest(p->path);
     fixture_join(path, p->path, OL_FLUSH_SIDECAR_FILE);
     if (which != SIDECAR) OL_CHECK(unlink(path) == 0);
     p->options.recovery_point = which == CHECKPOINT ? 8 : -1;

@@ -1,7 +1,6 @@
 /* An open (log/open, log/swap_plan, log/rebuild) and the files that it finds: docs/format/traps.md traps 10, 11,
  * 28 to 31 and 37. */
 #include "recovery_fixture.h"
-#include "log/files/manifest.h"
 #include "log/files/offset_index.h"
 #include "log/files/partition_metadata.h"
 #include "log/swap_plan.h"
@@ -387,7 +386,6 @@ OL_TEST(a_bad_partition_metadata_is_no_reason_not_to_read) {
 OL_TEST(a_log_that_ends_below_its_start_begins_anew_if_the_recovery_point_agrees) {
     place p;
     ol_log_recovery recovery;
-    char path[OL_PATH_MAX];
     place_make(&p);
     ol_log *log = fixture_open(&p.options, NULL);
     append_many(log, 10, 50);
@@ -396,8 +394,7 @@ OL_TEST(a_log_that_ends_below_its_start_begins_anew_if_the_recovery_point_agrees
     /* A broker that deleted everything flushed up to there. */
     for (int again = 0; again < 2; again++) {
         p.options.recovery_point = again == 0 ? 10 : 500;
-        fixture_join(path, p.path, OL_MANIFEST_FILE);
-        if (again == 1) OL_CHECK(unlink(path) == 0);
+        if (again == 1) fixture_forget_manifest(p.path);
         log = fixture_open(&p.options, &recovery);
         OL_CHECK_INT(ol_log_start(log), again == 0 ? 0 : 500);
         OL_CHECK_INT(ol_log_end(log), again == 0 ? 10 : 500);

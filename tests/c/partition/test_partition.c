@@ -296,6 +296,7 @@ OL_TEST(a_transaction_of_ours_that_a_crash_left_open_is_aborted_by_the_next_load
     char sidecar[512];
     snprintf(sidecar, sizeof sidecar, "%s/%s", options.log.directory, OL_FLUSH_SIDECAR_FILE);
     OL_CHECK_INT(unlink(sidecar), 0);
+    fixture_forget_manifest(options.log.directory);
     partition = open_partition(&options, true);
     ol_load_progress progress;
     ol_partition_progress(partition, &progress);

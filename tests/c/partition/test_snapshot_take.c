@@ -216,6 +216,7 @@ static void check_tail_that_is_gone(bool replicated) {
     close_partition(partition);
     empty_segment(&options, 0);
     empty_segment(&options, 2);
+    fixture_forget_manifest(options.log.directory);
     ol_digest right = loaded_digest(&options);
     options.replicated = replicated;
     partition = open_partition(&options, false);

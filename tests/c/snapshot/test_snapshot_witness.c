@@ -56,6 +56,7 @@ OL_TEST(a_snapshot_of_another_log_is_refused) {
     check_refused(&file, &options, -1, "the log started at");
     options.log.log_start_offset = -1;
     /* Another topic. */
+    fixture_forget_manifest(options.log.directory);
     OL_CHECK_OK(ol_path_join(path, sizeof path, options.log.directory, "partition.metadata",
                              &error),
                 &error);
@@ -125,6 +126,7 @@ OL_TEST(a_log_that_grew_elsewhere_has_no_use_for_a_snapshot) {
  * may leave it; stamped: with a delete horizon. */
 static void keep_batches(const ol_partition_options *options, size_t first, size_t count,
                          bool stamped) {
+    fixture_forget_manifest(options->log.directory);
     ol_error error;
     char path[OL_PATH_MAX];
     uint8_t *bytes;
