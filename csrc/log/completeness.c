@@ -199,7 +199,7 @@ static void refuse_log_start(ol_opening *opening, const char *reason) {
 /* A checkpoint that changed alone is not followed. */
 static void judge_checkpoints(ol_opening *opening) {
     const ol_log_options *options = opening->options;
-    opening->recovery_point = options->recovery_point;
+    opening->recovery_point = options->accept_loss ? -1 : options->recovery_point;
     opening->log_start = options->log_start_offset > 0 ? options->log_start_offset : 0;
     if (!opening->has_manifest || opening->has_worked_here) return;
     if (options->recovery_point_changed) opening->recovery_point = -1;
@@ -292,12 +292,15 @@ int ol_completeness_check_segments(ol_opening *opening, ol_error *error) {
         const ol_manifest_doubt *doubt = &opening->manifest.doubts[i];
         report_doubt(opening, doubt->cause, doubt->from, doubt->below);
     }
-    return check_listed(opening, error);
+    status = check_listed(opening, error);
+    if (opening->options->accept_loss) opening->report->is_lossy = false;
+    return status;
 }
 
 bool ol_completeness_is_gap_legal(ol_opening *opening, int64_t from, int64_t to) {
     const ol_manifest *manifest = &opening->manifest;
-    if (!opening->has_manifest || is_reported(opening, from, to)) return true;
+    if (!opening->has_manifest || opening->options->accept_loss) return true;
+    if (is_reported(opening, from, to)) return true;
     if (opening->has_worked_here) {
         if (from < opening->options->cleaned_by_others) return true;
         if (from >= manifest->tail.end_offset) {
@@ -340,9 +343,15 @@ static void check_reach(ol_opening *opening) {
         stretch(is_true ? &proven : &doubtful, opening->sidecar.bound.offset,
                 "the flushed bound in the sidecar");
     }
-    stretch(is_ours ? &proven : &doubtful, opening->recovery_point,
-            "the recovery point of the checkpoint");
-    if (proven.offset > opening->end && !is_reported(opening, opening->end, proven.offset)) {
+    int64_t recovery_point = options->accept_loss ? options->recovery_point
+                                                  : opening->recovery_point;
+    stretch(is_ours ? &proven : &doubtful, recovery_point, "the recovery point of the checkpoint");
+    ol_log_recovery *report = opening->report;
+    if (proven.offset > opening->end && report->corrupt &&
+        report->corruption.offset >= opening->end) {
+        report->corruption_below = proven.offset;
+    } else if (proven.offset > opening->end &&
+               !is_reported(opening, opening->end, proven.offset)) {
         const ol_found_segment *last = opening->found_count == 0
                                            ? NULL
                                            : &opening->found[opening->found_count - 1];
@@ -378,6 +387,12 @@ void ol_completeness_check_end(ol_opening *opening) {
     bool has_witness = opening->has_sidecar && !opening->sidecar.is_half;
     if (!has_witness && (opening->has_manifest || opening->options->witnessed)) {
         report_doubt(opening, OL_DOUBT_SIDECAR, opening->end, INT64_MAX);
+    }
+    /* Accepted: the next manifest says nothing of it. */
+    if (opening->options->accept_loss) {
+        opening->report->is_lossy = false;
+        opening->doubts.doubt_count = 0;
+        opening->manifest.range_count = 0;
     }
 }
 
@@ -437,8 +452,9 @@ int ol_completeness_adopt(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
     take_checksums(opening);
     int32_t epoch = ol_leader_epochs_newest(&log->epochs.cache);
-    bool is_due = !opening->has_manifest ||
-                  opening->manifest.has_topic_id != log->has_topic_id || opening->has_worked_here || !lists_all(opening) ||
+    bool is_due = !opening->has_manifest || opening->options->accept_loss ||
+                  opening->manifest.has_topic_id != log->has_topic_id ||
+                  opening->has_worked_here || !lists_all(opening) ||
                   opening->manifest.has_swap || opening->manifest.epoch != epoch ||
                   opening->doubts.doubt_count != opening->manifest.doubt_count;
     ol_manifest *kept = &log->manifest.kept;

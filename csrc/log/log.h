@@ -69,6 +69,9 @@ typedef struct ol_log_options {
                                            the log was flushed (docs/format/recovery.md §9.2) */
     bool being_written;                 /* somebody appends meanwhile (read-only): a bad tail is
                                            unfinished even with `clean` */
+    bool accept_loss;                   /* writable: what is missing is taken for lost, with
+                                           `clean` false: copies are kept, the report says what,
+                                           and the log goes on (docs/repair.md) */
     bool replicated;                    /* `ol.flushed` headers are ignored (they state the
                                            leader's flush) */
     int64_t recovery_point;             /* of the checkpoint, -1 none */
@@ -114,6 +117,8 @@ typedef struct ol_log_recovery {
     bool corrupt;                       /* a bad batch lies below the flushed bound: the log is
                                            open read-only; `corruption` says where */
     ol_error corruption;
+    int64_t corruption_below;           /* nothing right follows it up to this log offset, which was
+                                           flushed; else -1 */
     ol_log_loss losses[OL_LOG_LOSSES_KEPT];     /* when there are more, the last holds the rest */
     size_t loss_count;
     bool is_lossy;                      /* one of them is proven: the log is open read-only */

@@ -6,8 +6,8 @@
  * the next segment), flush, truncate, segment_rewrite (a cleaned segment is written aside),
  * segment_swap (it takes the place of others), segment_info (facts about segment files), reader,
  * view (the segments of one moment), transaction_spans (where transactions began and ended),
- * offset_for_time, open (the order of opening), recover (torn or corrupt), recover_aside (copies of
- * what is cut), rebuild (indexes and producer state from the log).
+ * offset_for_time, open (the order of opening), repair (accepted loss), recover (torn or corrupt),
+ * recover_aside (copies of what is cut), rebuild (indexes and producer state from the log).
  *
  * On failure a call leaves the log as it was, unless it says otherwise; *error says why.
  */
@@ -235,8 +235,8 @@ int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lo
  * before it may be replaced. */
 int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
 
-/* log/keep_manifest.c; each call takes manifest.lock.  A failure leaves the manifest that was there,
- * and it stays due. */
+/* log/keep_manifest.c; each call takes manifest.lock.  A failure leaves the manifest that was
+ * there, and it stays due. */
 /* Stores it, with the closed segments that are flushed. */
 int ol_log_store_manifest(ol_log *log, ol_error *error) OL_NODISCARD;
 /* The active segment reaches so far on disk; stored by the next call. */
@@ -346,6 +346,10 @@ bool ol_completeness_is_sidecar_true(const ol_opening *opening);
 bool ol_completeness_is_gap_legal(ol_opening *opening, int64_t from, int64_t to);
 /* The manifest of the log as it was opened, which becomes due if it says something new. */
 int ol_completeness_adopt(ol_opening *opening, ol_error *error) OL_NODISCARD;
+
+/* log/repair.c: before the checks of an open that accepts loss.  Takes the bytes that cannot be
+ * read out of segments, and keeps copies. */
+int ol_repair_segments(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
 /* log/recover_aside.c: copies [position, end of the page with the last nonzero byte) of a file to
  * `broken-<base>.log.<position>`, durably. */

@@ -379,7 +379,8 @@ static int store_witnesses(ol_opening *opening, ol_error *error) {
         .position = log->tail.size,
         .leader_epoch = ol_leader_epochs_at(&log->epochs.cache, opening->flushed - 1),
     };
-    bool is_new = !opening->has_sidecar || opening->sidecar.is_half || !opening->has_manifest;
+    bool is_new = !opening->has_sidecar || opening->sidecar.is_half || !opening->has_manifest ||
+                  opening->options->accept_loss;
     /* A sidecar of another time must not speak for this one. */
     bool is_stale = known->offset != bound.offset || known->position != bound.position ||
                     known->leader_epoch != bound.leader_epoch;
@@ -425,6 +426,10 @@ static int check(ol_opening *opening, ol_error *error) {
     int status = ol_completeness_check_segments(opening, error);
     if (status != OL_OK) return status;
     if (report->is_lossy) log->writable = false;
+    if (opening->options->accept_loss && log->writable) {
+        status = ol_repair_segments(opening, error);
+        if (status != OL_OK) return status;
+    }
     if (opening->found_count > 0) {
         status = ol_recovery_run(opening, error);
         if (status != OL_OK) return status;
@@ -536,7 +541,7 @@ static int open_once(const ol_log_options *options, ol_log **opened, ol_log_reco
                      bool *moved, ol_error *error) {
     ol_log *log = NULL;
     *moved = false;
-    *recovery = (ol_log_recovery){.torn_position = -1};
+    *recovery = (ol_log_recovery){.torn_position = -1, .corruption_below = -1};
     int status = create_log(options, &log, error);
     if (status != OL_OK) return status;
     ol_opening opening = {.log = log, .options = options, .report = recovery};

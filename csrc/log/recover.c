@@ -66,7 +66,7 @@ static int record_epoch(ol_opening *opening, const ol_batch *batch, ol_error *er
  * at least as long as it says, and the epoch that wrote the last flushed offset is still the one it
  * names (another writer may have cut and grown the log since). */
 static int64_t sidecar_bound(const ol_opening *opening) {
-    if (!opening->has_sidecar) return -1;
+    if (!opening->has_sidecar || opening->options->accept_loss) return -1;
     const ol_flush_sidecar_bound *bound = &opening->sidecar.bound;
     if (ol_completeness_is_sidecar_true(opening)) return bound->offset;
     if (ol_leader_epochs_at(&opening->log->epochs.cache, bound->offset - 1) !=

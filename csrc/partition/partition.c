@@ -91,7 +91,8 @@ int ol_partition_open(const ol_partition_options *options, ol_partition **opened
     partition->applied = start;
     partition->read_only = !ol_log_is_writable(partition->log);
     if (recovery->corrupt) {
-        ol_partition_report(partition, &recovery->corruption, recovery->corruption.offset, -1);
+        ol_partition_report(partition, &recovery->corruption, recovery->corruption.offset,
+                            recovery->corruption_below);
     }
     report_losses(partition, recovery);
     *opened = partition;

@@ -336,6 +336,7 @@ cdef extern from "log/log.h" nogil:
         bint recovery_point_changed
         bint log_start_changed
         bint witnessed
+        bint accept_loss
         int changed_checkpoints
         int64_t cleaned_by_others
         const uint8_t *topic_id

@@ -84,6 +84,16 @@ cdef class FileSystem:
         with nogil:
             check(ol_fs_replace_file(self.fs, text, data, size, &error), &error)
 
+    def rename(self, source, target):
+        """Gives a file another name in its directory, or the place of another file."""
+        cdef bytes from_name = os.fsencode(source)
+        cdef bytes to_name = os.fsencode(target)
+        cdef const char *from_text = from_name
+        cdef const char *to_text = to_name
+        cdef ol_error error
+        with nogil:
+            check(self.fs.rename(self.fs, from_text, to_text, &error), &error)
+
     def list(self, path):
         """Returns the names in a directory, sorted."""
         cdef bytes name = os.fsencode(path)

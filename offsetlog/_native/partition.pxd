@@ -19,6 +19,7 @@ cdef class Partition:
     cdef readonly int number
     cdef readonly bint writable
     cdef readonly dict recovery
+    cdef readonly dict lost_keys
     cdef FileSystem fs
     cdef Decompressor decompressor
     cdef bytes directory

@@ -14,6 +14,7 @@ class Partition:
     number: int
     writable: bool
     recovery: dict[str, Any]
+    lost_keys: dict[tuple[int, int | None], tuple[tuple[str, str, int], ...]]
     def __init__(
         self,
         directory: str | bytes | PathLike[str],
@@ -27,7 +28,8 @@ class Partition:
         clean: bool = False,
         recovery_point: int = -1,
         log_start_offset: int = -1,
-        witness: object = ...,
+        witness: object = None,
+        accept_loss: bool = False,
         topic_id: bytes | None = None,
     ) -> None: ...
     def load(self) -> None: ...

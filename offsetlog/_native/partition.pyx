@@ -134,7 +134,7 @@ cdef object _failure(const ol_error *error):
     )
 
 
-cdef object _problem(const ol_problem *problem, int number):
+cdef object _problem(const ol_problem *problem, int number, dict keys):
     failure = _failure(&problem.error)
     if problem.kind == OL_PROBLEM_LOSS or problem.kind == OL_PROBLEM_DOUBT:
         kind = DataLossError if problem.kind == OL_PROBLEM_LOSS else PossibleLossError
@@ -144,6 +144,7 @@ cdef object _problem(const ol_problem *problem, int number):
         if problem.from_ >= 0 and problem.below > problem.from_:
             failure.lost_from = problem.from_
             failure.lost_below = None if problem.below == INT64_MAX else problem.below
+            failure.keys = keys.get((failure.lost_from, failure.lost_below), ())
     return failure
 
 
@@ -189,8 +190,10 @@ cdef class Partition:
 
     def __init__(self, directory, int number, FileSystem fs not None, Decompressor decompressor, config, *, bint writable,
                  bint create=False, bint clean=False, int64_t recovery_point=-1, int64_t log_start_offset=-1,
-                 witness=None, bytes topic_id=None):
+                 witness=None, bint accept_loss=False, bytes topic_id=None):
         """Opens a partition directory; `config` is a StoreConfig, `witness` a Witness of the log directory.
+
+        With `accept_loss` what is missing is taken for lost, and `recovery` says what.
 
         Raises StorageError, CorruptionError, MissingFileError.
         """
@@ -206,6 +209,7 @@ cdef class Partition:
         self.decompressor = decompressor
         self.writable = writable
         self.topic_id_given = topic_id
+        self.lost_keys = {}
         ol_partition_options_init(&options)
         options.log.fs = fs.fs
         options.log.directory = self.directory
@@ -227,6 +231,7 @@ cdef class Partition:
             options.log.recovery_point_changed = witness.recovery_point_changed
             options.log.log_start_changed = witness.log_start_changed
             options.log.cleaned_by_others = witness.cleaned_by_others
+        options.log.accept_loss = accept_loss
         options.log.topic_id = <const uint8_t *><const char *>topic_id if topic_id is not None else NULL
         options.log.decompressor = &decompressor.port if decompressor is not None else NULL
         # A batch never spans segments.
@@ -427,7 +432,7 @@ cdef class Partition:
         self.enter()
         try:
             while ol_partition_problem_at(self.handle, index, &problem):
-                found.append(_problem(&problem, self.number))
+                found.append(_problem(&problem, self.number, self.lost_keys))
                 index += 1
             return found
         finally:

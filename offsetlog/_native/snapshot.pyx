@@ -7,6 +7,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memset
 
 from offsetlog._native.csrc cimport (
     OL_INVALID,
@@ -46,7 +47,13 @@ from offsetlog._native.csrc cimport (
     ol_snapshot_report,
     ol_snapshot_seal,
     ol_snapshot_section,
+    ol_snapshot_state,
+    ol_state,
+    ol_table_cursor,
+    ol_table_next,
+    ol_table_row,
 )
+from offsetlog._native.buffers cimport text_of
 from offsetlog._native.files cimport FileSystem
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.status cimport check, raise_interrupt
@@ -120,6 +127,22 @@ cdef class Snapshot:
         with nogil:
             ol_snapshot_digest(self.handle, physical, &digest)
         return _whole(digest.positions), _whole(digest.group_records), _whole(digest.pending)
+
+    def keys_between(self, int64_t first, int64_t below, Py_ssize_t limit):
+        """Returns (group, topic, partition) of up to `limit` positions that were committed at log offsets in [first, below)."""
+        cdef const ol_state *state
+        cdef ol_table_cursor cursor
+        cdef ol_table_row row
+        cdef list keys = []
+        self.need()
+        state = ol_snapshot_state(self.handle)
+        memset(&cursor, 0, sizeof(cursor))
+        while len(keys) < limit and ol_table_next(state.table, &cursor, &row):
+            if first <= row.value.log_offset < below:
+                keys.append((text_of(row.group.data, row.group.size), text_of(row.topic.data, row.topic.size),
+                             row.partition))
+        keys.sort()
+        return keys
 
     def advance(self, Partition partition not None, int64_t up_to, StopFlag stop=None):
         """Replays the log up to an offset that is flushed and committed, without the GIL.

@@ -30,7 +30,6 @@ from offsetlog.errors import (
     InvalidArgumentError,
     LockedError,
     MissingFileError,
-    OffsetLogError,
     UnsupportedVersionError,
 )
 
@@ -50,25 +49,6 @@ CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS)
 FORMAT = 1
 
 Checkpoint = dict[tuple[str, int], int]
-
-
-@dataclass(frozen=True, slots=True)
-class Witness:
-    """What a log directory says about one of its partitions, for the open that looks for what is missing.
-
-    Attributes:
-        witnessed: the partition has a manifest and a sidecar, which must be there.
-        changed_checkpoints: how many checkpoints somebody else wrote since this library did.
-        recovery_point_changed: whether the recovery points are among them.
-        log_start_changed: likewise, the log starts.
-        cleaned_by_others: the offset in the cleaner's checkpoint, if that is among them, else -1.
-    """
-
-    witnessed: bool = False
-    changed_checkpoints: int = 0
-    recovery_point_changed: bool = False
-    log_start_changed: bool = False
-    cleaned_by_others: int = -1
 
 
 def _format_numbers(numbers: frozenset[int]) -> str:
@@ -234,7 +214,8 @@ class LogDirectory:
         """Returns where the directory of a partition is, or will be."""
         return self.path / f"{TOPIC}-{number}"
 
-    def _read(self, name: str) -> bytes | None:
+    def read_content(self, name: str) -> bytes | None:
+        """Returns the bytes of a file of the directory, None where there is none."""
         try:
             return self.fs.read_file(self.path / name)
         except MissingFileError:
@@ -247,7 +228,7 @@ class LogDirectory:
             CorruptionError: it cannot be understood; nothing is guessed, since a wrong count would
                 hide groups.
         """
-        text = self._read(PROPERTIES)
+        text = self.read_content(PROPERTIES)
         if text is None:
             return None
         path = self.path / PROPERTIES
@@ -274,7 +255,7 @@ class LogDirectory:
 
         Source: docs/format/directory.md §1.5.
         """
-        text = self._read(name)
+        text = self.read_content(name)
         if text is None:
             return {}
         try:
@@ -290,7 +271,7 @@ class LogDirectory:
         Raises:
             CorruptionError: it is damaged.
         """
-        text = self._read(checkpoint_record.NAME)
+        text = self.read_content(checkpoint_record.NAME)
         if text is None:
             return None
         try:
@@ -299,31 +280,12 @@ class LogDirectory:
             path = self.path / checkpoint_record.NAME
             raise CorruptionError(failure.message, path=path) from None
 
-    def find_changed(self, record: CheckpointRecord | None) -> tuple[frozenset[str], list[OffsetLogError]]:
-        """Returns which checkpoints somebody else wrote, and the damage in others."""
-        changed: set[str] = set()
-        damage: list[OffsetLogError] = []
-        for name in CHECKPOINTS:
-            content = self._read(name)
-            if record is not None and record.is_as_left(name, content):
-                continue
-            if content is None:
-                if record is not None:
-                    damage.append(CorruptionError("the checkpoint is missing", path=self.path / name))
-                continue
-            try:
-                parse_offset_checkpoint(content)
-            except CorruptionError as failure:
-                damage.append(CorruptionError(failure.message, path=self.path / name))
-                continue
-            if record is not None:
-                changed.add(name)
-        return frozenset(changed), damage
-
     def adopt_checkpoints(self, others: dict[int, int]) -> None:
         """Records the checkpoints as they are now; `others` as in CheckpointRecord."""
         with self._writing:
-            hashes = {name: (checkpoint_record.hash_of(self._read(name)),) for name in CHECKPOINTS}
+            hashes: dict[str, tuple[str, ...]] = {
+                name: (checkpoint_record.hash_of(self.read_content(name)),) for name in CHECKPOINTS
+            }
             found = CheckpointRecord(hashes, others)
             if self._record is None or not self._says_all(found):
                 self._record = found
@@ -354,7 +316,7 @@ class LogDirectory:
 
     def begin_writing(self) -> None:
         """Takes the marker of a clean stop away before the first write: from now on a crash is not mistaken for one."""
-        self._marker = self._read(CLEAN_MARKER)
+        self._marker = self.read_content(CLEAN_MARKER)
         self.was_clean = self._marker is not None
         if self.was_clean:
             self.fs.remove(self.path / CLEAN_MARKER)
@@ -363,7 +325,7 @@ class LogDirectory:
     def write_properties(self, properties: Properties) -> None:
         """Publishes `offsetlog.properties` unless it says the same."""
         content = properties.format()
-        if self._read(PROPERTIES) != content:
+        if self.read_content(PROPERTIES) != content:
             self.fs.replace_file(self.path / PROPERTIES, content)
 
     def add_existing(self, number: int) -> None:
@@ -375,7 +337,7 @@ class LogDirectory:
 
     def refuse_log_starts(self, numbers: list[int]) -> None:
         """Takes log starts that cannot be true out of their checkpoint, which a broker would follow; a copy stays."""
-        content = self._read(LOG_STARTS)
+        content = self.read_content(LOG_STARTS)
         if content is None:
             return
         entries = self.read_checkpoint(LOG_STARTS)
@@ -390,7 +352,7 @@ class LogDirectory:
         The directory id is a new one.  A broker serves the partitions of a directory that its
         cluster has placed there, by id: docs/kafka.md says how to bring ours to one.
         """
-        text = self._read(META_PROPERTIES)
+        text = self.read_content(META_PROPERTIES)
         if text is not None:
             found = parse_properties(text).get("cluster.id")
             if found is not None and found != cluster_id:
@@ -422,7 +384,7 @@ class LogDirectory:
         if self._record is not None:
             known = self._record.hashes.get(name, ())
             hashes = dict.fromkeys(
-                (checkpoint_record.hash_of(self._read(name)), checkpoint_record.hash_of(content))
+                (checkpoint_record.hash_of(self.read_content(name)), checkpoint_record.hash_of(content))
             )
             self._record.hashes[name] = tuple(hashes)
             if self._record.hashes[name] != known:

@@ -32,6 +32,10 @@ LOGGER = logging.getLogger("offsetlog.snapshot")
 FILE_NAME = native.FILE_NAME
 TEMPORARY_NAME = FILE_NAME + ".tmp"
 
+#: How many keys are named of those whose commits are missing.
+KEYS_NAMED_MAX = 1000
+_OFFSET_MAX = (1 << 63) - 1
+
 #: How often a snapshot is begun again when the log is cleaned while it is made.
 _TRIES = 3
 
@@ -97,10 +101,43 @@ def load(
         reason = snapshot.load(partition)
     partition.recovery["snapshot"] = offset if reason is None else None
     partition.recovery["snapshot_discarded"] = reason
+    problems = partition.problems()
+    _name_keys(partition, fs, problems)
     if reason is not None:
         LOGGER.warning("%s: the snapshot was discarded: %s", partition.path, reason)
-        if not keep:
+        if problems and not keep:
+            _keep_aside(partition, fs)
+        elif not keep:
             _discard(partition)
+
+
+def _name_keys(partition: Partition, fs: FileSystem, problems: list[OffsetLogError]) -> None:
+    # What a snapshot has of the log offsets that are missing, also one that is of no use to the load.
+    lost = {
+        (each.lost_from, each.lost_below)
+        for each in problems
+        if isinstance(each, CorruptionError) and each.lost_from is not None
+    }
+    if not lost:
+        return
+    try:
+        snapshot = native.open_file(fs, Path(partition.path) / FILE_NAME)
+    except (CorruptionError, StorageError):
+        return
+    for first, below in lost:
+        end = _OFFSET_MAX if below is None else below
+        partition.lost_keys[first, below] = tuple(snapshot.keys_between(first, end, KEYS_NAMED_MAX))
+
+
+def _keep_aside(partition: Partition, fs: FileSystem) -> None:
+    # It is evidence; a later snapshot must not take its place.
+    if partition.read_only:
+        return
+    path = Path(partition.path) / FILE_NAME
+    try:
+        fs.rename(path, Path(f"{path}.kept"))
+    except StorageError as failure:
+        LOGGER.warning("%s: the snapshot cannot be kept aside: %s", partition.path, failure)
 
 
 def _usable(

@@ -9,16 +9,15 @@ from offsetlog._native.partition import Partition
 from offsetlog.config import StoreConfig
 from offsetlog.directory import snapshots
 from offsetlog.directory.log_directory import (
-    CLEANER_POINTS,
     LOG_STARTS,
     RECOVERY_POINTS,
     TOPIC,
     LogDirectory,
     Properties,
-    Witness,
     random_topic_id,
 )
-from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError, ReadOnlyError
+from offsetlog.directory.witnesses import Witnesses
+from offsetlog.errors import DataLossError, OffsetLogError, ReadOnlyError
 
 
 class PartitionOpener:
@@ -43,23 +42,18 @@ class PartitionOpener:
         existing: frozenset[int] | None = None,
     ) -> None:
         self.topic_id = topic_id
-        self._existing = existing or frozenset()
         self._directory = directory
         self._config = config
         self._writable = writable
         self._decompressor = Decompressor(config.decompressed_bytes_max)
         self._recovery_points = directory.read_checkpoint(RECOVERY_POINTS)
         self._log_starts = directory.read_checkpoint(LOG_STARTS)
-        self._cleaned_to = directory.read_checkpoint(CLEANER_POINTS)
-        self.findings: list[OffsetLogError] = []
-        try:
-            record = directory.read_record()
-        except CorruptionError as failure:
-            self.findings.append(failure)
-            record = None
-        self._changed, damage = directory.find_changed(record)
-        self.findings += damage
-        self._others = record.others if record is not None else {}
+        self._witnesses = Witnesses(directory, existing)
+
+    @property
+    def findings(self) -> list[OffsetLogError]:
+        """What is wrong with the directory's checkpoints, as errors that were not raised."""
+        return self._witnesses.findings
 
     def settled_topic_id(self) -> bytes:
         """Returns the id for new partition directories, made now if none is known."""
@@ -69,29 +63,7 @@ class PartitionOpener:
 
     def missing(self, numbers: list[int]) -> dict[int, DataLossError]:
         """Returns, by number, the partitions that must be there and are not among `numbers`."""
-        return {
-            number: DataLossError(
-                "the directory of the log partition is missing, with all that was in it",
-                path=self._directory.partition_path(number),
-                log_partition=number,
-                lost_from=0,
-                lost_below=self._recovery_points.get((TOPIC, number)),
-            )
-            for number in sorted(self._existing.difference(numbers))
-        }
-
-    def _witness(self, number: int) -> Witness:
-        others = self._others.get(number)
-        if others is not None:
-            return Witness(number in self._existing, len(self._changed) + 2, False, False, others)
-        cleaner = self._cleaned_to.get((TOPIC, number), -1)
-        return Witness(
-            witnessed=number in self._existing,
-            changed_checkpoints=len(self._changed),
-            recovery_point_changed=RECOVERY_POINTS in self._changed,
-            log_start_changed=LOG_STARTS in self._changed,
-            cleaned_by_others=cleaner if CLEANER_POINTS in self._changed else -1,
-        )
+        return self._witnesses.missing(numbers)
 
     def adopt(self, opened: list[Partition], properties: Properties | None) -> None:
         """Records what is there now, for the next open to compare with: after all logs were opened for writing.
@@ -101,7 +73,7 @@ class PartitionOpener:
             properties: those of the directory, None where it shall have none.
         """
         others = {
-            each.number: self._cleaned_to.get((TOPIC, each.number), -1)
+            each.number: self._witnesses.cleaned_to(each.number)
             for each in opened
             if each.read_only and each.recovery["others_worked"]
         }
@@ -111,11 +83,11 @@ class PartitionOpener:
         if properties is not None:
             self._directory.adopt_checkpoints(others)
             sound = (each.number for each in opened if not each.read_only)
-            existing = self._existing.union(sound)
+            existing = self._witnesses.existing.union(sound)
             self._directory.write_properties(
                 Properties(properties.partitions, properties.topic_id, existing)
             )
-            self._existing = existing
+            self._witnesses.existing = existing
 
     def open_log(self, number: int, *, create: bool = False) -> Partition:
         """Opens the log of a partition, which is not loaded then."""
@@ -130,7 +102,7 @@ class PartitionOpener:
             clean=self._directory.was_clean,
             recovery_point=self._recovery_points.get((TOPIC, number), -1),
             log_start_offset=self._log_starts.get((TOPIC, number), -1),
-            witness=None if create else self._witness(number),
+            witness=None if create else self._witnesses.of(number),
             topic_id=self.settled_topic_id() if create else None,
         )
 
@@ -164,7 +136,7 @@ class PartitionOpener:
         snapshots.load(
             partition,
             self._directory.fs,
-            cleaned_to=self._cleaned_to.get((TOPIC, partition.number), -1),
+            cleaned_to=self._witnesses.cleaned_to(partition.number),
             threads=threads,
             keep=not self._writable,
         )
@@ -175,7 +147,7 @@ class PartitionOpener:
         Raises:
             ReadOnlyError: there was one, which is missing.
         """
-        if number in self._existing:
+        if number in self._witnesses.existing:
             raise ReadOnlyError(
                 "the directory of the log partition is missing; `offsetlog repair` accepts the loss",
                 path=self._directory.partition_path(number),
@@ -187,5 +159,5 @@ class PartitionOpener:
         except BaseException:
             partition.abandon()
             raise
-        self._existing = self._existing.union({number})
+        self._witnesses.existing = self._witnesses.existing.union({number})
         return partition

@@ -14,6 +14,7 @@ pytest.importorskip("typer")
 from test_cli_read import DATA, call
 
 import offsetlog
+from offsetlog.directory import checkpoint_record
 from offsetlog.directory.log_directory import LOCK, PROPERTIES
 
 #: Both brokers had eight partitions.
@@ -47,7 +48,7 @@ def content(path: Path) -> dict[str, bytes]:
     return {
         str(file.relative_to(path)): file.read_bytes()
         for file in files
-        if file.name not in (LOCK, PROPERTIES)
+        if file.name not in (LOCK, PROPERTIES, checkpoint_record.NAME)
     }
 
 

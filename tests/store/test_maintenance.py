@@ -356,7 +356,7 @@ def test_a_damaged_checkpoint_counts_as_none(path):
     with opened(path) as store:
         feed(store)
     (path / CLEANER_POINTS).write_bytes(b"0\n7\nnonsense")
-    with opened(path) as store:
+    with pytest.warns(errors.CorruptionWarning, match=CLEANER_POINTS), opened(path) as store:
         assert store.compact()[0].records_kept == 4
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from faults import FaultFileSystem
+from witnesses import forget_witnesses
 
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, TopicPartition, errors
@@ -300,6 +301,7 @@ def test_another_log_of_the_same_length(path, tmp_path, caplog):
     shutil.copy(other / f"{TOPIC}-0" / NAME, partition / NAME)
     shutil.copy(other / f"{TOPIC}-0" / "partition.metadata", partition / "partition.metadata")
     (path / "offsetlog.properties").write_bytes((other / "offsetlog.properties").read_bytes())
+    forget_witnesses(path)
     with open_store(path, partitions=1) as store:
         assert "another batch stands at" in discarded(store)[0]
         assert store.fetch_one("g", "t", 3).offset == 1

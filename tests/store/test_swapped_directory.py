@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from witnesses import forget_witnesses
 
 import offsetlog
 from offsetlog import MaintenanceConfig, StoreConfig, errors
@@ -27,6 +28,7 @@ def log(path: Path) -> Path:
         for number in range(300):
             store.commit_one(f"g{number % 7}", "t", number % 40, number)
     (path / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    forget_witnesses(path)
     assert len(list(path.rglob("*.log"))) > 5
     return path
 

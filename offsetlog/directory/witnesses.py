@@ -1,0 +1,112 @@
+"""What a log directory says about its partitions, for the open that looks for what is missing (docs/durability.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offsetlog._native.files import parse_offset_checkpoint
+from offsetlog.directory.checkpoint_record import CheckpointRecord
+from offsetlog.directory.log_directory import (
+    CHECKPOINTS,
+    CLEANER_POINTS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    TOPIC,
+    LogDirectory,
+)
+from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """What a log directory says about one of its partitions, for the open that looks for what is missing.
+
+    Attributes:
+        witnessed: the partition has a manifest and a sidecar, which must be there.
+        changed_checkpoints: how many checkpoints somebody else wrote since this library did.
+        recovery_point_changed: whether the recovery points are among them.
+        log_start_changed: likewise, the log starts.
+        cleaned_by_others: the offset in the cleaner's checkpoint, if that is among them, else -1.
+    """
+
+    witnessed: bool = False
+    changed_checkpoints: int = 0
+    recovery_point_changed: bool = False
+    log_start_changed: bool = False
+    cleaned_by_others: int = -1
+
+
+class Witnesses:
+    """The witnesses of one directory, read when this is made.  Immutable but for `existing`.
+
+    Args:
+        directory: the log directory.
+        existing: the partitions whose directories and witnesses must be there; None for unknown.
+
+    Attributes:
+        existing: likewise, without None.
+        findings: what is wrong with checkpoints and their record.
+    """
+
+    def __init__(self, directory: LogDirectory, existing: frozenset[int] | None) -> None:
+        self.existing = existing or frozenset()
+        self.findings: list[OffsetLogError] = []
+        self._directory = directory
+        self._recovery_points = directory.read_checkpoint(RECOVERY_POINTS)
+        self._cleaned_to = directory.read_checkpoint(CLEANER_POINTS)
+        record: CheckpointRecord | None = None
+        try:
+            record = directory.read_record()
+        except CorruptionError as failure:
+            self.findings.append(failure)
+        self._others = {} if record is None else record.others
+        self._changed = frozenset() if record is None else self._find_changed(record)
+
+    def _find_changed(self, record: CheckpointRecord) -> frozenset[str]:
+        # Those that somebody else wrote; one that is no checkpoint any more is damage.
+        changed: set[str] = set()
+        for name in CHECKPOINTS:
+            content, path = self._directory.read_content(name), self._directory.path / name
+            if record.is_as_left(name, content):
+                continue
+            if content is None:
+                self.findings.append(CorruptionError("the checkpoint is missing", path=path))
+                continue
+            try:
+                parse_offset_checkpoint(content)
+            except CorruptionError as failure:
+                self.findings.append(CorruptionError(failure.message, path=path))
+                continue
+            changed.add(name)
+        return frozenset(changed)
+
+    def of(self, number: int) -> Witness:
+        """Returns what the directory says about one partition."""
+        others = self._others.get(number)
+        if others is not None:
+            return Witness(number in self.existing, len(self._changed) + 2, cleaned_by_others=others)
+        cleaner = self._cleaned_to.get((TOPIC, number), -1)
+        return Witness(
+            witnessed=number in self.existing,
+            changed_checkpoints=len(self._changed),
+            recovery_point_changed=RECOVERY_POINTS in self._changed,
+            log_start_changed=LOG_STARTS in self._changed,
+            cleaned_by_others=cleaner if CLEANER_POINTS in self._changed else -1,
+        )
+
+    def missing(self, numbers: list[int]) -> dict[int, DataLossError]:
+        """Returns, by number, the partitions that must be there and are not among `numbers`."""
+        return {
+            number: DataLossError(
+                "the directory of the log partition is missing, with all that was in it",
+                path=self._directory.partition_path(number),
+                log_partition=number,
+                lost_from=0,
+                lost_below=self._recovery_points.get((TOPIC, number)),
+            )
+            for number in sorted(self.existing.difference(numbers))
+        }
+
+    def cleaned_to(self, number: int) -> int:
+        """Returns the offset in the cleaner's checkpoint, -1 for none."""
+        return self._cleaned_to.get((TOPIC, number), -1)
