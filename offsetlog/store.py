@@ -60,7 +60,9 @@ class OffsetStore:
 
     Calls about the past take moments.  A moment is a datetime with its time zone, for the longest
     prefix of the log whose timestamps are all <= it, or a log offset, for the records below it.
-    Timestamps come from clocks, and those go back: a log offset always means the same.
+    Timestamps come from clocks, and those go back: a log offset always means the same.  A time that
+    lies in the future, by more than the minute that two clocks may differ, is an
+    InvalidArgumentError, unless the log has a record that is as young.
     """
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.source_tree
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "offsetlog"
 
-VALUES = {"errors", "types", "config"}
+VALUES = {"errors", "types", "config", "clock"}
 NATIVE = {*VALUES, "_native", "_native.csrc", "_native.status", "_native.buffers"}
 #: Besides the extensions: checked arguments, and calls that can be stopped.
 CALLS = {*NATIVE, "arguments", "cancellation"}
@@ -48,6 +48,7 @@ RULE: dict[str, set[str]] = {
     "errors": set(),
     "types": set(),
     "config": {"errors"},
+    "clock": {"errors"},
     "_native.csrc": set(),
     "_native.status": {"_native.csrc", "errors"},
     "_native.buffers": {"_native.csrc", "_native.status", "errors"},

@@ -11,7 +11,7 @@ from offsetlog.errors import InvalidArgumentError
 #: For the help of the commands that take one.
 MOMENTS = """A moment is a time as 2026-03-01T02:30 (in UTC, like all times that are printed here, or with a zone, as in
 2026-03-01T02:30+01:00), how long ago as -2h or '2h ago', or a log offset as offset:12345. Log offsets are those of
-the group's log partition, as `offsetlog history` prints them."""
+the group's log partition, as `offsetlog history` prints them. A time in the future is refused."""
 
 _AGO = re.compile(r"-\s*(?P<before>\S.*)|(?P<after>.*\S)\s+ago")
 _OFFSET = re.compile(r"offset:(\d{1,19})")

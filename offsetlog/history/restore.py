@@ -6,7 +6,6 @@ it was when the call read it; otherwise the call reads it again.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 from offsetlog import arguments
 from offsetlog._native import timeline as native
+from offsetlog.clock import wall_ms
 from offsetlog.directory.listing import decode_text
 from offsetlog.errors import ConditionError, InvalidArgumentError, ReadOnlyError, TooLargeError
 from offsetlog.history.timeline import (
@@ -23,6 +23,7 @@ from offsetlog.history.timeline import (
     PartitionPast,
     Timeline,
     Value,
+    refuse_future,
     value_of,
 )
 from offsetlog.types import Change, TopicPartition, Undeletion
@@ -68,6 +69,7 @@ class Restorer:
         """See OffsetStore.restore."""
         arguments.checked_moment("at", at)
         past, chosen = self._begin(group, partitions, writes=not dry_run)
+        refuse_future("at", at, past)
         if past is None:
             return []
         then = past.rows(group, past.cut(at, group))
@@ -105,6 +107,8 @@ class Restorer:
                     "since= picks deletions, at= a state: only one of them can be given"
                 )
         past, chosen = self._begin(group, partitions, writes=not dry_run)
+        refuse_future("at", at, past)
+        refuse_future("since", since, past)
         if past is None:
             return Undeletion([], [])
         deleted: list[DeletedRow] = []
@@ -165,7 +169,7 @@ class Restorer:
         for _ in range(TRIES):
             now = native.GroupNow(past.partition, group)
             wanted = sorted(plan(now.rows), key=lambda each: each.place)
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = wall_ms()
             fresh = [None if each.after is None else _as_new(each.after, now_ms) for each in wanted]
             if not wanted or dry_run:
                 return _changes_of(group, wanted, fresh, -1)

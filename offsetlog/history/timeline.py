@@ -20,7 +20,9 @@ from uuid import UUID
 from offsetlog import arguments
 from offsetlog._native import timeline as native
 from offsetlog._native.partition import Partition
+from offsetlog._native.retention import newest_timestamp
 from offsetlog._native.store_core import StoreCore
+from offsetlog.clock import future_error, is_ahead
 from offsetlog.directory.history_floor import read_floor
 from offsetlog.directory.listing import decode_text
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
@@ -302,6 +304,26 @@ def entries_of(events: list[tuple[Any, ...]]) -> list[HistoryEntry]:
     return entries
 
 
+def refuse_future(name: str, moment: Moment | None, *pasts: PartitionPast | None) -> None:
+    """Raises InvalidArgumentError for a time that is still to come, at which nobody knows the state.
+
+    A time that the log has a record of, or of a later one, is none, whatever this machine's clock
+    says: either of two clocks may be wrong.  A log offset is compared with the end of its log.
+
+    Args:
+        name: the argument.
+        moment: its value.
+        pasts: the partitions that are asked; None for one that is not there.
+    """
+    if not isinstance(moment, datetime):
+        return
+    asked_ms = arguments.checked_time(name, moment)
+    if is_ahead(asked_ms) and all(
+        past is None or newest_timestamp(past.partition) < asked_ms for past in pasts
+    ):
+        raise future_error(name, asked_ms)
+
+
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """The past of an open store.  Safe from any thread."""
@@ -338,6 +360,7 @@ class Timeline:
         wanted = None if partitions is None else self.checked_keys(group, partitions)
         arguments.checked_moment("at", at)
         past = self.of(group)
+        refuse_future("at", at, past)
         rows = {} if past is None else past.rows(group, past.cut(at, group))
         found = {
             TopicPartition(decode_text(topic), number): value_of(row)
@@ -363,9 +386,12 @@ class Timeline:
                 raise InvalidArgumentError(
                     f"{name}={moment} is a log offset, and each log partition has its own: it needs a group"
                 )
+        pasts = self.of_all(group)
+        refuse_future("a", before, *pasts)
+        refuse_future("b", after, *pasts)
         found: list[Change] = []
         refused: list[HistoryError] = []
-        for past in self.of_all(group):
+        for past in pasts:
             try:
                 found += past.changes(
                     group, (past.cut(before, group, "a"), past.cut(after, group, "b"))
@@ -380,9 +406,11 @@ class Timeline:
     def deletions(self, group: str | None, since: datetime | None) -> list[Deletion]:
         """See OffsetStore.deletions."""
         since_ms = LONG_AGO if since is None else arguments.checked_time("since", since)
+        pasts = self.of_all(group)
+        refuse_future("since", since, *pasts)
         found = [
             row.as_deletion(past.partition.number)
-            for past in self.of_all(group)
+            for past in pasts
             for row in past.deletions(group, since_ms)
         ]
         return sorted(found, key=lambda deletion: deletion[:3])

@@ -19,6 +19,7 @@ from offsetlog._native import snapshot as native_snapshot
 from offsetlog._native.partition import Partition
 from offsetlog._native.snapshot import StopFlag
 from offsetlog.cancellation import Control
+from offsetlog.clock import wall_ms
 from offsetlog.config import MaintenanceConfig
 from offsetlog.directory import snapshots
 from offsetlog.directory.history_floor import Hold, cutoff_offset, raise_floor, read_floor
@@ -33,11 +34,6 @@ LOGGER = logging.getLogger("offsetlog.maintenance")
 
 #: How often `stop` stops the run under way, which another may follow, in seconds.
 STOP_SECONDS = 0.1
-
-
-def clock_ms() -> int:
-    """Returns the time, in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 def quarantined(described: dict[str, Any]) -> tuple[QuarantinedSegment, ...]:
@@ -67,7 +63,7 @@ class LogCleaner:
         self,
         directory: LogDirectory,
         config: MaintenanceConfig,
-        clock: Callable[[], int] = clock_ms,
+        clock: Callable[[], int] = wall_ms,
     ) -> None:
         self.clock = clock
         self._directory = directory

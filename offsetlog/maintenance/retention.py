@@ -20,6 +20,7 @@ from offsetlog._native.retention import ExpiringRows, ExpiryRules, ExpiryStop, n
 from offsetlog._native.retention import expire as expire_partition
 from offsetlog._native.store_core import StoreCore
 from offsetlog._native.tickets import check_durability
+from offsetlog.clock import wall_ms
 from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import (
     ArgumentTypeError,
@@ -90,11 +91,6 @@ class Retention:
 
 
 # ---------------------------------------------------------------------------------------- the clock
-
-
-def wall_ms() -> int:
-    """Returns the time of day, in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 def steady_ms() -> int:

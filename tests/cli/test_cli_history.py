@@ -262,7 +262,7 @@ def test_undelete_lists_and_brings_back(data, capsys):
     assert rows(capsys, "undelete", data, "audit", "--list") == []
     assert rows(capsys, "undelete", data, "billing", "orders:0", "--list") == []
     assert rows(capsys, "undelete", data, "--since", "-1d") == listed
-    assert rows(capsys, "undelete", data, "--since", "2100-01-01") == []
+    assert rows(capsys, "undelete", data, "--since", "-0s") == []
     code, out, _ = call(capsys, "undelete", data, "billing", "--dry-run")
     assert (code, out.splitlines()[-1]) == (0, "would commit 1 offset")
     assert offsets(data) == {0: 50, 2: 9}
@@ -370,8 +370,30 @@ def test_a_moment_before_the_calendar_is_refused(data, capsys, moment):
 @pytest.mark.parametrize("names", ["typo", "billing typo", "billing orders:99", "billing orders typo"])
 def test_restore_of_what_there_never_was(data, capsys, names, dry_run):
     before = offsets(data)
-    code, out, err = call(capsys, "restore", data, *names.split(), "--at=2100-01-01", *dry_run)
+    code, out, err = call(capsys, "restore", data, *names.split(), "--at=-0s", *dry_run)
     assert (code, out) == (1, "")
     assert "no committed offset" in err
     assert offsets(data) == before
-    assert call(capsys, "restore", data, "billing", "--at=2100-01-01", *dry_run)[0] == 0
+    assert call(capsys, "restore", data, "billing", "--at=-0s", *dry_run)[0] == 0
+
+
+FUTURE = [
+    ["restore", "billing", "--at=YEAR", "--yes"],
+    ["restore", "billing", "--at=YEAR", "--dry-run"],
+    ["undelete", "billing", "--at=YEAR", "--yes"],
+    ["undelete", "billing", "--since=YEAR", "--yes"],
+    ["undelete", "--since=YEAR"],
+    ["fetch", "billing", "--at=YEAR"],
+    ["diff", "YEAR"],
+    ["diff", "-1h", "YEAR", "--group=billing"],
+]
+
+
+@pytest.mark.parametrize("arguments", FUTURE, ids=" ".join)
+def test_a_mistyped_year_does_not_look_like_success(data, capsys, arguments):
+    before = {file: file.read_bytes() for file in data.rglob("*.log")}
+    command, *rest = (each.replace("YEAR", "2162-03-01T02:30+01:00") for each in arguments)
+    code, out, err = call(capsys, command, data, *rest)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "=2162-03-01T01:30:00.000 lies in the future: this machine's clock says " in err
+    assert {file: file.read_bytes() for file in data.rglob("*.log")} == before

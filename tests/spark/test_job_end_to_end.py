@@ -115,7 +115,7 @@ def test_lag(spark, tmp_path, capsys):
         time.sleep(0.003)
         middle = time.time_ns() // 1_000_000 - 1
         store.commit("g", {TopicPartition("t", 0): 40})
-    samples = [("t", 0, 50, middle - 1000), ("t", 1, 60, middle - 1000), ("t", 0, 100, middle + 60_000)]
+    samples = [("t", 0, 50, middle - 1000), ("t", 1, 60, middle - 1000), ("t", 0, 100, middle + 1000)]
     names = ("topic", "partition", "log_end_offset", "timestamp")
     ends.write_text("".join(json.dumps(dict(zip(names, sample, strict=True))) + "\n" for sample in samples))
     code, out, _ = called(
@@ -125,13 +125,29 @@ def test_lag(spark, tmp_path, capsys):
     told = json.loads(out)
     assert (told["partitions"], told["lag"], told["beyond_end"], told["without_end"]) == (2, 60, 1, 0)
     assert spark.read.parquet(str(tmp_path / "lag" / "lag")).where("problem = 'beyond the end'").count() == 1
-    found = lag.run(spark, str(data), spark.read.json(str(ends)), times=[middle, middle + 100_000])
+    found = lag.run(spark, str(data), spark.read.json(str(ends)), times=[middle, middle + 60_000])
     assert sorted((row.time, row.partition, row.committed, row.lag) for row in found.collect()) == [
         (middle, 0, 10, 40),
         (middle, 1, 99, 0),
-        (middle + 100_000, 0, 40, 60),
-        (middle + 100_000, 1, 99, 0),
+        (middle + 60_000, 0, 40, 60),
+        (middle + 60_000, 1, 99, 0),
     ]
+
+
+def test_a_time_in_the_future_is_refused(tmp_path, capsys):
+    ends, year = tmp_path / "ends.json", "2162-03-01T02:30"
+    ends.write_text('{"topic": "billing.in", "partition": 0, "log_end_offset": 50, "timestamp": 1000}\n')
+    told = tmp_path / "told"
+    for arguments in (
+        ["audit", str(GROUPS), "--until", year, "--output", str(told)],
+        ["lag", str(GROUPS), "--ends", str(ends), "--at", year, "--output", str(told)],
+        ["diff", str(GROUPS), "--at", year, "--output", str(told)],
+        ["diff", str(GROUPS), "--to", year, "--output", str(told)],
+    ):
+        code, out, err = called(capsys, *arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"={year}:00.000 lies in the future: this machine's clock says 20" in err
+        assert not told.exists()
 
 
 def test_lag_against_the_logs_themselves(capsys):

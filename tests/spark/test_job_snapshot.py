@@ -76,6 +76,16 @@ def test_a_log_is_never_replaced_by_its_own_table(spark, data):
     assert files_in(data) == before
 
 
+def test_a_moment_in_the_future_replaces_no_table(spark, data, tmp_path):
+    register(spark)
+    table = tmp_path / "table"
+    snapshot.run(spark, data, str(table))
+    before = files_in(table)
+    with pytest.raises(Exception, match="lies in the future: this machine's clock says"):
+        snapshot.run(spark, data, str(table), at="2162-03-01T02:30", overwrite=True)
+    assert files_in(table) == before
+
+
 def test_a_table_of_nothing_can_be_read(spark, data, tmp_path):
     register(spark)
     told = snapshot.run(spark, data, str(tmp_path / "table"), at="2020-01-01T00:00")

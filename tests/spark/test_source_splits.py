@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -254,10 +255,10 @@ def test_the_state_of_a_moment_is_that_of_the_store(tmp_path: Path) -> None:
             cut = cutoff_offset_of(path, stamp)
             rows = rows_of(path, view="records", at=stamp, splitBytes=600)
             assert [row["log_offset"] for row in rows] == list(range(cut))
-            time = datetime.fromtimestamp(stamp / 1000, UTC)
-            found = rows_of(path, view="offsets", at=time.isoformat())
+            moment = datetime.fromtimestamp(stamp / 1000, UTC)
+            found = rows_of(path, view="offsets", at=moment.isoformat())
             told = {(row["group"], row["partition"]): (row["offset"], row["metadata"]) for row in found}
-            assert told == state_of(store, time)
+            assert told == state_of(store, moment)
 
 
 @pytest.mark.parametrize("entry", [(1001, 150), (1150, 10), (1049, 60), (1040, 40), (0, 199), (1000, 4_000_000_000)])
@@ -276,6 +277,35 @@ def test_a_wrong_time_index_changes_no_moment(tmp_path: Path, entry: tuple[int, 
     for moment, offset in ((1000, 0), (1050, 50), (1199, 199)):
         assert [row["offset"] for row in rows_of(tmp_path, view="offsets", at=moment)] == [offset]
     assert rows_of(tmp_path, view="offsets", at=999) == []
+
+
+def test_a_moment_in_the_future_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    with opened(path, partitions=2) as store:
+        write(store, 5, 50)
+    now = time.time_ns() // 1_000_000
+    for view in ("offsets", "records"):
+        # The clocks of two machines may differ by a minute.
+        assert rows_of(path, view=view, at=now + 50_000) == rows_of(path, view=view)
+        for at in (now + 120_000, "2162-03-01T02:30", 2**63 - 1):
+            with pytest.raises(errors.InvalidArgumentError, match="lies in the future: this machine's clock says"):
+                rows_of(path, view=view, at=at)
+
+
+def test_what_the_log_has_is_no_future(tmp_path: Path) -> None:
+    ahead = time.time_ns() // 1_000_000 + 3_600_000
+    for number, stamps in enumerate([[1000, 2000], [1000, ahead]]):
+        directory = tmp_path / f"__consumer_offsets-{number}"
+        directory.mkdir()
+        batches = [
+            encode_batch(offset, stamp, [(key_of(f"g{number}", "t", offset), value_of(offset, stamp))])
+            for offset, stamp in enumerate(stamps)
+        ]
+        (directory / f"{0:020}.log").write_bytes(b"".join(batches))
+    assert len(rows_of(tmp_path, view="records", at=ahead - 1)) == 3
+    assert len(rows_of(tmp_path, view="records", at=ahead)) == 4
+    with pytest.raises(errors.InvalidArgumentError, match="lies in the future"):
+        rows_of(tmp_path, view="records", at=ahead + 1)
 
 
 def cutoff_offset_of(path: Path, stamp: int) -> int:

@@ -179,7 +179,7 @@ def test_the_state_at_a_time(single):
     assert single.fetch("g", at=before) == {}
     assert offsets(single.fetch("g", at=first)) == {0: 1, 1: 2}
     assert offsets(single.fetch("g", at=second)) == {0: 3, 1: 2}
-    assert single.fetch("g", at=datetime.now(UTC) + timedelta(days=1)) == single.fetch("g")
+    assert single.fetch("g", at=datetime.now(UTC)) == single.fetch("g")
     assert single.fetch("g", at=datetime.min.replace(tzinfo=UTC)) == {}
     # Any zone does.
     assert single.fetch("g", at=second.astimezone(timezone(timedelta(hours=-7)))) == single.fetch("g", at=second)

@@ -16,6 +16,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as fn
 
+from offsetlog.clock import future_error, is_ahead
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.audit_text import LAST_MS
 from offsetlog.spark.jobs.effects import POSITION, payload_bytes, when, with_effects
@@ -584,11 +585,17 @@ def run(
         partitions: log partitions, as "0,3-5"; None for all.
         stall_ms: how long a position or a group may rest.
         until: when the log is looked at, in ms; None for the time of its youngest commit.
+
+    Raises:
+        InvalidArgumentError: `until` lies in the future, so that every group would have stalled until then.
     """
     records = read(spark, path, partitions=partitions)
     commits = prepared(commits_of(records)).persist(StorageLevel.MEMORY_AND_DISK)
     # One time that is far off, as of a clock in microseconds, must not put all others into one bucket.
     shown = fn.least("at", fn.lit(LAST_MS))
     (row,) = commits.agg(fn.min(shown).alias("first"), fn.max(shown).alias("last")).collect()
+    if until is not None and is_ahead(until) and (row["last"] is None or row["last"] < until):
+        commits.unpersist()
+        raise future_error("until", until)
     span = 0 if row["first"] is None else row["last"] - row["first"]
     return audit(commits, records, stall_ms=stall_ms, until=until, bucket_ms=bucket_for(span))

@@ -11,6 +11,7 @@ import os
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
+from offsetlog.clock import future_error, is_ahead
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.effects import POSITION, with_effects
 from offsetlog.spark.jobs.session import read_view
@@ -274,7 +275,8 @@ def run(
         step_ms: or at the multiples of this, from the first sample of an end to the last.
 
     Raises:
-        InvalidArgumentError: lag over time is asked for, and no sample carries a time.
+        InvalidArgumentError: lag over time is asked for, and no sample carries a time; a time lies in the future, by
+            this machine's clock and by the samples'.
     """
     if times is None and step_ms is None:
         return lag(read_view(spark, path, "offsets", partitions=partitions), ends)
@@ -282,6 +284,9 @@ def run(
     if span["first"] is None:
         raise InvalidArgumentError("over time the ends of logs are needed with their timestamps")
     asked = list(times or [])
+    for time in asked:
+        if is_ahead(time) and time > span["last"]:
+            raise future_error("at", time)
     if step_ms is not None:
         asked += every(span["first"], span["last"], step_ms)
     return lag_over_time(read(spark, path, partitions=partitions), ends, moments(spark, asked))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql.datasource import InputPartition
 
 from offsetlog._native.scan import batch_at, skim
+from offsetlog.clock import future_error, is_ahead
 from offsetlog.errors import MissingFileError, OffsetLogError, StorageError
 from offsetlog.spark.scan.bounds import Horizon, horizon_at_offset, horizon_at_time, horizon_now, index_entries, seek
 from offsetlog.spark.scan.files import (
@@ -25,7 +26,7 @@ from offsetlog.spark.scan.files import (
     list_partitions,
     resolve,
 )
-from offsetlog.spark.scan.options import OFFSET_MAX, ReadOptions, bound_of, moment_of, parallelism
+from offsetlog.spark.scan.options import OFFSET_MAX, Moment, ReadOptions, bound_of, moment_of, parallelism
 
 #: Views of which a task reads all records of some keys.
 BUCKETED = frozenset({"offsets", "groups", "history"})
@@ -134,8 +135,9 @@ def plan(source: Source, read: ReadOptions) -> list[Split]:
 
     Raises:
         StorageError: a file cannot be read, and mode=failfast.
-        OffsetOutOfRangeError, ConfigError: the moment asked for cannot be.
+        OffsetOutOfRangeError, InvalidArgumentError: the moment asked for cannot be.
     """
+    _refuse_future(source, read)
     if read.view not in BUCKETED:
         # A core without work is worse than a small split; behind that every task costs Spark's worker some 50 ms.
         fair = sum(listing.size for listing in source.listings) // parallelism()
@@ -172,6 +174,22 @@ def _plan_partition(source: Source, listing: PartitionListing, read: ReadOptions
             if left == 0 or listing.directory is None:
                 raise
     raise AssertionError("the loop returns or raises")
+
+
+def _refuse_future(source: Source, read: ReadOptions) -> None:
+    """Raises InvalidArgumentError for a time that is still to come, as OffsetStore.fetch(at=) does.
+
+    One that the log has a record of, or of a later one, is none.
+    """
+    timestamp = None if read.at is None else read.at.timestamp
+    if timestamp is None or not is_ahead(timestamp):
+        return
+    # Everything that is younger than the millisecond before it would be cut off.
+    before, everything = replace(read, at=Moment(timestamp=timestamp - 1)), replace(read, at=None)
+    for listing in source.listings:
+        if find_horizon(source, listing, before).offset < find_horizon(source, listing, everything).offset:
+            return
+    raise future_error("at", timestamp)
 
 
 def find_horizon(source: Source, listing: PartitionListing, read: ReadOptions) -> Horizon:

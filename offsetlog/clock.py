@@ -1,0 +1,42 @@
+"""The time of day, and moments that are later than it."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from offsetlog.errors import InvalidArgumentError
+
+#: How far ahead of this machine's clock a moment may lie: the clocks of two machines differ.
+SKEW_MS_MAX = 60_000
+
+
+def wall_ms() -> int:
+    """Returns the time of day, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def is_ahead(timestamp_ms: int) -> bool:
+    """Returns whether a time lies in the future by this machine's clock, by more than SKEW_MS_MAX."""
+    return timestamp_ms > wall_ms() + SKEW_MS_MAX
+
+
+def future_error(name: str, timestamp_ms: int) -> InvalidArgumentError:
+    """Returns the error for a time that is still to come; the caller raises it.
+
+    Args:
+        name: of the argument, as the caller knows it.
+        timestamp_ms: its value, in milliseconds since 1970.
+    """
+    return InvalidArgumentError(
+        f"{name}={_text(timestamp_ms)} lies in the future: this machine's clock says {_text(wall_ms())} UTC, and no "
+        "record is that young"
+    )
+
+
+def _text(timestamp_ms: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):  # no calendar has it
+        return str(timestamp_ms)
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00")
