@@ -114,6 +114,24 @@ cdef bytes _bytes_of(ol_slice slice):
     return PyBytes_FromStringAndSize(<const char *>slice.data, <Py_ssize_t>slice.size)
 
 
+cdef tuple _position_of(const ol_table_row *row):
+    # As `Replay.positions` says.
+    cdef object topic_id = None
+    if row.value.topic_id != NULL:
+        topic_id = PyBytes_FromStringAndSize(<const char *>row.value.topic_id, OL_TOPIC_ID_SIZE)
+    return (
+        text_of(row.topic.data, row.topic.size),
+        row.partition,
+        row.value.offset,
+        row.value.leader_epoch,
+        text_of(row.value.metadata.data, row.value.metadata.size),
+        row.value.commit_timestamp,
+        row.value.expire_timestamp,
+        topic_id,
+        row.value.log_offset,
+    )
+
+
 cdef list _producers_of(const ol_producers *producers):
     # (id, epoch, last offset, first offset of the open transaction or -1, coordinator epoch), by id.
     cdef const ol_producer *each
@@ -478,23 +496,21 @@ cdef class Replay:
         cdef list found = []
         memset(&cursor, 0, sizeof(cursor))
         while ol_table_next_of_group(self.state.table, name, hash, &cursor, &row):
-            topic_id = None
-            if row.value.topic_id != NULL:
-                topic_id = PyBytes_FromStringAndSize(<const char *>row.value.topic_id, OL_TOPIC_ID_SIZE)
-            found.append(
-                (
-                    text_of(row.topic.data, row.topic.size),
-                    row.partition,
-                    row.value.offset,
-                    row.value.leader_epoch,
-                    text_of(row.value.metadata.data, row.value.metadata.size),
-                    row.value.commit_timestamp,
-                    row.value.expire_timestamp,
-                    topic_id,
-                    row.value.log_offset,
-                )
-            )
+            found.append(_position_of(&row))
         found.sort(key=_place)
+        return found
+
+    def pending(self, int64_t producer_id):
+        """Returns what a producer's open transaction holds, sorted by group, topic and partition.
+
+        Each is the name of the group as bytes, followed by the fields of `positions`.
+        """
+        cdef ol_table_row row
+        cdef size_t cursor = 0
+        cdef list found = []
+        while ol_pending_next_value(self.state.pending, producer_id, &cursor, &row):
+            found.append((_bytes_of(row.group), *_position_of(&row)))
+        found.sort(key=_pending_place)
         return found
 
     def group_records(self):
@@ -515,6 +531,10 @@ cdef class Replay:
 
 def _place(row):
     return row[:2]
+
+
+def _pending_place(row):
+    return row[:3]
 
 
 def _first_offset(transaction):

@@ -2,48 +2,124 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
 
-from offsetlog.cli.arguments import OutputFormat, StorePath
+import offsetlog
+from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
+from offsetlog.cli.consent import ASKS, Consent, DryRun, Effect, Force, Yes
+from offsetlog.cli.group_facts import facts_in, read_partition
+from offsetlog.cli.layout import Column
+from offsetlog.cli.moments import aged_text
 from offsetlog.cli.output import Format, Output, count_text
-from offsetlog.cli.stores import CheckedPartitionCount, open_writable
+from offsetlog.cli.stores import CheckedPartitionCount
+from offsetlog.cli.text import name_text, time_text
+from offsetlog.directory.listing import decode_text
+from offsetlog.directory.reading import PartitionState
 from offsetlog.errors import TransactionError
+from offsetlog.types import OpenTransaction
 
-HELP = """Abort an open transaction: its pending offsets are dropped.
+HELP = f"""Abort an open transaction: its pending offsets are dropped, and what is committed stays.
 
-For what a program left open when it ended. Where a broker's coordinator will end the transaction itself, let it. On a
-terminal it is done only after a question.
+For what a program left open when it ended. Where a broker's coordinator will end the transaction itself, let it.
+{ASKS} Where a group of
+the transaction has members, one of them may be writing it: that needs --force.
+
+\b
+Exit codes: 0 done; 1 refused, or there is no such transaction; 2 could not be done.
 
 \b
 Examples:
   offsetlog transactions data           which there are
+  offsetlog abort data 11 --dry-run     what would be dropped
   offsetlog abort data 11
   offsetlog abort data 11 --yes         without a question
   offsetlog abort /var/kafka-logs 11    in a broker's directory, while the broker is stopped
 """
 
+COLUMNS = [
+    Column("group"),
+    Column("topic"),
+    Column("partition", right=True),
+    Column("committed", "committed, stays", lambda offset: "-" if offset is None else str(offset), right=True),
+    Column("pending", "pending, dropped", right=True),
+    Column("metadata", rank=1),
+    Column("commit_timestamp", "written (UTC)", time_text, rank=1),
+    Column("log_partition", rank=2, right=True),
+    Column("log_offset", rank=2, right=True),
+]
+
+
+def _rows(state: PartitionState, producer_id: int) -> Iterator[dict[str, Any]]:
+    committed: dict[bytes, dict[tuple[str, int], int]] = {}
+    for name, topic, partition, offset, _, metadata, timestamp, _, _, log_offset in state.replay.pending(producer_id):
+        if name not in committed:
+            committed[name] = {(each[0], each[1]): each[2] for each in state.replay.positions(name)}
+        yield {
+            "group": decode_text(name),
+            "topic": topic,
+            "partition": partition,
+            "committed": committed[name].get((topic, partition)),
+            "pending": offset,
+            "metadata": metadata,
+            "commit_timestamp": timestamp,
+            "log_partition": state.number,
+            "log_offset": log_offset,
+        }
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{name_text(row['group'])} {name_text(row['topic'])}:{row['partition']} {row['pending']}"
+
+
+def _what(producer_id: int, pending: list[OpenTransaction]) -> str:
+    offsets = count_text(sum(each.positions for each in pending), "pending offset")
+    return f"the transaction of producer {producer_id} with {offsets}"
+
+
+def _effect(store: offsetlog.OffsetStore, producer_id: int, pending: list[OpenTransaction]) -> Effect:
+    rows: list[dict[str, Any]] = []
+    in_use: list[str] = []
+    for transaction in pending:
+        state = read_partition(store.path, transaction.partition)
+        if state is not None:
+            rows += _rows(state, producer_id)
+            facts = [facts_in(state, group) for group in sorted(set(transaction.groups))]
+            in_use += [each.in_use for each in facts if each.in_use is not None]
+    groups = count_text(len({row["group"] for row in rows}), "group")
+    partitions = count_text(len(pending), "log partition")
+    heard = aged_text(max(each.last_timestamp for each in pending))
+    deed = f"abort {_what(producer_id, pending)} of {groups} in {partitions}, last written to {heard}"
+    return Effect(deed, COLUMNS, rows, _name, in_use=tuple(in_use))
+
 
 def command(
     path: StorePath,
     producer_id: Annotated[int, typer.Argument(metavar="PRODUCER_ID", min=0, help="Whose.", show_default=False)],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    force: Force = False,
     partitions: CheckedPartitionCount = None,
+    wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Aborts; returns the exit code."""
     output = Output(form)
-    with open_writable(path, partitions, "disk", create=False, by_partition=True) as store:
-        pending = [known.positions for known in store.transactions() if known.producer_id == producer_id]
+    consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
+    with consent.open(path, partitions, by_partition=True) as store:
+        pending = [known for known in store.transactions() if known.producer_id == producer_id]
         if not pending:
             raise TransactionError(f"there is no open transaction of producer {producer_id}")
-        what = f"the transaction of producer {producer_id} with {count_text(sum(pending), 'pending offset')}"
-        if not yes and sys.stdin.isatty() and not typer.confirm(f"Abort {what}?", err=True):
-            raise typer.Abort
+        effect = _effect(store, producer_id, pending)
+        if dry_run:
+            consent.show(output, effect)
+            return 0
+        consent.ask(effect)
         ended = store.abort_transaction(producer_id)
     if output.is_json:
-        output.object({"producer_id": producer_id, "log_partitions": ended, "dropped": sum(pending)})
-    output.line(f"aborted {what} in {count_text(ended, 'log partition')}")
+        dropped = sum(each.positions for each in pending)
+        output.object({"producer_id": producer_id, "log_partitions": ended, "dropped": dropped})
+    output.line(f"aborted {_what(producer_id, pending)} in {count_text(ended, 'log partition')}")
     return 0

@@ -1,19 +1,16 @@
-"""Changes between two states: how they are printed, picked and asked for."""
+"""Changes between two states: how they are printed, picked and told."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import typer
-
-import offsetlog
 from offsetlog._native.files import format_uuid
+from offsetlog.cli.consent import Effect
 from offsetlog.cli.fetch import is_selected
+from offsetlog.cli.group_facts import GroupFacts
 from offsetlog.cli.layout import Column
-from offsetlog.cli.members import count_members
-from offsetlog.cli.output import Output, complain, count_text
+from offsetlog.cli.output import Output, count_text
 from offsetlog.cli.text import name_text, time_text
 from offsetlog.types import Change, OffsetAndMetadata, TopicPartition
 
@@ -90,23 +87,26 @@ def what_text(changes: list[Change]) -> str:
     return " and ".join(parts)
 
 
+def _offset_text(offset: int | None) -> str:
+    return "none" if offset is None else str(offset)
+
+
+def name_change(row: dict[str, Any]) -> str:
+    """Returns a row of `change_rows` for a sentence, as "orders:0 42 -> none"."""
+    place = f"{name_text(row['topic'])}:{row['partition']}"
+    before, after = row["offset_before"], row["offset_after"]
+    if before == after:
+        return f"{place} {before} with other metadata"
+    return f"{place} {_offset_text(before)} -> {_offset_text(after)}"
+
+
+def effect_of(deed: str, changes: Iterable[Change], *facts: GroupFacts) -> Effect:
+    """Returns the effect of a command that makes these changes of groups of which these facts are known."""
+    in_use = tuple(each.in_use for each in facts if each.in_use is not None)
+    return Effect(deed, COLUMNS, [*change_rows(changes)], name_change, in_use=in_use)
+
+
 def show(output: Output, changes: list[Change], *, wide: bool) -> None:
     """Prints changes; of none only where JSON is wanted, which then has no line."""
     if changes:
         output.rows(COLUMNS, change_rows(changes), "", wide=wide)
-
-
-def confirm(
-    output: Output, store: offsetlog.OffsetStore, group: str, changes: list[Change], *, yes: bool, wide: bool
-) -> None:
-    """Shows what is about to be written, and on a terminal asks for it; raises typer.Abort where it is not wanted."""
-    members = count_members(store, group)
-    if members:
-        complain(f"group {name_text(group)} has {count_text(members, 'member')}, who may go on committing")
-    if not output.is_json:
-        show(output, changes, wide=wide)
-    if yes or not sys.stdin.isatty():
-        return
-    question = what_text(changes)
-    if not typer.confirm(f"{question[0].upper()}{question[1:]} of group {name_text(group)}?", err=True):
-        raise typer.Abort

@@ -11,6 +11,7 @@ import typer
 import offsetlog
 from offsetlog.cli.amounts import parse_duration, parse_size, parse_times
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
+from offsetlog.cli.consent import Consent, Effect, Yes
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, bytes_text, complain, count_text, progress
 from offsetlog.cli.stores import CheckedPartitionCount, open_writable
@@ -31,8 +32,9 @@ and open transactions stay as they are; deletions stay for --delete-retention af
 found alone. A damaged segment is left as it is, and reported. It can be interrupted at any time,
 and goes on where it was.
 
-What was kept of the past of some groups by somebody who cleaned with a longer history goes, with a warning, unless
---min-history names these groups, too, or all groups with a time as long; GROUP=0 lets it go without one.
+What the log tells of the past goes, as in every open store by itself, unless --min-history keeps it. A past that an
+earlier cleaning kept for some groups goes only after a question, off a terminal only with --yes, unless --min-history
+names these groups, too, or all groups with a time as long. GROUP=0 lets it go without a question.
 
 \b
 Examples:
@@ -44,7 +46,7 @@ Examples:
   offsetlog compact data --ratio 0.5                          only logs of which half was written since
 
 \b
-Exit codes: 0 done, 1 something is damaged or failed, 2 could not be done.
+Exit codes: 0 done, 1 something is damaged or failed, or it was refused, 2 could not be done.
 """
 
 
@@ -213,14 +215,17 @@ def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTran
         )
 
 
-def _warn_of_losses(store: offsetlog.OffsetStore, plans: list[Plan], goes: str) -> None:
+def _lost_past(store: offsetlog.OffsetStore, plans: list[Plan]) -> Effect | None:
+    """Tells which past an earlier cleaning kept and this one would not; returns that as an effect, None for none."""
     groups = store.maintenance.unheld([plan.number for plan in plans if plan.action != "none"])
-    if groups:
-        named = ", ".join(groups[:NAMED_MAX]) + (f" and {len(groups) - NAMED_MAX} more" * (len(groups) > NAMED_MAX))
-        complain(
-            f"the past of {named} was kept by an earlier cleaning, and {goes} by this one: to keep it, "
-            f"add --min-history '{groups[0]}=TIME'"
-        )
+    if not groups:
+        return None
+    named = ", ".join(groups[:NAMED_MAX]) + (f" and {len(groups) - NAMED_MAX} more" * (len(groups) > NAMED_MAX))
+    complain(
+        f"the past of {named} was kept by an earlier cleaning, and is not by this one: to keep it, add "
+        f"--min-history '{groups[0]}=TIME'"
+    )
+    return Effect(f"let the past of {named} go, so that only the present state can be told", [], [], str)
 
 
 def _dry_run(path: Path, partitions: int | None, numbers: list[int] | None, settings: MaintenanceConfig, ratio: float,
@@ -229,7 +234,7 @@ def _dry_run(path: Path, partitions: int | None, numbers: list[int] | None, sett
         path, partitions, read_only=True, maintenance=settings, _by_partition=True
     ) as store:
         plans = store.maintenance.plans(numbers, ratio=ratio, again=again)
-        _warn_of_losses(store, plans, "would go")
+        _lost_past(store, plans)
         output.rows(PLAN_COLUMNS, map(_plan_row, plans), "there is no log partition yet", wide=wide)
     return 0
 
@@ -269,6 +274,7 @@ def command(
         str, typer.Option("--memory", metavar="SIZE", help="For keys; where they do not fit, the log is read again.")
     ] = "64M",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done; takes no lock.")] = False,
+    yes: Yes = False,
     partitions: CheckedPartitionCount = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
@@ -290,7 +296,9 @@ def command(
         path, partitions, "disk", create=False, maintenance=settings, by_partition=True
     ) as store:
         run = Compaction(store, partition, ratio=ratio, again=again)
-        _warn_of_losses(store, run.plans, "goes")
+        lost = _lost_past(store, run.plans)
+        if lost is not None:
+            Consent(yes).ask(lost)
         output.rows(COLUMNS, run.rows(), "there is no log partition yet", wide=wide)
         summary, stuck = run.summary(), run.stuck()
     print_summary(output, summary, stuck)

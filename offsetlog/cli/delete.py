@@ -2,38 +2,56 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
-from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
+from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
+from offsetlog.cli.changes import effect_of
+from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
 from offsetlog.cli.fetch import is_selected
-from offsetlog.cli.members import count_members
-from offsetlog.cli.output import Format, Output, complain, count_text
+from offsetlog.cli.group_facts import GroupFacts, facts_of
+from offsetlog.cli.moments import aged_text
+from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.positions import parse_selection
-from offsetlog.cli.stores import PartitionCount, open_writable
+from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text
+from offsetlog.types import Change, OffsetAndMetadata
 
-HELP = """Delete offsets of a group; without topics the whole group, with its own records.
+HELP = f"""Delete offsets of a group; without topics the whole group, with its own records.
 
-On a terminal the whole group is deleted only after a question, also one with members, which a broker would refuse.
-What is deleted is marked so in the log (tombstones) and disappears from it when it is compacted.
+{ASKS} A group that has members needs --force; a broker would
+refuse. What is deleted is marked so in the log (tombstones) and disappears from it when it is compacted; until then
+`offsetlog undelete` brings offsets back.
+
+\b
+Exit codes: 0 done, or nothing to do; 1 refused; 2 could not be done.
 
 \b
 Examples:
   offsetlog delete data billing orders:0        one offset
   offsetlog delete data billing orders          every offset of a topic
+  offsetlog delete data billing --dry-run       what the whole group is
   offsetlog delete data billing --yes           the whole group, without a question
 """
 
 
-def _ask(group: str, positions: int, members: int) -> None:
-    what = f"group {name_text(group)} with {count_text(positions, 'committed offset')}"
-    if members:
-        what += f" and {count_text(members, 'member')}"
-    if not typer.confirm(f"Delete the {what}?", err=True):
-        raise typer.Abort
+def _counted(facts: GroupFacts) -> list[str]:
+    # What goes beside the offsets when the whole group goes.
+    parts = [count_text(facts.records, "record") + " of the group itself"] if facts.records else []
+    if facts.pending:
+        parts.append(f"{count_text(facts.pending, 'pending offset')} of open transactions")
+    return parts
+
+
+def _deed(group: str, values: list[OffsetAndMetadata], facts: GroupFacts, *, whole: bool) -> str:
+    offsets = count_text(len(values), "committed offset")
+    if whole:
+        deed = f"delete the whole group {name_text(group)}: {', '.join([offsets, *_counted(facts)])}"
+    else:
+        deed = f"delete {offsets} of group {name_text(group)}"
+    newest = max((value.commit_timestamp for value in values), default=-1)
+    return deed if newest < 0 else f"{deed}, last committed {aged_text(newest)}"
 
 
 def command(
@@ -42,28 +60,34 @@ def command(
     topics: Annotated[
         list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these.", show_default=False)
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    force: Force = False,
     partitions: PartitionCount = None,
+    wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Deletes; returns the exit code."""
     selection = {parse_selection(text) for text in topics or []}
     output = Output(form)
-    with open_writable(path, partitions, "disk", create=False) as store:
-        chosen = [key for key in store.fetch(group) if is_selected(key, selection)]
-        if selection:
-            deleted = store.delete(group, chosen)
-        else:
-            members = count_members(store, group)
-            if not yes and sys.stdin.isatty():
-                _ask(group, len(chosen), members)
-            deleted = store.delete(group)
-            if members:
-                complain(f"group {name_text(group)} had {count_text(members, 'member')}; a broker would have refused")
-    if output.is_json:
+    consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
+    deleted = 0
+    with consent.open(path, partitions) as store:
+        values = {key: value for key, value in sorted(store.fetch(group).items()) if is_selected(key, selection)}
+        facts = facts_of(store, group)
+        deed = _deed(group, [*values.values()], facts, whole=not selection)
+        effect = effect_of(deed, [Change(group, *key, value, None) for key, value in values.items()], facts)
+        is_something = bool(values) or (not selection and bool(facts.records or facts.pending))
+        if dry_run and is_something:
+            consent.show(output, effect)
+        elif is_something:
+            consent.ask(effect)
+            deleted = store.delete(group, [*values] if selection else None)
+    if output.is_json and not dry_run:
         output.object({"group": group, "deleted": deleted})
-    line = f"deleted {count_text(len(chosen), 'offset')} of {name_text(group)}"
-    if deleted > len(chosen):
-        line += f", and {count_text(deleted - len(chosen), 'record')} of the group itself"
-    output.line(line if deleted else "there was nothing to delete")
+    if not is_something:
+        output.line("there is nothing to delete")
+    elif not dry_run:
+        others = "".join(f", and {each}" for each in ([] if selection else _counted(facts)))
+        output.line(f"deleted {count_text(len(values), 'offset')} of {name_text(group)}{others}")
     return 0

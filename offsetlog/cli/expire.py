@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import offsetlog
-from offsetlog._native.files import FileSystem
 from offsetlog.cli.amounts import duration_text, parse_duration, parse_times
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
+from offsetlog.cli.consent import ASKS, Consent, Effect, Yes
 from offsetlog.cli.layout import Column
+from offsetlog.cli.moments import aged_text
 from offsetlog.cli.output import Format, Output, complain, count_text
-from offsetlog.cli.stores import CheckedPartitionCount, open_writable
-from offsetlog.cli.text import time_text
-from offsetlog.directory.log_directory import LogDirectory
-from offsetlog.errors import InvalidArgumentError, OffsetLogError
+from offsetlog.cli.stores import CheckedPartitionCount, open_readable
+from offsetlog.cli.text import name_text, time_text
+from offsetlog.clock import wall_ms
+from offsetlog.errors import ClockError, InvalidArgumentError, OffsetLogError
 from offsetlog.retention import listed
 from offsetlog.types import ExpiryReport
 
-HELP = """Delete the offsets that have expired.
+HELP = f"""Delete the offsets that have expired.
 
 An offset expires when its group has had no members for as long as the retention says, counted from when the group
 became empty, or, where that is not known, from the commit; or at the time that its record itself names. Of a group
 that has members nothing expires, and nothing that an open transaction has a value for. A group of which nothing is
 left goes, too.
 
---dry-run and --within only tell what, when and why; PATH is then only read. On a terminal offsets are deleted only
-after a question. What is deleted is marked so in the log (tombstones) and disappears from it when it is compacted.
+--dry-run and --within only tell what, when and why; PATH is then only read. {ASKS}
+What is deleted is marked so in the log (tombstones) and disappears from it when it is compacted.
+
+\b
+Exit codes: 0 done, or nothing to do; 1 refused, or damage was found; 2 could not be done.
 
 \b
 Examples:
@@ -83,17 +86,13 @@ def _tell(
     wide: bool,
     trust_clock: bool,
 ) -> int:
-    LogDirectory(path, FileSystem()).check_is_none_of_its_parts()
-    with offsetlog.open(path, partitions, read_only=True, _by_partition=True) as store:
+    with open_readable(path, partitions, by_partition=True) as store:
         table = store.expiring(timedelta(milliseconds=within_ms), retention_ms=default, retention=groups)
         nothing = "nothing expires in this time" if within_ms else "nothing has expired"
         output.rows(COLUMNS, (row._asdict() for row in listed(table)), nothing, wide=wide)
         if not trust_clock:
             _warn_of_clock(store, default, groups)
-        problems = store.problems()
-    for problem in problems:
-        complain(str(problem))
-    return 1 if problems else 0
+        return 1 if store.problems() else 0
 
 
 def _warn_of_clock(store: offsetlog.OffsetStore, default: int | None, groups: dict[str, int | None]) -> None:
@@ -109,15 +108,35 @@ def _what(report: ExpiryReport) -> str:
     return text
 
 
-def _is_wanted(
-    store: offsetlog.OffsetStore, default: int | None, groups: dict[str, int | None], trust_clock: bool
-) -> bool:
-    report = store.expire(retention_ms=default, retention=groups, dry_run=True)
-    if not report.positions_expired and not report.groups_removed:
-        return True
-    if not trust_clock:
-        _warn_of_clock(store, default, groups)
-    return typer.confirm(f"Delete {_what(report)}?", err=True)
+def _refuse_clock(store: offsetlog.OffsetStore, default: int | None, groups: dict[str, int | None]) -> None:
+    # Nobody is asked for what would be refused then.
+    refusal = store.maintenance.clock_refusal(default, groups)
+    if refusal is not None:
+        raise ClockError(
+            f"{refusal.message}; --trust-clock says that it is right", now=refusal.now, newest=refusal.newest
+        )
+
+
+def _name(row: dict[str, Any]) -> str:
+    group = name_text(row["group"])
+    if row["topic"] is None:
+        return f"the group {group}"
+    return f"{group} {name_text(row['topic'])}:{row['partition']} {row['offset']}"
+
+
+def _effect(store: offsetlog.OffsetStore, default: int | None, groups: dict[str, int | None]) -> Effect:
+    rows = [row._asdict() for row in listed(store.expiring(retention_ms=default, retention=groups))]
+    offsets = [row for row in rows if row["topic"] is not None]
+    parts = []
+    if offsets:
+        owners = count_text(len({row["group"] for row in offsets}), "group")
+        parts.append(f"{count_text(len(offsets), 'expired offset')} of {owners}")
+    if len(rows) > len(offsets):
+        parts.append(f"{count_text(len(rows) - len(offsets), 'group')} of which nothing is left")
+    deed = f"delete {' and '.join(parts)}"
+    if offsets:
+        deed += f", the first expired {aged_text(offsets[0]['expires_at'])}"
+    return Effect(f"{deed}, by the clock, which says {time_text(wall_ms())} UTC", COLUMNS, rows, _name)
 
 
 def command(
@@ -136,7 +155,7 @@ def command(
         str | None,
         typer.Option("--within", metavar="TIME", help="Only tell what expires within this time from now, as 24h."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     trust_clock: Annotated[
         bool, typer.Option("--trust-clock", help="The clock is right, though the log has records of the future.")
     ] = False,
@@ -152,11 +171,18 @@ def command(
         if within_ms > WITHIN_MS_MAX:
             raise InvalidArgumentError(f"--within {within} is too long: it ends after every time that a calendar has")
         return _tell(output, path, partitions, within_ms, default, groups, wide, trust_clock)
-    with open_writable(path, partitions, "disk", create=False, by_partition=True) as store:
-        if not yes and sys.stdin.isatty() and not _is_wanted(store, default, groups, trust_clock):
-            raise typer.Abort
+    consent = Consent(yes, wide=wide)
+    with consent.open(path, partitions, by_partition=True) as store:
+        if not trust_clock:
+            _refuse_clock(store, default, groups)
+        if not yes:
+            effect = _effect(store, default, groups)
+            if effect.rows:
+                consent.ask(effect)
         try:
-            report = store.expire(retention_ms=default, retention=groups, trust_clock=trust_clock)
+            report = store.expire(
+                retention_ms=default, retention=groups, dry_run=not consent.may_write, trust_clock=trust_clock
+            )
         except OffsetLogError as failure:
             for note in getattr(failure, "__notes__", ()):
                 complain(note)

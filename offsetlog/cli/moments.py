@@ -6,6 +6,9 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from offsetlog.cli.amounts import parse_duration
+from offsetlog.cli.text import time_text
+from offsetlog.clock import wall_ms
+from offsetlog.directory.reading import age_text
 from offsetlog.errors import InvalidArgumentError
 
 #: For the help of the commands that take one.
@@ -67,3 +70,16 @@ def moment_text(moment: datetime | int) -> str:
     if isinstance(moment, int):
         return f"log offset {moment}"
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(' ', 'milliseconds')} UTC"
+
+
+def aged_moment_text(moment: datetime | int) -> str:
+    """Returns a moment for a sentence, a time with how long ago it was: a mistyped day shows there."""
+    if isinstance(moment, int):
+        return moment_text(moment)
+    ago = (datetime.now(UTC) - moment).total_seconds()
+    return f"{moment_text(moment)}, {age_text(ago)} ago"
+
+
+def aged_text(timestamp_ms: int) -> str:
+    """Returns a time of a log with how long ago it was, for a sentence."""
+    return f"{time_text(timestamp_ms)} UTC, {age_text((wall_ms() - timestamp_ms) / 1000)} ago"

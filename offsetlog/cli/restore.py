@@ -9,20 +9,22 @@ import typer
 
 import offsetlog
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
-from offsetlog.cli.changes import confirm, keys_of, selected, show, what_text
+from offsetlog.cli.changes import effect_of, keys_of, selected, show, what_text
+from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
 from offsetlog.cli.fetch import is_selected
-from offsetlog.cli.moments import MOMENTS, moment_text, past_moment
+from offsetlog.cli.group_facts import facts_of
+from offsetlog.cli.moments import MOMENTS, aged_moment_text, moment_text, past_moment
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import parse_selection
-from offsetlog.cli.stores import PartitionCount, open_writable
+from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text
 from offsetlog.types import Change, TopicPartition
 
 HELP = f"""Make the committed offsets of a group again what they were at a moment.
 
 It is one new commit, all of it or nothing; nothing in the log is changed, so that another restore can undo it. What was
-not committed then is deleted. On a terminal it is done only after a question. Stop the group's consumers first: what
-they commit next comes on top.
+not committed then is deleted. {ASKS} Stop the
+group's consumers first: what they commit next comes on top. A group that has members needs --force.
 
 {MOMENTS}
 
@@ -38,11 +40,16 @@ Examples:
 """
 
 
-def _line(group: str, changes: list[Change], moment: datetime | int, *, done: bool) -> str:
+def _deed(group: str, changes: list[Change], moment: datetime | int) -> str:
+    when = aged_moment_text(moment)
+    if all(each.after is None for each in changes):
+        when += ", when nothing of that was committed"
+    return f"restore group {name_text(group)} to {when}: {what_text(changes)}"
+
+
+def _line(group: str, changes: list[Change], moment: datetime | int) -> str:
     if not changes:
         return f"nothing to do: the offsets of group {name_text(group)} are what they were at {moment_text(moment)}"
-    if not done:
-        return f"would {what_text(changes)} of group {name_text(group)}, as of {moment_text(moment)}"
     return f"group {name_text(group)} is as it was at {moment_text(moment)} ({what_text(changes)}: done)"
 
 
@@ -70,8 +77,9 @@ def command(
     topics: Annotated[
         list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these.", show_default=False)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would change.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    force: Force = False,
     partitions: PartitionCount = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
@@ -80,24 +88,20 @@ def command(
     output = Output(form)
     moment = past_moment(at)
     selection = {parse_selection(text) for text in topics or []}
-    if dry_run:
-        with offsetlog.open(path, partitions, read_only=True) as store:
-            changes = selected(store.restore(group, moment, dry_run=True), selection)
-            unknown = _unknown(store, group, moment, selection)
-        if unknown:
-            return unknown
-        show(output, changes, wide=wide)
-        output.line(_line(group, changes, moment, done=False))
-        return 0
-    with open_writable(path, partitions, "disk", create=False) as store:
+    consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
+    with consent.open(path, partitions) as store:
         changes = selected(store.restore(group, moment, dry_run=True), selection)
         unknown = _unknown(store, group, moment, selection)
         if unknown:
             return unknown
         if changes:
-            confirm(output, store, group, changes, yes=yes, wide=wide)
+            effect = effect_of(_deed(group, changes, moment), changes, facts_of(store, group))
+            if dry_run:
+                consent.show(output, effect)
+                return 0
+            consent.ask(effect)
             changes = store.restore(group, moment, keys_of(changes))
-    if output.is_json:
+    if changes and (output.is_json or yes):
         show(output, changes, wide=wide)
-    output.line(_line(group, changes, moment, done=True))
+    output.line(_line(group, changes, moment))
     return 0

@@ -65,13 +65,8 @@ def open_writable(
         PartitionCountError: its number of partitions is another, or has to be told.
         OffsetLogError: as `offsetlog.open`.
     """
-    directory = LogDirectory(path, FileSystem())
-    directory.check_is_none_of_its_parts()
-    is_log = directory.exists() and (directory.partition_numbers() or directory.read_properties() is not None)
-    if not is_log and not create:
-        what = "there is no log in this directory" if directory.exists() else "there is no log directory"
-        raise MissingFileError(what, path=path)
-    if not is_log and partitions is None and directory.exists() and any(path.iterdir()):
+    is_log = _is_log(path, create=create)
+    if not is_log and partitions is None and path.exists() and any(path.iterdir()):
         raise MissingFileError(
             "there is no log in this directory, and something else is; --partitions N makes a log in it all the same",
             path=path,
@@ -96,6 +91,26 @@ def open_writable(
         complain(f"made a new log directory with {count_text(store.partitions, 'partition')} ({path})")
     _tell_recovery(store)
     return store
+
+
+def open_readable(path: Path, partitions: int | None, *, by_partition: bool = False) -> offsetlog.OffsetStore:
+    """Opens the store in a directory to read only, and tells of damage; arguments and failures as `open_writable`."""
+    _is_log(path, create=False)
+    store = offsetlog.open(path, partitions, read_only=True, _by_partition=by_partition)
+    for problem in store.problems():
+        complain(str(problem))
+    return store
+
+
+def _is_log(path: Path, *, create: bool) -> bool:
+    directory = LogDirectory(path, FileSystem())
+    directory.check_is_none_of_its_parts()
+    if directory.exists() and (directory.partition_numbers() or directory.read_properties() is not None):
+        return True
+    if not create:
+        what = "there is no log in this directory" if directory.exists() else "there is no log directory"
+        raise MissingFileError(what, path=path)
+    return False
 
 
 def _tell_recovery(store: offsetlog.OffsetStore) -> None:

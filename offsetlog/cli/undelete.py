@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
 import offsetlog
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
-from offsetlog.cli.changes import confirm, keys_of, selected, show, what_text
+from offsetlog.cli.changes import effect_of, keys_of, selected, show
+from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
 from offsetlog.cli.fetch import is_selected
+from offsetlog.cli.group_facts import facts_of
 from offsetlog.cli.layout import Column
-from offsetlog.cli.moments import MOMENTS, parse_time, past_moment
+from offsetlog.cli.moments import MOMENTS, aged_moment_text, aged_text, parse_time, past_moment
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.positions import parse_selection
-from offsetlog.cli.stores import PartitionCount, open_writable
+from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text, time_text
 from offsetlog.errors import InvalidArgumentError
-from offsetlog.types import Deletion, TopicPartition
+from offsetlog.types import Change, Deletion, TopicPartition
 
 HELP = f"""Commit deleted offsets of a group again, or list what was deleted.
 
 They come back with their last values, or with --at with those of a moment; what is committed now stays as it is. An
 offset that expired comes back as well: the log does not tell one from the other. A value that was cleaned away is lost.
-On a terminal it is done only after a question.
+{ASKS} A group that has members needs
+--force.
 
 Without GROUP, or with --list, PATH is only read and what was deleted is listed, as far as the log still tells it.
 
@@ -91,6 +95,18 @@ def _tell_lost(group: str, lost: list[Deletion]) -> int:
     return 1 if lost else 0
 
 
+def _deed(group: str, changes: list[Change], deletions: list[Deletion], moment: datetime | int | None) -> str:
+    deed = f"commit {count_text(len(changes), 'deleted offset')} of group {name_text(group)} again"
+    if moment is not None:
+        return f"{deed}, as of {aged_moment_text(moment)}"
+    chosen = {(each.topic, each.partition) for each in changes}
+    times = sorted(each.timestamp for each in deletions if (each.topic, each.partition) in chosen)
+    if not times:
+        return deed
+    first = f"from {time_text(times[0])} to " if times[0] < times[-1] else ""
+    return f"{deed}, deleted {first}{aged_text(times[-1])}"
+
+
 def command(
     path: StorePath,
     group: Annotated[str | None, typer.Argument(metavar="GROUP", help="The group.", show_default=False)] = None,
@@ -104,8 +120,9 @@ def command(
     at: Annotated[
         str | None, typer.Option("--at", metavar="MOMENT", help="With the values of then.", show_default=False)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would come back.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    force: Force = False,
     partitions: PartitionCount = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
@@ -122,26 +139,24 @@ def command(
             found = store.deletions(group, younger)
             listed = [each for each in found if is_selected(TopicPartition(each.topic, each.partition), selection)]
             return _list(store, output, listed, wide=wide)
-    if dry_run:
-        with offsetlog.open(path, partitions, read_only=True) as store:
-            would = store.undelete(group, at=moment, since=younger, dry_run=True)
-        changes = selected(would.restored, selection)
-        show(output, changes, wide=wide)
-        output.line(f"would {what_text(changes)}" if changes else "nothing would come back")
-        return _tell_lost(group, _named(would.lost, selection))
-    with open_writable(path, partitions, "disk", create=False) as store:
+    consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
+    with consent.open(path, partitions) as store:
         would = store.undelete(group, at=moment, since=younger, dry_run=True)
         changes = selected(would.restored, selection)
         if changes:
-            confirm(output, store, group, changes, yes=yes, wide=wide)
-            changes = store.undelete(group, keys_of(changes), at=moment, since=younger).restored
-    if output.is_json:
-        show(output, changes, wide=wide)
-    output.line(
-        f"committed {count_text(len(changes), 'offset')} of {name_text(group)} again"
-        if changes
-        else "nothing came back"
-    )
+            deed = _deed(group, changes, store.deletions(group, younger), moment)
+            effect = effect_of(deed, changes, facts_of(store, group))
+            if dry_run:
+                consent.show(output, effect)
+            else:
+                consent.ask(effect)
+                changes = store.undelete(group, keys_of(changes), at=moment, since=younger).restored
+    if changes and not dry_run:
+        if output.is_json or yes:
+            show(output, changes, wide=wide)
+        output.line(f"committed {count_text(len(changes), 'offset')} of {name_text(group)} again")
+    elif not changes:
+        output.line("nothing would come back" if dry_run else "nothing came back")
     return _tell_lost(group, _named(would.lost, selection))
 
 

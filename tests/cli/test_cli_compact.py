@@ -202,7 +202,7 @@ def test_the_past_is_kept_by_group(data, capsys, arguments, records):
     assert call(capsys, "verify", data)[0] == 0
 
 
-def test_whoever_lets_the_past_of_groups_go_is_told(data, capsys):
+def test_whoever_lets_the_past_of_groups_go_is_asked(data, capsys):
     asked = ["--min-history=billing=1h", "--min-history=aud*=2h"]
     assert kept(capsys, data, *asked) == (1000, "")
     for known in (asked, ["--min-history=*=1h"], ["--min-history=1h"], ["--min-history=billing=0", *asked[1:]]):
@@ -214,15 +214,26 @@ def test_whoever_lets_the_past_of_groups_go_is_told(data, capsys):
     ):
         code, _, err = call(capsys, "compact", data, "--dry-run", *arguments)
         assert (code, err.count("\n")) == (0, 1)
-        assert err.startswith(f"offsetlog: the past of {named} was kept by an earlier cleaning, and would go by this")
-    stayed, err = kept(capsys, data, asked[1])
-    assert err == (
-        "offsetlog: the past of billing was kept by an earlier cleaning, and goes by this one: to keep it, add "
-        "--min-history 'billing=TIME'\n"
+        assert err.startswith(f"offsetlog: the past of {named} was kept by an earlier cleaning, and is not by this one")
+    before = {file: file.read_bytes() for file in data.rglob("*.log")}
+    code, out, err = call(capsys, "compact", data, asked[1])
+    assert (code, out) == (1, "")
+    warning, refusal = err.splitlines()
+    assert warning == (
+        "offsetlog: the past of billing was kept by an earlier cleaning, and is not by this one: to keep it, add "
+        "--min-history 'billing=TIME'"
     )
-    assert stayed == 503
-    records, err = kept(capsys, data)
-    assert (records, err.startswith("offsetlog: the past of aud* was")) == (6, True)
+    assert refusal == (
+        "offsetlog: nothing was done: there is no terminal to ask on; this would let the past of billing go, so that "
+        "only the present state can be told; with --yes it is done, with --dry-run only shown"
+    )
+    assert {file: file.read_bytes() for file in data.rglob("*.log")} == before
+    assert kept(capsys, data, asked[1], "--yes") == (503, warning + "\n")
+    code, shown = on_terminal("compact", data, answer=b"n\n")
+    assert code == 1
+    assert "Let the past of aud* go, so that only the present state can be told?" in shown
+    code, shown = on_terminal("compact", data, answer=b"y\n")
+    assert (code, "6 of 503 kept" in shown) == (0, True)
     assert kept(capsys, data) == (0, "")
 
 

@@ -74,25 +74,14 @@ def test_the_text_says_when_and_why(data, capsys):
 
 
 def test_what_has_expired_is_deleted(data, capsys):
-    assert call(capsys, "expire", data, *RULES)[:2] == (0, "deleted 2 expired offsets, and with them 1 group\n")
+    deleted = call(capsys, "expire", data, *RULES, "--yes")
+    assert deleted[:2] == (0, "deleted 2 expired offsets, and with them 1 group\n")
     assert groups(data) == ["audit-1", "billing", "week"]
-    assert call(capsys, "expire", data, *RULES)[:2] == (0, "nothing has expired\n")
-    [row] = rows(capsys, data, "--retention", "audit-1=0", "--retention", "billing=0")
+    for yes in ([], ["--yes"]):
+        assert call(capsys, "expire", data, *RULES, *yes) == (0, "nothing has expired\n", "")
+    [row] = rows(capsys, data, "--retention", "audit-1=0", "--retention", "billing=0", "--yes")
     assert (row["positions_expired"], row["groups_removed"], row["dry_run"]) == (4, 2, False)
     assert groups(data) == ["week"]
-
-
-def test_a_terminal_asks(data):
-    code, shown = on_terminal("expire", data, "--retention=7d", answer=b"n\n")
-    assert code == 1
-    assert "Delete 6 expired offsets, and with them 3 groups?" in shown
-    assert len(groups(data)) == 4
-    assert on_terminal("expire", data, "--retention=7d", answer=b"y\n")[0] == 0
-    assert groups(data) == ["week"]
-    code, shown = on_terminal("expire", data, "--retention=7d")
-    assert (code, shown.strip()) == (0, "nothing has expired")
-    assert on_terminal("expire", data, "--retention=1d", "--yes")[0] == 0
-    assert groups(data) == []
 
 
 COMMANDS = [
@@ -121,7 +110,7 @@ def test_nothing_is_cleaned_unasked(tmp_path, monkeypatch, capsys, arguments):
         return False
 
     monkeypatch.setattr("offsetlog.arguments.checked_maintenance", impatient)
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("offsetlog.cli.consent._is_terminal", lambda: True)
     monkeypatch.setattr("typer.confirm", refused)
     if arguments[0] in ("commit", "undelete"):
         close = offsetlog.OffsetStore.close
@@ -187,11 +176,17 @@ def test_a_log_from_the_future_needs_a_word(tmp_path, capsys):
         assert err.startswith("offsetlog: without --trust-clock nothing would be deleted: the clock says ")
         assert "g\tt\t0" in out
         assert call(capsys, "expire", tmp_path / "data", "--retention=7d", "--trust-clock", *told)[::2] == (0, "")
-    code, shown = on_terminal("expire", tmp_path / "data", "--retention=7d", answer=b"n\n")
-    assert shown.index("without --trust-clock nothing would be deleted") < shown.index("Delete 1 expired offset")
+    # Nobody is asked what would be refused, and nobody is told of --yes only.
+    for asked in (["--yes"], []):
+        code, out, err = call(capsys, "expire", tmp_path / "data", "--retention=7d", *asked)
+        assert (code, out) == (1, "")
+        assert err.endswith("; --trust-clock says that it is right\n")
+    code, shown = on_terminal("expire", tmp_path / "data", "--retention=7d")
+    assert (code, "?" in shown) == (1, False)
     code, shown = on_terminal("expire", tmp_path / "data", "--retention=7d", "--trust-clock", answer=b"n\n")
-    assert "without" not in shown
-    assert call(capsys, "expire", tmp_path / "data", "--retention=7d", "--trust-clock")[0] == 0
+    assert code == 1
+    assert "Delete 1 expired offset of 1 group and 1 group of which nothing is left, the first expired 20" in shown
+    assert call(capsys, "expire", tmp_path / "data", "--retention=7d", "--trust-clock", "--yes")[0] == 0
     assert groups(tmp_path / "data") == []
 
 

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("typer")
 
-from test_cli_read import DATA, GROUPS, call, on_terminal
+from test_cli_read import DATA, GROUPS, call
 
 import offsetlog
 from offsetlog import TopicPartition
@@ -106,15 +106,6 @@ def test_the_first_example_of_the_help_works(tmp_path, capsys):
     assert (code, out.startswith("committed 1 offset of billing (log partition ")) == (0, True)
     assert err == f"offsetlog: made a new log directory with 50 partitions ({tmp_path / 'data'})\n"
     assert call(capsys, "commit", tmp_path / "data", "billing", "orders:0=43")[2] == ""
-
-
-def test_a_group_with_members_is_told_when_it_is_deleted(tmp_path, capsys):
-    log = tmp_path / "log"
-    shutil.copytree(GROUPS, log)
-    code, out, err = call(capsys, "delete", log, "cl-range-fraud", "--yes", "--partitions=8")
-    assert code == 0
-    assert " of cl-range-fraud, and 1 record of the group itself" in out
-    assert "had 2 members" in err
 
 
 def test_what_is_not_there_is_told(data, capsys):
@@ -215,25 +206,16 @@ def test_a_held_lock_is_told(data, capsys):
 
 def test_offsets_topics_and_groups_are_deleted(data, capsys):
     call(capsys, "commit", data, "billing", "a:0=1", "a:1=1", "b:0=1")
-    assert call(capsys, "delete", data, "billing", "orders:0")[1] == "deleted 1 offset of billing\n"
-    assert json.loads(call(capsys, "delete", data, "billing", "a", "--format=json")[1]) == {
+    assert call(capsys, "delete", data, "billing", "orders:0", "--yes")[1] == "deleted 1 offset of billing\n"
+    assert json.loads(call(capsys, "delete", data, "billing", "a", "--yes", "--format=json")[1]) == {
         "group": "billing",
         "deleted": 2,
     }
     assert fetched(capsys, data) == {("orders", 1): 7, ("b", 0): 1}
     assert call(capsys, "delete", data, "billing", "--yes")[0] == 0
     assert call(capsys, "fetch", data, "billing", "--format=json")[:2] == (1, "")
-    assert call(capsys, "delete", data, "billing")[:2] == (0, "there was nothing to delete\n")
-
-
-def test_a_terminal_asks_before_a_group_is_deleted(data, capsys):
-    code, shown = on_terminal("delete", data, "billing", answer=b"n\n")
-    assert code == 1
-    assert "2 committed offsets" in shown
-    assert len(fetched(capsys, data)) == 2
-    code, _ = on_terminal("delete", data, "billing", answer=b"y\n")
-    assert code == 0
-    assert call(capsys, "fetch", data, "billing", "--format=json")[:2] == (1, "")
+    for nothing in (["billing"], ["billing", "--yes"], ["billing", "--dry-run"], ["nobody", "orders:0"]):
+        assert call(capsys, "delete", data, *nothing) == (0, "there is nothing to delete\n", "")
 
 
 def left_open(path: Path) -> None:
@@ -247,25 +229,16 @@ def test_an_open_transaction_is_listed_and_aborted(data, capsys):
     left_open(data)
     rows = [json.loads(line) for line in call(capsys, "transactions", data, "--format=json")[1].splitlines()]
     assert [(row["producer_id"], row["pending"], row["groups"]) for row in rows] == [(11, 1, ["billing"])]
-    code, out, _ = call(capsys, "abort", data, 12)
-    assert (code, out) == (1, "")
-    assert call(capsys, "abort", data, 11)[:2] == (
+    for yes in ([], ["--yes"]):
+        code, out, err = call(capsys, "abort", data, 12, *yes)
+        assert (code, out, err) == (1, "", "offsetlog: there is no open transaction of producer 12\n")
+    assert call(capsys, "abort", data, 11, "--yes")[:2] == (
         0,
         "aborted the transaction of producer 11 with 1 pending offset in 1 log partition\n",
     )
     assert call(capsys, "transactions", data, "--format=json")[1] == ""
     assert fetched(capsys, data) == {("orders", 0): 42, ("orders", 1): 7}
     assert call(capsys, "verify", data)[0] == 0
-
-
-def test_a_terminal_asks_before_a_transaction_is_aborted(data, capsys):
-    left_open(data)
-    code, shown = on_terminal("abort", data, 11, answer=b"n\n")
-    assert code == 1
-    assert "with 1 pending offset?" in shown
-    assert call(capsys, "transactions", data, "--format=json")[1].count("\n") == 1
-    assert on_terminal("abort", data, 11, answer=b"y\n")[0] == 0
-    assert call(capsys, "transactions", data, "--format=json")[1] == ""
 
 
 def test_the_demo_is_sound(capsys):
