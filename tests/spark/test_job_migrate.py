@@ -160,6 +160,83 @@ def test_from_a_dump_beside_what_is_there(spark, tmp_path):
         assert store.fetch_one("billing", "orders", 1).offset == 9
 
 
+@pytest.fixture
+def rewinding(tmp_path):
+    """A directory, and a dump that moves two of its positions back, one forward, and adds one."""
+    with offsetlog.open(tmp_path / "data", 2) as store:
+        store.commit("billing", {TopicPartition("orders", number): 10 for number in range(3)})
+    (tmp_path / "dump.csv").write_text(
+        "group,topic,partition,offset\nbilling,orders,0,4\nbilling,orders,1,5\nbilling,orders,2,11\nnew,t,0,1\n"
+    )
+    return tmp_path / "data", tmp_path / "dump.csv"
+
+
+def digest_of(path):
+    with offsetlog.open(path, read_only=True) as store:
+        return store.digest(physical=True)
+
+
+def test_going_back_is_asked_for_before_anything_is_written(spark, rewinding):
+    path, dump = rewinding
+    asked = []
+
+    def agree(counts, rows):
+        asked.append((counts, [tuple(row.values()) for row in rows]))
+        if len(asked) == 1:
+            raise RuntimeError("no")
+
+    before = digest_of(path)
+    rows = migrate.from_dump(spark, dump)
+    with pytest.raises(RuntimeError, match="no"):
+        migrate.run(spark, rows, path, overwrite=True, agree=agree)
+    assert digest_of(path) == before
+    assert migrate.run(spark, rows, path, overwrite=True, agree=agree, dry_run=True).committed["back"] == 2
+    assert len(asked) == 1
+    done = migrate.run(spark, rows, path, overwrite=True, agree=agree, examples=1)
+    assert done.committed == {"new": 1, "forward": 1, "back": 2}
+    counts = {"new": 1, "forward": 1, "back": 2}
+    first, second = ("billing", "orders", 0, 10, 4), ("billing", "orders", 1, 10, 5)
+    assert asked == [(counts, [first, second]), (counts, [first])]
+    # Nothing goes back: nobody is asked.
+    migrate.run(spark, rows, path, overwrite=True, agree=agree)
+    migrate.run(spark, rows, path, agree=agree)
+    assert len(asked) == 2
+
+
+def test_the_command_asks_before_it_moves_back(spark, rewinding, capsys, monkeypatch):
+    pytest.importorskip("typer")
+    from offsetlog.cli.app import run
+
+    path, dump = rewinding
+    before = digest_of(path)
+    command = ["spark", "migrate", str(path), "--dump", str(dump), "--overwrite"]
+    deed = f"commit to {path}: 1 position new, 1 position moved forward, 2 positions moved back"
+    assert run(command) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
+        f"offsetlog: nothing was done: there is no terminal to ask on; this would {deed} (billing orders:0 10 -> 4, "
+        "billing orders:1 10 -> 5); with --yes it is done, with --dry-run only shown\n"
+    )
+    questions = []
+
+    def confirm(question, **options):
+        questions.append(question)
+        return False
+
+    monkeypatch.setattr("offsetlog.cli.consent._is_terminal", lambda: True)
+    monkeypatch.setattr("typer.confirm", confirm)
+    assert run(command) == 1
+    assert questions == [f"C{deed[1:]}?"]
+    assert "billing\torders\t1\t10\t5\n" in capsys.readouterr().err
+    assert digest_of(path) == before
+    assert run([*command, "--yes"]) == 0
+    assert len(questions) == 1
+    with offsetlog.open(path, read_only=True) as store:
+        assert [store.fetch_one("billing", "orders", number).offset for number in range(3)] == [4, 5, 11]
+    capsys.readouterr()
+
+
 def test_refusals_name_the_line(spark, tmp_path):
     lines = [
         '{"group": "a", "topic": "t", "partition": 0, "offset": 1}',

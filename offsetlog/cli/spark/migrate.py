@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from offsetlog.cli.arguments import OutputFormat
+from offsetlog.cli.consent import Consent, Effect, Yes
+from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.spark.options import DriverMemory, Master, Settings
 from offsetlog.cli.spark.session import spark_for
 from offsetlog.cli.stores import PartitionCount
+from offsetlog.cli.text import name_text
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.places import check_file, store_path
 
@@ -19,16 +22,19 @@ HELP = """Commit the offsets that consumers kept in ZooKeeper (before Kafka 0.9)
 
 They are read from /consumers/GROUP/offsets/TOPIC/PARTITION of a running ZooKeeper, or from a dump: JSON lines, or CSV
 with a heading, of group, topic, partition and offset, or of path and value. A position that TARGET has is never moved
-back, unless with --overwrite. What cannot be a position is refused and told, with its line in the dump.
+back, unless with --overwrite; and then only after a question, off a terminal only with --yes. What cannot be a position
+is refused and told, with its line in the dump.
 
 \b
-Exit codes: 0 all rows were taken or needed nothing, 1 some were refused, 2 could not be read or written.
+Exit codes: 0 all rows were taken or needed nothing, 1 some were refused, or going back was, 2 could not be read or
+written.
 
 \b
 Examples:
   offsetlog spark migrate data --zookeeper zk1:2181,zk2:2181 --dry-run
   offsetlog spark migrate data --zookeeper zk1:2181/kafka --group billing
   offsetlog spark migrate data --dump offsets.jsonl
+  offsetlog spark migrate data --dump offsets.jsonl --overwrite --dry-run
 """
 
 #: How a number of rows is told.
@@ -39,6 +45,24 @@ _WORDS = {
     "same": "there already",
     "behind": "behind what is there, left as they are",
 }
+
+#: Of what moves back, in the question.
+COLUMNS = [
+    Column("group"),
+    Column("topic"),
+    Column("partition", right=True),
+    Column("current", "before", right=True),
+    Column("offset", "after", right=True),
+]
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{name_text(row['group'])} {name_text(row['topic'])}:{row['partition']} {row['current']} -> {row['offset']}"
+
+
+def _effect(target: str, counts: dict[str, int], rows: list[dict[str, Any]]) -> Effect:
+    parts = [f"{count_text(count, 'position')} {_WORDS[action]}" for action, count in counts.items()]
+    return Effect(f"commit to {target}: {', '.join(parts)}", COLUMNS, rows, _name, counts["back"])
 
 
 def command(
@@ -55,6 +79,7 @@ def command(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Move positions back, too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
+    yes: Yes = False,
     tasks: Annotated[int, typer.Option("--tasks", min=1, max=256, help="Connections to ZooKeeper.")] = 4,
     partitions: PartitionCount = None,
     master: Master = None,
@@ -81,7 +106,15 @@ def command(
             if group:
                 # What names no group at all may be of one of them.
                 rows = rows.where(fn.col("group").isin(group) | fn.col("group").isNull())
-        done = migrate.run(spark, rows, target, partitions=partitions, overwrite=overwrite, dry_run=dry_run)
+        done = migrate.run(
+            spark,
+            rows,
+            target,
+            partitions=partitions,
+            overwrite=overwrite,
+            dry_run=dry_run,
+            agree=lambda counts, back: Consent(yes).ask(_effect(target, counts, back)),
+        )
     output = Output(form)
     if output.is_json:
         output.object(asdict(done))

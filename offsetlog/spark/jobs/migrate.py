@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
 import offsetlog
+from offsetlog.config import MaintenanceConfig
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.places import check_file, store_path
 from offsetlog.spark.jobs.tasks.zookeeper import CONSUMERS, FORMAT, ZooKeeperOffsets
@@ -24,6 +25,11 @@ from offsetlog.spark.jobs.tasks.zookeeper import CONSUMERS, FORMAT, ZooKeeperOff
 DUMP_NAMES = ("group", "topic", "partition", "offset", "path", "value", "moment")
 
 _NAME_BYTES_MAX = 32767
+
+#: Is called before positions are moved back, with the number of rows by action as in `Migration.committed`, and with
+#: rows that move back: group, topic, partition, current and offset.  What it raises ends the migration, and nothing was
+#: written.
+Agree = Callable[[dict[str, int], list[dict[str, str | int]]], None]
 
 #: What is done with a row.
 ACTIONS = ("new", "forward", "same", "behind", "back")
@@ -204,6 +210,7 @@ def run(
     overwrite: bool = False,
     dry_run: bool = False,
     examples: int = 20,
+    agree: Agree | None = None,
 ) -> Migration:
     """Commits rows of `from_zookeeper` or `from_dump` into a log directory, each group whole or not at all.
 
@@ -217,7 +224,8 @@ def run(
         partitions: of a new directory (50), or of one of Kafka's, which does not say it.
         overwrite: whether positions are moved back, too.
         dry_run: only tells; takes no lock, and writes nothing.
-        examples: how many of the refused rows are told.
+        examples: how many of the refused rows are told, and of those that move back.
+        agree: is asked before positions are moved back; None: they are.
 
     Raises:
         LockedError, PartitionCountError, StorageError, CorruptionError: as `offsetlog.open` and `commit_arrow`.
@@ -237,13 +245,18 @@ def run(
         if dry_run:
             store = offsetlog.open(path, partitions, read_only=True) if _is_log(path) else None
         else:
-            store = offsetlog.open(path, partitions)
+            # Nothing is cleaned meanwhile, least of all by settings that are not those of the log's owner.
+            store = offsetlog.open(path, partitions, maintenance=MaintenanceConfig(enabled=False))
         if store is None:
-            committed, kept = _commit(good, None, None, overwrite=overwrite)
+            committed, kept = _counted(compared(good, None), overwrite=overwrite)
         else:
             with store:
-                now = _offsets_of(spark, store)
-                committed, kept = _commit(good, now, None if dry_run else store, overwrite=overwrite)
+                chosen = compared(good, _offsets_of(spark, store))
+                committed, kept = _counted(chosen, overwrite=overwrite)
+                if agree is not None and "back" in committed and not dry_run:
+                    agree(committed, _moving_back(chosen, examples))
+                if committed and not dry_run:
+                    _commit(chosen, store, overwrite=overwrite)
     finally:
         known.unpersist()
     return Migration(committed, kept, count, told, dry_run)
@@ -262,19 +275,28 @@ def _offsets_of(spark: SparkSession, store: offsetlog.OffsetStore) -> DataFrame:
     return spark.createDataFrame(table.cast(kinds))
 
 
-def _commit(
-    good: DataFrame, now: DataFrame | None, store: offsetlog.OffsetStore | None, *, overwrite: bool
-) -> tuple[dict[str, int], dict[str, int]]:
-    chosen = compared(good, now)
-    wanted = ["new", "forward", *(["behind"] if overwrite else [])]
+def _wanted(*, overwrite: bool) -> list[str]:
+    return ["new", "forward", *(["behind"] if overwrite else [])]
+
+
+def _counted(chosen: DataFrame, *, overwrite: bool) -> tuple[dict[str, int], dict[str, int]]:
+    wanted = _wanted(overwrite=overwrite)
     counts = {row["action"]: row["count"] for row in chosen.groupBy("action").count().collect()}
-    if store is not None and any(counts.get(action) for action in wanted):
-        rows = chosen.where(fn.col("action").isin(wanted)).select("group", "topic", "partition", "offset")
-        # One call: every value is checked before the first row is written.
-        store.commit_arrow(rows.orderBy("group", "topic", "partition").toArrow(), durability="disk")
     names = {"behind": "back"} if overwrite else {}
     committed = {names.get(action, action): counts[action] for action in wanted if action in counts}
     return committed, _left(counts, wanted)
+
+
+def _moving_back(chosen: DataFrame, most: int) -> list[dict[str, str | int]]:
+    rows = chosen.where("action = 'behind'").orderBy("group", "topic", "partition").limit(most).collect()
+    return [{name: row[name] for name in ("group", "topic", "partition", "current", "offset")} for row in rows]
+
+
+def _commit(chosen: DataFrame, store: offsetlog.OffsetStore, *, overwrite: bool) -> None:
+    rows = chosen.where(fn.col("action").isin(_wanted(overwrite=overwrite)))
+    # One call: every value is checked before the first row is written.
+    table = rows.select("group", "topic", "partition", "offset").orderBy("group", "topic", "partition").toArrow()
+    store.commit_arrow(table, durability="disk")
 
 
 def _left(counts: dict[str, int], wanted: Iterable[str]) -> dict[str, int]:
