@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from datetime import UTC, datetime
 
@@ -13,7 +14,7 @@ import offsetlog
 from offsetlog import TopicPartition
 from offsetlog.errors import ConfigError, InvalidArgumentError
 from offsetlog.spark.jobs import snapshot
-from offsetlog.spark.jobs.session import register
+from offsetlog.spark.jobs.session import register, write_tables
 
 pytestmark = pytest.mark.spark
 
@@ -84,6 +85,45 @@ def test_a_moment_in_the_future_replaces_no_table(spark, data, tmp_path):
     with pytest.raises(Exception, match="lies in the future: this machine's clock says"):
         snapshot.run(spark, data, str(table), at="2162-03-01T02:30", overwrite=True)
     assert files_in(table) == before
+
+
+def test_a_directory_that_is_no_table_is_not_replaced(spark, data, tmp_path):
+    register(spark)
+    table = tmp_path / "table"
+
+    def snapshotted():
+        return snapshot.run(spark, data, str(table), overwrite=True)
+
+    for name in ("letters", "part", "x"):
+        (table / name).mkdir(parents=True)
+        (table / name / "letter").touch()
+        with pytest.raises(ConfigError, match=f"there is '{name}' in it, which is of no table"):
+            snapshotted()
+        assert (table / name / "letter").exists()
+        shutil.rmtree(table / name)
+    assert snapshotted().rows == 1
+    # What an attempt left that was killed is replaced.
+    (table / "_SUCCESS").unlink()
+    (table / "_temporary").mkdir()
+    (table / "log_partition=7").mkdir()
+    assert snapshotted().rows == 1
+    assert not (table / "log_partition=7").exists()
+    shutil.rmtree(table)
+    table.touch()
+    with pytest.raises(ConfigError, match="no directory of a table"):
+        snapshotted()
+
+
+def test_tables_replace_nothing_else(spark, tmp_path):
+    rows = spark.createDataFrame([(1,)], "number int")
+    tables = {"groups": rows, "totals": rows}
+    write_tables(tables, str(tmp_path), overwrite=True)
+    write_tables(tables, str(tmp_path), overwrite=True)
+    (tmp_path / "totals" / "letter").touch()
+    before = files_in(tmp_path)
+    with pytest.raises(ConfigError, match="there is 'letter' in it"):
+        write_tables(tables, str(tmp_path), overwrite=True)
+    assert files_in(tmp_path) == before
 
 
 def test_a_table_of_nothing_can_be_read(spark, data, tmp_path):

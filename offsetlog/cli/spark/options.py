@@ -52,7 +52,7 @@ OutputDirectory = Annotated[
         "--output", metavar="DIR", help="Write the tables there, as Parquet.", show_default=False
     ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the table that is there.")]
 
 
 def parse_settings(settings: list[str] | None) -> dict[str, str]:

@@ -14,6 +14,8 @@ from offsetlog.errors import ConfigError, InvalidArgumentError, MissingFileError
 #: A path of this machine as a URI, the way Spark prints it too.
 _FILE = re.compile(r"file:(?://)?(?=/)")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+#: What stands in a directory that Spark wrote a table to, whole or not: notes, checksums, files, folders of a column.
+_OF_A_TABLE = re.compile(r"_.*|\..*\.crc|part-.*|[^=]+=.*")
 
 AnyPath = str | os.PathLike[str]
 
@@ -106,10 +108,24 @@ def check_new(target: AnyPath) -> None:
         raise ConfigError("there is something already", path=target)
 
 
+def check_replaceable(target: AnyPath) -> None:
+    """Raises ConfigError where what is at a path of this machine is no table: Spark would remove all of it."""
+    found = here(target)
+    if found is None or not os.path.lexists(found):
+        return
+    if not found.is_dir():
+        raise ConfigError("it is no directory of a table, and is not replaced by one", path=target)
+    foreign = min((each.name for each in found.iterdir() if not _OF_A_TABLE.fullmatch(each.name)), default=None)
+    if foreign is not None:
+        raise ConfigError(f"there is {foreign!r} in it, which is of no table: it is not replaced by one", path=target)
+
+
 def check_target(target: AnyPath, *logs: AnyPath, overwrite: bool) -> None:
-    """Refuses what cannot be written, as `check_apart`, and as `check_new` unless what is there is to be replaced."""
+    """Refuses what cannot be written, as `check_apart`, and as `check_new`, or `check_replaceable` to overwrite it."""
     check_apart(target, *logs)
-    if not overwrite:
+    if overwrite:
+        check_replaceable(target)
+    else:
         check_new(target)
 
 

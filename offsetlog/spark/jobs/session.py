@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from offsetlog.errors import ConfigError
+from offsetlog.spark.jobs.places import check_replaceable
 from offsetlog.spark.source import OffsetlogDataSource
 
 #: What the JVM says on its way up is for nobody; failures come as exceptions.
@@ -111,6 +112,12 @@ def write_tables(tables: Mapping[str, DataFrame], directory: str, *, overwrite: 
         tables: by name.
         directory: where; an address that Spark can write to.
         overwrite: replaces what is there; else that is refused by Spark.
+
+    Raises:
+        ConfigError: what would be replaced is no table; nothing was written.
     """
+    if overwrite:
+        for name in tables:
+            check_replaceable(f"{directory.rstrip('/')}/{name}")
     for name, table in tables.items():
         table.write.mode("overwrite" if overwrite else "errorifexists").parquet(f"{directory.rstrip('/')}/{name}")
