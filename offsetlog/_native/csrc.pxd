@@ -1089,6 +1089,22 @@ cdef extern from "partition/group_copy.h" nogil:
     void ol_group_copy_free(ol_group_copy *copy) noexcept
 
 
+cdef extern from "partition/transaction_copy.h" nogil:
+    ctypedef struct ol_transaction_copy:
+        size_t count
+
+    ctypedef struct ol_copied_transaction:
+        ol_log_transaction known
+        uint64_t positions
+        size_t first_group
+        size_t group_count
+
+    int ol_transaction_copy_take(ol_transaction_copy *copy, ol_partition *partition, ol_error *error) noexcept
+    ol_copied_transaction ol_transaction_copy_row(const ol_transaction_copy *copy, size_t index) noexcept
+    ol_slice ol_transaction_copy_group(const ol_transaction_copy *copy, size_t index) noexcept
+    void ol_transaction_copy_free(ol_transaction_copy *copy) noexcept
+
+
 cdef extern from "log/files/offset_index.h" nogil:
     ctypedef enum ol_index_kind:
         OL_INDEX_OFFSET

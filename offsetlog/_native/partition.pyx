@@ -28,6 +28,7 @@ from offsetlog._native.csrc cimport (
     OL_WAIT_FLUSHED,
     OL_WAIT_WATERMARK,
     ol_commit_result,
+    ol_copied_transaction,
     ol_digest,
     ol_error,
     ol_group_record,
@@ -41,7 +42,6 @@ from offsetlog._native.csrc cimport (
     ol_log_recovery,
     ol_log_size_bytes,
     ol_log_start,
-    ol_log_transaction,
     ol_log_topic_id,
     ol_partition,
     ol_partition_abandon,
@@ -61,12 +61,10 @@ from offsetlog._native.csrc cimport (
     ol_partition_problem_at,
     ol_partition_progress,
     ol_partition_role,
-    ol_partition_transaction_at,
     ol_partition_unlock_state,
     ol_partition_wait,
     ol_pending_has_group,
     ol_pending_memory_usage,
-    ol_pending_next_value,
     ol_positions,
     ol_problem,
     ol_slice,
@@ -79,7 +77,11 @@ from offsetlog._native.csrc cimport (
     ol_table_memory,
     ol_table_memory_usage,
     ol_table_next_group,
-    ol_table_row,
+    ol_transaction_copy,
+    ol_transaction_copy_free,
+    ol_transaction_copy_group,
+    ol_transaction_copy_row,
+    ol_transaction_copy_take,
 )
 from offsetlog._native.status cimport check
 
@@ -148,12 +150,14 @@ cdef object _problem(const ol_problem *problem, int number, dict keys):
     return failure
 
 
-cdef tuple _texts(list names):
-    cdef bytes name
-    cdef list texts = []
-    for name in dict.fromkeys(names):
-        texts.append(text_of(<const uint8_t *><const char *>name, <size_t>len(name)))
-    return tuple(texts)
+cdef tuple _groups_of(const ol_transaction_copy *copy, const ol_copied_transaction *row):
+    cdef ol_slice name
+    cdef size_t index
+    cdef dict found = {}
+    for index in range(row.first_group, row.first_group + row.group_count):
+        name = ol_transaction_copy_group(copy, index)
+        found[text_of(name.data, name.size)] = None
+    return tuple(found)
 
 
 cdef dict _recovery(const ol_log_recovery *found):
@@ -664,35 +668,30 @@ cdef class Partition:
 
     def transactions(self):
         """Returns (id, epoch, first offset, last timestamp, groups, positions, own) of each open transaction, oldest first."""
-        cdef ol_log_transaction known
-        cdef const ol_state *state
-        cdef ol_table_row row
+        cdef ol_transaction_copy copy
+        cdef ol_copied_transaction row
         cdef ol_error error
-        cdef size_t cursor
-        cdef bint there
+        cdef size_t index
         cdef list found = []
-        self.enter()
+        memset(&copy, 0, sizeof(copy))
         try:
-            while True:
-                cursor = <size_t>len(found)
-                with nogil:
-                    there = ol_partition_transaction_at(self.handle, cursor, &known)
-                if not there:
-                    break
-                found.append((known.producer_id, known.producer_epoch, known.first_offset, known.last_timestamp))
-            with nogil:
-                check(ol_partition_lock_state(self.handle, &state, &error), &error)
+            self.enter()
             try:
-                for index, facts in enumerate(found):
-                    names = []
-                    cursor = 0
-                    while ol_pending_next_value(state.pending, facts[0], &cursor, &row):
-                        names.append(PyBytes_FromStringAndSize(<const char *>row.group.data, <Py_ssize_t>row.group.size))
-                    found[index] = (*facts, names)
+                with nogil:
+                    check(ol_transaction_copy_take(&copy, self.handle, &error), &error)
             finally:
-                ol_partition_unlock_state(self.handle)
+                self.leave()
+            for index in range(copy.count):
+                row = ol_transaction_copy_row(&copy, index)
+                found.append((
+                    row.known.producer_id,
+                    row.known.producer_epoch,
+                    row.known.first_offset,
+                    row.known.last_timestamp,
+                    _groups_of(&copy, &row),
+                    row.positions,
+                    row.known.producer_id >= OL_OWN_PRODUCER_ID_MIN,
+                ))
         finally:
-            self.leave()
-        return [
-            (*facts, _texts(names), len(names), facts[0] >= OL_OWN_PRODUCER_ID_MIN) for *facts, names in found
-        ]
+            ol_transaction_copy_free(&copy)
+        return found

@@ -501,7 +501,7 @@ cdef class Replay:
         return found
 
     def pending(self, int64_t producer_id):
-        """Returns what a producer's open transaction holds, sorted by group, topic and partition.
+        """Returns what a COMMIT of a producer's open transaction would install, sorted by group, topic and partition.
 
         Each is the name of the group as bytes, followed by the fields of `positions`.
         """

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -105,6 +107,35 @@ def test_open_transactions_are_told(path):
         for entry in store.transactions():
             assert store.abort_transaction(entry.producer_id) == 1
         assert store.transactions() == []
+
+
+def test_a_garbage_collection_while_transactions_are_listed_may_use_the_store(path):
+    with offsetlog.open(path, partitions=1, durability="process") as store, ThreadPoolExecutor(1) as other:
+        store.commit("g", {KEYS[0]: 9})
+        # More than the free lists of the interpreter hold.
+        for producer in range(300):
+            store.transaction("g", producer).commit({KEYS[1]: producer, KEYS[2]: producer})
+        told = store.transactions()
+        answers = []
+
+        def look(phase: str, facts: dict[str, int]) -> None:
+            # A finalizer would wait in this thread, and for ever.
+            if phase == "start" and "the state was locked" not in answers:
+                try:
+                    answers.append(other.submit(store.fetch_one, "g", "t", 0).result(timeout=20).offset)
+                except TimeoutError:
+                    answers.append("the state was locked")
+
+        threshold = gc.get_threshold()
+        gc.callbacks.append(look)
+        gc.set_threshold(1)
+        try:
+            again = store.transactions()
+        finally:
+            gc.set_threshold(*threshold)
+            gc.callbacks.remove(look)
+        assert again == told
+        assert set(answers) == {9}
 
 
 @pytest.fixture
