@@ -273,6 +273,8 @@ class OffsetStore:
     ) -> int:
         """Deletes `partitions` of a group, or by default all of it; returns how many records.
 
+        A group that has members is deleted, too: the store does not know them.
+
         Raises:
             TooLargeError: the tombstones do not fit one batch, and in several they could not be
                 atomic.

@@ -1,4 +1,4 @@
-"""Changes between two states: how they are printed, picked and told."""
+"""Changes between two states: how they are printed, picked and described."""
 
 from __future__ import annotations
 

@@ -32,9 +32,9 @@ and open transactions stay as they are; deletions stay for --delete-retention af
 found alone. A damaged segment is left as it is, and reported. It can be interrupted at any time,
 and goes on where it was.
 
-What the log tells of the past goes, as in every open store by itself, unless --min-history keeps it. A past that an
-earlier cleaning kept for some groups goes only after a question, off a terminal only with --yes, unless --min-history
-names these groups, too, or all groups with a time as long. GROUP=0 lets it go without a question.
+The past goes with the superseded records, as in every open store by itself, unless --min-history keeps it. A past that
+an earlier cleaning kept for some groups is dropped only after a question, off a terminal only with --yes, unless
+--min-history names these groups, too, or all groups with a time as long. GROUP=0 drops it without a question.
 
 \b
 Examples:
@@ -216,7 +216,7 @@ def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTran
 
 
 def _lost_past(store: offsetlog.OffsetStore, plans: list[Plan]) -> Effect | None:
-    """Tells which past an earlier cleaning kept and this one would not; returns that as an effect, None for none."""
+    """Reports which past an earlier cleaning kept and this one would drop; returns that as an effect, None for none."""
     groups = store.maintenance.unheld([plan.number for plan in plans if plan.action != "none"])
     if not groups:
         return None
@@ -225,7 +225,7 @@ def _lost_past(store: offsetlog.OffsetStore, plans: list[Plan]) -> Effect | None
         f"the past of {named} was kept by an earlier cleaning, and is not by this one: to keep it, add "
         f"--min-history '{groups[0]}=TIME'"
     )
-    return Effect(f"let the past of {named} go, so that only the present state can be told", [], [], str)
+    return Effect(f"drop the past of {named}, so that nothing before can be brought back", [], [], str)
 
 
 def _dry_run(path: Path, partitions: int | None, numbers: list[int] | None, settings: MaintenanceConfig, ratio: float,

@@ -1,7 +1,7 @@
 """Commands that destroy ask first: on a terminal with a question, elsewhere they refuse without --yes.
 
-The question states the whole effect, and so does the refusal.  Both stand on the standard error: the standard output
-tells only what was done.  Where nothing may be written, PATH is only read and its lock is not taken.
+The question and the refusal state the whole effect, on the standard error, so that the standard output holds only what
+was done.  Where nothing may be written, PATH is only read and its lock is not taken.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from offsetlog.errors import StateError
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; off a terminal nothing is done without it.")]
 Force = Annotated[bool, typer.Option("--force", help="Even if the group has members.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would change; PATH is only read.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change; PATH is only read.")]
 
 #: For the help of the commands that ask.
 ASKS = """On a terminal it is done only after a question that states the whole effect; elsewhere only with --yes."""
@@ -69,8 +69,8 @@ class Effect:
             for rest in self._rest(len(self.rows)):
                 output.line(f"and {rest}")
 
-    def _rest(self, told: int) -> list[str]:
-        left = (len(self.rows) if self.count is None else self.count) - told
+    def _rest(self, shown: int) -> list[str]:
+        left = (len(self.rows) if self.count is None else self.count) - shown
         return [f"{left:,} more"] if left > 0 else []
 
 
@@ -82,12 +82,12 @@ def _is_terminal() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What the user of a command has agreed to, or can be asked for.
+    """The agreement of a command's user: given by options, or asked for.
 
     Attributes:
-        yes: everything, without a question.
-        force: also to change a group that has members.
-        dry_run: to nothing.
+        yes: whether everything was agreed to, so that nobody is asked.
+        force: whether a group that has members may be changed.
+        dry_run: whether nothing is to be done.
         wide: whether the question shows every field of a change.
     """
 
@@ -115,7 +115,7 @@ class Consent:
         output.line(f"would {effect.deed}")
 
     def ask(self, effect: Effect) -> None:
-        """Returns where everything was agreed to.
+        """Returns if the effect was agreed to.
 
         Raises:
             RefusedError: a group is in use, and --force was not given; nobody can be asked, and --yes was not given.

@@ -21,8 +21,8 @@ from offsetlog.types import Change, OffsetAndMetadata
 HELP = f"""Delete offsets of a group; without topics the whole group, with its own records.
 
 {ASKS} A group that has members needs --force; a broker would
-refuse. What is deleted is marked so in the log (tombstones) and disappears from it when it is compacted; until then
-`offsetlog undelete` brings offsets back.
+refuse. A deletion writes tombstones; the offsets disappear from the log when it is compacted, and until then
+`offsetlog undelete` brings them back.
 
 \b
 Exit codes: 0 done, or nothing to do; 1 refused; 2 could not be done.
@@ -37,7 +37,7 @@ Examples:
 
 
 def _counted(facts: GroupFacts) -> list[str]:
-    # What goes beside the offsets when the whole group goes.
+    # Beside its committed offsets, a whole group loses these.
     parts = [count_text(facts.records, "record") + " of the group itself"] if facts.records else []
     if facts.pending:
         parts.append(f"{count_text(facts.pending, 'pending offset')} of open transactions")

@@ -1,4 +1,4 @@
-"""What the log says of a group beside its committed offsets: members, records of its own, pending offsets.
+"""Facts about a group beside its committed offsets: members, records of its own, pending offsets.
 
 The store does not know what the records of a group say; the log of its partition does.
 """
@@ -20,7 +20,7 @@ from offsetlog.errors import CorruptionError
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """What the log of a partition says of a group.
+    """Facts about a group, from the log of its partition.
 
     Attributes:
         group: its name.

@@ -150,6 +150,8 @@ def complain(message: str) -> None:
     # What was printed before must stand before it, also where both go to one file.
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
+    if sys.stderr is None:  # it was closed before the start; `print` would take the standard output
+        return
     with contextlib.suppress(OSError, ValueError):
         print(f"offsetlog: {escape(message)}", file=sys.stderr, flush=True)
 

@@ -94,7 +94,7 @@ def open_writable(
 
 
 def open_readable(path: Path, partitions: int | None, *, by_partition: bool = False) -> offsetlog.OffsetStore:
-    """Opens the store in a directory to read only, and tells of damage; arguments and failures as `open_writable`."""
+    """Opens the store in a directory to read only, and reports damage; arguments and failures as `open_writable`."""
     _is_log(path, create=False)
     store = offsetlog.open(path, partitions, read_only=True, _by_partition=by_partition)
     for problem in store.problems():

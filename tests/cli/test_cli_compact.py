@@ -224,14 +224,14 @@ def test_whoever_lets_the_past_of_groups_go_is_asked(data, capsys):
         "--min-history 'billing=TIME'"
     )
     assert refusal == (
-        "offsetlog: nothing was done: there is no terminal to ask on; this would let the past of billing go, so that "
-        "only the present state can be told; with --yes it is done, with --dry-run only shown"
+        "offsetlog: nothing was done: there is no terminal to ask on; this would drop the past of billing, so that "
+        "nothing before can be brought back; with --yes it is done, with --dry-run only shown"
     )
     assert {file: file.read_bytes() for file in data.rglob("*.log")} == before
     assert kept(capsys, data, asked[1], "--yes") == (503, warning + "\n")
     code, shown = on_terminal("compact", data, answer=b"n\n")
     assert code == 1
-    assert "Let the past of aud* go, so that only the present state can be told?" in shown
+    assert "Drop the past of aud*, so that nothing before can be brought back?" in shown
     code, shown = on_terminal("compact", data, answer=b"y\n")
     assert (code, "6 of 503 kept" in shown) == (0, True)
     assert kept(capsys, data) == (0, "")

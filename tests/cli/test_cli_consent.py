@@ -29,9 +29,9 @@ class Asked(NamedTuple):
     """A command that destroys, and what it says of its effect."""
 
     arguments: list[str]
-    #: In the question, and behind "this would" in the refusal.
+    #: In the question, and after "this would" in the refusal.
     deed: str
-    #: Each change: behind the deed of a refusal, and as rows above the question.
+    #: Each change: after the deed of a refusal, and as rows above the question.
     named: str
     rows: list[list[str]]
 
@@ -200,9 +200,10 @@ def test_a_question_nobody_sees_is_not_asked(data, capsys, asked, monkeypatch):
     before = files(data)
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
     assert called(capsys, asked, data)[:2] == (1, "")
-    # A standard input that was closed before the start.
-    monkeypatch.setattr(sys, "stdin", None)
-    assert called(capsys, asked, data)[:2] == (1, "")
+    # Streams that were closed before the start.
+    for name in ("stdin", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+        assert called(capsys, asked, data)[:2] == (1, "")
     assert files(data) == before
 
 

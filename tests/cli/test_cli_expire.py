@@ -176,7 +176,7 @@ def test_a_log_from_the_future_needs_a_word(tmp_path, capsys):
         assert err.startswith("offsetlog: without --trust-clock nothing would be deleted: the clock says ")
         assert "g\tt\t0" in out
         assert call(capsys, "expire", tmp_path / "data", "--retention=7d", "--trust-clock", *told)[::2] == (0, "")
-    # Nobody is asked what would be refused, and nobody is told of --yes only.
+    # Nobody is asked for something that would be refused afterwards.
     for asked in (["--yes"], []):
         code, out, err = call(capsys, "expire", tmp_path / "data", "--retention=7d", *asked)
         assert (code, out) == (1, "")

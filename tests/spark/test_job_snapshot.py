@@ -102,7 +102,7 @@ def test_a_directory_that_is_no_table_is_not_replaced(spark, data, tmp_path):
         assert (table / name / "letter").exists()
         shutil.rmtree(table / name)
     assert snapshotted().rows == 1
-    # What an attempt left that was killed is replaced.
+    # The remains of a job that was killed are replaced.
     (table / "_SUCCESS").unlink()
     (table / "_temporary").mkdir()
     (table / "log_partition=7").mkdir()

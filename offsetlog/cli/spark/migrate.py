@@ -46,7 +46,7 @@ _WORDS = {
     "behind": "behind what is there, left as they are",
 }
 
-#: Of what moves back, in the question.
+#: For the question: positions that move back.
 COLUMNS = [
     Column("group"),
     Column("topic"),

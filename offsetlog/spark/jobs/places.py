@@ -14,7 +14,7 @@ from offsetlog.errors import ConfigError, InvalidArgumentError, MissingFileError
 #: A path of this machine as a URI, the way Spark prints it too.
 _FILE = re.compile(r"file:(?://)?(?=/)")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-#: What stands in a directory that Spark wrote a table to, whole or not: notes, checksums, files, folders of a column.
+#: Names in a directory that Spark wrote a table to, whole or not: notes, checksums, files, folders of a column.
 _OF_A_TABLE = re.compile(r"_.*|\..*\.crc|part-.*|[^=]+=.*")
 
 AnyPath = str | os.PathLike[str]
