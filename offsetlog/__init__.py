@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from offsetlog import errors
     from offsetlog._native.tickets import Ticket
     from offsetlog.config import MaintenanceConfig, StoreConfig
+    from offsetlog.lifecycle.accept_loss import accept_loss
     from offsetlog.opening import open  # noqa: A004  (offsetlog.open, like gzip.open)
     from offsetlog.store import OffsetStore
     from offsetlog.transaction import Transaction
@@ -51,6 +52,7 @@ __all__ = [
     "Transaction",
     "Undeletion",
     "__version__",
+    "accept_loss",
     "errors",
     "open",
 ]
@@ -60,6 +62,7 @@ _MODULES = {
     "MaintenanceConfig": "offsetlog.config",
     "StoreConfig": "offsetlog.config",
     "OffsetStore": "offsetlog.store",
+    "accept_loss": "offsetlog.lifecycle.accept_loss",
     "open": "offsetlog.opening",
     "Transaction": "offsetlog.transaction",
 }

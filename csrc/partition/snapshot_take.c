@@ -56,9 +56,18 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
                               max_timestamp, snapshot, error);
 }
 
+/* Damage may lie above the snapshot.  What is missing below it is in its state. */
+static bool is_damaged(const ol_partition *partition) {
+    ol_problem problem;
+    for (size_t i = 0; ol_partition_problem_at(partition, i, &problem); i++) {
+        if (problem.kind == OL_PROBLEM_DAMAGE) return true;
+    }
+    return false;
+}
+
 int ol_partition_snapshot_check(ol_partition *partition, const ol_snapshot *snapshot,
                                 int64_t cleaned_to, ol_error *error) {
-    if (partition->problems.count > 0) return ol_fail(error, OL_INVALID, "the log is damaged");
+    if (is_damaged(partition)) return ol_fail(error, OL_INVALID, "the log is damaged");
     ol_snapshot_source source = source_of(partition);
     return ol_snapshot_check(snapshot, &source, cleaned_to, error);
 }

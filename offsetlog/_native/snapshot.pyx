@@ -128,21 +128,32 @@ cdef class Snapshot:
             ol_snapshot_digest(self.handle, physical, &digest)
         return _whole(digest.positions), _whole(digest.group_records), _whole(digest.pending)
 
-    def keys_between(self, int64_t first, int64_t below, Py_ssize_t limit):
-        """Returns (group, topic, partition) of up to `limit` positions that were committed at log offsets in [first, below)."""
+    def positions_between(self, int64_t first, int64_t below, Py_ssize_t limit):
+        """Returns up to `limit` positions that were committed at log offsets in [first, below), sorted.
+
+        Each is (group, topic, partition, offset, leader epoch or -1, metadata, commit timestamp, log offset).
+        """
         cdef const ol_state *state
         cdef ol_table_cursor cursor
         cdef ol_table_row row
-        cdef list keys = []
+        cdef list positions = []
         self.need()
         state = ol_snapshot_state(self.handle)
         memset(&cursor, 0, sizeof(cursor))
-        while len(keys) < limit and ol_table_next(state.table, &cursor, &row):
+        while len(positions) < limit and ol_table_next(state.table, &cursor, &row):
             if first <= row.value.log_offset < below:
-                keys.append((text_of(row.group.data, row.group.size), text_of(row.topic.data, row.topic.size),
-                             row.partition))
-        keys.sort()
-        return keys
+                positions.append((
+                    text_of(row.group.data, row.group.size),
+                    text_of(row.topic.data, row.topic.size),
+                    row.partition,
+                    row.value.offset,
+                    row.value.leader_epoch,
+                    text_of(row.value.metadata.data, row.value.metadata.size),
+                    row.value.commit_timestamp,
+                    row.value.log_offset,
+                ))
+        positions.sort()
+        return positions
 
     def advance(self, Partition partition not None, int64_t up_to, StopFlag stop=None):
         """Replays the log up to an offset that is flushed and committed, without the GIL.

@@ -58,6 +58,7 @@ COMMANDS = (
     "abort",
     "compact",
     "snapshot",
+    "repair",
     "demo",
 )
 SPARK = "spark"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -334,6 +335,16 @@ class LogDirectory:
         if properties is not None:
             existing = (properties.existing or frozenset()).union({number})
             self.write_properties(Properties(properties.partitions, properties.topic_id, existing))
+
+    def forget_entries(self, names: Iterable[str], numbers: Collection[int]) -> None:
+        """Takes the entries of partitions that are gone out of checkpoints."""
+        gone = {(TOPIC, number) for number in numbers}
+        for name in names:
+            with self._writing:
+                entries = self.read_checkpoint(name)
+                kept = {key: offset for key, offset in entries.items() if key not in gone}
+                if kept != entries:
+                    self._publish(name, format_offset_checkpoint(kept))
 
     def refuse_log_starts(self, numbers: list[int]) -> None:
         """Takes log starts that cannot be true out of their checkpoint, which a broker would follow; a copy stays."""

@@ -13,6 +13,7 @@ import logging
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from offsetlog._native import snapshot as native
 from offsetlog._native.files import FileSystem
@@ -32,12 +33,38 @@ LOGGER = logging.getLogger("offsetlog.snapshot")
 FILE_NAME = native.FILE_NAME
 TEMPORARY_NAME = FILE_NAME + ".tmp"
 
+#: How many positions a report lists.
+POSITIONS_LISTED_MAX = 1_000_000
 #: How many keys are named of those whose commits are missing.
 KEYS_NAMED_MAX = 1000
 _OFFSET_MAX = (1 << 63) - 1
 
 #: How often a snapshot is begun again when the log is cleaned while it is made.
 _TRIES = 3
+
+
+class LastKnown(NamedTuple):
+    """A position as a snapshot has it.
+
+    Attributes:
+        group: the consumer group.
+        topic: its topic.
+        partition: its partition.
+        offset: what was committed.
+        leader_epoch: with it, -1 for none.
+        metadata: likewise.
+        commit_timestamp: in milliseconds since 1970.
+        log_offset: of the commit.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    log_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +153,27 @@ def _name_keys(partition: Partition, fs: FileSystem, problems: list[OffsetLogErr
         return
     for first, below in lost:
         end = _OFFSET_MAX if below is None else below
-        partition.lost_keys[first, below] = tuple(snapshot.keys_between(first, end, KEYS_NAMED_MAX))
+        positions = snapshot.positions_between(first, end, KEYS_NAMED_MAX)
+        partition.lost_keys[first, below] = tuple((each[0], each[1], each[2]) for each in positions)
+
+
+def last_known(
+    directory: Path, fs: FileSystem, first: int, below: int | None
+) -> list[LastKnown]:
+    """Returns what a snapshot that can be read has of the commits at log offsets in [first, below).
+
+    Args:
+        directory: of the log partition.
+        fs: the file port.
+        first: the first log offset.
+        below: their end, None for all that follow.
+    """
+    end = _OFFSET_MAX if below is None else below
+    try:
+        snapshot = native.open_file(fs, directory / FILE_NAME)
+    except (CorruptionError, StorageError):
+        return []
+    return [LastKnown(*each) for each in snapshot.positions_between(first, end, POSITIONS_LISTED_MAX)]
 
 
 def _keep_aside(partition: Partition, fs: FileSystem) -> None:

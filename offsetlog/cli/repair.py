@@ -1,0 +1,98 @@
+"""`offsetlog repair`: what is missing in a log directory, and how to go on without it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
+from offsetlog.cli.consent import ASKS, Consent, Effect, Yes
+from offsetlog.cli.layout import Column
+from offsetlog.cli.output import Format, Output, complain, count_text
+from offsetlog.errors import CorruptionError, OffsetLogError
+from offsetlog.lifecycle.accept_loss import accept_loss, describe, find_losses
+
+HELP = f"""Show what is missing in a log, and with --accept-loss go on without it.
+
+A log partition that lost acknowledged commits is read-only until its owner says that they are given up. Nothing comes
+back by this: the bytes that cannot be read are taken out of the log, what a snapshot knows of the lost positions is
+written to offsetlog-loss-TIME.json in PATH, and a copy of every file that changes stays beside it. {ASKS}
+
+\b
+Exit codes: 0 nothing is missing, or the loss was accepted; 1 something is missing, or refused; 2 could not be done.
+
+\b
+Examples:
+  offsetlog repair data
+  offsetlog repair data --format json
+  offsetlog repair data --accept-loss
+  offsetlog repair data --accept-loss --yes      without a question
+"""
+
+
+def _range_text(row: dict[str, Any]) -> str:
+    if row["lost_from"] is None:
+        return "-"
+    return f"{row['lost_from']} to {'?' if row['lost_below'] is None else row['lost_below'] - 1}"
+
+
+COLUMNS = [
+    Column("kind"),
+    Column("log_partition", right=True, show=lambda number: "-" if number is None else str(number)),
+    Column("log_offsets"),
+    Column("keys", right=True, show=lambda keys: "-" if not keys else str(len(keys))),
+    Column("reason"),
+    Column("file", rank=1),
+]
+
+
+def row_of(loss: OffsetLogError) -> dict[str, Any]:
+    """Returns a loss with the fields of `describe`, and the keys that are known to be concerned."""
+    row = describe(loss)
+    known = loss.keys if isinstance(loss, CorruptionError) else ()
+    keys = [{"group": group, "topic": topic, "partition": partition} for group, topic, partition in known]
+    return {**row, "log_offsets": _range_text(row), "keys": keys}
+
+
+def _name(row: dict[str, Any]) -> str:
+    where = "the directory" if row["log_partition"] is None else f"log partition {row['log_partition']}"
+    return f"{where}, log offsets {row['log_offsets']}: {row['reason']}"
+
+
+def _print(output: Output, rows: list[dict[str, Any]], *, wide: bool) -> None:
+    if output.is_json:
+        for row in rows:
+            output.object({name: value for name, value in row.items() if name != "log_offsets"})
+    else:
+        output.rows(COLUMNS, rows, "", wide=wide)
+
+
+def command(
+    path: StorePath,
+    accept: Annotated[bool, typer.Option("--accept-loss", help="Go on without what is missing.")] = False,
+    yes: Yes = False,
+    wide: Wide = False,
+    form: OutputFormat = Format.TEXT,
+) -> int:
+    """Shows or accepts; returns the exit code."""
+    output = Output(form)
+    rows = [row_of(loss) for loss in find_losses(path)]
+    if not rows:
+        output.line("nothing is missing")
+        return 0
+    if not accept:
+        _print(output, rows, wide=wide)
+        complain(f"{count_text(len(rows), 'loss', 'losses')} found; with --accept-loss the log goes on without them")
+        return 1
+    concerned = {row["log_partition"] for row in rows if row["log_partition"] is not None}
+    deed = f"give up what is missing in {count_text(len(concerned), 'log partition')} of {path}"
+    Consent(yes, wide=wide).ask(Effect(deed, COLUMNS, rows, _name))
+    accepted = accept_loss(path)
+    if output.is_json:
+        output.object({"report": str(accepted.report), "copies": [str(copy) for copy in accepted.copies]})
+    output.line(
+        f"accepted {count_text(len(accepted.losses), 'loss', 'losses')}; the report is {accepted.report}, and "
+        f"{count_text(len(accepted.copies), 'copy', 'copies')} were kept"
+    )
+    return 0

@@ -1,0 +1,219 @@
+"""Goes on after a loss: what is known of it is written down, copies are kept, and commits are taken again.
+
+Nothing comes back by this.  A partition whose log lacks something is read-only until its owner says so, since a later
+commit would hide what was lost (docs/repair.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from offsetlog._native.decompress import Decompressor
+from offsetlog._native.files import FileSystem
+from offsetlog._native.partition import Partition
+from offsetlog.config import StoreConfig
+from offsetlog.directory import snapshots
+from offsetlog.directory.log_directory import (
+    CHECKPOINTS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    TOPIC,
+    LogDirectory,
+    Properties,
+)
+from offsetlog.directory.witnesses import Witnesses
+from offsetlog.errors import (
+    CorruptionError,
+    DataLossError,
+    MissingFileError,
+    OffsetLogError,
+    PossibleLossError,
+)
+from offsetlog.lifecycle.open_partitions import OpenPartitions
+from offsetlog.lifecycle.partition_opener import PartitionOpener
+
+#: The files of a log partition that say what it should hold; a copy of each is kept.
+EVIDENCE = ("offsetlog.manifest", "offsetlog.flushed", "leader-epoch-checkpoint", snapshots.FILE_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedLoss:
+    """What `accept_loss` found and did.
+
+    Attributes:
+        losses: what was missing, damaged or in doubt, as errors that were not raised.
+        report: the file that says so, None where nothing was wrong.
+        copies: the files that were kept, beside the `broken-...` copies of segments.
+    """
+
+    losses: list[OffsetLogError]
+    report: Path | None = None
+    copies: list[Path] = field(default_factory=list)
+
+
+def find_losses(path: str | os.PathLike[str], config: StoreConfig | None = None) -> list[OffsetLogError]:
+    """Returns what `accept_loss` would accept, as errors that were not raised; changes nothing and takes no lock.
+
+    Args:
+        path: the log directory.
+        config: the settings.
+
+    Raises:
+        MissingFileError: there is no log.
+        InvalidArgumentError, StorageError, CapacityError, CorruptionError: it cannot be read.
+    """
+    directory = LogDirectory(path, FileSystem())
+    return _find(directory, config or StoreConfig(), _properties_of(directory))
+
+
+def _properties_of(directory: LogDirectory) -> Properties | None:
+    if not directory.exists():
+        raise MissingFileError("there is no such directory", path=directory.path)
+    properties = directory.read_properties()
+    if properties is None and not directory.partition_numbers():
+        raise MissingFileError("there is no partition of the offsets topic in it", path=directory.path)
+    return properties
+
+
+def _find(directory: LogDirectory, config: StoreConfig, properties: Properties | None) -> list[OffsetLogError]:
+    existing = None if properties is None else properties.existing
+    opened = OpenPartitions(PartitionOpener(directory, config, writable=False, existing=existing))
+    try:
+        opened.open_all(directory.partition_numbers())
+        return [*opened.problems(), *(problem for each in opened.all() for problem in each.problems())]
+    finally:
+        opened.abandon()
+
+
+def accept_loss(path: str | os.PathLike[str], config: StoreConfig | None = None) -> AcceptedLoss:
+    """Takes what is missing for lost, so that the directory's log partitions take commits again.
+
+    A report `offsetlog-loss-<time>.json` is written into the log directory first: each loss with its log partition, its
+    log offsets and, where a snapshot tells, the positions that were committed there.  Every file that changes is kept
+    under another name.
+
+    Args:
+        path: the log directory.
+        config: the settings that the store is opened with.
+
+    Returns:
+        What was accepted; `losses` is empty, and nothing was changed, where nothing was wrong.
+
+    Raises:
+        LockedError: somebody has it open for writing.
+        MissingFileError: there is no log.
+        InvalidArgumentError, StorageError, CapacityError, CorruptionError: it cannot be read or written; a second call
+            goes on.
+    """
+    directory = LogDirectory(path, FileSystem())
+    properties = _properties_of(directory)
+    directory.lock()
+    try:
+        return _accept(directory, config or StoreConfig(), properties)
+    finally:
+        directory.unlock()
+
+
+def _accept(directory: LogDirectory, config: StoreConfig, properties: Properties | None) -> AcceptedLoss:
+    losses = _find(directory, config, properties)
+    if not losses:
+        return AcceptedLoss([])
+    now = datetime.now(UTC)
+    report = directory.path / f"offsetlog-loss-{now:%Y%m%dT%H%M%S.%fZ}.json"
+    content = json.dumps(_describe(directory, losses, now), indent=1, ensure_ascii=False)
+    directory.fs.replace_file(report, content.encode("utf-8", "surrogatepass"))
+    present = directory.partition_numbers()
+    concerned = {each.log_partition for each in losses if isinstance(each, CorruptionError)}
+    numbers = [number for number in present if number in concerned]
+    copies = [copy for number in numbers for copy in _keep_evidence(directory, number, f"{now:%Y%m%dT%H%M%S}")]
+    directory.begin_writing()
+    witnesses = Witnesses(directory, None if properties is None else properties.existing)
+    ends = {number: _repair(directory, config, witnesses, number) for number in numbers}
+    if properties is not None:
+        existing = witnesses.existing.intersection(present).union(numbers)
+        directory.write_properties(Properties(properties.partitions, properties.topic_id, existing))
+    directory.adopt_checkpoints({})
+    directory.forget_entries(CHECKPOINTS, witnesses.existing.difference(present))
+    directory.finish(ends, sound=directory.was_clean)
+    return AcceptedLoss(losses, report, copies)
+
+
+def _repair(directory: LogDirectory, config: StoreConfig, witnesses: Witnesses, number: int) -> int:
+    # Opens the log of one partition, which repairs it, and closes it; returns where it ends.
+    partition = Partition(
+        directory.partition_path(number),
+        number,
+        directory.fs,
+        Decompressor(config.decompressed_bytes_max),
+        config,
+        writable=True,
+        recovery_point=directory.read_checkpoint(RECOVERY_POINTS).get((TOPIC, number), -1),
+        log_start_offset=directory.read_checkpoint(LOG_STARTS).get((TOPIC, number), -1),
+        witness=witnesses.of(number),
+        accept_loss=True,
+    )
+    try:
+        partition.load()
+        partition.close()
+    except BaseException:
+        partition.abandon()
+        raise
+    return partition.closed_at
+
+
+def _keep_evidence(directory: LogDirectory, number: int, stamp: str) -> list[Path]:
+    # A snapshot goes: what it has of the missing commits is in no log.
+    kept = []
+    for name in EVIDENCE:
+        path = directory.partition_path(number) / name
+        copy = path.with_name(f"{name}.accepted-{stamp}")
+        if not directory.fs.exists(path):
+            continue
+        if name == snapshots.FILE_NAME:
+            directory.fs.rename(path, copy)
+        else:
+            directory.fs.replace_file(copy, directory.fs.read_file(path))
+        kept.append(copy)
+    return kept
+
+
+# ------------------------------------------------------------------------------------------ the report
+
+
+def kind_of(loss: OffsetLogError) -> str:
+    """Returns "missing" (acknowledged commits are), "damaged" (they cannot be read), "in doubt", or "checkpoint"."""
+    if isinstance(loss, DataLossError):
+        return "missing"
+    if isinstance(loss, PossibleLossError):
+        return "in doubt"
+    return "damaged" if getattr(loss, "log_partition", None) is not None else "checkpoint"
+
+
+def describe(loss: OffsetLogError) -> dict[str, Any]:
+    """Returns a loss with the fields kind, log_partition, lost_from, lost_below, file, position and reason."""
+    return {
+        "kind": kind_of(loss),
+        "log_partition": getattr(loss, "log_partition", None),
+        "lost_from": getattr(loss, "lost_from", None),
+        "lost_below": getattr(loss, "lost_below", None),
+        "file": loss.path,
+        "position": loss.position,
+        "reason": loss.message,
+    }
+
+
+def _describe(directory: LogDirectory, losses: list[OffsetLogError], now: datetime) -> dict[str, Any]:
+    described = []
+    for loss in losses:
+        row = describe(loss)
+        if row["lost_from"] is not None:
+            folder = directory.partition_path(row["log_partition"])
+            known = snapshots.last_known(folder, directory.fs, row["lost_from"], row["lost_below"])
+            row["last_known"] = [each._asdict() for each in known]
+        described.append(row)
+    return {"accepted": now.isoformat(), "directory": str(directory.path), "losses": described}
