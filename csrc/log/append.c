@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "log/batch_rules.h"
 #include "log/log_impl.h"
+#include "log/segment_checksum.h"
 
 enum { NEXT_BATCH_LINES = 3 };        /* cache lines of a batch of one position */
 
@@ -180,7 +181,7 @@ int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int
                                             : max_timestamp + log->config.segment_ms;
         }
     }
-    active->checksum = ol_segment_checksum(active->checksum, log->tail.data + position);
+    active->checksum = ol_segment_checksum_add(active->checksum, log->tail.data + position);
     ol_segment_record_batch(active, position, size, last_offset, max_timestamp,
                             log->config.index_interval_bytes, &log->tail.index_full);
     if (OL_UNLIKELY(producer_id >= 0 || leader_epoch > log->tail.newest_epoch ||

@@ -8,6 +8,7 @@
 #include "log/batch_rules.h"
 #include "log/file_scan.h"
 #include "log/log_impl.h"
+#include "log/segment_checksum.h"
 
 enum { REWRITE_CHUNK = 1 << 20 };
 
@@ -168,7 +169,7 @@ static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_pla
         if (status == OL_OK) status = record_epoch(opening, &batch, &bad->error);
         if (status != OL_OK) break;
         record_timestamps(segment, &batch, bad->position);
-        segment->checksum = ol_segment_checksum(segment->checksum, batch.data);
+        segment->checksum = ol_segment_checksum_add(segment->checksum, batch.data);
         ol_bad_offsets_advance(&bad->at, &batch);
         bad->position = scan.position;
     }

@@ -20,8 +20,6 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
-#include "base/crc32c.h"
-#include "format/batch.h"
 #include "fs/fs.h"
 #include "log/files/offset_index.h"
 #include "base/status.h"
@@ -65,15 +63,9 @@ typedef struct ol_segment {
     int64_t max_timestamp_offset;       /* last offset of the batch that brought it */
     int64_t bytes_since_index;
     int64_t created_ms;
-    uint32_t checksum;                  /* of all its batches (ol_segment_checksum) */
+    uint32_t checksum;                  /* of all its batches (log/segment_checksum.h) */
     bool has_checksum;                  /* false: nobody read all of them */
 } ol_segment;
-
-/* Continues a checksum over batches: of each the bytes that its own CRC does not cover, and that
- * CRC.  (Of a message of magic 0 or 1 these are other bytes, its CRC among them.) */
-static inline uint32_t ol_segment_checksum(uint32_t checksum, const uint8_t *batch) {
-    return ol_crc32c_extend(checksum, batch, OL_BATCH_AT_CRC + sizeof(uint32_t));
-}
 
 /* A new object with one reference and no user; the file is not touched. */
 int ol_segment_create(ol_fs *fs, const char *directory, const char *path, int64_t base_offset,

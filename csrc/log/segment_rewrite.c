@@ -6,6 +6,7 @@
 
 #include "log/batch_rules.h"
 #include "log/log_impl.h"
+#include "log/segment_checksum.h"
 #include "base/pages.h"
 
 /* The file is flushed as it grows: otherwise all dirty bytes would be written at once at the end,
@@ -163,7 +164,7 @@ int ol_segment_rewrite_append(ol_segment_rewrite *cleaned, const uint8_t *data, 
         if (cleaned->buffered == BUFFER_SIZE) status = write_buffer(cleaned, error);
         if (status != OL_OK) return status;
     }
-    cleaned->segment->checksum = ol_segment_checksum(cleaned->segment->checksum, data);
+    cleaned->segment->checksum = ol_segment_checksum_add(cleaned->segment->checksum, data);
     ol_segment_record_batch(cleaned->segment, position, size, last_offset, max_timestamp,
                             cleaned->log->config.index_interval_bytes, NULL);
     cleaned->next_offset = last_offset + 1;

@@ -13,6 +13,7 @@
 
 #include "log/directory_pass.h"
 #include "log/log_impl.h"
+#include "log/segment_checksum.h"
 #include "log/file_scan.h"
 #include "log/swap_plan.h"
 
@@ -133,7 +134,7 @@ static int learn_segment(ol_segment *segment, ol_error *error) {
     for (int64_t position = 0; (status = ol_file_scan_next(&scan, &batch, error)) == OL_OK;
          position = scan.position) {
         if (position == 0) segment->first_timestamp = batch.max_timestamp;
-        segment->checksum = ol_segment_checksum(segment->checksum, batch.data);
+        segment->checksum = ol_segment_checksum_add(segment->checksum, batch.data);
         if (batch.max_timestamp > segment->max_timestamp) {
             segment->max_timestamp = batch.max_timestamp;
             segment->max_timestamp_offset = batch.last_offset;

@@ -150,6 +150,28 @@ cdef extern from "log/files/names.h" nogil:
     bint ol_directory_name_parse(const char *name, ol_directory_name *parsed) noexcept
 
 
+cdef extern from "log/files/manifest.h" nogil:
+    ctypedef struct ol_manifest_segment:
+        int64_t base_offset
+        int64_t end_offset
+        int64_t size
+        uint32_t checksum
+        bint has_checksum
+
+    ctypedef struct ol_manifest:
+        int64_t sequence
+        ol_manifest_segment *segments
+        size_t segment_count
+        bint has_swap
+
+    int ol_manifest_parse(ol_manifest *manifest, ol_slice text, ol_error *error) noexcept
+    void ol_manifest_free(ol_manifest *manifest) noexcept
+
+
+cdef extern from "log/segment_checksum.h" nogil:
+    int ol_segment_checksum_file(ol_fs *fs, const char *path, int64_t size, uint32_t *checksum, ol_error *error) noexcept
+
+
 cdef extern from "log/files/checkpoint.h" nogil:
     ctypedef struct ol_checkpoint_entry:
         char *topic

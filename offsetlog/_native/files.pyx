@@ -3,7 +3,7 @@
 import os
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free
 
 from offsetlog._native.csrc cimport (
@@ -21,11 +21,16 @@ from offsetlog._native.csrc cimport (
     ol_fs_posix,
     ol_fs_read_file,
     ol_fs_replace_file,
+    ol_manifest,
+    ol_manifest_free,
+    ol_manifest_parse,
+    ol_manifest_segment,
     ol_offset_checkpoint,
     ol_offset_checkpoint_format,
     ol_offset_checkpoint_free,
     ol_offset_checkpoint_parse,
     ol_offset_checkpoint_set,
+    ol_segment_checksum_file,
     ol_slice_of,
     ol_swap_plan,
     ol_swap_plan_free,
@@ -93,6 +98,16 @@ cdef class FileSystem:
         cdef ol_error error
         with nogil:
             check(self.fs.rename(self.fs, from_text, to_text, &error), &error)
+
+    def segment_checksum(self, path, int64_t size):
+        """Returns the checksum, as a manifest has it, of the batches in the first bytes of a segment."""
+        cdef bytes name = os.fsencode(path)
+        cdef const char *text = name
+        cdef uint32_t checksum = 0
+        cdef ol_error error
+        with nogil:
+            check(ol_segment_checksum_file(self.fs, text, size, &checksum, &error), &error)
+        return checksum
 
     def list(self, path):
         """Returns the names in a directory, sorted."""
@@ -235,6 +250,29 @@ def format_offset_checkpoint(dict entries not None):
     finally:
         free(text)
         ol_offset_checkpoint_free(&checkpoint)
+
+
+def parse_manifest(bytes text not None):
+    """Returns the (base offset, end offset, size, checksum or None) of each closed segment that a manifest lists.
+
+    None while it says that segments may have been replaced.  CorruptionError for anything that is no manifest.
+    """
+    cdef ol_manifest manifest
+    cdef ol_manifest_segment *segment
+    cdef ol_error error
+    cdef size_t index
+    check(ol_manifest_parse(&manifest, ol_slice_of(<const char *>text, <size_t>len(text)), &error), &error)
+    try:
+        if manifest.has_swap:
+            return None
+        listed = []
+        for index in range(manifest.segment_count):
+            segment = &manifest.segments[index]
+            checksum = segment.checksum if segment.has_checksum else None
+            listed.append((segment.base_offset, segment.end_offset, segment.size, checksum))
+        return listed
+    finally:
+        ol_manifest_free(&manifest)
 
 
 def parse_directory_name(str name not None):

@@ -37,6 +37,9 @@ Examples:
   offsetlog verify data --format json
 """
 
+#: Keys of missing commits that are named as text; JSON has them all.
+LOST_KEYS_PRINTED = 20
+
 COLUMNS: list[Column] = [
     Column("log_partition", right=True),
     Column("way"),
@@ -51,7 +54,10 @@ def place_of(finding: Finding) -> str:
     place = escape(finding.path)
     if finding.position is not None:
         place += f", byte {finding.position}"
-    if finding.log_offset is not None:
+    if finding.lost_from is not None:
+        end = "and above" if finding.lost_below is None else f"to {finding.lost_below - 1}"
+        place += f", log partition {finding.log_partition}, log offsets {finding.lost_from} {end}"
+    elif finding.log_offset is not None:
         place += f", log offset {finding.log_offset}"
     return place
 
@@ -63,6 +69,12 @@ def print_finding(output: Output, finding: Finding) -> None:
         return
     lines = [f"{finding.severity}: {finding.kind}: {escape(finding.reason)} ({place_of(finding)})"]
     lines += [f"  {escape(str(key))}" for key in finding.keys]
+    lines += [
+        f"  group {escape(repr(group))}, topic {escape(repr(topic))}, partition {partition}"
+        for group, topic, partition in finding.lost[:LOST_KEYS_PRINTED]
+    ]
+    if len(finding.lost) > LOST_KEYS_PRINTED:
+        lines.append(f"  and {count_text(len(finding.lost) - LOST_KEYS_PRINTED, 'more key')}")
     for text in lines:
         if output.is_terminal:
             output.styled(text, "red" if finding.severity == "problem" else "yellow")

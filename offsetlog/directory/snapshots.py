@@ -25,6 +25,7 @@ from offsetlog.errors import (
     InternalError,
     MissingFileError,
     OffsetLogError,
+    PossibleLossError,
     StorageError,
 )
 
@@ -128,22 +129,26 @@ def load(
         reason = snapshot.load(partition)
     partition.recovery["snapshot"] = offset if reason is None else None
     partition.recovery["snapshot_discarded"] = reason
-    problems = partition.problems()
-    _name_keys(partition, fs, problems)
+    name_keys(partition, fs)
     if reason is not None:
         LOGGER.warning("%s: the snapshot was discarded: %s", partition.path, reason)
-        if problems and not keep:
+        if partition.problems() and not keep:
             _keep_aside(partition, fs)
         elif not keep:
             _discard(partition)
 
 
-def _name_keys(partition: Partition, fs: FileSystem, problems: list[OffsetLogError]) -> None:
-    # What a snapshot has of the log offsets that are missing, also one that is of no use to the load.
+def name_keys(partition: Partition, fs: FileSystem) -> None:
+    """Lets a partition's problems name what its snapshot has of the log offsets that are missing.
+
+    Also a snapshot that is of no use to the load has them.  Doubts concern every key, and name none.
+    """
     lost = {
         (each.lost_from, each.lost_below)
-        for each in problems
-        if isinstance(each, CorruptionError) and each.lost_from is not None
+        for each in partition.problems()
+        if isinstance(each, CorruptionError)
+        and not isinstance(each, PossibleLossError)
+        and each.lost_from is not None
     }
     if not lost:
         return

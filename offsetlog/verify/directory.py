@@ -12,13 +12,14 @@ checkpoints that were not written are notes.  The directory of a running broker 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from offsetlog._native.files import FileSystem, format_uuid, parse_offset_checkpoint
 from offsetlog._native.replay import Replay
 from offsetlog.cancellation import Control
+from offsetlog.directory import checkpoint_record
 from offsetlog.directory.log_directory import (
     CLEAN_MARKER,
     CLEANER_POINTS,
@@ -31,9 +32,10 @@ from offsetlog.directory.log_directory import (
     LogDirectory,
 )
 from offsetlog.directory.reading import find_partitions
+from offsetlog.directory.witnesses import Witnesses
 from offsetlog.errors import CorruptionError
 from offsetlog.types import Digest, Way
-from offsetlog.verify.findings import Finding, Place, Report
+from offsetlog.verify.findings import MISSING_KINDS, Finding, Place, Report
 from offsetlog.verify.partition import (
     Around,
     PartitionCheck,
@@ -127,7 +129,15 @@ class DirectoryCheck:
         self.report = report
         self.place = Place(report, None)
         self.is_clean = fs.exists(path / CLEAN_MARKER)
+        self.witnesses = Witnesses(self.directory, self._existing())
         self.checkpoints = {name: self._read_checkpoint(path / name) for name in CHECKPOINTS}
+
+    def _existing(self) -> frozenset[int] | None:
+        try:
+            properties = self.directory.read_properties()
+        except CorruptionError:  # which is reported where the number of partitions is needed
+            return None
+        return None if properties is None else properties.existing
 
     def _read_checkpoint(self, path: Path) -> Checkpoint:
         content = read_optional(self.fs, path)
@@ -147,12 +157,27 @@ class DirectoryCheck:
             self.checkpoints[name].get((TOPIC, number), -1)
             for name in (RECOVERY_POINTS, CLEANER_POINTS)
         )
-        return Around(self.is_clean, recovery_point, cleaned_to)
+        return Around(self.is_clean, recovery_point, cleaned_to, self.witnesses.of(number))
 
-    def check_checkpoints(self, ends: Mapping[int, LogEnd]) -> None:
-        """Compares the checkpoints with where the logs of partitions end: a log that lost its end is shorter."""
+    def check_witnesses(self, numbers: list[int]) -> None:
+        """Reports partition directories that are missing, and a damaged record of the checkpoints."""
+        for number, loss in self.witnesses.missing(numbers).items():
+            Place(self.report, number).missing(loss)
+        for failure in self.witnesses.findings:
+            if (failure.path or "").endswith(checkpoint_record.NAME):
+                self.place.problem("checkpoint", failure.message, failure.path or "")
+
+    def check_checkpoints(self, ends: Mapping[int, LogEnd], missing: Collection[int | None]) -> None:
+        """Compares the checkpoints with where the logs of partitions end: a log that lost its end is shorter.
+
+        Args:
+            ends: by log partition.
+            missing: those whose end is reported as missing, which the recovery point told.
+        """
         for name, entries in self.checkpoints.items():
             for (topic, number), offset in sorted(entries.items()):
+                if name == RECOVERY_POINTS and number in missing:
+                    continue
                 if topic == TOPIC and number in ends and offset > ends[number].offset:
                     self._report_beyond(name, number, ends[number], offset)
 
@@ -269,9 +294,11 @@ def verify(
                 check.place, check.replay, each.number, count, each.directory or each.segments[0]
             )
     if is_log_directory:
+        directory.check_witnesses(numbers)
         ends = {each.files.number: LogEnd(each.end, each.tail is not None) for each in checks}
         directory.check_checkpoints(
-            {number: end for number, end in ends.items() if number is not None}
+            {number: end for number, end in ends.items() if number is not None},
+            {each.log_partition for each in found.findings if each.kind in MISSING_KINDS},
         )
         directory.check_topic_ids(checks)
     return found

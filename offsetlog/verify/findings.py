@@ -7,9 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from offsetlog.errors import OffsetLogError
+from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError
 
 Severity = Literal["problem", "note"]
+
+#: The kinds of findings that name log offsets which are not there, or may not be.
+MISSING_KINDS = ("missing", "in doubt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +88,17 @@ class Finding:
             "time index", "transaction index", "producer snapshot", "leader epochs", "checkpoint",
             "properties", "topic id", "history" (how far back the log has it), "wrong partition",
             "open transaction", "partitions", "partition" (the engine refuses to open it),
-            "snapshot" (it would be discarded), "digest" (two ways lead to different states).
+            "snapshot" (it would be discarded), "digest" (two ways lead to different states),
+            "missing" (acknowledged commits are), "in doubt" (nobody can prove that they are there).
         reason: one sentence.
         log_partition: of the offsets topic; None for what concerns the directory.
         path: the file or directory.
         position: byte position in the file, or None.
         log_offset: or None.
         keys: of a "digest": the keys that differ, as far as they are named.
+        lost_from: of "missing" and "in doubt": the first log offset concerned, or None.
+        lost_below: their end, None for unknown.
+        lost: the positions that a snapshot has of those, as (group, topic, partition).
     """
 
     severity: Severity
@@ -102,6 +109,9 @@ class Finding:
     position: int | None = None
     log_offset: int | None = None
     keys: tuple[KeyDifference, ...] = ()
+    lost_from: int | None = None
+    lost_below: int | None = None
+    lost: tuple[tuple[str, str, int], ...] = ()
 
     def row(self) -> dict[str, Any]:
         """Returns severity, kind, log_partition, file, position, log_offset and reason; keys where there are any."""
@@ -116,6 +126,9 @@ class Finding:
         }
         if self.keys:
             row["keys"] = [key.row() for key in self.keys]
+        if self.lost_from is not None:
+            row["lost_from"], row["lost_below"] = self.lost_from, self.lost_below
+            row["lost"] = [dict(zip(("group", "topic", "partition"), key, strict=True)) for key in self.lost]
         return row
 
 
@@ -164,6 +177,21 @@ class Place:
         """Reports a note."""
         self._report(
             Finding("note", kind, reason, self.log_partition, os.fspath(path), position, log_offset)
+        )
+
+    def missing(self, loss: CorruptionError) -> None:
+        """Reports commits that are missing, or of which nobody can prove that they are there."""
+        self._report(
+            Finding(
+                "problem",
+                "missing" if isinstance(loss, DataLossError) else "in doubt",
+                loss.message,
+                self.log_partition,
+                loss.path or "",
+                lost_from=loss.lost_from,
+                lost_below=loss.lost_below,
+                lost=loss.keys,
+            )
         )
 
     def stale(

@@ -20,20 +20,30 @@ from offsetlog._native.replay import Replay
 from offsetlog._native.state_diff import cut
 from offsetlog.cancellation import Control
 from offsetlog.config import StoreConfig
+from offsetlog.directory import snapshots
 from offsetlog.directory.listing import decode_text, transaction_rows
 from offsetlog.directory.log_directory import CLEAN_MARKER, TOPIC
 from offsetlog.directory.reading import PartitionFiles, PartitionState, Tail, age_text
 from offsetlog.directory.segments import base_offset_of, segments_of
-from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
+from offsetlog.directory.witnesses import Witness
+from offsetlog.errors import (
+    CorruptionError,
+    DataLossError,
+    MissingFileError,
+    OffsetLogError,
+    PossibleLossError,
+)
 from offsetlog.verify.findings import Finding, Place, Report
 from offsetlog.verify.replays import WaysCheck, replay_cleaned_log, replay_files
 from offsetlog.verify.side_files import (
     BATCHES,
     EPOCHS,
+    MANIFEST,
     Segment,
     check_epochs,
     check_floor,
     check_indexes,
+    check_manifest,
     check_snapshot,
     read_optional,
     read_topic_id,
@@ -53,6 +63,7 @@ class Around:
     is_clean: bool = False
     recovery_point: int = -1
     cleaned_to: int = -1
+    witness: Witness | None = None
 
 
 class PartitionCheck:
@@ -83,6 +94,7 @@ class PartitionCheck:
         self.snapshots = {} if files.directory is None else snapshot_offsets(fs, files.directory)
         self.producers: dict[int, list[tuple[int, int, int, int, int]]] = {}
         self.tail: Tail | None = None
+        self.manifest: bytes | None = None
         self.identity = FilesIdentity(files.segments)
         self.ways = WaysCheck(self.place, files.directory or files.segments[0])
 
@@ -98,6 +110,8 @@ class PartitionCheck:
 
     def run(self) -> None:
         """Reads and checks everything."""
+        if self.files.directory is not None:
+            self.manifest = read_optional(self.fs, self.files.directory / MANIFEST)
         for index, path in enumerate(self.files.segments):
             self.control.check()
             self._read_segment(path, is_last=index == len(self.files.segments) - 1)
@@ -113,6 +127,7 @@ class PartitionCheck:
             check_indexes(self.place, self.fs, segment, names)
         self._check_snapshots()
         self._check_epochs(self.files.directory)
+        check_manifest(self.place, self.fs, self.files.directory, self.segments, self.manifest)
         check_floor(self.place, self.fs, self.files.directory)
         self.topic_id = read_topic_id(self.place, self.fs, self.files.directory)
         if self.files.segments:
@@ -326,11 +341,18 @@ class PartitionCheck:
                 and (corruption.path, corruption.position) not in self.reported
             ):
                 self._problem("batch", corruption, directory)
+            self._report_missing(partition)
             self._compare("loaded", partition)
             self._check_cleaned(directory, partition)
         finally:
             partition.abandon()
         self._check_snapshot(directory)
+
+    def _report_missing(self, partition: Partition) -> None:
+        snapshots.name_keys(partition, self.fs)
+        for problem in partition.problems():
+            if isinstance(problem, (DataLossError, PossibleLossError)):
+                self.place.missing(problem)
 
     def _open(self, directory: Path) -> Partition:
         return Partition(
@@ -342,6 +364,7 @@ class PartitionCheck:
             writable=False,
             clean=self.around.is_clean,
             recovery_point=self.around.recovery_point,
+            witness=self.around.witness,
         )
 
     def _replay_again(self, end: int, _: LogView | None = None) -> Replay:

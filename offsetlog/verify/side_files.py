@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from offsetlog._native.files import FileSystem, parse_uuid
+from offsetlog._native.files import FileSystem, parse_manifest, parse_uuid
 from offsetlog._native.replay import (
     BATCH_FIELDS,
     check_index,
@@ -29,6 +29,7 @@ TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
 EPOCHS = "leader-epoch-checkpoint"
 METADATA = "partition.metadata"
+MANIFEST = "offsetlog.manifest"
 
 Producer = tuple[int, int, int, int, int]
 
@@ -66,6 +67,38 @@ def read_optional(fs: FileSystem, path: Path) -> bytes | None:
         return fs.read_file(path)
     except MissingFileError:
         return None
+
+
+# ----------------------------------------------------------------------------------------- manifest
+
+
+def check_manifest(
+    place: Place, fs: FileSystem, directory: Path, segments: list[Segment], content: bytes | None
+) -> None:
+    """Compares segments of the size that the manifest gives with its checksums; the engine's own open judges sizes.
+
+    Args:
+        place: where findings are reported.
+        fs: the file system.
+        directory: of the log partition.
+        segments: as they were read.
+        content: the manifest, as it was before they were read.
+    """
+    try:
+        listed = None if content is None else parse_manifest(content)
+    except CorruptionError:
+        return
+    sums = {(base, size): checksum for base, _, size, checksum in listed or ()}
+    for segment in segments:
+        checksum = sums.get((segment.base_offset, segment.size))
+        if checksum is None or not segment.is_whole:
+            continue
+        if fs.segment_checksum(segment.path, segment.size) == checksum:
+            continue
+        if read_optional(fs, directory / MANIFEST) == content:  # else it was cleaned meanwhile
+            place.problem(
+                "segment", "its batches are not those that were written", segment.path, 0, segment.base_offset
+            )
 
 
 # ------------------------------------------------------------------------------------------ indexes

@@ -20,12 +20,17 @@ from offsetlog.cancellation import Control
 from offsetlog.config import StoreConfig
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
 from offsetlog.directory.segments import segment_base, segments_of
-from offsetlog.errors import CorruptionError, MissingFileError, OffsetLogError
+from offsetlog.errors import (
+    CorruptionError,
+    DataLossError,
+    MissingFileError,
+    OffsetLogError,
+    PossibleLossError,
+)
 from offsetlog.types import Way
-from offsetlog.verify.findings import Finding, Place, Report
+from offsetlog.verify.findings import MISSING_KINDS, Finding, Place, Report
 from offsetlog.verify.partition import CHECK_TRIES, LogChangedError, check_places
 from offsetlog.verify.replays import Sums, WaysCheck, replay_cleaned_log, replay_files
-
 
 class StoreVerification(list[OffsetLogError]):
     """The problems, as exceptions that were not raised; empty when all is sound.
@@ -44,6 +49,18 @@ class StoreVerification(list[OffsetLogError]):
         """Takes a problem."""
         self.findings.append(finding)
         keys = "".join(f"; {key}" for key in finding.keys)
+        if finding.kind in MISSING_KINDS:
+            kind = DataLossError if finding.kind == "missing" else PossibleLossError
+            loss = kind(
+                finding.reason,
+                path=finding.path,
+                log_partition=finding.log_partition,
+                lost_from=finding.lost_from,
+                lost_below=finding.lost_below,
+            )
+            loss.keys = finding.lost
+            self.append(loss)
+            return
         self.append(
             CorruptionError(
                 f"{finding.kind}: {finding.reason}{keys}",
@@ -71,6 +88,9 @@ def verify_store(
     """
     found = StoreVerification()
     for partition in partitions:
+        for problem in partition.problems():
+            if isinstance(problem, (DataLossError, PossibleLossError)):
+                Place(found.add, partition.number).missing(problem)
         check = _OpenPartitionCheck(partition, fs, config, found.add, control)
         check.run()
         if check.replay is not None:

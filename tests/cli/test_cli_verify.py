@@ -201,12 +201,16 @@ def test_empty_leader_epochs_are_none():
     assert parse_epochs(b"") == parse_epochs(b"0\n") == []
 
 
-@pytest.mark.parametrize(
-    "name", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint"]
-)
+@pytest.mark.parametrize("name", ["replication-offset-checkpoint", "cleaner-offset-checkpoint"])
 def test_a_checkpoint_beyond_the_end_is_found(log, name):
     (log / name).write_text("0\n1\n__consumer_offsets 0 100000\n")
     assert only(log)[:2] == ("checkpoint", name)
+
+
+def test_a_recovery_point_beyond_the_end_leaves_a_doubt(log):
+    (log / "recovery-point-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 100000\n")
+    [found] = verify(log).problems
+    assert (found.kind, found.log_partition, found.lost_below) == ("in doubt", 0, 100000)
 
 
 def test_a_checkpoint_that_cannot_be_read_is_found(log):
@@ -248,7 +252,7 @@ def test_a_tail_below_the_recovery_point_is_a_problem(tmp_path):
     log = tmp_path / "log"
     shutil.copytree(DATA / "torn" / "log", log)
     (log / "recovery-point-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 224\n")
-    assert {each.kind for each in verify(log).problems} == {"batch", "checkpoint"}
+    assert {each.kind for each in verify(log).problems} == {"batch", "in doubt"}
 
 
 def test_findings_are_told_in_lines(log, capsys):

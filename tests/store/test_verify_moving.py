@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from witnesses import forget_witnesses
 
 import offsetlog
 from offsetlog._native.replay import Replay
@@ -54,6 +55,7 @@ def unfilled(path: Path) -> tuple[Path, bytes, int]:
         # What a close left: this one is not closed.
         if file.is_file() and file != segment and file.name not in ("offsetlog.properties", "partition.metadata"):
             file.unlink()
+    forget_witnesses(path)
     position = list(batches_of(content))[9][0]
     segment.write_bytes(content[:position] + bytes(len(content) - position))
     return segment, content, position

@@ -40,7 +40,7 @@ typedef struct ol_manifest_segment {
     int64_t base_offset;
     int64_t end_offset;         /* base of the segment after it; of the tail, the log end */
     int64_t size;               /* bytes */
-    uint32_t checksum;          /* ol_segment_checksum_add over its batches */
+    uint32_t checksum;          /* log/segment_checksum.h */
     bool has_checksum;
 } ol_manifest_segment;
 
