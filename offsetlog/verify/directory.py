@@ -167,7 +167,9 @@ class DirectoryCheck:
             if (failure.path or "").endswith(checkpoint_record.NAME):
                 self.place.problem("checkpoint", failure.message, failure.path or "")
 
-    def check_checkpoints(self, ends: Mapping[int, LogEnd], missing: Collection[int | None]) -> None:
+    def check_checkpoints(
+        self, ends: Mapping[int, LogEnd], missing: Collection[int | None] = ()
+    ) -> None:
         """Compares the checkpoints with where the logs of partitions end: a log that lost its end is shorter.
 
         Args:

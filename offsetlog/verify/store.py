@@ -32,6 +32,7 @@ from offsetlog.verify.findings import MISSING_KINDS, Finding, Place, Report
 from offsetlog.verify.partition import CHECK_TRIES, LogChangedError, check_places
 from offsetlog.verify.replays import Sums, WaysCheck, replay_cleaned_log, replay_files
 
+
 class StoreVerification(list[OffsetLogError]):
     """The problems, as exceptions that were not raised; empty when all is sound.
 
