@@ -52,8 +52,7 @@ static void check_chunk(verification *check, uint32_t pair, uint32_t number,
                         const ol_chunk *chunk) {
     const ol_table *table = check->table;
     unsigned cells = ol_table_ones(chunk->bitmap), capacity = ol_table_run_capacity(cells);
-    OL_ASSERT(chunk->bitmap < 1 << OL_CHUNK_PARTITIONS &&
-              (chunk->bitmap == 0 || chunk->run % capacity == 0));
+    OL_ASSERT(chunk->bitmap < 1 << OL_CHUNK_PARTITIONS && chunk->run % capacity == 0);
     for (unsigned i = cells; i < capacity; i++) {
         OL_ASSERT(!ol_run_allocator_is_free(&table->cells, chunk->run + i));
     }
@@ -92,11 +91,12 @@ static void check_pair(verification *check, uint32_t number) {
     OL_ASSERT(pair->next == 0 || ol_table_pair(table, pair->next)->previous == number);
     check->large_units += ol_partition_map_verify_root(&table->partition_map, &pair->root,
                                                        check->small_used);
-    uint32_t places = ol_partition_map_places(&table->partition_map, &pair->root), chunk_number;
-    OL_ASSERT(places != 0);
-    for (uint32_t place = 0; place < places; place++) {
-        const ol_chunk *chunk = ol_partition_map_at(&table->partition_map, &pair->root, place,
-                                                    &chunk_number);
+    ol_chunk_walk walk = {0};
+    const ol_chunk *chunk;
+    uint32_t chunk_number;
+    for (; (chunk = ol_partition_map_at(&table->partition_map, &pair->root, &walk,
+                                        &chunk_number)) != NULL;
+         walk.place++) {
         check_chunk(check, number, chunk_number, chunk);
     }
     check->pairs++;

@@ -15,7 +15,7 @@
 
 /* Increase it with every change of the arenas' contents that ol_table_layout does not see
  * itself. */
-enum { OL_TABLE_LAYOUT_VERSION = 1 };
+enum { OL_TABLE_LAYOUT_VERSION = 2 };
 
 /* A number that differs between any two layouts. */
 uint64_t ol_table_layout(void);

@@ -2,11 +2,18 @@
  *
  * A pair whose only chunk is in the usual range holds it inline.  Other pairs have an array:
  * indexed by the chunk's number where the numbers are dense, sorted with the numbers beside it
- * where they are not (a hostile log may name any number).  Small arrays come from a run allocator,
- * so growth by one leaves no holes; large ones come from size classes an eighth to a quarter apart.
+ * where they are not (a log may name any number).  What does not fit one array lies in a tree: its
+ * leaves are such arrays, all at the same depth, and its branches are sorted arrays of arrays.  So
+ * adding or removing a chunk moves a bounded number of others at each level, whatever the numbers
+ * are, and numbers that are dense in one range and sparse in another cost in each what they cost
+ * alone.
+ *
+ * Small arrays come from a run allocator, so growth by one leaves no holes; large ones come from
+ * size classes an eighth to a quarter apart.  Sorted leaves are always small, because trees that
+ * grow in step would leave all their outgrown arrays behind at once.
  *
  * Ownership: the map owns the arrays; a pair owns its root.  Locks: none.  Calls that fail change
- * nothing.
+ * no chunk; an array may have been divided.
  */
 #ifndef OL_TABLE_PARTITION_MAP_H
 #define OL_TABLE_PARTITION_MAP_H
@@ -34,16 +41,31 @@ static inline int32_t ol_chunk_partition(uint32_t number, unsigned bit) {
     return (int32_t)((number * OL_CHUNK_PARTITIONS + bit) ^ 0x80000000u);
 }
 
+typedef enum ol_chunk_form {
+    OL_CHUNKS_DENSE,            /* chunk[i] has the number base + i; its bitmap may be 0 */
+    OL_CHUNKS_SPARSE,           /* chunk[i] has the number numbers[i]; they ascend */
+    OL_CHUNKS_BRANCH,           /* chunk[i] is the root of the numbers from numbers[i] to those of
+                                 * the next; numbers[0] is 0: the first takes all below */
+} ol_chunk_form;
+
 typedef struct ol_chunk_array {
     uint32_t count;             /* chunks, including empty places of a dense array */
-    uint32_t capacity;
-    uint32_t base;              /* in a dense array: the first chunk's number */
-    uint32_t living : 31;       /* chunks that exist */
-    uint32_t sparse : 1;
-    ol_chunk chunk[];           /* `capacity` of them; in a sparse array as many numbers follow */
+    uint32_t base;              /* in a dense array: the first place's number */
+    uint16_t capacity;
+    uint16_t living;            /* chunks that exist; 0 in a branch */
+    uint32_t form;              /* ol_chunk_form */
+    ol_chunk chunk[];           /* `capacity` of them; unless it is dense as many numbers follow */
 } ol_chunk_array;
 
 _Static_assert(sizeof(ol_chunk_array) == 16, "two units");
+
+/* The capacities fill 8,192, 32 and 128 units. */
+enum {
+    OL_CHUNKS_DENSE_MAX = 8190,
+    OL_CHUNKS_SPARSE_MAX = 20,
+    OL_CHUNKS_BRANCH_MAX = 84,
+    OL_CHUNKS_DEPTH_MAX = 8,    /* branches above a leaf; a pair of 2^30 chunks needs six */
+};
 
 enum { OL_PARTITION_MAP_CLASS_COUNT = 128 };
 #define OL_PARTITION_MAP_LARGE 0x80000000u     /* set in the name of an array that is in `large` */
@@ -53,17 +75,19 @@ typedef struct ol_partition_map {
     ol_arena large;
     uint64_t large_free_units;
     uint32_t large_free[OL_PARTITION_MAP_CLASS_COUNT];     /* unit index + 1, by size class */
+    uint64_t moved;             /* places that calls so far copied or moved: the cost of growth */
 } ol_partition_map;
 
 void ol_partition_map_init(ol_partition_map *partition_map);
 void ol_partition_map_free_all(ol_partition_map *partition_map);
 
 /* Adds a chunk that does not exist yet.  `root` is the pair's; it may not lie in memory of the map.
- * OL_NO_MEMORY or OL_LIMIT. */
+ * OL_NO_MEMORY, or OL_LIMIT: the memory of the map, or the depth of a tree that came from a
+ * file. */
 int ol_partition_map_add(ol_partition_map *partition_map, ol_chunk *root, uint32_t number,
                          uint32_t run, uint16_t bitmap, ol_error *error) OL_NODISCARD;
 /* Makes room for `count` more chunks numbered `first` to `last`, so that adding them does not
- * rebuild the array.  The root must have a chunk already. */
+ * rebuild the array, if all fit one array.  The root must have a chunk already. */
 int ol_partition_map_reserve(ol_partition_map *partition_map, ol_chunk *root, uint32_t first,
                              uint32_t last, uint32_t count, ol_error *error) OL_NODISCARD;
 void ol_partition_map_remove(ol_partition_map *partition_map, ol_chunk *root, uint32_t number);
@@ -97,8 +121,9 @@ bool ol_partition_map_validate_taken(const ol_partition_map *partition_map,
 /* The units that an array of this capacity takes, and the size class of large ones: 4, 5, 6 or 7
  * times a power of two. */
 enum { OL_PARTITION_MAP_HEADER_UNITS = 2 };
-static inline uint64_t ol_partition_map_units(uint64_t capacity, bool sparse) {
-    return OL_PARTITION_MAP_HEADER_UNITS + capacity + (sparse ? (capacity + 1) / 2 : 0);
+static inline uint64_t ol_partition_map_units(uint64_t capacity, ol_chunk_form form) {
+    return OL_PARTITION_MAP_HEADER_UNITS + capacity +
+           (form == OL_CHUNKS_DENSE ? 0 : (capacity + 1) / 2);
 }
 unsigned ol_partition_map_class(uint64_t units, uint64_t *class_units);
 
@@ -112,12 +137,13 @@ static inline ol_chunk_array *ol_partition_map_array(const ol_partition_map *par
                               (size_t)(root->run & ~OL_PARTITION_MAP_LARGE) * sizeof(ol_chunk));
 }
 
-static inline uint32_t *ol_partition_map_numbers(ol_chunk_array *array) {
+static inline uint32_t *ol_partition_map_numbers(const ol_chunk_array *array) {
     return (uint32_t *)(array->chunk + array->capacity);
 }
 
-/* Index of the first chunk of a sparse array whose number is at or above `number`. */
-uint32_t ol_partition_map_lower_bound(ol_chunk_array *array, uint32_t number);
+/* The chunk of this number in an array that is not dense, and in the arrays below it, or NULL. */
+ol_chunk *ol_partition_map_find_sorted(const ol_partition_map *partition_map,
+                                       ol_chunk_array *array, uint32_t number);
 
 /* The chunk of this number, or NULL.  Its bitmap is not 0. */
 static inline ol_chunk *ol_partition_map_find(const ol_partition_map *partition_map, ol_chunk *root,
@@ -125,32 +151,55 @@ static inline ol_chunk *ol_partition_map_find(const ol_partition_map *partition_
     if (root->bitmap != 0) return number - OL_CHUNK_NUMBER_ZERO == root->number ? root : NULL;
     if (root->run == 0) return NULL;
     ol_chunk_array *array = ol_partition_map_array(partition_map, root);
-    uint32_t at = number - array->base;
-    if (OL_UNLIKELY(array->sparse)) {
-        at = ol_partition_map_lower_bound(array, number);
-        if (at < array->count && ol_partition_map_numbers(array)[at] != number) return NULL;
+    if (OL_UNLIKELY(array->form != OL_CHUNKS_DENSE)) {
+        return ol_partition_map_find_sorted(partition_map, array, number);
     }
+    uint32_t at = number - array->base;
     if (at >= array->count || array->chunk[at].bitmap == 0) return NULL;
     return &array->chunk[at];
 }
 
-/* The places of a root in the order of numbers: their count, and the chunk at one of them (its
- * bitmap may be 0). */
-static inline uint32_t ol_partition_map_places(const ol_partition_map *partition_map,
-                                               const ol_chunk *root) {
-    if (root->bitmap != 0) return 1;
-    return root->run == 0 ? 0 : ol_partition_map_array(partition_map, root)->count;
+/* The first leaf of a root that holds no chunk inline, and the one after the leaf of a number, by
+ * their names; 0: none. */
+uint32_t ol_partition_map_first_leaf(const ol_partition_map *partition_map, const ol_chunk *root);
+uint32_t ol_partition_map_next_leaf(const ol_partition_map *partition_map, const ol_chunk *root,
+                                    uint32_t number);
+
+/* A walk over the chunks of a root in the order of their numbers.  Zero-initialise.  It ends with
+ * any change of the root's chunks. */
+typedef struct ol_chunk_walk {
+    uint32_t leaf;              /* the array it is in; 0: not begun, or the root's only chunk */
+    uint32_t place;             /* the next one in there */
+} ol_chunk_walk;
+
+static inline uint32_t ol_chunk_array_number(const ol_chunk_array *leaf, uint32_t place) {
+    return leaf->form == OL_CHUNKS_DENSE ? leaf->base + place
+                                         : ol_partition_map_numbers(leaf)[place];
 }
+
+/* The chunk at the walk's place or the first one after it; NULL: there is none.  The caller goes on
+ * by an increment of the place, or ends it at NULL. */
 static inline const ol_chunk *ol_partition_map_at(const ol_partition_map *partition_map,
-                                                  const ol_chunk *root, uint32_t place,
+                                                  const ol_chunk *root, ol_chunk_walk *walk,
                                                   uint32_t *number) {
     if (root->bitmap != 0) {
         *number = OL_CHUNK_NUMBER_ZERO + root->number;
-        return root;
+        return walk->place == 0 ? root : NULL;
     }
-    ol_chunk_array *array = ol_partition_map_array(partition_map, root);
-    *number = array->sparse ? ol_partition_map_numbers(array)[place] : array->base + place;
-    return &array->chunk[place];
+    if (walk->leaf == 0) walk->leaf = ol_partition_map_first_leaf(partition_map, root);
+    while (walk->leaf != 0) {
+        ol_chunk named = {.run = walk->leaf};
+        const ol_chunk_array *leaf = ol_partition_map_array(partition_map, &named);
+        for (; walk->place < leaf->count; walk->place++) {
+            if (leaf->chunk[walk->place].bitmap == 0) continue;
+            *number = ol_chunk_array_number(leaf, walk->place);
+            return &leaf->chunk[walk->place];
+        }
+        walk->leaf = ol_partition_map_next_leaf(partition_map, root,
+                                                ol_chunk_array_number(leaf, leaf->count - 1));
+        walk->place = 0;
+    }
+    return NULL;
 }
 
 #endif

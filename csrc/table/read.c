@@ -107,16 +107,20 @@ static void begin_walk(const ol_table *table, ol_table_cursor *cursor, uint32_t 
 /* The next position of the cursor's pair.  When there is none, the cursor leaves the pair. */
 static bool next_of_pair(const ol_table *table, ol_table_cursor *cursor, ol_table_row *row) {
     const ol_pair *pair = ol_table_pair(table, cursor->pair);
-    uint32_t places = ol_partition_map_places(&table->partition_map, &pair->root), number;
-    for (; cursor->chunk < places; cursor->chunk++, cursor->bit = 0) {
-        const ol_chunk *chunk = ol_partition_map_at(&table->partition_map, &pair->root,
-                                                    cursor->chunk, &number);
+    ol_chunk_walk walk = {cursor->leaf, cursor->place};
+    const ol_chunk *chunk;
+    uint32_t number;
+    for (; (chunk = ol_partition_map_at(&table->partition_map, &pair->root, &walk, &number)) !=
+           NULL;
+         walk.place++, cursor->bit = 0) {
         while (cursor->bit < OL_CHUNK_PARTITIONS && chunk->bitmap >> cursor->bit != 0) {
             unsigned bit = cursor->bit +
                            (unsigned)__builtin_ctz((uint32_t)chunk->bitmap >> cursor->bit);
             cursor->bit = bit + 1;
             const ol_cell *cell = ol_table_cell_at(table, chunk, bit);
             if (ol_table_is_absent(cell)) continue;
+            cursor->leaf = walk.leaf;
+            cursor->place = walk.place;
             row->group = ol_string_pool_get(&table->string_pool, pair->group);
             row->topic = ol_string_pool_get(&table->string_pool, pair->topic);
             row->partition = ol_chunk_partition(number, bit);
@@ -124,7 +128,7 @@ static bool next_of_pair(const ol_table *table, ol_table_cursor *cursor, ol_tabl
             return true;
         }
     }
-    cursor->chunk = cursor->bit = 0;
+    cursor->leaf = cursor->place = cursor->bit = 0;
     return false;
 }
 
@@ -172,11 +176,13 @@ void ol_table_renew(const ol_table *table, ol_table_cursor *cursor) {
 /* --------------------------------------------------------------------------------------- counts */
 
 static uint64_t pair_positions(const ol_table *table, const ol_pair *pair) {
-    uint32_t places = ol_partition_map_places(&table->partition_map, &pair->root), number;
+    ol_chunk_walk walk = {0};
+    const ol_chunk *chunk;
+    uint32_t number;
     uint64_t count = 0;
-    for (uint32_t place = 0; place < places; place++) {
-        const ol_chunk *chunk = ol_partition_map_at(&table->partition_map, &pair->root, place,
-                                                    &number);
+    for (; (chunk = ol_partition_map_at(&table->partition_map, &pair->root, &walk, &number)) !=
+           NULL;
+         walk.place++) {
         unsigned cells = ol_table_ones(chunk->bitmap);
         count += cells;
         /* Only reservations leave absent cells; usually the whole table has none. */

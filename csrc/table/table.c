@@ -68,6 +68,8 @@ static void release_prepared(ol_table *table, const value_needs *prepared) {
     ol_string_pool_release(&table->string_pool, prepared->pair_topic);
 }
 
+enum { CHUNKS_INSPECTED_MAX = 64 };
+
 /* Whether the pair can take another topic id: no cell except `except` carries the present one.
  * Inspects at most 256 cells; if those do not decide it, the answer is no and the value gets an
  * extras entry, which is just as correct. */
@@ -76,10 +78,12 @@ static bool id_is_unused(const ol_table *table, uint32_t pair, const ol_cell *ex
     if (ol_string_pool_topic_id(&table->string_pool, ol_table_pair(table, pair)->topic) == NULL) {
         return true;
     }
-    uint32_t places = ol_partition_map_places(&table->partition_map, root), number;
-    if (places > 64) return false;
-    for (uint32_t place = 0; place < places; place++) {
-        const ol_chunk *chunk = ol_partition_map_at(&table->partition_map, root, place, &number);
+    ol_chunk_walk walk = {0};
+    const ol_chunk *chunk;
+    uint32_t number, inspected = 0;
+    for (; (chunk = ol_partition_map_at(&table->partition_map, root, &walk, &number)) != NULL;
+         walk.place++) {
+        if (inspected++ == CHUNKS_INSPECTED_MAX) return false;
         for (unsigned i = 0; i < ol_table_ones(chunk->bitmap); i++) {
             const ol_cell *cell = (const ol_cell *)table->cells.units.base + chunk->run + i;
             if (cell != except && (cell->metadata & OL_CELL_TOPIC_ID) &&

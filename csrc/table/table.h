@@ -167,7 +167,8 @@ typedef struct ol_table_row {
 typedef struct ol_table_cursor {
     uint64_t changes;
     uint32_t pair;
-    uint32_t chunk;
+    uint32_t leaf;              /* the place in the pair's chunks */
+    uint32_t place;
     uint32_t bit;
     bool started;
 } ol_table_cursor;

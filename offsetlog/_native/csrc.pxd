@@ -457,7 +457,8 @@ cdef extern from "table/table.h" nogil:
     ctypedef struct ol_table_cursor:
         uint64_t changes
         uint32_t pair
-        uint32_t chunk
+        uint32_t leaf
+        uint32_t place
         uint32_t bit
         bint started
 

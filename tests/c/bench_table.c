@@ -20,14 +20,19 @@ typedef struct bench_workload {
     const char *name;
     unsigned partitions_min, partitions_max;    /* of a pair */
     unsigned pairs_per_group;
+    unsigned distance;                          /* between partition numbers */
 } bench_workload;
 
 static const bench_workload workloads[] = {
-    {"dense-100", 100, 100, 1},
-    {"dense-12-50", 12, 50, 1},
-    {"dense-13", 13, 13, 1},
-    {"one-partition", 1, 1, 100},
-    {"one-partition-own-group", 1, 1, 1},
+    {"dense-100", 100, 100, 1, 1},
+    {"dense-12-50", 12, 50, 1, 1},
+    {"dense-13", 13, 13, 1, 1},
+    {"dense-100000", 100000, 100000, 1, 1},
+    {"one-partition", 1, 1, 100, 1},
+    {"one-partition-own-group", 1, 1, 1, 1},
+    {"far-apart-30", 30, 30, 1, 7919},
+    {"far-apart-1000", 1000, 1000, 1, 7919},
+    {"far-apart-100000", 100000, 100000, 1, 7919},
 };
 
 typedef struct bench_key {
@@ -95,7 +100,9 @@ static void prepare(bench_state *bench, const bench_workload *workload, uint32_t
     while (bench->entry_count < entries) {
         unsigned range = workload->partitions_max - workload->partitions_min + 1;
         unsigned partitions = workload->partitions_min + (unsigned)(next_random() % range);
-        for (unsigned p = 0; p < partitions; p++) bench->keys[bench->entry_count++] = (bench_key){bench->pair_count, p};
+        for (unsigned p = 0; p < partitions; p++) {
+            bench->keys[bench->entry_count++] = (bench_key){bench->pair_count, p * workload->distance};
+        }
         bench->pair_count++;
     }
     uint32_t group_count = bench->pair_count / workload->pairs_per_group + 1;

@@ -1,8 +1,5 @@
 /* table/validate/partition_map.c: validation of chunks that came from a file. */
-#include "table/partition_map.h"
-
-/* above every chunk number of a 32-bit partition */
-#define NUMBER_LIMIT (2 * OL_CHUNK_NUMBER_ZERO)
+#include "table/chunk_array_impl.h"
 
 static uint64_t large_units(const ol_partition_map *partition_map) {
     return partition_map->large.used / sizeof(ol_chunk);
@@ -36,6 +33,12 @@ int ol_partition_map_validate(const ol_partition_map *partition_map, ol_error *e
 
 /* --------------------------------------------------------------------------------------- arrays */
 
+static uint32_t capacity_max(ol_chunk_form form) {
+    return form == OL_CHUNKS_DENSE    ? OL_CHUNKS_DENSE_MAX
+           : form == OL_CHUNKS_SPARSE ? OL_CHUNKS_SPARSE_MAX
+                                      : OL_CHUNKS_BRANCH_MAX;
+}
+
 /* The header of an array by its name, or NULL if none can be there; *first and *units are the
  * array's units, checked to exist. */
 static const ol_chunk_array *array_at(const ol_partition_map *partition_map, uint32_t name,
@@ -44,10 +47,13 @@ static const ol_chunk_array *array_at(const ol_partition_map *partition_map, uin
     uint64_t limit = is_large ? large_units(partition_map) : small_units(partition_map);
     *first = name & ~OL_PARTITION_MAP_LARGE;
     if (*first >= limit || limit - *first < OL_PARTITION_MAP_HEADER_UNITS + 1) return NULL;
-    ol_chunk root = {.run = name};
-    const ol_chunk_array *array = ol_partition_map_array(partition_map, &root);
-    *units = ol_partition_map_units(array->capacity, array->sparse);
-    if (array->capacity == 0 || is_large != (*units > OL_RUN_LENGTH_MAX)) return NULL;
+    const ol_chunk_array *array = ol_chunk_array_named(partition_map, name);
+    if (array->form > OL_CHUNKS_BRANCH || array->capacity == 0 ||
+        array->capacity > capacity_max(array->form)) {
+        return NULL;
+    }
+    *units = ol_partition_map_units(array->capacity, array->form);
+    if (is_large != (*units > OL_RUN_LENGTH_MAX)) return NULL;
     if (is_large) ol_partition_map_class(*units, units);
     if (*units > limit - *first) return NULL;
     if (!is_large && *first % OL_RUN_ALLOCATOR_PAGE_UNITS + *units > OL_RUN_ALLOCATOR_PAGE_UNITS) {
@@ -56,41 +62,93 @@ static const ol_chunk_array *array_at(const ol_partition_map *partition_map, uin
     return array;
 }
 
-static bool is_sparse_sound(ol_chunk_array *array) {
-    const uint32_t *numbers = ol_partition_map_numbers(array);
-    for (uint32_t i = 0; i < array->count; i++) {
-        if (array->chunk[i].bitmap == 0 || array->chunk[i].number != 0) return false;
-        if (numbers[i] >= NUMBER_LIMIT || (i != 0 && numbers[i] <= numbers[i - 1])) return false;
+/* The numbers that an array may hold: from `low` to before `high`. */
+typedef struct number_range {
+    uint32_t low;
+    uint32_t high;
+} number_range;
+
+static bool is_sparse_sound(const ol_chunk_array *leaf, number_range range) {
+    const uint32_t *numbers = ol_partition_map_numbers(leaf);
+    for (uint32_t i = 0; i < leaf->count; i++) {
+        if (leaf->chunk[i].bitmap == 0 || leaf->chunk[i].number != 0) return false;
+        if (numbers[i] < range.low || numbers[i] >= range.high) return false;
+        if (i != 0 && numbers[i] <= numbers[i - 1]) return false;
     }
-    return array->living == array->count;
+    return leaf->living == leaf->count;
 }
 
-/* Places after the last chunk are empty, since a chunk added there counts as new. */
-static bool is_dense_sound(const ol_chunk_array *array) {
-    uint32_t living = 0, numbers = 0, behind = 0;
-    if (array->base >= NUMBER_LIMIT || array->count > NUMBER_LIMIT - array->base) return false;
-    for (uint32_t i = 0; i < array->count; i++) {
-        living += array->chunk[i].bitmap != 0;
-        numbers |= array->chunk[i].number;
+/* Places after the last chunk are empty, since a chunk added there counts as new.  Places before
+ * the first may lie below the range, as those of a leaf do that was divided. */
+static bool is_dense_sound(const ol_chunk_array *leaf, number_range range) {
+    uint32_t living = 0, numbers = 0, behind = 0, first = 0;
+    if (leaf->base >= range.high || leaf->count > range.high - leaf->base) return false;
+    for (uint32_t i = 0; i < leaf->count; i++) {
+        living += leaf->chunk[i].bitmap != 0;
+        numbers |= leaf->chunk[i].number;
+        first += living == 0;
     }
-    for (uint32_t i = array->count; i < array->capacity; i++) behind |= array->chunk[i].bitmap;
-    return living == array->living && numbers == 0 && behind == 0 &&
-           array->chunk[array->count - 1].bitmap != 0;
+    for (uint32_t i = leaf->count; i < leaf->capacity; i++) behind |= leaf->chunk[i].bitmap;
+    return living == leaf->living && numbers == 0 && behind == 0 &&
+           leaf->chunk[leaf->count - 1].bitmap != 0 && leaf->base + first >= range.low;
+}
+
+typedef struct tree_check {
+    const ol_partition_map *partition_map;
+    ol_partition_map_bits *bits;
+    unsigned leaf_depth;        /* of the leaves seen, once there is one */
+    bool has_leaf;
+} tree_check;
+
+static bool is_leaf_sound(tree_check *check, const ol_chunk_array *leaf, number_range range,
+                          unsigned depth) {
+    if (check->has_leaf && depth != check->leaf_depth) return false;
+    check->leaf_depth = depth;
+    check->has_leaf = true;
+    return leaf->form == OL_CHUNKS_SPARSE ? is_sparse_sound(leaf, range)
+                                          : is_dense_sound(leaf, range);
+}
+
+static bool is_array_sound(tree_check *check, uint32_t name, number_range range, unsigned depth);
+
+/* That the numbers ascend within the range follows from the leaves: each has a chunk in its own. */
+static bool is_branch_sound(tree_check *check, const ol_chunk_array *branch, number_range range,
+                            unsigned depth) {
+    const uint32_t *numbers = ol_partition_map_numbers(branch);
+    if (depth == OL_CHUNKS_DEPTH_MAX || branch->living != 0 || numbers[0] != 0 ||
+        (depth == 0 && branch->count == 1)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < branch->count; i++) {
+        number_range below = {i == 0 ? range.low : numbers[i],
+                              i + 1 == branch->count ? range.high : numbers[i + 1]};
+        if (branch->chunk[i].bitmap != 0 || branch->chunk[i].number != 0 ||
+            !is_array_sound(check, branch->chunk[i].run, below, depth + 1)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Every array is taken once, so that a branch that leads back to itself is found, and the depth is
+ * limited. */
+static bool is_array_sound(tree_check *check, uint32_t name, number_range range, unsigned depth) {
+    uint64_t first, units;
+    const ol_chunk_array *array = name == 0 ? NULL
+                                            : array_at(check->partition_map, name, &first, &units);
+    if (array == NULL || array->count == 0 || array->count > array->capacity) return false;
+    ol_ownership_bits *bits = name & OL_PARTITION_MAP_LARGE ? &check->bits->large
+                                                            : &check->bits->small;
+    if (!ol_ownership_take(bits, first, units)) return false;
+    return array->form == OL_CHUNKS_BRANCH ? is_branch_sound(check, array, range, depth)
+                                           : is_leaf_sound(check, array, range, depth);
 }
 
 bool ol_partition_map_validate_root(const ol_partition_map *partition_map, const ol_chunk *root,
                                     ol_partition_map_bits *bits) {
     if (root->bitmap != 0) return true;
-    uint64_t first, units;
-    ol_chunk_array *array = root->run == 0 ? NULL
-                                           : (ol_chunk_array *)array_at(partition_map, root->run,
-                                                                        &first, &units);
-    if (array == NULL || array->count == 0 || array->count > array->capacity) return false;
-    if (!ol_ownership_take(root->run & OL_PARTITION_MAP_LARGE ? &bits->large : &bits->small, first,
-                           units)) {
-        return false;
-    }
-    return array->sparse ? is_sparse_sound(array) : is_dense_sound(array);
+    tree_check check = {.partition_map = partition_map, .bits = bits};
+    return is_array_sound(&check, root->run, (number_range){0, OL_CHUNK_NUMBER_LIMIT}, 0);
 }
 
 /* ----------------------------------------------------------------------------------- free units */
@@ -106,7 +164,7 @@ static bool take_free_large(const ol_partition_map *partition_map, ol_ownership_
                                                          (link - 1) | OL_PARTITION_MAP_LARGE,
                                                          &first, &units);
             if (array == NULL ||
-                ol_partition_map_class(ol_partition_map_units(array->capacity, array->sparse),
+                ol_partition_map_class(ol_partition_map_units(array->capacity, array->form),
                                        &class_units) != class) {
                 return false;
             }

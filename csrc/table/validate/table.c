@@ -90,19 +90,30 @@ static bool check_run(worker *work, uint32_t pair, const ol_chunk *chunk) {
     return any == 0 || check_marked_cells(work, pair, cells, count);
 }
 
+static bool check_leaf(worker *work, uint32_t number, const ol_chunk_array *leaf) {
+    const void *cells = work->table->cells.units.base;
+    for (uint32_t i = 0; i < leaf->count; i++) {
+        if (i + CELLS_AHEAD < leaf->count) {
+            prefetch(cells, leaf->chunk[i + CELLS_AHEAD].run * sizeof(ol_cell) + 28);
+        }
+        if (leaf->chunk[i].bitmap != 0 && !check_run(work, number, &leaf->chunk[i])) return false;
+    }
+    return true;
+}
+
 static bool check_chunks(worker *work, uint32_t number, const ol_pair *pair) {
     const ol_partition_map *partition_map = &work->table->partition_map;
     if (OL_LIKELY(pair->root.bitmap != 0)) return check_run(work, number, &pair->root);
     if (!ol_partition_map_validate_root(partition_map, &pair->root, &work->partition_map)) {
         return false;
     }
-    const ol_chunk_array *array = ol_partition_map_array(partition_map, &pair->root);
-    const void *cells = work->table->cells.units.base;
-    for (uint32_t i = 0; i < array->count; i++) {
-        if (i + CELLS_AHEAD < array->count) {
-            prefetch(cells, array->chunk[i + CELLS_AHEAD].run * sizeof(ol_cell) + 28);
-        }
-        if (array->chunk[i].bitmap != 0 && !check_run(work, number, &array->chunk[i])) return false;
+    uint32_t name = ol_partition_map_first_leaf(partition_map, &pair->root);
+    while (name != 0) {
+        ol_chunk named = {.run = name};
+        const ol_chunk_array *leaf = ol_partition_map_array(partition_map, &named);
+        if (!check_leaf(work, number, leaf)) return false;
+        name = ol_partition_map_next_leaf(partition_map, &pair->root,
+                                          ol_chunk_array_number(leaf, leaf->count - 1));
     }
     return true;
 }

@@ -119,7 +119,10 @@ static void put_wide(ol_table *table, int number, int32_t partition, int64_t log
     OL_CHECK_OK(ol_table_put(table, &name, partition, &value, &error), &error);
 }
 
-/* Several pieces of every hash, arrays of both kinds and sizes, holes everywhere. */
+/* One pair has a tree of arrays. */
+enum { FAR_APART_PAIR = 17, FAR_APART = 8009 };
+
+/* Several pieces of every hash, arrays of every form and size, holes everywhere. */
 static ol_table *wide_table(int pairs) {
     ol_error error;
     ol_table *table;
@@ -132,6 +135,9 @@ static ol_table *wide_table(int pairs) {
         }
         if (i % 1000 == 0) {
             for (int32_t p = 0; p < 600; p++) put_wide(table, i, p, i);
+        }
+        if (i == FAR_APART_PAIR) {
+            for (int32_t p = 0; p < 2500; p++) put_wide(table, i, p * 50021 % 2500 * FAR_APART, i);
         }
     }
     for (int i = 0; i < pairs; i += 4) {
@@ -205,6 +211,11 @@ static void use_wildly(ol_table *table, const dump *from, int pairs) {
         put_wide(table, number, (int32_t)ol_test_below(50), 1000000 + i);
         ol_pair_name name = wide_name(table, number);
         ol_table_remove(table, &name, (int32_t)ol_test_below(12), 2000000 + i);
+    }
+    for (int i = 0; i < 400 && pairs > FAR_APART_PAIR; i++) {
+        put_wide(table, FAR_APART_PAIR, (int32_t)ol_test_below(2600) * FAR_APART + i % 5, 3000000 + i);
+        ol_pair_name name = wide_name(table, FAR_APART_PAIR);
+        ol_table_remove(table, &name, (int32_t)ol_test_below(2600) * FAR_APART, 4000000 + i);
     }
     for (;;) {
         ol_table_cursor cursor = {0};
