@@ -26,8 +26,10 @@ _DOMAINS: dict[str, tuple[int, int]] = {
 
 #: The longest name of a group, in bytes of UTF-8: what a record of the log can hold.
 GROUP_BYTES_MAX = 32767
-#: Partitions of a new directory, as Kafka's `offsets.topic.num.partitions`.
-PARTITIONS_DEFAULT = 50
+#: Partitions of a new directory: few, because a flush takes the disk longer the more files it has to make durable.
+PARTITIONS_DEFAULT = 4
+#: What a broker's directory has where its `offsets.topic.num.partitions` was not set.
+KAFKA_PARTITIONS_DEFAULT = 50
 #: The most partitions that the offsets topic of a directory can have.
 PARTITIONS_MAX = 100_000
 #: The longest time that a setting can say: what Kafka's own settings hold.

@@ -36,7 +36,7 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
     Args:
         path: a log directory: ours, or a Kafka broker's.
         partitions: partitions of the offsets topic.  Fixed by the directory once it is ours: None
-            takes what it has (50 for a new one), another number is refused.  For a Kafka
+            takes what it has (4 for a new one), another number is refused.  For a Kafka
             directory the number is needed at its first writable open.
         durability: what a commit survives when it returns: "disk" the loss of power, "process" the
             end of the process.

@@ -6,7 +6,13 @@ from pathlib import Path
 
 from offsetlog._native.codec import partition_for
 from offsetlog._native.partition import Partition
-from offsetlog.config import PARTITIONS_DEFAULT, PARTITIONS_MAX, StoreConfig
+from offsetlog.config import (
+    KAFKA_PARTITIONS_DEFAULT,
+    PARTITIONS_DEFAULT,
+    PARTITIONS_MAX,
+    StoreConfig,
+)
+from offsetlog.directory.listing import OWN_FILES
 from offsetlog.directory.log_directory import TOPIC, LogDirectory, Properties
 from offsetlog.errors import ConfigError, MissingFileError, PartitionCountError
 from offsetlog.lifecycle.open_partitions import OpenPartitions
@@ -102,12 +108,27 @@ def _check_count(
     if len(opened) < count:
         raise _cannot_tell(directory, f"of {count} that there are at least, {len(opened)} are here")
     # The first few of fifty, say: with few groups, or one partition, any number may fit.
-    if count < PARTITIONS_DEFAULT and any(partition.groups() for partition in opened):
-        try:
-            _check_groups(opened, PARTITIONS_DEFAULT)
-        except PartitionCountError:
-            return
-        raise _cannot_tell(directory, f"its groups fit {count} and {PARTITIONS_DEFAULT}")
+    for likely in _likely_counts(directory, opened):
+        if count < likely and _fit(opened, likely):
+            raise _cannot_tell(directory, f"its groups fit {count} and {likely}")
+
+
+def _likely_counts(directory: LogDirectory, opened: list[Partition]) -> list[int]:
+    """The defaults of those who write such a directory; none where there is no group to judge by."""
+    if not any(partition.groups() for partition in opened):
+        return []
+    is_ours = any(
+        name.startswith(OWN_FILES) for each in opened for name in directory.fs.list(each.path)
+    )
+    return [PARTITIONS_DEFAULT, KAFKA_PARTITIONS_DEFAULT] if is_ours else [KAFKA_PARTITIONS_DEFAULT]
+
+
+def _fit(opened: list[Partition], count: int) -> bool:
+    try:
+        _check_groups(opened, count)
+    except PartitionCountError:
+        return False
+    return True
 
 
 def _cannot_tell(directory: LogDirectory, why: str) -> PartitionCountError:

@@ -17,6 +17,7 @@ import offsetlog
 from offsetlog import MaintenanceConfig, StoreConfig, TopicPartition
 from offsetlog._native.codec import partition_for
 from offsetlog.cli.moments import parse_moment, parse_time
+from offsetlog.config import KAFKA_PARTITIONS_DEFAULT, PARTITIONS_DEFAULT
 from offsetlog.errors import InvalidArgumentError, PartitionCountError
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
@@ -320,14 +321,42 @@ def test_a_number_is_guessed_only_where_it_can_be(part, tmp_path, wait):
         offsetlog.open(part, 9, read_only=True, wait=wait)
     with offsetlog.open(DATA / "txn" / "log", read_only=True, wait=wait) as store:
         assert store.partitions == 8
-    # One of fifty: every group fits one partition.
+
+
+def group_of_the_first(partitions: int, *, but_not_of: int) -> str:
+    """A group that lies in the first of so many log partitions, and not in the first of another number."""
+    names = map(str, range(9999))
+    return next(
+        name
+        for name in names
+        if partition_for(name.encode(), partitions) == 0 and partition_for(name.encode(), but_not_of) != 0
+    )
+
+
+@pytest.mark.parametrize("wait", [True, False])
+@pytest.mark.parametrize(
+    ("count", "other"),
+    [(KAFKA_PARTITIONS_DEFAULT, PARTITIONS_DEFAULT), (PARTITIONS_DEFAULT, KAFKA_PARTITIONS_DEFAULT)],
+)
+def test_one_partition_of_a_default_number_is_not_taken_for_all(tmp_path, wait, count, other):
     path = tmp_path / "one"
-    with offsetlog.open(path, 50, "process") as store:
-        first = next(name for name in map(str, range(999)) if partition_for(name.encode(), 50) == 0)
-        store.commit_one(first, "t", 0, 1)
-    (path / "offsetlog.properties").unlink(missing_ok=True)
-    with pytest.raises(PartitionCountError, match="fit 1 and 50"):
+    with offsetlog.open(path, count, "process") as store:
+        store.commit_one(group_of_the_first(count, but_not_of=other), "t", 0, 1)
+    (path / "offsetlog.properties").unlink()
+    with pytest.raises(PartitionCountError, match=f"fit 1 and {count}"):
         offsetlog.open(path, read_only=True, wait=wait)
+
+
+def test_the_default_of_offsetlog_is_not_looked_for_in_a_broker_s_directory(tmp_path):
+    """A cluster may have a single partition, and a group of it often fits four as well."""
+    path = tmp_path / "one"
+    group = group_of_the_first(PARTITIONS_DEFAULT, but_not_of=KAFKA_PARTITIONS_DEFAULT)
+    with offsetlog.open(path, 1, "process") as store:
+        store.commit_one(group, "t", 0, 1)
+    for file in (path / "offsetlog.properties", *path.glob("*/offsetlog*")):
+        file.unlink()
+    with offsetlog.open(path, read_only=True) as store:
+        assert store.partitions == 1
 
 
 @pytest.mark.parametrize("moment", ["99999999999d ago", "999999d ago", "9" * 400 + "d ago"])

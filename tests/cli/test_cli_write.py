@@ -104,7 +104,7 @@ def test_a_slip_makes_no_directory(tmp_path, capsys):
 def test_the_first_example_of_the_help_works(tmp_path, capsys):
     code, out, err = call(capsys, "commit", tmp_path / "data", "billing", "orders:0=42")
     assert (code, out.startswith("committed 1 offset of billing (log partition ")) == (0, True)
-    assert err == f"offsetlog: made a new log directory with 50 partitions ({tmp_path / 'data'})\n"
+    assert err == f"offsetlog: made a new log directory with 4 partitions ({tmp_path / 'data'})\n"
     assert call(capsys, "commit", tmp_path / "data", "billing", "orders:0=43")[2] == ""
 
 

@@ -43,6 +43,14 @@ def test_a_closed_store_is_opened_again(path):
         assert not any(found["recovered"] for found in store.recoveries().values())
 
 
+def test_a_new_store_has_four_partitions_and_an_old_one_keeps_its_number(path):
+    with offsetlog.open(path / "new") as store:
+        assert store.partitions == 4
+    offsetlog.open(path / "old", partitions=50).close()
+    with offsetlog.open(path / "old") as store:
+        assert store.partitions == 50
+
+
 def test_directories_appear_when_they_are_needed(path):
     with offsetlog.open(path, partitions=50) as store:
         assert not list(path.glob("__consumer_offsets-*"))
@@ -522,7 +530,7 @@ def test_the_ids_of_a_cluster(path):
 
 
 def test_new_directories_take_the_id_of_their_siblings(path):
-    with offsetlog.open(path, durability="process") as store:
+    with offsetlog.open(path, partitions=50, durability="process") as store:
         for number in range(20):
             store.commit_one(f"g{number}", "t", 0, 1)
     (path / "offsetlog.properties").unlink()

@@ -221,7 +221,7 @@ def run(
         spark: the session.
         rows: what is to be committed.
         target: a log directory on this machine; it is made where there is none.
-        partitions: of a new directory (50), or of one of Kafka's, which does not say it.
+        partitions: of a new directory (4), or of one of Kafka's, which does not say it.
         overwrite: whether positions are moved back, too.
         dry_run: only tells; takes no lock, and writes nothing.
         examples: how many of the refused rows are told, and of those that move back.
