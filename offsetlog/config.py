@@ -54,7 +54,8 @@ class StoreConfig:
         segment_index_bytes: the largest size of an index file (``segment.index.bytes``).
         producer_id_expiration_ms: a producer without an open transaction is forgotten when its last batch is this old
             (``producer.id.expiration.ms``).
-        batch_bytes_max: the largest record batch; a larger commit is written as a transaction.
+        batch_bytes_max: the largest record batch, of which at most eleven twelfths of a segment are used; a larger
+            commit is written as a transaction.
         metadata_max_units: the longest metadata in UTF-16 units, as Kafka counts ``offset.metadata.max.bytes``.
         decompressed_bytes_max: what one compressed batch may inflate to.
         extend_bytes_min: the first step by which a segment file grows ahead of need; steps double from here.

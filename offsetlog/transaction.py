@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from offsetlog import arguments
 from offsetlog._native.store_core import StoreCore
 from offsetlog._native.tickets import check_durability
-from offsetlog.errors import OffsetLogError, ReadOnlyError, TransactionError
+from offsetlog.errors import DiskFullError, OffsetLogError, ReadOnlyError, TransactionError
 from offsetlog.types import OffsetAndMetadata, OpenTransaction, Position, TopicPartition
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class Transaction:
         Raises:
             InvalidArgumentError: nothing was written.
             TransactionError: the transaction has ended.
+            DiskFullError: nothing of this call was written, unless it was larger than a segment.
+                A transaction begins only if its end can be written, whatever others do to the disk.
             StateError, StorageError: nothing of this call was written, or the partition failed.
         """
         if self._ended:
@@ -52,11 +54,19 @@ class Transaction:
             # Refused before anything is there, so that there is nothing to take back.
             partition = self._core.ready(self._core.number_of(self._group))
             partition.check_producer(self._producer_id, self._producer_epoch)
-        position = self._core.commit_transactional(
-            self._group, offsets, self._producer_id, self._producer_epoch
-        )
+        try:
+            position = self._core.commit_transactional(
+                self._group, offsets, self._producer_id, self._producer_epoch
+            )
+        except DiskFullError:
+            # The first batches of a very large commit may be there, and then there is an end to write.
+            self._written = self._written or self._is_open()
+            raise
         self._written = True
         return position
+
+    def _is_open(self) -> bool:
+        return any(known[0] == self._producer_id for known in self._partition().transactions())
 
     def _partition(self) -> Partition:
         partition = self._core.partition(self._core.number_of(self._group))
@@ -70,12 +80,22 @@ class Transaction:
         if not self._written:
             return
         partition = self._partition()
-        end_offset = partition.end_transaction(self._producer_id, self._producer_epoch, commit)
+        try:
+            end_offset = partition.end_transaction(self._producer_id, self._producer_epoch, commit)
+        except DiskFullError:
+            self._ended = False  # nothing was changed, and there may be space the next time
+            raise
         if commit:
             self._core.wait_durable(partition.number, end_offset, self._durability)
 
     def abort(self) -> None:
-        """Drops what was written; leaving the context then does nothing."""
+        """Drops what was written; leaving the context then does nothing.
+
+        Raises:
+            DiskFullError: only if there was no space for the end when the store was opened, or too
+                many transactions are open; the transaction is, too, and can be ended later.
+            StateError, StorageError: the partition failed.
+        """
         self._end(commit=False)
 
     def __repr__(self) -> str:

@@ -44,6 +44,10 @@ struct ol_fs {
      * changes no metadata; without it the first flush has to, but the call costs half as much.  The
      * file grows to at least `to`. */
     int (*extend)(ol_file *file, int64_t from, int64_t to, bool written, ol_error *error);
+    /* Allocates the blocks of [0, to) without changing the file's size, so that writes below `to`
+     * cannot meet a full disk.  Nothing is allocated where the file system cannot do it; a cut of
+     * the file gives back what lies after its end. */
+    int (*keep_space)(ol_file *file, int64_t to, ol_error *error);
     /* fdatasync: data, and the metadata needed to read it */
     int (*flush)(ol_file *file, ol_error *error);
     /* The same for the stores in [from, to) through `data`, a writable mapping from the file's

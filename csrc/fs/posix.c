@@ -244,6 +244,15 @@ static int posix_extend(ol_file *file, int64_t from, int64_t to, bool written, o
     return status;
 }
 
+static int posix_keep_space(ol_file *file, int64_t to, ol_error *error) {
+    int result;
+    do {
+        result = fallocate(file->descriptor, FALLOC_FL_KEEP_SIZE, 0, to);
+    } while (result != 0 && errno == EINTR);
+    if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return OL_OK;
+    return ol_fail_errno(error, errno, "fallocate", file->path);
+}
+
 static int posix_flush(ol_file *file, ol_error *error) {
     int result;
     do {
@@ -465,6 +474,7 @@ ol_fs *ol_fs_posix(void) {
         .write = posix_write,
         .truncate = posix_truncate,
         .extend = posix_extend,
+        .keep_space = posix_keep_space,
         .flush = posix_flush,
         .flush_range = posix_flush_range,
         .map = posix_map,

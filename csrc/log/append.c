@@ -16,11 +16,14 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Whether Kafka would start a new segment for this batch (docs/format/directory.md §1.10). */
-static bool must_roll(const ol_log *log, size_t size, int64_t last_offset, int64_t max_timestamp) {
+/* Whether Kafka would start a new segment for this batch (docs/format/directory.md §1.10); `ends`
+ * are kept after it. */
+static bool must_roll(const ol_log *log, size_t size, int64_t last_offset, int64_t max_timestamp,
+                      size_t ends) {
     const ol_segment *active = log->tail.active;
-    if ((int64_t)size > log->tail.size_limit - log->tail.size ||
-        last_offset > log->tail.offset_limit) {
+    int64_t needed = (int64_t)(size + ends * OL_BATCH_MARKER_SIZE);
+    if (needed > log->tail.size_limit - log->tail.size ||
+        last_offset > ol_segment_offset_max(active->base_offset) - (int64_t)ends) {
         return true;
     }
     if (log->tail.size == 0) return false;
@@ -43,41 +46,57 @@ static int make_room_for_producer(ol_log *log, ol_error *error) {
     return ol_producers_reserve(producers, wanted, error);
 }
 
-static OL_NOINLINE int reserve_slowly(ol_log *log, int64_t base_offset, size_t size,
-                                      int64_t last_offset, int64_t max_timestamp, uint8_t **start,
-                                      ol_error *error) {
-    int status = ol_log_check_writable(log, error);
-    if (status != OL_OK) return status;
+static int check_batch_size(const ol_log *log, int64_t base_offset, size_t size,
+                            int64_t last_offset, ol_error *error) {
     if (size < OL_BATCH_MINIMUM_LENGTH + OL_BATCH_LOG_OVERHEAD || last_offset < base_offset) {
         return ol_fail(error, OL_INVALID, "a batch has at least its header and one offset");
     }
-    if ((int64_t)size > log->config.segment_bytes) {
-        return ol_fail(error, OL_TOO_LARGE,
-                       "a batch of %zu bytes does not fit a segment of %lld bytes", size,
-                       (long long)log->config.segment_bytes);
-    }
-    /* Room for the state that publishing will record, so that publishing cannot fail. */
-    status = make_room_for_producer(log, error);
-    if (status == OL_OK) {
-        pthread_mutex_lock(&log->epochs.lock);
-        status = ol_leader_epochs_reserve(&log->epochs.cache, 1, error);
-        pthread_mutex_unlock(&log->epochs.lock);
-    }
-    if (status == OL_OK && must_roll(log, size, last_offset, max_timestamp)) {
-        status = ol_log_roll(log, base_offset, error);
-    }
-    if (status == OL_OK) status = ol_log_extend(log, log->tail.size + (int64_t)size, error);
+    int64_t room = log->config.segment_bytes - ol_log_kept_bytes(log);
+    if ((int64_t)size <= room) return OL_OK;
+    return ol_fail(error, OL_TOO_LARGE,
+                   "a batch of %zu bytes does not fit a segment of %lld bytes, of which open "
+                   "transactions keep %lld for their ends",
+                   size, (long long)log->config.segment_bytes, (long long)ol_log_kept_bytes(log));
+}
+
+/* Room for the state that publishing will record, so that publishing cannot fail. */
+static int make_room(ol_log *log, ol_error *error) {
+    int status = make_room_for_producer(log, error);
     if (status != OL_OK) return status;
+    pthread_mutex_lock(&log->epochs.lock);
+    status = ol_leader_epochs_reserve(&log->epochs.cache, 1, error);
+    pthread_mutex_unlock(&log->epochs.lock);
+    return status;
+}
+
+static void take_place(ol_log *log, size_t size, uint8_t **start) {
     log->tail.slow = false;
     atomic_store_explicit(&log->signals.appended, true, memory_order_relaxed);
     log->tail.reserved_size = (int64_t)size;
     *start = log->tail.data + log->tail.size;
-    return OL_OK;
+}
+
+static OL_NOINLINE int reserve_slowly(ol_log *log, int64_t base_offset, size_t size,
+                                      int64_t last_offset, int64_t max_timestamp, uint8_t **start,
+                                      ol_error *error) {
+    int status = ol_log_check_writable(log, error);
+    if (status == OL_OK) status = check_batch_size(log, base_offset, size, last_offset, error);
+    if (status == OL_OK) status = make_room(log, error);
+    if (status == OL_OK &&
+        must_roll(log, size, last_offset, max_timestamp, ol_log_kept_ends(log))) {
+        status = ol_log_roll(log, base_offset, error);
+    }
+    if (status == OL_OK) {
+        int64_t end = log->tail.size + (int64_t)size + ol_log_kept_bytes(log);
+        status = ol_log_extend(log, end, error);
+    }
+    if (status == OL_OK) take_place(log, size, start);
+    return status;
 }
 
 int ol_log_reserve_at(ol_log *log, int64_t base_offset, size_t size, int64_t last_offset,
                       int64_t max_timestamp, uint8_t **start, ol_error *error) {
-    int64_t end = log->tail.size + (int64_t)size;
+    int64_t end = log->tail.size + (int64_t)size + ol_log_kept_bytes(log);
     bool fast = !log->tail.slow && size <= (size_t)OL_SEGMENT_BYTES_MAX &&
                 end <= log->tail.size_limit && last_offset <= log->tail.offset_limit &&
                 last_offset >= base_offset && max_timestamp <= log->tail.timestamp_limit &&
@@ -106,6 +125,45 @@ int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t 
                              error);
 }
 
+int ol_log_reserve_transactional(ol_log *log, int64_t producer_id, size_t size,
+                                 int32_t last_offset_delta, int64_t max_timestamp, uint8_t **start,
+                                 int64_t *base_offset, ol_error *error) {
+    size_t before = ol_log_kept_ends(log);
+    size_t wanted = ol_log_ends_wanted(log, producer_id);
+    bool more = wanted > before;
+    if (more) ol_log_count_ends(log, wanted);
+    int status = ol_log_reserve(log, size, last_offset_delta, max_timestamp, start, base_offset,
+                                error);
+    if (status == OL_OK && more) status = ol_log_keep_entries(log, wanted, error);
+    if (status != OL_OK && more) ol_log_count_ends(log, before);
+    return status;
+}
+
+int ol_log_reserve_end(ol_log *log, int64_t max_timestamp, uint8_t **start, int64_t *base_offset,
+                       ol_error *error) {
+    int64_t offset = *base_offset = log->tail.next_offset;
+    size_t kept = ol_log_kept_ends(log);
+    size_t others = kept > 0 ? kept - 1 : 0;
+    int status = ol_log_check_writable(log, error);
+    if (status == OL_OK && offset == INT64_MAX) {
+        status = ol_fail(error, OL_TOO_LARGE, "the log is at the greatest offset");
+    }
+    if (status == OL_OK) status = make_room(log, error);
+    if (status == OL_OK &&
+        must_roll(log, OL_BATCH_MARKER_SIZE, offset, max_timestamp, others)) {
+        status = ol_log_roll(log, offset, error);
+        /* The segment is old, or its index is full: the next batch can roll as well. */
+        if (status == OL_DISK_FULL && kept > 0) status = OL_OK;
+    }
+    if (status == OL_OK && kept == 0) status = ol_log_keep_entries(log, 1, error);
+    if (status == OL_OK) {
+        int64_t end = log->tail.size + (int64_t)(others + 1) * OL_BATCH_MARKER_SIZE;
+        status = ol_log_extend(log, end, error);
+    }
+    if (status == OL_OK) take_place(log, OL_BATCH_MARKER_SIZE, start);
+    return status;
+}
+
 bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delta,
                         int64_t max_timestamp) {
     if (!log->writable || log->tail.slow || size > (size_t)OL_SEGMENT_BYTES_MAX) return false;
@@ -113,7 +171,7 @@ bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delt
         max_timestamp > log->tail.timestamp_limit) {
         return false;
     }
-    int64_t end = log->tail.size + (int64_t)size;
+    int64_t end = log->tail.size + (int64_t)size + ol_log_kept_bytes(log);
     return end <= log->tail.size_limit &&
            end <= atomic_load_explicit(&log->tail.active->populated, memory_order_acquire);
 }
@@ -141,6 +199,7 @@ static OL_NOINLINE void publish_rest(ol_log *log, int64_t base_offset, int64_t p
     if (status == OL_OK) {
         status = ol_producers_apply(&log->producers.map, &batch, &change, &ignored);
     }
+    if (status == OL_OK && change.completed) ol_log_end_was_written(log);
     if (status == OL_OK && change.aborted) {
         pthread_mutex_lock(&log->tail.active->lock);
         status = ol_transaction_index_append(&log->tail.active->transaction_index,
@@ -209,59 +268,78 @@ int ol_log_publish(ol_log *log, const ol_batch_fields *fields, size_t size, ol_e
                              fields->producer_id, fields->leader_epoch, size, error);
 }
 
-/* Checks all bytes before the first of them is written.  *largest is the greatest size of one
- * batch. */
-static int check_batches(const ol_log *log, const uint8_t *data, size_t size, size_t *largest,
+typedef struct append_needs {
+    size_t largest;             /* bytes of one batch */
+    size_t markers;             /* batches that may be one */
+} append_needs;
+
+/* Checks all bytes before the first of them is written. */
+static int check_batches(const ol_log *log, const uint8_t *data, size_t size, append_needs *needs,
                          ol_error *error) {
     int64_t next_offset = log->tail.next_offset;
-    *largest = 0;
     for (size_t position = 0; position < size;) {
         ol_batch batch;
         int status = ol_batch_parse(data + position, size - position, &batch, error);
         if (status == OL_OK) status = ol_batch_check_crc(&batch, error);
         if (status == OL_OK) status = ol_batch_check_follows(&batch, next_offset, error);
-        if (status == OL_OK && (int64_t)batch.size > log->config.segment_bytes) {
-            status = ol_fail(error, OL_TOO_LARGE, "a batch of %zu bytes does not fit a segment",
-                             batch.size);
+        if (status == OL_OK) {
+            status = check_batch_size(log, batch.base_offset, batch.size, batch.last_offset, error);
         }
         if (status != OL_OK) {
             if (status == OL_TORN) error->status = status = OL_CORRUPT;
             error->position = (int64_t)position;
             return status;
         }
-        if (batch.size > *largest) *largest = batch.size;
+        if (batch.size > needs->largest) needs->largest = batch.size;
+        needs->markers += ol_batch_is_control(&batch);
         next_offset = batch.last_offset + 1;
         position += batch.size;
     }
     return OL_OK;
 }
 
+/* Space in the log, and for the entries of its markers in the transaction index. */
+static int reserve_for_append(ol_log *log, size_t size, const append_needs *needs,
+                              ol_error *error) {
+    int status = ol_log_reserve_space(log, (int64_t)size, needs->largest, error);
+    if (status == OL_OK && needs->markers > 0) {
+        status = ol_log_keep_entries(log, ol_log_kept_ends(log) + needs->markers, error);
+    }
+    return status;
+}
+
+static int append_batch(ol_log *log, const ol_batch *batch, ol_error *error) {
+    uint8_t *start = NULL;
+    int status = ol_log_reserve_at(log, batch->base_offset, batch->size, batch->last_offset,
+                                   batch->max_timestamp, &start, error);
+    /* It may have been rolled meanwhile. */
+    if (status == OL_OK && ol_batch_is_control(batch)) {
+        status = ol_log_keep_entries(log, ol_log_kept_ends(log) + 1, error);
+    }
+    if (status != OL_OK) return status;
+    memcpy(start, batch->data, batch->size);
+    return ol_log_publish_at(log, batch->base_offset, batch->last_offset, batch->max_timestamp,
+                             batch->producer_id, batch->leader_epoch, batch->size, error);
+}
+
 int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error) {
-    size_t largest = 0;
+    append_needs needs = {0};
     int64_t end_before = log->tail.next_offset;
     int status = ol_log_check_writable(log, error);
-    if (status == OL_OK) status = check_batches(log, data, size, &largest, error);
-    if (status == OL_OK && size > 0) {
-        status = ol_log_reserve_space(log, (int64_t)size, largest, error);
-    }
+    if (status == OL_OK) status = check_batches(log, data, size, &needs, error);
+    if (status == OL_OK && size > 0) status = reserve_for_append(log, size, &needs, error);
     if (status == OL_OK && size > 0) status = ol_log_note_foreign(log, error);
     for (size_t position = 0; status == OL_OK && position < size;) {
         ol_batch batch;
-        uint8_t *start = NULL;
         status = ol_batch_parse(data + position, size - position, &batch, error);
-        if (status == OL_OK) {
-            status = ol_log_reserve_at(log, batch.base_offset, batch.size, batch.last_offset,
-                                       batch.max_timestamp, &start, error);
-        }
-        if (status != OL_OK) break;
-        memcpy(start, batch.data, batch.size);
-        status = ol_log_publish_at(log, batch.base_offset, batch.last_offset, batch.max_timestamp,
-                                   batch.producer_id, batch.leader_epoch, batch.size, error);
+        if (status == OL_OK) status = append_batch(log, &batch, error);
         position += batch.size;
     }
     if (status != OL_OK && log->tail.next_offset != end_before) {
         ol_error ignored;
-        if (ol_log_truncate(log, end_before, &ignored) != OL_OK) ol_log_set_failed(log);
+        int undone = ol_log_truncate(log, end_before, &ignored);
+        /* What is there is what the leader wrote. */
+        if (undone != OL_OK && undone != OL_DISK_FULL) ol_log_set_failed(log);
     }
     return status;
 }

@@ -109,6 +109,7 @@ void ol_log_forget_swap(ol_log *log) {
 int ol_log_note_cut(ol_log *log, int64_t base_offset, int64_t end, int64_t size, ol_error *error) {
     pthread_mutex_lock(&log->manifest.lock);
     ol_manifest *kept = &log->manifest.kept;
+    const ol_manifest before = *kept;
     while (kept->range_count > 1 && kept->ranges[kept->range_count - 1].offset >= end) {
         kept->range_count--;
     }
@@ -121,6 +122,11 @@ int ol_log_note_cut(ol_log *log, int64_t base_offset, int64_t end, int64_t size,
                                            .size = size};
     }
     int status = store_below(log, base_offset, error);
+    if (status != OL_OK) {
+        int64_t sequence = kept->sequence;
+        *kept = before;
+        kept->sequence = sequence;
+    }
     pthread_mutex_unlock(&log->manifest.lock);
     return status;
 }

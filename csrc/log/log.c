@@ -126,7 +126,7 @@ void ol_log_set_limits(ol_log *log) {
     log->tail.size_limit = log->config.segment_bytes < (int64_t)active->mapped_size
                                ? log->config.segment_bytes
                                : (int64_t)active->mapped_size;
-    log->tail.offset_limit = ol_segment_offset_max(active->base_offset);
+    ol_log_count_ends(log, ol_log_kept_ends(log));
     log->tail.timestamp_limit = INT64_MAX;
     if (log->tail.size > 0) {
         log->tail.timestamp_limit = INT64_MIN;
@@ -139,8 +139,8 @@ void ol_log_set_limits(ol_log *log) {
     log->tail.slow = true;
 }
 
-int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) {
-    pthread_mutex_lock(&log->list.lock);
+/* Under list.lock. */
+static int make_place(ol_log *log, ol_error *error) {
     int status = OL_OK;
     if (log->list.count == log->list.capacity) {
         size_t capacity = log->list.capacity == 0 ? 8 : 2 * log->list.capacity;
@@ -152,6 +152,19 @@ int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) {
             log->list.capacity = capacity;
         }
     }
+    return status;
+}
+
+int ol_log_reserve_segment(ol_log *log, ol_error *error) {
+    pthread_mutex_lock(&log->list.lock);
+    int status = make_place(log, error);
+    pthread_mutex_unlock(&log->list.lock);
+    return status;
+}
+
+int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) {
+    pthread_mutex_lock(&log->list.lock);
+    int status = make_place(log, error);
     if (status == OL_OK) log->list.segments[log->list.count++] = segment;
     pthread_mutex_unlock(&log->list.lock);
     return status;
@@ -401,18 +414,30 @@ void ol_log_abandon(ol_log *log) {
     free_log(log);
 }
 
-/* Trims and flushes the files that this log wrote; under flush.lock and extension.lock. */
-static int close_files(ol_log *log, ol_error *error) {
+/* The active file gets its true size, and with it what was kept and extended is given back: the
+ * files below may need it. */
+static int trim_tail(ol_log *log, ol_error *error) {
     ol_segment *active = log->tail.active;
     int status = ol_log_drop_spares(log, error);
-    if (status != OL_OK) return status;
-    bool changed = atomic_load(&log->signals.appended);
-    if (changed) status = ol_segment_finish_indexes(active, error);
     if (status == OL_OK && atomic_load(&active->extended) > log->tail.size) {
         atomic_store(&active->extended, log->tail.size);
         atomic_store(&active->populated, log->tail.size);
         status = log->fs->truncate(active->file, log->tail.size, error);
     }
+    if (status != OL_OK) return status;
+    pthread_mutex_lock(&active->lock);
+    status = ol_transaction_index_trim(&active->transaction_index, error);
+    pthread_mutex_unlock(&active->lock);
+    return status;
+}
+
+/* Trims and flushes the files that this log wrote; under flush.lock and extension.lock. */
+static int close_files(ol_log *log, ol_error *error) {
+    ol_segment *active = log->tail.active;
+    int status = trim_tail(log, error);
+    if (status != OL_OK) return status;
+    bool changed = atomic_load(&log->signals.appended);
+    if (changed) status = ol_segment_finish_indexes(active, error);
     if (status == OL_OK) status = ol_log_store_epochs(log, error);
     bool is_stored = log->producers.snapshot_offset == log->tail.next_offset &&
                      !log->producers.snapshot_unflushed;
@@ -438,6 +463,12 @@ int ol_log_close(ol_log *log, ol_error *error) {
         pthread_mutex_lock(&log->extension.lock);
         status = ol_log_check_writable(log, error);
         if (status == OL_OK) status = close_files(log, error);
+        if (status == OL_DISK_FULL) {
+            /* It is no clean close, but what was committed shall last. */
+            ol_error ignored;
+            int flushed = ol_log_flush_locked(log, &ignored);
+            (void)flushed;
+        }
         pthread_mutex_unlock(&log->extension.lock);
         pthread_mutex_unlock(&log->flush.lock);
         pthread_mutex_unlock(&log->swap.lock);

@@ -19,8 +19,9 @@
  * `failed`.  That happens when only another open can find out what is on disk
  * (docs/architecture.md §2.2): after a failed flush of a segment, the background's included; a
  * truncation or a swap of segments that stopped half-way; a roll that was taken back and left
- * files; an ABORT that the transaction index misses.  Every later append and flush is refused with
- * OL_FAILED until the log is opened again.  Readers go on, except after a failed truncation.
+ * files; an ABORT that the transaction index misses.  A full disk is no such failure.  Every later
+ * append and flush is refused with OL_FAILED until the log is opened again.  Readers go on, except
+ * after a failed truncation.
  */
 #ifndef OL_LOG_LOG_H
 #define OL_LOG_LOG_H
@@ -169,6 +170,33 @@ int64_t ol_log_size_bytes(const ol_log *log);   /* of all segments, true sizes *
 int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp,
                    uint8_t **start, int64_t *base_offset, ol_error *error) OL_NODISCARD;
 
+/* The ends of transactions.  A full disk must not keep a transaction open, so space for the end of
+ * each is kept from its first batch on: ol_log_reserve_transactional keeps it, ol_log_reserve_end
+ * uses it, everything else leaves it alone.  Space is kept for as many as fit a twelfth of a
+ * segment; those beyond, and those for which there was no space when the log was opened, end as
+ * other batches are written. */
+
+/* [writer] ol_log_reserve for a batch of a transaction, which keeps space for its end and for all
+ * others.  OL_DISK_FULL: nothing is kept that was not kept before. */
+int ol_log_reserve_transactional(ol_log *log, int64_t producer_id, size_t size,
+                                 int32_t last_offset_delta, int64_t max_timestamp, uint8_t **start,
+                                 int64_t *base_offset, ol_error *error) OL_NODISCARD;
+
+/* [writer] ol_log_reserve for the marker of an open transaction.  OL_DISK_FULL only if no space is
+ * kept. */
+int ol_log_reserve_end(ol_log *log, int64_t max_timestamp, uint8_t **start, int64_t *base_offset,
+                       ol_error *error) OL_NODISCARD;
+
+/* [writer] Keeps space for the ends of the transactions that are open, for an owner that begins to
+ * write.  OL_DISK_FULL: it is as it was, and the log serves. */
+int ol_log_keep_ends(ol_log *log, ol_error *error) OL_NODISCARD;
+
+/* [writer] Keeps no space any more: a follower's ends come with other bytes. */
+void ol_log_release_ends(ol_log *log);
+
+/* The largest batch that always fits a segment beside the ends that are kept. */
+size_t ol_log_batch_bytes_max(const ol_log_config *config);
+
 /* [writer] Whether the next batch, of these or fewer bytes, needs no roll, no system call and no
  * page fault. */
 bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delta,
@@ -180,14 +208,17 @@ bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delt
 int ol_log_publish(ol_log *log, const ol_batch_fields *fields, size_t size, ol_error *error);
 
 /* [writer] Makes sure that `size` more bytes in batches of at most `batch_size_max` can be appended
- * without meeting a full disk: allocates the rest of the active segment and as many spare segments
- * as needed (used by the next rolls). */
+ * without meeting a full disk.  What fits one segment is given the rest of the active one, or the
+ * next after a roll now.  Otherwise the rest of the active segment and as many spare ones as needed
+ * are allocated, which the next rolls use; such a roll may still meet a full disk, since it makes
+ * files.  A refusal gives back what it allocated. */
 int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max,
                          ol_error *error) OL_NODISCARD;
 
 /* [writer] Appends whole batches as they are (a follower's fetch).  Each is parsed and its CRC
  * checked; its base offset must be >= end (a gap is legal: the leader's log was cleaned).  All or
- * nothing.  OL_CORRUPT names the position in `data`. */
+ * nothing, but if a full disk is met after the first segment and also refuses the cut, the batches
+ * up to there stay.  OL_CORRUPT names the position in `data`. */
 int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error) OL_NODISCARD;
 
 /* [writer] Starts a leader epoch at the log end (docs/format/directory.md §1.5); batches appended
@@ -197,8 +228,9 @@ int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCAR
 /* [writer] Removes everything at and above `offset` (docs/format/leader-epochs.md §12,
  * docs/durability.md: the sidecar is lowered and synced first).  Whole batches go, so the new end
  * may lie below `offset`.  The owner must have lowered the recovery point of its checkpoint durably
- * before: one above the new end makes a torn tail look like corruption.  Fails with OL_IO, and the
- * log as it was, if files of an abandoned swap cannot be removed. */
+ * before: one above the new end makes a torn tail look like corruption.  Fails, and the log is as
+ * it was, with OL_IO if files of an abandoned swap cannot be removed, and with OL_DISK_FULL; any
+ * other failure leaves the log failed. */
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
 /* Makes everything below the current end survive a power loss, and the rolls so far; *flushed is

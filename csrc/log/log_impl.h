@@ -2,8 +2,8 @@
  * log/ includes it.
  *
  * Files: keep_manifest (what the log says of itself), completeness (whether anything is missing),
- * log (positions, epochs, producers, close), append (the hot path), roll (extension, spares,
- * the next segment), flush, truncate, segment_rewrite (a cleaned segment is written aside),
+ * log (positions, epochs, producers, close), append (the hot path), ends (space for
+ * the ends of transactions), roll (extension, spares, the next segment), flush, truncate, segment_rewrite (a cleaned segment is written aside),
  * segment_swap (it takes the place of others), segment_info (facts about segment files), reader,
  * view (the segments of one moment), transaction_spans (where transactions began and ended),
  * offset_for_time, open (the order of opening), repair (accepted loss), recover (torn or corrupt),
@@ -51,9 +51,13 @@ struct ol_log {
         int64_t size;                   /* of the active segment; segment->size publishes it */
         int64_t next_offset;            /* shared.end publishes it */
         int64_t size_limit;             /* the active segment may not grow above */
-        int64_t offset_limit;           /* greatest offset that fits the active segment */
+        int64_t offset_limit;           /* greatest offset that fits the active segment beside
+                                           the ends that are kept */
         int64_t timestamp_limit;        /* a batch above it starts a new segment; INT64_MIN:
                                            check closely */
+        _Atomic int64_t kept;           /* bytes after `size` for the ends of open transactions
+                                           (log/ends.c): the file is extended over them, and
+                                           they fit under size_limit */
         int64_t reserved_size;          /* of the last reservation, for assertions */
         int32_t newest_epoch;           /* of epochs.cache */
         bool slow;                      /* the next reservation has more to do than compare */
@@ -184,6 +188,8 @@ void ol_log_set_failed(ol_log *log);
 int ol_log_check_writable(const ol_log *log, ol_error *error) OL_NODISCARD;
 /* Publishes positions after an open, a roll or a truncation. */
 void ol_log_set_limits(ol_log *log);
+/* Makes room for one more in the list, so that ol_log_add_segment cannot fail. */
+int ol_log_reserve_segment(ol_log *log, ol_error *error) OL_NODISCARD;
 /* Takes over the reference. */
 int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) OL_NODISCARD;
 /* The last segment with a base at or below `offset`, else the first; referenced.  NULL when there
@@ -216,6 +222,23 @@ void ol_log_activate(ol_log *log, ol_segment *segment);
 int ol_log_rolled_name(char *name, size_t capacity, int64_t base_offset, int64_t size,
                        int64_t next_base) OL_NODISCARD;
 bool ol_log_rolled_parse(const char *name, int64_t *base_offset, int64_t *size, int64_t *next_base);
+
+/* log/ends.c; all of it is the writer's, but for the bytes in the .log that are kept, which any
+ * thread may read. */
+static inline int64_t ol_log_kept_bytes(const ol_log *log) {
+    return atomic_load_explicit(&log->tail.kept, memory_order_relaxed);
+}
+size_t ol_log_kept_ends(const ol_log *log);
+/* From now on space for so many is kept; the caller has it ready before the next batch. */
+void ol_log_count_ends(ol_log *log, size_t count);
+/* How many should be kept once a producer has written the next batch (-1: now). */
+size_t ol_log_ends_wanted(const ol_log *log, int64_t producer_id);
+/* The entries of `count` ends in the active segment's transaction index. */
+int ol_log_keep_entries(ol_log *log, size_t count, ol_error *error) OL_NODISCARD;
+/* Keeps the same in the segment that will be the active one.  Under extension.lock. */
+int ol_log_carry_ends(ol_log *log, ol_segment *next, ol_error *error) OL_NODISCARD;
+/* A marker was published that took its part. */
+void ol_log_end_was_written(ol_log *log);
 
 /* log/append.c */
 int ol_log_reserve_at(ol_log *log, int64_t base_offset, size_t size, int64_t last_offset,

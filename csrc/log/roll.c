@@ -265,17 +265,16 @@ static int leave_note(ol_log *log, int64_t next_base, ol_error *error) {
     return status;
 }
 
-/* Closes an active segment: indexes and file get their true sizes. */
+/* The file of an active segment gets its true size. */
 static int trim_active(ol_log *log, ol_error *error) {
     ol_segment *active = log->tail.active;
-    int status = ol_segment_finish_indexes(active, error);
     int64_t extended = atomic_load(&active->extended);
-    if (status != OL_OK || extended <= log->tail.size) return status;
+    if (extended <= log->tail.size) return OL_OK;
     /* Lowered first: nobody who reads it may store past the new end of the file. */
     int64_t populated = atomic_load(&active->populated);
     atomic_store(&active->extended, log->tail.size);
     atomic_store(&active->populated, log->tail.size);
-    status = log->fs->truncate(active->file, log->tail.size, error);
+    int status = log->fs->truncate(active->file, log->tail.size, error);
     if (status != OL_OK) {
         /* The file is as long as it was, and the next roll has to see that. */
         atomic_store(&active->extended, extended);
@@ -291,6 +290,38 @@ static int flush_rolled(ol_log *log, ol_error *error) {
     return ol_log_flush_unasked(log, &flushed, error);
 }
 
+/* The next segment, with all that is kept in it, and the active one trimmed.  The trimming comes
+ * last: until then the active segment has what is kept as well, and a roll that a full disk refuses
+ * leaves it there. */
+static int prepare_next(ol_log *log, int64_t base_offset, ol_segment **next, ol_error *error) {
+    ol_segment *created = NULL;
+    int status = ol_log_reserve_segment(log, error);
+    if (status == OL_OK) status = leave_note(log, base_offset, error);
+    if (status == OL_OK) status = ol_log_start_segment(log, base_offset, &created, error);
+    if (status == OL_OK) {
+        status = ol_log_carry_ends(log, created, error);
+        if (status == OL_OK) status = trim_active(log, error);
+        if (status != OL_OK) {
+            remove_leftover(log, base_offset);
+            ol_segment_unuse(created);
+            ol_segment_release(created);
+        }
+    }
+    if (status != OL_OK) take_note_back(log, base_offset);
+    *next = created;
+    return status;
+}
+
+/* Gives back what was kept in the transaction index of a segment that is not written to any more;
+ * what stays costs its block. */
+static void trim_transactions(ol_segment *segment) {
+    ol_error ignored;
+    pthread_mutex_lock(&segment->lock);
+    int status = ol_transaction_index_trim(&segment->transaction_index, &ignored);
+    pthread_mutex_unlock(&segment->lock);
+    (void)status;
+}
+
 int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) {
     ol_segment *old = log->tail.active;
     ol_segment *next = NULL;
@@ -301,24 +332,14 @@ int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) {
     int status = flush_rolled(log, error);
     if (status != OL_OK) return status;
     pthread_mutex_lock(&log->extension.lock);
-    status = trim_active(log, error);
+    status = ol_segment_finish_indexes(old, error);
     if (status == OL_OK && log->producers.snapshot_offset < base_offset) {
         status = ol_log_store_snapshot(log, base_offset, false, error);
     }
+    if (status == OL_OK) status = prepare_next(log, base_offset, &next, error);
     if (status == OL_OK) {
-        status = leave_note(log, base_offset, error);
-        if (status == OL_OK) status = ol_log_start_segment(log, base_offset, &next, error);
-        if (status == OL_OK) {
-            status = ol_log_add_segment(log, next, error);
-            if (status != OL_OK) {
-                remove_leftover(log, base_offset);
-                ol_segment_unuse(next);
-                ol_segment_release(next);
-            }
-        }
-        if (status != OL_OK) take_note_back(log, base_offset);
-    }
-    if (status == OL_OK) {
+        int added = ol_log_add_segment(log, next, error);
+        OL_ASSERT(added == OL_OK);
         pthread_mutex_lock(&log->list.lock);
         old->flush_needed = true;
         old->rolled_note = true;
@@ -326,6 +347,7 @@ int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) {
         old->next_base = base_offset;
         ol_log_activate(log, next);
         pthread_mutex_unlock(&log->list.lock);
+        trim_transactions(old);
     }
     pthread_mutex_unlock(&log->extension.lock);
     return status;
@@ -341,25 +363,31 @@ int ol_log_roll_active(ol_log *log, ol_error *error) {
 int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_error *error) {
     int status = ol_log_check_writable(log, error);
     int64_t segment_bytes = log->config.segment_bytes;
-    if (status == OL_OK &&
-        (size < 0 || (int64_t)batch_size_max > segment_bytes || batch_size_max == 0)) {
+    int64_t kept = ol_log_kept_bytes(log);
+    int64_t segment_room = segment_bytes - kept;
+    int64_t batch_max = (int64_t)batch_size_max;
+    if (status == OL_OK && (size < 0 || batch_size_max == 0 || batch_max > segment_room)) {
         status = ol_fail(error, OL_INVALID, "room is reserved for batches that fit a segment");
     }
+    /* A roll between two batches could meet a full disk. */
+    if (status == OL_OK && size <= segment_room &&
+        size > log->tail.size_limit - log->tail.size - kept) {
+        status = ol_log_roll_active(log, error);
+    }
     if (status != OL_OK) return status;
-    int64_t batch_max = (int64_t)batch_size_max;
-    int64_t room = log->tail.size_limit - log->tail.size;
+    int64_t room = log->tail.size_limit - log->tail.size - kept;
     pthread_mutex_lock(&log->extension.lock);
     size_t spares_before = log->extension.spare_count;
     if (size <= room) {
-        status = extend_segment(log, log->tail.active, log->tail.size + size, error);
+        status = extend_segment(log, log->tail.active, log->tail.size + size + kept, error);
     } else {
         if (room > 0) status = extend_segment(log, log->tail.active, log->tail.size_limit, error);
         int64_t rest = size - (room >= batch_max ? room - batch_max + 1 : 0);
-        /* A segment is left when the next batch does not fit, so it holds more than segment_bytes -
-         * batch_max; and two in a row hold more than one segment. */
-        int64_t each = segment_bytes - batch_max + 1;
+        /* A segment is left when the next batch does not fit, so it holds more than its room -
+         * batch_max; and two in a row hold more than the room of one. */
+        int64_t each = segment_room - batch_max + 1;
         int64_t needed = (rest + each - 1) / each;
-        int64_t by_pairs = 2 * ((rest + segment_bytes - 1) / segment_bytes) + 1;
+        int64_t by_pairs = 2 * ((rest + segment_room - 1) / segment_room) + 1;
         if (needed > by_pairs) needed = by_pairs;
         for (size_t i = 0; i < log->extension.spare_count && status == OL_OK; i++) {
             status = ol_segment_extend(log->extension.spares[i], segment_bytes,
@@ -432,7 +460,8 @@ bool ol_log_prepare(ol_log *log) {
     if (limit > log->config.segment_bytes) limit = log->config.segment_bytes;
     int64_t size = atomic_load_explicit(&active->size, memory_order_acquire);
     int64_t extended = atomic_load_explicit(&active->extended, memory_order_relaxed);
-    if (extended < limit && extended - size < log->extension.step_bytes / 2) {
+    int64_t ahead = extended - size - ol_log_kept_bytes(log);
+    if (extended < limit && ahead < log->extension.step_bytes / 2) {
         int64_t target = extended + log->extension.step_bytes > limit
                              ? limit
                              : extended + log->extension.step_bytes;

@@ -203,7 +203,7 @@ static int leave_cut_note(ol_log *log, int64_t offset, ol_error *error) {
 /* Files of the segments that go, the last one first; then the cut.  Under list.lock and
  * extension.lock. */
 static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
-    int status = leave_cut_note(log, cut->end, error);
+    int status = OL_OK;
     while (log->list.count > cut->index + 1 && status == OL_OK) {
         status = ol_segment_remove_files(log->fs, log->directory,
                                          log->list.segments[log->list.count - 1]->base_offset,
@@ -267,26 +267,50 @@ static int32_t epoch_before(ol_log *log, int64_t offset) {
     return epoch;
 }
 
+static int remove_cut_note(ol_log *log, int64_t offset, ol_error *error) {
+    char path[OL_PATH_MAX];
+    int status = cut_note_path(log, offset, path, error);
+    return status == OL_OK ? log->fs->remove(log->fs, path, error) : status;
+}
+
+/* Lowers the sidecar, leaves the note, and takes what goes out of the manifest.  All that needs space comes here, before anything is cut:
+ * if the disk is full, the log is as it was, and a sidecar that is too low is still true.  Under
+ * flush.lock. */
+static int announce_cut(ol_log *log, const cut_place *cut, ol_error *error) {
+    ol_flush_sidecar_bound bound = {
+        .offset = cut->end,
+        .segment_base = cut->base_offset,
+        .position = cut->position,
+        .leader_epoch = epoch_before(log, cut->end),
+    };
+    bool lowers = ol_log_flushed(log) > cut->end;
+    log->flush.settled_base = -1;
+    int status = lowers ? ol_log_store_bound(log, &bound, true, error) : OL_OK;
+    if (status == OL_OK) status = leave_cut_note(log, cut->end, error);
+    if (status == OL_OK) {
+        status = ol_log_note_cut(log, cut->base_offset, cut->end, cut->position, error);
+        ol_error ignored;
+        if (status != OL_OK && remove_cut_note(log, cut->end, &ignored) != OL_OK) {
+            ol_log_set_failed(log);
+        }
+    }
+    if (status == OL_OK && lowers) atomic_store(&log->shared.flushed, cut->end);
+    return status;
+}
+
+/* Epochs above the end do no harm in the checkpoint: the next flush stores those that are left. */
+static int store_epochs_of_cut(ol_log *log, ol_error *error) {
+    int status = ol_log_store_epochs(log, error);
+    return status == OL_DISK_FULL ? OL_OK : status;
+}
+
 /* Under flush.lock and extension.lock. */
 static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
     /* A flush covers batches that come while it runs, above the end that it reports.  If the log is
      * cut at that end, `flushed` stays, and new bytes are written below that flush's position which
      * it never saw. */
     log->flush.last.position = 0;
-    log->flush.settled_base = -1;
-    if (ol_log_flushed(log) > cut->end) {
-        ol_flush_sidecar_bound bound = {
-            .offset = cut->end,
-            .segment_base = cut->base_offset,
-            .position = cut->position,
-            .leader_epoch = epoch_before(log, cut->end),
-        };
-        int status = ol_log_store_bound(log, &bound, true, error);
-        if (status != OL_OK) return status;
-        atomic_store(&log->shared.flushed, cut->end);
-    }
-    int status = ol_log_note_cut(log, cut->base_offset, cut->end, cut->position, error);
-    if (status != OL_OK) return status;
+    ol_log_count_ends(log, 0);
     atomic_store_explicit(&log->shared.end, cut->end, memory_order_release);
     atomic_store(&log->signals.appended, true);
     log->note.written = -1;        /* the batch that carried it may be gone */
@@ -297,14 +321,12 @@ static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
     log->tail.newest_epoch = ol_leader_epochs_newest(&log->epochs.cache);
     pthread_mutex_unlock(&log->epochs.lock);
     pthread_mutex_lock(&log->list.lock);
-    status = cut_files(log, cut, error);
+    int status = cut_files(log, cut, error);
     pthread_mutex_unlock(&log->list.lock);
     if (status == OL_OK) log->tail.next_offset = cut->end;
     if (status == OL_OK) status = reload_producers(log, cut->end, error);
-    if (status == OL_OK) status = ol_log_store_epochs(log, error);
-    char path[OL_PATH_MAX];
-    if (status == OL_OK) status = cut_note_path(log, cut->end, path, error);
-    if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
+    if (status == OL_OK) status = store_epochs_of_cut(log, error);
+    if (status == OL_OK) status = remove_cut_note(log, cut->end, error);
     if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
     if (cut->end < ol_log_start(log)) atomic_store(&log->shared.start, cut->end);
     return status;
@@ -327,11 +349,13 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
         /* A reader of a file that is shorter than before shall know why, also during the cut; one
          * who begins meanwhile sees the new end. */
         atomic_fetch_add(&log->shared.cuts, 1);
-        status = truncate_to(log, &cut, error);
+        status = announce_cut(log, &cut, error);
+        bool refused = status == OL_DISK_FULL;
+        if (status == OL_OK) status = truncate_to(log, &cut, error);
         /* Half of it may be done: only opening the log again shows what is left.  Segments stay
          * detached, since a file may be shorter than its object says; the flag refuses readers, so
          * that they are not led to those again and again. */
-        if (status != OL_OK) {
+        if (status != OL_OK && !refused) {
             atomic_store(&log->shared.half_cut, true);
             ol_log_set_failed(log);
             log->tail.slow = true;

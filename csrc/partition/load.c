@@ -172,22 +172,6 @@ static int load_to_end(loader *load, ol_error *error) {
     return status;
 }
 
-/* Our own transactions that a crash left open are closed with ABORT by a lone store
- * (docs/architecture.md §5). */
-static int abort_own(ol_partition *partition, ol_error *error) {
-    while (partition->own.open.count > 0) {
-        int64_t producer_id = partition->own.open.ids[0];
-        ol_commit_result result;
-        int status = ol_partition_ensure_epoch(partition, error);
-        if (status != OL_OK) return status;
-        status = ol_partition_write_marker(partition, producer_id, -1, OL_CONTROL_ABORT, 0, &result,
-                                           error);
-        if (status != OL_OK) return status;
-        partition->load.aborted_own++;
-    }
-    return OL_OK;
-}
-
 /* The newest timestamp of the log, unless it is absurd: one from a clock that ran days ahead must
  * not be carried on for ever. */
 static int64_t sane_timestamp(const ol_partition *partition, int64_t max_timestamp) {
@@ -224,15 +208,26 @@ static void check_complete(loader *load) {
     ol_partition_report(partition, &damage, next_offset(load), end);
 }
 
-/* A transaction of ours that cannot be closed now (a full disk, say) must not keep the partition
- * from being read. */
+/* A transaction of ours that cannot be closed now must not keep the partition from being read.  On
+ * a full disk the next write tries again, and until then the partition is no less sound. */
 static int close_own(ol_partition *partition, ol_error *error) {
-    int status = abort_own(partition, error);
+    if (partition->own.open.count == 0) return OL_OK;
+    int status = ol_partition_abort_own(partition, error);
     if (status == OL_OK || status == OL_NO_MEMORY || ol_log_has_failed(partition->log)) {
         return status;
     }
-    ol_partition_report(partition, error, -1, -1);
+    if (status != OL_DISK_FULL) ol_partition_report(partition, error, -1, -1);
     return OL_OK;
+}
+
+/* Clients may end the transactions that they left open, also on a disk that is full by then.  What
+ * cannot be kept now is kept by the next one that begins. */
+static int keep_ends(ol_partition *partition, ol_error *error) {
+    ol_log_transaction first;
+    if (!ol_log_open_transaction_at(partition->log, 0, &first)) return OL_OK;
+    int status = ol_partition_ensure_ready(partition, error);
+    if (status == OL_OK) status = ol_log_keep_ends(partition->log, error);
+    return ol_log_has_failed(partition->log) ? status : OL_OK;
 }
 
 /* The last pass is over.  Batches prove that nothing is missing before them.  Only the end proves
@@ -282,6 +277,8 @@ static int finish(loader *load, ol_error *error) {
     ol_partition_set_positions(partition, end, end);
     if (!partition->read_only) {
         int status = close_own(partition, error);
+        bool is_closed = partition->own.open.count == 0 && !partition->read_only;
+        if (status == OL_OK && is_closed) status = keep_ends(partition, error);
         if (status != OL_OK) return status;
     }
     /* A flush that failed meanwhile has made it FAILED, and it stays so. */

@@ -70,6 +70,8 @@ int ol_partition_open(const ol_partition_options *options, ol_partition **opened
     ol_partition *partition = calloc(1, sizeof *partition);
     if (partition == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a partition");
     partition->options = *options;
+    size_t fits = ol_log_batch_bytes_max(&options->log.config);
+    if (options->batch_bytes_max > fits) partition->options.batch_bytes_max = fits;
     partition->options.log.replicated = options->replicated;
     partition->options.log.clock_ms = options->clock_ms;
     partition->options.log.clock_context = options->clock_context;
@@ -311,20 +313,36 @@ int ol_partition_roll(ol_partition *partition, ol_error *error) {
     return status;
 }
 
-int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error) {
-    if (OL_LIKELY(partition->leadership.epoch_assigned)) return OL_OK;
-    int32_t epoch = partition->leadership.epoch;
-    if (epoch < 0) {
+static int assign_epoch(ol_partition *partition, ol_error *error) {
+    if (partition->leadership.epoch < 0) {
         /* The CRC of a batch does not cover its epoch: any epoch in the log must not stop
          * commits. */
         int32_t newest = ol_log_leader_epoch(partition->log);
-        epoch = newest == INT32_MAX ? newest : newest + 1;
+        partition->leadership.epoch = newest == INT32_MAX ? newest : newest + 1;
     }
-    int status = ol_log_assign_epoch(partition->log, epoch, error);
-    if (status != OL_OK) return status;
-    partition->leadership.epoch = epoch;
-    partition->leadership.epoch_assigned = true;
-    return OL_OK;
+    return ol_log_assign_epoch(partition->log, partition->leadership.epoch, error);
+}
+
+int ol_partition_abort_own(ol_partition *partition, ol_error *error) {
+    int status = assign_epoch(partition, error);
+    while (status == OL_OK && partition->own.open.count > 0) {
+        ol_commit_result result;
+        status = ol_partition_write_marker(partition, partition->own.open.ids[0], -1,
+                                           OL_CONTROL_ABORT, 0, &result, error);
+        if (status == OL_OK) partition->load.aborted_own++;
+    }
+    partition->leadership.ready = status == OL_OK;
+    return status;
+}
+
+int ol_partition_ensure_ready(ol_partition *partition, ol_error *error) {
+    if (OL_LIKELY(partition->leadership.ready)) return OL_OK;
+    /* Those that a load finds are known at its end. */
+    bool loaded = partition->role == OL_ROLE_ACTIVE && !partition->options.replicated;
+    if (loaded) return ol_partition_abort_own(partition, error);
+    int status = assign_epoch(partition, error);
+    partition->leadership.ready = status == OL_OK;
+    return status;
 }
 
 /* -------------------------------------------------------------------------------------- reading */

@@ -46,7 +46,8 @@ typedef enum ol_role {
 
 typedef struct ol_partition_options {
     ol_log_options log;
-    size_t batch_bytes_max;     /* a larger commit is split by group; at most segment_bytes */
+    size_t batch_bytes_max;     /* a larger commit is split by group; at most segment_bytes, of
+                                   which eleven twelfths are used (ol_log_batch_bytes_max) */
     bool replicated;            /* the host moves W */
     int32_t leader_epoch;       /* of our appends; -1: newest in the log + 1 (lone only) */
     bool write_value_v4;        /* value v4 for a topic id; else only when the log has v4 already */
@@ -171,11 +172,11 @@ typedef struct ol_commit_result {
  * that do not fit one batch are sorted by group: batches of whole groups, each atomic by itself,
  * and a group that does not fit one batch as a transaction of ours.  If tombstones or group records
  * are among them, the call is refused with OL_TOO_LARGE.  Space for everything is allocated first;
- * if writing fails all the same (OL_IO, or OL_DISK_FULL of an index or a producer snapshot at a
- * roll), the groups before the failure are written, each whole.
+ * if writing fails all the same (OL_IO, or OL_DISK_FULL of a roll inside of a commit that is larger
+ * than a segment), the groups before the failure are written, each whole.
  *
  * `producer_id` >= 0 writes transactional batches, as many as needed (the caller ends the
- * transaction); -1 plain ones.
+ * transaction, for which space is kept: ol_log_reserve_transactional); -1 plain ones.
  * The caller has checked the items against the limits of the API (string sizes are asserted).  On
  * refusal error->item is the index of the item, and result->found and found_offset give the
  * committed value.
@@ -214,7 +215,8 @@ int ol_partition_delete_group(ol_partition *partition, ol_slice group, ol_commit
                               ol_error *error) OL_NODISCARD;
 
 /* Ends a transaction with a marker.  OL_TRANSACTION when the log has no open one of this producer;
- * OL_FENCED when the epoch is older than the producer's.  producer_epoch -1: the one in the log. */
+ * OL_FENCED when the epoch is older than the producer's; OL_DISK_FULL only where no space is kept
+ * for it, and then it can be tried again.  producer_epoch -1: the one in the log. */
 int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id,
                                  int16_t producer_epoch, ol_control type, int32_t coordinator_epoch,
                                  ol_commit_result *result, ol_error *error) OL_NODISCARD;

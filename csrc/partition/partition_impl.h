@@ -47,7 +47,7 @@ struct ol_partition {
     _Atomic uint64_t term;          /* counts how often leadership ended or the log was truncated */
 
     struct {
-        bool epoch_assigned;        /* the log knows the epoch that our batches carry */
+        bool ready;                 /* ol_partition_ensure_ready has nothing to do */
         int32_t epoch;
         int64_t elected_end;        /* log end at the election: active when applied is there */
     } leadership;
@@ -124,8 +124,14 @@ void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t
 /* Under snapshot.lock: removes the snapshot from the directory, durably.  Having none is fine. */
 int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* Under writer: makes sure that the log knows the epoch that our batches carry. */
-int ol_partition_ensure_epoch(ol_partition *partition, ol_error *error);
+/* Under writer, before a batch of ours: makes sure that the log knows the epoch that it carries,
+ * and that a lone store that is loaded has no transaction of ours open. */
+int ol_partition_ensure_ready(ol_partition *partition, ol_error *error);
+
+/* Under writer, in a lone store: closes with ABORT the transactions of ours that were left open, by
+ * an earlier process or on a full disk (docs/architecture.md §5).  After a failure the next write
+ * tries again. */
+int ol_partition_abort_own(ol_partition *partition, ol_error *error);
 
 /* Under writer: appends and applies an end-transaction marker; positions move. */
 int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch,

@@ -186,8 +186,11 @@ static int lead_locked(ol_partition *partition, int32_t leader_epoch, ol_error *
     }
     replace_overlay(partition, &overlay);
     partition->leadership.epoch = leader_epoch;
-    partition->leadership.epoch_assigned = true;
+    partition->leadership.ready = true;
     partition->leadership.elected_end = end;
+    /* Without the space their ends are written as other batches are. */
+    ol_error ignored;
+    (void)!ol_log_keep_ends(partition->log, &ignored);
     int role = partition->role;
     if (role == OL_ROLE_FAILED ||
         !atomic_compare_exchange_strong(&partition->role, &role, OL_ROLE_LOADING)) {
@@ -216,7 +219,8 @@ static int follow_locked(ol_partition *partition, int32_t leader_epoch, ol_error
     }
     empty_overlay(partition);
     partition->leadership.epoch = leader_epoch;
-    partition->leadership.epoch_assigned = false;
+    ol_log_release_ends(partition->log);
+    partition->leadership.ready = false;
     ol_partition_wake(partition, true);
     return OL_OK;
 }
@@ -280,19 +284,15 @@ int ol_partition_advance(ol_partition *partition, int64_t offset, ol_error *erro
     return status;
 }
 
-/* Drops the state; the caller loads it again. */
-static int drop_state(ol_partition *partition, ol_error *error) {
-    ol_state fresh;
-    int status = ol_state_create(&fresh, error);
-    if (status != OL_OK) return status;
+/* Puts an empty state in the place of the one that was applied; the caller loads it again. */
+static void drop_state(ol_partition *partition, const ol_state *fresh) {
     pthread_mutex_lock(&partition->table);
     ol_in_flight_reset(&partition->inflight, partition->state.table);
     ol_state_destroy(&partition->state);
-    partition->state = fresh;
+    partition->state = *fresh;
     pthread_mutex_unlock(&partition->table);
     partition->own.open.count = 0;
     partition->role = OL_ROLE_UNLOADED;
-    return OL_OK;
 }
 
 static int drop_snapshot_above(ol_partition *partition, int64_t offset, ol_error *error) {
@@ -323,21 +323,24 @@ static int truncate_locked(ol_partition *partition, int64_t offset, ol_error *er
     status = drop_snapshot_above(partition, offset, error);
     if (status != OL_OK) return status;
     bool below_state = offset < partition->watermark || offset < partition->applied;
+    ol_state fresh = {0};
+    if (below_state) status = ol_state_create(&fresh, error);
+    if (status != OL_OK) return status;
+    status = ol_log_truncate(partition->log, offset, error);
+    if (status != OL_OK) {
+        ol_state_destroy(&fresh);
+        /* Only another open can find out what is left of the log. */
+        if (ol_log_has_failed(partition->log)) ol_partition_fail(partition);
+        return status;
+    }
     if (below_state) {
-        status = drop_state(partition, error);
-        if (status != OL_OK) return status;
+        drop_state(partition, &fresh);
         /* Positions may go back only here, where no state is left to contradict them. */
         int64_t start = ol_log_start(partition->log);
         partition->applied = start;
         partition->watermark = offset > start
                                    ? (offset < partition->watermark ? offset : partition->watermark)
                                    : start;
-    }
-    status = ol_log_truncate(partition->log, offset, error);
-    if (status != OL_OK) {
-        /* Only another open can find out what is left of the log. */
-        ol_partition_fail(partition);
-        return status;
     }
     /* If W lay inside a batch, nothing of that batch was applied, and all of it is cut. */
     int64_t end = ol_log_end(partition->log);

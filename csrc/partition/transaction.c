@@ -1,10 +1,9 @@
 /* Ends transactions of producers with markers. */
 #include "partition/partition_impl.h"
 
-static int64_t marker_timestamp(ol_partition *partition) {
+static int64_t marker_timestamp(const ol_partition *partition) {
     int64_t now = ol_partition_now(partition);
-    if (now > partition->clock.last_timestamp) partition->clock.last_timestamp = now;
-    return partition->clock.last_timestamp;
+    return now > partition->clock.last_timestamp ? now : partition->clock.last_timestamp;
 }
 
 /* The fields that ol_batch_put_marker wrote, for the log. */
@@ -47,8 +46,7 @@ int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int
     if (producer_epoch < 0) producer_epoch = known_epoch;
     if (coordinator_epoch < known_coordinator_epoch) coordinator_epoch = known_coordinator_epoch;
     int64_t timestamp = marker_timestamp(partition), offset;
-    int status =
-        ol_log_reserve(partition->log, OL_BATCH_MARKER_SIZE, 0, timestamp, start, &offset, error);
+    int status = ol_log_reserve_end(partition->log, timestamp, start, &offset, error);
     if (status != OL_OK) return status;
     size_t size = ol_batch_put_marker(*start, offset, partition->leadership.epoch, timestamp,
                                       producer_id, producer_epoch, type, coordinator_epoch);
@@ -60,6 +58,7 @@ int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int
         ol_partition_fail(partition);
         return status;
     }
+    partition->clock.last_timestamp = timestamp;
     ol_own_transactions_close(&partition->own.open, producer_id);
     *result = (ol_commit_result){.base_offset = offset,
                                  .end_offset = offset + 1,
@@ -130,7 +129,7 @@ static int end_transaction_locked(ol_partition *partition, int64_t producer_id,
         return ol_fail(error, OL_FENCED, "producer epoch %d is older than %d", producer_epoch,
                        transaction.producer_epoch);
     }
-    status = ol_partition_ensure_epoch(partition, error);
+    status = ol_partition_ensure_ready(partition, error);
     if (status != OL_OK) return status;
     return ol_partition_write_marker(partition, producer_id, producer_epoch, type,
                                      coordinator_epoch, result, error);

@@ -228,8 +228,21 @@ void ol_fault_node_touch(ol_fault_node *node, size_t from, size_t to) {
     }
 }
 
+static size_t whole_pages(size_t size) {
+    return (size + OL_FAULT_PAGE - 1) / OL_FAULT_PAGE * OL_FAULT_PAGE;
+}
+
+bool ol_fault_node_is_allocated(const ol_fault_node *node, size_t to) {
+    return whole_pages(to) <= node->allocated;
+}
+
+void ol_fault_node_allocate(ol_fault_node *node, size_t to) {
+    if (whole_pages(to) > node->allocated) node->allocated = whole_pages(to);
+}
+
 void ol_fault_node_cut(ol_fault_node *node, size_t size) {
     if (size < node->floor) node->floor = size;
+    if (whole_pages(size) < node->allocated) node->allocated = whole_pages(size);
     drop_suspects(node, size / OL_FAULT_PAGE, node->suspect_count);
 }
 

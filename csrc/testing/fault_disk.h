@@ -31,6 +31,7 @@ typedef struct ol_fault_node {
     ol_fault_content durable;
     ol_fault_content current;   /* filled by ol_fault_disk_capture, and when the file is removed */
     size_t floor;               /* smallest size since the last flush */
+    size_t allocated;           /* bytes of its blocks, whole pages, after its end as well */
     uint8_t **suspects;         /* by page: its bytes when a flush of them failed, else NULL */
     size_t suspect_count;       /* length of `suspects` */
     uint64_t number;
@@ -102,6 +103,9 @@ void ol_fault_disk_flush_all_names(ol_fault_disk *disk);
 /* Records a write to [from, to), so that the next flush stores its pages. */
 void ol_fault_node_touch(ol_fault_node *node, size_t from, size_t to);
 void ol_fault_node_cut(ol_fault_node *node, size_t size);
+/* Whether the blocks of [0, to) are there; ol_fault_node_allocate makes them be. */
+bool ol_fault_node_is_allocated(const ol_fault_node *node, size_t to);
+void ol_fault_node_allocate(ol_fault_node *node, size_t to);
 int ol_fault_node_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *error) OL_NODISCARD;
 /* Makes the pages of [from, to) durable, and a pending size no further than they reach. */
 int ol_fault_node_flush_range(ol_fault_disk *disk, ol_fault_node *node, size_t from, size_t to,

@@ -22,6 +22,7 @@ typedef struct fault_fs {
     int64_t stop_at;
     int64_t fail_at;
     int64_t fail_flush_at;
+    int64_t full_from;
     int fail_errno;
     int fail_flush_errno;
     bool stopped;
@@ -70,6 +71,15 @@ static int begin_operation(fault_fs *fs, const char *name, const char *path, ol_
         return ol_fail_errno(error, fs->fail_errno, name, path);
     }
     return OL_OK;
+}
+
+/* An operation that needs space: a new name, or blocks of [0, to) of a file. */
+static int begin_growth(fault_fs *fs, const ol_fault_node *node, size_t to, const char *name,
+                        const char *path, ol_error *error) {
+    int status = begin_operation(fs, name, path, error);
+    if (status != OL_OK || fs->full_from == 0 || fs->operations < fs->full_from) return status;
+    if (node != NULL && ol_fault_node_is_allocated(node, to)) return OL_OK;
+    return ol_fail_errno(error, ENOSPC, name, path);
 }
 
 /* A path taken apart: its directory and its last name; node is NULL when nothing has that name. */
@@ -138,7 +148,7 @@ static int open_locked(fault_fs *fs, const char *path, ol_open_mode mode, bool l
     int status = locate(fs, path, &at, error);
     if (status != OL_OK) return status;
     if (at.node == NULL && (mode == OL_OPEN_CREATE || mode == OL_OPEN_CREATE_NEW)) {
-        status = begin_operation(fs, "open", path, error);
+        status = begin_growth(fs, NULL, 0, "open", path, error);
         if (status != OL_OK) return status;
     }
     status = lock ? fs->real->lock(fs->real, path, &real, error)
@@ -180,9 +190,13 @@ static int fault_read(ol_file *file, int64_t position, void *data, size_t size, 
 static int fault_write(ol_file *file, int64_t position, const void *data, size_t size,
                        ol_error *error) {
     fault_fs *fs = lock_fs(&file->fs->port);
-    int status = begin_operation(fs, "pwrite", file->path, error);
+    size_t end = (size_t)position + size;
+    int status = begin_growth(fs, file->node, end, "pwrite", file->path, error);
     if (status == OL_OK) status = fs->real->write(file->real, position, data, size, error);
-    if (status == OL_OK) ol_fault_node_touch(file->node, (size_t)position, (size_t)position + size);
+    if (status == OL_OK) {
+        ol_fault_node_allocate(file->node, end);
+        ol_fault_node_touch(file->node, (size_t)position, end);
+    }
     return unlock_fs(fs, status);
 }
 
@@ -196,9 +210,20 @@ static int fault_truncate(ol_file *file, int64_t size, ol_error *error) {
 
 static int fault_extend(ol_file *file, int64_t from, int64_t to, bool written, ol_error *error) {
     fault_fs *fs = lock_fs(&file->fs->port);
-    int status = begin_operation(fs, "pwrite", file->path, error);
+    int status = begin_growth(fs, file->node, (size_t)to, "pwrite", file->path, error);
     if (status == OL_OK) status = fs->real->extend(file->real, from, to, written, error);
-    if (status == OL_OK) ol_fault_node_touch(file->node, (size_t)from, (size_t)to);
+    if (status == OL_OK) {
+        ol_fault_node_allocate(file->node, (size_t)to);
+        ol_fault_node_touch(file->node, (size_t)from, (size_t)to);
+    }
+    return unlock_fs(fs, status);
+}
+
+/* The real file need not keep the space that the model keeps. */
+static int fault_keep_space(ol_file *file, int64_t to, ol_error *error) {
+    fault_fs *fs = lock_fs(&file->fs->port);
+    int status = begin_growth(fs, file->node, (size_t)to, "fallocate", file->path, error);
+    if (status == OL_OK) ol_fault_node_allocate(file->node, (size_t)to);
     return unlock_fs(fs, status);
 }
 
@@ -314,7 +339,7 @@ static int make_directory_locked(fault_fs *fs, const char *path, ol_error *error
     location at;
     int status = locate(fs, path, &at, error);
     if (status != OL_OK) return status;
-    if (at.node == NULL) status = begin_operation(fs, "mkdir", path, error);
+    if (at.node == NULL) status = begin_growth(fs, NULL, 0, "mkdir", path, error);
     if (status == OL_OK) status = fs->real->make_directory(fs->real, path, error);
     if (status != OL_OK || at.node != NULL) return status;
     ol_fault_disk_link(&fs->disk, at.parent, at.name,
@@ -403,6 +428,7 @@ static int scan_name(void *context, const char *name) {
     if (status != OL_OK) return status;
     ol_fault_node *node = ol_fault_disk_add_node(disk, false, reader);
     ol_fault_disk_link(disk, state->directory, name, node);
+    ol_fault_node_allocate(node, (size_t)attributes.st_size);
     return ol_fault_node_flush(disk, node, state->error);
 }
 
@@ -420,6 +446,7 @@ static const ol_fs fault_port = {
     .write = fault_write,
     .truncate = fault_truncate,
     .extend = fault_extend,
+    .keep_space = fault_keep_space,
     .flush = fault_flush,
     .flush_range = fault_flush_range,
     .map = fault_map,
@@ -503,7 +530,7 @@ bool ol_fault_fs_stopped(ol_fs *port) {
 
 void ol_fault_fs_restart(ol_fs *port) {
     fault_fs *fs = lock_fs(port);
-    fs->stop_at = fs->fail_at = fs->fail_flush_at = 0;
+    fs->stop_at = fs->fail_at = fs->fail_flush_at = fs->full_from = 0;
     fs->stopped = false;
     unlock_fs(fs, OL_OK);
 }
@@ -520,6 +547,19 @@ void ol_fault_fs_fail_flush(ol_fs *port, int64_t flush, int sys_errno) {
     fs->fail_flush_at = flush;
     fs->fail_flush_errno = sys_errno;
     unlock_fs(fs, OL_OK);
+}
+
+void ol_fault_fs_fill(ol_fs *port, int64_t operation) {
+    fault_fs *fs = lock_fs(port);
+    fs->full_from = operation;
+    unlock_fs(fs, OL_OK);
+}
+
+bool ol_fault_fs_is_full(ol_fs *port) {
+    fault_fs *fs = lock_fs(port);
+    bool is_full = fs->full_from != 0 && fs->operations + 1 >= fs->full_from;
+    unlock_fs(fs, OL_OK);
+    return is_full;
 }
 
 int ol_fault_fs_write_back(ol_fs *port, uint64_t seed, ol_error *error) {

@@ -5,9 +5,9 @@
  * Flushes are modelled, not made, so a run is fast; mapped stores are found by reading the file.
  *
  * Operations are numbered from 1: creating opens (and locks that create their file), write,
- * truncate, extend, flush, rename, remove, make_directory and remove_directory that change
- * something, flush_directory, set_modified, and each report of a mapped store.  Reads are not
- * counted.  When the machine stops at operation N, N is not performed (a reported store is in
+ * truncate, extend, keep_space, flush, rename, remove, make_directory and remove_directory that
+ * change something, flush_directory, set_modified, and each report of a mapped store.  Reads are
+ * not counted.  When the machine stops at operation N, N is not performed (a reported store is in
  * memory already, and stays), the state is captured at that moment, and N and every later call
  * return OL_CRASHED until ol_fault_fs_restart; close and unmap still work, so that the engine can
  * unwind.
@@ -55,14 +55,21 @@ int ol_fault_fs_stop(ol_fs *fs, ol_error *error) OL_NODISCARD;
 bool ol_fault_fs_stopped(ol_fs *fs);
 
 /* Goes on after a stop that was a kill of the process: the next one finds the page cache as it was
- * left, with nothing more of it durable than before.  No stop and no failure is ordered any more.
- * Every file must have been closed. */
+ * left, with nothing more of it durable than before.  No stop, no failure and no full disk is
+ * ordered any more.  Every file must have been closed. */
 void ol_fault_fs_restart(ol_fs *fs);
 
 /* Makes operation `operation`, or the flush (of a file) with that number among flushes, fail once
  * with `sys_errno`; 0 cancels the order.  The failed operation changes nothing. */
 void ol_fault_fs_fail_at(ol_fs *fs, int64_t operation, int sys_errno);
 void ol_fault_fs_fail_flush(ol_fs *fs, int64_t flush, int sys_errno);
+
+/* From operation `operation` on the disk is full (0: it has space again): a new name, and an
+ * operation that needs a block that its file does not have, fail with ENOSPC.  Blocks that are
+ * given back are not to be had either, as if others took them at once. */
+void ol_fault_fs_fill(ol_fs *fs, int64_t operation);
+/* Whether the next operation meets a full disk. */
+bool ol_fault_fs_is_full(ol_fs *fs);
 
 /* Lets the kernel write back by itself: each dirty page becomes durable as it is now, or not, by a
  * draw from `seed`; sizes and names stay pending.  Gives crash states in which a page is older than

@@ -25,6 +25,7 @@ typedef struct workload {
     size_t acknowledged_disk;       /* atoms that were waited for */
     int64_t cutting;                /* a truncation to here did not return, -1 */
     int32_t leader_epoch;
+    int opens;                      /* that were tried */
     bool clean;                     /* closed cleanly and not opened since */
     bool check_live;
 } workload;
@@ -243,6 +244,7 @@ static int workload_lead(workload *w, ol_error *error) {
 static int workload_open(workload *w, ol_error *error) {
     ol_log_recovery recovery;
     w->options.log.clean = w->clean;
+    w->opens++;
     int status = ol_partition_open(&w->options, &w->partition, &recovery, error);
     if (status != OL_OK) {
         w->partition = NULL;
@@ -323,7 +325,8 @@ static int workload_step(workload *w, ol_error *error) {
 
 /* ------------------------------------------------------------------------------------------------ a run */
 
-static void workload_begin(workload *w, ol_fs *fs, const char *directory, bool replicated, uint64_t seed, model_history *history) {
+OL_UNUSED static void workload_begin(workload *w, ol_fs *fs, const char *directory, bool replicated, uint64_t seed,
+                                     model_history *history) {
     ol_test_random_state = seed;
     history->done = history->count = 0;
     *w = (workload){.fs = fs, .history = history, .cutting = -1};

@@ -19,6 +19,8 @@ cdef extern from "testing/fault_fs.h" nogil:
     bint ol_fault_fs_stopped(ol_fs *fs) noexcept
     void ol_fault_fs_fail_at(ol_fs *fs, int64_t operation, int sys_errno) noexcept
     void ol_fault_fs_fail_flush(ol_fs *fs, int64_t flush, int sys_errno) noexcept
+    void ol_fault_fs_fill(ol_fs *fs, int64_t operation) noexcept
+    bint ol_fault_fs_is_full(ol_fs *fs) noexcept
     int ol_fault_fs_write_back(ol_fs *fs, uint64_t seed, ol_error *error) noexcept
     int ol_fault_fs_materialize(ol_fs *fs, const char *target, uint64_t seed, ol_error *error) noexcept
     int ol_fault_fs_materialize_all(ol_fs *fs, const char *target, ol_error *error) noexcept
@@ -72,6 +74,15 @@ cdef class FaultFileSystem(FileSystem):
     def fail_flush(self, int64_t flush, int errno):
         """Makes one flush of a file fail once; 0 takes the order back."""
         ol_fault_fs_fail_flush(self.fs, flush, errno)
+
+    @property
+    def full(self):
+        """Whether the next operation meets a full disk."""
+        return bool(ol_fault_fs_is_full(self.fs))
+
+    def fill(self, int64_t operation):
+        """From this operation on the disk is full; 0 gives it space again."""
+        ol_fault_fs_fill(self.fs, operation)
 
     def write_back(self, uint64_t seed):
         """Lets the kernel write some dirty pages back by itself."""

@@ -109,6 +109,10 @@ int ol_flush_sidecar_open(ol_flush_sidecar *flushed, ol_fs *fs, const char *path
     if (status == OL_OK) status = read_sequence(fs, file, &sequence, error);
     if (status != OL_OK) {
         fs->close(file);
+        /* A file without a slot would be taken for one that was damaged. */
+        ol_error removal;
+        int removed = size == 0 ? fs->remove(fs, path, &removal) : OL_OK;
+        (void)removed;
         return status;
     }
     *flushed = (ol_flush_sidecar){.fs = fs, .file = file, .sequence = sequence};

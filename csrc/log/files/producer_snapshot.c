@@ -160,6 +160,12 @@ static int write_snapshot(ol_fs *fs, const char *path, const uint8_t *bytes, siz
     if (status == OL_OK) status = fs->write(file, 0, bytes, size, error);
     if (status == OL_OK && flush) status = fs->flush(file, error);
     fs->close(file);
+    if (status != OL_OK) {
+        /* Its name would promise a state. */
+        ol_error ignored;
+        int removed = fs->remove(fs, path, &ignored);
+        (void)removed;
+    }
     return status;
 }
 

@@ -6,6 +6,8 @@
 
 #include "base/bytes.h"
 
+enum { KEPT_BYTES = 4096 };     /* space is kept by the block of a file system */
+
 enum {
     AT_VERSION = 0,
     AT_PRODUCER_ID = 2,
@@ -81,7 +83,7 @@ static int load_entries(ol_transaction_index *index, ol_error *error) {
                                         index->entries, error);
     free(bytes);
     if (status != OL_OK) return ol_error_at(error, index->path, error->position);
-    index->count = count;
+    index->count = index->kept = count;
     index->capacity = count == 0 ? 1 : count;
     return OL_OK;
 }
@@ -112,9 +114,10 @@ void ol_transaction_index_close(ol_transaction_index *index) {
     memset(index, 0, sizeof *index);
 }
 
-static int make_room(ol_transaction_index *index, ol_error *error) {
-    if (index->count < index->capacity) return OL_OK;
+static int make_room(ol_transaction_index *index, size_t more, ol_error *error) {
+    if (more <= index->capacity - index->count) return OL_OK;
     size_t capacity = index->capacity == 0 ? 4 : 2 * index->capacity;
+    if (capacity < index->count + more) capacity = index->count + more;
     ol_aborted_transaction *entries = realloc(index->entries, capacity * sizeof *entries);
     if (entries == NULL) {
         return ol_fail(error, OL_NO_MEMORY, "no memory for %zu aborted transactions", capacity);
@@ -122,6 +125,40 @@ static int make_room(ol_transaction_index *index, ol_error *error) {
     index->entries = entries;
     index->capacity = capacity;
     return OL_OK;
+}
+
+static int ensure_file(ol_transaction_index *index, ol_error *error) {
+    if (index->file != NULL) return OL_OK;
+    return index->fs->open(index->fs, index->path, OL_OPEN_CREATE, &index->file, error);
+}
+
+int ol_transaction_index_keep_space(ol_transaction_index *index, size_t more, ol_error *error) {
+    size_t needed = index->count + more;
+    if (!index->writable) {
+        return ol_fail(error, OL_READ_ONLY, "the transaction index was opened for reading");
+    }
+    int status = make_room(index, more, error);
+    if (status != OL_OK || needed <= index->kept) return status;
+    status = ensure_file(index, error);
+    if (status != OL_OK) return status;
+    /* Whole blocks: most transactions find the place of their entry kept by an earlier one. */
+    size_t bytes = needed * OL_TRANSACTION_INDEX_ENTRY_SIZE + KEPT_BYTES - 1;
+    bytes -= bytes % KEPT_BYTES;
+    status = index->fs->keep_space(index->file, (int64_t)bytes, error);
+    if (status == OL_OK) index->kept = bytes / OL_TRANSACTION_INDEX_ENTRY_SIZE;
+    return status;
+}
+
+int ol_transaction_index_trim(ol_transaction_index *index, ol_error *error) {
+    if (index->file == NULL || index->kept <= index->count) return OL_OK;
+    index->kept = index->count;
+    if (index->count > 0) {
+        int64_t size = (int64_t)index->count * OL_TRANSACTION_INDEX_ENTRY_SIZE;
+        return index->fs->truncate(index->file, size, error);
+    }
+    index->fs->close(index->file);
+    index->file = NULL;
+    return index->fs->remove(index->fs, index->path, error);
 }
 
 int ol_transaction_index_append(ol_transaction_index *index, const ol_aborted_transaction *entry,
@@ -134,10 +171,8 @@ int ol_transaction_index_append(ol_transaction_index *index, const ol_aborted_tr
     if (fault != NULL) {
         return ol_fail(error, OL_INVALID, "an aborted transaction cannot be appended: %s", fault);
     }
-    int status = make_room(index, error);
-    if (status == OL_OK && index->file == NULL) {
-        status = index->fs->open(index->fs, index->path, OL_OPEN_CREATE, &index->file, error);
-    }
+    int status = make_room(index, 1, error);
+    if (status == OL_OK) status = ensure_file(index, error);
     if (status != OL_OK) return status;
     uint8_t bytes[OL_TRANSACTION_INDEX_ENTRY_SIZE];
     ol_transaction_index_encode(bytes, entry);
@@ -153,7 +188,7 @@ static int cut(ol_transaction_index *index, size_t count, ol_error *error) {
         int status = index->fs->truncate(index->file, size, error);
         if (status != OL_OK) return status;
     }
-    index->count = count;
+    index->count = index->kept = count;
     return OL_OK;
 }
 

@@ -1,9 +1,9 @@
 /* log/files/transaction_index: the aborted transactions of one segment, its .txnindex
  * (docs/format/directory.md §1.7).
  *
- * The entries are few, so they are held in memory; the file is created by the first append and each
- * append is written to it at once.  Calls on one index exclude each other by the caller's lock;
- * lookups may run at the same time as each other.
+ * The entries are few, so they are held in memory; each append is written to the file at once.
+ * There is a file while there is an entry, or while space is kept for one.  Calls on one index
+ * exclude each other by the caller's lock; lookups may run at the same time as each other.
  */
 #ifndef OL_LOG_FILES_TRANSACTION_INDEX_H
 #define OL_LOG_FILES_TRANSACTION_INDEX_H
@@ -34,6 +34,7 @@ typedef struct ol_transaction_index {
     ol_aborted_transaction *entries;
     size_t count;
     size_t capacity;
+    size_t kept;                /* entries, those in use included, that no full disk refuses */
     bool writable;
 } ol_transaction_index;
 
@@ -56,6 +57,14 @@ void ol_transaction_index_close(ol_transaction_index *index);
  * failure the index is as it was. */
 int ol_transaction_index_append(ol_transaction_index *index, const ol_aborted_transaction *entry,
                                 ol_error *error) OL_NODISCARD;
+
+/* Makes sure that `more` entries can be appended without meeting a full disk (as far as the file
+ * system can keep space) or a lack of memory.  The file is created, and keeps its length.  A
+ * failure changes nothing, except that an empty file may be left. */
+int ol_transaction_index_keep_space(ol_transaction_index *index, size_t more,
+                                    ol_error *error) OL_NODISCARD;
+/* Gives back the space that is kept, and removes a file without entries. */
+int ol_transaction_index_trim(ol_transaction_index *index, ol_error *error) OL_NODISCARD;
 
 /* Drops the entries whose last offset is `offset` or above; ol_transaction_index_reset drops
  * all. */

@@ -13,9 +13,7 @@ enum {
 static int write_one_batch(ol_commit *work, size_t size, ol_error *error) {
     uint8_t *start;
     int64_t base_offset;
-    ol_log *log = work->partition->log;
-    int status = ol_log_reserve(log, size, (int32_t)work->count - 1, work->timestamp, &start,
-                                &base_offset, error);
+    int status = ol_commit_reserve_place(work, size, work->count, &start, &base_offset, error);
     if (OL_UNLIKELY(status != OL_OK)) return status;
     /* Encoding comes before reserving: meanwhile the cells of the table arrive in the cache. */
     if (work->count <= STACK_ITEMS && !work->partition->load_runs) ol_commit_prefetch(work);
@@ -106,7 +104,7 @@ static int begin(ol_commit *work, bool state_needed, ol_error *error) {
     if (status == OL_OK) {
         status = check_producer_epoch(partition, work->producer_id, work->producer_epoch, error);
     }
-    if (status == OL_OK) status = ol_partition_ensure_epoch(partition, error);
+    if (status == OL_OK) status = ol_partition_ensure_ready(partition, error);
     if (status == OL_OK) ol_commit_plan_time(work);
     return status;
 }
@@ -235,7 +233,7 @@ static int try_locked(ol_partition *partition, const ol_item *items, size_t coun
                       .result = result,
                       .never_waits = true};
     if (partition->role != OL_ROLE_ACTIVE || partition->read_only ||
-        !partition->leadership.epoch_assigned) {
+        !partition->leadership.ready) {
         return OL_WOULD_BLOCK;
     }
     *result = (ol_commit_result){.base_offset = -1,

@@ -86,6 +86,10 @@ ol_offset_value ol_commit_encoded_value(const ol_commit *work, const ol_item *it
 size_t ol_commit_record_size(const ol_commit *work, const ol_planned *planned, size_t index);
 size_t ol_commit_batch_size(const ol_commit *work, size_t from, size_t to);
 
+/* The place of a batch of `count` records in the log. */
+int ol_commit_reserve_place(const ol_commit *work, size_t size, size_t count, uint8_t **start,
+                            int64_t *base_offset, ol_error *error) OL_NODISCARD;
+
 /* Reserves, and releases, all memory that applying the planned items will need; none while the
  * partition loads. */
 int ol_commit_reserve_all(ol_commit *work, ol_error *error) OL_NODISCARD;

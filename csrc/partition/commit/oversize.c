@@ -54,8 +54,7 @@ static int write_part(ol_commit *work, size_t from, size_t to, ol_error *error) 
     int64_t base_offset;
     ol_commit_plan_headers(work);
     size_t size = ol_commit_batch_size(work, from, to);
-    int status = ol_log_reserve(work->partition->log, size, (int32_t)(to - from) - 1,
-                                work->timestamp, &start, &base_offset, error);
+    int status = ol_commit_reserve_place(work, size, to - from, &start, &base_offset, error);
     if (status == OL_OK) {
         ol_commit_encode(work, from, to, start, size);
         status = ol_commit_publish(work, from, to, start, size, base_offset, error);
@@ -80,6 +79,18 @@ static int64_t next_own_producer_id(ol_commit *work) {
     return id;
 }
 
+/* The log has an open transaction of ours that the state does not have.  Space for its end is kept,
+ * but for more transactions than that is kept for, a lone store meets a full disk: its next write
+ * closes the transaction.  In every other case the next load does. */
+static int leave_open(ol_partition *partition, int status) {
+    if (status == OL_DISK_FULL && !partition->options.replicated) {
+        partition->leadership.ready = false;
+    } else {
+        ol_partition_fail(partition);
+    }
+    return status;
+}
+
 /* Writes the COMMIT of a transaction of ours and applies it: in a lone store all values at once,
  * with W; in a replicated one when W passes. */
 static int commit_own(ol_commit *work, size_t from, size_t to, ol_error *error) {
@@ -95,13 +106,9 @@ static int commit_own(ol_commit *work, size_t from, size_t to, ol_error *error) 
                                             OL_CONTROL_COMMIT, 0, &start, &marker, error);
         if (status == OL_OK) status = ol_commit_apply_deferred(work, from, to, error);
     }
-    if (status == OL_OK) {
-        work->result->end_offset = marker.end_offset;
-    } else {
-        /* The log has an open transaction that the state has not; the next load closes it. */
-        ol_partition_fail(partition);
-    }
-    return status;
+    if (status != OL_OK) return leave_open(partition, status);
+    work->result->end_offset = marker.end_offset;
+    return OL_OK;
 }
 
 /* Writes a group that does not fit one batch: the batches of a transaction of ours and its COMMIT,
@@ -117,12 +124,16 @@ static int write_own_transaction(ol_commit *work, size_t from, size_t to, ol_err
     }
     if (status == OL_OK) return commit_own(work, from, to, error);
     if (partition->role == OL_ROLE_FAILED) return status;       /* the next load closes it */
+    ol_log_transaction begun;
+    if (!ol_log_find_transaction(partition->log, work->producer_id, &begun)) {
+        ol_own_transactions_close(&partition->own.open, work->producer_id);
+        return status;
+    }
     ol_commit_result marker;
     ol_error ignored;
-    if (ol_partition_write_marker(partition, work->producer_id, work->producer_epoch,
-                                  OL_CONTROL_ABORT, 0, &marker, &ignored) != OL_OK) {
-        ol_partition_fail(partition);
-    }
+    int ended = ol_partition_write_marker(partition, work->producer_id, work->producer_epoch,
+                                          OL_CONTROL_ABORT, 0, &marker, &ignored);
+    if (ended != OL_OK) (void)leave_open(partition, ended);
     return status;
 }
 

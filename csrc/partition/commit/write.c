@@ -16,6 +16,17 @@ size_t ol_commit_batch_size(const ol_commit *work, size_t from, size_t to) {
     return size;
 }
 
+int ol_commit_reserve_place(const ol_commit *work, size_t size, size_t count, uint8_t **start,
+                            int64_t *base_offset, ol_error *error) {
+    ol_log *log = work->partition->log;
+    int32_t last_delta = (int32_t)count - 1;
+    if (OL_LIKELY(work->producer_id < 0)) {
+        return ol_log_reserve(log, size, last_delta, work->timestamp, start, base_offset, error);
+    }
+    return ol_log_reserve_transactional(log, work->producer_id, size, last_delta, work->timestamp,
+                                        start, base_offset, error);
+}
+
 static uint8_t *put_record(const ol_commit *work, uint8_t *p, const ol_planned *planned,
                            size_t index) {
     const ol_item *item = planned->item;

@@ -100,6 +100,26 @@ OL_TEST(read_stops_at_the_end) {
     end();
 }
 
+OL_TEST(space_is_kept_after_the_end_of_a_file) {
+    begin();
+    ol_file *file = open_file("a", OL_OPEN_CREATE);
+    struct stat status;
+    OL_CHECK_OK(fs->write(file, 0, "abcdefgh", 8, &error), &error);
+    OL_CHECK_OK(fs->keep_space(file, 1 << 20, &error), &error);
+    OL_CHECK_INT(size_of(file), 8);
+    OL_CHECK(stat(ol_test_path(directory, "a"), &status) == 0);
+    OL_CHECK(status.st_blocks * 512 >= 1 << 20);
+    OL_CHECK_OK(fs->truncate(file, 8, &error), &error);
+    OL_CHECK(stat(ol_test_path(directory, "a"), &status) == 0);
+    OL_CHECK(status.st_blocks * 512 < 1 << 20);
+    char data[9] = "";
+    size_t got;
+    OL_CHECK_OK(fs->read(file, 0, data, 9, &got, &error), &error);
+    OL_CHECK(got == 8 && memcmp(data, "abcdefgh", 8) == 0);
+    fs->close(file);
+    end();
+}
+
 static void check_extend(bool written) {
     begin();
     ol_file *file = open_file("a", OL_OPEN_CREATE);

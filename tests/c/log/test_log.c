@@ -379,7 +379,7 @@ OL_TEST(a_full_disk_changes_nothing) {
     int refused = 0;
     for (int i = 0; i < 400; i++) {
         fixture_batch batch = fixture_plain(700, (uint64_t)i);
-        ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + 1 + (int64_t)ol_test_below(6), ENOSPC);
+        ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + 1 + (int64_t)ol_test_below(9), ENOSPC);
         uint8_t *start;
         int status = ol_log_reserve(p.log, fixture_batch_size(&batch), 0, batch.timestamp, &start, &batch.base_offset, &error);
         ol_fault_fs_fail_at(fs, 0, 0);

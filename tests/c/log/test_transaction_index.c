@@ -165,4 +165,44 @@ OL_TEST(failed_append_changes_nothing) {
     end();
 }
 
+OL_TEST(space_that_is_kept_is_there_on_a_full_disk_and_given_back) {
+    begin();
+    OL_CHECK_OK(ol_fault_fs_create(directory, &fs, &error), &error);
+    ol_transaction_index index = open_index(true);
+    const size_t kept = 200;        /* more than a block */
+    for (int64_t fail_at = 1; fail_at <= 2; fail_at++) {
+        ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + fail_at, ENOSPC);
+        OL_CHECK_INT(ol_transaction_index_keep_space(&index, kept, &error), OL_DISK_FULL);
+        OL_CHECK_INT(index.count, 0);
+    }
+    OL_CHECK_OK(ol_transaction_index_keep_space(&index, kept, &error), &error);
+    int64_t operations = ol_fault_fs_operations(fs);
+    OL_CHECK_OK(ol_transaction_index_keep_space(&index, kept, &error), &error);
+    OL_CHECK_INT(ol_fault_fs_operations(fs), operations);
+    ol_fault_fs_fill(fs, 1);
+    for (size_t i = 0; i < kept; i++) OL_CHECK_OK(append(&index, 103, 105 + (int64_t)i, 106 + (int64_t)i), &error);
+    OL_CHECK_INT(ol_transaction_index_keep_space(&index, kept, &error), OL_DISK_FULL);
+    ol_fault_fs_fill(fs, 0);
+    OL_CHECK_OK(ol_transaction_index_trim(&index, &error), &error);
+    ol_transaction_index_close(&index);
+    index = open_index(false);
+    OL_CHECK_INT(index.count, kept);
+    OL_CHECK_INT(ol_transaction_index_keep_space(&index, 1, &error), OL_READ_ONLY);
+    ol_transaction_index_close(&index);
+    OL_CHECK_OK(fs->remove(fs, path, &error), &error);
+    index = open_index(true);
+    OL_CHECK_OK(ol_transaction_index_trim(&index, &error), &error);
+    OL_CHECK_OK(ol_transaction_index_keep_space(&index, 1, &error), &error);
+    bool exists = false;
+    OL_CHECK_OK(fs->exists(fs, path, &exists, &error), &error);
+    OL_CHECK(exists);
+    OL_CHECK_OK(ol_transaction_index_trim(&index, &error), &error);
+    OL_CHECK_OK(fs->exists(fs, path, &exists, &error), &error);
+    OL_CHECK(!exists);
+    OL_CHECK_OK(append(&index, 103, 105, 106), &error);
+    ol_transaction_index_close(&index);
+    ol_fault_fs_free(fs);
+    end();
+}
+
 OL_TEST_MAIN()

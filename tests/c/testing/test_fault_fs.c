@@ -320,6 +320,38 @@ OL_TEST(chosen_operations_fail_once_and_change_nothing) {
     end();
 }
 
+OL_TEST(a_full_disk_gives_no_block_and_no_name_until_there_is_space) {
+    begin();
+    ol_file *file = open_file("a", OL_OPEN_CREATE);
+    write_byte(file, 0, 'a');
+    OL_CHECK_OK(fs->keep_space(file, 2 * PAGE + 1, &error), &error);
+    OL_CHECK(!ol_fault_fs_is_full(fs));
+    ol_fault_fs_fill(fs, ol_fault_fs_operations(fs) + 2);
+    OL_CHECK(!ol_fault_fs_is_full(fs));
+    OL_CHECK_OK(fs->extend(file, PAGE, 2 * PAGE, true, &error), &error);
+    OL_CHECK(ol_fault_fs_is_full(fs));
+    for (int i = 0; i < 2; i++) {
+        ol_file *none;
+        OL_CHECK_INT(fs->write(file, 3 * PAGE, "b", 1, &error), OL_DISK_FULL);
+        OL_CHECK_INT(fs->extend(file, PAGE, 3 * PAGE + 1, false, &error), OL_DISK_FULL);
+        OL_CHECK_INT(fs->keep_space(file, 3 * PAGE + 1, &error), OL_DISK_FULL);
+        OL_CHECK_INT(fs->open(fs, ol_test_path(root, "b"), OL_OPEN_CREATE, &none, &error), OL_DISK_FULL);
+        OL_CHECK_INT(fs->make_directory(fs, ol_test_path(root, "b"), &error), OL_DISK_FULL);
+    }
+    /* The blocks that the file has can be written, and those after its end. */
+    OL_CHECK_OK(fs->write(file, PAGE, "b", 1, &error), &error);
+    OL_CHECK_OK(fs->write(file, 3 * PAGE - 1, "b", 1, &error), &error);
+    OL_CHECK_OK(fs->flush(file, &error), &error);
+    OL_CHECK_OK(fs->rename(fs, ol_test_path(root, "a"), ol_test_path(root, "c"), &error), &error);
+    /* What is cut off is gone to others. */
+    OL_CHECK_OK(fs->truncate(file, PAGE, &error), &error);
+    OL_CHECK_INT(fs->write(file, PAGE, "b", 1, &error), OL_DISK_FULL);
+    ol_fault_fs_fill(fs, 0);
+    OL_CHECK_OK(fs->write(file, PAGE, "b", 1, &error), &error);
+    fs->close(file);
+    end();
+}
+
 OL_TEST(write_back_makes_states_in_between) {
     begin();
     ol_file *file = open_file("a", OL_OPEN_CREATE);
