@@ -172,20 +172,6 @@ static int load_to_end(loader *load, ol_error *error) {
     return status;
 }
 
-/* The newest timestamp of the log, unless it is absurd: one from a clock that ran days ahead must
- * not be carried on for ever. */
-static int64_t sane_timestamp(const ol_partition *partition, int64_t max_timestamp) {
-    const int64_t day_ms = 86400000;
-    int64_t now = ol_partition_now(partition);
-    return max_timestamp > now + day_ms ? now : max_timestamp;
-}
-
-static void keep_time(const loader *load) {
-    ol_partition *partition = load->partition;
-    partition->clock.newest_loaded = load->apply.max_timestamp;
-    partition->clock.last_timestamp = sane_timestamp(partition, load->apply.max_timestamp);
-}
-
 /* Everything up to the log end was walked; bytes that were neither read nor reported are damage
  * that looked like an end. */
 static void check_complete(loader *load) {
@@ -258,7 +244,7 @@ static int finish_replicated(loader *load, ol_error *error) {
         if (status == OL_OK) status = check_tail(load, error);
         if (status != OL_OK) return status;
     }
-    keep_time(load);
+    ol_batch_clock_record(&partition->clock, load->apply.max_timestamp);
     ol_partition_set_positions(partition, partition->watermark, partition->watermark);
     int loading = OL_ROLE_LOADING;
     atomic_compare_exchange_strong(&partition->role, &loading, OL_ROLE_FOLLOWER);
@@ -270,7 +256,7 @@ static int finish(loader *load, ol_error *error) {
     if (partition->options.replicated) return finish_replicated(load, error);
     check_complete(load);
     ol_partition_widen_problems(partition);
-    keep_time(load);
+    ol_batch_clock_record(&partition->clock, load->apply.max_timestamp);
     /* Batches that somebody else appended since the log was opened are in the state, too. */
     if (!ol_log_is_writable(partition->log)) ol_log_record_end(partition->log, next_offset(load));
     int64_t end = ol_log_end(partition->log);

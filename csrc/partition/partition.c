@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "partition/partition_impl.h"
 
@@ -17,13 +16,9 @@ void ol_partition_options_init(ol_partition_options *options) {
     options->leader_epoch = -1;
 }
 
-int64_t ol_partition_now(const ol_partition *partition) {
-    if (partition->options.clock_ms != NULL) {
-        return partition->options.clock_ms(partition->options.clock_context);
-    }
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+/* For the age of producers: under writer, or while nobody else has the partition. */
+static int64_t believed_time(void *partition) {
+    return ol_batch_clock_now(&((ol_partition *)partition)->clock);
 }
 
 static void initialise_locks(ol_partition *partition) {
@@ -73,8 +68,10 @@ int ol_partition_open(const ol_partition_options *options, ol_partition **opened
     size_t fits = ol_log_batch_bytes_max(&options->log.config);
     if (options->batch_bytes_max > fits) partition->options.batch_bytes_max = fits;
     partition->options.log.replicated = options->replicated;
-    partition->options.log.clock_ms = options->clock_ms;
-    partition->options.log.clock_context = options->clock_context;
+    ol_batch_clock_init(&partition->clock, options->clock_ms, options->steady_ms,
+                        options->clock_context);
+    partition->options.log.clock_ms = believed_time;
+    partition->options.log.clock_context = partition;
     partition->leadership.epoch = options->leader_epoch;
     partition->role = OL_ROLE_UNLOADED;
     partition->load.snapshot_offset = partition->snapshot.offset = -1;
@@ -405,7 +402,7 @@ void ol_partition_unlock_writer(ol_partition *partition) {
 
 int64_t ol_partition_newest_timestamp(ol_partition *partition) {
     pthread_mutex_lock(&partition->writer);
-    int64_t loaded = partition->clock.newest_loaded, written = partition->clock.last_timestamp;
+    int64_t newest = partition->clock.newest;
     pthread_mutex_unlock(&partition->writer);
-    return loaded > written ? loaded : written;
+    return newest;
 }

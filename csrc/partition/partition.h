@@ -51,7 +51,9 @@ typedef struct ol_partition_options {
     bool replicated;            /* the host moves W */
     int32_t leader_epoch;       /* of our appends; -1: newest in the log + 1 (lone only) */
     bool write_value_v4;        /* value v4 for a topic id; else only when the log has v4 already */
-    int64_t (*clock_ms)(void *context);     /* NULL: the system's; tests */
+    int64_t (*clock_ms)(void *context);     /* the wall clock, NULL: the system's; tests */
+    int64_t (*steady_ms)(void *context);    /* what it is compared with (ol_batch_clock); NULL: the
+                                               system's, or nothing if clock_ms is given */
     void *clock_context;
 } ol_partition_options;
 
@@ -344,8 +346,8 @@ int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, si
  * that. */
 void ol_partition_fail(ol_partition *partition);
 
-/* The timestamp of the newest batch that was loaded or written.  A clock that shows an earlier time
- * is wrong.  -1 or 0 where there is no batch.  Takes the writer lock. */
+/* The greatest timestamp of a batch that was loaded or written.  A clock that shows an earlier time
+ * is wrong, or was then.  0 where there is no batch.  Takes the writer lock. */
 int64_t ol_partition_newest_timestamp(ol_partition *partition);
 
 #endif

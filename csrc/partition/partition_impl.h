@@ -25,6 +25,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "partition/batch_clock.h"
 #include "partition/commit/commit.h"
 #include "partition/partition.h"
 #include "state/in_flight.h"
@@ -52,10 +53,7 @@ struct ol_partition {
         int64_t elected_end;        /* log end at the election: active when applied is there */
     } leadership;
 
-    struct {
-        int64_t last_timestamp;     /* of our newest batch, or of the loaded log; never goes back */
-        int64_t newest_loaded;      /* of the newest batch that was loaded, as the log has it */
-    } clock;
+    ol_batch_clock clock;
 
     ol_commit_scratch scratch;
 
@@ -104,8 +102,6 @@ struct ol_partition {
 
 /* The header that carries the flushed bound (docs/durability.md). */
 #define OL_HEADER_FLUSHED "ol.flushed"
-
-int64_t ol_partition_now(const ol_partition *partition);
 
 /* The one setter of W and applied; asserts written >= W >= applied.  Under writer. */
 void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int64_t applied);

@@ -48,9 +48,7 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
         return ol_fail(error, OL_INVALID,
                        "only a sound, flushed partition of a lone store lends its state");
     }
-    int64_t max_timestamp = partition->clock.newest_loaded > partition->clock.last_timestamp
-                                ? partition->clock.newest_loaded
-                                : partition->clock.last_timestamp;
+    int64_t max_timestamp = partition->clock.newest;
     ol_snapshot_source source = source_of(partition);
     return ol_snapshot_borrow(&source, &partition->state, &partition->own.open, positions.written,
                               max_timestamp, snapshot, error);

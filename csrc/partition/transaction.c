@@ -1,11 +1,6 @@
 /* Ends transactions of producers with markers. */
 #include "partition/partition_impl.h"
 
-static int64_t marker_timestamp(const ol_partition *partition) {
-    int64_t now = ol_partition_now(partition);
-    return now > partition->clock.last_timestamp ? now : partition->clock.last_timestamp;
-}
-
 /* The fields that ol_batch_put_marker wrote, for the log. */
 static ol_batch_fields marker_fields(const ol_partition *partition, int64_t offset,
                                      int64_t timestamp, int64_t producer_id,
@@ -45,7 +40,7 @@ int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int
     ol_log_producer(partition->log, producer_id, &known_epoch, &known_coordinator_epoch);
     if (producer_epoch < 0) producer_epoch = known_epoch;
     if (coordinator_epoch < known_coordinator_epoch) coordinator_epoch = known_coordinator_epoch;
-    int64_t timestamp = marker_timestamp(partition), offset;
+    int64_t timestamp = ol_batch_clock_next(&partition->clock).batch, offset;
     int status = ol_log_reserve_end(partition->log, timestamp, start, &offset, error);
     if (status != OL_OK) return status;
     size_t size = ol_batch_put_marker(*start, offset, partition->leadership.epoch, timestamp,
@@ -58,7 +53,7 @@ int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int
         ol_partition_fail(partition);
         return status;
     }
-    partition->clock.last_timestamp = timestamp;
+    ol_batch_clock_record(&partition->clock, timestamp);
     ol_own_transactions_close(&partition->own.open, producer_id);
     *result = (ol_commit_result){.base_offset = offset,
                                  .end_offset = offset + 1,

@@ -50,7 +50,8 @@ typedef struct ol_commit {
     size_t count;               /* planned items: those that will be written */
     int64_t producer_id;
     int16_t producer_epoch;
-    int64_t timestamp;
+    int64_t timestamp;          /* of its batches */
+    int64_t position_time;      /* of positions whose commit timestamp the caller did not give */
     bool has_tombstones;        /* or group records: neither may be split over batches */
     bool own_transaction;       /* values are applied after the COMMIT marker */
     bool may_settle;            /* until the apply only this commit's own puts change the table */
@@ -63,7 +64,7 @@ typedef struct ol_commit {
 } ol_commit;
 
 /* Writes the commit in the short way if it can: *done.  Otherwise it changes nothing, and
- * ol_commit_plan follows.  work->timestamp is set. */
+ * ol_commit_plan follows.  ol_commit_plan_time was called. */
 int ol_commit_fast_path(ol_commit *work, const ol_item *items, size_t count, bool *done,
                         ol_error *error);
 
@@ -71,8 +72,8 @@ int ol_commit_fast_path(ol_commit *work, const ol_item *items, size_t count, boo
 int ol_commit_fast_path_rows(ol_commit *work, const ol_row_run *runs, size_t run_count,
                              ol_position_row *rows, size_t row_count, bool *done, ol_error *error);
 
-/* Fills work->planned from the items and checks every condition.  ol_commit_plan_time sets
- * work->timestamp and comes first. */
+/* Fills work->planned from the items and checks every condition.  ol_commit_plan_time, which sets
+ * the times, comes first. */
 int ol_commit_plan(ol_commit *work, const ol_item *items, size_t count, ol_error *error);
 void ol_commit_plan_time(ol_commit *work);
 

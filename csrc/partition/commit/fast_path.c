@@ -89,7 +89,7 @@ static bool gather(ol_commit *work, gathered *to, const ol_item *items, size_t c
         row->partition = item->partition;
         row->value.offset = item->offset;
         row->value.commit_timestamp =
-            item->commit_timestamp >= 0 ? item->commit_timestamp : work->timestamp;
+            item->commit_timestamp >= 0 ? item->commit_timestamp : work->position_time;
         row->value.expire_timestamp = -1;
         row->value.leader_epoch = item->leader_epoch;
         row->value.metadata = item->metadata;
@@ -118,7 +118,7 @@ static bool gather_rows(ol_commit *work, gathered *to, const ol_row_run *runs, s
                 ol_table_prefetch_cell(table, run->pair, row->partition);
             }
             line = row->partition / 2;
-            if (row->value.commit_timestamp < 0) row->value.commit_timestamp = work->timestamp;
+            if (row->value.commit_timestamp < 0) row->value.commit_timestamp = work->position_time;
             to->size += record_size(run, row, to->row_count);
         }
     }
@@ -216,7 +216,7 @@ static int publish(ol_commit *work, const gathered *of, uint8_t *start, size_t s
         ol_partition_fail(work->partition);
         return status;
     }
-    work->partition->clock.last_timestamp = work->timestamp;
+    ol_batch_clock_record(&work->partition->clock, work->timestamp);
     apply(work, of);
     *work->result = (ol_commit_result){.base_offset = base_offset,
                                        .end_offset = base_offset + (int64_t)of->row_count,

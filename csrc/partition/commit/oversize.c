@@ -66,8 +66,8 @@ static int write_part(ol_commit *work, size_t from, size_t to, ol_error *error) 
     return OL_OK;
 }
 
-/* Above every id in the log and never used twice: made of the time, which batches never turn back,
- * and a counter. */
+/* Above every id in the log and never used twice: made of the time, and where that is not enough a
+ * counter. */
 static int64_t next_own_producer_id(ol_commit *work) {
     ol_partition *partition = work->partition;
     int64_t id = OL_OWN_PRODUCER_ID_MIN + (work->timestamp << 16);

@@ -90,7 +90,8 @@ static bool is_value_v4_allowed(const ol_partition *partition) {
 ol_offset_value ol_commit_encoded_value(const ol_commit *work, const ol_item *item) {
     return (ol_offset_value){
         .offset = item->offset,
-        .commit_timestamp = item->commit_timestamp >= 0 ? item->commit_timestamp : work->timestamp,
+        .commit_timestamp =
+            item->commit_timestamp >= 0 ? item->commit_timestamp : work->position_time,
         .expire_timestamp = item->expire_timestamp,
         .leader_epoch = item->leader_epoch,
         .metadata = item->metadata,
@@ -186,9 +187,9 @@ int ol_commit_plan(ol_commit *work, const ol_item *items, size_t count, ol_error
 }
 
 void ol_commit_plan_time(ol_commit *work) {
-    int64_t now = ol_partition_now(work->partition);
-    work->timestamp =
-        now > work->partition->clock.last_timestamp ? now : work->partition->clock.last_timestamp;
+    ol_batch_time now = ol_batch_clock_next(&work->partition->clock);
+    work->timestamp = now.batch;
+    work->position_time = now.position;
 }
 
 static void add_header(ol_commit *work, const char *key, const uint8_t *value, size_t value_size) {

@@ -277,7 +277,7 @@ int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, s
     ol_batch_seal(start, start + size, &fields);
     int status = ol_log_publish(partition->log, &fields, size, error);
     if (OL_LIKELY(status == OL_OK)) {
-        partition->clock.last_timestamp = work->timestamp;
+        ol_batch_clock_record(&partition->clock, work->timestamp);
         if (OL_UNLIKELY(partition->options.replicated)) {
             status = record_in_flight(work, from, to, base_offset, start, size, error);
         } else if (OL_UNLIKELY(work->own_transaction)) {

@@ -1,0 +1,66 @@
+/* partition/batch_clock: the time that our batches carry, by a wall clock that may be wrong.
+ *
+ * A batch with a time far ahead would end what can be asked for by time (docs/history.md), and if
+ * the next ones had to be as late, one wrong reading would be carried on for ever.  So the wall
+ * clock is compared with a steady one, which nobody sets: a reading that jumped is not believed
+ * before the wall clock has stayed there for OL_CLOCK_DOUBT_MS.  Until then the time goes on by the
+ * steady clock.
+ *
+ * Batches do not go back in time where the wall clock is put right by OL_CLOCK_JUMP_MS or less.
+ * Where the newest batch is further ahead than that, its clock was wrong, and the next batches go
+ * back to the time it is.
+ *
+ * A position's own time decides when it expires, and one that is too early loses it.  So positions
+ * carry the later of the wall clock's time and their batch's, believed or not.
+ *
+ * No lock: the partition's writer lock covers it.
+ */
+#ifndef OL_PARTITION_BATCH_CLOCK_H
+#define OL_PARTITION_BATCH_CLOCK_H
+
+#include "base/base.h"
+
+/* A clock that is set by less has not jumped. */
+#define OL_CLOCK_JUMP_MS ((int64_t)60000)
+/* How long a jump has to last. */
+#define OL_CLOCK_DOUBT_MS ((int64_t)60000)
+/* The steady clock is read at most so often while the wall clock goes on. */
+#define OL_CLOCK_COMPARE_MS ((int64_t)1000)
+
+typedef struct ol_batch_clock {
+    int64_t (*wall_ms)(void *context);      /* since 1970; NULL: the system's */
+    int64_t (*steady_ms)(void *context);    /* NULL: the system's; if only wall_ms is given, all
+                                               that it says is believed */
+    void *context;
+    int64_t compared;           /* the reading that was last compared and believed; INT64_MAX: the
+                                   next one is compared */
+    int64_t lead;               /* of the wall clock before the steady one, as it is believed */
+    int64_t doubted_lead;       /* the same after a jump */
+    int64_t doubted_since;      /* by the steady clock; -1: nothing is doubted */
+    bool is_set;                /* there was a reading */
+    int64_t last;               /* of the newest batch */
+    int64_t newest;             /* the greatest of any batch that was loaded or written */
+} ol_batch_clock;
+
+typedef struct ol_batch_time {
+    int64_t batch;
+    int64_t position;
+} ol_batch_time;
+
+/* Of an empty log. */
+void ol_batch_clock_init(ol_batch_clock *clock, int64_t (*wall_ms)(void *context),
+                         int64_t (*steady_ms)(void *context), void *context);
+
+/* The time it is, as far as it is believed. */
+int64_t ol_batch_clock_now(ol_batch_clock *clock);
+
+/* The time for a batch that is written now. */
+ol_batch_time ol_batch_clock_next(ol_batch_clock *clock);
+
+/* A batch was written, or loaded. */
+static inline void ol_batch_clock_record(ol_batch_clock *clock, int64_t timestamp) {
+    clock->last = timestamp;
+    if (timestamp > clock->newest) clock->newest = timestamp;
+}
+
+#endif
