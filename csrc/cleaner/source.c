@@ -64,9 +64,8 @@ static bool was_cut(ol_clean_course *course) {
     return true;
 }
 
-/* A log of ours is read with `read`, not through its mappings: touching a page costs more than
- * copying it into a buffer that stays in the cache, and a page that the disk cannot read would end
- * the process.  A log that another process writes to is read as every reader reads it. */
+/* A log of ours is read segment by segment, each from its file; only closed segments are.  A log
+ * that another process writes to is read as every reader reads it. */
 static int open_file(ol_clean_source *source, ol_error *error) {
     const ol_log_options *log = source->course->scope->log_options;
     int status = ol_segment_path(source->path, sizeof source->path, log->directory,

@@ -34,7 +34,9 @@ struct ol_fs {
     int (*open)(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **file, ol_error *error);
     void (*close)(ol_file *file);
     int (*size)(ol_file *file, int64_t *size, ol_error *error);
-    /* Reads up to `size` bytes; *got is less only at the end of the file. */
+    /* Reads up to `size` bytes; *got is less only at the end of the file, or when the disk cannot
+     * read the byte that follows: then the call fails with OL_IO, which names that byte, and the
+     * *got bytes before it are there. */
     int (*read)(ol_file *file, int64_t position, void *data, size_t size, size_t *got,
                 ol_error *error);
     int (*write)(ol_file *file, int64_t position, const void *data, size_t size, ol_error *error);
@@ -54,9 +56,10 @@ struct ol_fs {
      * start (msync).  Dirty pages elsewhere stay dirty and writable: a store to a flushed page has
      * to fault first, which is expensive while flushes run. */
     int (*flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);
-    /* Maps [0, size) of the file, shared.  A writable mapping is MADV_DONTFORK.  *data stays valid
-     * until unmap, even after the file is closed. */
-    int (*map)(ol_file *file, size_t size, bool writable, void **data, ol_error *error);
+    /* Maps [0, size) of the file for writing, shared, and not for a forked child.  *data stays
+     * valid until unmap, even after the file is closed.  A page that the disk does not give ends
+     * the process: nothing is read through a mapping. */
+    int (*map)(ol_file *file, size_t size, void **data, ol_error *error);
     void (*unmap)(ol_fs *fs, void *data, size_t size);
     /* Faults in [from, to) of a writable mapping for writing, without changing a byte
      * (MADV_POPULATE_WRITE); best effort. */

@@ -140,6 +140,7 @@ static int posix_size(ol_file *file, int64_t *size, ol_error *error) {
 static int posix_read(ol_file *file, int64_t position, void *data, size_t size, size_t *got,
                       ol_error *error) {
     size_t done = 0;
+    *got = 0;
     while (done < size) {
         size_t chunk = size - done < TRANSFER_SIZE_MAX ? size - done : TRANSFER_SIZE_MAX;
         ssize_t count = pread(file->descriptor, (uint8_t *)data + done, chunk,
@@ -151,8 +152,8 @@ static int posix_read(ol_file *file, int64_t position, void *data, size_t size, 
         }
         if (count == 0) break;
         done += (size_t)count;
+        *got = done;
     }
-    *got = done;
     return OL_OK;
 }
 
@@ -277,12 +278,11 @@ static int posix_flush_range(ol_file *file, void *data, int64_t from, int64_t to
     return result == 0 ? OL_OK : ol_fail_errno(error, errno, "msync", file->path);
 }
 
-static int posix_map(ol_file *file, size_t size, bool writable, void **data, ol_error *error) {
+static int posix_map(ol_file *file, size_t size, void **data, ol_error *error) {
     if (size == 0) return ol_fail(error, OL_INVALID, "an empty range cannot be mapped");
-    int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    void *result = mmap(NULL, size, protection, MAP_SHARED, file->descriptor, 0);
+    void *result = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file->descriptor, 0);
     if (result == MAP_FAILED) return ol_fail_errno(error, errno, "mmap", file->path);
-    if (writable && madvise(result, size, MADV_DONTFORK) != 0) {
+    if (madvise(result, size, MADV_DONTFORK) != 0) {
         int sys_errno = errno;
         munmap(result, size);
         return ol_fail_errno(error, sys_errno, "madvise", file->path);

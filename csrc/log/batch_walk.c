@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { PIECE_BYTES = 512 << 10 };       /* stays in the cache between checking and decoding */
+enum { PIECE_BYTES = 256 << 10 };       /* stays in the cache between checking and decoding */
 
 static void start(ol_batch_walk *walk, ol_log *log, int64_t from, int64_t until) {
     memset(walk, 0, sizeof *walk);
@@ -80,8 +80,8 @@ static int pass_over(ol_batch_walk *walk, const ol_error *damage, ol_error *erro
     int status = ol_log_reader_skip(walk->reader, damage->position, &is_end, error);
     if (status != OL_OK) return status;
     leave_piece(walk);
-    walk->passed_over++;
-    if (!writable) {
+    if (walk->passed_over++ == 0) walk->damage = *damage;
+    if (!writable && damage->status != OL_IO) {
         is_tail = ol_bad_bytes_are_tail(walk->bounds.next_offset, ol_log_flushed(walk->log),
                                         ol_log_end(walk->log), !is_end);
     }
@@ -143,7 +143,8 @@ static int next_piece(ol_batch_walk *walk, ol_error *error) {
         return OL_OK;
     }
     walk->piece.size = 0;
-    if (status != OL_CORRUPT) return status;
+    bool is_unreadable = status == OL_IO && error->position >= 0;
+    if (status != OL_CORRUPT && !(is_unreadable && walk->reporter != NULL)) return status;
     ol_error damage = *error;
     if (damage.offset < 0) damage.offset = walk->bounds.next_offset;
     return pass_over(walk, &damage, error);

@@ -1,9 +1,14 @@
 /* log/batch_walk: the batches of an open log in their order, one by one, as a load counts them.
  *
  * Every reader of a log that goes on meanwhile uses this.  It reads through ol_log_reader, so
- * segments may be cleaned, rolled or removed under it.  Unreadable bytes, and batches whose CRC or
- * offsets cannot be right (log/batch_rules.h), are passed over and counted.  A load is a walk with
- * a reporter, so all walks leave out the same bytes.
+ * segments may be cleaned, rolled or removed under it.  Bytes that are no batch, and batches whose
+ * CRC or offsets cannot be right (log/batch_rules.h), are passed over and counted.  A load is a
+ * walk with a reporter, so all walks leave out the same bytes.
+ *
+ * Bytes that the disk cannot read, or that a file lost to somebody who cut it short, are another
+ * matter: the next attempt may find them.  A walk without a reporter fails with OL_IO.  One with a
+ * reporter reports them as damage and goes on: a load serves the rest, and the partition is
+ * read-only.
  *
  * A walk belongs to one thread at a time; many walks may go over one log.  No lock is held between
  * calls.
@@ -19,8 +24,9 @@ typedef struct ol_batch_walk_reporter {
     /* The bytes of the batches given so far are about to be released.  A failure is returned from
      * ol_batch_walk_next. */
     int (*release)(void *context, ol_error *error);
-    /* Bytes that cannot be read were passed over; the next batch begins at `below`, or the log ends
-     * there.  Not called for the unfinished tail of a log that somebody else writes. */
+    /* Damage, or bytes that cannot be read (OL_IO), were passed over; the next batch begins at
+     * `below`, or the log ends there.  Not called for the unfinished tail of a log that somebody
+     * else writes. */
     void (*damaged)(void *context, const ol_error *damage, int64_t below);
     void *context;
 } ol_batch_walk_reporter;
@@ -38,7 +44,8 @@ typedef struct ol_batch_walk {
     int64_t segment_base;       /* of the segment whose `segment_limit` is known; -1 none yet */
     int64_t segment_limit;      /* base of the segment after it; INT64_MAX for the last */
     int64_t bytes;              /* of the pieces that were left */
-    int64_t passed_over;        /* how often bytes that cannot be read were met */
+    int64_t passed_over;        /* how often damage was met, */
+    ol_error damage;            /* and the first of it */
     bool checks_crc;
     bool ended;                 /* nothing more is given, also if the log grows */
 } ol_batch_walk;
@@ -63,7 +70,7 @@ int ol_batch_walk_open_reported(ol_batch_walk *walk, ol_log *log, int64_t from,
 int ol_batch_walk_next_slowly(ol_batch_walk *walk, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
 /* The next batch, which borrows until the next call (with a reporter: until `release` is called);
- * OL_END after the last.  Fails as ol_log_reader_next, but not for damage. */
+ * OL_END after the last.  Fails as ol_log_reader_next, but not for what is passed over. */
 OL_NODISCARD static inline int ol_batch_walk_next(ol_batch_walk *walk, ol_batch *batch,
                                                   ol_error *error) {
     const uint8_t *data = walk->piece.data + walk->position;

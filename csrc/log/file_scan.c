@@ -6,52 +6,47 @@
 
 #include "base/bytes.h"
 
-enum { SCAN_BUFFER_SIZE = 1 << 18, ENDING_BYTES = 64 };
+enum { SCAN_BUFFER_SIZE = 1 << 18, ENDING_BYTES = 64, UNREADABLE_STEP = 4096 };
+
+void ol_file_scan_start(ol_file_scan *scan, ol_fs *fs, ol_file *file, bool owns, int64_t position,
+                        int64_t limit) {
+    *scan = (ol_file_scan){.fs = fs,
+                           .file = file,
+                           .owns_file = owns,
+                           .position = position,
+                           .limit = limit,
+                           .budget = OL_FILE_SCAN_BUDGET,
+                           .claimed_end = -1};
+}
 
 int ol_file_scan_open(ol_file_scan *scan, ol_fs *fs, const char *path, int64_t position,
                       int64_t limit, ol_error *error) {
-    *scan = (ol_file_scan){.fs = fs,
-                           .position = position,
-                           .limit = limit,
-                           .budget = OL_FILE_SCAN_BUDGET,
-                           .claimed_end = -1};
-    int status = fs->open(fs, path, OL_OPEN_READ, &scan->file, error);
-    if (status != OL_OK) return status;
+    ol_file *file = NULL;
     int64_t size = 0;
-    status = fs->size(scan->file, &size, error);
+    int status = fs->open(fs, path, OL_OPEN_READ, &file, error);
+    if (status != OL_OK) return status;
+    status = fs->size(file, &size, error);
     if (status != OL_OK) {
-        fs->close(scan->file);
+        fs->close(file);
         return status;
     }
-    if (limit < 0 || limit > size) scan->limit = size;
+    ol_file_scan_start(scan, fs, file, true, position, limit < 0 || limit > size ? size : limit);
     return OL_OK;
 }
 
-void ol_file_scan_open_bytes(ol_file_scan *scan, const uint8_t *bytes, int64_t position,
-                             int64_t limit) {
-    *scan = (ol_file_scan){.bytes = bytes,
-                           .position = position,
-                           .limit = limit,
-                           .budget = OL_FILE_SCAN_BUDGET,
-                           .claimed_end = -1};
-}
-
 void ol_file_scan_close(ol_file_scan *scan) {
-    if (scan->file != NULL) scan->fs->close(scan->file);
+    if (scan->owns_file) scan->fs->close(scan->file);
+    scan->owns_file = false;
     free(scan->buffer);
     scan->buffer = NULL;
 }
 
-/* Makes [position, position + size) available at *data; *got is less only where the file ends. */
+/* Makes [position, position + size) available at *data; *got is less only where the file ends, or
+ * the bytes that count do. */
 static int fetch(ol_file_scan *scan, int64_t position, size_t size, const uint8_t **data,
                  size_t *got, ol_error *error) {
     int64_t remaining = scan->limit - position;
     if (remaining < 0) remaining = 0;
-    if (scan->file == NULL) {
-        *data = remaining > 0 ? scan->bytes + position : scan->bytes;
-        *got = (size_t)remaining;
-        return OL_OK;
-    }
     if ((int64_t)size > remaining) size = (size_t)remaining;
     int64_t buffered_end = scan->buffer_position + (int64_t)scan->buffer_size;
     if (position >= scan->buffer_position && position + (int64_t)size <= buffered_end) {
@@ -74,7 +69,9 @@ static int fetch(ol_file_scan *scan, int64_t position, size_t size, const uint8_
     if (wanted > 0) {
         int status = scan->fs->read(scan->file, position, scan->buffer, wanted, &scan->buffer_size,
                                     error);
-        if (status != OL_OK) return status;
+        /* More was read than was asked for: what cannot be read may lie after that. */
+        bool enough = status == OL_IO && scan->buffer_size >= size;
+        if (status != OL_OK && !enough) return status;
     }
     *data = scan->buffer;
     *got = scan->buffer_size;
@@ -88,13 +85,20 @@ static int batch_at(ol_file_scan *scan, int64_t position, ol_batch *batch, ol_er
     int status = fetch(scan, position, OL_BATCH_OVERHEAD, &data, &got, error);
     if (status != OL_OK) return status;
     if (got == 0) {
-        return position < scan->limit ? ol_fail(error, OL_TORN, "the file ends early") : OL_END;
+        return position < scan->limit
+                   ? ol_fail(error, OL_TORN, "the file ends before byte %lld, and the log has %lld",
+                             (long long)position, (long long)scan->limit)
+                   : OL_END;
     }
     status = ol_batch_parse(data, got, batch, error);
     if (status == OL_TORN && batch->size > got && (int64_t)batch->size <= scan->limit - position) {
         size_t needed = batch->size;
         status = fetch(scan, position, needed, &data, &got, error);
         if (status != OL_OK) return status;
+        if (got < needed) {
+            return ol_fail(error, OL_TORN, "the file is %lld bytes long, and the log has %lld",
+                           (long long)position + (long long)got, (long long)scan->limit);
+        }
         status = ol_batch_parse(data, got, batch, error);
     }
     return status;
@@ -169,6 +173,10 @@ static int is_ending(ol_file_scan *scan, int64_t end, bool *ending, ol_error *er
     return status;
 }
 
+static bool is_passed(const ol_file_scan *scan, int status) {
+    return status == OL_IO && scan->passes_unreadable;
+}
+
 /* Goes from one bad batch to the next as their lengths say.  OL_OK: a right batch was reached;
  * OL_END: the end was.  OL_CORRUPT: the length of the batch at *position leads nowhere. */
 static int follow_lengths(ol_file_scan *scan, int64_t *position, int64_t offset_min,
@@ -179,12 +187,14 @@ static int follow_lengths(ol_file_scan *scan, int64_t *position, int64_t offset_
         int status = find_claimed_end(scan, *position, &end, error);
         if (status == OL_OK && end < 0) return OL_CORRUPT;
         if (status == OL_OK) status = is_ending(scan, end, &ending, error);
+        if (is_passed(scan, status)) return OL_CORRUPT;
         if (status != OL_OK) return status;
         if (ending) {
             scan->position = end;
             return OL_END;
         }
         status = batch_at(scan, end, batch, error);
+        if (is_passed(scan, status)) return OL_CORRUPT;
         if (status == OL_NO_MEMORY || status == OL_IO) return status;
         if (status != OL_OK) return OL_CORRUPT;
         bool right = ol_batch_check_crc(batch, error) == OL_OK;
@@ -200,15 +210,29 @@ static int follow_lengths(ol_file_scan *scan, int64_t *position, int64_t offset_
     }
 }
 
+/* Where a search goes on when the disk could not read the byte that the error names. */
+static int64_t pass_unreadable(int64_t position, int64_t *step, const ol_error *error) {
+    if (error->position > position) position = error->position;
+    position += *step - position % UNREADABLE_STEP;
+    *step *= 2;
+    return position;
+}
+
 /* Tries every byte from `position` on. */
 static int try_every_byte(ol_file_scan *scan, int64_t position, int64_t offset_min,
                           int64_t offset_max, ol_batch *batch, ol_error *error) {
+    int64_t unreadable_step = UNREADABLE_STEP;
     while (position + OL_BATCH_OVERHEAD <= scan->limit && scan->budget >= 0) {
         const uint8_t *data = NULL;
         size_t got = 0;
         int status = fetch(scan, position, OL_BATCH_OVERHEAD, &data, &got, error);
+        if (is_passed(scan, status)) {
+            position = pass_unreadable(position, &unreadable_step, error);
+            continue;
+        }
         if (status != OL_OK) return status;
         if (got < OL_BATCH_OVERHEAD) return OL_END;
+        unreadable_step = UNREADABLE_STEP;
         size_t step = 0;
         while (step + OL_BATCH_OVERHEAD <= got &&
                !is_plausible(data + step, got - step, scan->limit - position - (int64_t)step,
@@ -218,7 +242,7 @@ static int try_every_byte(ol_file_scan *scan, int64_t position, int64_t offset_m
         position += (int64_t)step;
         if (step + OL_BATCH_OVERHEAD > got) continue;
         status = batch_at(scan, position, batch, error);
-        if (status == OL_NO_MEMORY || status == OL_IO) return status;
+        if (status == OL_NO_MEMORY || (status == OL_IO && !is_passed(scan, status))) return status;
         if (status == OL_OK) {
             if (ol_batch_check_crc(batch, error) == OL_OK) {
                 scan->position = position;
@@ -236,7 +260,7 @@ int ol_file_scan_resync(ol_file_scan *scan, int64_t position, int64_t offset_min
     int status = follow_lengths(scan, &position, offset_min, offset_max, batch, error);
     if (status != OL_CORRUPT) return status;
     status = batch_at(scan, position, batch, error);
-    if (status == OL_NO_MEMORY || status == OL_IO) return status;
+    if (status == OL_NO_MEMORY || (status == OL_IO && !is_passed(scan, status))) return status;
     if (status == OL_OK && position + (int64_t)batch->size > scan->claimed_end) {
         scan->claimed_end = position + (int64_t)batch->size;
     }

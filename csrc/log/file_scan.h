@@ -1,9 +1,11 @@
-/* log/file_scan: walks the batches of one .log file, read with pread into its own buffer, or of
- * bytes in memory.
+/* log/file_scan: walks the batches of one .log file, read with pread into its own buffer.
  *
  * Recovery, rebuilding of indexes and replay of producer state read the log with it: it works the
  * same on files that somebody else may shorten meanwhile.  Bytes are hostile: a batch is only
- * returned when all of its bytes are there and its sizes hold. */
+ * returned when all of its bytes are there and its sizes hold.
+ *
+ * A disk that cannot read some bytes does not hide those before them: every call gives what it can,
+ * and the one that needs those bytes fails with OL_IO, which names the first of them. */
 #ifndef OL_LOG_FILE_SCAN_H
 #define OL_LOG_FILE_SCAN_H
 
@@ -15,7 +17,8 @@
 typedef struct ol_file_scan {
     ol_fs *fs;
     ol_file *file;
-    const uint8_t *bytes;       /* the caller's; then there is no file */
+    bool owns_file;
+    bool passes_unreadable;     /* a search goes on after bytes that the disk cannot read */
     int64_t position;           /* of the next batch */
     int64_t limit;              /* bytes of the file that count */
     uint8_t *buffer;
@@ -37,9 +40,10 @@ int ol_file_scan_open(ol_file_scan *scan, ol_fs *fs, const char *path, int64_t p
                       int64_t limit, ol_error *error) OL_NODISCARD;
 void ol_file_scan_close(ol_file_scan *scan);
 
-/* The same for `limit` bytes in memory, which stay there at least as long as the scan. */
-void ol_file_scan_open_bytes(ol_file_scan *scan, const uint8_t *bytes, int64_t position,
-                             int64_t limit);
+/* The same for an open file, whose first `limit` bytes count.  It is closed with the scan if that
+ * `owns` it, and stays open at least as long otherwise. */
+void ol_file_scan_start(ol_file_scan *scan, ol_fs *fs, ol_file *file, bool owns, int64_t position,
+                        int64_t limit);
 
 /* The batch at scan->position, which then moves past it; *batch borrows until the next call.
  * OL_END exactly at the limit; OL_TORN, OL_CORRUPT, OL_UNSUPPORTED as ol_batch_parse,
@@ -48,6 +52,8 @@ int ol_file_scan_next(ol_file_scan *scan, ol_batch *batch, ol_error *error) OL_N
 
 /* Moves past the bad batch at `position` to the next right one, whose CRC holds and whose offsets
  * lie in [offset_min, offset_max]; scan->position is there then.  OL_END when there is none.
+ * OL_IO where the disk cannot read; with scan->passes_unreadable the search goes on after that, in
+ * steps that double as long as nothing can be read, since every attempt may take seconds.
  *
  * The bytes of a record may hold whole batches, which must not be found.  So the length of the bad
  * batch is believed if a batch, right or wrong, stands at the place it leads to, or if the written

@@ -62,8 +62,7 @@ typedef struct ol_log_options {
     ol_fs *fs;
     const char *directory;              /* ".../__consumer_offsets-12" */
     ol_log_config config;
-    bool writable;                      /* else: nothing is changed, nothing is mapped, files are
-                                           read with pread only */
+    bool writable;                      /* else: nothing is changed */
     bool create;                        /* make the directory and an empty log when it is not
                                            there (writable only) */
     bool clean;                         /* the log dir had Kafka's clean-shutdown marker: all of
@@ -339,9 +338,10 @@ int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader,
 /* The next piece of at most `size_max` bytes (at least one whole batch), valid until the next call
  * or close.  OL_END at the log end (more may come: call again later); OL_OUT_OF_RANGE when the log
  * no longer holds anything at or above the reader's offset that it must hold (truncated under it).
- * OL_CORRUPT: the bytes at error->path/position cannot be walked; ol_log_reader_skip goes on after
- * them.  The caller checks the CRCs; on a read-only log a batch whose CRC fails may be unfinished:
- * see ol_log_reader_retry. */
+ * OL_CORRUPT: the bytes at error->path/position cannot be walked; OL_IO with a position: the disk
+ * cannot read them, or somebody else cut the file short; ol_log_reader_skip goes on after them.
+ * Any other OL_IO is of the file as a whole.  The caller checks the CRCs; on a read-only log a
+ * batch whose CRC fails may be unfinished: see ol_log_reader_retry. */
 int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *piece,
                        ol_error *error) OL_NODISCARD;
 
@@ -351,8 +351,8 @@ int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *p
                         ol_error *error) OL_NODISCARD;
 
 /* Goes on at the next batch after `position` in the current segment whose header and CRC are right,
- * or at the next segment.  *is_end: there is none anywhere, so the bytes may be an unfinished
- * tail. */
+ * or at the next segment; what the disk cannot read is passed, too.  *is_end: there is none
+ * anywhere, so the bytes may be an unfinished tail. */
 int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end,
                        ol_error *error) OL_NODISCARD;
 

@@ -1,10 +1,10 @@
 /* Reading upwards in pieces of whole batches.
  *
- * A writable log is read through the mappings of its segments, without copying; a reader uses the
- * segment it is in, so the bytes stay whatever happens to the file.  A read-only log is read by
- * pread into a buffer of the reader's: somebody else may shorten or remove the files, and rolls and
- * grows them.  A reader's place is an offset; positions are only kept within the segment object it
- * holds. */
+ * Every piece is read with pread into a buffer of the reader's.  A log of ours is bounded by the
+ * sizes that the writer publishes, and a segment that was replaced or cut stays readable while the
+ * reader uses it.  A read-only log is bounded by what its files hold: somebody else may shorten or
+ * remove them, and rolls and grows them.  A reader's place is an offset; positions are only kept
+ * within the segment object it holds. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,14 @@
 #include "log/file_scan.h"
 #include "log/log_impl.h"
 
-enum { READER_TRIES = 3, WALK_AHEAD = 2048 };
+/* A piece stays in the cache between reading and checking.  The first ones are small, since many
+ * readers look at a few batches only. */
+enum {
+    READER_TRIES = 3,
+    WALK_AHEAD = 2048,
+    FIRST_READ_BYTES = 64 << 10,
+    SEARCH_READ_BYTES = 16 << 10,       /* more than lies between two entries of an index */
+};
 
 struct ol_log_reader {
     ol_log *log;
@@ -23,11 +30,13 @@ struct ol_log_reader {
     int64_t position;           /* of the next piece, in the segment */
     bool positioned;            /* false: `position` came from an index and lies at or before the
                                    offset */
-    ol_file *file;              /* read-only logs: the reader's own */
-    uint8_t *buffer;
+    ol_file *file;              /* of the segment */
+    bool shared;                /* the file is the segment's, not the reader's own */
+    uint8_t *buffer;            /* the last bytes that were read */
     size_t capacity;
-    size_t buffered;            /* of the last piece */
+    size_t buffered;
     int64_t buffer_position;
+    size_t read_bytes;          /* of the next piece, doubled with each one */
     bool was_followed;          /* another segment followed this one already before the last
                                    check for more */
     int tries;
@@ -45,6 +54,7 @@ int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader, ol_e
     if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a reader");
     created->log = log;
     created->offset = offset;
+    created->read_bytes = FIRST_READ_BYTES;
     created->search_budget = OL_FILE_SCAN_BUDGET;
     *reader = created;
     return OL_OK;
@@ -52,13 +62,9 @@ int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader, ol_e
 
 static void leave_segment(ol_log_reader *reader) {
     if (reader->segment == NULL) return;
-    if (reader->file != NULL) {
-        reader->log->fs->close(reader->file);
-        reader->file = NULL;
-        ol_segment_release(reader->segment);
-    } else {
-        ol_segment_unuse(reader->segment);
-    }
+    if (!reader->shared) reader->log->fs->close(reader->file);
+    ol_segment_unuse(reader->segment);
+    reader->file = NULL;
     reader->segment = NULL;
 }
 
@@ -73,30 +79,24 @@ void ol_log_reader_close(ol_log_reader *reader) {
  * it. */
 static int enter_segment(ol_log_reader *reader, ol_segment *segment, int64_t position,
                          bool positioned, ol_error *error) {
-    ol_log *log = reader->log;
-    int status;
     reader->was_followed = false;
     free(reader->path);
     reader->path = strdup(segment->path);
-    if (reader->path == NULL) {
-        status = ol_fail(error, OL_NO_MEMORY, "no memory for a reader");
-    } else if (log->writable) {
-        status = ol_segment_use(segment, error);
-        ol_segment_release(segment);
-        if (status == OL_OK) reader->segment = segment;
-        reader->position = position;
-        reader->positioned = positioned;
-        return status;
-    } else {
-        status = log->fs->open(log->fs, segment->path, OL_OPEN_READ, &reader->file, error);
-    }
+    bool used = ol_segment_use(segment);
+    ol_segment_release(segment);
+    if (!used) return OL_WOULD_BLOCK;
+    int status = reader->path == NULL
+                     ? ol_fail(error, OL_NO_MEMORY, "no memory for a reader")
+                     : ol_segment_open_file(segment, &reader->file, &reader->shared, error);
     if (status != OL_OK) {
-        ol_segment_release(segment);
-        return status;
+        bool replaced = status == OL_NO_SUCH_FILE && atomic_load(&segment->detached);
+        ol_segment_unuse(segment);
+        return replaced ? OL_WOULD_BLOCK : status;
     }
     reader->segment = segment;
     reader->position = position;
     reader->positioned = positioned;
+    reader->buffered = 0;
     return OL_OK;
 }
 
@@ -104,32 +104,26 @@ int64_t ol_log_reader_offset(const ol_log_reader *reader) { return reader->offse
 
 /* ------------------------------------------------------------ bytes */
 
-/* The bytes that can be read at `position` now: through the mapping all of them, else at least
- * `wanted` bytes if the file has them. */
-static int bytes_at(ol_log_reader *reader, int64_t position, size_t wanted, const uint8_t **data,
-                    size_t *got, ol_error *error) {
-    ol_segment *segment = reader->segment;
-    if (reader->file == NULL) {
-        int64_t size = atomic_load_explicit(&segment->size, memory_order_acquire);
-        *got = position < size ? (size_t)(size - position) : 0;
-        *data = *got > 0 ? segment->data + position : NULL;
-        return OL_OK;
-    }
-    if (wanted > reader->capacity) {
-        uint8_t *buffer = ol_pages_allocate(wanted);
-        if (buffer == NULL) {
-            return ol_fail(error, OL_NO_MEMORY, "no memory to read %zu bytes", wanted);
-        }
-        ol_pages_free(reader->buffer, reader->capacity);
-        reader->buffer = buffer;
-        reader->capacity = wanted;
-    }
-    *got = 0;
-    int status = reader->log->fs->read(reader->file, position, reader->buffer, wanted, got, error);
+static int make_room(ol_log_reader *reader, size_t size, ol_error *error) {
+    if (size <= reader->capacity) return OL_OK;
+    uint8_t *buffer = ol_pages_allocate(size);
+    if (buffer == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to read %zu bytes", size);
+    ol_pages_free(reader->buffer, reader->capacity);
+    reader->buffer = buffer;
+    reader->capacity = size;
+    reader->buffered = 0;
+    return OL_OK;
+}
+
+/* Fills the buffer from `position` on, with `wanted` bytes if the file has them.  After OL_IO it
+ * holds what comes before the bytes that the disk cannot read. */
+static int fill(ol_log_reader *reader, int64_t position, size_t wanted, ol_error *error) {
+    int status = make_room(reader, wanted, error);
+    if (status != OL_OK) return status;
     reader->buffer_position = position;
-    reader->buffered = *got;
-    *data = reader->buffer;
-    return status;
+    reader->buffered = 0;
+    return reader->log->fs->read(reader->file, position, reader->buffer, wanted, &reader->buffered,
+                                 error);
 }
 
 /* Size of the batch at data[0] by its length field, or 0 if the header cannot be right.  Only for
@@ -159,7 +153,35 @@ static int fail_at(ol_log_reader *reader, int64_t position, const char *reason, 
     return ol_error_at(error, reader->path, position);
 }
 
+/* The batch at the reader's place cannot be read; the caller may go on after it. */
+static int blame(ol_log_reader *reader, int status, ol_error *error) {
+    if (status != OL_IO) return status;
+    error->offset = reader->offset;
+    return ol_error_at(error, reader->path, reader->position);
+}
+
 /* ------------------------------------------------------------ finding the place */
+
+/* The bytes that the buffer holds at `position`, enough for a header if the segment has one. */
+static int header_at(ol_log_reader *reader, int64_t position, const uint8_t **data, size_t *got,
+                     ol_error *error) {
+    int64_t buffered_end = reader->buffer_position + (int64_t)reader->buffered;
+    int status = OL_OK;
+    *data = NULL;
+    *got = 0;
+    if (position < reader->buffer_position || position + OL_BATCH_OVERHEAD > buffered_end) {
+        int64_t size = atomic_load_explicit(&reader->segment->size, memory_order_acquire);
+        int64_t left = reader->log->writable ? size - position : INT64_MAX;
+        if (left <= 0) return OL_OK;
+        status = fill(reader, position,
+                      left < SEARCH_READ_BYTES ? (size_t)left : SEARCH_READ_BYTES, error);
+        if (status != OL_OK && status != OL_IO) return status;
+    }
+    *data = reader->buffer + (position - reader->buffer_position);
+    *got = (size_t)(reader->buffer_position + (int64_t)reader->buffered - position);
+    /* Whoever reads on from here meets the bad place. */
+    return status == OL_IO && *got > 0 ? OL_OK : status;
+}
 
 /* Walks from an index position to the batch that holds the offset.  OL_END: it is above the offsets
  * of the segment. */
@@ -168,8 +190,8 @@ static int walk_to_offset(ol_log_reader *reader, ol_error *error) {
     for (;;) {
         const uint8_t *data = NULL;
         size_t got = 0;
-        int status = bytes_at(reader, reader->position, OL_BATCH_OVERHEAD, &data, &got, error);
-        if (status != OL_OK) return status;
+        int status = header_at(reader, reader->position, &data, &got, error);
+        if (status != OL_OK) return blame(reader, status, error);
         size_t size = batch_size_at(data, got);
         bool right = size > 0 && (got >= OL_BATCH_OVERHEAD || data[OL_BATCH_AT_MAGIC] < 2);
         if (!trusted && (!right || ol_load_i64(data) > reader->offset)) {
@@ -310,13 +332,67 @@ static int64_t next_base(ol_log_reader *reader) {
     return base_offset;
 }
 
-/* Whether the offset of the first batch is too high, since the batch after it lies below the end.
- * No CRC covers the base offset. */
-static bool is_first_too_high(const uint8_t *data, size_t got, int64_t end) {
-    size_t first = batch_size_at(data, got);
-    if (first == 0 || first >= got || next_offset_at(data) <= end) return false;
-    size_t second = batch_size_at(data + first, got - first);
-    return second > 0 && second <= got - first && next_offset_at(data + first) <= end;
+static bool has_first_batch(const ol_log_reader *reader) {
+    size_t first = batch_size_at(reader->buffer, reader->buffered);
+    return first > 0 && first <= reader->buffered;
+}
+
+/* Reads what follows the reader's place, of which the file has `available` bytes: the whole first
+ * batch and, up to size_max, some more. */
+static int read_batches(ol_log_reader *reader, int64_t available, size_t size_max,
+                        ol_error *error) {
+    size_t wanted = reader->read_bytes < size_max ? reader->read_bytes : size_max;
+    if (wanted < OL_BATCH_OVERHEAD) wanted = OL_BATCH_OVERHEAD;
+    if ((int64_t)wanted > available) wanted = (size_t)available;
+    int status = fill(reader, reader->position, wanted, error);
+    size_t first = batch_size_at(reader->buffer, reader->buffered);
+    if (status == OL_OK && first > reader->buffered && (int64_t)first <= available) {
+        status = fill(reader, reader->position, first, error);
+    }
+    if (reader->read_bytes < size_max) reader->read_bytes *= 2;
+    if (status == OL_IO && has_first_batch(reader)) return OL_OK;
+    return blame(reader, status, error);
+}
+
+/* The end of the offsets of the batch after the first one in the buffer, -1 where there is none;
+ * the file has `available` bytes. */
+static int find_second_end(ol_log_reader *reader, int64_t available, int64_t *end,
+                           ol_error *error) {
+    size_t first = batch_size_at(reader->buffer, reader->buffered);
+    size_t needed = first + OL_BATCH_OVERHEAD;
+    *end = -1;
+    if (first == 0 || (int64_t)needed > available) return OL_OK;
+    int status = needed > reader->buffered ? fill(reader, reader->position, needed, error) : OL_OK;
+    if (status != OL_OK) return blame(reader, status, error);
+    if (needed > reader->buffered) return OL_OK;
+    size_t second = batch_size_at(reader->buffer + first, reader->buffered - first);
+    bool fits = second > 0 && (int64_t)second <= available - (int64_t)first;
+    if (fits) *end = next_offset_at(reader->buffer + first);
+    return OL_OK;
+}
+
+/* Refuses a first batch whose offset is too high, since the batch after it lies below the end.  No
+ * CRC covers the base offset. */
+static int check_first(ol_log_reader *reader, int64_t available, int64_t end, ol_error *error) {
+    int64_t second_end = -1;
+    if (!has_first_batch(reader) || next_offset_at(reader->buffer) <= end) return OL_OK;
+    int status = find_second_end(reader, available, &second_end, error);
+    if (status != OL_OK || second_end < 0 || second_end > end) return status;
+    return fail_at(reader, reader->position, "the offsets of the batch reach above the log end",
+                   error);
+}
+
+/* No whole batch stands at the reader's place, though the log has more bytes there. */
+static int refuse_bytes(ol_log_reader *reader, int64_t size, ol_error *error) {
+    int64_t file_size = 0;
+    int status = reader->log->fs->size(reader->file, &file_size, error);
+    if (status != OL_OK) return status;
+    if (file_size >= size) {
+        return fail_at(reader, reader->position, "the bytes are not a record batch", error);
+    }
+    status = ol_fail(error, OL_IO, "the file is %lld bytes long, and the log has %lld",
+                     (long long)file_size, (long long)size);
+    return blame(reader, status, error);
 }
 
 /* A segment that another one follows is finished, and nothing in it reaches above the base of that
@@ -336,23 +412,20 @@ static int bound_piece(ol_log_reader *reader, const uint8_t *data, size_t *size,
     return OL_OK;
 }
 
-/* A piece of a mapped segment. */
-static int mapped_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece,
-                        ol_error *error) {
-    const uint8_t *data = NULL;
-    size_t got = 0;
+/* A piece of a log of ours: of the bytes that the writer has published. */
+static int own_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) {
     size_t last = 0;
     int64_t end = ol_log_end(reader->log);
-    int status = bytes_at(reader, reader->position, 0, &data, &got, error);
+    int64_t segment_size = atomic_load_explicit(&reader->segment->size, memory_order_acquire);
+    int64_t available = segment_size - reader->position;
+    if (available <= 0) return OL_END;
+    int status = read_batches(reader, available, size_max, error);
+    if (status == OL_OK) status = check_first(reader, available, end, error);
     if (status != OL_OK) return status;
-    if (got == 0) return OL_END;
-    size_t size = walk_batches(data, got, size_max, &last);
+    const uint8_t *data = reader->buffer;
+    size_t size = walk_batches(data, reader->buffered, size_max, &last);
     status = bound_piece(reader, data, &size, &last, error);
     if (status != OL_OK) return status;
-    if (is_first_too_high(data, got, end)) {
-        return fail_at(reader, reader->position, "the offsets of the batch reach above the log end",
-                       error);
-    }
     /* The writer stores the size before the end, so the last batches may be above the end that was
      * read. */
     while (size > 0 && next_offset_at(data + last) > end) {
@@ -363,10 +436,21 @@ static int mapped_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *pi
         }
         end = newer;
     }
-    if (size == 0) {
-        return fail_at(reader, reader->position, "the bytes are not a record batch", error);
-    }
-    return give_piece(reader, data, size, last, piece);
+    return size == 0 ? refuse_bytes(reader, segment_size, error)
+                     : give_piece(reader, data, size, last, piece);
+}
+
+/* The bytes of the segment that count: those that the writer published, or all that the file of
+ * another writer has. */
+static int find_limit(ol_log_reader *reader, int64_t *limit, ol_error *error) {
+    *limit = atomic_load_explicit(&reader->segment->size, memory_order_acquire);
+    return reader->log->writable ? OL_OK : reader->log->fs->size(reader->file, limit, error);
+}
+
+/* A search in the file that the reader has. */
+static void start_scan(ol_log_reader *reader, ol_file_scan *scan, int64_t position, int64_t limit) {
+    ol_file_scan_start(scan, reader->log->fs, reader->file, false, position, limit);
+    scan->budget = reader->search_budget;
 }
 
 /* Whether unreadable bytes of the last segment are a tail that is being written, or was torn:
@@ -374,15 +458,15 @@ static int mapped_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *pi
 static int is_unfinished(ol_log_reader *reader, bool *unfinished, ol_error *error) {
     ol_file_scan scan;
     ol_batch batch;
+    int64_t limit = 0;
     int64_t flushed = ol_log_flushed(reader->log), end = ol_log_end(reader->log);
     bool needs_search = ol_bad_bytes_are_tail(reader->offset, flushed, end, false);
     *unfinished = ol_bad_bytes_are_tail(reader->offset, flushed, end, true);
     if (*unfinished || !needs_search) return OL_OK;
-    int status = ol_file_scan_open(&scan, reader->log->fs, reader->path, reader->position, -1,
-                                   error);
+    int status = find_limit(reader, &limit, error);
     if (status != OL_OK) return status;
     int64_t last = ol_segment_offset_max(reader->segment->base_offset);
-    scan.budget = reader->search_budget;
+    start_scan(reader, &scan, reader->position, limit);
     status = ol_file_scan_resync(&scan, reader->position, reader->offset, last, &batch, error);
     reader->search_budget = scan.budget;
     ol_file_scan_close(&scan);
@@ -394,11 +478,11 @@ static int is_unfinished(ol_log_reader *reader, bool *unfinished, ol_error *erro
  * with the power, or was not made yet. */
 static int is_untrimmed(ol_log_reader *reader, bool *untrimmed, ol_error *error) {
     ol_file_scan scan;
-    int64_t used = 0;
+    int64_t used = 0, limit = 0;
     *untrimmed = false;
-    int status = ol_file_scan_open(&scan, reader->log->fs, reader->path, reader->position, -1,
-                                   error);
+    int status = find_limit(reader, &limit, error);
     if (status != OL_OK) return status;
+    start_scan(reader, &scan, reader->position, limit);
     status = ol_file_scan_used(&scan, reader->position, &used, error);
     ol_file_scan_close(&scan);
     *untrimmed = used == reader->position;
@@ -406,27 +490,17 @@ static int is_untrimmed(ol_log_reader *reader, bool *untrimmed, ol_error *error)
 }
 
 /* A piece of a file that somebody else writes to. */
-static int read_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece,
-                      ol_error *error) {
-    const uint8_t *data = NULL;
-    size_t got = 0;
+static int foreign_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece,
+                         ol_error *error) {
     size_t last = 0;
-    size_t wanted = size_max < OL_BATCH_OVERHEAD ? OL_BATCH_OVERHEAD : size_max;
     int64_t file_size = 0;
     int status = reader->log->fs->size(reader->file, &file_size, error);
     if (status != OL_OK) return status;
     if (reader->position >= file_size) return OL_END;
-    if ((int64_t)wanted > file_size - reader->position) {
-        wanted = (size_t)(file_size - reader->position);
-    }
-    status = bytes_at(reader, reader->position, wanted, &data, &got, error);
+    status = read_batches(reader, file_size - reader->position, size_max, error);
     if (status != OL_OK) return status;
-    size_t needed = batch_size_at(data, got);
-    if (needed > got && (int64_t)needed <= file_size - reader->position) {
-        status = bytes_at(reader, reader->position, needed, &data, &got, error);
-        if (status != OL_OK) return status;
-    }
-    size_t size = walk_batches(data, got, size_max > needed ? size_max : needed, &last);
+    const uint8_t *data = reader->buffer;
+    size_t size = walk_batches(data, reader->buffered, size_max, &last);
     bool whole = size >= OL_BATCH_OVERHEAD || (size > 0 && data[OL_BATCH_AT_MAGIC] < 2);
     if (whole) return give_piece(reader, data, size, last, piece);
     bool at_end = false;
@@ -450,8 +524,8 @@ static int next_once(ol_log_reader *reader, size_t size_max, ol_log_piece *piece
         if (status == OL_WOULD_BLOCK) continue;
         if (status == OL_OK && !reader->positioned) status = walk_to_offset(reader, error);
         if (status == OL_OK) {
-            status = reader->file == NULL ? mapped_piece(reader, size_max, piece, error)
-                                          : read_piece(reader, size_max, piece, error);
+            status = reader->log->writable ? own_piece(reader, size_max, piece, error)
+                                           : foreign_piece(reader, size_max, piece, error);
         }
         /* Replaced between our finding and reading it. */
         if (status == OL_WOULD_BLOCK) {
@@ -459,7 +533,7 @@ static int next_once(ol_log_reader *reader, size_t size_max, ol_log_piece *piece
             continue;
         }
         if (status != OL_END || reader->segment == NULL) return status;
-        if (reader->file == NULL && reader->offset < ol_log_end(reader->log) &&
+        if (reader->log->writable && reader->offset < ol_log_end(reader->log) &&
             atomic_load_explicit(&reader->segment->size, memory_order_acquire) > reader->position) {
             return OL_END;
         }
@@ -503,34 +577,33 @@ int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *pie
 
 int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *piece,
                         ol_error *error) {
-    if (reader->file == NULL) return OL_END;
+    if (reader->log->writable) return OL_END;
     if (++reader->tries >= READER_TRIES) return OL_END;
-    const uint8_t *data = NULL;
-    size_t got = 0;
     size_t last = 0;
     int64_t piece_end = reader->buffer_position + (int64_t)reader->buffered;
     if (position < reader->buffer_position || position >= piece_end) {
         return ol_fail(error, OL_INVALID, "position %lld is not in the last piece",
                        (long long)position);
     }
-    int status = bytes_at(reader, position, (size_t)(piece_end - position), &data, &got, error);
+    int status = fill(reader, position, (size_t)(piece_end - position), error);
     if (status != OL_OK) return status;
-    size_t size = walk_batches(data, got, got, &last);
+    size_t size = walk_batches(reader->buffer, reader->buffered, reader->buffered, &last);
     if (size == 0) return fail_at(reader, position, "the bytes are not a record batch", error);
     int tries = reader->tries;
     reader->position = position;
-    status = give_piece(reader, data, size, last, piece);
+    status = give_piece(reader, reader->buffer, size, last, piece);
     reader->tries = tries;
     return status;
 }
 
 /* The file of that name is another one by now, in which the place is found by offset: the one that
  * the bad batch claims, if it can be right. */
-static void leave_replaced(ol_log_reader *reader, int64_t position, int64_t size) {
-    const ol_segment *segment = reader->segment;
-    if (position >= 0 && size - position >= OL_BATCH_MAGIC_END) {
-        int64_t claimed = ol_load_i64(segment->data + position);
-        if (claimed >= segment->base_offset && claimed < reader->offset) reader->offset = claimed;
+static void leave_replaced(ol_log_reader *reader, int64_t position) {
+    int64_t base_offset = reader->segment->base_offset;
+    int64_t buffered_end = reader->buffer_position + (int64_t)reader->buffered;
+    if (position >= reader->buffer_position && position + OL_BATCH_MAGIC_END <= buffered_end) {
+        int64_t claimed = ol_load_i64(reader->buffer + (position - reader->buffer_position));
+        if (claimed >= base_offset && claimed < reader->offset) reader->offset = claimed;
     }
     leave_segment(reader);
 }
@@ -538,31 +611,30 @@ static void leave_replaced(ol_log_reader *reader, int64_t position, int64_t size
 int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol_error *error) {
     ol_file_scan scan;
     ol_batch batch;
+    bool writable = reader->log->writable;
     *is_end = false;
     if (reader->segment == NULL) return ol_fail(error, OL_INVALID, "the reader is in no segment");
-    int64_t base = reader->segment->base_offset;
-    int64_t last = ol_segment_offset_max(base);
-    int64_t limit = reader->file == NULL ? atomic_load(&reader->segment->size) : -1;
-    int status = ol_file_scan_open(&scan, reader->log->fs, reader->path, position, limit, error);
-    if (reader->file == NULL && atomic_load(&reader->segment->detached)) {
-        if (status == OL_OK) ol_file_scan_close(&scan);
-        leave_replaced(reader, position, limit);
+    if (writable && atomic_load(&reader->segment->detached)) {
+        leave_replaced(reader, position);
         return OL_OK;
     }
+    int64_t base = reader->segment->base_offset;
+    int64_t last = ol_segment_offset_max(base);
+    int64_t limit = 0;
+    int status = find_limit(reader, &limit, error);
+    if (status != OL_OK) return status;
+    /* The bytes at the position counted into reader->offset when they were given, right or wrong;
+     * so the place is found by bytes here, and only batches of this segment come into question. */
+    start_scan(reader, &scan, position, limit);
+    scan.passes_unreadable = true;
+    status = ol_file_scan_resync(&scan, position, base, last, &batch, error);
+    reader->search_budget = scan.budget;
     if (status == OL_OK) {
-        /* The bytes at the position counted into reader->offset when they were given, right or
-         * wrong; so the place is found by bytes here, and only batches of this segment come into
-         * question. */
-        scan.budget = reader->search_budget;
-        status = ol_file_scan_resync(&scan, position, base, last, &batch, error);
-        reader->search_budget = scan.budget;
-        if (status == OL_OK) {
-            reader->position = scan.position;
-            reader->positioned = true;
-            reader->offset = batch.base_offset;
-        }
-        ol_file_scan_close(&scan);
+        reader->position = scan.position;
+        reader->positioned = true;
+        reader->offset = batch.base_offset;
     }
+    ol_file_scan_close(&scan);
     if (status == OL_END) {
         /* Batches that came after the limit meanwhile are after bad bytes. */
         reader->was_followed = true;
@@ -571,7 +643,7 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
         if (status == OL_END || status == OL_WOULD_BLOCK) status = OL_OK;
         /* A writer appends after the bad bytes; in somebody else's file they may yet become
          * right. */
-        if (*is_end && reader->file == NULL) reader->position = limit;
+        if (*is_end && writable) reader->position = limit;
     }
     return status;
 }

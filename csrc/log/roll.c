@@ -484,7 +484,7 @@ bool ol_log_prepare(ol_log *log) {
     }
     /* The flush is made without the lock: the writer may need it for the next step.  A use keeps
      * the file open. */
-    if (to_flush != NULL && ol_segment_use(to_flush, &ignored) != OL_OK) to_flush = NULL;
+    if (to_flush != NULL && !ol_segment_use(to_flush)) to_flush = NULL;
     int64_t flush_to = to_flush == NULL
                            ? 0
                            : atomic_load_explicit(&to_flush->extended, memory_order_relaxed);

@@ -1,4 +1,4 @@
-/* Mappings, uses and references of a segment, and the entries of its indexes. */
+/* Files, uses and references of a segment, and the entries of its indexes. */
 #include "log/segment.h"
 
 #include <stdio.h>
@@ -45,9 +45,13 @@ int ol_segment_create(ol_fs *fs, const char *directory, const char *path, int64_
     return OL_OK;
 }
 
+static _Atomic int kept_files;
+
 static void close_file(ol_segment *segment) {
     if (segment->data != NULL) segment->fs->unmap(segment->fs, segment->data, segment->mapped_size);
     if (segment->file != NULL) segment->fs->close(segment->file);
+    if (segment->kept) atomic_fetch_sub(&kept_files, 1);
+    segment->kept = false;
     segment->data = NULL;
     segment->file = NULL;
     segment->mapped_size = 0;
@@ -73,35 +77,15 @@ void ol_segment_release(ol_segment *segment) {
     free(segment);
 }
 
-int ol_segment_use(ol_segment *segment, ol_error *error) {
+bool ol_segment_use(ol_segment *segment) {
     pthread_mutex_lock(&segment->lock);
-    int status = OL_OK;
-    if (atomic_load(&segment->detached)) {
-        status = OL_WOULD_BLOCK;
-    } else if (segment->users == 0) {
-        status = segment->fs->open(segment->fs, segment->path, OL_OPEN_READ, &segment->file, error);
-        size_t size = (size_t)atomic_load_explicit(&segment->size, memory_order_acquire);
-        if (status == OL_OK && size > 0) {
-            void *data = NULL;
-            status = segment->fs->map(segment->file, size, false, &data, error);
-            segment->data = data;
-            segment->mapped_size = size;
-            if (status != OL_OK) {
-                segment->data = NULL;
-                close_file(segment);
-            }
-        }
-        /* A mapping stays readable without it, and a process has a few thousand descriptors at
-         * most. */
-        if (segment->file != NULL) segment->fs->close(segment->file);
-        segment->file = NULL;
-    }
-    if (status == OL_OK) {
+    bool attached = !atomic_load(&segment->detached);
+    if (attached) {
         segment->users++;
         segment->references++;
     }
     pthread_mutex_unlock(&segment->lock);
-    return status;
+    return attached;
 }
 
 void ol_segment_unuse(ol_segment *segment) {
@@ -110,6 +94,40 @@ void ol_segment_unuse(ol_segment *segment) {
     if (--segment->users == 0) close_file(segment);
     pthread_mutex_unlock(&segment->lock);
     ol_segment_release(segment);
+}
+
+int ol_segment_open_file(ol_segment *segment, ol_file **file, bool *shared, ol_error *error) {
+    pthread_mutex_lock(&segment->lock);
+    OL_ASSERT(segment->users > 0);
+    int status = OL_OK;
+    *file = segment->file;
+    *shared = segment->file != NULL;
+    if (!*shared && atomic_load(&segment->detached)) {
+        (void)ol_fail(error, OL_NO_SUCH_FILE,
+                      "the segment was replaced or cut away while it was read");
+        status = ol_error_at(error, segment->path, -1);
+    } else if (!*shared) {
+        /* Under the lock: until the segment is detached the name is that of its file. */
+        status = segment->fs->open(segment->fs, segment->path, OL_OPEN_READ, file, error);
+    }
+    pthread_mutex_unlock(&segment->lock);
+    return status;
+}
+
+/* Without the file, users are refused when they open it. */
+static void keep_file(ol_segment *segment) {
+    ol_error ignored;
+    segment->kept = atomic_fetch_add(&kept_files, 1) < OL_KEPT_FILES_MAX &&
+                    segment->fs->open(segment->fs, segment->path, OL_OPEN_READ, &segment->file,
+                                      &ignored) == OL_OK;
+    if (!segment->kept) atomic_fetch_sub(&kept_files, 1);
+}
+
+void ol_segment_detach(ol_segment *segment) {
+    pthread_mutex_lock(&segment->lock);
+    atomic_store(&segment->detached, true);
+    if (segment->users > 0 && segment->file == NULL) keep_file(segment);
+    pthread_mutex_unlock(&segment->lock);
 }
 
 int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_size,
@@ -121,7 +139,7 @@ int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_si
     }
     if (status != OL_OK) return status;
     void *data = NULL;
-    status = segment->fs->map(file, mapped_size, true, &data, error);
+    status = segment->fs->map(file, mapped_size, &data, error);
     if (status != OL_OK) {
         segment->fs->close(file);
         return status;
@@ -134,22 +152,14 @@ int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_si
     return OL_OK;
 }
 
-int ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size, ol_error *error) {
+void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size) {
     OL_ASSERT(segment->users == 0);
-    void *data = NULL;
-    if (size > 0) {
-        int status = segment->fs->map(file, (size_t)size, false, &data, error);
-        if (status != OL_OK) return status;
-    }
     segment->file = file;
-    segment->data = data;
-    segment->mapped_size = (size_t)size;
     atomic_store(&segment->size, size);
     atomic_store(&segment->extended, size);
     atomic_store(&segment->populated, size);
     segment->users = 1;
     segment->references++;
-    return OL_OK;
 }
 
 int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) {

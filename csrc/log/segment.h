@@ -1,11 +1,18 @@
 /* log/segment: one .log file of a partition with its indexes, shared by the list of segments,
  * readers and the flush.
  *
- * A segment object lives as long as somebody references it; its file is mapped as long as somebody
- * uses it (a reader, the flush, or the log itself while it is the active one).  A mapping stays
- * readable when the file is removed, and a file in use is never shortened below the bytes that a
- * user may read (ol_log_truncate replaces it instead).  Only a file that is or was written to stays
- * open meanwhile: readers of many segments need no descriptor for each.
+ * A segment object lives as long as somebody references it; its bytes stay readable as long as
+ * somebody uses it (a reader, a view, the flush, or the log itself while it writes to it).  A file
+ * in use is never shortened below the bytes that a user may read (ol_log_truncate replaces it
+ * instead).
+ *
+ * All reading is done with pread.  A page of a mapping can be evicted, and then a bad sector, or a
+ * file that somebody else cut short, ends the process.  So only the file that is appended to is
+ * mapped, and nobody reads through that mapping but the writer, what it has just stored.
+ *
+ * A process has a few thousand descriptors at most, and a log may have more segments.  So a segment
+ * keeps its file open only while it is written to, and when it leaves the log while it is used: its
+ * name is lost then.  Otherwise each reader opens the file by its name.
  *
  * `size` is the true size: whole batches.  After it the active file is extended with zeros up to
  * `extended`, and the pages up to `populated` were touched, so that storing there needs no system
@@ -38,8 +45,10 @@ typedef struct ol_segment {
     pthread_mutex_t lock;
     uint32_t references;
     uint32_t users;
-    ol_file *file;                      /* NULL where it is only read */
-    uint8_t *data;                      /* NULL for an empty file that is not written to */
+    ol_file *file;                      /* open until the last use ends, or NULL */
+    bool kept;                          /* it was opened for those who used the segment when it
+                                           left the log */
+    uint8_t *data;                      /* the writer's mapping; NULL where nothing is appended */
     size_t mapped_size;
 
     /* Open only while the segment is written to, and until it is flushed after a roll. */
@@ -73,10 +82,23 @@ int ol_segment_create(ol_fs *fs, const char *directory, const char *path, int64_
 void ol_segment_reference(ol_segment *segment);
 void ol_segment_release(ol_segment *segment);
 
-/* Maps the file for reading unless it already is mapped; each use ends with ol_segment_unuse.
- * OL_WOULD_BLOCK: the segment is no longer in the log, find its successor. */
-int ol_segment_use(ol_segment *segment, ol_error *error) OL_NODISCARD;
+/* Keeps the bytes readable; each use ends with ol_segment_unuse.  False: the segment is no longer
+ * in the log, find its successor. */
+bool ol_segment_use(ol_segment *segment) OL_NODISCARD;
 void ol_segment_unuse(ol_segment *segment);
+
+/* The file of a segment that the caller uses, to be read.  *shared: it is the segment's, open at
+ * least until that use ends; otherwise the caller closes it.  Fails with OL_IO; with
+ * OL_NO_SUCH_FILE, too, when the segment has left the log and too many files were kept already. */
+int ol_segment_open_file(ol_segment *segment, ol_file **file, bool *shared,
+                         ol_error *error) OL_NODISCARD;
+
+/* The segment leaves the log: it gets no new user, and keeps its file for those that it has.  To be
+ * called before its name is given to another file, or to none. */
+void ol_segment_detach(ol_segment *segment);
+
+/* Files that are kept open for the users of segments that left their logs, in this process. */
+enum { OL_KEPT_FILES_MAX = 256 };
 
 /* Opens (or takes over `file` of) a segment that will be written to: maps `mapped_size` bytes for
  * writing.  Nobody uses it yet; counts as one use. */
@@ -85,8 +107,7 @@ int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_si
 
 /* Takes over `file`, whose `size` bytes are those of a closed segment under a temporary name;
  * nobody uses it yet; counts as one use. */
-int ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size,
-                         ol_error *error) OL_NODISCARD;
+void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size);
 
 /* Makes the file [extended, to) exist as zeros, `written` as in ol_fs, and touches its pages. */
 int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) OL_NODISCARD;

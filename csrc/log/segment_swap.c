@@ -222,11 +222,7 @@ static void undo(ol_log *log, const int64_t *bases, size_t count) {
 static void exchange(swap *s) {
     ol_log *log = s->log;
     pthread_mutex_lock(&log->list.lock);
-    for (size_t i = 0; i < s->count; i++) {
-        pthread_mutex_lock(&s->replaced[i]->lock);
-        atomic_store(&s->replaced[i]->detached, true);
-        pthread_mutex_unlock(&s->replaced[i]->lock);
-    }
+    for (size_t i = 0; i < s->count; i++) ol_segment_detach(s->replaced[i]);
     ol_segment **place = log->list.segments + s->index;
     size_t after = log->list.count - s->index - s->count;
     place[0] = s->aside->segment;
@@ -324,10 +320,10 @@ static int prepare(swap *s, ol_error *error) {
     if (status == OL_OK) status = add_empty_files(s, error);
     if (status == OL_OK) status = copy_time(s, error);
     if (status == OL_OK) {
-        status = ol_segment_use_aside(aside->segment, aside->file, aside->size, error);
-        if (status == OL_OK) aside->file = NULL;
+        ol_segment_use_aside(aside->segment, aside->file, aside->size);
+        aside->file = NULL;
+        status = note_swap(s, error);
     }
-    if (status == OL_OK) status = note_swap(s, error);
     if (status == OL_OK) status = announce(s, error);
     if (status == OL_OK) return OL_OK;
     ol_log_forget_swap(s->log);

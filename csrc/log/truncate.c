@@ -87,12 +87,9 @@ static int replace_by_copy(ol_log *log, const ol_segment *segment, int64_t size,
     return status;
 }
 
-/* Takes the last segment off the list; readers in it go on, and find their place again. */
-static void detach_last(ol_log *log) {
+/* Takes the last segment, which is detached, off the list. */
+static void drop_last(ol_log *log) {
     ol_segment *last = log->list.segments[--log->list.count];
-    pthread_mutex_lock(&last->lock);
-    atomic_store(&last->detached, true);
-    pthread_mutex_unlock(&last->lock);
     if (last == log->tail.active || last->flush_needed) ol_segment_unuse(last);
     if (last == log->tail.active) log->tail.active = NULL;
     pthread_mutex_lock(&last->lock);
@@ -101,12 +98,11 @@ static void detach_last(ol_log *log) {
     ol_segment_release(last);
 }
 
-/* Makes the file of the segment that stays `position` bytes long.  Once it is detached no new user
- * can come. */
+/* Makes the file of the segment that stays `position` bytes long.  It is detached, so that no new
+ * user can come. */
 static int cut_segment(ol_log *log, ol_segment *segment, int64_t position, ol_error *error) {
     uint32_t own = segment == log->tail.active || segment->flush_needed ? 1 : 0;
     pthread_mutex_lock(&segment->lock);
-    atomic_store(&segment->detached, true);
     bool read = segment->users > own;
     pthread_mutex_unlock(&segment->lock);
     if (read) return replace_by_copy(log, segment, position, error);
@@ -204,11 +200,13 @@ static int leave_cut_note(ol_log *log, int64_t offset, ol_error *error) {
  * extension.lock. */
 static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
     int status = OL_OK;
+    /* Readers in them go on with the files that they have, and then find their places again. */
+    for (size_t i = cut->index; i < log->list.count; i++) ol_segment_detach(log->list.segments[i]);
     while (log->list.count > cut->index + 1 && status == OL_OK) {
         status = ol_segment_remove_files(log->fs, log->directory,
                                          log->list.segments[log->list.count - 1]->base_offset,
                                          error);
-        if (status == OL_OK) detach_last(log);
+        if (status == OL_OK) drop_last(log);
     }
     /* If the removals were lost and the cut was not, the removed segments would come back after a
      * gap that looks legal. */
@@ -219,7 +217,7 @@ static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
         ol_segment *fresh = NULL;
         status = ol_segment_remove_files(log->fs, log->directory, cut->base_offset, error);
         if (status != OL_OK) return status;
-        detach_last(log);
+        drop_last(log);
         status = ol_log_start_segment(log, cut->end, &fresh, error);
         if (status != OL_OK) return status;
         log->list.segments[log->list.count++] = fresh;
@@ -228,7 +226,7 @@ static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
     }
     status = cut_segment(log, last, cut->position, error);
     if (status != OL_OK) return status;
-    detach_last(log);
+    drop_last(log);
     return reopen_last(log, cut, error);
 }
 

@@ -8,7 +8,7 @@
 
 struct ol_log_view {
     ol_log *log;
-    ol_segment **segments;      /* each is used, so that it stays mapped */
+    ol_segment **segments;      /* each is used, so that it stays readable */
     size_t count;
     uint64_t cuts;
 };
@@ -35,7 +35,7 @@ static int copy_list(ol_log *log, ol_segment ***segments, size_t *count, ol_erro
                : ol_fail(error, OL_NO_MEMORY, "no memory to look at %zu segments", *count);
 }
 
-/* OL_WOULD_BLOCK: one was replaced before it could be opened, so the list is taken again. */
+/* OL_WOULD_BLOCK: one was replaced before it could be used, so the list is taken again. */
 static int take(ol_log_view *view, ol_error *error) {
     ol_segment **segments = NULL;
     size_t count = 0;
@@ -47,9 +47,10 @@ static int take(ol_log_view *view, ol_error *error) {
         /* A use is a reference of its own.  Unused ones keep their place in the array only for this
          * loop. */
         ol_segment *segment = segments[i];
-        if (status == OL_OK) {
-            status = ol_segment_use(segment, error);
-            if (status == OL_OK) segments[view->count++] = segment;
+        if (status == OL_OK && ol_segment_use(segment)) {
+            segments[view->count++] = segment;
+        } else {
+            status = OL_WOULD_BLOCK;
         }
         ol_segment_release(segment);
     }
@@ -89,32 +90,16 @@ bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *
     return true;
 }
 
-/* Whether the files of a swapped-in segment may have no names of their own yet: until then the
- * names belong to the files that it replaced. */
-static bool is_held(ol_log *log, const ol_segment *segment) {
-    pthread_mutex_lock(&log->list.lock);
-    bool held = segment->held;
-    pthread_mutex_unlock(&log->list.lock);
-    return held;
-}
-
 int ol_log_view_scan(const ol_log_view *view, size_t index, int64_t position, ol_file_scan *scan,
                      ol_error *error) {
     OL_ASSERT(index < view->count);
-    const ol_segment *segment = view->segments[index];
+    ol_segment *segment = view->segments[index];
     int64_t size = atomic_load_explicit(&segment->size, memory_order_acquire);
-    if (!is_held(view->log, segment)) {
-        int status = ol_file_scan_open(scan, view->log->fs, segment->path, position, size, error);
-        /* It is ours if it was in the log after the opening.  A segment cut out of the log may have
-         * lost its name before. */
-        if (status == OL_OK && !atomic_load(&segment->detached)) {
-            scan->limit = size;
-            return OL_OK;
-        }
-        if (status == OL_OK) ol_file_scan_close(scan);
-        if (status != OL_OK && status != OL_NO_SUCH_FILE) return status;
-    }
-    ol_file_scan_open_bytes(scan, segment->data, position, size);
+    ol_file *file = NULL;
+    bool shared = false;
+    int status = ol_segment_open_file(segment, &file, &shared, error);
+    if (status != OL_OK) return status;
+    ol_file_scan_start(scan, view->log->fs, file, !shared, position, size);
     return OL_OK;
 }
 

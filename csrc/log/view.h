@@ -8,9 +8,10 @@
  * applied later: nothing in it was cleaned because of records above.  It holds the bytes below the
  * log's end when it was opened, and those appended to the last segment since.
  *
- * It maps the segments and keeps no descriptor of them, since there may be more segments than a
- * process has descriptors.  A scan reads the file as long as it is in the log, and the mapping
- * after that.  As for a reader of a mapping, the process ends if the disk does not give a page.
+ * It keeps no descriptor of them, since there may be more segments than a process has descriptors:
+ * a scan opens the file by its name, and a segment that leaves the log keeps its file for the views
+ * that hold it.  At most OL_KEPT_FILES_MAX files are kept (log/segment.h); a scan of any other
+ * segment that has left the log fails.
  *
  * Threads: one uses a view; any number of views, commits, swaps and truncations go on beside it.  A
  * view ends before its log does. */
@@ -29,14 +30,15 @@ typedef struct ol_log_view_segment {
 } ol_log_view_segment;
 
 /* Only of a log that was opened writable: somebody else may cut the files of another one
- * (OL_READ_ONLY).  Fails with OL_FAILED after a truncation that failed, OL_IO, OL_NO_MEMORY. */
+ * (OL_READ_ONLY).  Fails with OL_FAILED after a truncation that failed, OL_NO_MEMORY. */
 int ol_log_view_open(ol_log *log, ol_log_view **view, ol_error *error) OL_NODISCARD;
 
 /* The segments, ascending; index from 0; false after the last. */
 bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *segment);
 
 /* Scans all bytes of the segment at `index`, which must be there, from a position on; the view
- * stays open at least as long.  Fails with OL_IO, and then there is nothing to close. */
+ * stays open at least as long.  Fails with OL_IO, or with OL_NO_SUCH_FILE when the segment left the
+ * log and its file was not kept; then there is nothing to close. */
 int ol_log_view_scan(const ol_log_view *view, size_t index, int64_t position, ol_file_scan *scan,
                      ol_error *error) OL_NODISCARD;
 

@@ -174,7 +174,8 @@ static int replay_all(replay *run, int64_t up_to, const atomic_bool *stop, ol_er
             return ol_fail(error, OL_WOULD_BLOCK, "the log was truncated meanwhile");
         }
         if (walk->passed_over != 0) {
-            return ol_fail(error, OL_CORRUPT, "the log has bytes that cannot be read");
+            *error = walk->damage;
+            return error->status = OL_CORRUPT;
         }
         if (status == OL_OK && batch.last_offset < up_to) status = replay_batch(run, &batch, error);
         else if (status == OL_OK) status = OL_END;

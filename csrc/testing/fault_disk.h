@@ -34,6 +34,8 @@ typedef struct ol_fault_node {
     size_t allocated;           /* bytes of its blocks, whole pages, after its end as well */
     uint8_t **suspects;         /* by page: its bytes when a flush of them failed, else NULL */
     size_t suspect_count;       /* length of `suspects` */
+    int64_t unreadable_from;    /* the disk cannot read [from, to) */
+    int64_t unreadable_to;
     uint64_t number;
     bool is_directory;
     bool is_gone;

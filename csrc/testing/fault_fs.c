@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "testing/fault_disk.h"
 
@@ -23,8 +24,11 @@ typedef struct fault_fs {
     int64_t fail_at;
     int64_t fail_flush_at;
     int64_t full_from;
+    int64_t reads;
+    int64_t fail_read_at;
     int fail_errno;
     int fail_flush_errno;
+    int fail_read_errno;
     bool stopped;
     ol_error capture_error;     /* of a failure to read the state at the stop; otherwise OL_OK */
 } fault_fs;
@@ -80,6 +84,14 @@ static int begin_growth(fault_fs *fs, const ol_fault_node *node, size_t to, cons
     if (status != OL_OK || fs->full_from == 0 || fs->operations < fs->full_from) return status;
     if (node != NULL && ol_fault_node_is_allocated(node, to)) return OL_OK;
     return ol_fail_errno(error, ENOSPC, name, path);
+}
+
+/* Every call that only asks passes here before it does. */
+static int begin_read(fault_fs *fs, const char *name, const char *path, ol_error *error) {
+    if (fs->stopped) return crashed(error);
+    if (++fs->reads != fs->fail_read_at) return OL_OK;
+    fs->fail_read_at = 0;
+    return ol_fail_errno(error, fs->fail_read_errno, name, path);
 }
 
 /* A path taken apart: its directory and its last name; node is NULL when nothing has that name. */
@@ -149,8 +161,10 @@ static int open_locked(fault_fs *fs, const char *path, ol_open_mode mode, bool l
     if (status != OL_OK) return status;
     if (at.node == NULL && (mode == OL_OPEN_CREATE || mode == OL_OPEN_CREATE_NEW)) {
         status = begin_growth(fs, NULL, 0, "open", path, error);
-        if (status != OL_OK) return status;
+    } else {
+        status = begin_read(fs, "open", path, error);
     }
+    if (status != OL_OK) return status;
     status = lock ? fs->real->lock(fs->real, path, &real, error)
                   : fs->real->open(fs->real, path, mode, &real, error);
     return status == OL_OK ? wrap_file(fs, real, path, &at, file, error) : status;
@@ -176,15 +190,31 @@ static void fault_close(ol_file *file) {
 
 static int fault_size(ol_file *file, int64_t *size, ol_error *error) {
     fault_fs *fs = lock_fs(&file->fs->port);
-    return unlock_fs(fs, fs->stopped ? crashed(error) : fs->real->size(file->real, size, error));
+    int status = begin_read(fs, "fstat", file->path, error);
+    return unlock_fs(fs, status == OL_OK ? fs->real->size(file->real, size, error) : status);
+}
+
+/* Up to the first byte that the disk cannot read. */
+static int read_sound(const ol_file *file, int64_t position, void *data, size_t size, size_t *got,
+                      ol_error *error) {
+    const ol_fault_node *node = file->node;
+    int64_t bad = node->unreadable_from > position ? node->unreadable_from : position;
+    bool is_met = bad < node->unreadable_to && bad < position + (int64_t)size;
+    if (is_met) size = (size_t)(bad - position);
+    int status = file->fs->real->read(file->real, position, data, size, got, error);
+    if (status != OL_OK || !is_met || *got < size) return status;
+    (void)ol_fail_errno(error, EIO, "pread", file->path);
+    return ol_error_at(error, NULL, bad);
 }
 
 static int fault_read(ol_file *file, int64_t position, void *data, size_t size, size_t *got,
                       ol_error *error) {
     fault_fs *fs = lock_fs(&file->fs->port);
-    return unlock_fs(fs, fs->stopped
-                             ? crashed(error)
-                             : fs->real->read(file->real, position, data, size, got, error));
+    *got = 0;
+    int status = begin_read(fs, "pread", file->path, error);
+    if (status == OL_OK) status = read_sound(file, position, data, size, got, error);
+    else if (status != OL_CRASHED) (void)ol_error_at(error, NULL, position);
+    return unlock_fs(fs, status);
 }
 
 static int fault_write(ol_file *file, int64_t position, const void *data, size_t size,
@@ -259,10 +289,10 @@ static int fault_flush_range(ol_file *file, void *data, int64_t from, int64_t to
     return unlock_fs(fs, status);
 }
 
-static int fault_map(ol_file *file, size_t size, bool writable, void **data, ol_error *error) {
+static int fault_map(ol_file *file, size_t size, void **data, ol_error *error) {
     fault_fs *fs = lock_fs(&file->fs->port);
     return unlock_fs(fs, fs->stopped ? crashed(error)
-                                     : fs->real->map(file->real, size, writable, data, error));
+                                     : fs->real->map(file->real, size, data, error));
 }
 
 static void fault_unmap(ol_fs *port, void *data, size_t size) {
@@ -372,20 +402,22 @@ static int fault_flush_directory(ol_fs *port, const char *path, ol_error *error)
 static int fault_list(ol_fs *port, const char *path, int (*visit)(void *context, const char *name),
                       void *context, ol_error *error) {
     fault_fs *fs = lock_fs(port);
-    int status = unlock_fs(fs, fs->stopped ? crashed(error) : OL_OK);
+    int status = unlock_fs(fs, begin_read(fs, "opendir", path, error));
     return status == OL_OK ? fs->real->list(fs->real, path, visit, context, error) : status;
 }
 
 static int fault_exists(ol_fs *port, const char *path, bool *exists, ol_error *error) {
     fault_fs *fs = lock_fs(port);
-    return unlock_fs(fs, fs->stopped ? crashed(error)
-                                     : fs->real->exists(fs->real, path, exists, error));
+    int status = begin_read(fs, "stat", path, error);
+    return unlock_fs(fs, status == OL_OK ? fs->real->exists(fs->real, path, exists, error)
+                                         : status);
 }
 
 static int fault_modified(ol_fs *port, const char *path, int64_t *modified_ms, ol_error *error) {
     fault_fs *fs = lock_fs(port);
-    return unlock_fs(fs, fs->stopped ? crashed(error)
-                                     : fs->real->modified(fs->real, path, modified_ms, error));
+    int status = begin_read(fs, "stat", path, error);
+    return unlock_fs(fs, status == OL_OK ? fs->real->modified(fs->real, path, modified_ms, error)
+                                         : status);
 }
 
 static int fault_set_modified(ol_fs *port, const char *path, int64_t modified_ms, ol_error *error) {
@@ -500,6 +532,13 @@ int64_t ol_fault_fs_operations(ol_fs *port) {
     return operations;
 }
 
+int64_t ol_fault_fs_reads(ol_fs *port) {
+    fault_fs *fs = lock_fs(port);
+    int64_t reads = fs->reads;
+    unlock_fs(fs, OL_OK);
+    return reads;
+}
+
 int64_t ol_fault_fs_flushes(ol_fs *port) {
     fault_fs *fs = lock_fs(port);
     int64_t flushes = fs->flushes;
@@ -530,7 +569,7 @@ bool ol_fault_fs_stopped(ol_fs *port) {
 
 void ol_fault_fs_restart(ol_fs *port) {
     fault_fs *fs = lock_fs(port);
-    fs->stop_at = fs->fail_at = fs->fail_flush_at = fs->full_from = 0;
+    fs->stop_at = fs->fail_at = fs->fail_flush_at = fs->full_from = fs->fail_read_at = 0;
     fs->stopped = false;
     unlock_fs(fs, OL_OK);
 }
@@ -560,6 +599,43 @@ bool ol_fault_fs_is_full(ol_fs *port) {
     bool is_full = fs->full_from != 0 && fs->operations + 1 >= fs->full_from;
     unlock_fs(fs, OL_OK);
     return is_full;
+}
+
+void ol_fault_fs_fail_read(ol_fs *port, int64_t read, int sys_errno) {
+    fault_fs *fs = lock_fs(port);
+    fs->fail_read_at = read;
+    fs->fail_read_errno = sys_errno;
+    unlock_fs(fs, OL_OK);
+}
+
+static int locate_file(fault_fs *fs, const char *path, location *at, ol_error *error) {
+    int status = locate(fs, path, at, error);
+    if (status == OL_OK && (at->node == NULL || at->node->is_directory)) {
+        status = ol_fail_errno(error, ENOENT, "open", path);
+    }
+    return status;
+}
+
+int ol_fault_fs_spoil(ol_fs *port, const char *path, int64_t from, int64_t to, ol_error *error) {
+    fault_fs *fs = lock_fs(port);
+    location at;
+    int status = locate_file(fs, path, &at, error);
+    if (status == OL_OK) {
+        at.node->unreadable_from = from;
+        at.node->unreadable_to = to;
+    }
+    return unlock_fs(fs, status);
+}
+
+int ol_fault_fs_shrink(ol_fs *port, const char *path, int64_t size, ol_error *error) {
+    fault_fs *fs = lock_fs(port);
+    location at;
+    int status = locate_file(fs, path, &at, error);
+    if (status == OL_OK && truncate(path, size) != 0) {
+        status = ol_fail_errno(error, errno, "truncate", path);
+    }
+    if (status == OL_OK) ol_fault_node_cut(at.node, (size_t)size);
+    return unlock_fs(fs, status);
 }
 
 int ol_fault_fs_write_back(ol_fs *port, uint64_t seed, ol_error *error) {

@@ -7,10 +7,10 @@
  * Operations are numbered from 1: creating opens (and locks that create their file), write,
  * truncate, extend, keep_space, flush, rename, remove, make_directory and remove_directory that
  * change something, flush_directory, set_modified, and each report of a mapped store.  Reads are
- * not counted.  When the machine stops at operation N, N is not performed (a reported store is in
- * memory already, and stays), the state is captured at that moment, and N and every later call
- * return OL_CRASHED until ol_fault_fs_restart; close and unmap still work, so that the engine can
- * unwind.
+ * counted apart: opens of what exists, size, read, list, exists and modified.  When the machine
+ * stops at operation N, N is not performed (a reported store is in memory already, and stays), the
+ * state is captured at that moment, and N and every later call return OL_CRASHED until
+ * ol_fault_fs_restart; close and unmap still work, so that the engine can unwind.
  *
  * The model of the disk, from which materialize draws:
  * - A page of 4 KiB that was written since the last flush holds its new or its old content, each
@@ -70,6 +70,19 @@ void ol_fault_fs_fail_flush(ol_fs *fs, int64_t flush, int sys_errno);
 void ol_fault_fs_fill(ol_fs *fs, int64_t operation);
 /* Whether the next operation meets a full disk. */
 bool ol_fault_fs_is_full(ol_fs *fs);
+
+/* The number of reads so far.  The read with that number fails once with `sys_errno`, and reads
+ * nothing; 0 cancels the order. */
+int64_t ol_fault_fs_reads(ol_fs *fs);
+void ol_fault_fs_fail_read(ol_fs *fs, int64_t read, int sys_errno);
+
+/* The disk cannot read [from, to) of the file that has this name now, until it is given an empty
+ * range: a read gives what comes before, and fails with EIO.  Writes and flushes go on. */
+int ol_fault_fs_spoil(ol_fs *fs, const char *path, int64_t from, int64_t to, ol_error *error)
+    OL_NODISCARD;
+
+/* Another program cuts the file that has this name, whoever has it open. */
+int ol_fault_fs_shrink(ol_fs *fs, const char *path, int64_t size, ol_error *error) OL_NODISCARD;
 
 /* Lets the kernel write back by itself: each dirty page becomes durable as it is now, or not, by a
  * draw from `seed`; sizes and names stay pending.  Gives crash states in which a page is older than

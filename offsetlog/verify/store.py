@@ -159,8 +159,17 @@ class _OpenPartitionCheck:
             )
 
     def _check_view(self, sums: Sums, end: int, view: LogView, *, is_last: bool) -> None:
-        replay = self.replay = self._new_replay(view)
-        damages = replay_files(replay, view.segments(), until=end)
+        replay = self._new_replay(view)
+        try:
+            damages = replay_files(replay, view.segments(), until=end)
+        except MissingFileError:  # more was replaced than a view keeps
+            if view.is_current:
+                raise
+            if not is_last:
+                raise LogChangedError from None
+            self.ways.left_out("replay", "the log was cleaned faster than it could be read")
+            return
+        self.replay = replay
         # These two read the log as it is by now: once something was cleaned it may not lead to this
         # cut any more.
         cleaned = self._replay_cleaned(end, view)

@@ -21,6 +21,10 @@ cdef extern from "testing/fault_fs.h" nogil:
     void ol_fault_fs_fail_flush(ol_fs *fs, int64_t flush, int sys_errno) noexcept
     void ol_fault_fs_fill(ol_fs *fs, int64_t operation) noexcept
     bint ol_fault_fs_is_full(ol_fs *fs) noexcept
+    int64_t ol_fault_fs_reads(ol_fs *fs) noexcept
+    void ol_fault_fs_fail_read(ol_fs *fs, int64_t read, int sys_errno) noexcept
+    int ol_fault_fs_spoil(ol_fs *fs, const char *path, int64_t start, int64_t end, ol_error *error) noexcept
+    int ol_fault_fs_shrink(ol_fs *fs, const char *path, int64_t size, ol_error *error) noexcept
     int ol_fault_fs_write_back(ol_fs *fs, uint64_t seed, ol_error *error) noexcept
     int ol_fault_fs_materialize(ol_fs *fs, const char *target, uint64_t seed, ol_error *error) noexcept
     int ol_fault_fs_materialize_all(ol_fs *fs, const char *target, ol_error *error) noexcept
@@ -83,6 +87,29 @@ cdef class FaultFileSystem(FileSystem):
     def fill(self, int64_t operation):
         """From this operation on the disk is full; 0 gives it space again."""
         ol_fault_fs_fill(self.fs, operation)
+
+    @property
+    def reads(self):
+        """Reads so far: everything that asks and changes nothing."""
+        return ol_fault_fs_reads(self.fs)
+
+    def fail_read(self, int64_t read, int errno):
+        """Makes one read fail once; 0 takes the order back."""
+        ol_fault_fs_fail_read(self.fs, read, errno)
+
+    def spoil(self, path, int64_t start, int64_t end):
+        """The disk cannot read bytes [start, end) of a file, until it is given an empty range."""
+        cdef bytes name = os.fsencode(path)
+        cdef const char *text = name
+        cdef ol_error error
+        check(ol_fault_fs_spoil(self.fs, text, start, end, &error), &error)
+
+    def shrink(self, path, int64_t size):
+        """Cuts a file, as another program may do it."""
+        cdef bytes name = os.fsencode(path)
+        cdef const char *text = name
+        cdef ol_error error
+        check(ol_fault_fs_shrink(self.fs, text, size, &error), &error)
 
     def write_back(self, uint64_t seed):
         """Lets the kernel write some dirty pages back by itself."""

@@ -419,6 +419,31 @@ def test_no_false_alarm_beside_cleaning(small, path):
     assert verify(path).sound
 
 
+@pytest.mark.parametrize("failures", [1, 100])
+def test_a_view_that_could_not_keep_its_files_is_no_failure(small, monkeypatch, failures):
+    """A view keeps only so many files of segments that are cleaned away: the log is read again, or the way left out."""
+    calls = 0
+
+    def commit() -> None:
+        for number in range(1, 500):
+            small.commit_one("g", "t", number % 3, number)
+
+    def replay(state, paths, **bounds):
+        nonlocal calls
+        calls += 1
+        if calls <= failures:
+            commit()
+            small.compact(again=True)
+            raise errors.MissingFileError("the segment was replaced or cut away while it was read")
+        return replays.replay_files(state, paths, **bounds)
+
+    commit()
+    monkeypatch.setattr("offsetlog.verify.store.replay_files", replay)
+    found = small.verify()
+    assert found == []
+    assert ("replay" in names_of(found.ways)) == (failures == 1)
+
+
 def test_a_directory_beside_its_writer(path):
     """Somebody else's files: what is read of two times is read again."""
     config = StoreConfig(segment_bytes=1 << 20, batch_bytes_max=1 << 13)

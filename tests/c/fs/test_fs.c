@@ -178,8 +178,8 @@ OL_TEST(mapping_is_shared_with_reads_and_not_with_children) {
     ol_file *file = open_file("a", OL_OPEN_CREATE);
     OL_CHECK_OK(fs->extend(file, 0, 1 << 16, true, &error), &error);
     void *data;
-    OL_CHECK_INT(fs->map(file, 0, true, &data, &error), OL_INVALID);
-    OL_CHECK_OK(fs->map(file, 1 << 16, true, &data, &error), &error);
+    OL_CHECK_INT(fs->map(file, 0, &data, &error), OL_INVALID);
+    OL_CHECK_OK(fs->map(file, 1 << 16, &data, &error), &error);
     fs->populate(file, data, 5000, 60000);
     uint8_t *bytes = data;
     for (int i = 0; i < 1 << 16; i++) OL_CHECK(bytes[i] == 0);
@@ -200,9 +200,6 @@ OL_TEST(mapping_is_shared_with_reads_and_not_with_children) {
     OL_CHECK_OK(fs->flush(file, &error), &error);
     OL_CHECK_OK(fs->flush_range(file, data, 4090, 4103, &error), &error);
     OL_CHECK_OK(fs->flush_range(file, data, 0, 1 << 16, &error), &error);
-    fs->unmap(fs, data, 1 << 16);
-    OL_CHECK_OK(fs->map(file, 1 << 16, false, &data, &error), &error);
-    OL_CHECK(memcmp((uint8_t *)data + 4090, "across a page", 13) == 0);
     fs->unmap(fs, data, 1 << 16);
     fs->close(file);
     end();

@@ -103,7 +103,7 @@ OL_TEST(a_flush_of_a_range_covers_all_pages_that_hold_some_of_it) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     void *mapped;
     OL_CHECK_OK(fs->extend(file, 0, (int64_t)(4 * page), true, &error), &error);
-    OL_CHECK_OK(fs->map(file, 4 * page, true, &mapped, &error), &error);
+    OL_CHECK_OK(fs->map(file, 4 * page, &mapped, &error), &error);
     uint8_t *data = mapped;
     const struct { size_t from, to; } ranges[] = {
         {0, 1}, {1, page}, {page - 1, page + 1}, {page, 2 * page}, {page + 7, 4 * page}, {0, 4 * page},
@@ -163,7 +163,7 @@ static int flush_page(void) {
     void *mapped;
     ol_error other;
     OL_CHECK_OK(fs->extend(file, 0, (int64_t)page, true, &other), &other);
-    OL_CHECK_OK(fs->map(file, page, true, &mapped, &other), &other);
+    OL_CHECK_OK(fs->map(file, page, &mapped, &other), &other);
     int status = fs->flush_range(file, mapped, 0, (int64_t)page, &error);
     fs->unmap(fs, mapped, page);
     return status;

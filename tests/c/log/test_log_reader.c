@@ -70,7 +70,7 @@ OL_TEST(starts_at_the_batch_that_holds_the_offset) {
     place_remove(&p);
 }
 
-OL_TEST(pieces_are_as_large_as_asked_for_and_not_copied) {
+OL_TEST(pieces_are_as_large_as_asked_for) {
     place p;
     ol_error error;
     place_make(&p);
@@ -82,10 +82,8 @@ OL_TEST(pieces_are_as_large_as_asked_for_and_not_copied) {
     OL_CHECK_OK(ol_log_reader_open(p.log, 0, &reader, &error), &error);
     OL_CHECK_OK(ol_log_reader_next(reader, 5 * size + 1, &piece, &error), &error);
     OL_CHECK_INT(piece.size, 5 * size);
-    const uint8_t *first = piece.data;
     OL_CHECK_OK(ol_log_reader_next(reader, 1, &piece, &error), &error);
     OL_CHECK_INT(piece.size, size);
-    OL_CHECK(piece.data == first + 5 * size);
     OL_CHECK_INT(piece.position, 5 * size);
     ol_log_reader_close(reader);
     place_remove(&p);

@@ -5,6 +5,7 @@
 
 #include "cleaned_fixture.h"
 #include "log/file_scan.h"
+#include "log/segment.h"
 
 static model *new_model(void) { return calloc(1, sizeof(model)); }
 
@@ -160,7 +161,7 @@ OL_TEST(a_read_only_log_cannot_be_held) {
 
 static int descriptors(void) { return fixture_count("/proc/self/fd", ""); }
 
-OL_TEST(a_view_of_many_segments_takes_no_descriptors) {
+OL_TEST(a_view_takes_descriptors_only_of_segments_that_left_the_log) {
     char path[OL_PATH_MAX];
     ol_log *log = open_log(path);
     model *m = new_model(), *before = new_model();
@@ -172,14 +173,63 @@ OL_TEST(a_view_of_many_segments_takes_no_descriptors) {
     for (size_t i = 0; i < m->count; i++) model_add(before, m->batches[i].bytes, m->batches[i].size);
     int open = descriptors();
     ol_log_view *view = open_view(log);
-    OL_CHECK_INT(descriptors(), open);
     check_view(view, m);
+    OL_CHECK_INT(descriptors(), open);
     OL_CHECK_OK(model_clean(m, log, 0, 40, keep_none, NULL, &error), &error);
+    OL_CHECK_INT(descriptors(), open + 40);
     OL_CHECK_OK(ol_log_truncate(log, m->batches[m->count - 30].base, &error), &error);
-    OL_CHECK(descriptors() <= open + 1);        /* the active segment is another one, and was written to */
     check_view(view, before);
     ol_log_view_close(view);
+    OL_CHECK(descriptors() <= open);
     free_model(before);
+    end(log, path, m);
+}
+
+/* How many segments can still be read; the rest must say why not. */
+static int count_readable(const ol_log_view *view) {
+    ol_log_view_segment segment;
+    ol_error error;
+    int readable = 0;
+    for (size_t i = 0; ol_log_view_at(view, i, &segment); i++) {
+        ol_file_scan scan;
+        int status = ol_log_view_scan(view, i, 0, &scan, &error);
+        if (status == OL_OK) {
+            ol_file_scan_close(&scan);
+            readable++;
+        } else {
+            OL_CHECK_INT(status, OL_NO_SUCH_FILE);
+            OL_CHECK(strcmp(error.path, segment.path) == 0);
+        }
+    }
+    return readable;
+}
+
+OL_TEST(no_more_than_so_many_files_are_kept) {
+    enum { SEGMENTS = OL_KEPT_FILES_MAX + 20 };
+    char path[OL_PATH_MAX];
+    ol_log *log = open_log(path);
+    model *m = new_model();
+    ol_error error;
+    fill(m, log, 1);
+    flush(log);
+    int open = descriptors();
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < SEGMENTS; i++) {
+            fill(m, log, 1);
+            if (i % 20 == 0) flush(log);
+            OL_CHECK_OK(ol_log_roll_active(log, &error), &error);
+        }
+        flush(log);
+        ol_log_view *view = open_view(log);
+        OL_CHECK_INT(count_readable(view), SEGMENTS + 1);
+        OL_CHECK_OK(ol_log_truncate(log, 0, &error), &error);
+        model_cut(m, 0);
+        /* The active segment was open. */
+        OL_CHECK_INT(count_readable(view), OL_KEPT_FILES_MAX + 1);
+        OL_CHECK(!ol_log_view_is_current(view));
+        ol_log_view_close(view);
+        OL_CHECK(descriptors() <= open);
+    }
     end(log, path, m);
 }
 

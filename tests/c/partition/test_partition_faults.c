@@ -1,14 +1,16 @@
-/* A workload in which one file operation fails, each in turn: with EIO, with ENOSPC, or a flush that did not reach the disk.  The call
- * that met it must say so with a status of its kind and leave everything as it was, or the partition has failed; opened again it holds
- * everything that was acknowledged, and a power loss after that takes nothing of it.
+/* A workload in which one file operation fails, each in turn: with EIO, with ENOSPC, a flush that did not reach the disk, or a read.
+ * The call that met it must say so with a status of its kind and leave everything as it was, or the partition has failed; opened again
+ * it holds everything that was acknowledged, and a power loss after that takes nothing of it.  A load that could not read some bytes
+ * has reported them, and the partition is read-only.
  *
- * At least 600 operations fail, with OFFSETLOG_DEPTH=long 10,000.  OL_FAULT_RUN=seed OL_FAULT_AT=n OL_FAULT_KIND=kind: one again. */
+ * At least 600 operations and as many reads fail, with OFFSETLOG_DEPTH=long 10,000 of each.  OL_FAULT_RUN=seed OL_FAULT_AT=n
+ * OL_FAULT_KIND=kind: one again. */
 #include <errno.h>
 #include <stdarg.h>
 
 #include "crash_workload.h"
 
-typedef enum fault_kind { FAULT_IO, FAULT_DISK_FULL, FAULT_FLUSH } fault_kind;
+typedef enum fault_kind { FAULT_IO, FAULT_DISK_FULL, FAULT_FLUSH, FAULT_READ } fault_kind;
 
 typedef struct fault_place {
     uint64_t seed;
@@ -19,7 +21,7 @@ typedef struct fault_place {
 } fault_place;
 
 OL_PRINTF(2, 3) static void fail_at(const fault_place *place, const char *format, ...) {
-    static const char *const kinds[] = {"EIO", "ENOSPC", "flush"};
+    static const char *const kinds[] = {"EIO", "ENOSPC", "flush", "read"};
     va_list arguments;
     fprintf(stderr, "seed %" PRIu64 "%s, %s at %" PRId64 " (kind %d), step %d: ", place->seed, place->replicated ? " replicated" : "",
             kinds[place->kind], place->at, place->kind, place->step);
@@ -77,6 +79,17 @@ static void check_unchanged(const fault_place *place, workload *w, const ol_dige
     }
 }
 
+/* What a load could not read is reported, with its place, and nothing is written to the partition any more. */
+static bool has_unread_bytes(const fault_place *place, const workload *w) {
+    ol_problem problem;
+    if (w->partition == NULL || !ol_partition_is_read_only(w->partition)) return false;
+    if (place->kind != FAULT_READ || !ol_partition_problem_at(w->partition, 0, &problem) || problem.error.status != OL_IO ||
+        problem.error.path[0] == '\0' || problem.error.position < 0) {
+        fail_at(place, "a read-only partition without a report of what could not be read");
+    }
+    return true;
+}
+
 /* The partition failed, or is not open: it is opened again.  What was written is in memory still, so all of it must be there. */
 static void open_again(const fault_place *place, workload *w) {
     ol_error error;
@@ -125,6 +138,8 @@ static void check_power_loss(const fault_place *place, workload *w, const char *
 typedef struct fault_counts {
     int64_t operations;
     int64_t flushes;
+    int64_t reads;
+    int64_t unread;             /* loads that passed over bytes */
     int64_t refused;            /* calls that failed and left everything as it was */
     int64_t failed;             /* partitions that had to be opened again */
 } fault_counts;
@@ -133,6 +148,11 @@ static void run_steps(fault_place *place, workload *w, fault_counts *counts) {
     ol_error error;
     int status = workload_open(w, &error);
     for (place->step = 0;; place->step++) {
+        if (has_unread_bytes(place, w)) {
+            counts->unread++;
+            open_again(place, w);
+            status = OL_OK;
+        }
         if (status != OL_OK) {
             check_status(place, status, &error);
             counts->failed++;
@@ -165,14 +185,17 @@ static void run_with_fault(const char *root, const char *target, fault_place *pl
     scratch_join(directory, root);
     OL_CHECK_OK(ol_fault_fs_create(root, &fs, &error), &error);
     fs->stored = NULL;          /* a store into a mapping does not fail */
-    if (place->kind == FAULT_FLUSH) ol_fault_fs_fail_flush(fs, place->at, EIO);
+    if (place->kind == FAULT_READ) ol_fault_fs_fail_read(fs, place->at, EIO);
+    else if (place->kind == FAULT_FLUSH) ol_fault_fs_fail_flush(fs, place->at, EIO);
     else ol_fault_fs_fail_at(fs, place->at, place->kind == FAULT_IO ? EIO : ENOSPC);
     workload_begin(&w, fs, directory, place->replicated, place->seed, &history);
     run_steps(place, &w, counts);
     counts->operations = ol_fault_fs_operations(fs);
     counts->flushes = ol_fault_fs_flushes(fs);
+    counts->reads = ol_fault_fs_reads(fs);
     ol_fault_fs_fail_at(fs, 0, 0);
     ol_fault_fs_fail_flush(fs, 0, 0);
+    ol_fault_fs_fail_read(fs, 0, 0);
     check_power_loss(place, &w, target);
     /* Killed and opened once more, everything is there. */
     ol_partition_abandon(w.partition);
@@ -182,11 +205,17 @@ static void run_with_fault(const char *root, const char *target, fault_place *pl
     ol_fault_fs_free(fs);
 }
 
+/* The run without a failure. */
+static fault_counts run_sound(const char *root, const char *target, fault_place *place) {
+    fault_counts clean = {0};
+    run_with_fault(root, target, place, &clean);
+    OL_CHECK_INT(clean.failed + clean.refused + clean.unread, 0);
+    return clean;
+}
+
 static void run_all(const char *root, const char *target, uint64_t seed, fault_counts *counts, int64_t *points) {
     fault_place place = {.seed = seed, .replicated = seed % 4 == 3};
-    fault_counts clean = {0};
-    run_with_fault(root, target, &place, &clean);
-    OL_CHECK_INT(clean.failed + clean.refused, 0);
+    fault_counts clean = run_sound(root, target, &place);
     for (int64_t at = 1; at <= clean.operations; at++, (*points)++) {
         place.at = at;
         place.kind = (uint64_t)at % 2 == seed % 2 ? FAULT_IO : FAULT_DISK_FULL;
@@ -197,6 +226,13 @@ static void run_all(const char *root, const char *target, uint64_t seed, fault_c
         place.at = at;
         run_with_fault(root, target, &place, counts);
     }
+}
+
+static void run_all_reads(const char *root, const char *target, uint64_t seed, fault_counts *counts, int64_t *points) {
+    fault_place place = {.seed = seed, .replicated = seed % 4 == 3};
+    int64_t reads = run_sound(root, target, &place).reads;
+    place.kind = FAULT_READ;
+    for (place.at = 1; place.at <= reads; place.at++, (*points)++) run_with_fault(root, target, &place, counts);
 }
 
 OL_TEST(an_operation_that_fails_changes_nothing_or_the_partition_has_failed) {
@@ -215,6 +251,20 @@ OL_TEST(an_operation_that_fails_changes_nothing_or_the_partition_has_failed) {
     }
     printf("  %" PRId64 " operations failed: %" PRId64 " calls refused, %" PRId64 " partitions opened again (seed %" PRIu64 ")\n", points,
            counts.refused, counts.failed, ol_test_seed);
+    remove_tree(root);
+    remove_tree(target);
+}
+
+OL_TEST(a_read_that_fails_is_reported_and_loses_nothing) {
+    int64_t wanted = ol_test_depth(600, 10000), points = 0;
+    char root[256], target[256];
+    fault_counts counts = {0};
+    scratch_root(root, "root");
+    scratch_root(target, "target");
+    for (uint64_t seed = ol_test_seed * 1000 + 700; points < wanted; seed++) run_all_reads(root, target, seed, &counts, &points);
+    printf("  %" PRId64 " reads failed: %" PRId64 " calls refused, %" PRId64 " partitions opened again, %" PRId64
+           " loads passed over bytes (seed %" PRIu64 ")\n", points, counts.refused, counts.failed, counts.unread, ol_test_seed);
+    OL_CHECK(counts.failed > 0 && counts.unread > 0);
     remove_tree(root);
     remove_tree(target);
 }

@@ -138,7 +138,7 @@ OL_TEST(a_flush_of_a_range_leaves_the_other_pages_to_luck) {
     OL_CHECK_OK(fs->flush(file, &error), &error);
     OL_CHECK_OK(fs->flush_directory(fs, root, &error), &error);
     void *data;
-    OL_CHECK_OK(fs->map(file, 5 * PAGE, true, &data, &error), &error);
+    OL_CHECK_OK(fs->map(file, 5 * PAGE, &data, &error), &error);
     memset(data, 'm', 3 * PAGE);
     OL_CHECK_OK(fs->stored(file, 0, 3 * PAGE, &error), &error);
     OL_CHECK_OK(fs->flush_range(file, data, PAGE + 7, PAGE + 9, &error), &error);
@@ -192,7 +192,7 @@ OL_TEST(mapped_stores_count_and_are_found) {
     OL_CHECK_OK(fs->flush(file, &error), &error);
     OL_CHECK_OK(fs->flush_directory(fs, root, &error), &error);
     void *data;
-    OL_CHECK_OK(fs->map(file, 2 * PAGE, true, &data, &error), &error);
+    OL_CHECK_OK(fs->map(file, 2 * PAGE, &data, &error), &error);
     memset(data, 'm', 2 * PAGE);
     int64_t before = ol_fault_fs_operations(fs);
     OL_CHECK_OK(fs->stored(file, 0, 2 * PAGE, &error), &error);
@@ -205,6 +205,96 @@ OL_TEST(mapped_stores_count_and_are_found) {
     OL_CHECK_INT(fs->flush(file, &error), OL_CRASHED);
     check_states("a", "00,0m,m0,mm");
     fs->unmap(fs, data, 2 * PAGE);
+    fs->close(file);
+    end();
+}
+
+static int count_name(void *context, const char *name OL_UNUSED) {
+    ++*(int *)context;
+    return OL_OK;
+}
+
+/* Makes read number `kind` of a file "a". */
+static int read_once(ol_file *file, int kind) {
+    const char *path = ol_test_path(root, "a");
+    char byte;
+    size_t got;
+    int64_t number;
+    bool exists;
+    int names = 0;
+    ol_file *other = NULL;
+    switch (kind) {
+        case 0: return fs->read(file, 0, &byte, 1, &got, &error);
+        case 1: return fs->size(file, &number, &error);
+        case 2: return fs->exists(fs, path, &exists, &error);
+        case 3: return fs->modified(fs, path, &number, &error);
+        case 4: return fs->list(fs, root, count_name, &names, &error);
+        default: {
+            int status = fs->open(fs, path, OL_OPEN_READ, &other, &error);
+            if (status == OL_OK) fs->close(other);
+            return status;
+        }
+    }
+}
+
+OL_TEST(each_kind_of_read_counts_and_fails_once) {
+    begin();
+    ol_file *file = open_file("a", OL_OPEN_CREATE);
+    write_byte(file, 0, 'a');
+    for (int kind = 0; kind < 6; kind++) {
+        int64_t reads = ol_fault_fs_reads(fs), operations = ol_fault_fs_operations(fs);
+        OL_CHECK_OK(read_once(file, kind), &error);
+        OL_CHECK_INT(ol_fault_fs_reads(fs), reads + 1);
+        ol_fault_fs_fail_read(fs, reads + 2, EIO);
+        OL_CHECK_INT(read_once(file, kind), OL_IO);
+        OL_CHECK_INT(error.sys_errno, EIO);
+        OL_CHECK(strstr(error.path, root) == error.path);
+        OL_CHECK_INT(error.position, kind == 0 ? 0 : -1);
+        OL_CHECK_OK(read_once(file, kind), &error);
+        OL_CHECK_INT(ol_fault_fs_operations(fs), operations);
+    }
+    fs->close(file);
+    end();
+}
+
+OL_TEST(a_spoiled_range_gives_what_comes_before_it) {
+    begin();
+    ol_file *file = open_file("a", OL_OPEN_CREATE);
+    uint8_t bytes[3 * PAGE];
+    size_t got;
+    for (size_t page = 0; page < 3; page++) write_byte(file, page, (char)('a' + page));
+    OL_CHECK_OK(ol_fault_fs_spoil(fs, ol_test_path(root, "a"), PAGE + 10, PAGE + 20, &error), &error);
+    OL_CHECK_INT(fs->read(file, 5, bytes, sizeof bytes, &got, &error), OL_IO);
+    OL_CHECK_INT(got, PAGE + 5);
+    OL_CHECK_INT(error.position, PAGE + 10);
+    OL_CHECK(bytes[got - 1] == 'b');
+    OL_CHECK_INT(fs->read(file, PAGE + 15, bytes, 1, &got, &error), OL_IO);
+    OL_CHECK_INT(got, 0);
+    OL_CHECK_INT(error.position, PAGE + 15);
+    OL_CHECK_OK(fs->read(file, 0, bytes, PAGE + 10, &got, &error), &error);
+    OL_CHECK_INT(got, PAGE + 10);
+    OL_CHECK_OK(fs->read(file, PAGE + 20, bytes, sizeof bytes, &got, &error), &error);
+    OL_CHECK_INT(got, 2 * PAGE - 20);
+    OL_CHECK_OK(ol_fault_fs_spoil(fs, ol_test_path(root, "a"), 0, 0, &error), &error);
+    OL_CHECK_OK(fs->read(file, PAGE + 15, bytes, 1, &got, &error), &error);
+    OL_CHECK_INT(ol_fault_fs_spoil(fs, ol_test_path(root, "b"), 0, 1, &error), OL_NO_SUCH_FILE);
+    fs->close(file);
+    end();
+}
+
+OL_TEST(another_program_cuts_a_file) {
+    begin();
+    ol_file *file = open_file("a", OL_OPEN_CREATE);
+    int64_t size;
+    for (size_t page = 0; page < 3; page++) write_byte(file, page, 'a');
+    OL_CHECK_OK(fs->flush(file, &error), &error);
+    OL_CHECK_OK(fs->flush_directory(fs, root, &error), &error);
+    int64_t operations = ol_fault_fs_operations(fs);
+    OL_CHECK_OK(ol_fault_fs_shrink(fs, ol_test_path(root, "a"), PAGE, &error), &error);
+    OL_CHECK_INT(ol_fault_fs_operations(fs), operations);
+    OL_CHECK_OK(fs->size(file, &size, &error), &error);
+    OL_CHECK_INT(size, PAGE);
+    check_states("a", "a,aaa");
     fs->close(file);
     end();
 }
