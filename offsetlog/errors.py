@@ -33,6 +33,7 @@ from __future__ import annotations
 import enum
 import os
 from datetime import datetime
+from errno import EBADMSG, EIO, EUCLEAN
 from typing import Any, ClassVar, Self
 
 
@@ -209,6 +210,10 @@ class OffsetOutOfRangeError(OffsetLogError, LookupError):
 # ---------------------------------------------------------------------------------------------------- the machine below
 
 
+#: What a file system answers about bytes that the disk does not give, or gives changed.
+_BAD_DISK = frozenset({EIO, EBADMSG, EUCLEAN})
+
+
 class StorageError(OffsetLogError, OSError):
     """A system call failed; `errno` says how."""
 
@@ -219,6 +224,11 @@ class StorageError(OffsetLogError, OSError):
         self.errno = errno
         self.strerror = None if errno is None else os.strerror(errno)
         self.filename = self.path
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether bytes of one file could not be read; others may be sound."""
+        return type(self) is StorageError and (self.position is not None or self.errno in _BAD_DISK)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The slots of OSError are not in the instance's dictionary.

@@ -99,15 +99,18 @@ class OffsetStore:
         """Waits until everything is loaded, or for so many seconds; returns whether it is.
 
         Raises StorageError or CapacityError of the first log partition that could not be loaded, as
-        do calls about its groups, and warns as `offsetlog.open`.
+        do calls about its groups, and warns as `offsetlog.open`, also of what the disk cannot read.
         """
         core = self._open_core
         if not self._open_partitions.wait_loaded(timeout):
             return False
-        core.attached()
+        core.attached(wait=False)
         self._open_partitions.finish_loading()
-        inspection.warn_of_damage(core, self._open_partitions, self.path, stacklevel=3)
+        self._warn_of_damage()
         return True
+
+    def _warn_of_damage(self) -> None:
+        inspection.warn_of_damage(self._open_core, self._open_partitions, self.path, stacklevel=4)
 
     # ---------------------------------------------------------------------------------------- facts
 
@@ -143,9 +146,12 @@ class OffsetStore:
 
         DataLossError and other CorruptionErrors name a log partition that is read-only since, and the
         log offsets that cannot be read.  PossibleLossError names those of which nobody can prove that
-        they are there; commits go on.
+        they are there; commits go on.  Of a partition that the disk cannot read at all this is the
+        error that every call about its groups raises.
         """
-        return inspection.problems(self._open_core, self._open_partitions)
+        core = self._open_core
+        self._open_partitions.wait_loaded()
+        return inspection.problems(core, self._open_partitions)
 
     def recoveries(self) -> dict[int, dict[str, Any]]:
         """Returns by partition what opening found and did: tails cut, swaps finished, corruption.
@@ -638,7 +644,7 @@ class OffsetStore:
         core = self._open_core
         if self._read_only:
             self._refresher.refresh(core)
-            inspection.warn_of_damage(core, self._open_partitions, self.path, stacklevel=3)
+            self._warn_of_damage()
 
     def snapshot(self, partitions: Iterable[int] | None = None) -> list[SnapshotReport]:
         """Writes snapshots of log partitions, from which the next open goes on; commits go on.
@@ -690,7 +696,9 @@ class OffsetStore:
     def __repr__(self) -> str:
         state = "closed" if self.closed else "read-only" if self._read_only else "open"
         problems = ""
-        if not self.closed and (damaged := len(inspection.damaged(self._open_core))):
+        if not self.closed:
             count = inspection.partition_count(self._open_core)
-            problems = f", {damaged} of {count} partitions damaged"
+            damaged = len(inspection.damaged(self._open_core))
+            damaged += len(self._open_partitions.unreadable())
+            problems = f", {damaged} of {count} partitions damaged" if damaged else ""
         return f"<OffsetStore {str(self._directory.path)!r} {state}{problems}>"

@@ -137,12 +137,7 @@ static int read_piece(ol_clean_source *source, ol_error *error) {
     if ((int64_t)size > left) size = (size_t)left;
     status = source->course->scope->log_options->fs->read(source->file, position, source->buffer,
                                                           size, &got, error);
-    if (status == OL_IO) {
-        /* One bad place of a disk must not stop all cleaning. */
-        ol_error_at(error, source->path, position);
-        error->offset = source->bounds.next_offset;
-        return OL_CORRUPT;
-    }
+    if (status == OL_IO) error->offset = source->bounds.next_offset;
     if (status != OL_OK) return status;
     if (got < size) {
         return fail_at(source, position + (int64_t)got, "the file is shorter than its segment",
@@ -164,6 +159,8 @@ int ol_clean_source_next_piece(ol_clean_source *source, bool *done, ol_error *er
                                       : ol_log_reader_next(source->reader, OL_CLEAN_PIECE_BYTES,
                                                            &source->piece, error);
     if (was_cut(source->course)) return OL_END;
+    /* One bad place of a disk must not stop all cleaning. */
+    if (status == OL_IO && error->position >= 0) return OL_CORRUPT;
     *done = status == OL_END ||
             (status == OL_OK && source->piece.segment_base != segment->base_offset);
     if (*done) return OL_OK;

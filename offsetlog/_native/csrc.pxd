@@ -856,6 +856,7 @@ cdef extern from "log/batch_rules.h" nogil:
 
 cdef extern from "log/file_scan.h" nogil:
     ctypedef struct ol_file_scan:
+        c_bool passes_unreadable
         int64_t position
         int64_t limit
 

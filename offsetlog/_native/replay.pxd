@@ -53,4 +53,4 @@ cdef class Replay:
     cdef int count_records(self, const ol_batch *batch, ol_error *error) noexcept nogil
     cdef int walk(self, ol_file_scan *scan, int64_t stop, int64_t until, bint keeps_rows, ol_producers_change *change,
                   ol_error *error) noexcept nogil
-    cdef int go_on(self, ol_file_scan *scan, list stops, int64_t until, bint keeps_rows, dict found) except -1
+    cdef int go_on(self, ol_file_scan *scan, list stops, int64_t until, bint keeps_rows, bint unreadable, dict found) except -1

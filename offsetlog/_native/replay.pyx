@@ -18,6 +18,7 @@ from offsetlog._native.csrc cimport (
     OL_CLOSED,
     OL_CORRUPT,
     OL_END,
+    OL_IO,
     OL_LIMIT,
     OL_NO_MEMORY,
     OL_OK,
@@ -332,7 +333,7 @@ cdef class Replay:
             if change.aborted:
                 return OL_OK
 
-    cdef int go_on(self, ol_file_scan *scan, list stops, int64_t until, bint keeps_rows, dict found) except -1:
+    cdef int go_on(self, ol_file_scan *scan, list stops, int64_t until, bint keeps_rows, bint unreadable, dict found) except -1:
         cdef ol_producers_change change
         cdef ol_error error
         cdef int64_t stop
@@ -342,7 +343,7 @@ cdef class Replay:
             with nogil:
                 status = self.walk(scan, stop, until, keeps_rows, &change, &error)
             raise_interrupt()
-            if status in (OL_CORRUPT, OL_TORN, OL_UNSUPPORTED, OL_LIMIT):
+            if status in (OL_CORRUPT, OL_TORN, OL_UNSUPPORTED, OL_LIMIT) or (unreadable and status == OL_IO):
                 ol_error_at(&error, self.path, self.position)
                 found["damage"] = _failure(&error)
                 return 0
@@ -355,7 +356,7 @@ cdef class Replay:
                 found["producers"][stops.pop(0)] = _producers_of(&self.producers)
 
     def apply(self, path, *, int64_t position=0, snapshots=(), bint batches=False, int64_t since=0,
-              int64_t until=0x7FFFFFFFFFFFFFFF):
+              int64_t until=0x7FFFFFFFFFFFFFFF, bint unreadable=False):
         """Applies the batches of a .log file from `position` on, up to its end or to bytes that are no batch.
 
         Args:
@@ -365,6 +366,7 @@ cdef class Replay:
             batches: whether to tell every batch that was applied, as the bytes of an array of BATCH_FIELDS.
             since: batches that end below this log offset are passed over.
             until: the log offset at and behind which nothing is applied any more; it may lie within a batch.
+            unreadable: whether bytes that the disk cannot read are damage, a StorageError, and not raised.
 
         Returns:
             A dict with `size`, the bytes of the file; `position`, where the walk stopped; `damage`, an exception that was
@@ -385,7 +387,7 @@ cdef class Replay:
         self.since, self.share.until = since, until
         self.open_scan(&scan, path, position)
         try:
-            self.go_on(&scan, stops, until, batches, found)
+            self.go_on(&scan, stops, until, batches, unreadable, found)
             found["position"], found["size"] = scan.position, scan.limit
         finally:
             ol_file_scan_close(&scan)
@@ -394,12 +396,16 @@ cdef class Replay:
         found["batches"] = raw
         return found
 
-    def skip(self, path, int64_t position):
-        """Returns where the next whole batch behind the damage at `position` begins, None when the file holds no more."""
+    def skip(self, path, int64_t position, *, bint unreadable=False):
+        """Returns where the next whole batch behind the damage at `position` begins, None when the file holds no more.
+
+        With `unreadable` what the disk cannot read is passed over, too; otherwise that is a StorageError.
+        """
         cdef ol_file_scan scan
         cdef ol_error error
         cdef int status
         self.open_scan(&scan, path, position)
+        scan.passes_unreadable = unreadable
         try:
             with nogil:
                 status = check(resync(&scan, position, self.next_offset, &error), &error)

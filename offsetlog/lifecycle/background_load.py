@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from offsetlog._native.partition import Partition
-from offsetlog.errors import ClosedError
+from offsetlog.errors import ClosedError, StorageError
 
 
 class LoadProgress(NamedTuple):
@@ -47,17 +47,23 @@ class BackgroundLoad:
         partitions: opened, not loaded.
         load: loads one of them.
         workers: how many at a time.
+        unreadable: why the disk could not read the logs of other partitions.
     """
 
     def __init__(
-        self, partitions: list[Partition], load: Callable[[Partition], None], workers: int
+        self,
+        partitions: list[Partition],
+        load: Callable[[Partition], None],
+        workers: int,
+        unreadable: Mapping[int, StorageError],
     ) -> None:
         self._partitions = {partition.number: partition for partition in partitions}
+        self._unreadable = dict(unreadable)
         self._load = load
         self._changed = threading.Condition()
         self._queue = list(reversed(self._partitions))
-        self._failures: dict[int, BaseException | None] = {}
-        self._count = len(partitions)
+        self._failures: dict[int, BaseException | None] = {**unreadable}
+        self._count = len(partitions) + len(unreadable)
         self._workers = min(workers, len(partitions))
         self._threads: list[threading.Thread] = []
         self._stopped = False
@@ -84,18 +90,34 @@ class BackgroundLoad:
                 failure = raised
             with self._changed:
                 self._failures[number] = failure
+                if isinstance(failure, StorageError) and failure.is_unreadable:
+                    self._unreadable[number] = failure
                 if len(self._failures) == self._count:
                     self._final = self._measure(time.monotonic())
                 self._changed.notify_all()
+
+    def forget_unreadable(self) -> None:
+        """Others have taken the place of the partitions that could not be read."""
+        with self._changed:
+            self._failures.update(dict.fromkeys(self._unreadable))
+            self._unreadable = {}
 
     # --------------------------------------------------------------------------------------- asking
 
     def numbers(self, *, loaded: bool = False) -> list[int]:
         """Returns the numbers that `get` knows; with `loaded` those that it returns at once."""
-        if not loaded or not self._partitions:
-            return list(self._partitions)
         with self._changed:
-            return [number for number, failure in self._failures.items() if failure is None]
+            if not loaded:
+                return sorted({*self._partitions, *self._unreadable})
+            return [number for number in self._partitions if self._is_loaded(number)]
+
+    def _is_loaded(self, number: int) -> bool:
+        return self._failures.get(number, self) is None
+
+    def unreadable(self) -> dict[int, StorageError]:
+        """Returns by number why the disk could not read a partition, as far as is known now."""
+        with self._changed:
+            return dict(self._unreadable)
 
     def get(self, number: int) -> Partition | None:
         """Returns a partition once it is loaded, before others; None if it is not one of these.
@@ -105,6 +127,8 @@ class BackgroundLoad:
             OffsetLogError: why it could not be loaded.
         """
         with self._changed:
+            if number in self._unreadable:
+                raise self._unreadable[number]
             partition = self._partitions.get(number)
             if partition is None:
                 return None
@@ -123,8 +147,10 @@ class BackgroundLoad:
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until everything is loaded, or for so many seconds; returns whether it is.
 
+        Partitions that the disk cannot read are no reason to keep the others from their callers.
+
         Raises:
-            OffsetLogError: the first partition that could not be loaded.
+            OffsetLogError: the first partition that could not be loaded for another reason.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
@@ -136,7 +162,9 @@ class BackgroundLoad:
                     return False
                 self._changed.wait(left)
             failures = [
-                failure for _, failure in sorted(self._failures.items()) if failure is not None
+                failure
+                for number, failure in sorted(self._failures.items())
+                if failure is not None and number not in self._unreadable
             ]
         if failures:
             raise failures[0]
@@ -162,7 +190,7 @@ class BackgroundLoad:
     # -------------------------------------------------------------------------------------- the end
 
     def release(self) -> None:
-        """Releases the partitions once all of them are loaded; their owner has them."""
+        """Releases the partitions once all of them are loaded; what cannot be read stays known."""
         with self._changed:
             if self._final is not None:
                 self._partitions = {}

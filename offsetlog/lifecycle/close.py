@@ -155,7 +155,7 @@ class StoreCloser:
 
     def _close_partitions(self, partitions: list[Partition], failures: list[BaseException]) -> None:
         ends: dict[int, int] = {}
-        refused = 0
+        refused = len(self._partitions.unreadable())
         left = list(reversed(partitions))
         while left:
             try:
@@ -178,7 +178,8 @@ class StoreCloser:
 
     def _close_one(self, partition: Partition, ends: dict[int, int]) -> bool:
         # Returns whether it was closed cleanly, and its log end in `ends`.
-        if self._read_only or partition.read_only:
+        is_readable = partition.number not in self._partitions.unreadable()
+        if self._read_only or partition.read_only or not is_readable:
             partition.abandon()
             return False
         config = self._maintenance.config

@@ -16,8 +16,13 @@ _DIGEST_MASK = (1 << 128) - 1
 
 
 def problems(core: StoreCore, partitions: OpenPartitions) -> list[OffsetLogError]:
-    """Returns what opening and loading found; see OffsetStore.problems."""
-    found = [problem for partition in core.attached() for problem in partition.problems()]
+    """Returns what opening and loading found; see OffsetStore.problems.
+
+    Args:
+        core: all that can be loaded is.
+        partitions: the owner, who knows what could not be, and what is wrong with the directory.
+    """
+    found = [problem for each in core.attached(wait=False) for problem in each.problems()]
     return [*partitions.problems(), *found]
 
 
@@ -39,25 +44,19 @@ def warn_of_damage(
     core: StoreCore, partitions: OpenPartitions, path: Path, *, stacklevel: int
 ) -> None:
     """Issues one CorruptionWarning if anything is damaged; `stacklevel` as `warnings.warn`."""
-    advice = f"See store.problems(), or `offsetlog verify {path}`"
-    found = damaged(core)
-    others = [
-        *partitions.problems(),
-        *(problem for each in core.attached(wait=False) for problem in each.problems()),
-    ]
-    if found:
-        are = "is" if len(found) == 1 else "are"
-        first = next(
-            problem for problem in found[0].problems() if not isinstance(problem, PossibleLossError)
-        )
-        text = (
-            f"{len(found)} of {partition_count(core)} partitions in {path} {are} damaged: "
-            f"{first}; what is missing is not answered for. {advice}"
-        )
-    elif others:
-        text = f"{others[0]}. {advice}"
-    else:
+    found = problems(core, partitions)
+    if not found:
         return
+    worst = [each for each in found if not isinstance(each, PossibleLossError)]
+    text = str((worst or found)[0])
+    count = len(damaged(core)) + len(partitions.unreadable())
+    if count > 0:
+        are = "is" if count == 1 else "are"
+        text = (
+            f"{count} of {partition_count(core)} partitions in {path} {are} damaged: {text}; "
+            "what is missing is not answered for"
+        )
+    text += f". See store.problems(), or `offsetlog verify {path}`"
     warnings.warn(text, CorruptionWarning, stacklevel=stacklevel)
 
 

@@ -91,6 +91,7 @@ def _open_parts(given: OpenArguments, directory: LogDirectory) -> StoreParts:
             given.partitions,
             wait=given.wait,
             by_partition=given.by_partition,
+            isolate=True,
         )
     else:
         count, partitions = open_writable(
@@ -116,7 +117,7 @@ def _open_parts(given: OpenArguments, directory: LogDirectory) -> StoreParts:
             read_only=given.read_only,
             background=given.background,
         )
-        for partition in partitions.all() if given.wait else ():
+        for partition in partitions.readable() if given.wait else ():
             core.attach(partition)
         maintenance.attach(core, partitions.all())
     except BaseException:

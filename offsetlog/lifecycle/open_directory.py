@@ -45,6 +45,7 @@ def open_read_only(
     *,
     wait: bool = True,
     by_partition: bool = False,
+    isolate: bool = False,
 ) -> Opened:
     """Opens what is there for reading; changes nothing, and takes no lock.
 
@@ -55,6 +56,7 @@ def open_read_only(
         wait: until everything is loaded.
         by_partition: nobody will look for a group, so that the number is not guessed: it is
             unknown where neither `partitions` nor the directory says it.
+        isolate: a partition that the disk cannot read does not keep the others from being opened.
 
     Raises:
         PartitionCountError: the number is another, or cannot be told from what is there: whoever
@@ -78,14 +80,14 @@ def open_read_only(
     opened = OpenPartitions(PartitionOpener(directory, config, writable=False, existing=existing))
     if by_partition and properties is None and partitions is None:
         _check_highest(directory, numbers)
-        opened.open_all(numbers, wait=wait)
+        opened.open_all(numbers, wait=wait, isolate=isolate)
         return None, opened
     if properties is None and not wait:
         _inspect_groups(directory, config, count, numbers, guessed=partitions is None)
-    opened.open_all(numbers, wait=wait)
+    opened.open_all(numbers, wait=wait, isolate=isolate)
     if properties is None and wait:
         try:
-            _check_count(directory, opened.all(), count, guessed=partitions is None)
+            _check_count(directory, opened.readable(), count, guessed=partitions is None)
         except BaseException:
             opened.abandon()
             raise
@@ -192,7 +194,7 @@ def open_writable(
         directory, config, writable=True, topic_id=known or topic_id, existing=existing
     )
     opened = OpenPartitions(opener)
-    opened.open_all(numbers, wait=wait)
+    opened.open_all(numbers, wait=wait, isolate=True)
     try:
         kept = properties
         if properties is None and count is not None:

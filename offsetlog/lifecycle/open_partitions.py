@@ -6,7 +6,7 @@ import os
 import threading
 
 from offsetlog._native.partition import Partition
-from offsetlog.errors import ClosedError, DataLossError, OffsetLogError
+from offsetlog.errors import ClosedError, DataLossError, OffsetLogError, StorageError
 from offsetlog.lifecycle.background_load import BackgroundLoad, LoadProgress
 from offsetlog.lifecycle.partition_opener import PartitionOpener
 
@@ -35,37 +35,53 @@ class OpenPartitions:
         return [partition for _, partition in sorted(self._owned.items())]
 
     def problems(self) -> list[OffsetLogError]:
-        """Returns what is wrong with the directory itself, as errors that were not raised."""
-        return [*self._missing.values(), *self._opener.findings]
+        """Returns what is wrong with the directory, and why partitions cannot be read."""
+        return [*self._missing.values(), *self._opener.findings, *self.unreadable().values()]
 
-    def open_all(self, numbers: list[int], *, wait: bool = True) -> None:
+    def readable(self) -> list[Partition]:
+        """Returns those of them that are loaded, or may yet be."""
+        unreadable = self.unreadable()
+        return [partition for partition in self.all() if partition.number not in unreadable]
+
+    def unreadable(self) -> dict[int, StorageError]:
+        """Returns by number why the disk could not read a partition; its callers get that error."""
+        return {} if self._load is None else self._load.unreadable()
+
+    def open_all(self, numbers: list[int], *, wait: bool = True, isolate: bool = False) -> None:
         """Opens and loads partitions side by side; when one cannot be opened, none stays open.
 
         Args:
             numbers: which.
             wait: also for the loads, none of which may fail; otherwise they go on in the
                 background.
+            isolate: a partition that the disk cannot read is no failure; see `unreadable`.
 
         Raises:
             StorageError, CorruptionError, CapacityError: of the first that cannot be opened.
         """
         cores = os.cpu_count() or 1
         self._missing = self._opener.missing(numbers)
-        opened = self._opener.open_logs(numbers, cores)
+        opened, unreadable = self._opener.open_logs(numbers, cores)
         self._owned = {partition.number: partition for partition in opened}
         # All cores check a large partition that is alone; many partitions are loaded side by side.
         threads = max(1, cores // max(1, len(opened)))
         load = self._load = BackgroundLoad(
-            opened, lambda each: self._opener.load(each, threads), cores
+            opened, lambda each: self._opener.load(each, threads), cores, unreadable
         )
         try:
             load.start()
             if wait:
                 load.wait()
+                if not isolate:
+                    self._refuse_unreadable()
                 load.release()
         except BaseException:
             self.abandon()
             raise
+
+    def _refuse_unreadable(self) -> None:
+        for failure in self.unreadable().values():
+            raise failure
 
     # --------------------------------------------------------------------------------- for the core
 
@@ -116,6 +132,9 @@ class OpenPartitions:
         with self._lock:
             if not self._stopped:
                 self._owned, fresh._owned = fresh._owned, {}
+                self._missing, self._opener = fresh._missing, fresh._opener
+                if self._load is not None:
+                    self._load.forget_unreadable()  # they were read now, as all others
         fresh.abandon()  # what it still has, since the store was closed meanwhile
 
     def stop(self) -> None:

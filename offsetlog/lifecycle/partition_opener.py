@@ -17,7 +17,7 @@ from offsetlog.directory.log_directory import (
     random_topic_id,
 )
 from offsetlog.directory.witnesses import Witnesses
-from offsetlog.errors import DataLossError, OffsetLogError, ReadOnlyError
+from offsetlog.errors import DataLossError, OffsetLogError, ReadOnlyError, StorageError
 
 
 class PartitionOpener:
@@ -106,30 +106,42 @@ class PartitionOpener:
             topic_id=self.settled_topic_id() if create else None,
         )
 
-    def open_logs(self, numbers: list[int], workers: int) -> list[Partition]:
-        """Opens several logs side by side; when one cannot be opened, none stays open.
+    def open_logs(
+        self, numbers: list[int], workers: int
+    ) -> tuple[list[Partition], dict[int, StorageError]]:
+        """Opens several logs side by side.
+
+        Returns:
+            Those that were opened, and why the disk could not read others.
 
         Raises:
-            StorageError, CorruptionError, CapacityError: of the first that cannot be opened.
+            StorageError, CorruptionError, CapacityError: of the first that cannot be opened for
+                another reason; then none stays open.
         """
         if not numbers:
-            return []
+            return [], {}
         with ThreadPoolExecutor(min(len(numbers), workers), "offsetlog-open") as pool:
-            jobs = [pool.submit(self.open_log, number) for number in numbers]
-        failures = [job.exception() for job in jobs]
-        opened = [
-            job.result() for job, failure in zip(jobs, failures, strict=True) if failure is None
-        ]
-        for failure in failures:
-            if failure is not None:
-                for partition in opened:
-                    partition.abandon()
-                raise failure
+            jobs = {number: pool.submit(self.open_log, number) for number in numbers}
+        opened: list[Partition] = []
+        unreadable: dict[int, StorageError] = {}
+        failures: list[BaseException] = []
+        for number, job in jobs.items():
+            failure = job.exception()
+            if failure is None:
+                opened.append(job.result())
+            elif isinstance(failure, StorageError) and failure.is_unreadable:
+                unreadable[number] = failure
+            else:
+                failures.append(failure)
+        if failures:
+            for partition in opened:
+                partition.abandon()
+            raise failures[0]
         if self.topic_id is None:
             self.topic_id = next(
                 (each.topic_id for each in opened if each.topic_id is not None), None
             )
-        return opened
+        return opened, unreadable
 
     def load(self, partition: Partition, threads: int = 1) -> None:
         """Loads a partition whose log is open; `threads` check a large snapshot."""

@@ -31,7 +31,9 @@ class Refresher:
 
     def refresh(self, core: StoreCore) -> None:
         """Puts what is in the logs now in the place of what was; see OffsetStore.refresh."""
-        core.attached()  # refused in a child: a thread of its parent may hold the lock for ever
+        # Refused in a child: a thread of its parent may hold the lock for ever.
+        core.attached(wait=False)
+        self._partitions.wait_loaded()
         with self._turn:
             _, fresh = open_read_only(self._directory, self._config, core.count)
             try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError
+from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError, StorageError
 
 Severity = Literal["problem", "note"]
 
@@ -89,7 +89,8 @@ class Finding:
             "properties", "topic id", "history" (how far back the log has it), "wrong partition",
             "open transaction", "partitions", "partition" (the engine refuses to open it),
             "snapshot" (it would be discarded), "digest" (two ways lead to different states),
-            "missing" (acknowledged commits are), "in doubt" (nobody can prove that they are there).
+            "missing" (acknowledged commits are), "in doubt" (nobody can prove that they are there),
+            "unreadable" (the disk does not give the bytes).
         reason: one sentence.
         log_partition: of the offsets topic; None for what concerns the directory.
         path: the file or directory.
@@ -164,6 +165,14 @@ class Place:
                 log_offset,
                 keys,
             )
+        )
+
+    def failure(self, kind: str, failure: OffsetLogError, path: str | os.PathLike[str]) -> None:
+        """Reports a failure as a problem, of its own kind if the disk could not read; `path` where it names none."""
+        if isinstance(failure, StorageError):
+            kind = "unreadable"
+        self.problem(
+            kind, failure.message, failure.path or path, failure.position, failure.log_offset
         )
 
     def note(

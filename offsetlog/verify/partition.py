@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ from offsetlog.errors import (
     CorruptionError,
     DataLossError,
     MissingFileError,
-    OffsetLogError,
     PossibleLossError,
+    StorageError,
 )
 from offsetlog.verify.findings import Finding, Place, Report
 from offsetlog.verify.replays import WaysCheck, replay_cleaned_log, replay_files
@@ -114,24 +115,48 @@ class PartitionCheck:
             self.manifest = read_optional(self.fs, self.files.directory / MANIFEST)
         for index, path in enumerate(self.files.segments):
             self.control.check()
-            self._read_segment(path, is_last=index == len(self.files.segments) - 1)
-            self.progress(self.segments[-1].size)
+            is_last = index == len(self.files.segments) - 1
+            if self._could_read(partial(self._read_segment, path, is_last=is_last)):
+                self.progress(self.segments[-1].size)
         self._check_bounds()
         if self.tail is not None:
             self._report_tail(self.tail)
         self._report_transactions()
         if self.files.directory is None:
             return
-        names = dict(self.fs.planned_names(self.files.directory))
+        directory = self.files.directory
+        names = dict(self.fs.planned_names(directory))
         for segment in self.segments:
-            check_indexes(self.place, self.fs, segment, names)
-        self._check_snapshots()
-        self._check_epochs(self.files.directory)
-        check_manifest(self.place, self.fs, self.files.directory, self.segments, self.manifest)
-        check_floor(self.place, self.fs, self.files.directory)
-        self.topic_id = read_topic_id(self.place, self.fs, self.files.directory)
+            self._could_read(partial(check_indexes, self.place, self.fs, segment, names))
+        self._could_read(self._check_snapshots)
+        self._could_read(partial(self._check_epochs, directory))
+        self._could_read(partial(self._check_manifest, directory))
+        self._could_read(partial(check_floor, self.place, self.fs, directory))
+        self._could_read(partial(self._read_topic_id, directory))
         if self.files.segments:
-            self._check_ways(self.files.directory)
+            self._check_ways(directory)
+
+    def _could_read(self, check: Callable[[], None]) -> bool:
+        """Makes a check; what the disk cannot read for it is reported, and the next check goes on."""
+        try:
+            check()
+        except StorageError as failure:
+            if not failure.is_unreadable:
+                raise
+            self._report_unreadable(failure)
+            return False
+        return True
+
+    def _report_unreadable(self, failure: StorageError) -> None:
+        path = failure.path or str(self.files.directory or self.files.segments[0])
+        if (path, failure.position) not in self.reported:
+            self.place.failure("unreadable", failure, path)
+
+    def _check_manifest(self, directory: Path) -> None:
+        check_manifest(self.place, self.fs, directory, self.segments, self.manifest)
+
+    def _read_topic_id(self, directory: Path) -> None:
+        self.topic_id = read_topic_id(self.place, self.fs, directory)
 
     def run_unchanged(self) -> bool:
         """The same; returns whether the ways could be compared, because nobody cleaned the log meanwhile."""
@@ -158,14 +183,20 @@ class PartitionCheck:
         is_whole, damaged = True, 0
         step: int | None = 0
         while step is not None:
-            found = self.replay.apply(path, position=step, snapshots=self._wanted(), batches=True)
+            found = self.replay.apply(
+                path, position=step, snapshots=self._wanted(), batches=True, unreadable=True
+            )
             self.producers.update(found["producers"])
             chunks.append(np.frombuffer(found["batches"], BATCHES))
             aborted += found["aborted"]
             for refused in found["refused"]:
-                self._problem("record", refused, path)
+                self.place.failure("record", refused, path)
             position, damage, step = found["position"], found["damage"], None
-            if damage is not None:
+            if isinstance(damage, StorageError):
+                self.place.failure("batch", damage, path)
+                step = self.replay.skip(path, position, unreadable=True)
+                is_whole, damaged = False, damaged + 1
+            elif damage is not None:
                 step = self._damaged(path, found, damage, is_last=is_last)
                 is_whole = is_whole and step == position
                 damaged += step not in (None, position)
@@ -209,7 +240,7 @@ class PartitionCheck:
             # A writer at work may have filled the place since it was read.
             self.tried = (path, position)
             return position
-        following = self.replay.skip(path, position)
+        following = self.replay.skip(path, position, unreadable=True)
         zeros = following is None and self.replay.used(path, position) == position
         if not zeros and self.followed != (path, position):
             # These bytes, or later ones, may have come since; and a place is filled before what
@@ -221,13 +252,8 @@ class PartitionCheck:
                 path, position, size - position, zeros, damage, self.replay.next_offset
             )
         else:
-            self._problem("batch", damage, path)
+            self.place.failure("batch", damage, path)
         return following
-
-    def _problem(self, kind: str, failure: OffsetLogError, path: Path) -> None:
-        self.place.problem(
-            kind, failure.message, failure.path or path, failure.position, failure.log_offset
-        )
 
     def _check_bounds(self) -> None:
         for segment, later in itertools.pairwise(self.segments):
@@ -328,10 +354,12 @@ class PartitionCheck:
         # same state.
         try:
             partition = self._open(directory)
-        except CorruptionError as failure:
+        except (CorruptionError, StorageError) as failure:
+            if isinstance(failure, StorageError) and not failure.is_unreadable:
+                raise
             self.ways.left_out("loaded", failure.message)
             if failure.path not in {path for path, _ in self.reported}:
-                self._problem("partition", failure, directory)
+                self.place.failure("partition", failure, directory)
             return
         try:
             partition.load()
@@ -340,13 +368,13 @@ class PartitionCheck:
                 corruption is not None
                 and (corruption.path, corruption.position) not in self.reported
             ):
-                self._problem("batch", corruption, directory)
+                self.place.failure("batch", corruption, directory)
             self._report_missing(partition)
             self._compare("loaded", partition)
             self._check_cleaned(directory, partition)
         finally:
             partition.abandon()
-        self._check_snapshot(directory)
+        self._could_read(partial(self._check_snapshot, directory))
 
     def _report_missing(self, partition: Partition) -> None:
         snapshots.name_keys(partition, self.fs)
@@ -387,7 +415,13 @@ class PartitionCheck:
     def _check_cleaned(self, directory: Path, partition: Partition) -> None:
         _, end, _ = cut(partition)
         cleaned = Replay(self.fs, stop=self.control.flag)
-        reason = replay_cleaned_log(partition, cleaned, segments_of(directory), end, self.control)
+        segments = segments_of(directory)
+        try:
+            reason = replay_cleaned_log(partition, cleaned, segments, end, self.control)
+        except StorageError as failure:
+            if not failure.is_unreadable:
+                raise
+            reason = failure.message
         if reason:
             self.ways.left_out("cleaned", reason)
             return
@@ -421,6 +455,11 @@ class PartitionCheck:
         except MissingFileError:
             return "there is none"
         except CorruptionError as failure:
+            reason = failure.message
+        except StorageError as failure:
+            if not failure.is_unreadable:
+                raise
+            self._report_unreadable(failure)
             reason = failure.message
         if reason is not None:
             self.place.note("snapshot", f"it would be discarded: {reason}", path)

@@ -20,7 +20,7 @@ from offsetlog._native.replay import Replay
 from offsetlog._native.snapshot import Snapshot
 from offsetlog._native.state_diff import LiveComparison, compare, compare_snapshot
 from offsetlog.cancellation import Control
-from offsetlog.errors import CorruptionError
+from offsetlog.errors import OffsetLogError
 from offsetlog.types import Digest, Way
 from offsetlog.verify.findings import KeyDifference, Place
 
@@ -60,22 +60,24 @@ ReplayTo = Callable[[int, LogView | None], Replay]
 
 def replay_files(
     replay: Replay, paths: Iterable[str | Path], *, since: int = 0, until: int = 2**63 - 1
-) -> list[CorruptionError]:
+) -> list[OffsetLogError]:
     """Applies what the files of a log hold of [since, until); passes over what cannot be read, and returns it.
 
     Raises:
-        MissingFileError, StorageError, CapacityError.
+        MissingFileError, StorageError, CapacityError: a file could not be opened.
     """
-    failures: list[CorruptionError] = []
+    failures: list[OffsetLogError] = []
     for path in paths:
         position: int | None = 0
         while position is not None:
-            step = replay.apply(path, position=position, since=since, until=until)
+            step = replay.apply(
+                path, position=position, since=since, until=until, unreadable=True
+            )
             failures += step["refused"]
             position = None
             if step["damage"] is not None and replay.next_offset < until:
                 failures.append(step["damage"])
-                position = replay.skip(path, step["position"])
+                position = replay.skip(path, step["position"], unreadable=True)
     return failures
 
 

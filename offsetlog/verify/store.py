@@ -26,6 +26,7 @@ from offsetlog.errors import (
     MissingFileError,
     OffsetLogError,
     PossibleLossError,
+    StorageError,
 )
 from offsetlog.types import Way
 from offsetlog.verify.findings import MISSING_KINDS, Finding, Place, Report
@@ -82,9 +83,11 @@ def verify_store(
     It takes up to three times the memory of the state of the largest partition.  The control stops
     it soon.
 
+    What the disk cannot read of a partition is a finding, and the others are verified all the same.
+
     Raises:
         StateError: a partition has failed, or is loading.
-        StorageError, CapacityError: it could not be read.
+        StorageError, CapacityError: its files could not be opened, or there was no memory.
         ClosedError: the store was closed meanwhile, or it was stopped.
     """
     found = StoreVerification()
@@ -93,7 +96,12 @@ def verify_store(
             if isinstance(problem, (DataLossError, PossibleLossError)):
                 Place(found.add, partition.number).missing(problem)
         check = _OpenPartitionCheck(partition, fs, config, found.add, control)
-        check.run()
+        try:
+            check.run()
+        except StorageError as failure:
+            if not failure.is_unreadable:
+                raise
+            check.place.failure("partition", failure, check.directory)
         if check.replay is not None:
             check_places(check.place, check.replay, partition.number, count, check.directory)
         found.ways += check.ways.ways
@@ -148,15 +156,9 @@ class _OpenPartitionCheck:
         )
         return replay
 
-    def _report_damage(self, failures: list[CorruptionError]) -> None:
+    def _report_damage(self, failures: list[OffsetLogError]) -> None:
         for failure in failures:
-            self.place.problem(
-                "batch",
-                failure.message,
-                failure.path or self.directory,
-                failure.position,
-                failure.log_offset,
-            )
+            self.place.failure("batch", failure, self.directory)
 
     def _check_view(self, sums: Sums, end: int, view: LogView, *, is_last: bool) -> None:
         replay = self._new_replay(view)
@@ -202,6 +204,10 @@ class _OpenPartitionCheck:
             if view.is_current:
                 raise
             return "the log was cleaned meanwhile"
+        except StorageError as failure:
+            if not failure.is_unreadable:
+                raise
+            return failure.message
 
     def _advance_snapshot(self, end: int) -> Snapshot | str:
         """Returns the snapshot and what follows it in the log, or why that cannot be used."""
@@ -217,6 +223,10 @@ class _OpenPartitionCheck:
         except MissingFileError:
             return "there is none"
         except CorruptionError as failure:
+            reason = failure.message
+        except StorageError as failure:
+            if not failure.is_unreadable:
+                raise
             reason = failure.message
         if reason is None and found.facts()["offset"] != end:
             reason = "it was written meanwhile, and is of a later offset"
