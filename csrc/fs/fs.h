@@ -61,9 +61,10 @@ struct ol_fs {
      * the process: nothing is read through a mapping. */
     int (*map)(ol_file *file, size_t size, void **data, ol_error *error);
     void (*unmap)(ol_fs *fs, void *data, size_t size);
-    /* Faults in [from, to) of a writable mapping for writing, without changing a byte
-     * (MADV_POPULATE_WRITE); best effort. */
-    void (*populate)(ol_file *file, void *data, size_t from, size_t to);
+    /* Faults in [from, to) of a mapping for writing, without changing a byte, so that the next
+     * store there neither waits nor fails.  OL_DISK_FULL or OL_IO where a store would end the
+     * process.  Kernels before 5.14 cannot say so; there each page is read first. */
+    int (*populate)(ol_file *file, void *data, size_t from, size_t to, ol_error *error);
     /* Reports stores to a writable mapping.  A crash point of the faulting port (which may return
      * OL_CRASHED); NULL in the real one, so the hot path pays one test. */
     int (*stored)(ol_file *file, int64_t position, size_t size, ol_error *error);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "fs/fs.h"
@@ -296,18 +297,57 @@ static void posix_unmap(ol_fs *fs, void *data, size_t size) {
     if (data != NULL) munmap(data, size);
 }
 
-static void posix_populate(ol_file *file, void *data, size_t from, size_t to) {
-    (void)file;
-    size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
-    from -= from % page_size;
-    if (from >= to) return;
-    uint8_t *start = (uint8_t *)data + from;
-    if (madvise(start, to - from, MADV_POPULATE_WRITE) == 0 || errno != EINVAL) return;
-    /* Kernels before 5.14: an atomic OR of nothing dirties the page and cannot undo another
-     * thread's store. */
-    for (size_t at = 0; at < to - from; at += page_size) {
-        __atomic_fetch_or(start + at, 0, __ATOMIC_RELAXED);
+/* Whether [from, to) is there: a file that somebody else cut short has no pages behind its end, and
+ * the byte at `from` may lie on a page that the disk cannot read. */
+static int check_pages(ol_file *file, size_t from, size_t to, ol_error *error) {
+    int64_t size = 0;
+    size_t got = 0;
+    uint8_t byte;
+    int status = posix_size(file, &size, error);
+    if (status == OL_OK) status = posix_read(file, (int64_t)from, &byte, 1, &got, error);
+    if (status != OL_OK || size >= (int64_t)to) return status;
+    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, and was extended to %zu",
+                  (long long)size, to);
+    return ol_error_at(error, file->path, size);
+}
+
+/* The kernel does not say why a store would fail (EFAULT). */
+static int blame_pages(ol_file *file, size_t from, size_t to, ol_error *error) {
+    struct statvfs system;
+    int status = check_pages(file, from, to, error);
+    if (status != OL_OK) return status;
+    bool full = fstatvfs(file->descriptor, &system) == 0 &&
+                (uint64_t)system.f_bavail * system.f_frsize < to - from;
+    ol_fail_errno(error, full ? ENOSPC : EIO, "madvise MADV_POPULATE_WRITE", file->path);
+    return ol_error_at(error, NULL, (int64_t)from);
+}
+
+/* Kernels before 5.14: an atomic OR of nothing dirties the page and cannot undo another thread's
+ * store.  Each page is asked for before it is touched. */
+static int touch_pages(ol_file *file, uint8_t *data, size_t from, size_t to, size_t page_size,
+                       ol_error *error) {
+    int status = check_pages(file, from, to, error);
+    for (size_t at = from; at < to && status == OL_OK; at += page_size) {
+        uint8_t byte;
+        size_t got = 0;
+        status = posix_read(file, (int64_t)at, &byte, 1, &got, error);
+        if (status == OL_OK) __atomic_fetch_or(data + at, 0, __ATOMIC_RELAXED);
     }
+    return status;
+}
+
+static int posix_populate(ol_file *file, void *data, size_t from, size_t to, ol_error *error) {
+    size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
+    int result;
+    from -= from % page_size;
+    if (from >= to) return OL_OK;
+    do {
+        result = madvise((uint8_t *)data + from, to - from, MADV_POPULATE_WRITE);
+    } while (result != 0 && (errno == EINTR || errno == EAGAIN));
+    if (result == 0) return OL_OK;
+    if (errno == EFAULT) return blame_pages(file, from, to, error);
+    if (errno == EINVAL) return touch_pages(file, data, from, to, page_size, error);
+    return ol_fail_errno(error, errno, "madvise MADV_POPULATE_WRITE", file->path);
 }
 
 static int posix_rename(ol_fs *fs, const char *source, const char *target, ol_error *error) {

@@ -102,7 +102,7 @@ int ol_log_reserve_at(ol_log *log, int64_t base_offset, size_t size, int64_t las
                 last_offset >= base_offset && max_timestamp <= log->tail.timestamp_limit &&
                 size >= OL_BATCH_OVERHEAD &&
                 !atomic_load_explicit(&log->shared.failed, memory_order_relaxed) &&
-                end <= atomic_load_explicit(&log->tail.active->extended, memory_order_acquire);
+                end <= atomic_load_explicit(&log->tail.active->populated, memory_order_acquire);
     if (OL_UNLIKELY(!fast)) {
         return reserve_slowly(log, base_offset, size, last_offset, max_timestamp, start, error);
     }

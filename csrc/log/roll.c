@@ -48,7 +48,8 @@ static int64_t now_ms(void) {
 /* Under extension.lock. */
 static int extend_segment(ol_log *log, ol_segment *segment, int64_t needed, ol_error *error) {
     int64_t extended = atomic_load_explicit(&segment->extended, memory_order_relaxed);
-    if (needed <= extended) return OL_OK;
+    if (needed <= atomic_load_explicit(&segment->populated, memory_order_relaxed)) return OL_OK;
+    if (needed <= extended) return ol_segment_extend(segment, extended, false, error);
     int64_t target = extended + log->extension.step_bytes;
     target -= target % 4096;
     if (target > (int64_t)segment->mapped_size) target = (int64_t)segment->mapped_size;
@@ -68,7 +69,7 @@ static int extend_segment(ol_log *log, ol_segment *segment, int64_t needed, ol_e
 }
 
 int ol_log_extend(ol_log *log, int64_t needed, ol_error *error) {
-    if (needed <= atomic_load_explicit(&log->tail.active->extended, memory_order_acquire)) {
+    if (needed <= atomic_load_explicit(&log->tail.active->populated, memory_order_acquire)) {
         return OL_OK;
     }
     pthread_mutex_lock(&log->extension.lock);
@@ -426,6 +427,7 @@ static int flush_step(ol_log *log, ol_segment *segment, int64_t from, int64_t to
  * disk queues after each, and the writer may need the lock. */
 static void flush_extension(ol_log *log, ol_segment *segment, int64_t from, int64_t to) {
     const int64_t step = (int64_t)256 << 10;
+    ol_error ignored;
     int status = OL_OK;
     for (int64_t at = from; at < to && status == OL_OK; at += step) {
         int64_t end = at + step < to ? at + step : to;
@@ -434,7 +436,10 @@ static void flush_extension(ol_log *log, ol_segment *segment, int64_t from, int6
         /* A roll or a truncation may have shortened the file. */
         if (status == OL_OK &&
             atomic_load_explicit(&segment->extended, memory_order_relaxed) >= end) {
-            log->fs->populate(segment->file, segment->data, (size_t)at, (size_t)end);
+            status = log->fs->populate(segment->file, segment->data, (size_t)at, (size_t)end,
+                                       &ignored);
+            /* The writer counts on these pages. */
+            if (status != OL_OK) ol_log_set_failed(log);
         }
         pthread_mutex_unlock(&log->extension.lock);
     }

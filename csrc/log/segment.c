@@ -164,13 +164,19 @@ void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size) {
 
 int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) {
     int64_t from = atomic_load_explicit(&segment->extended, memory_order_relaxed);
+    int64_t populated = atomic_load_explicit(&segment->populated, memory_order_relaxed);
     OL_ASSERT(to <= (int64_t)segment->mapped_size);
-    if (to <= from) return OL_OK;
-    int status = segment->fs->extend(segment->file, from, to, written, error);
+    if (to > from) {
+        int status = segment->fs->extend(segment->file, from, to, written, error);
+        if (status != OL_OK) return status;
+        atomic_store_explicit(&segment->extended, to, memory_order_release);
+        from = to;
+    }
+    if (populated >= from) return OL_OK;
+    int status = segment->fs->populate(segment->file, segment->data, (size_t)populated,
+                                       (size_t)from, error);
     if (status != OL_OK) return status;
-    atomic_store_explicit(&segment->extended, to, memory_order_release);
-    segment->fs->populate(segment->file, segment->data, (size_t)from, (size_t)to);
-    atomic_store_explicit(&segment->populated, to, memory_order_release);
+    atomic_store_explicit(&segment->populated, from, memory_order_release);
     return OL_OK;
 }
 

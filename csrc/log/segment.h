@@ -15,8 +15,8 @@
  * name is lost then.  Otherwise each reader opens the file by its name.
  *
  * `size` is the true size: whole batches.  After it the active file is extended with zeros up to
- * `extended`, and the pages up to `populated` were touched, so that storing there needs no system
- * call.
+ * `extended`.  The pages up to `populated`, which is not above, were faulted in: nothing is stored
+ * after them, since a store that faults ends the process where the disk does not give the page.
  *
  * Locks: `lock` covers the file, the counts and the two indexes.  Appending is the writer's.
  */
@@ -109,7 +109,8 @@ int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_si
  * nobody uses it yet; counts as one use. */
 void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size);
 
-/* Makes the file [extended, to) exist as zeros, `written` as in ol_fs, and touches its pages. */
+/* Makes the file [extended, to) exist as zeros, `written` as in ol_fs, and faults its pages in.
+ * When only the latter fails, the file stays extended, and the next call tries again. */
 int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) OL_NODISCARD;
 
 /* Writes "<directory>/<20 digits><suffix>". */

@@ -26,9 +26,12 @@ typedef struct fault_fs {
     int64_t full_from;
     int64_t reads;
     int64_t fail_read_at;
+    int64_t populates;
+    int64_t fail_populate_at;
     int fail_errno;
     int fail_flush_errno;
     int fail_read_errno;
+    int fail_populate_errno;
     bool stopped;
     ol_error capture_error;     /* of a failure to read the state at the stop; otherwise OL_OK */
 } fault_fs;
@@ -300,8 +303,15 @@ static void fault_unmap(ol_fs *port, void *data, size_t size) {
     real->unmap(real, data, size);
 }
 
-static void fault_populate(ol_file *file, void *data, size_t from, size_t to) {
-    file->fs->real->populate(file->real, data, from, to);
+static int fault_populate(ol_file *file, void *data, size_t from, size_t to, ol_error *error) {
+    fault_fs *fs = lock_fs(&file->fs->port);
+    int status = OL_OK;
+    if (++fs->populates == fs->fail_populate_at) {
+        fs->fail_populate_at = 0;
+        status = ol_fail_errno(error, fs->fail_populate_errno, "madvise", file->path);
+    }
+    if (status == OL_OK) status = fs->real->populate(file->real, data, from, to, error);
+    return unlock_fs(fs, status);
 }
 
 static int fault_stored(ol_file *file, int64_t position, size_t size, ol_error *error) {
@@ -569,7 +579,8 @@ bool ol_fault_fs_stopped(ol_fs *port) {
 
 void ol_fault_fs_restart(ol_fs *port) {
     fault_fs *fs = lock_fs(port);
-    fs->stop_at = fs->fail_at = fs->fail_flush_at = fs->full_from = fs->fail_read_at = 0;
+    fs->stop_at = fs->fail_at = fs->fail_flush_at = fs->full_from = 0;
+    fs->fail_read_at = fs->fail_populate_at = 0;
     fs->stopped = false;
     unlock_fs(fs, OL_OK);
 }
@@ -605,6 +616,20 @@ void ol_fault_fs_fail_read(ol_fs *port, int64_t read, int sys_errno) {
     fault_fs *fs = lock_fs(port);
     fs->fail_read_at = read;
     fs->fail_read_errno = sys_errno;
+    unlock_fs(fs, OL_OK);
+}
+
+int64_t ol_fault_fs_populates(ol_fs *port) {
+    fault_fs *fs = lock_fs(port);
+    int64_t populates = fs->populates;
+    unlock_fs(fs, OL_OK);
+    return populates;
+}
+
+void ol_fault_fs_fail_populate(ol_fs *port, int64_t populate, int sys_errno) {
+    fault_fs *fs = lock_fs(port);
+    fs->fail_populate_at = populate;
+    fs->fail_populate_errno = sys_errno;
     unlock_fs(fs, OL_OK);
 }
 

@@ -76,6 +76,10 @@ bool ol_fault_fs_is_full(ol_fs *fs);
 int64_t ol_fault_fs_reads(ol_fs *fs);
 void ol_fault_fs_fail_read(ol_fs *fs, int64_t read, int sys_errno);
 
+/* The same for the faulting in of pages that will be stored to. */
+int64_t ol_fault_fs_populates(ol_fs *fs);
+void ol_fault_fs_fail_populate(ol_fs *fs, int64_t populate, int sys_errno);
+
 /* The disk cannot read [from, to) of the file that has this name now, until it is given an empty
  * range: a read gives what comes before, and fails with EIO.  Writes and flushes go on. */
 int ol_fault_fs_spoil(ol_fs *fs, const char *path, int64_t from, int64_t to, ol_error *error)

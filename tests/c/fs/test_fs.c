@@ -180,7 +180,7 @@ OL_TEST(mapping_is_shared_with_reads_and_not_with_children) {
     void *data;
     OL_CHECK_INT(fs->map(file, 0, &data, &error), OL_INVALID);
     OL_CHECK_OK(fs->map(file, 1 << 16, &data, &error), &error);
-    fs->populate(file, data, 5000, 60000);
+    OL_CHECK_OK(fs->populate(file, data, 5000, 60000, &error), &error);
     uint8_t *bytes = data;
     for (int i = 0; i < 1 << 16; i++) OL_CHECK(bytes[i] == 0);
     memcpy(bytes + 4090, "across a page", 13);

@@ -407,6 +407,48 @@ OL_TEST(a_full_disk_changes_nothing) {
     fixture_remove(p.root);
 }
 
+OL_TEST(pages_that_cannot_be_faulted_in_are_the_error_of_their_batch) {
+    place p;
+    ol_error error;
+    fixture_directory(p.root);
+    fixture_join(p.path, p.root, "__consumer_offsets-0");
+    p.options = fixture_options(p.path);
+    ol_fs *fs = NULL;
+    OL_CHECK_OK(ol_fault_fs_create(p.root, &fs, &error), &error);
+    p.options.fs = fs;
+    p.log = fixture_open(&p.options, NULL);
+    int refused = 0;
+    for (int i = 0; i < 400; i++) {
+        fixture_batch batch = fixture_plain(700, (uint64_t)i);
+        int64_t end = ol_log_end(p.log);
+        int sys_errno = i % 2 ? ENOSPC : EIO;
+        ol_fault_fs_fail_populate(fs, ol_fault_fs_populates(fs) + 1, sys_errno);
+        int status = fixture_try_append(p.log, &batch, &error);
+        if (status != OL_OK) {
+            refused++;
+            OL_CHECK_INT(status, sys_errno == ENOSPC ? OL_DISK_FULL : OL_IO);
+            OL_CHECK_INT(ol_log_end(p.log), end);
+            /* The background meets it as well, and the log goes on. */
+            ol_fault_fs_fail_populate(fs, ol_fault_fs_populates(fs) + 1, sys_errno);
+            (void)ol_log_prepare(p.log);
+            ol_fault_fs_fail_populate(fs, 0, 0);
+            OL_CHECK_OK(fixture_try_append(p.log, &batch, &error), &error);
+        }
+        OL_CHECK_INT(ol_log_end(p.log), end + 1);
+    }
+    OL_CHECK(refused > 10);
+    OL_CHECK(segment_count(p.log) > 2);
+    size_t size;
+    free(fixture_read_log(p.log, 0, 1 << 16, &size));
+    OL_CHECK(!ol_log_has_failed(p.log));
+    fixture_close(p.log);
+    p.log = fixture_open(&p.options, NULL);
+    OL_CHECK_INT(ol_log_end(p.log), 400);
+    fixture_close(p.log);
+    ol_fault_fs_free(fs);
+    fixture_remove(p.root);
+}
+
 OL_TEST(a_forked_child_lets_go_without_touching_anything) {
     place p;
     place_make(&p);

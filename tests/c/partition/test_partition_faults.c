@@ -1,4 +1,5 @@
-/* A workload in which one file operation fails, each in turn: with EIO, with ENOSPC, a flush that did not reach the disk, or a read.
+/* A workload in which one file operation fails, each in turn: with EIO, with ENOSPC, a flush that did not reach the disk, the
+ * faulting in of pages, or a read.
  * The call that met it must say so with a status of its kind and leave everything as it was, or the partition has failed; opened again
  * it holds everything that was acknowledged, and a power loss after that takes nothing of it.  A load that could not read some bytes
  * has reported them, and the partition is read-only.
@@ -10,7 +11,7 @@
 
 #include "crash_workload.h"
 
-typedef enum fault_kind { FAULT_IO, FAULT_DISK_FULL, FAULT_FLUSH, FAULT_READ } fault_kind;
+typedef enum fault_kind { FAULT_IO, FAULT_DISK_FULL, FAULT_FLUSH, FAULT_POPULATE, FAULT_READ } fault_kind;
 
 typedef struct fault_place {
     uint64_t seed;
@@ -21,7 +22,7 @@ typedef struct fault_place {
 } fault_place;
 
 OL_PRINTF(2, 3) static void fail_at(const fault_place *place, const char *format, ...) {
-    static const char *const kinds[] = {"EIO", "ENOSPC", "flush", "read"};
+    static const char *const kinds[] = {"EIO", "ENOSPC", "flush", "populate", "read"};
     va_list arguments;
     fprintf(stderr, "seed %" PRIu64 "%s, %s at %" PRId64 " (kind %d), step %d: ", place->seed, place->replicated ? " replicated" : "",
             kinds[place->kind], place->at, place->kind, place->step);
@@ -33,7 +34,8 @@ OL_PRINTF(2, 3) static void fail_at(const fault_place *place, const char *format
 }
 
 static void check_status(const fault_place *place, int status, const ol_error *error) {
-    bool of_its_kind = status == OL_FAILED || status == (place->kind == FAULT_DISK_FULL ? OL_DISK_FULL : OL_IO);
+    bool is_full = place->kind == FAULT_DISK_FULL || place->kind == FAULT_POPULATE;
+    bool of_its_kind = status == OL_FAILED || status == (is_full ? OL_DISK_FULL : OL_IO);
     if (!of_its_kind) fail_at(place, "status %s: %s", ol_status_name(status), error->reason);
     if (status != error->status || error->reason[0] == '\0') fail_at(place, "an error that says nothing");
 }
@@ -138,6 +140,7 @@ static void check_power_loss(const fault_place *place, workload *w, const char *
 typedef struct fault_counts {
     int64_t operations;
     int64_t flushes;
+    int64_t populates;
     int64_t reads;
     int64_t unread;             /* loads that passed over bytes */
     int64_t refused;            /* calls that failed and left everything as it was */
@@ -186,15 +189,18 @@ static void run_with_fault(const char *root, const char *target, fault_place *pl
     OL_CHECK_OK(ol_fault_fs_create(root, &fs, &error), &error);
     fs->stored = NULL;          /* a store into a mapping does not fail */
     if (place->kind == FAULT_READ) ol_fault_fs_fail_read(fs, place->at, EIO);
+    else if (place->kind == FAULT_POPULATE) ol_fault_fs_fail_populate(fs, place->at, ENOSPC);
     else if (place->kind == FAULT_FLUSH) ol_fault_fs_fail_flush(fs, place->at, EIO);
     else ol_fault_fs_fail_at(fs, place->at, place->kind == FAULT_IO ? EIO : ENOSPC);
     workload_begin(&w, fs, directory, place->replicated, place->seed, &history);
     run_steps(place, &w, counts);
     counts->operations = ol_fault_fs_operations(fs);
     counts->flushes = ol_fault_fs_flushes(fs);
+    counts->populates = ol_fault_fs_populates(fs);
     counts->reads = ol_fault_fs_reads(fs);
     ol_fault_fs_fail_at(fs, 0, 0);
     ol_fault_fs_fail_flush(fs, 0, 0);
+    ol_fault_fs_fail_populate(fs, 0, 0);
     ol_fault_fs_fail_read(fs, 0, 0);
     check_power_loss(place, &w, target);
     /* Killed and opened once more, everything is there. */
@@ -222,10 +228,9 @@ static void run_all(const char *root, const char *target, uint64_t seed, fault_c
         run_with_fault(root, target, &place, counts);
     }
     place.kind = FAULT_FLUSH;
-    for (int64_t at = 1; at <= clean.flushes; at++, (*points)++) {
-        place.at = at;
-        run_with_fault(root, target, &place, counts);
-    }
+    for (place.at = 1; place.at <= clean.flushes; place.at++, (*points)++) run_with_fault(root, target, &place, counts);
+    place.kind = FAULT_POPULATE;
+    for (place.at = 1; place.at <= clean.populates; place.at++, (*points)++) run_with_fault(root, target, &place, counts);
 }
 
 static void run_all_reads(const char *root, const char *target, uint64_t seed, fault_counts *counts, int64_t *points) {
