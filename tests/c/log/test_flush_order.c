@@ -130,8 +130,8 @@ OL_TEST(a_truncation_flushes_the_sidecar_then_the_names_then_the_cut) {
     int64_t end = s.m->batches[2].next;
     OL_CHECK_OK(ol_log_truncate(s.log, end, &error), &error);
     recorded_check("flush offsetlog.flushed\n"
-                   STORE_MANIFEST
                    "create offsetlog.cut-6\n"
+                   STORE_MANIFEST
                    "remove 84.log\n"
                    "remove 84.index\n"
                    "remove 84.timeindex\n"
@@ -165,8 +165,8 @@ OL_TEST(a_truncation_below_a_reader_replaces_the_file_by_a_flushed_copy) {
     int64_t end = s.m->batches[1].next;
     OL_CHECK_OK(ol_log_truncate(s.log, end, &error), &error);
     recorded_check("flush offsetlog.flushed\n"
-                   STORE_MANIFEST
                    "create offsetlog.cut-3\n"
+                   STORE_MANIFEST
                    "flush directory p-0\n"
                    "create offsetlog.truncated\n"
                    "cut offsetlog.truncated\n"

@@ -185,7 +185,7 @@ OL_TEST(what_a_piece_holds_outlives_the_file) {
 
 static int release(void *context OL_UNUSED, ol_error *error OL_UNUSED) { return OL_OK; }
 
-static void keep_damage(void *context, const ol_error *damage) { *(ol_error *)context = *damage; }
+static void keep_damage(void *context, const ol_error *damage, int64_t below OL_UNUSED) { *(ol_error *)context = *damage; }
 
 OL_TEST(a_load_reports_what_cannot_be_read_and_other_walks_fail) {
     scene s;
