@@ -33,6 +33,7 @@ from offsetlog.types import (
     OffsetAndMetadata,
     OpenTransaction,
     Position,
+    StoreHealth,
     TopicPartition,
     Undeletion,
 )
@@ -55,8 +56,7 @@ class OffsetStore:
     was not closed is, with a ResourceWarning, once neither it nor a method taken from it (`commit =
     store.commit_one`) can be reached.
 
-    A read-only store is a view of the moment in which it was opened, or last refreshed: nothing
-    that another process commits meanwhile is seen.
+    A read-only store is a view of the moment in which it was opened, or last refreshed.
 
     Calls about the past take moments.  A moment is a datetime with its time zone, for the longest
     prefix of the log whose timestamps are all <= it, or a log offset, for the records below it.
@@ -144,14 +144,22 @@ class OffsetStore:
     def problems(self) -> list[OffsetLogError]:
         """Returns what opening and loading found, as errors that were not raised.
 
-        DataLossError and other CorruptionErrors name a log partition that is read-only since, and the
-        log offsets that cannot be read.  PossibleLossError names those of which nobody can prove that
-        they are there; commits go on.  Of a partition that the disk cannot read at all this is the
-        error that every call about its groups raises.
+        DataLossError and other CorruptionErrors name a log partition that is read-only since, and
+        the log offsets that cannot be read; PossibleLossError those that nobody can prove to be
+        there.  Of a partition that cannot be read at all it is the error of every call about it.
         """
         core = self._open_core
         self._open_partitions.wait_loaded()
         return inspection.problems(core, self._open_partitions)
+
+    def health(self) -> StoreHealth:
+        """Returns in one place what is not as it should be: of log partitions, and of the directory.
+
+        Of partitions that are loaded; it waits for nothing.
+        """
+        reports = self._maintenance.status().reports
+        left = {number: report.quarantine for number, report in reports.items()}
+        return inspection.health(self._open_core, self._open_partitions, left)
 
     def recoveries(self) -> dict[int, dict[str, Any]]:
         """Returns by partition what opening found and did: tails cut, swaps finished, corruption.
@@ -452,9 +460,7 @@ class OffsetStore:
     def verify(self) -> StoreVerification:
         """Reads every log again, compares, and returns a list of the problems, empty if sound.
 
-        Checked: each batch and record, each group's place, and that every way to the state leads to
-        the one in memory, as of one log offset a partition, while commits go on; its `findings` and
-        `ways` say more (docs/verify.md).
+        Commits go on meanwhile.  Its `findings` and `ways` say more (docs/verify.md).
         """
         from offsetlog.verify.store import verify_store
 
@@ -598,13 +604,11 @@ class OffsetStore:
         Args:
             partitions: numbers of log partitions, None for all.
             roll: whether active segments are closed for it.
-            ratio: cleaned is only a log of which more than this part, from 0 to 1, was written
-                since its last cleaning.
-            again: take what was cleaned before for dirty, too: it drops tombstones that are past
-                their time.
+            ratio: cleaned is only a log of which more than this part was written since its last
+                cleaning.
+            again: clean what was cleaned before, too: it drops tombstones that are past their time.
             delete_retention_ms: overrides the setting.
-            progress: called ten times a second with the log partition, the bytes read and those
-                that will be.
+            progress: called ten times a second with log partition, bytes read and to be read.
 
         Returns:
             What was done, or why nothing was, for each log.
@@ -653,19 +657,14 @@ class OffsetStore:
         is written is a cache: it can be deleted at any time.
 
         Raises:
-            CorruptionError: a log is damaged; a snapshot would hide it.  The others are written all
-                the same.
+            CorruptionError: a log is damaged; a snapshot would hide it.  The others are written.
             ReadOnlyError, InvalidArgumentError, StateError, StorageError, CapacityError.
         """
         _ = self._open_core  # a closed store is refused before anything else
         return self._maintenance.snapshot(arguments.listed_numbers(partitions))
 
     def flush(self) -> None:
-        """Waits until everything committed before the call is on disk.
-
-        Raises:
-            PartitionFailedError, StorageError.
-        """
+        """Waits until everything committed before the call is on disk; PartitionFailedError, StorageError."""
         self._open_core.flush()
 
     def close(self) -> None:
@@ -697,8 +696,5 @@ class OffsetStore:
         state = "closed" if self.closed else "read-only" if self._read_only else "open"
         problems = ""
         if not self.closed:
-            count = inspection.partition_count(self._open_core)
-            damaged = len(inspection.damaged(self._open_core))
-            damaged += len(self._open_partitions.unreadable())
-            problems = f", {damaged} of {count} partitions damaged" if damaged else ""
+            problems = inspection.summary(self._open_core, self._open_partitions)
         return f"<OffsetStore {str(self._directory.path)!r} {state}{problems}>"

@@ -92,6 +92,38 @@ class QuarantinedSegment(NamedTuple):
     reason: str
 
 
+class PartitionHealth(NamedTuple):
+    """A log partition that is not as it should be.
+
+    Attributes:
+        log_partition: of the offsets topic.
+        state: "missing" (its directory is), "unreadable" (the disk does not give its bytes), "failed" (until the store
+            is opened again), "read-only" (commits are missing, or bytes are damaged), "in doubt" (nobody can prove that
+            nothing is missing; commits go on) or "quarantined" (its cleaner leaves segments alone; commits go on).
+        problems: why, as errors that were not raised.
+        quarantined: segments that the last cleaning left as they are.
+    """
+
+    log_partition: int
+    state: str
+    problems: tuple[Exception, ...]
+    quarantined: tuple[QuarantinedSegment, ...] = ()
+
+
+class StoreHealth(NamedTuple):
+    """What is not as it should be in a store.
+
+    Attributes:
+        sound: whether that is nothing.
+        partitions: the log partitions concerned, by number.
+        directory: what concerns none of them, as a damaged checkpoint; errors that were not raised.
+    """
+
+    sound: bool
+    partitions: tuple[PartitionHealth, ...]
+    directory: tuple[Exception, ...]
+
+
 class CleaningReport(NamedTuple):
     """What one cleaning of one log did; counts are of records unless they say otherwise.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from offsetlog._native.partition import Partition
 from offsetlog._native.store_core import StoreCore
 from offsetlog.errors import CorruptionWarning, OffsetLogError, PossibleLossError
 from offsetlog.lifecycle.open_partitions import OpenPartitions
-from offsetlog.types import Digest
+from offsetlog.types import Digest, PartitionHealth, QuarantinedSegment, StoreHealth
 
 _DIGEST_MASK = (1 << 128) - 1
 
@@ -33,6 +34,50 @@ def damaged(core: StoreCore) -> list[Partition]:
         for each in core.attached(wait=False)
         if any(not isinstance(problem, PossibleLossError) for problem in each.problems())
     ]
+
+
+def _state_of(partition: Partition) -> str | None:
+    if partition.role == "failed":
+        return "failed"
+    problems = partition.problems()
+    if any(not isinstance(each, PossibleLossError) for each in problems):
+        return "read-only"
+    return "in doubt" if problems else None
+
+
+def health(
+    core: StoreCore,
+    partitions: OpenPartitions,
+    quarantined: Mapping[int, tuple[QuarantinedSegment, ...]],
+) -> StoreHealth:
+    """Returns what is not as it should be; see OffsetStore.health.
+
+    Args:
+        core: its partitions that are loaded now.
+        partitions: their owner.
+        quarantined: by log partition, what its last cleaning left as it is.
+    """
+    found = {
+        number: PartitionHealth(number, "missing", (failure,))
+        for number, failure in partitions.missing().items()
+    }
+    for number, unreadable in partitions.unreadable().items():
+        found[number] = PartitionHealth(number, "unreadable", (unreadable,))
+    for each in core.attached(wait=False):
+        left = quarantined.get(each.number, ())
+        state = _state_of(each) or ("quarantined" if left else None)
+        if state is not None:
+            found[each.number] = PartitionHealth(each.number, state, tuple(each.problems()), left)
+    directory = tuple(partitions.findings())
+    return StoreHealth(
+        not found and not directory, tuple(found[number] for number in sorted(found)), directory
+    )
+
+
+def summary(core: StoreCore, partitions: OpenPartitions) -> str:
+    """Returns how many partitions are damaged, for the text of a store; empty where none is."""
+    count = len(damaged(core)) + len(partitions.unreadable())
+    return f", {count} of {partition_count(core)} partitions damaged" if count else ""
 
 
 def partition_count(core: StoreCore) -> int:

@@ -34,9 +34,17 @@ class OpenPartitions:
         """Returns the partitions that are open, loaded or not, by number."""
         return [partition for _, partition in sorted(self._owned.items())]
 
+    def missing(self) -> dict[int, DataLossError]:
+        """Returns by number the partitions whose directories are missing."""
+        return dict(self._missing)
+
+    def findings(self) -> list[OffsetLogError]:
+        """Returns what is wrong with the directory's checkpoints, as errors that were not raised."""
+        return list(self._opener.findings)
+
     def problems(self) -> list[OffsetLogError]:
         """Returns what is wrong with the directory, and why partitions cannot be read."""
-        return [*self._missing.values(), *self._opener.findings, *self.unreadable().values()]
+        return [*self._missing.values(), *self.findings(), *self.unreadable().values()]
 
     def readable(self) -> list[Partition]:
         """Returns those of them that are loaded, or may yet be."""

@@ -139,6 +139,31 @@ def test_a_doubt_stays_until_it_is_accepted(built: Path, name: str):
     check_goes_on(built)
 
 
+def test_health_shows_every_state(built: Path):
+    number = fullest(built)
+    segments(built, number)[0].unlink()
+    (built / f"__consumer_offsets-{1 - number}" / "offsetlog.manifest").unlink()
+    (built / "cleaner-offset-checkpoint").write_text("nonsense")
+    with opened(built) as store:
+        health = store.health()
+        assert not health.sound
+        states = {each.log_partition: each.state for each in health.partitions}
+        assert states == {number: "read-only", 1 - number: "in doubt"}
+        assert [str(each.problems[0]) for each in health.partitions] == [
+            str(next(problem for problem in store.problems() if problem.log_partition == each.log_partition))
+            for each in health.partitions
+        ]
+        assert [Path(each.path).name for each in health.directory] == ["cleaner-offset-checkpoint"]
+    shutil.rmtree(built / f"__consumer_offsets-{number}")
+    with opened(built) as store:
+        assert {each.log_partition: each.state for each in store.health().partitions}[number] == "missing"
+
+
+def test_a_sound_store_is_healthy(built: Path):
+    with opened(built, quiet=False) as store:
+        assert store.health() == (True, (), ())
+
+
 def test_nothing_to_accept(built: Path):
     before = sorted(built.rglob("*"))
     assert offsetlog.accept_loss(built, SMALL) == offsetlog.lifecycle.accept_loss.AcceptedLoss([])
