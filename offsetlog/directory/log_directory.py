@@ -288,9 +288,20 @@ class LogDirectory:
                 name: (checkpoint_record.hash_of(self.read_content(name)),) for name in CHECKPOINTS
             }
             found = CheckpointRecord(hashes, others)
-            if self._record is None or not self._says_all(found):
+            before = self._record = self._record or self._known_record()
+            if before is None or not self._says_all(found):
                 self._record = found
-                self._write_record()
+                try:
+                    self._write_record()
+                except BaseException:
+                    self._record = before
+                    raise
+
+    def _known_record(self) -> CheckpointRecord | None:
+        try:
+            return self.read_record()
+        except CorruptionError:
+            return None
 
     def _says_all(self, found: CheckpointRecord) -> bool:
         assert self._record is not None

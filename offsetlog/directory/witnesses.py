@@ -12,6 +12,7 @@ from offsetlog.directory.log_directory import (
     LOG_STARTS,
     RECOVERY_POINTS,
     TOPIC,
+    Checkpoint,
     LogDirectory,
 )
 from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError
@@ -52,46 +53,46 @@ class Witnesses:
         self.existing = existing or frozenset()
         self.findings: list[OffsetLogError] = []
         self._directory = directory
-        self._recovery_points = directory.read_checkpoint(RECOVERY_POINTS)
-        self._cleaned_to = directory.read_checkpoint(CLEANER_POINTS)
+        self._checkpoints: dict[str, Checkpoint] = {name: {} for name in CHECKPOINTS}
         record: CheckpointRecord | None = None
         try:
             record = directory.read_record()
         except CorruptionError as failure:
             self.findings.append(failure)
         self._others = {} if record is None else record.others
-        self._changed = frozenset() if record is None else self._find_changed(record)
+        self._changed = frozenset(name for name in CHECKPOINTS if self._is_changed(name, record))
 
-    def _find_changed(self, record: CheckpointRecord) -> frozenset[str]:
-        # Those that somebody else wrote; one that is no checkpoint any more is damage.
-        changed: set[str] = set()
-        for name in CHECKPOINTS:
-            content, path = self._directory.read_content(name), self._directory.path / name
-            if record.is_as_left(name, content):
-                continue
-            if content is None:
+    def _is_changed(self, name: str, record: CheckpointRecord | None) -> bool:
+        # Reads it; one that is no checkpoint any more is damage, which a record shows to be none of ours.
+        content, path = self._directory.read_content(name), self._directory.path / name
+        is_as_left = record is None or record.is_as_left(name, content)
+        if content is None:
+            if not is_as_left:
                 self.findings.append(CorruptionError("the checkpoint is missing", path=path))
-                continue
-            try:
-                parse_offset_checkpoint(content)
-            except CorruptionError as failure:
+            return False
+        try:
+            self._checkpoints[name] = parse_offset_checkpoint(content)
+        except CorruptionError as failure:
+            if not is_as_left:
                 self.findings.append(CorruptionError(failure.message, path=path))
-                continue
-            changed.add(name)
-        return frozenset(changed)
+            return False
+        return not is_as_left
+
+    def offset_in(self, name: str, number: int) -> int:
+        """Returns a partition's offset in a checkpoint, -1 for none, or where the checkpoint is damaged."""
+        return self._checkpoints[name].get((TOPIC, number), -1)
 
     def of(self, number: int) -> Witness:
         """Returns what the directory says about one partition."""
         others = self._others.get(number)
         if others is not None:
             return Witness(number in self.existing, len(self._changed) + 2, cleaned_by_others=others)
-        cleaner = self._cleaned_to.get((TOPIC, number), -1)
         return Witness(
             witnessed=number in self.existing,
             changed_checkpoints=len(self._changed),
             recovery_point_changed=RECOVERY_POINTS in self._changed,
             log_start_changed=LOG_STARTS in self._changed,
-            cleaned_by_others=cleaner if CLEANER_POINTS in self._changed else -1,
+            cleaned_by_others=self.cleaned_to(number) if CLEANER_POINTS in self._changed else -1,
         )
 
     def missing(self, numbers: list[int]) -> dict[int, DataLossError]:
@@ -102,11 +103,11 @@ class Witnesses:
                 path=self._directory.partition_path(number),
                 log_partition=number,
                 lost_from=0,
-                lost_below=self._recovery_points.get((TOPIC, number)),
+                lost_below=self._checkpoints[RECOVERY_POINTS].get((TOPIC, number)),
             )
             for number in sorted(self.existing.difference(numbers))
         }
 
     def cleaned_to(self, number: int) -> int:
         """Returns the offset in the cleaner's checkpoint, -1 for none."""
-        return self._cleaned_to.get((TOPIC, number), -1)
+        return self.offset_in(CLEANER_POINTS, number)

@@ -22,7 +22,6 @@ from offsetlog.directory.log_directory import (
     CHECKPOINTS,
     LOG_STARTS,
     RECOVERY_POINTS,
-    TOPIC,
     LogDirectory,
     Properties,
 )
@@ -152,8 +151,8 @@ def _repair(directory: LogDirectory, config: StoreConfig, witnesses: Witnesses, 
         Decompressor(config.decompressed_bytes_max),
         config,
         writable=True,
-        recovery_point=directory.read_checkpoint(RECOVERY_POINTS).get((TOPIC, number), -1),
-        log_start_offset=directory.read_checkpoint(LOG_STARTS).get((TOPIC, number), -1),
+        recovery_point=witnesses.offset_in(RECOVERY_POINTS, number),
+        log_start_offset=witnesses.offset_in(LOG_STARTS, number),
         witness=witnesses.of(number),
         accept_loss=True,
     )

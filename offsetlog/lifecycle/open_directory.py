@@ -14,7 +14,7 @@ from offsetlog.config import (
 )
 from offsetlog.directory.listing import OWN_FILES
 from offsetlog.directory.log_directory import TOPIC, LogDirectory, Properties
-from offsetlog.errors import ConfigError, MissingFileError, PartitionCountError
+from offsetlog.errors import ConfigError, DiskFullError, MissingFileError, PartitionCountError
 from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.lifecycle.partition_opener import PartitionOpener
 
@@ -200,6 +200,11 @@ def open_writable(
         if properties is None and count is not None:
             kept = Properties(count, opener.settled_topic_id())
         opener.adopt(opened.all(), kept)
+    except DiskFullError:
+        # What is written down already is true, and the next open writes the rest.
+        if properties is None:
+            opened.abandon()
+            raise
     except BaseException:
         opened.abandon()
         raise

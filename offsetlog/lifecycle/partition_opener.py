@@ -11,7 +11,6 @@ from offsetlog.directory import snapshots
 from offsetlog.directory.log_directory import (
     LOG_STARTS,
     RECOVERY_POINTS,
-    TOPIC,
     LogDirectory,
     Properties,
     random_topic_id,
@@ -46,8 +45,6 @@ class PartitionOpener:
         self._config = config
         self._writable = writable
         self._decompressor = Decompressor(config.decompressed_bytes_max)
-        self._recovery_points = directory.read_checkpoint(RECOVERY_POINTS)
-        self._log_starts = directory.read_checkpoint(LOG_STARTS)
         self._witnesses = Witnesses(directory, existing)
 
     @property
@@ -81,9 +78,9 @@ class PartitionOpener:
         if refused:
             self._directory.refuse_log_starts(refused)
         if properties is not None:
-            self._directory.adopt_checkpoints(others)
             sound = (each.number for each in opened if not each.read_only)
             existing = self._witnesses.existing.union(sound)
+            self._directory.adopt_checkpoints(others)
             self._directory.write_properties(
                 Properties(properties.partitions, properties.topic_id, existing)
             )
@@ -100,8 +97,8 @@ class PartitionOpener:
             writable=self._writable,
             create=create,
             clean=self._directory.was_clean,
-            recovery_point=self._recovery_points.get((TOPIC, number), -1),
-            log_start_offset=self._log_starts.get((TOPIC, number), -1),
+            recovery_point=self._witnesses.offset_in(RECOVERY_POINTS, number),
+            log_start_offset=self._witnesses.offset_in(LOG_STARTS, number),
             witness=None if create else self._witnesses.of(number),
             topic_id=self.settled_topic_id() if create else None,
         )

@@ -29,9 +29,9 @@ def while_searching(monkeypatch: pytest.MonkeyPatch, meanwhile: Meanwhile) -> No
     """Somebody else does something each time that bytes were found bad and what follows them is looked for."""
 
     class Watched(Replay):
-        def skip(self, path: Any, position: int) -> int | None:
+        def skip(self, path: Any, position: int, **options: Any) -> int | None:
             meanwhile(Path(path))
-            return super().skip(path, position)
+            return super().skip(path, position, **options)
 
     monkeypatch.setattr(partition_check, "Replay", Watched)
     monkeypatch.setattr(reading, "Replay", Watched)
