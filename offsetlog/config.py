@@ -22,6 +22,7 @@ _DOMAINS: dict[str, tuple[int, int]] = {
     "decompressed_bytes_max": (1024, 2**40),
     "extend_bytes_min": (4096, 2**31 - 1),
     "extend_bytes_max": (4096, 2**31 - 1),
+    "flush_interval_ms": (0, 2**31 - 1),
 }
 
 #: The longest name of a group, in bytes of UTF-8: what a record of the log can hold.
@@ -60,6 +61,9 @@ class StoreConfig:
         decompressed_bytes_max: what one compressed batch may inflate to.
         extend_bytes_min: the first step by which a segment file grows ahead of need; steps double from here.
         extend_bytes_max: the largest such step.
+        flush_interval_ms: milliseconds between two flushes of what nobody waits for, as commits with durability
+            "process"; None or 0 for none.  A power loss takes at most what was committed in so long, and while a
+            flush ran.
         write_offset_value_v4: whether topic ids are written, in value version 4, which brokers before 4.1 refuse to
             load: "auto" does so where the directory already holds such values.
 
@@ -77,12 +81,14 @@ class StoreConfig:
     decompressed_bytes_max: int = 64 * MIB
     extend_bytes_min: int = 64 * 1024
     extend_bytes_max: int = 4 * MIB
+    flush_interval_ms: int | None = 1000
     write_offset_value_v4: Literal["auto", "always", "never"] = "auto"
 
     def __post_init__(self) -> None:
         for setting in fields(self):
-            if setting.name in _DOMAINS:
-                _check_number(setting.name, getattr(self, setting.name), *_DOMAINS[setting.name])
+            value = getattr(self, setting.name)
+            if setting.name in _DOMAINS and not (value is None and setting.name == "flush_interval_ms"):
+                _check_number(setting.name, value, *_DOMAINS[setting.name])
         if self.write_offset_value_v4 not in ("auto", "always", "never"):
             given = self.write_offset_value_v4
             raise ConfigError(f'write_offset_value_v4 must be "auto", "always" or "never", not {given!r}')

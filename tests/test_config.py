@@ -24,6 +24,9 @@ def test_the_defaults_are_kafkas():
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(StoreConfig)])
 @pytest.mark.parametrize("value", [-1, 2**80, 1.5, None, True, "many"])
 def test_a_value_out_of_its_domain_is_refused_by_name(name, value):
+    if name == "flush_interval_ms" and value is None:
+        assert StoreConfig(flush_interval_ms=None).flush_interval_ms is None
+        return
     with pytest.raises(ConfigError, match=name):
         StoreConfig(**{name: value})
 

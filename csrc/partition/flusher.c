@@ -114,12 +114,11 @@ void ol_flusher_begin(ol_flusher *flusher, ol_partition *partition) {
 }
 
 void ol_flusher_begin_unasked(ol_flusher *flusher, ol_partition *partition) {
+    int64_t end = ol_log_end(partition->log);
     pthread_mutex_lock(&flusher->lock);
-    /* If a flush is under way, the preallocator asks again when it is over. */
-    if (!partition->flush.begun) {
-        partition->flush.unasked = true;
-        queue(flusher, partition);
-    }
+    partition->flush.unasked = true;
+    if (end > partition->flush.end) partition->flush.end = end;
+    queue(flusher, partition);
     pthread_mutex_unlock(&flusher->lock);
 }
 

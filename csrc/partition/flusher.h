@@ -25,7 +25,8 @@ int ol_flusher_create(ol_flusher **flusher, ol_error *error) OL_NODISCARD;
  * to one flusher, and is closed after ol_flusher_stop. */
 void ol_flusher_begin(ol_flusher *flusher, ol_partition *partition);
 
-/* The same where nobody will wait (ol_log_flush_unasked). */
+/* The same where nobody will wait (ol_log_flush_unasked).  A flush under way that began before what
+ * is written by now is followed by another. */
 void ol_flusher_begin_unasked(ol_flusher *flusher, ol_partition *partition);
 
 /* Waits for the flushes under way, drops the queue, stops the threads and frees the flusher. */

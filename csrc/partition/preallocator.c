@@ -15,6 +15,8 @@ struct ol_preallocator {
     size_t capacity;
     ol_partition *current;          /* under list_lock: prepares its log now, without the lock */
     ol_flusher *flusher;            /* may be NULL */
+    int64_t flush_interval_ms;      /* 0: nothing is flushed by time */
+    int64_t flush_due_ms;           /* by the thread's clock; the thread's alone */
     pthread_cond_t left;            /* with list_lock: `current` is another one */
     pthread_mutex_t wake_lock;      /* held for moments only: a kick never waits for a file */
     pthread_cond_t wake;
@@ -22,8 +24,33 @@ struct ol_preallocator {
     bool stopping;                  /* under wake_lock */
 };
 
+static int64_t monotonic_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Whether the time has come to flush what is not flushed. */
+static bool is_flush_due(ol_preallocator *preallocator) {
+    if (preallocator->flush_interval_ms == 0) return false;
+    int64_t now = monotonic_ms();
+    if (now < preallocator->flush_due_ms) return false;
+    preallocator->flush_due_ms = now + preallocator->flush_interval_ms;
+    return true;
+}
+
+static void flush_unasked(ol_preallocator *preallocator, ol_partition *partition, bool is_due) {
+    ol_log *log = ol_partition_log(partition);
+    if (preallocator->flusher == NULL) return;
+    bool has_unflushed = is_due && ol_log_flushed(log) < ol_log_end(log) && !ol_log_has_failed(log);
+    if (has_unflushed || ol_log_wants_flush(log)) {
+        ol_flusher_begin_unasked(preallocator->flusher, partition);
+    }
+}
+
 static bool prepare_all(ol_preallocator *preallocator) {
     bool worked = false;
+    bool is_due = is_flush_due(preallocator);
     pthread_mutex_lock(&preallocator->list_lock);
     /* From the end, since the list changes meanwhile: a partition that is removed is replaced by
      * the last one, which has had its turn. */
@@ -33,11 +60,8 @@ static bool prepare_all(ol_preallocator *preallocator) {
         preallocator->current = partition;
         /* A log may wait for the disk; a thread that adds another partition must not. */
         pthread_mutex_unlock(&preallocator->list_lock);
-        ol_log *log = ol_partition_log(partition);
-        worked |= ol_log_prepare(log);
-        if (preallocator->flusher != NULL && ol_log_wants_flush(log)) {
-            ol_flusher_begin_unasked(preallocator->flusher, partition);
-        }
+        flush_unasked(preallocator, partition, is_due);
+        worked |= ol_log_prepare(ol_partition_log(partition));
         pthread_mutex_lock(&preallocator->list_lock);
         preallocator->current = NULL;
         pthread_cond_broadcast(&preallocator->left);
@@ -46,25 +70,22 @@ static bool prepare_all(ol_preallocator *preallocator) {
     return worked;
 }
 
-static struct timespec next_poll(void) {
-    struct timespec when;
-    clock_gettime(CLOCK_MONOTONIC, &when);
-    when.tv_nsec += OL_PREALLOCATOR_POLL_MS * 1000000L;
-    if (when.tv_nsec >= 1000000000L) {
-        when.tv_sec++;
-        when.tv_nsec -= 1000000000L;
-    }
-    return when;
+/* When the thread wakes up by itself; one that is asleep only for a flush. */
+static struct timespec next_poll(const ol_preallocator *preallocator, bool asleep) {
+    int64_t at_ms = asleep ? preallocator->flush_due_ms : monotonic_ms() + OL_PREALLOCATOR_POLL_MS;
+    return (struct timespec){.tv_sec = (time_t)(at_ms / 1000),
+                             .tv_nsec = (long)(at_ms % 1000) * 1000000L};
 }
 
 /* Waits for the next poll, which follows at once after one that found work.  Returns false when the
  * thread must stop. */
 static bool wait_for_work(ol_preallocator *preallocator, bool worked, bool asleep, bool *kicked) {
-    struct timespec when = next_poll();
+    struct timespec when = next_poll(preallocator, asleep);
+    bool for_ever = asleep && preallocator->flush_interval_ms == 0;
     pthread_mutex_lock(&preallocator->wake_lock);
     int status = 0;
     while (!worked && !preallocator->kicked && !preallocator->stopping && status != ETIMEDOUT) {
-        if (asleep) {
+        if (for_ever) {
             pthread_cond_wait(&preallocator->wake, &preallocator->wake_lock);
         } else {
             status = pthread_cond_timedwait(&preallocator->wake, &preallocator->wake_lock, &when);
@@ -97,12 +118,15 @@ static void free_preallocator(ol_preallocator *preallocator) {
     free(preallocator);
 }
 
-int ol_preallocator_start(ol_preallocator **started, ol_flusher *flusher, ol_error *error) {
+int ol_preallocator_start(ol_preallocator **started, ol_flusher *flusher, int64_t flush_interval_ms,
+                          ol_error *error) {
     ol_preallocator *preallocator = calloc(1, sizeof *preallocator);
     if (preallocator == NULL) {
         return ol_fail(error, OL_NO_MEMORY, "no memory for the background thread");
     }
     preallocator->flusher = flusher;
+    preallocator->flush_interval_ms = flush_interval_ms;
+    preallocator->flush_due_ms = monotonic_ms() + flush_interval_ms;
     pthread_mutex_init(&preallocator->list_lock, NULL);
     pthread_mutex_init(&preallocator->wake_lock, NULL);
     pthread_cond_init(&preallocator->left, NULL);

@@ -1,9 +1,12 @@
 /* partition/preallocator: the background thread of a store that extends and touches the active
- * segments ahead of need (ol_log_prepare).
+ * segments ahead of need (ol_log_prepare), and has logs flushed that nobody waits for.
  *
  * While there is work it polls every OL_PREALLOCATOR_POLL_MS; after OL_PREALLOCATOR_IDLE_POLLS idle
- * polls it sleeps until a commit that found its pages not prepared kicks it, so that an idle store
- * costs nothing.
+ * polls it sleeps until a commit that found its pages not prepared kicks it, or until the next
+ * flush is due.  So an idle store costs one look at its positions in each interval, or nothing.
+ *
+ * What is written when a flush is due is on disk after it: a power loss takes at most what was
+ * written in one interval and the time of a flush, or of two where one was under way.
  *
  * Locks: list_lock covers the list of partitions, wake_lock the sleep.  Each is held for moments
  * only and no lock is taken under it, so that adding a partition or kicking the thread never waits
@@ -20,10 +23,11 @@ enum { OL_PREALLOCATOR_POLL_MS = 2, OL_PREALLOCATOR_IDLE_POLLS = 64 };
 
 typedef struct ol_preallocator ol_preallocator;
 
-/* `flusher` (may be NULL) flushes the logs that want it (ol_log_wants_flush); it is stopped after
- * the preallocator. */
+/* `flusher` (may be NULL) flushes the logs that want it (ol_log_wants_flush), and every
+ * `flush_interval_ms` (0: never) those with something unflushed; it is stopped after the
+ * preallocator. */
 int ol_preallocator_start(ol_preallocator **preallocator, ol_flusher *flusher,
-                          ol_error *error) OL_NODISCARD;
+                          int64_t flush_interval_ms, ol_error *error) OL_NODISCARD;
 
 /* The partition must be removed before it is closed. */
 int ol_preallocator_add(ol_preallocator *preallocator, ol_partition *partition,

@@ -1362,7 +1362,8 @@ cdef extern from "partition/preallocator.h" nogil:
     ctypedef struct ol_preallocator:
         pass
 
-    int ol_preallocator_start(ol_preallocator **preparer, ol_flusher *flusher, ol_error *error) noexcept
+    int ol_preallocator_start(ol_preallocator **preparer, ol_flusher *flusher, int64_t flush_interval_ms,
+                              ol_error *error) noexcept
     int ol_preallocator_add(ol_preallocator *preparer, ol_partition *partition, ol_error *error) noexcept
     void ol_preallocator_remove(ol_preallocator *preparer, ol_partition *partition) noexcept
     void ol_preallocator_kick(ol_preallocator *preparer) noexcept

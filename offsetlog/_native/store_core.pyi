@@ -27,6 +27,7 @@ class StoreCore:
         *,
         read_only: bool = False,
         background: bool = True,
+        flush_interval_ms: int = 0,
     ) -> None: ...
     @property
     def count(self) -> int: ...

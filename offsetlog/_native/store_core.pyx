@@ -183,7 +183,7 @@ cdef class StoreCore:
         self.closed = True
 
     def __init__(self, count, owner, waiter, durability, size_t metadata_units_max, *,
-                 bint read_only=False, bint background=True):
+                 bint read_only=False, bint background=True, int64_t flush_interval_ms=0):
         cdef ol_error error
         cdef int32_t slots = 1 + max(each.number for each in owner.all()) if count is None else count
         if self.slots != NULL or slots < 1:
@@ -200,7 +200,7 @@ cdef class StoreCore:
         self.metadata_units_max = metadata_units_max
         self.read_only = read_only
         if background and not read_only:
-            check(ol_preallocator_start(&self.preparer, self.flushes.threads, &error), &error)
+            check(ol_preallocator_start(&self.preparer, self.flushes.threads, flush_interval_ms, &error), &error)
         self.closed = False
         _cores.add(self)
 

@@ -116,6 +116,7 @@ def _open_parts(given: OpenArguments, directory: LogDirectory) -> StoreParts:
             given.config.metadata_max_units,
             read_only=given.read_only,
             background=given.background,
+            flush_interval_ms=given.config.flush_interval_ms or 0,
         )
         for partition in partitions.readable() if given.wait else ():
             core.attach(partition)

@@ -2,6 +2,7 @@
 #include "partition/flusher.h"
 
 #include <errno.h>
+#include <semaphore.h>
 
 #include "testing/fault_fs.h"
 #include "ol_test.h"
@@ -124,6 +125,40 @@ OL_TEST(a_flush_that_fails_is_told_by_the_partition) {
     ol_flusher_stop(flusher);
     ol_partition_abandon(partition);
     ol_fault_fs_free(fs);
+    ol_test_directory_remove(directory);
+}
+
+static int (*plain_flush)(ol_file *file, ol_error *error);
+static sem_t flush_begun, flush_released;
+
+static int flush_until_released(ol_file *file, ol_error *failure) {
+    sem_post(&flush_begun);
+    sem_wait(&flush_released);
+    return plain_flush(file, failure);
+}
+
+/* A flush is under way when a commit comes, and so does not cover it. */
+OL_TEST(what_comes_while_an_unasked_flush_runs_is_flushed_by_the_next) {
+    ol_flusher *flusher;
+    ol_fs fs = *ol_fs_posix();
+    ol_test_directory_make(directory);
+    ol_partition *partition = open_numbered(&fs, 0);
+    sem_init(&flush_begun, 0, 0);
+    sem_init(&flush_released, 0, 0);
+    plain_flush = fs.flush;
+    OL_CHECK_OK(ol_flusher_create(&flusher, &error), &error);
+    commit(partition, 1);
+    fs.flush = flush_until_released;
+    ol_flusher_begin_unasked(flusher, partition);
+    sem_wait(&flush_begun);
+    ol_commit_result second = commit(partition, 2);
+    ol_flusher_begin_unasked(flusher, partition);
+    fs.flush = plain_flush;
+    sem_post(&flush_released);
+    for (int i = 0; i < 5000 && !ol_partition_is_flushed(partition, second.end_offset, second.term); i++) usleep(1000);
+    OL_CHECK(ol_partition_is_flushed(partition, second.end_offset, second.term));
+    ol_flusher_stop(flusher);
+    OL_CHECK_OK(ol_partition_close(partition, &error), &error);
     ol_test_directory_remove(directory);
 }
 

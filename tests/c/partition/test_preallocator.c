@@ -14,7 +14,7 @@ OL_TEST(it_starts_and_stops_with_nothing_to_do) {
     ol_preallocator *preparer;
     ol_error error;
     for (int i = 0; i < 20; i++) {
-        OL_CHECK(ol_preallocator_start(&preparer, NULL, &error) == OL_OK);
+        OL_CHECK(ol_preallocator_start(&preparer, NULL, 0, &error) == OL_OK);
         ol_preallocator_kick(preparer);
         ol_preallocator_stop(preparer);
     }
@@ -47,7 +47,7 @@ OL_TEST(it_prepares_what_commits_use_up) {
     ol_commit_result result;
     ol_error error;
     ol_partition *partition = open_partition(ol_fs_posix(), directory, "__consumer_offsets-0");
-    OL_CHECK(ol_preallocator_start(&preparer, NULL, &error) == OL_OK);
+    OL_CHECK(ol_preallocator_start(&preparer, NULL, 0, &error) == OL_OK);
     OL_CHECK(ol_preallocator_add(preparer, partition, &error) == OL_OK);
     int waited = 0;
     for (int32_t i = 0; i < 20000; i++) {
@@ -77,7 +77,7 @@ static double cpu_seconds(void) {
 OL_TEST(it_sleeps_when_nothing_is_to_be_done) {
     ol_preallocator *preparer;
     ol_error error;
-    OL_CHECK(ol_preallocator_start(&preparer, NULL, &error) == OL_OK);
+    OL_CHECK(ol_preallocator_start(&preparer, NULL, 0, &error) == OL_OK);
     usleep((OL_PREALLOCATOR_IDLE_POLLS + 20) * OL_PREALLOCATOR_POLL_MS * 1000);
     double before = cpu_seconds();
     usleep(200000);
@@ -130,7 +130,7 @@ OL_TEST(other_partitions_come_and_go_while_one_waits_for_the_disk) {
     ol_item item = item_of(0);
     OL_CHECK(ol_partition_commit(slow, &item, 1, -1, -1, &result, &error) == OL_OK);
     OL_CHECK(ol_log_flush(ol_partition_log(slow), &flushed, &error) == OL_OK);
-    OL_CHECK(ol_preallocator_start(&preparer, NULL, &error) == OL_OK);
+    OL_CHECK(ol_preallocator_start(&preparer, NULL, 0, &error) == OL_OK);
     OL_CHECK(ol_preallocator_add(preparer, slow, &error) == OL_OK);
     while (!atomic_load(&flushing)) {
         OL_CHECK(ol_partition_commit(slow, &item, 1, -1, -1, &result, &error) == OL_OK);
@@ -163,7 +163,7 @@ OL_TEST(what_is_rolled_is_flushed_though_nobody_waits) {
     ol_partition *partition = open_partition(ol_fs_posix(), directory, "__consumer_offsets-0");
     ol_log *log = ol_partition_log(partition);
     OL_CHECK(ol_flusher_create(&flusher, &error) == OL_OK);
-    OL_CHECK(ol_preallocator_start(&preparer, flusher, &error) == OL_OK);
+    OL_CHECK(ol_preallocator_start(&preparer, flusher, 0, &error) == OL_OK);
     OL_CHECK(ol_preallocator_add(preparer, partition, &error) == OL_OK);
     ol_item item = item_of(0);
     for (int round = 0; round < 3; round++) {
@@ -180,6 +180,39 @@ OL_TEST(what_is_rolled_is_flushed_though_nobody_waits) {
     ol_flusher_stop(flusher);
     OL_CHECK(ol_partition_close(partition, &error) == OL_OK);
     ol_test_directory_remove(directory);
+}
+
+/* Commits that nobody waits for, and a thread that sleeps between them. */
+OL_TEST(what_is_written_is_flushed_by_time) {
+    static const int64_t intervals[] = {20, 0};
+    for (int i = 0; i < 2; i++) {
+        char directory[256];
+        ol_test_directory_make(directory);
+        ol_preallocator *preparer;
+        ol_flusher *flusher;
+        ol_commit_result result;
+        ol_error error;
+        ol_partition *partition = open_partition(ol_fs_posix(), directory, "__consumer_offsets-0");
+        ol_log *log = ol_partition_log(partition);
+        OL_CHECK(ol_flusher_create(&flusher, &error) == OL_OK);
+        OL_CHECK(ol_preallocator_start(&preparer, flusher, intervals[i], &error) == OL_OK);
+        OL_CHECK(ol_preallocator_add(preparer, partition, &error) == OL_OK);
+        ol_item item = item_of(0);
+        for (int round = 0; round < 3; round++) {
+            usleep((OL_PREALLOCATOR_IDLE_POLLS + 20) * OL_PREALLOCATOR_POLL_MS * 1000);
+            OL_CHECK(ol_partition_commit(partition, &item, 1, -1, -1, &result, &error) == OL_OK);
+            int waited = 0;
+            while (intervals[i] > 0 && ol_log_flushed(log) < result.end_offset && waited < 5000) {
+                usleep(1000);
+                waited++;
+            }
+            OL_CHECK((ol_log_flushed(log) == result.end_offset) == (intervals[i] > 0));
+        }
+        ol_preallocator_stop(preparer);
+        ol_flusher_stop(flusher);
+        OL_CHECK(ol_partition_close(partition, &error) == OL_OK);
+        ol_test_directory_remove(directory);
+    }
 }
 
 OL_TEST_MAIN()
