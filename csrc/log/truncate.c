@@ -271,9 +271,9 @@ static int remove_cut_note(ol_log *log, int64_t offset, ol_error *error) {
     return status == OL_OK ? log->fs->remove(log->fs, path, error) : status;
 }
 
-/* Lowers the sidecar, leaves the note, and takes what goes out of the manifest.  All that needs space comes here, before anything is cut:
- * if the disk is full, the log is as it was, and a sidecar that is too low is still true.  Under
- * flush.lock. */
+/* Lowers the sidecar, leaves the note, and takes what goes out of the manifest.  All that needs
+ * space comes here, before anything is cut: if the disk is full, the log is as it was, and a
+ * sidecar that is too low is still true.  Under flush.lock. */
 static int announce_cut(ol_log *log, const cut_place *cut, ol_error *error) {
     ol_flush_sidecar_bound bound = {
         .offset = cut->end,
