@@ -34,6 +34,7 @@ class Runner:
     Attributes:
         prepare: called before each round with its number, 0 for the warm-up.
         settle: called after each round with its job, outside the measured time.
+        count: how many operations were done ever, as whoever does them counts; None where that is not counted.
     """
 
     name: str
@@ -41,8 +42,25 @@ class Runner:
     unit: str = "offsets/s"
     note: str = ""
     settle: Callable[[Job], None] = lambda job: None
+    count: Callable[[], int] | None = None
     stats: Stats = field(default_factory=Stats)
     operations: int = 0
+
+
+class _Counted:
+    """Compares what a runner has counted with what it was told to do."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._before = self._count()
+
+    def _count(self) -> int:
+        return self._runner.count() if self._runner.count is not None else 0
+
+    def check(self, operations: int) -> None:
+        done = self._count() - self._before
+        if self._runner.count is not None and done != operations:
+            raise AssertionError(f"{self._runner.name} did {done:,} of {operations:,} operations")
 
 
 def _warm_pages(job: Job) -> None:
@@ -70,27 +88,33 @@ def race(benchmark: BenchmarkFixture, runners: list[Runner], rounds: int) -> lis
     ours, *others = runners
     number = -1
     job: Job | None = None
+    counted: _Counted | None = None
 
     def settle() -> None:
         nonlocal job
         if job is not None:
             finished, job = job, None
+            assert counted is not None
+            counted.check(finished.operations)
             ours.settle(finished)
 
     def setup() -> tuple[tuple[Job], dict[str, object]]:
-        nonlocal number, job
+        nonlocal number, job, counted
         settle()
         number += 1
         for runner in others:
             other = runner.prepare(number)
             _warm_pages(other)
+            counted = _Counted(runner)
             seconds = _timed(other)
+            counted.check(other.operations)
             if number > 0:
                 runner.stats.update(seconds)
                 runner.operations = other.operations
             runner.settle(other)
         job = ours.prepare(number)
         _warm_pages(job)
+        counted = _Counted(ours)
         return (job,), {}
 
     benchmark.pedantic(lambda job: job.run(), setup=setup, rounds=rounds, warmup_rounds=1)
@@ -113,6 +137,7 @@ def sustain(runner: Runner, seconds: float, jobs: int = 5) -> Figure:
     prepared = [runner.prepare(number) for number in range(jobs)]
     stats = Stats()
     operations = 0
+    counted = _Counted(runner)
     started = time.perf_counter()
     while True:
         for job in prepared:
@@ -121,6 +146,7 @@ def sustain(runner: Runner, seconds: float, jobs: int = 5) -> Figure:
         elapsed = time.perf_counter() - started
         if elapsed >= seconds:
             break
+    counted.check(operations)
     runner.settle(prepared[-1])
     return Figure(
         f"{runner.name}, {elapsed:.0f} s on end" if seconds >= 1 else f"{runner.name}, on end",

@@ -52,13 +52,18 @@ class Goal:
 
 @dataclass
 class Report:
-    """One workload: what it did, on what, and what came out."""
+    """One workload: what it did, on what, and what came out.
+
+    Attributes:
+        facts: what the workload was seen to do, such as bytes read; each was compared with what its title says.
+    """
 
     name: str
     title: str
     conditions: list[str] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     goals: list[Goal] = field(default_factory=list)
+    facts: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     profile: str = ""
 

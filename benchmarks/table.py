@@ -40,6 +40,8 @@ def format_report(report: Report, *, judged: bool) -> str:
             f"  {figure.note}" if figure.note else "",
         ]
         lines.append("".join(parts).rstrip())
+    if report.facts:
+        lines.append("   seen: " + "; ".join(f"{name} {value:,}" for name, value in report.facts.items()))
     for goal in report.goals:
         verdict = ("met" if goal.met else "MISSED") if judged else "not judged"
         lines.append(f"   goal {goal.text}: {amount(goal.actual).strip()}: {verdict}")

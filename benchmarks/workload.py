@@ -18,8 +18,9 @@ from benchmarks.bare import BareLoop
 from benchmarks.keys import KeySpace, Numbers, digest_of
 from benchmarks.peers.contender import Contender
 from benchmarks.profile import profile
-from benchmarks.race import Runner
+from benchmarks.race import Runner, sustain
 from benchmarks.results import Report
+from offsetlog.config import KAFKA_PARTITIONS_DEFAULT, PARTITIONS_DEFAULT
 
 Function = Callable[["Run"], None]
 
@@ -51,6 +52,9 @@ class Workload:
     goals: str
     smoke: bool = True
 
+
+#: What stands above sustained figures.
+ON_END = "on end: the same five jobs again and again, with maintenance (every 2 s); bursts without"
 
 REGISTRY: list[Workload] = []
 
@@ -92,8 +96,13 @@ class Run:
 
     @property
     def log_partitions(self) -> int:
-        """Kafka's default; making fifty directories would be most of a smoke run."""
-        return self.size(50, 3)
+        """Those of a new store of which nothing is said."""
+        return PARTITIONS_DEFAULT
+
+    @property
+    def kafka_partitions(self) -> int:
+        """Those of a broker of which nothing is said; making fifty directories would be most of a smoke run."""
+        return self.size(KAFKA_PARTITIONS_DEFAULT, 5)
 
     @property
     def seconds(self) -> float:
@@ -119,6 +128,13 @@ class Run:
         """Where --profile asks for it: profiles the chosen runner while its store is still open."""
         if self.options.profile and self.profiled is not None:
             self.report.profile = profile(self.profiled, max(self.seconds / 2, 0.5))
+
+    def sustain(self, runner: Runner, contender: Contender) -> None:
+        """Adds the figure of a sustained run, beside which the store does what it does by itself from then on."""
+        contender.maintain()
+        figure = sustain(runner, self.seconds)
+        figure.note = "; ".join(text for text in (figure.note, contender.maintained()) if text)
+        self.report.figures.append(figure)
 
     # -------------------------------------------------------------------------------------------- what must be there
 

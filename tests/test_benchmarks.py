@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import offsetlog
+from offsetlog.config import PARTITIONS_DEFAULT
+
 ROOT = Path(__file__).parent.parent
 
 pytestmark = [
@@ -83,10 +86,49 @@ def test_every_figure_has_the_digest_of_what_was_left(smoke):
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("name", ["commit_dict", "disk/1", "disk/100", "fetch_one/1e5", "fetch_arrow", "load/random"])
+@pytest.mark.parametrize("name", ["commit_dict", "disk/1", "disk/1000", "fetch_one/1e5", "fetch_arrow", "load/random"])
 def test_contenders_that_did_the_same_left_the_same(smoke, name):
     digests = {figure["digest"] for figure in figures_of(smoke, name) if figure["digest"]}
     assert len(digests) == 1
+
+
+def facts_of(found: dict, name: str) -> dict[str, int]:
+    (workload,) = (each for each in found["workloads"] if each["name"] == name)
+    return workload["facts"]
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("kind", ["load", "memory"])
+def test_what_is_measured_as_a_load_reads_the_whole_log(smoke, kind):
+    found = [workload["facts"] for workload in smoke["workloads"] if workload["name"].split("/")[0] == kind]
+    assert found
+    for facts in found:
+        assert facts["bytes of log read"] == facts["bytes of log"] > 0
+        assert facts["snapshots used"] == 0
+
+
+@pytest.mark.ci
+def test_what_is_measured_as_a_restart_reads_snapshots_and_the_tail(smoke):
+    facts = facts_of(smoke, "restart/50")
+    assert facts["snapshots used"] == 3
+    assert 0 < facts["bytes of log read"] < facts["bytes of log"]
+    assert 0 < facts["bytes of it read"] < facts["bytes of the longer log"]
+
+
+@pytest.mark.ci
+def test_a_line_named_after_log_partitions_uses_all_of_them(smoke):
+    assert [*facts_of(smoke, "disk/1000").values()] == [PARTITIONS_DEFAULT, 1, 5]
+
+
+@pytest.mark.ci
+def test_the_default_store_is_judged_against_peers_of_the_same_batch(smoke):
+    (disk,) = (workload for workload in smoke["workloads"] if workload["name"] == "disk/1000")
+    ours, *_ = disk["figures"]
+    assert ours["name"].startswith("offsetlog, default")
+    peers = [figure for figure in disk["figures"] if figure["name"].split(",")[0] in ("RocksDB", "LMDB", "SQLite")]
+    assert len(peers) == 6  # three of rounds, three on end
+    assert {figure["operations"] for figure in peers} == {ours["operations"]}
+    assert disk["goals"][0]["text"].startswith(f"{ours['name']}: >= 2.5 x ")
 
 
 @pytest.mark.ci
@@ -123,6 +165,153 @@ def test_a_wrong_result_is_a_failure(tmp_path, monkeypatch):
 
     with pytest.raises(AssertionError, match="wrong for 1 of 24 keys"):
         measure()
+
+
+# ------------------------------------------------------------------------------------ what a workload was seen to do
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A log directory with a snapshot, and a record after it in one of its two log partitions."""
+    with offsetlog.open(tmp_path / "log", 2, "process") as store:
+        for number in range(20):
+            store.commit_one(f"g{number}", "t", 0, number)
+        store.snapshot()
+        store.commit_one("g0", "t", 0, 100)
+    return tmp_path / "log"
+
+
+def test_a_load_that_uses_a_snapshot_is_no_load(benchmarks, written):
+    from benchmarks.opening import BY_HAND, Opened, log_bytes_of
+
+    size = log_bytes_of(written)
+    with offsetlog.open(written, maintenance=BY_HAND) as store:
+        opened = Opened.of(store)
+    assert opened.snapshots == 2
+    assert 0 < opened.log_bytes_read < size
+    opened.check_tail("restart", 2, opened.log_bytes_read)
+    with pytest.raises(AssertionError, match="not the log alone"):
+        opened.check_whole_log("load", size)
+    for wrong in (1, 2):
+        with pytest.raises(AssertionError, match="not"):
+            opened.check_tail("restart", wrong, opened.log_bytes_read + wrong - 1)
+    for snapshot in written.glob("*/offsetlog-snapshot.arrow"):
+        snapshot.unlink()
+    with offsetlog.open(written, maintenance=BY_HAND) as store:
+        opened = Opened.of(store)
+    opened.check_whole_log("load", size)
+    with pytest.raises(AssertionError, match="not the log alone"):
+        opened.check_whole_log("load", size + 1)
+    with pytest.raises(AssertionError, match="not 2 snapshots"):
+        opened.check_tail("restart", 2, size)
+
+
+def test_a_snapshot_that_was_discarded_is_neither(benchmarks, written):
+    from benchmarks.opening import BY_HAND, Opened, log_bytes_of
+
+    for snapshot in written.glob("*/offsetlog-snapshot.arrow"):
+        snapshot.write_bytes(b"nonsense")
+    with offsetlog.open(written, maintenance=BY_HAND) as store:
+        opened = Opened.of(store)
+    with pytest.raises(AssertionError):
+        opened.check_whole_log("load", log_bytes_of(written))
+
+
+def test_operations_that_were_not_done_are_a_failure(benchmarks):
+    from benchmarks.race import Job, Runner, race, sustain
+
+    class Lazy:
+        """Does of every job one operation less than it says, once it was asked for three."""
+
+        def __init__(self) -> None:
+            self.done = self.jobs = 0
+
+        def work(self) -> None:
+            self.jobs += 1
+            self.done += 10 - (self.jobs > 3)
+
+    class Pedantic:
+        """Calls as the plugin's `benchmark.pedantic` does."""
+
+        stats = None
+
+        def pedantic(self, function, setup, rounds, warmup_rounds) -> None:
+            for _ in range(rounds + warmup_rounds):
+                words, _ = setup()
+                function(*words)
+
+    for names in ("lazy only", "lazy as another"):
+        lazy = Lazy()
+        runner = Runner("lazy", lambda number, lazy=lazy: Job(lazy.work, 10), count=lambda lazy=lazy: lazy.done)
+        other = Runner("diligent", lambda number: Job(lambda: None, 10))
+        with pytest.raises(AssertionError, match="lazy did 9 of 10 operations"):
+            race(Pedantic(), [runner] if names == "lazy only" else [other, runner], 5)
+    lazy = Lazy()
+    with pytest.raises(AssertionError, match="lazy did 48 of 50 operations"):
+        sustain(Runner("lazy", lambda number: Job(lazy.work, 10), count=lambda: lazy.done), 0.0)
+
+
+def test_commits_that_are_not_on_disk_are_a_failure(benchmarks, tmp_path):
+    from benchmarks.peers.ours import Ours
+
+    ours = Ours(tmp_path, "disk")
+    try:
+        ours.store.commit_one("g", "t", 0, 1)
+        ours.check_durability()
+        ours.store.commit_one("g", "t", 0, 2, durability="process")
+        with pytest.raises(AssertionError, match="1 records are not on disk"):
+            ours.check_durability()
+    finally:
+        ours.close()
+
+
+@pytest.mark.ci
+def test_a_peer_that_does_not_sync_is_a_failure(benchmarks, tmp_path):
+    from benchmarks.peers.lmdb_peer import Lmdb
+    from benchmarks.peers.rocksdb_peer import RocksDb
+    from benchmarks.peers.sqlite_peer import Sqlite
+
+    def weaken_sqlite(peer: Sqlite) -> None:
+        peer.connection.execute("pragma synchronous=normal")
+
+    def weaken_rocksdb(peer: RocksDb) -> None:
+        peer.write_options.sync = False
+
+    for kind, weaken in ((Sqlite, weaken_sqlite), (RocksDb, weaken_rocksdb), (Lmdb, None)):
+        (tmp_path / kind.__name__).mkdir()
+        peer = kind(tmp_path / kind.__name__, sync=weaken is not None)
+        try:
+            peer.check_durability()
+            if weaken is None:
+                peer.sync = True  # an environment cannot be changed; this one does not sync
+            else:
+                weaken(peer)
+            with pytest.raises(AssertionError, match=peer.name):
+                peer.check_durability()
+        finally:
+            peer.close()
+
+
+@pytest.mark.ci
+def test_log_partitions_without_a_group_are_a_failure(benchmarks, tmp_path):
+    from benchmarks.engine import disk
+    from benchmarks.workload import Options, Run, Workload
+
+    run = Run(Options(smoke=True), Workload("few", lambda run: None, ""), None, tmp_path)
+    stores = disk._stores(run)
+    try:
+        for ours in stores:
+            ours.store.commit_one("g", "t", 0, 1)
+        with pytest.raises(AssertionError, match="default, 4 log partitions: 1 are used"):
+            disk._check_partitions(run, stores)
+    finally:
+        for ours in stores:
+            ours.close()
 
 
 @pytest.mark.ci

@@ -11,11 +11,9 @@ import numpy as np
 
 import offsetlog
 from benchmarks.keys import KeySpace, Numbers, Shuffled, digest_of
+from benchmarks.opening import BY_HAND, segments_of
 from benchmarks.workload import Run
-from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig
-
-#: Nothing is cleaned unasked: what is measured decides when.
-BY_HAND = MaintenanceConfig(enabled=False)
+from offsetlog import OffsetStore, StoreConfig
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class DirtyLog:
 
     @property
     def segments(self) -> list[Path]:
-        return sorted(self.path.glob("*/*.log"))
+        return segments_of(self.path)
 
     @property
     def closed_bytes(self) -> int:

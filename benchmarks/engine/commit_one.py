@@ -12,7 +12,7 @@ from benchmarks.peers.lmdb_peer import Lmdb
 from benchmarks.peers.ours import Ours
 from benchmarks.race import Job, Runner, race, sustain
 from benchmarks.results import Figure
-from benchmarks.workload import Run, workload
+from benchmarks.workload import ON_END, Run, workload
 
 Commit = Callable[[list[Row], int], None]
 
@@ -37,26 +37,26 @@ def _runner(
         run.committed(contender, indices, np.arange(first, first + count))
         return Job(job, count)
 
-    return Runner(contender.name, prepare, note=note)
+    return Runner(contender.name, prepare, note=note, count=contender.count)
 
 
 def _measure(run: Run, keys: KeySpace, goal_rate: float, goal_ratio: float | None) -> None:
     count = run.size(1_000_000, 2_000)
     peer_count = run.size(200_000, 1_000)
-    run.condition(
-        f"{keys}, shuffled, seed {run.seed}; {run.log_partitions} log partitions; names of 20 and 15 bytes, no metadata"
-    )
+    run.condition(f"{keys}, shuffled, seed {run.seed}; names of 20 and 15 bytes, no metadata")
     run.condition("each row: for group, topic, partition in rows: commit(...); the offset counts up; rounds in turn")
+    run.condition(ON_END)
     bare = run.bare().append(keys, count, run.rounds, run.seed)
-    ours = Ours(run.new_directory(), "process", run.log_partitions)
+    ours = Ours(run.new_directory(), "process")
     peer = Lmdb(run.new_directory(), sync=False)
     with run.filled(keys, ours, peer):
+        run.condition(str(ours))
         first = _runner(run, keys, ours, count)
         one = _runner(run, keys, peer, peer_count, note="one transaction a row")
         run.profiled = first
         run.report.figures += race(run.benchmark, [first, one], run.rounds)
-        run.report.figures.append(sustain(first, run.seconds))
-        run.report.figures.append(sustain(one, run.seconds))
+        run.sustain(first, ours)
+        run.sustain(one, peer)
         run.report.figures.append(_in_one_transaction(run, keys, peer, count))
     run.report.figures.append(bare)
     run.report.figures.append(_loop_alone(run, keys, count))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from benchmarks.keys import KeySpace, Shuffled
+from benchmarks.keys import KeySpace, Shuffled, digest_of
 from benchmarks.peers.contender import Contender
 from benchmarks.peers.lmdb_peer import Lmdb
 from benchmarks.peers.ours import Ours
 from benchmarks.peers.rocksdb_peer import RocksDb
-from benchmarks.race import Job, Runner, race, sustain
+from benchmarks.race import Job, Runner, race
 from benchmarks.workload import Run, workload
 
 
@@ -34,18 +34,18 @@ def _runner(run: Run, keys: KeySpace, contender: Contender, count: int) -> Runne
 def fetch_one(run: Run) -> None:
     """fetch_one of 10^5 keys, one after the other, each result looked at."""
     keys = KeySpace(run.size(100, 5), run.size(10, 2), run.size(100, 10))
-    run.condition(
-        f"{keys}, shuffled, seed {run.seed}; {run.log_partitions} log partitions; the caller adds up the offsets"
-    )
+    run.condition(f"{keys}, shuffled, seed {run.seed}; the caller adds up the offsets")
     run.condition("LMDB: get inside one reading transaction, zero-copy; RocksDB: get; packing and unpacking included")
     bare = run.bare().fetch(keys, run.size(1_000_000, 1_000), run.rounds, run.seed)
-    ours = Ours(run.new_directory(), "process", run.log_partitions)
+    ours = Ours(run.new_directory(), "process")
     peers: list[Contender] = [Lmdb(run.new_directory(), sync=False), RocksDb(run.new_directory(), sync=False)]
     with run.filled(keys, ours, *peers):
+        run.condition(str(ours))
         runners = [_runner(run, keys, contender, run.size(300_000, 500)) for contender in (ours, *peers)]
         run.profiled = runners[0]
         run.report.figures += race(run.benchmark, runners, run.rounds)
-        run.report.figures.append(sustain(runners[0], run.seconds))
+        for runner, contender in zip(runners, (ours, *peers), strict=True):
+            run.sustain(runner, contender)
     run.report.figures.append(bare)
     run.report.goal_rate(ours.name, 3e6)
 
@@ -54,13 +54,12 @@ def fetch_one(run: Run) -> None:
 def fetch_arrow(run: Run) -> None:
     """Columnar fetch: fetch_arrow of all groups, and to_arrow."""
     keys = KeySpace(run.size(100, 5), run.size(100, 2), 100)
-    run.condition(
-        f"{keys}; {run.log_partitions} log partitions; LMDB: a cursor over all entries into lists, then Arrow arrays"
-    )
-    ours = Ours(run.new_directory(), "process", run.log_partitions)
+    run.condition(f"{keys}; LMDB: a cursor over all entries into lists, then Arrow arrays")
+    ours = Ours(run.new_directory(), "process")
     peer = Lmdb(run.new_directory(), sync=False)
     tables: dict[str, pa.Table] = {}
     with run.filled(keys, ours, peer):
+        run.condition(str(ours))
         names = keys.group_names
         times = run.size(5, 1)
         runners = [
@@ -70,12 +69,14 @@ def fetch_arrow(run: Run) -> None:
         ]
         run.profiled = runners[0]
         run.report.figures += race(run.benchmark, runners, run.rounds)
-        for runner in runners[:2]:
-            if (keys.offsets_of(tables[runner.name]) != run.expected(ours)).any():
-                raise AssertionError(f"{runner.name} returned something else than was committed")
-        run.report.figures.append(sustain(runners[0], run.seconds))
-    for figure in run.report.figures[:2] + run.report.figures[3:]:
-        figure.digest = run.report.figures[2].digest
+        run.sustain(runners[0], ours)
+        for figure in run.report.figures:
+            # The figure on end is of the same call as the one of its rounds.
+            table = next(tables[name] for name in tables if figure.name.startswith(name))
+            found = keys.offsets_of(table)
+            if (found != run.expected(ours)).any():
+                raise AssertionError(f"{figure.name} returned something else than was committed")
+            figure.digest = digest_of(found)
     run.report.goal_rate("offsetlog.fetch_arrow", 15e6)
     run.report.goal_rate("offsetlog.to_arrow", 15e6)
 
@@ -102,4 +103,5 @@ def _lmdb_table(peer: Lmdb) -> pa.Table:
             partitions.append(int.from_bytes(partition, "big"))
             offsets.append(int.from_bytes(value[:8], "little"))
     names = ["group", "topic", "partition", "offset"]
-    return pa.table([pa.array(groups, pa.binary()), pa.array(topics, pa.binary()), partitions, offsets], names)
+    numbers = [pa.array(partitions, pa.int32()), pa.array(offsets, pa.int64())]
+    return pa.table([pa.array(groups, pa.string()), pa.array(topics, pa.string()), *numbers], names)

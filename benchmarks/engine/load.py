@@ -8,6 +8,7 @@ import numpy as np
 
 import offsetlog
 from benchmarks.keys import KeySpace, Numbers, Shuffled, digest_of
+from benchmarks.opening import BY_HAND, Opened, log_bytes_of, segments_of
 from benchmarks.peers.ours import Ours
 from benchmarks.race import Job, Runner, race
 from benchmarks.workload import Run, one_core, workload
@@ -17,18 +18,21 @@ KAFKA = 910_000
 
 
 def _load(run: Run, keys: KeySpace, path: Path, expected: Numbers, per_batch: str) -> None:
-    segments = sorted(path.glob("*/*.log"))
-    size = sum(segment.stat().st_size for segment in segments)
+    segments, size = segments_of(path), log_bytes_of(path)
     run.condition(
         f"{keys} in one log partition, {per_batch}; {size / 1e9:.2f} GB, {len(segments)} segments, closed cleanly"
     )
+    run.condition("no snapshot: each round reads all of the log, which is in the page cache")
     opened: list[offsetlog.OffsetStore] = []
+    digests: set[str] = set()
 
     def settle(job: Job) -> None:
-        opened.pop().close()
+        with opened.pop() as store:
+            Opened.of(store).check_whole_log(run.report.name, size)
+            digests.add(str(store.digest()))
 
     def prepare(number: int) -> Job:
-        return Job(lambda: opened.append(offsetlog.open(path)), keys.count)
+        return Job(lambda: opened.append(offsetlog.open(path, maintenance=BY_HAND)), keys.count)
 
     with one_core() as core:
         run.condition(f"on core {core}; a first load in this process, not counted, warms memory and pages")
@@ -40,9 +44,11 @@ def _load(run: Run, keys: KeySpace, path: Path, expected: Numbers, per_batch: st
     figure.note = f"{figure.median / keys.count * size / 1e9:.2f} GB/s; Kafka 4.3.0: {KAFKA:,}"
     with offsetlog.open(path, read_only=True) as store:
         found = keys.offsets_of(store.to_arrow())
-    if (found != expected).any() or int(expected.sum()) != total:
+        digests.add(str(store.digest()))
+    if (found != expected).any() or int(expected.sum()) != total or len(digests) != 1:
         raise AssertionError(f"{run.report.name}: what was loaded is not what was written")
     figure.digest = bare.digest = digest_of(found)
+    run.report.facts |= {"bytes of log": size, "bytes of log read": size, "snapshots used": 0}
     run.report.figures += [figure, bare]
     run.report.goal_rate(figure.name, 20e6)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import select
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.keys import KeySpace
+from benchmarks.opening import Opened, log_bytes_of, partitions_of
 from benchmarks.peers.ours import Ours
 from benchmarks.results import Figure
 from benchmarks.workload import REGISTRY, Run, Workload
@@ -33,9 +36,9 @@ def _rss_anon(pid: int) -> int:
     return 0
 
 
-def _measure_process(path: Path, empty: Path) -> tuple[int, int, int, str]:
-    """Highest RssAnon while loading, that before, the table's own account, and the digest, of a process of its own."""
-    words = [sys.executable, "-m", "benchmarks.engine.loading_process", str(path), str(empty)]
+def _measure_process(path: Path, empty: Path, partitions: int) -> tuple[int, int, dict[str, Any]]:
+    """Highest RssAnon while loading, that before, and what a process of its own says of the store that it loaded."""
+    words = [sys.executable, "-m", "benchmarks.engine.loading_process", str(path), str(empty), str(partitions)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -50,27 +53,32 @@ def _measure_process(path: Path, empty: Path) -> tuple[int, int, int, str]:
         assert process.stdout.readline() == "loaded\n"
         process.stdin.write("tell\n")
         process.stdin.flush()
-        account, digest = process.stdout.readline().split()
-    return highest, before, int(account), digest
+        found: dict[str, Any] = json.loads(process.stdout.readline())
+    return highest, before, found
 
 
 def _measure(run: Run, shape: tuple[str, int, int, int | None], entries: int) -> None:
     _, topics, partitions, goal = shape
     keys = KeySpace(max(1, entries // (topics * partitions)), topics, partitions)
     path = run.new_directory()
-    ours = Ours(path, "process", run.log_partitions)
+    ours = Ours(path, "process", run.kafka_partitions)
     ours.fill(keys, np.random.default_rng(run.seed).integers(1, 1 << 40, keys.count))
     digest = str(ours.store.digest())
     table = ours.store.to_arrow()
     assert table.num_rows == keys.count
     del table
     ours.close()
-    run.condition(f"{keys}; {run.log_partitions} log partitions")
+    size, used = log_bytes_of(path), partitions_of(path)
+    run.condition(f"{keys}; {run.kafka_partitions} log partitions, {used} of them used")
     run.condition("highest RssAnon, every 10 ms, of a fresh process that loads the log, less its RssAnon after import")
-    run.condition("and opening an empty store, less the bytes of distinct strings")
-    highest, before, account, found = _measure_process(path, run.new_directory())
-    if found != digest:
+    run.condition("and opening an empty store, less the bytes of distinct strings; no snapshot")
+    highest, before, found = _measure_process(path, run.new_directory(), run.kafka_partitions)
+    account = found.pop("account")
+    if found.pop("digest") != digest:
         raise AssertionError(f"{run.report.name}: the process loaded something else than was written")
+    opened = Opened(**found)
+    opened.check_whole_log(run.report.name, size)
+    run.report.facts |= {"bytes of log": size, "bytes of log read": opened.log_bytes_read, "snapshots used": 0}
     entry = (highest - before - keys.string_bytes) / keys.count
     mean = (account - keys.string_bytes) / keys.count
     run.report.figures = [
@@ -80,7 +88,7 @@ def _measure(run: Run, shape: tuple[str, int, int, int | None], entries: int) ->
             entry,
             entry,
             entry,
-            digest=found,
+            digest=digest,
             note=f"RssAnon + {(highest - before) / 1e6:.1f} MB",
         ),
         Figure("store.memory()", "bytes/entry", mean, mean, mean, note="its own account, after loading"),

@@ -12,8 +12,8 @@ import numpy as np
 from pytest_benchmark.stats import Stats
 
 import offsetlog
-from benchmarks.engine.cleaner_log import BY_HAND
 from benchmarks.keys import KeySpace, Shuffled
+from benchmarks.opening import BY_HAND, Opened, log_bytes_of, partitions_of
 from benchmarks.results import Figure, Goal
 from benchmarks.workload import REGISTRY, Run, Workload
 
@@ -25,9 +25,13 @@ WARMED_BYTES = 1024 << 20
 
 @dataclass(frozen=True)
 class _Written:
+    """A directory to start from; `tail_bytes` of its log follow the snapshots."""
+
     path: Path
     digest: str
     log_bytes: int
+    tail_bytes: int
+    snapshots: int
     snapshot_bytes: int
 
 
@@ -42,6 +46,8 @@ def _write(run: Run, keys: KeySpace, partitions: int, times: int) -> _Written:
             for indices in keys.chunks():
                 store.commit_arrow(keys.columns(indices, expected[indices], dictionary=True))
         reports = store.snapshot()
+    before = log_bytes_of(path)
+    with offsetlog.open(path, durability="process", maintenance=BY_HAND) as store:
         indices = Shuffled(keys.count, run.seed).take(tail)
         for offset, (group, topic, partition) in enumerate(keys.rows(indices), 1):
             store.commit_one(group, topic, partition, offset)
@@ -50,8 +56,10 @@ def _write(run: Run, keys: KeySpace, partitions: int, times: int) -> _Written:
         if (found != expected).any():
             raise AssertionError(f"{run.report.name}: what was written is not what is there")
         digest = str(store.digest())
-    size = sum(segment.stat().st_size for segment in path.glob("*/*.log"))
-    return _Written(path, digest, size, sum(report.size for report in reports))
+    size = log_bytes_of(path)
+    if partitions_of(path) != partitions or len(reports) != partitions:
+        raise AssertionError(f"{run.report.name}: {len(reports)} snapshots of {partitions} log partitions")
+    return _Written(path, digest, size, size - before, len(reports), sum(report.size for report in reports))
 
 
 @dataclass
@@ -77,8 +85,9 @@ def _restart(run: Run, written: _Written, keys: KeySpace, times: _Times) -> None
     ]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout)
-    if found["digest"] != written.digest or found["discarded"]:
-        raise AssertionError(f"{run.report.name}: a restart found something else, or took no snapshot: {found}")
+    if found["digest"] != written.digest:
+        raise AssertionError(f"{run.report.name}: a restart found something else: {found}")
+    Opened(**found["opened"]).check_tail(run.report.name, written.snapshots, written.tail_bytes)
     times.first.update(found["first"])
     times.complete.update(found["complete"])
     times.user.update(found["user"])
@@ -112,6 +121,16 @@ def _measure(run: Run, partitions: int, shape: tuple[int, int, int]) -> None:
         _restart(run, short, keys, once)
         _restart(run, long, keys, longer)
     times = long.log_bytes / short.log_bytes
+    ratio = (long.log_bytes - long.tail_bytes) / (short.log_bytes - short.tail_bytes)
+    if not 9 < ratio < 11:
+        raise AssertionError(f"{run.report.name}: the longer log is {ratio:.1f} x the other")
+    run.report.facts |= {
+        "snapshots used": short.snapshots,
+        "bytes of log": short.log_bytes,
+        "bytes of log read": short.tail_bytes,
+        "bytes of the longer log": long.log_bytes,
+        "bytes of it read": long.tail_bytes,
+    }
     run.report.figures += [
         _figure(FIRST, once.first, short.digest),
         _figure(COMPLETE, once.complete, short.digest, _user(once)),

@@ -8,8 +8,8 @@ import sys
 import time
 
 import offsetlog
-from benchmarks.engine.cleaner_log import BY_HAND
 from benchmarks.machine import touch_free_memory
+from benchmarks.opening import BY_HAND, Opened
 
 
 def main() -> None:
@@ -23,9 +23,8 @@ def main() -> None:
         complete, user = time.perf_counter() - started, os.times().user - user
         if found is None:
             raise AssertionError("the position is not there")
-        discarded = [each["snapshot_discarded"] for each in store.recoveries().values() if each["snapshot"] is None]
         found_out = {"first": first, "complete": complete, "user": user}
-        print(json.dumps({**found_out, "digest": str(store.digest()), "discarded": discarded}))
+        print(json.dumps({**found_out, "digest": str(store.digest()), "opened": Opened.of(store).as_dict()}))
 
 
 if __name__ == "__main__":

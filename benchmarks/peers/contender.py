@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +59,22 @@ class Contender(ABC):
     @abstractmethod
     def close(self) -> None:
         """Closes the store."""
+
+    @property
+    def count(self) -> Callable[[], int] | None:
+        """Counts the offsets that were ever written; None for a store that knows only the last of each key."""
+        return None
+
+    def check_durability(self) -> None:
+        """Raises AssertionError where what was committed last is not as durable as the store's name says."""
+        raise NotImplementedError(f"{self.name} cannot tell")
+
+    def maintain(self) -> None:  # noqa: B027  (peers do what they do by themselves all the time)
+        """From now on the store does by itself what keeps it small; bursts are measured before."""
+
+    def maintained(self) -> str:
+        """What it did since, for the report."""
+        return ""
 
     def offsets_by_rows(self, keys: KeySpace, get: object) -> Numbers:
         """`offsets` for a store of packed keys; `get` returns the value's bytes, or None."""

@@ -17,6 +17,7 @@ class Lmdb(Contender):
 
     def __init__(self, directory: Path, *, sync: bool, map_bytes: int = 16 << 30) -> None:
         self.name = "LMDB, synced" if sync else "LMDB, sync off, writable map"
+        self.sync = sync
         self.environment = lmdb.open(
             str(directory), map_size=map_bytes, sync=sync, metasync=sync, writemap=not sync, map_async=not sync
         )
@@ -81,6 +82,11 @@ class Lmdb(Contender):
                 if found is not None:
                     total += unpack_offset(found)[0]
         return total
+
+    def check_durability(self) -> None:
+        flags = self.environment.flags()
+        if flags["sync"] != self.sync or flags["metasync"] != self.sync:
+            raise AssertionError(f"{self.name}: {flags}")
 
     def offsets(self, keys: KeySpace) -> Numbers:
         self.check_count(keys, self.environment.stat()["entries"])

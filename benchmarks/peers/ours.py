@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -11,27 +11,63 @@ import pyarrow as pa
 
 import offsetlog
 from benchmarks.keys import Call, KeySpace, Numbers, Row
+from benchmarks.opening import BY_HAND, partitions_of
 from benchmarks.peers.contender import Contender
 from offsetlog import MaintenanceConfig
 
-#: The figures are of calls, not of what cleans the log beside them.
-_AT_REST = MaintenanceConfig(enabled=False)
+#: What a store does by itself, looked for more often than by default, so that a run of ten seconds has its share.
+MAINTAINED = MaintenanceConfig(interval_ms=2_000)
 
 
 class Ours(Contender):
-    """A store with `partitions` log partitions, opened once for a whole workload."""
+    """A store, with as many log partitions as a new one has where nothing is said.
+
+    Bursts are of calls alone: nothing is cleaned beside them, and no snapshot is taken (`maintain`).
+    """
 
     def __init__(
-        self, directory: Path, durability: Literal["process", "disk"], partitions: int, name: str = "offsetlog"
+        self,
+        directory: Path,
+        durability: Literal["process", "disk"],
+        partitions: int | None = None,
+        name: str = "offsetlog",
     ) -> None:
         self.name = name
         self.directory = directory
-        self.store = offsetlog.open(directory, partitions=partitions, durability=durability, maintenance=_AT_REST)
+        self.durability = durability
+        self.store = offsetlog.open(directory, partitions, durability, maintenance=BY_HAND)
+
+    def __str__(self) -> str:
+        used = partitions_of(self.directory)
+        return f"{self.name}: {self.store.partitions} log partition(s), {used} of them used, {self.durability!r}"
+
+    def maintain(self) -> None:
+        self.store.close()
+        self.store = offsetlog.open(self.directory, None, self.durability, maintenance=MAINTAINED)
+
+    def maintained(self) -> str:
+        counters = self.store.maintenance.status().counters
+        cleaned, read = counters.get("cleaned", 0), counters.get("bytes_read", 0) / 1e6
+        return f"{cleaned} cleans of {read:,.0f} MB, {counters.get('snapshots', 0)} snapshots meanwhile"
+
+    def _logs(self) -> list[dict[str, int]]:
+        return [partition.log_facts() for partition in self.store._open_core.attached()]
+
+    @property
+    def count(self) -> Callable[[], int]:
+        return lambda: sum(log["end"] for log in self._logs())
+
+    def check_durability(self) -> None:
+        unflushed = sum(log["end"] - log["flushed"] for log in self._logs())
+        if self.durability == "disk" and unflushed:
+            raise AssertionError(f"{self.name}: {unflushed:,} records are not on disk")
 
     def fill(self, keys: KeySpace, offsets: Numbers) -> None:
         for indices in keys.chunks():
             batch = keys.columns(indices, offsets[indices], dictionary=True)
             self.store.commit_arrow(batch, durability="process")
+        if self.durability == "disk":
+            self.store.flush()
 
     def commit_each(self, rows: Sequence[Row], base: int) -> None:
         commit = self.store.commit_one

@@ -16,6 +16,7 @@ class RocksDb(Contender):
 
     def __init__(self, directory: Path, *, sync: bool) -> None:
         self.name = "RocksDB, synced" if sync else "RocksDB, sync off"
+        self.sync = sync
         self.database = Rdict(str(directory), options=Options(raw_mode=True))
         self.write_options = WriteOptions()
         self.write_options.sync = sync
@@ -55,6 +56,10 @@ class RocksDb(Contender):
             if found is not None:
                 total += unpack_offset(found)[0]
         return total
+
+    def check_durability(self) -> None:
+        if self.write_options.sync != self.sync or self.write_options.disable_wal:
+            raise AssertionError(f"{self.name}: its write options are others now")
 
     def offsets(self, keys: KeySpace) -> Numbers:
         self.check_count(keys, len(list(self.database.keys())))

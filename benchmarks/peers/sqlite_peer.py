@@ -15,6 +15,7 @@ CREATE = """create table if not exists positions (
     name text, topic text, partition integer, position integer, epoch integer, time integer,
     primary key (name, topic, partition)) without rowid"""
 PUT = f"insert or replace into positions values (?, ?, ?, ?, -1, {TIMESTAMP})"
+SYNCHRONOUS_FULL = 2
 GET = "select position from positions where name = ? and topic = ? and partition = ?"
 
 
@@ -23,6 +24,7 @@ class Sqlite(Contender):
 
     def __init__(self, directory: Path, *, sync: bool) -> None:
         self.name = "SQLite, synchronous=FULL" if sync else "SQLite, synchronous=OFF"
+        self.sync = sync
         self.connection = sqlite3.connect(directory / "positions.db", isolation_level=None)
         self.connection.execute("pragma journal_mode=wal")
         self.connection.execute(f"pragma synchronous={'full' if sync else 'off'}")
@@ -64,6 +66,12 @@ class Sqlite(Contender):
             if found is not None:
                 total += found[0]
         return total
+
+    def check_durability(self) -> None:
+        (mode,) = self.connection.execute("pragma journal_mode").fetchone()
+        (level,) = self.connection.execute("pragma synchronous").fetchone()
+        if (mode, level) != ("wal", SYNCHRONOUS_FULL if self.sync else 0):
+            raise AssertionError(f"{self.name}: journal_mode {mode}, synchronous {level}")
 
     def offsets(self, keys: KeySpace) -> Numbers:
         (count,) = self.connection.execute("select count(*) from positions").fetchone()

@@ -66,7 +66,7 @@ def _write_batch(segment: Any, columns: Sequence[str], path: Any) -> None:
 
 
 def _measure(run: Run, columns: Sequence[str]) -> None:
-    shape = Shape(run.size(8_000_000, 20_000), run.size(100_000, 1_000), run.size(4, 2))
+    shape = Shape(run.size(8_000_000, 20_000), run.size(100_000, 10_000), run.log_partitions)
     path, scratch = run.new_directory(), run.new_directory()
     size = write_log(path, shape, run.seed)
     run.condition(f"{shape}, {size / 1e6:,.0f} MB; local[2], driver -Xmx1g; {len(columns)} columns; in the page cache")
@@ -85,6 +85,7 @@ def _measure(run: Run, columns: Sequence[str]) -> None:
         for name, frame in lines.items():
             if frame.count() != shape.records:
                 raise AssertionError(f"{name} has another number of rows")
+        run.report.facts |= {"records": shape.records, "log partitions": shape.log_partitions}
         runners = [
             Runner(name, lambda number, frame=frame: Job(lambda: to_noop(frame), shape.records), "rows/s")
             for name, frame in lines.items()

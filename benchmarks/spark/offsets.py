@@ -22,17 +22,21 @@ def latest(records: DataFrame) -> DataFrame:
 
 
 def _measure(run: Run, log_partitions: int) -> None:
-    shape = Shape(run.size(10_000_000, 30_000), run.size(1_000_000, 3_000), log_partitions)
+    shape = Shape(run.size(10_000_000, 40_000), run.size(1_000_000, 20_000), log_partitions)
     path, scratch = run.new_directory(), run.new_directory()
     size = write_log(path, shape, run.seed)
     run.condition(f"{shape}, {size / 1e6:,.0f} MB; local[2], driver -Xmx1g; to noop; in the page cache")
     with spark_session(scratch) as spark:
         spark.read.format("offsetlog").load(str(path)).write.parquet(str(scratch / "parquet"))
+        records = spark.read.parquet(str(scratch / "parquet")).count()
         ours = spark.read.format("offsetlog").option("view", "offsets").load(str(path))
         theirs = latest(spark.read.parquet(str(scratch / "parquet")))
         checks = [frame.agg(fn.count("*"), fn.sum("offset"), fn.sum("log_offset")).first() for frame in (ours, theirs)]
         if checks[0] != checks[1]:
             raise AssertionError(f"they do not agree: {checks}")
+        if (records, checks[0][0]) != (shape.records, shape.keys):
+            raise AssertionError(f"{records:,} records of {checks[0][0]:,} keys were read: not {shape}")
+        run.report.facts |= {"records": records, "keys": checks[0][0], "log partitions": log_partitions}
         runners = [
             Runner(name, lambda number, frame=frame: Job(lambda: to_noop(frame), shape.records), "records/s")
             for name, frame in (("offsetlog", ours), ("groupBy over Parquet", theirs))
@@ -46,7 +50,7 @@ def _measure(run: Run, log_partitions: int) -> None:
 @workload("offsets/50", ">= 3 x a groupBy over Parquet, no worker above 512 MiB")
 def offsets_50(run: Run) -> None:
     """view=offsets of 10^7 records over 10^6 keys in 50 log partitions."""
-    _measure(run, run.log_partitions)
+    _measure(run, run.kafka_partitions)
 
 
 @workload("offsets/1", ">= 3 x a groupBy over Parquet, no worker above 512 MiB")

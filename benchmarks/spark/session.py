@@ -85,4 +85,6 @@ def worker_peak_mib() -> float:
             continue
         if b"pyspark" in command and b"java" not in command.split(b"\0")[0] and "VmHWM" in status:
             peak = max(peak, int(status["VmHWM"].split()[0]))
+    if peak == 0:
+        raise AssertionError("no Python worker is left whose memory could be measured")
     return peak / 1024
