@@ -11,6 +11,13 @@
 /* Zeroed memory for at least `size` bytes, or NULL. */
 void *ol_pages_allocate(size_t size) OL_NODISCARD;
 
+/* The same for memory of which little is in use at a time; a forked child does not have it. */
+void *ol_pages_reserve(size_t size) OL_NODISCARD;
+
+/* Gives back the whole pages of [memory, memory + size), where `memory` begins a page; they read as
+ * zeros then.  Returns how many bytes that was. */
+size_t ol_pages_give_back(void *memory, size_t size);
+
 /* `size` is the requested one; NULL is fine. */
 void ol_pages_free(void *memory, size_t size);
 

@@ -29,6 +29,12 @@ typedef enum ol_open_mode {
     OL_OPEN_CREATE_NEW = 3,     /* read and write, OL_INVALID when it exists */
 } ol_open_mode;
 
+typedef enum ol_growth {
+    OL_GROW_ALLOCATED = 0,      /* blocks without content; written zeros where there are none */
+    OL_GROW_WRITTEN = 1,        /* written zeros */
+    OL_GROW_IF_CHEAP = 2,       /* blocks without content, or nothing */
+} ol_growth;
+
 /* The calls that an implementation provides.  `file` comes from its open. */
 struct ol_fs {
     int (*open)(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **file, ol_error *error);
@@ -39,13 +45,16 @@ struct ol_fs {
      * *got bytes before it are there. */
     int (*read)(ol_file *file, int64_t position, void *data, size_t size, size_t *got,
                 ol_error *error);
+    /* Writes all of it.  If that fails, the file is not longer than before, and the error names the
+     * first byte that was not written; without a position none was. */
     int (*write)(ol_file *file, int64_t position, const void *data, size_t size, ol_error *error);
     int (*truncate)(ol_file *file, int64_t size, ol_error *error);
     /* Makes [from, to) exist as zeros in allocated blocks, so that later stores through a mapping
-     * cannot meet a full disk.  With `written` the zeros are written, and a flush of later stores
-     * changes no metadata; without it the first flush has to, but the call costs half as much.  The
-     * file grows to at least `to`. */
-    int (*extend)(ol_file *file, int64_t from, int64_t to, bool written, ol_error *error);
+     * cannot meet a full disk, and the file grow to at least `to`.  If the zeros are written, a
+     * flush of later stores changes no metadata; blocks without content cost half as much, but
+     * their first flush has to.  With OL_GROW_IF_CHEAP a file system that has no such blocks does
+     * nothing. */
+    int (*extend)(ol_file *file, int64_t from, int64_t to, ol_growth growth, ol_error *error);
     /* Allocates the blocks of [0, to) without changing the file's size, so that writes below `to`
      * cannot meet a full disk.  Nothing is allocated where the file system cannot do it; a cut of
      * the file gives back what lies after its end. */
@@ -61,6 +70,10 @@ struct ol_fs {
      * the process: nothing is read through a mapping. */
     int (*map)(ol_file *file, size_t size, void **data, ol_error *error);
     void (*unmap)(ol_fs *fs, void *data, size_t size);
+    /* Whether a page of a mapping that was faulted in can be stored to until it is unmapped: the
+     * blocks of the file stay where they are, and belong to no other file.  Not so on copy-on-write
+     * and network file systems, nor where the kind of file system is not known. */
+    int (*keeps_pages)(ol_file *file, bool *keeps, ol_error *error);
     /* Faults in [from, to) of a mapping for writing, without changing a byte, so that the next
      * store there neither waits nor fails.  OL_DISK_FULL or OL_IO where a store would end the
      * process.  Kernels before 5.14 cannot say so; there each page is read first. */

@@ -5,12 +5,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -229,7 +232,8 @@ static int allocate(ol_file *file, int64_t from, int64_t to, int64_t *end, ol_er
 
 /* Neither kind is flushed here: the caller chooses the moment, usually a thread that nobody waits
  * for. */
-static int posix_extend(ol_file *file, int64_t from, int64_t to, bool written, ol_error *error) {
+static int posix_extend(ol_file *file, int64_t from, int64_t to, ol_growth growth,
+                        ol_error *error) {
     OL_ASSERT(from >= 0 && from <= to);
     int64_t size_before;
     int status = posix_size(file, &size_before, error);
@@ -238,10 +242,12 @@ static int posix_extend(ol_file *file, int64_t from, int64_t to, bool written, o
     int64_t end_of_old = size_before < from ? from : size_before > to ? to : size_before;
     if (end_of_old > from) status = write_zeros(file, from, end_of_old, error);
     int64_t allocated = end_of_old;
-    if (status == OL_OK && !written && end_of_old < to) {
+    if (status == OL_OK && growth != OL_GROW_WRITTEN && end_of_old < to) {
         status = allocate(file, end_of_old, to, &allocated, error);
     }
-    if (status == OL_OK) status = write_zeros(file, allocated, to, error);
+    if (status == OL_OK && growth != OL_GROW_IF_CHEAP) {
+        status = write_zeros(file, allocated, to, error);
+    }
     if (status != OL_OK && to > size_before) restore_size(file, size_before);
     return status;
 }
@@ -295,6 +301,48 @@ static int posix_map(ol_file *file, size_t size, void **data, ol_error *error) {
 static void posix_unmap(ol_fs *fs, void *data, size_t size) {
     (void)fs;
     if (data != NULL) munmap(data, size);
+}
+
+/* What XFS says of itself; the ioctl is in headers that are not everywhere. */
+typedef struct xfs_geometry {
+    uint32_t sizes[8];
+    uint64_t blocks[4];
+    uint8_t uuid[16];
+    uint32_t stripes[2];
+    int32_t version;
+    uint32_t flags;
+    uint32_t more_sizes[3];
+} xfs_geometry;
+#define XFS_GEOMETRY _IOR('X', 100, xfs_geometry)
+#define XFS_GEOMETRY_REFLINK ((uint32_t)1 << 20)
+
+/* Files of XFS can share blocks, and a store to a shared one needs new ones. */
+static bool has_shared_blocks(const ol_file *file) {
+    xfs_geometry geometry = {0};
+    return ioctl(file->descriptor, XFS_GEOMETRY, &geometry) != 0 ||
+           (geometry.flags & XFS_GEOMETRY_REFLINK) != 0;
+}
+
+static int posix_keeps_pages(ol_file *file, bool *keeps, ol_error *error) {
+    struct statfs system;
+    int result;
+    *keeps = false;
+    do {
+        result = fstatfs(file->descriptor, &system);
+    } while (result != 0 && errno == EINTR);
+    if (result != 0) return ol_fail_errno(error, errno, "fstatfs", file->path);
+    switch ((uint32_t)system.f_type) {
+        case EXT4_SUPER_MAGIC:          /* that of ext2 and ext3, too */
+        case TMPFS_MAGIC:
+        case RAMFS_MAGIC:
+            *keeps = true;
+            return OL_OK;
+        case XFS_SUPER_MAGIC:
+            *keeps = !has_shared_blocks(file);
+            return OL_OK;
+        default:
+            return OL_OK;
+    }
 }
 
 /* Whether [from, to) is there: a file that somebody else cut short has no pages behind its end, and
@@ -519,6 +567,7 @@ ol_fs *ol_fs_posix(void) {
         .flush_range = posix_flush_range,
         .map = posix_map,
         .unmap = posix_unmap,
+        .keeps_pages = posix_keeps_pages,
         .populate = posix_populate,
         .stored = NULL,
         .rename = posix_rename,

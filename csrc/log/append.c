@@ -167,6 +167,8 @@ int ol_log_reserve_end(ol_log *log, int64_t max_timestamp, uint8_t **start, int6
 bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delta,
                         int64_t max_timestamp) {
     if (!log->writable || log->tail.slow || size > (size_t)OL_SEGMENT_BYTES_MAX) return false;
+    /* A write may wait for the disk, or for the network. */
+    if (log->tail.active->is_written) return false;
     if (log->tail.next_offset > log->tail.offset_limit - last_offset_delta ||
         max_timestamp > log->tail.timestamp_limit) {
         return false;
@@ -223,13 +225,24 @@ static OL_NOINLINE void settle_note(ol_log *log, size_t size) {
     if (note >= 0) log->note.written = note;
 }
 
+/* The bytes are in the file before the log end moves over them; after a failure they are not. */
+static OL_NOINLINE int reach_file(ol_log *log, ol_segment *active, int64_t position, size_t size,
+                                  ol_error *error) {
+    int status = ol_segment_write(active, position, size, error);
+    if (status == OL_FAILED) ol_log_set_failed(log);
+    if (status != OL_OK || active->is_written || log->stored == NULL) return status;
+    status = log->stored(active->file, position, size, error);
+    if (status != OL_OK && status != OL_CRASHED) memset(log->tail.data + position, 0, size);
+    return status;
+}
+
 int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int64_t max_timestamp,
                       int64_t producer_id, int32_t leader_epoch, size_t size, ol_error *error) {
     OL_ASSERT((int64_t)size == log->tail.reserved_size && base_offset >= log->tail.next_offset);
     ol_segment *active = log->tail.active;
     int64_t position = log->tail.size;
-    if (OL_UNLIKELY(log->stored != NULL)) {
-        int status = log->stored(active->file, position, size, error);
+    if (OL_UNLIKELY(log->tail.slow_publish)) {
+        int status = reach_file(log, active, position, size, error);
         if (status != OL_OK) return status;
     }
     if (OL_UNLIKELY(position == 0)) {

@@ -123,7 +123,7 @@ static int flush_active(ol_log *log, ol_segment *active, int64_t position, ol_er
     bool known = last->position > 0 && last->segment_base == active->base_offset &&
                  last->offset == ol_log_flushed(log);
     if (!known || position < last->position) return log->fs->flush(active->file, error);
-    return log->fs->flush_range(active->file, active->data, last->position, position, error);
+    return ol_segment_flush_range(active, last->position, position, error);
 }
 
 /* After our own flush succeeded: the background may be flushing the same file, and may have

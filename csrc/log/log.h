@@ -41,6 +41,13 @@ typedef struct ol_log ol_log;
 /* The sidecar; its name never begins with a digit. */
 #define OL_FLUSH_SIDECAR_FILE "offsetlog.flushed"
 
+/* How batches reach the file of the active segment (docs/durability.md). */
+typedef enum ol_append {
+    OL_APPEND_AUTO = 0,         /* as the file system allows (ol_fs.keeps_pages) */
+    OL_APPEND_MAPPED = 1,       /* stored through a mapping */
+    OL_APPEND_WRITTEN = 2,      /* with pwrite */
+} ol_append;
+
 typedef struct ol_log_config {
     int64_t segment_bytes;
     int64_t segment_ms;                 /* roll when the newest batch is this much younger than
@@ -53,6 +60,7 @@ typedef struct ol_log_config {
     int64_t extend_bytes_min;           /* the active segment grows in steps, which double from
                                            the first to the second */
     int64_t extend_bytes_max;
+    ol_append append;
 } ol_log_config;
 
 /* Kafka's defaults for the offsets topic; 64 KiB and 8 MiB steps. */
@@ -161,10 +169,10 @@ int64_t ol_log_size_bytes(const ol_log *log);   /* of all segments, true sizes *
 
 /* [writer] The place of the next batch of `size` bytes, with `last_offset_delta` + 1 offsets: rolls
  * if Kafka would (docs/format/directory.md §1.10), extends the file if the background has not.
- * *start is `size` writable zero bytes in the mapping of the active segment.  Changes nothing,
- * except that it may roll: the next reservation replaces one that was not published, after the
- * caller has zeroed its bytes.  Ask ol_log_is_prepared before whether storing may wait for a page
- * fault.  Fails with OL_DISK_FULL, OL_IO, OL_TOO_LARGE (size over segment_bytes), OL_READ_ONLY,
+ * *start is `size` writable zero bytes, the place of the batch in the active segment.  Changes
+ * nothing, except that it may roll: the next reservation replaces one that was not published, after
+ * the caller has zeroed its bytes.  Ask ol_log_is_prepared before whether storing and publishing
+ * may wait.  Fails with OL_DISK_FULL, OL_IO, OL_TOO_LARGE (size over segment_bytes), OL_READ_ONLY,
  * OL_FAILED. */
 int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp,
                    uint8_t **start, int64_t *base_offset, ol_error *error) OL_NODISCARD;
@@ -197,13 +205,14 @@ void ol_log_release_ends(ol_log *log);
 size_t ol_log_batch_bytes_max(const ol_log_config *config);
 
 /* [writer] Whether the next batch, of these or fewer bytes, needs no roll, no system call and no
- * page fault. */
+ * page fault; never if batches are written. */
 bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delta,
                         int64_t max_timestamp);
 
 /* [writer] Publishes the batch that was sealed at the reserved start: the end moves past it,
- * indexes, producer state and epochs follow.  Fails only through the faulting file port
- * (OL_CRASHED). */
+ * indexes, producer state and epochs follow.  Fails with OL_DISK_FULL or OL_IO if batches are
+ * written (ol_append): the place is zeroed again, and nothing has changed.  OL_FAILED if half a
+ * batch stays in the file: the log has failed. */
 int ol_log_publish(ol_log *log, const ol_batch_fields *fields, size_t size, ol_error *error);
 
 /* [writer] Makes sure that `size` more bytes in batches of at most `batch_size_max` can be appended

@@ -62,6 +62,7 @@ struct ol_log {
         int64_t reserved_size;          /* of the last reservation, for assertions */
         int32_t newest_epoch;           /* of epochs.cache */
         bool slow;                      /* the next reservation has more to do than compare */
+        bool slow_publish;              /* a batch is not in its file once it is stored */
         bool index_full;
     } tail;
 

@@ -291,12 +291,12 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* The last segment becomes the active one: mapped for writing, its indexes open. */
+/* The last segment becomes the active one: ready for appends, its indexes open. */
 static int open_active(ol_log *log, ol_error *error) {
     ol_segment *active = log->list.segments[log->list.count - 1];
     int64_t mapped = atomic_load(&active->size);
     if (mapped < log->config.segment_bytes) mapped = log->config.segment_bytes;
-    int status = ol_segment_use_writable(active, NULL, (size_t)mapped, error);
+    int status = ol_segment_use_writable(active, NULL, (size_t)mapped, log->config.append, error);
     if (status != OL_OK) return status;
     status = ol_segment_open_indexes(active, (size_t)log->config.segment_index_bytes, error);
     if (status != OL_OK) {

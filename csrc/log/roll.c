@@ -104,7 +104,8 @@ static int add_spare(ol_log *log, int64_t bytes, ol_error *error) {
         if (status != OL_OK) log->fs->close(file);
     }
     if (status == OL_OK) {
-        status = ol_segment_use_writable(spare, file, (size_t)log->config.segment_bytes, error);
+        status = ol_segment_use_writable(spare, file, (size_t)log->config.segment_bytes,
+                                         log->config.append, error);
     }
     if (status == OL_OK) {
         status = ol_segment_extend(spare, bytes, atomic_load(&log->signals.flush_demanded), error);
@@ -172,7 +173,8 @@ static int create_segment(ol_log *log, int64_t base_offset, const char *path, ol
         if (status != OL_OK) log->fs->close(file);
     }
     if (status == OL_OK) {
-        status = ol_segment_use_writable(created, file, (size_t)log->config.segment_bytes, error);
+        status = ol_segment_use_writable(created, file, (size_t)log->config.segment_bytes,
+                                         log->config.append, error);
     }
     if (status != OL_OK) {
         ol_segment_release(created);
@@ -230,6 +232,7 @@ int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment,
 void ol_log_activate(ol_log *log, ol_segment *segment) {
     log->tail.active = segment;
     log->tail.data = segment->data;
+    log->tail.slow_publish = segment->is_written || log->stored != NULL;
     log->tail.index_full = ol_index_is_full(&segment->offset_index) ||
                            ol_index_is_full(&segment->time_index);
     ol_log_set_limits(log);
@@ -416,7 +419,7 @@ static int flush_step(ol_log *log, ol_segment *segment, int64_t from, int64_t to
     uint64_t step = atomic_load(&log->steps.newest) + 1;
     pthread_mutex_lock(&log->steps.locks[step & 1]);
     atomic_store(&log->steps.newest, step);
-    int status = log->fs->flush_range(segment->file, segment->data, from, to, &ignored);
+    int status = ol_segment_flush_range(segment, from, to, &ignored);
     if (status != OL_OK) ol_log_set_failed(log);
     pthread_mutex_unlock(&log->steps.locks[step & 1]);
     return status;
@@ -443,6 +446,12 @@ static void flush_extension(ol_log *log, ol_segment *segment, int64_t from, int6
         }
         pthread_mutex_unlock(&log->extension.lock);
     }
+}
+
+/* The extension of a file that is written to is metadata, which the next flush stores. */
+static ol_segment *to_be_flushed(ol_log *log, ol_segment *segment) {
+    bool demanded = atomic_load(&log->signals.flush_demanded);
+    return demanded && !segment->is_written ? segment : NULL;
 }
 
 bool ol_log_prepare(ol_log *log) {
@@ -473,7 +482,7 @@ bool ol_log_prepare(ol_log *log) {
         if (extend_segment(log, active, target, &ignored) == OL_OK) {
             did = true;
             flush_from = extended;
-            if (atomic_load(&log->signals.flush_demanded)) to_flush = active;
+            to_flush = to_be_flushed(log, active);
         }
     } else if (log->extension.spare_count == 0 && size > limit / 2 &&
                limit - size < 2 * log->config.extend_bytes_max) {
@@ -482,9 +491,7 @@ bool ol_log_prepare(ol_log *log) {
                             : log->config.segment_bytes;
         if (add_spare(log, bytes, &ignored) == OL_OK) {
             did = true;
-            if (atomic_load(&log->signals.flush_demanded)) {
-                to_flush = log->extension.spares[log->extension.spare_count - 1];
-            }
+            to_flush = to_be_flushed(log, log->extension.spares[log->extension.spare_count - 1]);
         }
     }
     /* The flush is made without the lock: the writer may need it for the next step.  A use keeps

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pages.h"
 #include "log/files/names.h"
 
 int ol_segment_path(char *path, size_t capacity, const char *directory, int64_t offset,
@@ -48,7 +49,11 @@ int ol_segment_create(ol_fs *fs, const char *directory, const char *path, int64_
 static _Atomic int kept_files;
 
 static void close_file(ol_segment *segment) {
-    if (segment->data != NULL) segment->fs->unmap(segment->fs, segment->data, segment->mapped_size);
+    if (segment->is_written) {
+        ol_pages_free(segment->data, segment->mapped_size);
+    } else if (segment->data != NULL) {
+        segment->fs->unmap(segment->fs, segment->data, segment->mapped_size);
+    }
     if (segment->file != NULL) segment->fs->close(segment->file);
     if (segment->kept) atomic_fetch_sub(&kept_files, 1);
     segment->kept = false;
@@ -130,23 +135,44 @@ void ol_segment_detach(ol_segment *segment) {
     pthread_mutex_unlock(&segment->lock);
 }
 
+static int choose_append(ol_segment *segment, ol_file *file, ol_append append, ol_error *error) {
+    bool keeps = append == OL_APPEND_MAPPED;
+    int status = OL_OK;
+    if (append == OL_APPEND_AUTO) status = segment->fs->keeps_pages(file, &keeps, error);
+    segment->is_written = !keeps;
+    return status;
+}
+
+static int make_data(ol_segment *segment, ol_file *file, size_t size, ol_error *error) {
+    void *data = NULL;
+    int status = OL_OK;
+    if (!segment->is_written) {
+        status = segment->fs->map(file, size, &data, error);
+    } else if ((data = ol_pages_reserve(size)) == NULL) {
+        status = ol_fail(error, OL_NO_MEMORY, "no memory to write a segment of %zu bytes", size);
+    }
+    segment->data = data;
+    segment->mapped_size = data != NULL ? size : 0;
+    return status;
+}
+
 int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_size,
-                            ol_error *error) {
+                            ol_append append, ol_error *error) {
     OL_ASSERT(segment->users == 0);
     int status = OL_OK;
     if (file == NULL) {
         status = segment->fs->open(segment->fs, segment->path, OL_OPEN_WRITE, &file, error);
     }
     if (status != OL_OK) return status;
-    void *data = NULL;
-    status = segment->fs->map(file, mapped_size, &data, error);
+    status = choose_append(segment, file, append, error);
+    if (status == OL_OK) status = make_data(segment, file, mapped_size, error);
     if (status != OL_OK) {
+        segment->is_written = false;
         segment->fs->close(file);
         return status;
     }
     segment->file = file;
-    segment->data = data;
-    segment->mapped_size = mapped_size;
+    segment->given_back = 0;
     segment->users = 1;
     segment->references++;
     return OL_OK;
@@ -167,17 +193,79 @@ int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *e
     int64_t populated = atomic_load_explicit(&segment->populated, memory_order_relaxed);
     OL_ASSERT(to <= (int64_t)segment->mapped_size);
     if (to > from) {
-        int status = segment->fs->extend(segment->file, from, to, written, error);
+        ol_growth growth = written ? OL_GROW_WRITTEN : OL_GROW_ALLOCATED;
+        /* A copy-on-write file system takes new blocks for what replaces written zeros. */
+        if (segment->is_written) growth = OL_GROW_IF_CHEAP;
+        int status = segment->fs->extend(segment->file, from, to, growth, error);
         if (status != OL_OK) return status;
         atomic_store_explicit(&segment->extended, to, memory_order_release);
         from = to;
     }
     if (populated >= from) return OL_OK;
-    int status = segment->fs->populate(segment->file, segment->data, (size_t)populated,
-                                       (size_t)from, error);
-    if (status != OL_OK) return status;
+    if (!segment->is_written) {
+        int status = segment->fs->populate(segment->file, segment->data, (size_t)populated,
+                                           (size_t)from, error);
+        if (status != OL_OK) return status;
+    }
     atomic_store_explicit(&segment->populated, from, memory_order_release);
     return OL_OK;
+}
+
+/* Somebody else may have cut the file: what was acknowledged is gone then, and zeros would stand in
+ * its place. */
+static int check_length(ol_segment *segment, int64_t position, ol_error *error) {
+    int64_t size = 0;
+    int status = segment->fs->size(segment->file, &size, error);
+    if (status != OL_OK || size >= position) return status;
+    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, and the log has %lld",
+                  (long long)size, (long long)position);
+    return ol_error_at(error, segment->path, size);
+}
+
+/* A failed write may have left the first bytes of the batch after the end of the log.  A batch that
+ * was refused must not be found by the next open, nor may half of one. */
+static int take_back(ol_segment *segment, int64_t position, ol_error *error) {
+    int64_t size = 0;
+    ol_error ignored;
+    int64_t written_end = error->position;
+    if (written_end <= position) return error->status;
+    int status = segment->fs->size(segment->file, &size, &ignored);
+    if (written_end > size) written_end = size;
+    if (status == OL_OK && written_end > position) {
+        status = segment->fs->write(segment->file, position, segment->data + position,
+                                    (size_t)(written_end - position), &ignored);
+    }
+    if (status == OL_OK || status == OL_CRASHED) return error->status;
+    (void)ol_fail(error, OL_FAILED, "half a batch cannot be taken back: %.200s", ignored.reason);
+    return ol_error_at(error, segment->path, position);
+}
+
+enum { GIVE_BACK_BYTES = 256 << 10 };
+
+/* Whoever writes batch after batch needs the memory of the last ones only. */
+static void give_back(ol_segment *segment, int64_t position) {
+    if (position - segment->given_back < GIVE_BACK_BYTES) return;
+    segment->given_back += (int64_t)ol_pages_give_back(
+        segment->data + segment->given_back, (size_t)(position - segment->given_back));
+}
+
+int ol_segment_write(ol_segment *segment, int64_t position, size_t size, ol_error *error) {
+    if (!segment->is_written) return OL_OK;
+    uint8_t *data = segment->data + position;
+    int status = check_length(segment, position, error);
+    bool is_there = status == OL_OK;
+    if (is_there) status = segment->fs->write(segment->file, position, data, size, error);
+    if (status == OL_OK) {
+        give_back(segment, position);
+        return OL_OK;
+    }
+    memset(data, 0, size);
+    return is_there ? take_back(segment, position, error) : status;
+}
+
+int ol_segment_flush_range(ol_segment *segment, int64_t from, int64_t to, ol_error *error) {
+    if (segment->is_written) return segment->fs->flush(segment->file, error);
+    return segment->fs->flush_range(segment->file, segment->data, from, to, error);
 }
 
 static int index_path(const ol_segment *segment, const char *suffix, const char *ending,

@@ -8,7 +8,9 @@
  *
  * All reading is done with pread.  A page of a mapping can be evicted, and then a bad sector, or a
  * file that somebody else cut short, ends the process.  So only the file that is appended to is
- * mapped, and nobody reads through that mapping but the writer, what it has just stored.
+ * mapped, and nobody reads through that mapping but the writer, what it has just stored.  Where the
+ * file system does not keep the pages of a file in their place, not even that one is: `data` is
+ * memory then, in which a batch is put together before it is written (is_written).
  *
  * A process has a few thousand descriptors at most, and a log may have more segments.  So a segment
  * keeps its file open only while it is written to, and when it leaves the log while it is used: its
@@ -29,6 +31,7 @@
 #include "base/base.h"
 #include "fs/fs.h"
 #include "log/files/offset_index.h"
+#include "log/log.h"
 #include "base/status.h"
 #include "log/files/transaction_index.h"
 
@@ -48,8 +51,10 @@ typedef struct ol_segment {
     ol_file *file;                      /* open until the last use ends, or NULL */
     bool kept;                          /* it was opened for those who used the segment when it
                                            left the log */
-    uint8_t *data;                      /* the writer's mapping; NULL where nothing is appended */
+    uint8_t *data;                      /* the writer's, of mapped_size bytes; NULL where nothing is
+                                           appended */
     size_t mapped_size;
+    bool is_written;                    /* `data` is no mapping of the file */
 
     /* Open only while the segment is written to, and until it is flushed after a roll. */
     bool indexes_open;
@@ -70,6 +75,7 @@ typedef struct ol_segment {
     int64_t first_timestamp;            /* of the first batch, -1 none */
     int64_t max_timestamp;              /* so far, -1 none */
     int64_t max_timestamp_offset;       /* last offset of the batch that brought it */
+    int64_t given_back;                 /* is_written: the pages of `data` below are gone */
     int64_t bytes_since_index;
     int64_t created_ms;
     uint32_t checksum;                  /* of all its batches (log/segment_checksum.h) */
@@ -100,10 +106,10 @@ void ol_segment_detach(ol_segment *segment);
 /* Files that are kept open for the users of segments that left their logs, in this process. */
 enum { OL_KEPT_FILES_MAX = 256 };
 
-/* Opens (or takes over `file` of) a segment that will be written to: maps `mapped_size` bytes for
- * writing.  Nobody uses it yet; counts as one use. */
+/* Opens (or takes over `file` of) a segment that up to `mapped_size` bytes will be written to.
+ * Nobody uses it yet; counts as one use. */
 int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_size,
-                            ol_error *error) OL_NODISCARD;
+                            ol_append append, ol_error *error) OL_NODISCARD;
 
 /* Takes over `file`, whose `size` bytes are those of a closed segment under a temporary name;
  * nobody uses it yet; counts as one use. */
@@ -112,6 +118,15 @@ void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size);
 /* Makes the file [extended, to) exist as zeros, `written` as in ol_fs, and faults its pages in.
  * When only the latter fails, the file stays extended, and the next call tries again. */
 int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) OL_NODISCARD;
+
+/* The writer's: the batch of `size` bytes at `position` of `data` reaches the file, if it is not
+ * there already.  On failure the bytes are zeros again, in both; OL_FAILED if that cannot be. */
+int ol_segment_write(ol_segment *segment, int64_t position, size_t size,
+                     ol_error *error) OL_NODISCARD;
+
+/* Makes the bytes of [from, to), which are in the file, durable, as ol_fs.flush_range does. */
+int ol_segment_flush_range(ol_segment *segment, int64_t from, int64_t to,
+                           ol_error *error) OL_NODISCARD;
 
 /* Writes "<directory>/<20 digits><suffix>". */
 int ol_segment_path(char *path, size_t capacity, const char *directory, int64_t offset,

@@ -154,7 +154,9 @@ static int reopen_last(ol_log *log, const cut_place *cut, ol_error *error) {
     int64_t mapped = cut->position > log->config.segment_bytes ? cut->position
                                                                : log->config.segment_bytes;
     status = learn_segment(segment, error);
-    if (status == OL_OK) status = ol_segment_use_writable(segment, NULL, (size_t)mapped, error);
+    if (status == OL_OK) {
+        status = ol_segment_use_writable(segment, NULL, (size_t)mapped, log->config.append, error);
+    }
     if (status != OL_OK) {
         ol_segment_release(segment);
         return status;

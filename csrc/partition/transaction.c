@@ -49,10 +49,7 @@ int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int
     ol_batch_fields fields =
         marker_fields(partition, offset, timestamp, producer_id, producer_epoch);
     status = ol_log_publish(partition->log, &fields, size, error);
-    if (status != OL_OK) {
-        ol_partition_fail(partition);
-        return status;
-    }
+    if (status != OL_OK) return status;
     ol_batch_clock_record(&partition->clock, timestamp);
     ol_own_transactions_close(&partition->own.open, producer_id);
     *result = (ol_commit_result){.base_offset = offset,

@@ -241,10 +241,11 @@ static int fault_truncate(ol_file *file, int64_t size, ol_error *error) {
     return unlock_fs(fs, status);
 }
 
-static int fault_extend(ol_file *file, int64_t from, int64_t to, bool written, ol_error *error) {
+static int fault_extend(ol_file *file, int64_t from, int64_t to, ol_growth growth,
+                        ol_error *error) {
     fault_fs *fs = lock_fs(&file->fs->port);
     int status = begin_growth(fs, file->node, (size_t)to, "pwrite", file->path, error);
-    if (status == OL_OK) status = fs->real->extend(file->real, from, to, written, error);
+    if (status == OL_OK) status = fs->real->extend(file->real, from, to, growth, error);
     if (status == OL_OK) {
         ol_fault_node_allocate(file->node, (size_t)to);
         ol_fault_node_touch(file->node, (size_t)from, (size_t)to);
@@ -301,6 +302,13 @@ static int fault_map(ol_file *file, size_t size, void **data, ol_error *error) {
 static void fault_unmap(ol_fs *port, void *data, size_t size) {
     ol_fs *real = ((fault_fs *)port)->real;
     real->unmap(real, data, size);
+}
+
+static int fault_keeps_pages(ol_file *file, bool *keeps, ol_error *error) {
+    fault_fs *fs = lock_fs(&file->fs->port);
+    int status = begin_read(fs, "fstatfs", file->path, error);
+    if (status == OL_OK) status = fs->real->keeps_pages(file->real, keeps, error);
+    return unlock_fs(fs, status);
 }
 
 static int fault_populate(ol_file *file, void *data, size_t from, size_t to, ol_error *error) {
@@ -493,6 +501,7 @@ static const ol_fs fault_port = {
     .flush_range = fault_flush_range,
     .map = fault_map,
     .unmap = fault_unmap,
+    .keeps_pages = fault_keeps_pages,
     .populate = fault_populate,
     .stored = fault_stored,
     .rename = fault_rename,

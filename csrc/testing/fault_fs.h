@@ -7,9 +7,9 @@
  * Operations are numbered from 1: creating opens (and locks that create their file), write,
  * truncate, extend, keep_space, flush, rename, remove, make_directory and remove_directory that
  * change something, flush_directory, set_modified, and each report of a mapped store.  Reads are
- * counted apart: opens of what exists, size, read, list, exists and modified.  When the machine
- * stops at operation N, N is not performed (a reported store is in memory already, and stays), the
- * state is captured at that moment, and N and every later call return OL_CRASHED until
+ * counted apart: opens of what exists, size, read, list, exists, modified and keeps_pages.  When
+ * the machine stops at operation N, N is not performed (a reported store is in memory already, and
+ * stays), the state is captured at that moment, and N and every later call return OL_CRASHED until
  * ol_fault_fs_restart; close and unmap still work, so that the engine can unwind.
  *
  * The model of the disk, from which materialize draws:

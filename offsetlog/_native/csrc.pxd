@@ -336,6 +336,11 @@ cdef extern from "log/log.h" nogil:
     ctypedef struct ol_log:
         pass
 
+    ctypedef enum ol_append:
+        OL_APPEND_AUTO
+        OL_APPEND_MAPPED
+        OL_APPEND_WRITTEN
+
     ctypedef struct ol_log_config:
         int64_t segment_bytes
         int64_t segment_ms
@@ -344,6 +349,7 @@ cdef extern from "log/log.h" nogil:
         int64_t producer_expiration_ms
         int64_t extend_bytes_min
         int64_t extend_bytes_max
+        ol_append append
 
     ctypedef struct ol_log_options:
         ol_fs *fs

@@ -14,6 +14,9 @@ from libc.string cimport memset
 
 from offsetlog._native.buffers cimport NAME_GROUP, take_name, take_timeout, text_of
 from offsetlog._native.csrc cimport (
+    OL_APPEND_AUTO,
+    OL_APPEND_MAPPED,
+    OL_APPEND_WRITTEN,
     OL_CONTROL_ABORT,
     OL_CONTROL_COMMIT,
     OL_OWN_PRODUCER_ID_MIN,
@@ -27,6 +30,7 @@ from offsetlog._native.csrc cimport (
     OL_TERM_NOW,
     OL_WAIT_FLUSHED,
     OL_WAIT_WATERMARK,
+    ol_append,
     ol_commit_result,
     ol_copied_transaction,
     ol_digest,
@@ -177,6 +181,12 @@ cdef dict _recovery(const ol_log_recovery *found):
     }
 
 
+cdef ol_append _append_of(str name) except *:
+    if name == "mapped":
+        return OL_APPEND_MAPPED
+    return OL_APPEND_WRITTEN if name == "written" else OL_APPEND_AUTO
+
+
 cdef class Partition:
     """An open partition directory and its state in memory.
 
@@ -224,6 +234,7 @@ cdef class Partition:
         options.log.config.producer_expiration_ms = config.producer_id_expiration_ms
         options.log.config.extend_bytes_min = config.extend_bytes_min
         options.log.config.extend_bytes_max = config.extend_bytes_max
+        options.log.config.append = _append_of(config.append)
         options.log.writable = writable
         options.log.create = create
         options.log.clean = clean

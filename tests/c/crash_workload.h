@@ -334,6 +334,7 @@ OL_UNUSED static void workload_begin(workload *w, ol_fs *fs, const char *directo
     w->options.log.fs = fs;
     w->options.replicated = replicated;
     w->options.batch_bytes_max = WORKLOAD_BATCH_BYTES_MAX;
+    w->options.log.config.append = seed % 2 ? OL_APPEND_WRITTEN : OL_APPEND_MAPPED;
     w->options.log.config.segment_bytes = (int64_t)(4 + ol_test_below(8)) << 10;
     w->options.log.config.index_interval_bytes = 512;
     w->options.log.config.segment_index_bytes = ol_test_below(2) ? 256 : 4096;

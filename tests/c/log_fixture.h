@@ -118,6 +118,9 @@ OL_UNUSED static void flip_byte(const char *directory, const char *name, int64_t
 static int64_t fixture_now = 1700000000000;
 OL_UNUSED static int64_t fixture_clock(void *context OL_UNUSED) { return fixture_now; }
 
+/* OL_APPEND=1 and 2 choose one of the ways in which batches reach a file. */
+OL_UNUSED static ol_append fixture_append_way(void) { return (ol_append)ol_test_setting("OL_APPEND", OL_APPEND_AUTO); }
+
 /* Options with small steps: 64 KiB segments, 4 KiB extension. */
 OL_UNUSED static ol_log_options fixture_options(const char *directory) {
     ol_log_options options = {
@@ -133,6 +136,7 @@ OL_UNUSED static ol_log_options fixture_options(const char *directory) {
     options.config.segment_bytes = 64 << 10;
     options.config.extend_bytes_min = 4096;
     options.config.extend_bytes_max = 16 << 10;
+    options.config.append = fixture_append_way();
     return options;
 }
 

@@ -44,6 +44,7 @@ OL_UNUSED static ol_partition_options fixture_options(const char *directory) {
     options.log.writable = true;
     options.log.create = true;
     options.clock_ms = fixture_clock;
+    options.log.config.append = (ol_append)ol_test_setting("OL_APPEND", OL_APPEND_AUTO);
     return options;
 }
 

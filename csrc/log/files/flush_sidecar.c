@@ -104,7 +104,7 @@ int ol_flush_sidecar_open(ol_flush_sidecar *flushed, ol_fs *fs, const char *path
         size = 0;
     }
     if (status == OL_OK && size < OL_FLUSH_SIDECAR_FILE_SIZE) {
-        status = fs->extend(file, size, OL_FLUSH_SIDECAR_FILE_SIZE, true, error);
+        status = fs->extend(file, size, OL_FLUSH_SIDECAR_FILE_SIZE, OL_GROW_WRITTEN, error);
     }
     if (status == OL_OK) status = read_sequence(fs, file, &sequence, error);
     if (status != OL_OK) {
@@ -127,10 +127,13 @@ void ol_flush_sidecar_close(ol_flush_sidecar *flushed) {
 int ol_flush_sidecar_store(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound,
                            ol_error *error) {
     uint8_t slot[OL_FLUSH_SIDECAR_SLOT_SIZE];
-    int64_t sequence = ++flushed->sequence;
+    int64_t sequence = flushed->sequence + 1;
+    int64_t at = (sequence & 1) * OL_FLUSH_SIDECAR_SLOT_SIZE;
     encode_slot(slot, sequence, bound);
-    return flushed->fs->write(flushed->file, (sequence & 1) * OL_FLUSH_SIDECAR_SLOT_SIZE, slot,
-                              sizeof slot, error);
+    int status = flushed->fs->write(flushed->file, at, slot, sizeof slot, error);
+    /* The next attempt takes the same slot: the other one is whole. */
+    if (status == OL_OK) flushed->sequence = sequence;
+    return status;
 }
 
 int ol_flush_sidecar_lower(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound,

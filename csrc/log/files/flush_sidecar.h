@@ -36,7 +36,7 @@ typedef struct ol_flush_sidecar_found {
 typedef struct ol_flush_sidecar {
     ol_fs *fs;
     ol_file *file;              /* NULL: not open */
-    int64_t sequence;
+    int64_t sequence;           /* of the newest slot */
 } ol_flush_sidecar;
 
 /* OL_NO_SUCH_FILE; OL_CORRUPT when no slot is whole. */
@@ -48,7 +48,7 @@ int ol_flush_sidecar_open(ol_flush_sidecar *flushed, ol_fs *fs, const char *path
                           ol_error *error) OL_NODISCARD;
 void ol_flush_sidecar_close(ol_flush_sidecar *flushed);
 
-/* Writes one slot.  After a failure the file says what it said, or nothing. */
+/* Writes the older slot.  Fails with OL_IO or OL_DISK_FULL; the other slot stays whole. */
 int ol_flush_sidecar_store(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound,
                            ol_error *error) OL_NODISCARD;
 

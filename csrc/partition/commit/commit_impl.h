@@ -109,7 +109,8 @@ ol_batch_fields ol_commit_batch_fields(const ol_commit *work, int64_t base_offse
 void ol_commit_lock_table(ol_commit *work);
 void ol_commit_unlock_table(ol_commit *work);
 
-/* Seals, publishes and applies the encoded items.  A failure makes the partition fail. */
+/* Seals, publishes and applies the encoded items.  When the log refuses the batch, nothing has
+ * changed; a failure after that makes the partition fail. */
 int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size,
                       int64_t base_offset, ol_error *error);
 

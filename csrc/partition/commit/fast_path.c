@@ -212,10 +212,7 @@ static int publish(ol_commit *work, const gathered *of, uint8_t *start, size_t s
     ol_batch_fields fields = ol_commit_batch_fields(work, base_offset, of->row_count);
     ol_batch_seal(start, start + size, &fields);
     int status = ol_log_publish(work->partition->log, &fields, size, error);
-    if (OL_UNLIKELY(status != OL_OK)) {
-        ol_partition_fail(work->partition);
-        return status;
-    }
+    if (OL_UNLIKELY(status != OL_OK)) return status;
     ol_batch_clock_record(&work->partition->clock, work->timestamp);
     apply(work, of);
     *work->result = (ol_commit_result){.base_offset = base_offset,

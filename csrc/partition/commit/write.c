@@ -276,15 +276,14 @@ int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, s
     ol_batch_fields fields = ol_commit_batch_fields(work, base_offset, to - from);
     ol_batch_seal(start, start + size, &fields);
     int status = ol_log_publish(partition->log, &fields, size, error);
-    if (OL_LIKELY(status == OL_OK)) {
-        ol_batch_clock_record(&partition->clock, work->timestamp);
-        if (OL_UNLIKELY(partition->options.replicated)) {
-            status = record_in_flight(work, from, to, base_offset, start, size, error);
-        } else if (OL_UNLIKELY(work->own_transaction)) {
-            defer_apply(work, from, to, base_offset);
-        } else {
-            status = apply_lone(work, from, to, base_offset, error);
-        }
+    if (OL_UNLIKELY(status != OL_OK)) return status;
+    ol_batch_clock_record(&partition->clock, work->timestamp);
+    if (OL_UNLIKELY(partition->options.replicated)) {
+        status = record_in_flight(work, from, to, base_offset, start, size, error);
+    } else if (OL_UNLIKELY(work->own_transaction)) {
+        defer_apply(work, from, to, base_offset);
+    } else {
+        status = apply_lone(work, from, to, base_offset, error);
     }
     if (OL_UNLIKELY(status != OL_OK)) ol_partition_fail(partition);
     return status;

@@ -5,9 +5,9 @@
 
 static _Atomic int extensions_written;
 
-static int counting_extend(ol_file *file, int64_t from, int64_t to, bool written, ol_error *failure) {
-    extensions_written += written;
-    return ol_fs_posix()->extend(file, from, to, written, failure);
+static int counting_extend(ol_file *file, int64_t from, int64_t to, ol_growth growth, ol_error *failure) {
+    extensions_written += growth == OL_GROW_WRITTEN;
+    return ol_fs_posix()->extend(file, from, to, growth, failure);
 }
 
 OL_TEST(the_flush_of_a_clean_makes_later_commits_no_dearer) {

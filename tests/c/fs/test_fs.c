@@ -120,12 +120,12 @@ OL_TEST(space_is_kept_after_the_end_of_a_file) {
     end();
 }
 
-static void check_extend(bool written) {
+static void check_extend(ol_growth growth) {
     begin();
     ol_file *file = open_file("a", OL_OPEN_CREATE);
     OL_CHECK_OK(fs->write(file, 0, "abcdefgh", 8, &error), &error);
     int64_t to = (3 << 20) + 17;
-    OL_CHECK_OK(fs->extend(file, 4, to, written, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 4, to, growth, &error), &error);
     OL_CHECK_INT(size_of(file), to);
     struct stat status;
     OL_CHECK(stat(ol_test_path(directory, "a"), &status) == 0);
@@ -137,14 +137,15 @@ static void check_extend(bool written) {
     for (int64_t i = 4; i < to; i++) OL_CHECK(data[i] == 0);
     free(data);
     /* Within the file: zeros, and the size stays. */
-    OL_CHECK_OK(fs->extend(file, 0, 4, written, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 0, 4, growth, &error), &error);
     OL_CHECK_INT(size_of(file), to);
     fs->close(file);
     end();
 }
 
-OL_TEST(extend_writes_zeros_with_blocks) { check_extend(true); }
-OL_TEST(extend_allocates_zeros_with_blocks) { check_extend(false); }
+OL_TEST(extend_writes_zeros_with_blocks) { check_extend(OL_GROW_WRITTEN); }
+OL_TEST(extend_allocates_zeros_with_blocks) { check_extend(OL_GROW_ALLOCATED); }
+OL_TEST(extend_allocates_zeros_that_cost_little) { check_extend(OL_GROW_IF_CHEAP); }
 
 /* A limit on the size of files stands for a full disk: the write fails after a part of it. */
 OL_TEST(failed_growth_leaves_the_size) {
@@ -157,8 +158,8 @@ OL_TEST(failed_growth_leaves_the_size) {
     limit.rlim_cur = (2 << 20) + 100;
     signal(SIGXFSZ, SIG_IGN);
     OL_CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-    for (int written = 0; written < 2; written++) {
-        OL_CHECK_INT(fs->extend(file, 4, 5 << 20, written, &error), OL_IO);
+    for (ol_growth growth = OL_GROW_ALLOCATED; growth <= OL_GROW_IF_CHEAP; growth++) {
+        OL_CHECK_INT(fs->extend(file, 4, 5 << 20, growth, &error), OL_IO);
         OL_CHECK_INT(error.sys_errno, EFBIG);
         OL_CHECK_INT(size_of(file), 4);
     }
@@ -168,7 +169,7 @@ OL_TEST(failed_growth_leaves_the_size) {
     free(data);
     OL_CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
     signal(SIGXFSZ, SIG_DFL);
-    OL_CHECK_OK(fs->extend(file, 4, 5 << 20, true, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 4, 5 << 20, OL_GROW_WRITTEN, &error), &error);
     fs->close(file);
     end();
 }
@@ -176,7 +177,7 @@ OL_TEST(failed_growth_leaves_the_size) {
 OL_TEST(mapping_is_shared_with_reads_and_not_with_children) {
     begin();
     ol_file *file = open_file("a", OL_OPEN_CREATE);
-    OL_CHECK_OK(fs->extend(file, 0, 1 << 16, true, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 0, 1 << 16, OL_GROW_WRITTEN, &error), &error);
     void *data;
     OL_CHECK_INT(fs->map(file, 0, &data, &error), OL_INVALID);
     OL_CHECK_OK(fs->map(file, 1 << 16, &data, &error), &error);

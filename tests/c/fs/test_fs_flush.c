@@ -102,7 +102,7 @@ OL_TEST(a_flush_of_a_range_covers_all_pages_that_hold_some_of_it) {
     begin();
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     void *mapped;
-    OL_CHECK_OK(fs->extend(file, 0, (int64_t)(4 * page), true, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 0, (int64_t)(4 * page), OL_GROW_WRITTEN, &error), &error);
     OL_CHECK_OK(fs->map(file, 4 * page, &mapped, &error), &error);
     uint8_t *data = mapped;
     const struct { size_t from, to; } ranges[] = {
@@ -162,7 +162,7 @@ static int flush_page(void) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     void *mapped;
     ol_error other;
-    OL_CHECK_OK(fs->extend(file, 0, (int64_t)page, true, &other), &other);
+    OL_CHECK_OK(fs->extend(file, 0, (int64_t)page, OL_GROW_WRITTEN, &other), &other);
     OL_CHECK_OK(fs->map(file, page, &mapped, &other), &other);
     int status = fs->flush_range(file, mapped, 0, (int64_t)page, &error);
     fs->unmap(fs, mapped, page);

@@ -1,8 +1,12 @@
-/* Pages are faulted in before anything is stored to them, and what the disk does not give is an error then, not the end of the process.
+/* Which file systems keep the pages of a file, and what faulting them in says: what the disk does not give is an error then, and not
+ * the end of the process.
  *
  * The functions below take the place of those of libc. */
 #include <errno.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -39,6 +43,28 @@ int fstatvfs(int descriptor OL_UNUSED, struct statvfs *found) {
     return 0;
 }
 
+static uint32_t system_type;    /* of every file */
+static int64_t xfs_flags = -1;  /* -1: the file system knows no such call */
+
+int fstatfs(int descriptor OL_UNUSED, struct statfs *found) {
+    *found = (struct statfs){.f_type = system_type};
+    return 0;
+}
+
+int ioctl(int descriptor OL_UNUSED, unsigned long request, ...) {
+    va_list arguments;
+    va_start(arguments, request);
+    uint32_t *geometry = va_arg(arguments, uint32_t *);
+    va_end(arguments);
+    OL_CHECK_INT(_IOC_SIZE(request), 112);
+    if (xfs_flags < 0) {
+        errno = ENOTTY;
+        return -1;
+    }
+    geometry[23] = (uint32_t)xfs_flags;
+    return 0;
+}
+
 static char directory[256];
 static ol_error error;
 static ol_fs *fs;
@@ -50,7 +76,7 @@ static void begin(int first, int second) {
     fs = ol_fs_posix();
     ol_test_directory_make(directory);
     OL_CHECK_OK(fs->open(fs, ol_test_path(directory, "a"), OL_OPEN_CREATE_NEW, &file, &error), &error);
-    OL_CHECK_OK(fs->extend(file, 0, SIZE, true, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 0, SIZE, OL_GROW_WRITTEN, &error), &error);
     OL_CHECK_OK(fs->map(file, SIZE, &data, &error), &error);
     failed = 0;
     failures[0] = first;
@@ -126,6 +152,34 @@ OL_TEST(an_old_kernel_touches_no_page_that_is_not_there) {
     begin(EINVAL, 0);
     unreadable = 3 * PAGE;
     check_failure(OL_IO, EIO, 3 * PAGE);
+    end();
+}
+
+static bool keeps(uint32_t type) {
+    bool found = false;
+    system_type = type;
+    OL_CHECK_OK(fs->keeps_pages(file, &found, &error), &error);
+    return found;
+}
+
+OL_TEST(only_file_systems_that_are_known_to_keep_pages_do) {
+    static const uint32_t others[] = {
+        0x9123683e /* btrfs */, 0x2fc12fc1 /* zfs */, 0xca451a4e /* bcachefs */, 0xf2f52010 /* f2fs */, 0x794c7630 /* overlay */,
+        0x6969 /* nfs */, 0xff534d42 /* cifs */, 0xfe534d42 /* smb2 */, 0x65735546 /* fuse */, 0x01021997 /* 9p */,
+        0x00c36400 /* ceph */, 0x958458f6 /* hugetlbfs */, 0, 1,
+    };
+    begin(0, 0);
+    OL_CHECK(keeps(0xef53));            /* ext2, ext3, ext4 */
+    OL_CHECK(keeps(0x01021994));        /* tmpfs */
+    OL_CHECK(keeps(0x858458f6));        /* ramfs */
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) OL_CHECK(!keeps(others[i]));
+    /* XFS does if its files cannot share blocks. */
+    OL_CHECK(!keeps(0x58465342));
+    xfs_flags = 1 << 19;
+    OL_CHECK(keeps(0x58465342));
+    xfs_flags = 1 << 20;
+    OL_CHECK(!keeps(0x58465342));
+    xfs_flags = -1;
     end();
 }
 

@@ -12,7 +12,7 @@
     "rename offsetlog.manifest.tmp to offsetlog.manifest\n" \
     "flush directory p-0\n"
 
-static void open_recorded(scene *s) {
+static void open_recorded_as(scene *s, ol_append append) {
     char parent[OL_PATH_MAX];
     fixture_directory(s->directory);
     fixture_join(parent, s->directory, "logs");
@@ -22,10 +22,13 @@ static void open_recorded(scene *s) {
     s->options.fs = recorded_fs();
     s->options.config.segment_bytes = 8 << 10;
     s->options.config.index_interval_bytes = 512;
+    s->options.config.append = append;
     recorded_begin();
     s->log = fixture_open(&s->options, NULL);
     s->m = calloc(1, sizeof *s->m);
 }
+
+static void open_recorded(scene *s) { open_recorded_as(s, OL_APPEND_MAPPED); }
 
 OL_TEST(a_new_log_has_its_names_on_disk) {
     scene s;
@@ -56,6 +59,18 @@ OL_TEST(the_first_flush_takes_the_whole_file_and_the_next_what_was_appended) {
     recorded_begin();
     flush(&s);
     recorded_check("flush the end of 0.log\n");
+    scene_close(&s);
+}
+
+OL_TEST(a_file_that_is_written_to_is_flushed_as_a_whole) {
+    scene s;
+    open_recorded_as(&s, OL_APPEND_WRITTEN);
+    append(&s, 300);
+    flush(&s);
+    append(&s, 300);
+    recorded_begin();
+    flush(&s);
+    recorded_check("flush 0.log\n");
     scene_close(&s);
 }
 

@@ -51,12 +51,15 @@ typedef struct place {
     ol_log *log;
 } place;
 
-static void place_make(place *p) {
+static void place_make_as(place *p, ol_append append) {
     fixture_directory(p->root);
     fixture_join(p->path, p->root, "__consumer_offsets-0");
     p->options = fixture_options(p->path);
+    p->options.config.append = append;
     p->log = fixture_open(&p->options, NULL);
 }
+
+static void place_make(place *p) { place_make_as(p, fixture_append_way()); }
 
 static void place_remove(place *p) {
     fixture_close(p->log);
@@ -89,7 +92,7 @@ OL_TEST(a_log_with_one_small_batch_is_small_on_disk) {
 
 OL_TEST(the_background_makes_reserving_free_of_system_calls) {
     place p;
-    place_make(&p);
+    place_make_as(&p, OL_APPEND_MAPPED);
     OL_CHECK(!ol_log_is_prepared(p.log, 200, 0, 1700000000000));
     fixture_append(p.log, fixture_plain(50, 1));
     while (ol_log_prepare(p.log)) continue;
@@ -413,6 +416,7 @@ OL_TEST(pages_that_cannot_be_faulted_in_are_the_error_of_their_batch) {
     fixture_directory(p.root);
     fixture_join(p.path, p.root, "__consumer_offsets-0");
     p.options = fixture_options(p.path);
+    p.options.config.append = OL_APPEND_MAPPED;
     ol_fs *fs = NULL;
     OL_CHECK_OK(ol_fault_fs_create(p.root, &fs, &error), &error);
     p.options.fs = fs;
@@ -471,7 +475,7 @@ OL_TEST(a_forked_child_lets_go_without_touching_anything) {
 OL_TEST(nothing_is_prepared_for_a_batch_that_rolls) {
     place p;
     ol_error error;
-    place_make(&p);
+    place_make_as(&p, OL_APPEND_MAPPED);
     int64_t limit = 1700000000000 + p.options.config.segment_ms;
     fixture_append(p.log, fixture_plain(50, 1));
     while (ol_log_prepare(p.log)) continue;

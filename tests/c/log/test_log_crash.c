@@ -208,6 +208,7 @@ static int64_t run_workload(const char *root, const char *partition, uint64_t se
     r.options.fs = *fs;
     r.options.config.segment_bytes = 24 << 10;
     r.options.config.index_interval_bytes = 1024;
+    r.options.config.append = seed % 2 ? OL_APPEND_WRITTEN : OL_APPEND_MAPPED;
     ol_log_recovery recovery;
     int status = ol_log_open(&r.options, &r.log, &recovery, &error);
     for (int i = 0; i < WORKLOAD_STEPS && status == OL_OK; i++) status = run_step(&r, &error);

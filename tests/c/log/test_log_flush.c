@@ -139,6 +139,7 @@ static int flush_range_failing(ol_file *file, void *data, int64_t from, int64_t 
 
 OL_TEST(an_error_that_the_background_was_told_of_is_not_flushed_over) {
     open_place(64 << 10);
+    shared.options.config.append = OL_APPEND_MAPPED;
     plain_flush_range = shared.fs->flush_range;
     shared.log = fixture_open(&shared.options, NULL);
     fixture_append(shared.log, fixture_plain(50, 1));

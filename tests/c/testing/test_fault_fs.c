@@ -125,7 +125,7 @@ OL_TEST(growth_is_kept_or_lost) {
     OL_CHECK_OK(fs->flush_directory(fs, root, &error), &error);
     write_byte(file, 1, 'b');
     check_states("a", "a,a0,ab");
-    OL_CHECK_OK(fs->extend(file, 2 * PAGE, 3 * PAGE, true, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 2 * PAGE, 3 * PAGE, OL_GROW_WRITTEN, &error), &error);
     check_states("a", "a,a00,ab0");
     fs->close(file);
     end();
@@ -134,7 +134,7 @@ OL_TEST(growth_is_kept_or_lost) {
 OL_TEST(a_flush_of_a_range_leaves_the_other_pages_to_luck) {
     begin();
     ol_file *file = open_file("a", OL_OPEN_CREATE);
-    OL_CHECK_OK(fs->extend(file, 0, 3 * PAGE, true, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 0, 3 * PAGE, OL_GROW_WRITTEN, &error), &error);
     OL_CHECK_OK(fs->flush(file, &error), &error);
     OL_CHECK_OK(fs->flush_directory(fs, root, &error), &error);
     void *data;
@@ -145,7 +145,7 @@ OL_TEST(a_flush_of_a_range_leaves_the_other_pages_to_luck) {
     check_states("a", "0m0,0mm,mm0,mmm");
     /* Of a growth only what reaches the range is sure. */
     OL_CHECK_OK(fs->flush(file, &error), &error);
-    OL_CHECK_OK(fs->extend(file, 3 * PAGE, 5 * PAGE, true, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 3 * PAGE, 5 * PAGE, OL_GROW_WRITTEN, &error), &error);
     check_states("a", "mmm,mmm00");
     memset((uint8_t *)data + 3 * PAGE, 'n', PAGE);
     OL_CHECK_OK(fs->stored(file, 3 * PAGE, PAGE, &error), &error);
@@ -176,7 +176,7 @@ OL_TEST(cut_bytes_do_not_mix_with_later_ones) {
     OL_CHECK_OK(fs->truncate(file, PAGE, &error), &error);
     check_states("a", "a,aaa");
     write_byte(file, 1, 'b');
-    OL_CHECK_OK(fs->extend(file, 2 * PAGE, 3 * PAGE, true, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 2 * PAGE, 3 * PAGE, OL_GROW_WRITTEN, &error), &error);
     /* Never "aba", nor "a0a": the old third page and what was written after the cut are of different times. */
     check_states("a", "a,a00,aaa,ab0");
     OL_CHECK_OK(fs->flush(file, &error), &error);
@@ -188,7 +188,7 @@ OL_TEST(cut_bytes_do_not_mix_with_later_ones) {
 OL_TEST(mapped_stores_count_and_are_found) {
     begin();
     ol_file *file = open_file("a", OL_OPEN_CREATE);
-    OL_CHECK_OK(fs->extend(file, 0, 2 * PAGE, true, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 0, 2 * PAGE, OL_GROW_WRITTEN, &error), &error);
     OL_CHECK_OK(fs->flush(file, &error), &error);
     OL_CHECK_OK(fs->flush_directory(fs, root, &error), &error);
     void *data;
@@ -397,12 +397,12 @@ OL_TEST(chosen_operations_fail_once_and_change_nothing) {
     ol_file *file = open_file("a", OL_OPEN_CREATE);
     ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + 2, ENOSPC);
     write_byte(file, 0, 'a');
-    OL_CHECK_INT(fs->extend(file, PAGE, 2 * PAGE, true, &error), OL_DISK_FULL);
+    OL_CHECK_INT(fs->extend(file, PAGE, 2 * PAGE, OL_GROW_WRITTEN, &error), OL_DISK_FULL);
     OL_CHECK(strcmp(error.path, ol_test_path(root, "a")) == 0);
     int64_t size;
     OL_CHECK_OK(fs->size(file, &size, &error), &error);
     OL_CHECK_INT(size, PAGE);
-    OL_CHECK_OK(fs->extend(file, PAGE, 2 * PAGE, true, &error), &error);
+    OL_CHECK_OK(fs->extend(file, PAGE, 2 * PAGE, OL_GROW_WRITTEN, &error), &error);
     ol_fault_fs_fail_at(fs, ol_fault_fs_operations(fs) + 1, EIO);
     OL_CHECK_INT(fs->rename(fs, ol_test_path(root, "a"), ol_test_path(root, "b"), &error), OL_IO);
     OL_CHECK_OK(fs->rename(fs, ol_test_path(root, "a"), ol_test_path(root, "b"), &error), &error);
@@ -445,7 +445,7 @@ OL_TEST(a_full_disk_gives_no_block_and_no_name_until_there_is_space) {
 OL_TEST(write_back_makes_states_in_between) {
     begin();
     ol_file *file = open_file("a", OL_OPEN_CREATE);
-    OL_CHECK_OK(fs->extend(file, 0, PAGE, true, &error), &error);
+    OL_CHECK_OK(fs->extend(file, 0, PAGE, OL_GROW_WRITTEN, &error), &error);
     OL_CHECK_OK(fs->flush(file, &error), &error);
     OL_CHECK_OK(fs->flush_directory(fs, root, &error), &error);
     write_byte(file, 0, 'a');
