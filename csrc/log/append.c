@@ -229,10 +229,12 @@ static OL_NOINLINE void settle_note(ol_log *log, size_t size) {
 static OL_NOINLINE int reach_file(ol_log *log, ol_segment *active, int64_t position, size_t size,
                                   ol_error *error) {
     int status = ol_segment_write(active, position, size, error);
-    if (status == OL_FAILED) ol_log_set_failed(log);
-    if (status != OL_OK || active->is_written || log->stored == NULL) return status;
-    status = log->stored(active->file, position, size, error);
-    if (status != OL_OK && status != OL_CRASHED) memset(log->tail.data + position, 0, size);
+    if (status == OL_OK && !active->is_written && log->stored != NULL) {
+        status = log->stored(active->file, position, size, error);
+        if (status != OL_OK && status != OL_CRASHED) memset(log->tail.data + position, 0, size);
+    }
+    /* A machine that stopped stores nothing more. */
+    if (status == OL_FAILED || status == OL_CRASHED) ol_log_set_failed(log);
     return status;
 }
 

@@ -544,26 +544,18 @@ void ol_fault_fs_free(ol_fs *port) {
     free(fs);
 }
 
-int64_t ol_fault_fs_operations(ol_fs *port) {
+/* A counter of the file system, which other threads may move. */
+static int64_t count_of(ol_fs *port, const int64_t *counter) {
     fault_fs *fs = lock_fs(port);
-    int64_t operations = fs->operations;
+    int64_t count = *counter;
     unlock_fs(fs, OL_OK);
-    return operations;
+    return count;
 }
 
-int64_t ol_fault_fs_reads(ol_fs *port) {
-    fault_fs *fs = lock_fs(port);
-    int64_t reads = fs->reads;
-    unlock_fs(fs, OL_OK);
-    return reads;
-}
-
-int64_t ol_fault_fs_flushes(ol_fs *port) {
-    fault_fs *fs = lock_fs(port);
-    int64_t flushes = fs->flushes;
-    unlock_fs(fs, OL_OK);
-    return flushes;
-}
+int64_t ol_fault_fs_operations(ol_fs *fs) { return count_of(fs, &((fault_fs *)fs)->operations); }
+int64_t ol_fault_fs_reads(ol_fs *fs) { return count_of(fs, &((fault_fs *)fs)->reads); }
+int64_t ol_fault_fs_flushes(ol_fs *fs) { return count_of(fs, &((fault_fs *)fs)->flushes); }
+int64_t ol_fault_fs_populates(ol_fs *fs) { return count_of(fs, &((fault_fs *)fs)->populates); }
 
 void ol_fault_fs_stop_at(ol_fs *port, int64_t operation) {
     fault_fs *fs = lock_fs(port);
@@ -626,13 +618,6 @@ void ol_fault_fs_fail_read(ol_fs *port, int64_t read, int sys_errno) {
     fs->fail_read_at = read;
     fs->fail_read_errno = sys_errno;
     unlock_fs(fs, OL_OK);
-}
-
-int64_t ol_fault_fs_populates(ol_fs *port) {
-    fault_fs *fs = lock_fs(port);
-    int64_t populates = fs->populates;
-    unlock_fs(fs, OL_OK);
-    return populates;
 }
 
 void ol_fault_fs_fail_populate(ol_fs *port, int64_t populate, int sys_errno) {

@@ -89,14 +89,7 @@ from offsetlog._native.csrc cimport (
 )
 from offsetlog._native.status cimport check
 
-from offsetlog.errors import (
-    ClosedError,
-    CorruptionError,
-    DataLossError,
-    InternalError,
-    PossibleLossError,
-    from_status,
-)
+from offsetlog.errors import ClosedError, CorruptionError, DataLossError, InternalError, PossibleLossError, from_status
 
 ROLES = {
     OL_ROLE_UNLOADED: "unloaded",
@@ -147,10 +140,10 @@ cdef object _problem(const ol_problem *problem, int number, dict keys):
         failure = kind(failure.message, path=failure.path, position=failure.position, log_offset=failure.log_offset)
     if isinstance(failure, CorruptionError):
         failure.log_partition = number
-        if problem.from_ >= 0 and problem.below > problem.from_:
-            failure.lost_from = problem.from_
-            failure.lost_below = None if problem.below == INT64_MAX else problem.below
-            failure.keys = keys.get((failure.lost_from, failure.lost_below), ())
+    if isinstance(failure, CorruptionError) and problem.below > problem.from_ >= 0:
+        failure.lost_from = problem.from_
+        failure.lost_below = None if problem.below == INT64_MAX else problem.below
+        failure.keys = keys.get((failure.lost_from, failure.lost_below), ())
     return failure
 
 
@@ -182,9 +175,7 @@ cdef dict _recovery(const ol_log_recovery *found):
 
 
 cdef ol_append _append_of(str name) except *:
-    if name == "mapped":
-        return OL_APPEND_MAPPED
-    return OL_APPEND_WRITTEN if name == "written" else OL_APPEND_AUTO
+    return {"mapped": OL_APPEND_MAPPED, "written": OL_APPEND_WRITTEN}.get(name, OL_APPEND_AUTO)
 
 
 cdef class Partition:
