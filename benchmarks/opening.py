@@ -1,4 +1,4 @@
-"""How a benchmark opens a store, and what an open was seen to do: a figure says what was measured only with that."""
+"""How a benchmark opens a store, and what an open was seen to do: a figure is worth something only with that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BY_HAND = MaintenanceConfig(enabled=False)
 
 @dataclass(frozen=True)
 class Opened:
-    """What a store was loaded from.
+    """The sources that a store was loaded from.
 
     Attributes:
         log_bytes_read: bytes of the log that were replayed.

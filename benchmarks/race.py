@@ -48,7 +48,7 @@ class Runner:
 
 
 class _Counted:
-    """Compares what a runner has counted with what it was told to do."""
+    """Compares the operations that a runner has counted with those of its jobs."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner

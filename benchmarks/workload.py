@@ -53,7 +53,7 @@ class Workload:
     smoke: bool = True
 
 
-#: What stands above sustained figures.
+#: The condition of sustained figures.
 ON_END = "on end: the same five jobs again and again, with maintenance (every 2 s); bursts without"
 
 REGISTRY: list[Workload] = []

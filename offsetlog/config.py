@@ -29,7 +29,7 @@ _DOMAINS: dict[str, tuple[int, int]] = {
 GROUP_BYTES_MAX = 32767
 #: Partitions of a new directory: few, because a flush takes the disk longer the more files it has to make durable.
 PARTITIONS_DEFAULT = 4
-#: What a broker's directory has where its `offsets.topic.num.partitions` was not set.
+#: Partitions of a broker's directory where its `offsets.topic.num.partitions` was not set.
 KAFKA_PARTITIONS_DEFAULT = 50
 #: The most partitions that the offsets topic of a directory can have.
 PARTITIONS_MAX = 100_000

@@ -73,7 +73,7 @@ class Contender(ABC):
         """From now on the store does by itself what keeps it small; bursts are measured before."""
 
     def maintained(self) -> str:
-        """What it did since, for the report."""
+        """The work that it did by itself since, for the report."""
         return ""
 
     def offsets_by_rows(self, keys: KeySpace, get: object) -> Numbers:

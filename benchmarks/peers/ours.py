@@ -15,7 +15,7 @@ from benchmarks.opening import BY_HAND, partitions_of
 from benchmarks.peers.contender import Contender
 from offsetlog import MaintenanceConfig
 
-#: What a store does by itself, looked for more often than by default, so that a run of ten seconds has its share.
+#: A store looks after its logs more often than by default, so that a run of ten seconds has its share of that.
 MAINTAINED = MaintenanceConfig(interval_ms=2_000)
 
 
