@@ -18,6 +18,7 @@ TIERS = ("gate", "ci", "long")
 TIER_OF_FOLDER = {
     "spark": "gate",
     "kafka": "ci",
+    "devices": "ci",
     "installed": "gate",
     "model": "gate",
     "crash": "gate",
