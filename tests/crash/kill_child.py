@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from itertools import count
 
 import offsetlog
@@ -21,7 +22,9 @@ CONFIG = StoreConfig(
 
 def main() -> None:
     path, seed, start = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    store = offsetlog.open(path, partitions=PARTITIONS, config=CONFIG)
+    # By turns, so that each way of appending goes on where the other was killed.
+    config = replace(CONFIG, append="written" if start % 2 else "mapped")
+    store = offsetlog.open(path, partitions=PARTITIONS, config=config)
     if store.transactions():
         raise SystemExit("the parent left a transaction open")
     os.write(1, b"ready\n")

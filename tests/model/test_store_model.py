@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow
@@ -121,8 +122,13 @@ class StoreBesideModel(RuleBasedStateMachine):
     def path(self) -> Path:
         return self.root / "data"
 
+    def opened(self) -> OffsetStore:
+        # By turns, so that each way of appending goes on where the other stopped.
+        config = replace(CONFIG, append="written" if self.steps % 2 else "mapped")
+        return offsetlog.open(self.path, PARTITIONS, "process", config=config, _fs=self.fs, _background=False)
+
     def open(self) -> None:
-        self.store = offsetlog.open(self.path, PARTITIONS, "process", config=CONFIG, _fs=self.fs, _background=False)
+        self.store = self.opened()
         # An open makes what it found durable.
         for history in self.reference.histories:
             history.durable = history.done
@@ -335,7 +341,7 @@ class StoreBesideModel(RuleBasedStateMachine):
         else:
             self.fs = self.moved(self.fs.materialize_all)
         least = [history.durable if power_lost else history.done for history in self.reference.histories]
-        self.store = offsetlog.open(self.path, PARTITIONS, "process", config=CONFIG, _fs=self.fs, _background=False)
+        self.store = self.opened()
         found = contents(self.store)
         # What is pending is not to be seen through the store, and prefixes may differ in nothing else.
         pending = self.pending_of(oracle.replay(oracle.read_log(self.copy())))

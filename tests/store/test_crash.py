@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import random
 import shutil
+from dataclasses import replace
 
 import pytest
 from depth import by_depth, first_seed
@@ -30,9 +31,9 @@ def open_store(path, fs=None, config=CONFIG) -> OffsetStore:
     return offsetlog.open(path, partitions=2, durability="process", config=config, _fs=fs, _background=False)
 
 
-def workload(path, fs, acknowledged) -> None:
+def workload(path, fs, acknowledged, config=CONFIG) -> None:
     """Commits, an oversize commit, a delete, a transaction, and a reopen; notes what was acknowledged as "disk"."""
-    store = open_store(path, fs)
+    store = open_store(path, fs, config)
     try:
         for number in range(12):
             store.commit(
@@ -49,7 +50,7 @@ def workload(path, fs, acknowledged) -> None:
         acknowledged["transaction"] = True
         store.close()
         acknowledged["closed"] = True
-        store = open_store(path, fs)
+        store = open_store(path, fs, config)
         store.commit_one("y", "t", 0, 1, durability="disk")
         acknowledged["reopened"] = True
         store.close()
@@ -97,8 +98,9 @@ def run(root, stop_at):
     fs = FaultFileSystem(root)
     fs.stop_at(stop_at)
     acknowledged = {}
+    config = replace(CONFIG, append="written" if stop_at % 2 else "mapped")
     try:
-        workload(root / "data", fs, acknowledged)
+        workload(root / "data", fs, acknowledged, config)
     except errors.OffsetLogError:
         assert fs.stopped
     return fs, acknowledged
