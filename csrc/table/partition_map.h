@@ -4,9 +4,9 @@
  * indexed by the chunk's number where the numbers are dense, sorted with the numbers beside it
  * where they are not (a log may name any number).  Chunks that do not fit one array lie in a tree:
  * its leaves are such arrays, all at the same depth, and its branches are sorted arrays of arrays.
- * So adding or removing a chunk moves a bounded number of others at each level, whatever the numbers
- * are, and numbers that are dense in one range and sparse in another cost in each what they cost
- * alone.
+ * So adding or removing a chunk moves a bounded number of others at each level, whatever the
+ * numbers are, and numbers that are dense in one range and sparse in another cost in each what they
+ * cost alone.
  *
  * Small arrays come from a run allocator, so growth by one leaves no holes; large ones come from
  * size classes an eighth to a quarter apart.  Sorted leaves are always small, because trees that
