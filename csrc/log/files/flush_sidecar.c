@@ -19,6 +19,8 @@ enum {
     VERSION = 1,
 };
 #define FLUSHED_MAGIC 0x4f4c4642u       /* "OLFB" */
+/* Each store has a sequence that is one greater, and none ever gets here. */
+#define SEQUENCE_MAX (INT64_MAX / 2)
 
 static void encode_slot(uint8_t bytes[OL_FLUSH_SIDECAR_SLOT_SIZE], int64_t sequence,
                         const ol_flush_sidecar_bound *bound) {
@@ -44,7 +46,8 @@ static bool decode_slot(const uint8_t *slot, int64_t *sequence, ol_flush_sidecar
     bound->segment_base = ol_load_i64(slot + AT_SEGMENT_BASE);
     bound->position = ol_load_i64(slot + AT_POSITION);
     bound->leader_epoch = ol_load_i32(slot + AT_LEADER_EPOCH);
-    return *sequence > 0 && bound->offset >= 0 && bound->segment_base >= 0 && bound->position >= 0;
+    bool is_counted = *sequence > 0 && *sequence <= SEQUENCE_MAX;
+    return is_counted && bound->offset >= 0 && bound->segment_base >= 0 && bound->position >= 0;
 }
 
 /* The newer of two slots; false when neither is whole. */
