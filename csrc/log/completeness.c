@@ -12,6 +12,7 @@
 
 #include "log/file_scan.h"
 #include "log/log_impl.h"
+#include "log/segment_checksum.h"
 
 /* ------------------------------------------------------------ reports */
 
@@ -44,6 +45,10 @@ static void describe(ol_log_loss *loss, const char *path, const char *format, ..
     (void)ol_error_at(&loss->error, path, -1);
 }
 
+static bool is_same_doubt(const ol_manifest_doubt *a, const ol_manifest_doubt *b) {
+    return a->from == b->from && a->below == b->below && a->cause == b->cause;
+}
+
 static void report_doubt(ol_opening *opening, ol_doubt_cause cause, int64_t from, int64_t below) {
     static const char *const reasons[OL_DOUBT_CAUSES] = {
         [OL_DOUBT_MANIFEST] = "the manifest is missing or damaged: nothing shows that all of the "
@@ -63,7 +68,7 @@ static void report_doubt(ol_opening *opening, ol_doubt_cause cause, int64_t from
                     ol_log_path(opening->log, files[cause], path, &ignored) == OL_OK;
     ol_manifest_doubt doubt = {.from = from, .below = below, .cause = cause};
     for (size_t i = 0; i < opening->doubts.doubt_count; i++) {
-        if (memcmp(&opening->doubts.doubts[i], &doubt, sizeof doubt) == 0) return;
+        if (is_same_doubt(&opening->doubts.doubts[i], &doubt)) return;
     }
     ol_manifest_add_doubt(&opening->doubts, &doubt);
     describe(add_loss(opening, false, from, below), has_file ? path : directory, "%s",
@@ -173,7 +178,9 @@ static int has_written_newest(const ol_opening *opening, bool *written, ol_error
 }
 
 /* A broker writes several files while it works: its checkpoints, the epochs of what it leads, and
- * batches in the newest of them.  One file that changed alone is damage. */
+ * batches in the newest of them.  One file that changed alone is damage.  An epoch that is older
+ * than the manifest's shows no more than that a process of ours ended after it had named a new one
+ * there, and before it stored it. */
 static int judge_others(ol_opening *opening, ol_error *error) {
     const ol_leader_epochs *epochs = &opening->log->epochs.cache;
     int changes = opening->options->changed_checkpoints;
@@ -181,7 +188,8 @@ static int judge_others(ol_opening *opening, ol_error *error) {
     bool written = false;
     bool is_other = opening->has_manifest && epochs->count > 0 &&
                     ol_leader_epochs_newest(epochs) != opening->manifest.epoch;
-    if (is_other && changes == 0) status = has_written_newest(opening, &written, error);
+    bool is_newer = is_other && ol_leader_epochs_newest(epochs) > opening->manifest.epoch;
+    if (is_newer && changes == 0) status = has_written_newest(opening, &written, error);
     opening->has_worked_here = changes + is_other + written >= 2;
     opening->report->others_worked = opening->has_worked_here;
     return status;
@@ -208,25 +216,25 @@ static void judge_checkpoints(ol_opening *opening) {
     }
 }
 
-bool ol_completeness_may_begin_again(ol_opening *opening) {
+void ol_completeness_judge_start(ol_opening *opening) {
     /* A broker that deleted everything below this start flushed up to there. */
-    if (opening->recovery_point >= opening->log_start || opening->found_count == 0) return true;
+    if (opening->recovery_point >= opening->log_start || opening->found_count == 0) return;
     refuse_log_start(opening, "the log ends below, and so does the recovery point");
-    return false;
 }
 
-/* Where the manifest binds from.  A broker's cleaner changes what lies below its checkpoint. */
-static int64_t binding_start(const ol_opening *opening) {
-    return opening->has_worked_here ? opening->options->cleaned_by_others : -1;
+/* Whether a segment has to be there as the manifest lists it.  A broker's cleaner changes what lies
+ * below its checkpoint, and what lies below the start of the log may be removed. */
+static bool is_bound(const ol_opening *opening, const ol_manifest_segment *listed) {
+    int64_t cleaned = opening->has_worked_here ? opening->options->cleaned_by_others : -1;
+    return listed->base_offset >= cleaned &&
+           (opening->log_start == 0 || listed->end_offset > opening->log_start);
 }
 
 /* ------------------------------------------------------------ closed segments */
 
-/* Whether the swap that was under way took place. */
-static bool was_swapped(const ol_opening *opening) {
+/* The files of the swap that was under way are those of one that took place. */
+static bool looks_swapped(const ol_opening *opening, const ol_found_segment *first) {
     const ol_manifest *manifest = &opening->manifest;
-    if (!manifest->has_swap) return false;
-    const ol_found_segment *first = find_segment(opening, manifest->swap.base_offset);
     if (first == NULL || first->file_size != manifest->swap.size) return false;
     for (size_t i = 0; i < opening->found_count; i++) {
         const ol_found_segment *found = &opening->found[i];
@@ -235,6 +243,57 @@ static bool was_swapped(const ol_opening *opening) {
         if (is_replaced && found->file_size > 0) return false;
     }
     return true;
+}
+
+/* Whether it took place.  The first of the old segments may be as long as the new one. */
+static int was_swapped(const ol_opening *opening, bool *swapped, ol_error *error) {
+    const ol_manifest_segment *swap = &opening->manifest.swap;
+    *swapped = false;
+    if (!opening->manifest.has_swap) return OL_OK;
+    const ol_found_segment *first = find_segment(opening, swap->base_offset);
+    if (!looks_swapped(opening, first)) return OL_OK;
+    uint32_t checksum = 0;
+    int status = ol_segment_checksum_file(opening->log->fs, first->path, swap->size, &checksum,
+                                          error);
+    *swapped = status == OL_OK && (!swap->has_checksum || checksum == swap->checksum);
+    bool is_damaged = status == OL_CORRUPT || status == OL_TORN || status == OL_UNSUPPORTED;
+    return is_damaged ? OL_OK : status;
+}
+
+/* The new segment is listed where the old ones were. */
+static void list_swapped(ol_manifest *manifest) {
+    size_t kept = 0;
+    bool is_listed = false;
+    for (size_t i = 0; i < manifest->segment_count; i++) {
+        const ol_manifest_segment listed = manifest->segments[i];
+        bool is_replaced = listed.base_offset >= manifest->swap.base_offset &&
+                           listed.base_offset <= manifest->swap_last;
+        if (!is_replaced) manifest->segments[kept++] = listed;
+        if (is_replaced && !is_listed) manifest->segments[kept++] = manifest->swap;
+        is_listed |= is_replaced;
+    }
+    manifest->segment_count = kept;
+}
+
+static bool is_as_listed(const ol_manifest *manifest, const ol_found_segment *found) {
+    for (size_t i = 0; i < manifest->segment_count; i++) {
+        const ol_manifest_segment *listed = &manifest->segments[i];
+        if (listed->base_offset == found->base_offset) return listed->size == found->file_size;
+    }
+    return false;
+}
+
+/* The segment at `base_offset` is missing.  A cleaner may have joined it to the one before: then
+ * that one is another than was listed, with gaps. */
+static int find_joined(const ol_opening *opening, int64_t base_offset, bool *is_joined,
+                       ol_error *error) {
+    segment_end end = {0};
+    size_t i = opening->found_count;
+    while (i > 0 && opening->found[i - 1].base_offset > base_offset) i--;
+    if (i == 0 || is_as_listed(&opening->manifest, &opening->found[i - 1])) return OL_OK;
+    int status = find_end(opening, &opening->found[i - 1], &end, error);
+    *is_joined = end.has_gaps;
+    return status;
 }
 
 /* One segment that the manifest lists. */
@@ -246,10 +305,15 @@ static int check_segment(ol_opening *opening, const ol_manifest_segment *listed,
                                  ".log", error);
     if (status != OL_OK || (found != NULL && found->file_size >= listed->size)) return status;
     if (found != NULL) status = find_end(opening, found, &there, error);
-    if (status != OL_OK) return status;
+    if (found == NULL && opening->has_worked_here) {
+        status = find_joined(opening, listed->base_offset, &there.has_gaps, error);
+    }
+    /* The size of an active segment may count a batch more than its end does. */
+    bool is_tail = listed == &opening->manifest.tail;
+    if (status != OL_OK || (is_tail && there.offset >= listed->end_offset)) return status;
     int64_t end = there.offset < listed->end_offset ? there.offset : listed->end_offset;
     if (there.has_gaps && opening->has_worked_here) {
-        /* Its cleaner was stopped before it stored its checkpoint. */
+        /* The other program's cleaner was stopped before it stored its checkpoint. */
         report_doubt(opening, OL_DOUBT_GAP, listed->base_offset, listed->end_offset);
         return OL_OK;
     }
@@ -266,16 +330,21 @@ static int check_segment(ol_opening *opening, const ol_manifest_segment *listed,
 }
 
 static int check_listed(ol_opening *opening, ol_error *error) {
-    const ol_manifest *manifest = &opening->manifest;
-    int64_t start = binding_start(opening);
-    bool swapped = was_swapped(opening);
-    int status = OL_OK;
+    ol_manifest *manifest = &opening->manifest;
+    bool swapped = false;
+    int status = was_swapped(opening, &swapped, error);
+    if (swapped) list_swapped(manifest);
     for (size_t i = 0; i < manifest->segment_count && status == OL_OK; i++) {
         const ol_manifest_segment *listed = &manifest->segments[i];
-        bool is_replaced = swapped && listed->base_offset >= manifest->swap.base_offset &&
-                           listed->base_offset <= manifest->swap_last;
-        if (is_replaced || listed->base_offset < start) continue;
-        status = check_segment(opening, listed, error);
+        if (is_bound(opening, listed)) status = check_segment(opening, listed, error);
+    }
+    /* The active one of that time, which is closed by now.  Where none follows it, the end of the
+     * log tells. */
+    const ol_manifest_segment *tail = &manifest->tail;
+    bool is_closed = opening->found_count > 0 &&
+                     opening->found[opening->found_count - 1].base_offset > tail->base_offset;
+    if (status == OL_OK && is_closed && is_bound(opening, tail)) {
+        status = check_segment(opening, tail, error);
     }
     return status;
 }
@@ -285,7 +354,9 @@ int ol_completeness_check_segments(ol_opening *opening, ol_error *error) {
     if (status != OL_OK) return status;
     judge_checkpoints(opening);
     if (!opening->has_manifest) {
-        if (opening->options->witnessed) report_doubt(opening, OL_DOUBT_MANIFEST, 0, INT64_MAX);
+        if (opening->options->witnessed || opening->is_manifest_damaged) {
+            report_doubt(opening, OL_DOUBT_MANIFEST, 0, INT64_MAX);
+        }
         return OL_OK;
     }
     for (size_t i = 0; i < opening->manifest.doubt_count; i++) {
@@ -301,14 +372,14 @@ bool ol_completeness_is_gap_legal(ol_opening *opening, int64_t from, int64_t to)
     const ol_manifest *manifest = &opening->manifest;
     if (!opening->has_manifest || opening->options->accept_loss) return true;
     if (is_reported(opening, from, to)) return true;
-    if (opening->has_worked_here) {
-        if (from < opening->options->cleaned_by_others) return true;
-        if (from >= manifest->tail.end_offset) {
-            report_doubt(opening, OL_DOUBT_GAP, from, to);
-            return true;
-        }
-    }
-    return ol_manifest_is_gap_legal(manifest, from);
+    if (!opening->has_worked_here) return ol_manifest_is_gap_legal(manifest, from, to);
+    /* The other program's cleaner, then what it found here, then what it wrote. */
+    int64_t cleaned = opening->options->cleaned_by_others;
+    int64_t found = manifest->tail.end_offset < to ? manifest->tail.end_offset : to;
+    if (from < cleaned) from = cleaned;
+    if (from < found && !ol_manifest_is_gap_legal(manifest, from, found)) return false;
+    if (to > found && to > cleaned) report_doubt(opening, OL_DOUBT_GAP, from, to);
+    return true;
 }
 
 /* ------------------------------------------------------------ the end */
@@ -347,6 +418,8 @@ static void check_reach(ol_opening *opening) {
                                                   : opening->recovery_point;
     stretch(is_ours ? &proven : &doubtful, recovery_point, "the recovery point of the checkpoint");
     ol_log_recovery *report = opening->report;
+    /* Below the start of the log everything may be removed. */
+    if (proven.offset <= opening->log_start) proven.offset = -1;
     if (proven.offset > opening->end && report->corrupt &&
         report->corruption.offset >= opening->end) {
         report->corruption_below = proven.offset;
@@ -366,68 +439,20 @@ static void check_reach(ol_opening *opening) {
 
 /* Segments that the checks read, which were as long as they should be. */
 static void check_contents(ol_opening *opening) {
-    int64_t start = binding_start(opening);
     if (opening->report->corrupt) return;
     for (size_t i = 0; i < opening->manifest.segment_count; i++) {
         const ol_manifest_segment *listed = &opening->manifest.segments[i];
         const ol_found_segment *found = find_segment(opening, listed->base_offset);
         bool is_same = found == NULL || !found->checked || found->file_size != listed->size ||
                        !found->has_checksum || !listed->has_checksum ||
-                       found->checksum == listed->checksum || listed->base_offset < start;
+                       found->checksum == listed->checksum || !is_bound(opening, listed);
         if (is_same) continue;
         describe(add_loss(opening, true, listed->base_offset, listed->end_offset), found->path,
                  "the batches of the segment are not those that were written");
     }
 }
 
-void ol_completeness_check_end(ol_opening *opening) {
-    if (opening->options->being_written) return;
-    check_reach(opening);
-    check_contents(opening);
-    bool has_witness = opening->has_sidecar && !opening->sidecar.is_half;
-    if (!has_witness && (opening->has_manifest || opening->options->witnessed)) {
-        report_doubt(opening, OL_DOUBT_SIDECAR, opening->end, INT64_MAX);
-    }
-    /* Accepted: the next manifest says nothing of it. */
-    if (opening->options->accept_loss) {
-        opening->report->is_lossy = false;
-        opening->doubts.doubt_count = 0;
-        opening->manifest.range_count = 0;
-    }
-}
-
-/* ------------------------------------------------------------ the next manifest */
-
-/* Whether the manifest lists the closed segments that there are. */
-static bool lists_all(const ol_opening *opening) {
-    const ol_manifest *manifest = &opening->manifest;
-    if (manifest->segment_count + 1 != opening->found_count) return false;
-    for (size_t i = 0; i < manifest->segment_count; i++) {
-        if (manifest->segments[i].base_offset != opening->found[i].base_offset ||
-            manifest->segments[i].size != opening->found[i].size) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static int extend_ranges(ol_opening *opening, ol_manifest *kept, ol_error *error) {
-    bool is_ours = !opening->log->replicated;
-    int status = OL_OK;
-    if (kept->range_count == 0) {
-        bool is_new = opening->found_count == 0;
-        status = ol_manifest_add_range(kept, 0, is_new && is_ours, error);
-    } else if (opening->has_worked_here) {
-        int64_t from = kept->tail.end_offset;
-        int64_t last = kept->ranges[kept->range_count - 1].offset;
-        status = ol_manifest_add_range(kept, from > last ? from : last, false, error);
-    }
-    if (status != OL_OK) return status;
-    int64_t last = kept->ranges[kept->range_count - 1].offset;
-    return ol_manifest_add_range(kept, opening->end > last ? opening->end : last, is_ours, error);
-}
-
-/* Sizes and checksums that nobody read this time. */
+/* Checksums of segments that nobody read this time. */
 static void take_checksums(ol_opening *opening) {
     size_t at = 0;
     for (size_t i = 0; i < opening->found_count; i++) {
@@ -448,20 +473,89 @@ static void take_checksums(ol_opening *opening) {
     }
 }
 
+void ol_completeness_check_end(ol_opening *opening) {
+    if (opening->options->being_written) return;
+    check_reach(opening);
+    check_contents(opening);
+    bool has_witness = opening->has_sidecar && !opening->sidecar.is_half;
+    if (!has_witness && (opening->has_manifest || opening->options->witnessed)) {
+        report_doubt(opening, OL_DOUBT_SIDECAR, opening->end, INT64_MAX);
+    }
+    /* Accepted: the next manifest says nothing of it. */
+    if (opening->options->accept_loss) {
+        opening->report->is_lossy = false;
+        opening->doubts.doubt_count = 0;
+        opening->manifest.range_count = 0;
+    }
+    take_checksums(opening);
+}
+
+/* ------------------------------------------------------------ the next manifest */
+
+/* Whether the manifest lists the closed segments that there are. */
+static bool lists_all(const ol_opening *opening) {
+    const ol_manifest *manifest = &opening->manifest;
+    if (manifest->segment_count + 1 != opening->found_count) return false;
+    for (size_t i = 0; i < manifest->segment_count; i++) {
+        if (manifest->segments[i].base_offset != opening->found[i].base_offset ||
+            manifest->segments[i].size != opening->found[i].size) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Which of the offsets below and above the end are whose. */
+static int extend_ranges(const ol_opening *opening, ol_manifest *kept, ol_error *error) {
+    bool is_ours = !opening->log->replicated;
+    int status = OL_OK;
+    if (kept->range_count == 0) {
+        bool is_new = opening->found_count == 0;
+        status = ol_manifest_add_range(kept, 0, is_new && is_ours, error);
+    } else if (opening->has_worked_here) {
+        status = ol_manifest_add_range(kept, kept->tail.end_offset, false, error);
+    }
+    return status == OL_OK ? ol_manifest_add_range(kept, opening->end, is_ours, error) : status;
+}
+
+static bool has_same_doubts(const ol_manifest *a, const ol_manifest *b) {
+    bool is_same = a->doubt_count == b->doubt_count;
+    for (size_t i = 0; i < a->doubt_count && is_same; i++) {
+        is_same = is_same_doubt(&a->doubts[i], &b->doubts[i]);
+    }
+    return is_same;
+}
+
+/* Whether the manifest that was found says less than the log does, or something else. */
+static bool is_outdated(const ol_opening *opening, int32_t epoch) {
+    const ol_manifest *found = &opening->manifest;
+    return !opening->has_manifest || opening->options->accept_loss || opening->has_worked_here ||
+           found->has_topic_id != opening->log->has_topic_id || found->has_swap ||
+           found->epoch != epoch || !lists_all(opening) ||
+           !has_same_doubts(found, &opening->doubts);
+}
+
+/* Ranges are added and taken off at the end. */
+static bool has_last_range(const ol_manifest *manifest, size_t count, ol_manifest_range last) {
+    if (manifest->range_count != count || count == 0) return false;
+    const ol_manifest_range *range = &manifest->ranges[count - 1];
+    return range->offset == last.offset && range->is_ours == last.is_ours;
+}
+
 int ol_completeness_adopt(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
-    take_checksums(opening);
+    ol_manifest *found = &opening->manifest;
+    size_t range_count = found->range_count;
+    ol_manifest_range last_range = {0};
+    if (range_count > 0) last_range = found->ranges[range_count - 1];
     int32_t epoch = ol_leader_epochs_newest(&log->epochs.cache);
-    bool is_due = !opening->has_manifest || opening->options->accept_loss ||
-                  opening->manifest.has_topic_id != log->has_topic_id ||
-                  opening->has_worked_here || !lists_all(opening) ||
-                  opening->manifest.has_swap || opening->manifest.epoch != epoch ||
-                  opening->doubts.doubt_count != opening->manifest.doubt_count;
-    ol_manifest *kept = &log->manifest.kept;
-    int status = extend_ranges(opening, &opening->manifest, error);
+    bool is_due = is_outdated(opening, epoch);
+    int status = extend_ranges(opening, found, error);
     if (status != OL_OK) return status;
-    *kept = opening->manifest;
-    opening->manifest = (ol_manifest){0};
+    is_due |= !has_last_range(found, range_count, last_range);
+    ol_manifest *kept = &log->manifest.kept;
+    *kept = *found;
+    *found = (ol_manifest){0};
     free(kept->segments);
     kept->segments = NULL;
     kept->segment_count = 0;

@@ -34,11 +34,9 @@ static int store_below(ol_log *log, int64_t below, ol_error *error) {
     ol_manifest *kept = &log->manifest.kept;
     int status = ol_log_path(log, OL_MANIFEST_FILE, path, error);
     if (status == OL_OK) status = collect_segments(log, below, kept, error);
-    if (status != OL_OK) return status;
     kept->sequence++;
-    atomic_store(&log->manifest.is_due, false);
-    status = ol_manifest_store(kept, log->fs, path, error);
-    if (status != OL_OK) atomic_store(&log->manifest.is_due, true);
+    if (status == OL_OK) status = ol_manifest_store(kept, log->fs, path, error);
+    atomic_store(&log->manifest.is_due, status != OL_OK);
     free(kept->segments);
     kept->segments = NULL;
     kept->segment_count = 0;
@@ -64,7 +62,7 @@ int ol_log_note_epoch(ol_log *log, int32_t epoch, ol_error *error) {
     int status = OL_OK;
     pthread_mutex_lock(&log->manifest.lock);
     int32_t before = log->manifest.kept.epoch;
-    if (epoch != before) {
+    if (epoch != before || atomic_load(&log->manifest.is_due)) {
         log->manifest.kept.epoch = epoch;
         status = store_below(log, INT64_MAX, error);
         if (status != OL_OK) log->manifest.kept.epoch = before;
@@ -77,9 +75,10 @@ int ol_log_note_foreign(ol_log *log, ol_error *error) {
     int status = OL_OK;
     pthread_mutex_lock(&log->manifest.lock);
     ol_manifest *kept = &log->manifest.kept;
-    if (kept->ranges[kept->range_count - 1].is_ours) {
-        status = ol_manifest_add_range(kept, ol_log_end(log), false, error);
-        if (status == OL_OK) status = store_below(log, INT64_MAX, error);
+    bool is_ours = kept->ranges[kept->range_count - 1].is_ours;
+    if (is_ours) status = ol_manifest_add_range(kept, ol_log_end(log), false, error);
+    if (status == OL_OK && (is_ours || atomic_load(&log->manifest.is_due))) {
+        status = store_below(log, INT64_MAX, error);
     }
     pthread_mutex_unlock(&log->manifest.lock);
     return status;
@@ -89,12 +88,16 @@ int ol_log_note_swap(ol_log *log, const ol_manifest_segment *segment, int64_t la
                      ol_error *error) {
     pthread_mutex_lock(&log->manifest.lock);
     ol_manifest *kept = &log->manifest.kept;
+    const int64_t cleaned = kept->cleaned;
     kept->has_swap = true;
     kept->swap = *segment;
     kept->swap_last = last_base;
-    if (kept->cleaned < segment->end_offset) kept->cleaned = segment->end_offset;
+    if (cleaned < segment->end_offset) kept->cleaned = segment->end_offset;
     int status = store_below(log, INT64_MAX, error);
-    if (status != OL_OK) kept->has_swap = false;
+    if (status != OL_OK) {
+        kept->has_swap = false;
+        kept->cleaned = cleaned;
+    }
     pthread_mutex_unlock(&log->manifest.lock);
     return status;
 }

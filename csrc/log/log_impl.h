@@ -358,10 +358,11 @@ int ol_completeness_load(ol_opening *opening, ol_error *error) OL_NODISCARD;
 /* After the epochs were loaded, and before the checks: missing witnesses, and closed segments that
  * are missing or shorter than they were. */
 int ol_completeness_check_segments(ol_opening *opening, ol_error *error) OL_NODISCARD;
-/* After the checks: the end of the log, and the content of segments that were checked. */
+/* After the checks: the end of the log, and the content of segments that were checked.  The others
+ * have the checksums of the manifest from then on. */
 void ol_completeness_check_end(ol_opening *opening);
-/* Whether the log may begin at the checkpoint's log start, above its end. */
-bool ol_completeness_may_begin_again(ol_opening *opening);
+/* The checkpoint's log start is above the end: whether the log may begin again there. */
+void ol_completeness_judge_start(ol_opening *opening);
 /* Read-only: somebody wrote the manifest again meanwhile, so that reports may be of two times. */
 int ol_completeness_has_moved(ol_opening *opening, bool *moved, ol_error *error) OL_NODISCARD;
 /* Whether the bound in the sidecar holds, whatever the files look like. */

@@ -9,7 +9,7 @@
 #include "log/log_impl.h"
 #include "log/files/partition_metadata.h"
 
-enum { OPEN_TRIES = 3 };
+enum { OPEN_TRIES = 4 };
 
 /* ------------------------------------------------------------ the directory */
 
@@ -368,8 +368,9 @@ static int keep_damaged_manifest(ol_opening *opening, ol_error *error) {
     return status == OL_OK ? log->fs->rename(log->fs, path, aside, error) : status;
 }
 
-/* The sidecar and the manifest as of now.  Both are durable before anything is appended for the
- * first time, the manifest last: where it is, the sidecar is. */
+/* The sidecar, the manifest and the epochs as of now.  All are durable before anything is appended
+ * for the first time: the manifest after the sidecar, which is there where it is, and before the
+ * epochs, of which it names the newest. */
 static int store_witnesses(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
     const ol_flush_sidecar_bound *known = &opening->sidecar.bound;
@@ -389,10 +390,12 @@ static int store_witnesses(ol_opening *opening, ol_error *error) {
     if (status == OL_OK && !opening->has_manifest) status = keep_damaged_manifest(opening, error);
     if (status != OL_OK) return status;
     ol_log_note_tail(log, &bound);
-    if (!atomic_load(&log->manifest.is_due)) return OL_OK;
-    status = ol_log_store_manifest(log, error);
-    /* One that is there is true still, and the next flush stores the other one. */
-    return status == OL_CRASHED || !opening->has_manifest ? status : OL_OK;
+    if (atomic_load(&log->manifest.is_due)) {
+        status = ol_log_store_manifest(log, error);
+        /* One that is there is true still, and the next flush stores the other one. */
+        if (status != OL_OK && (status == OL_CRASHED || !opening->has_manifest)) return status;
+    }
+    return ol_log_store_epochs(log, error);
 }
 
 /* The last steps of a writable open, after the segments are right. */
@@ -410,7 +413,6 @@ static int finish_writable(ol_opening *opening, int64_t snapshot_max, ol_error *
         status = ol_log_remove_snapshots(log, opening->names, opening->name_count, snapshot_max,
                                          true, error);
     }
-    if (status == OL_OK) status = ol_log_store_epochs(log, error);
     if (status == OL_OK) {
         status = log->list.count > 0 ? open_active(log, error) : start_empty(opening, error);
     }
@@ -436,10 +438,10 @@ static int check(ol_opening *opening, ol_error *error) {
     } else {
         opening->end = opening->flushed = opening->log_start;
     }
+    /* The log start counts only where it may. */
+    if (opening->end < opening->log_start) ol_completeness_judge_start(opening);
     ol_completeness_check_end(opening);
     if (report->corrupt || report->is_lossy) log->writable = false;
-    /* The log start counts only where it may. */
-    if (opening->end < opening->log_start) (void)ol_completeness_may_begin_again(opening);
     return OL_OK;
 }
 
@@ -536,20 +538,21 @@ static int create_log(const ol_log_options *options, ol_log **created, ol_error 
     return OL_OK;
 }
 
-/* *moved: reports may be of two times. */
-static int open_once(const ol_log_options *options, ol_log **opened, ol_log_recovery *recovery,
-                     bool *moved, ol_error *error) {
+/* *moved: verdicts may be of two times. */
+static int open_once(const ol_log_options *options, bool has_witnesses, ol_log **opened,
+                     ol_log_recovery *recovery, bool *moved, ol_error *error) {
     ol_log *log = NULL;
     *moved = false;
     *recovery = (ol_log_recovery){.torn_position = -1, .corruption_below = -1};
     int status = create_log(options, &log, error);
     if (status != OL_OK) return status;
     ol_opening opening = {.log = log, .options = options, .report = recovery};
-    status = ol_completeness_load(&opening, error);
+    if (has_witnesses) status = ol_completeness_load(&opening, error);
     if (status == OL_OK) status = find_segments(&opening, error);
     if (status == OL_OK) status = load_small_files(&opening, error);
     if (status == OL_OK) status = open_segments(&opening, error);
-    if (status == OL_OK && recovery->loss_count > 0 && !options->writable) {
+    bool is_accused = recovery->loss_count > 0 || recovery->corrupt;
+    if (status == OL_OK && is_accused && !options->writable) {
         status = ol_completeness_has_moved(&opening, moved, error);
     }
     for (size_t i = 0; i < opening.found_count; i++) free(opening.found[i].path);
@@ -564,19 +567,31 @@ static int open_once(const ol_log_options *options, ol_log **opened, ol_log_reco
     return OL_OK;
 }
 
+/* A running broker, or a store of ours, may roll, clean and delete between our reads of the
+ * directory and of its files. */
+static int open_moving(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery,
+                       ol_error *error) {
+    bool moved = false;
+    int status = OL_OK;
+    for (int i = 0; i < OPEN_TRIES; i++) {
+        if (i > 0 && status == OL_OK) ol_log_abandon(*log);
+        status = open_once(options, true, log, recovery, &moved, error);
+        if (status != OL_NO_SUCH_FILE && !moved) return status;
+    }
+    if (!moved) return status;
+    /* It moves faster than it is read: nobody can compare it with what is said of it. */
+    ol_log_options unwitnessed = *options;
+    unwitnessed.witnessed = false;
+    ol_log_abandon(*log);
+    return open_once(&unwitnessed, false, log, recovery, &moved, error);
+}
+
 int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery,
                 ol_error *error) {
+    bool ignored;
     int status = check_config(&options->config, error);
     if (status == OL_OK) status = make_directory(options, error);
     if (status != OL_OK) return status;
-    bool moved = false;
-    status = open_once(options, log, recovery, &moved, error);
-    /* Read-only: a running broker, or a store of ours, may roll, clean and delete between our reads
-     * of the directory and of its files. */
-    for (int i = 1; i < OPEN_TRIES && !options->writable; i++) {
-        if (status != OL_NO_SUCH_FILE && !moved) break;
-        if (status == OL_OK) ol_log_abandon(*log);
-        status = open_once(options, log, recovery, &moved, error);
-    }
-    return status;
+    return options->writable ? open_once(options, true, log, recovery, &ignored, error)
+                             : open_moving(options, log, recovery, error);
 }

@@ -448,7 +448,7 @@ static int end_torn(ol_opening *opening, const bad_place *bad, ol_error *error) 
         report->torn_position = bad->position;
     }
     segment->size = bad->position;
-    if (opening->options->writable) return cut_torn(opening, bad, error);
+    if (opening->log->writable) return cut_torn(opening, bad, error);
     for (size_t i = bad->index; i < opening->found_count && !extension; i++) {
         report->torn_bytes += opening->found[i].file_size - (i == bad->index ? bad->position : 0);
     }
@@ -489,7 +489,7 @@ static size_t first_checked(const ol_opening *opening) {
 
 /* Zeros after the last batch of a file: the extension of a process that did not close it. */
 static int trim_zeros(ol_opening *opening, ol_found_segment *segment, ol_error *error) {
-    if (!opening->options->writable || segment->file_size == segment->size) return OL_OK;
+    if (!opening->log->writable || segment->file_size == segment->size) return OL_OK;
     int status = cut_file(opening->log, segment->path, segment->size, false, error);
     if (status == OL_OK) segment->file_size = segment->size;
     return status;
@@ -529,7 +529,7 @@ static int check_next(ol_opening *opening, bad_place *bad) {
         !ol_completeness_is_gap_legal(opening, bad->at.end, segment->base_offset)) {
         return refuse_hole(segment, bad);
     }
-    if (last && !opening->options->writable) return check_growing_segment(opening, segment, bad);
+    if (last && !opening->log->writable) return check_growing_segment(opening, segment, bad);
     return check_segment(opening, segment, bad);
 }
 

@@ -326,7 +326,6 @@ static int prepare(swap *s, ol_error *error) {
     }
     if (status == OL_OK) status = announce(s, error);
     if (status == OL_OK) return OL_OK;
-    ol_log_forget_swap(s->log);
     if (aside->file != NULL) {
         s->log->fs->close(aside->file);
     } else {
@@ -335,6 +334,8 @@ static int prepare(swap *s, ol_error *error) {
     ol_segment_release(aside->segment);
     const int64_t bases[] = {first_base(s), last_base(s)};
     undo(s->log, bases, s->count > 1 ? 2 : 1);
+    /* The next open may find leftovers, and finish the swap. */
+    if (!s->log->swap.leftovers) ol_log_forget_swap(s->log);
     return status;
 }
 
@@ -404,9 +405,12 @@ static int clear_leftovers(ol_log *log, ol_error *error) {
 }
 
 int ol_log_clear_leftovers_locked(ol_log *log, ol_error *error) {
-    int status = log->swap.leftovers ? clear_leftovers(log, error) : OL_OK;
-    if (status == OL_OK) log->swap.leftovers = false;
-    return status;
+    if (!log->swap.leftovers) return OL_OK;
+    int status = clear_leftovers(log, error);
+    if (status != OL_OK) return status;
+    log->swap.leftovers = false;
+    ol_log_forget_swap(log);
+    return OL_OK;
 }
 
 int ol_log_clear_leftovers(ol_log *log, ol_error *error) {

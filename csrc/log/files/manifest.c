@@ -11,6 +11,8 @@
 
 static const char title[] = "offsetlog manifest 1";
 enum { LINE_SIZE_MAX = 160, FIELDS_MAX = 6, CHECK_DIGITS = 16, CHECKSUM_DIGITS = 8 };
+/* Each manifest has a sequence that is one greater, and none ever gets here. */
+#define SEQUENCE_MAX (INT64_MAX / 2)
 
 static const char *const causes[OL_DOUBT_CAUSES] = {"manifest", "sidecar", "gap", "end"};
 
@@ -273,6 +275,9 @@ static int take_all(parser *in) {
     ol_manifest *manifest = in->manifest;
     int64_t epoch = -1;
     int status = take_single(in, "sequence", 1, &manifest->sequence);
+    if (status == OL_OK && manifest->sequence > SEQUENCE_MAX) {
+        status = refuse(in, "nobody counted so far");
+    }
     if (status == OL_OK) status = take_topic(in);
     if (status == OL_OK) status = take_single(in, "epoch", -1, &epoch);
     if (status == OL_OK && epoch > INT32_MAX) status = refuse(in, "the epoch is too large");
@@ -354,18 +359,14 @@ int ol_manifest_store(const ol_manifest *manifest, ol_fs *fs, const char *path, 
 
 int ol_manifest_add_range(ol_manifest *manifest, int64_t offset, bool is_ours, ol_error *error) {
     size_t count = manifest->range_count;
-    ol_manifest_range *last = count == 0 ? NULL : &manifest->ranges[count - 1];
-    if (last != NULL && last->is_ours == is_ours) return OL_OK;
-    if (last != NULL && last->offset == offset) {
-        last->is_ours = is_ours;
-        return OL_OK;
-    }
-    OL_ASSERT(last == NULL || last->offset < offset);
     ol_manifest_range *ranges = realloc(manifest->ranges, (count + 1) * sizeof *ranges);
     if (ranges == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a manifest");
-    ranges[count] = (ol_manifest_range){.offset = offset, .is_ours = is_ours};
     manifest->ranges = ranges;
-    manifest->range_count = count + 1;
+    while (count > 0 && ranges[count - 1].offset >= offset) count--;
+    if (count == 0 || ranges[count - 1].is_ours != is_ours) {
+        ranges[count++] = (ol_manifest_range){.offset = offset, .is_ours = is_ours};
+    }
+    manifest->range_count = count;
     return OL_OK;
 }
 
@@ -379,11 +380,14 @@ void ol_manifest_add_doubt(ol_manifest *manifest, const ol_manifest_doubt *doubt
     if (doubt->below > last->below) last->below = doubt->below;
 }
 
-bool ol_manifest_is_gap_legal(const ol_manifest *manifest, int64_t offset) {
-    if (offset < manifest->cleaned) return true;
-    bool is_ours = false;
-    for (size_t i = 0; i < manifest->range_count && manifest->ranges[i].offset <= offset; i++) {
-        is_ours = manifest->ranges[i].is_ours;
+bool ol_manifest_is_gap_legal(const ol_manifest *manifest, int64_t from, int64_t to) {
+    if (from < manifest->cleaned) from = manifest->cleaned;
+    for (size_t i = 0; i < manifest->range_count; i++) {
+        const ol_manifest_range *range = &manifest->ranges[i];
+        bool is_last = i + 1 == manifest->range_count;
+        int64_t first = range->offset > from ? range->offset : from;
+        int64_t end = is_last || range[1].offset > to ? to : range[1].offset;
+        if (range->is_ours && first < end) return false;
     }
-    return !is_ours;
+    return true;
 }

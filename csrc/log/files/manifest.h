@@ -102,16 +102,16 @@ int ol_manifest_load(ol_manifest *manifest, ol_fs *fs, const char *path,
 int ol_manifest_store(const ol_manifest *manifest, ol_fs *fs, const char *path,
                       ol_error *error) OL_NODISCARD;
 
-/* From `offset` on, which is not below the last range.  Nothing happens if that is of this kind
- * already.  OL_NO_MEMORY. */
+/* The offsets from `offset` on, where the log ends, are of this kind, whatever was said of them
+ * before.  OL_NO_MEMORY. */
 int ol_manifest_add_range(ol_manifest *manifest, int64_t offset, bool is_ours,
                           ol_error *error) OL_NODISCARD;
 
 /* When there is no room the last one is widened, so that it holds this one too. */
 void ol_manifest_add_doubt(ol_manifest *manifest, const ol_manifest_doubt *doubt);
 
-/* Whether a log may lack offsets from `offset` to the next batch: a cleaner removed them, or
- * somebody else wrote here, who leaves gaps. */
-bool ol_manifest_is_gap_legal(const ol_manifest *manifest, int64_t offset);
+/* Whether a log may lack the offsets from `from` to `to`, where the next batch begins: a cleaner
+ * removed them, or somebody else wrote here, who leaves gaps. */
+bool ol_manifest_is_gap_legal(const ol_manifest *manifest, int64_t from, int64_t to);
 
 #endif
