@@ -1,7 +1,9 @@
 /* A workload is stopped at each of its file operations; what a disk could hold then is opened again.  Everything that was acknowledged
- * as flushed must be there byte for byte; behind it there may be more whole batches, without a gap, and nothing else.
+ * as flushed must be there byte for byte; behind it there may be more whole batches, without a gap, and nothing else.  Nothing is
+ * reported as lost or in doubt, and nobody else as having worked there.
  *
  * OFFSETLOG_DEPTH=long runs more workloads and draws more disk states at each point. */
+#include "accusation.h"
 #include "log_fixture.h"
 #include "testing/fault_fs.h"
 
@@ -18,6 +20,7 @@ typedef struct model {
     int64_t cutting;            /* a truncation to here did not return; -1 none */
     int64_t recovery_point;     /* what the owner's checkpoint says */
     size_t published;           /* batches that a killed process must leave */
+    bool created;               /* the first open returned: manifest and sidecar have to be there */
 } model;
 
 static void model_clear(model *m) {
@@ -28,6 +31,15 @@ static void model_clear(model *m) {
 static void model_cut(model *m, int64_t offset) {
     while (m->count > 0 && m->nexts[m->count - 1] > offset) free(m->bytes[--m->count]);
     m->published = m->count;
+}
+
+/* The owner's options for a log that may have been stopped. */
+static ol_log_options options_of(const char *partition, const model *m) {
+    ol_log_options options = fixture_options(partition);
+    options.config.segment_bytes = 24 << 10;
+    options.recovery_point = m->recovery_point;
+    options.witnessed = m->created;
+    return options;
 }
 
 typedef struct run {
@@ -108,6 +120,7 @@ static int run_marker(run *r, ol_error *error) {
 static int run_open(run *r, bool clean, ol_error *error) {
     ol_log_recovery recovery;
     r->options.clean = clean;
+    r->options.witnessed = true;
     r->options.recovery_point = clean ? r->m->nexts[r->m->count - 1] : r->m->recovery_point;
     if (clean && r->m->count == 0) r->options.recovery_point = 0;
     int status = ol_log_open(&r->options, &r->log, &recovery, error);
@@ -115,7 +128,7 @@ static int run_open(run *r, bool clean, ol_error *error) {
         r->log = NULL;
         return status;
     }
-    OL_CHECK(!recovery.corrupt);
+    OL_CHECK(accusation(&recovery) == NULL);
     OL_CHECK_INT(recovery.torn_bytes, 0);
     r->m->acknowledged = ol_log_flushed(r->log);
     ol_log_transaction transaction;
@@ -211,6 +224,7 @@ static int64_t run_workload(const char *root, const char *partition, uint64_t se
     r.options.config.append = seed % 2 ? OL_APPEND_WRITTEN : OL_APPEND_MAPPED;
     ol_log_recovery recovery;
     int status = ol_log_open(&r.options, &r.log, &recovery, &error);
+    m->created = status == OL_OK;
     for (int i = 0; i < WORKLOAD_STEPS && status == OL_OK; i++) status = run_step(&r, &error);
     if (stop_at == 0) OL_CHECK_OK(status, &error);
     if (r.log != NULL) {
@@ -226,16 +240,18 @@ static void check_state(const char *partition, const model *m, int64_t guarantee
     ol_error error;
     ol_log *log = NULL;
     ol_log_recovery recovery;
-    ol_log_options options = fixture_options(partition);
-    options.config.segment_bytes = 24 << 10;
-    options.recovery_point = m->recovery_point;
-    int status = ol_log_open(&options, &log, &recovery, &error);
-    if (status != OL_OK || recovery.corrupt || recovery.loss_count > 0) {
-        fprintf(stderr, "%s, seed %" PRIu64 ", stopped at %" PRId64 ": %s\n", what, seed, stop_at,
-                status != OL_OK    ? error.reason
-                : recovery.corrupt ? recovery.corruption.reason
-                                   : recovery.losses[0].error.reason);
-        exit(1);
+    ol_log_options options = options_of(partition, m);
+    for (int writable = 0; writable < 2; writable++) {
+        options.writable = options.create = writable;
+        int status = ol_log_open(&options, &log, &recovery, &error);
+        if (status == OL_NO_SUCH_FILE && !writable && !m->created) continue;
+        const char *reason = status != OL_OK ? error.reason : accusation(&recovery);
+        if (reason != NULL) {
+            fprintf(stderr, "%s, seed %" PRIu64 ", stopped at %" PRId64 ", %s: %s\n", what, seed, stop_at,
+                    writable ? "writable" : "read-only", reason);
+            exit(1);
+        }
+        if (!writable) ol_log_abandon(log);
     }
     size_t size = 0;
     uint8_t *bytes = fixture_read_log(log, 0, 8192, &size);
@@ -258,9 +274,11 @@ static void check_state(const char *partition, const model *m, int64_t guarantee
     fixture_close(log);
     options.clean = true;
     options.recovery_point = base + 1;
+    options.witnessed = true;
     log = fixture_open(&options, &recovery);
     OL_CHECK_INT(ol_log_end(log), base + 1);
     OL_CHECK_INT(recovery.torn_bytes, 0);
+    OL_CHECK(accusation(&recovery) == NULL);
     fixture_close(log);
 }
 
@@ -274,10 +292,8 @@ static void crash_the_open(const char *target, const char *again, const model *m
     fixture_join(partition, target, "p-0");
     OL_CHECK_OK(ol_fault_fs_create(target, &fs, &error), &error);
     ol_fault_fs_stop_at(fs, 1 + (int64_t)(seed % 23));
-    ol_log_options options = fixture_options(partition);
+    ol_log_options options = options_of(partition, m);
     options.fs = fs;
-    options.config.segment_bytes = 24 << 10;
-    options.recovery_point = m->recovery_point;
     int status = ol_log_open(&options, &log, &recovery, &error);
     OL_CHECK(status == OL_OK || status == OL_CRASHED);
     if (status == OL_OK) ol_log_abandon(log);
@@ -295,12 +311,10 @@ static void check_killed_and_lost(const char *partition, const char *target, con
     ol_log *log = NULL;
     ol_log_recovery recovery;
     ol_fault_fs_restart(fs);
-    ol_log_options options = fixture_options(partition);
+    ol_log_options options = options_of(partition, m);
     options.fs = fs;
-    options.config.segment_bytes = 24 << 10;
-    options.recovery_point = m->recovery_point;
     OL_CHECK_OK(ol_log_open(&options, &log, &recovery, &error), &error);
-    OL_CHECK(!recovery.corrupt);
+    OL_CHECK(accusation(&recovery) == NULL);
     int64_t end = ol_log_end(log);
     if (m->cutting < 0 && m->published > 0) OL_CHECK(end >= m->nexts[m->published - 1]);
     ol_log_abandon(log);

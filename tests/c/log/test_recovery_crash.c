@@ -1,6 +1,7 @@
 /* The open of a torn log is stopped at each of its file operations, and then power is lost.  The open that follows finds
- * the batches before the torn place and no others, and everything that was cut stands in a copy (docs/durability.md,
- * "Torn or corrupt"). */
+ * the batches before the torn place and no others, everything that was cut stands in a copy (docs/durability.md,
+ * "Torn or corrupt"), and nothing is reported as lost or in doubt. */
+#include "accusation.h"
 #include "recovery_fixture.h"
 #include "testing/fault_fs.h"
 
@@ -24,6 +25,13 @@ typedef struct torn_log {
 static ol_log_options options_of(const char *partition) {
     ol_log_options options = fixture_options(partition);
     options.config.segment_bytes = OL_SEGMENT_BYTES_MIN;
+    return options;
+}
+
+/* The partition was created: its manifest and its sidecar have to be there. */
+static ol_log_options options_of_torn(const char *partition) {
+    ol_log_options options = options_of(partition);
+    options.witnessed = true;
     return options;
 }
 
@@ -112,14 +120,15 @@ static void check_left(const torn_log *t, const char *root, bool done, int64_t s
     char partition[OL_PATH_MAX];
     ol_log_recovery recovery;
     fixture_join(partition, root, "p-0");
-    ol_log_options options = options_of(partition);
+    ol_log_options options = options_of_torn(partition);
     ol_log *log = fixture_open(&options, &recovery);
-    bool right = !recovery.corrupt && ol_log_end(log) == t->end && (!done || recovery.torn_bytes == 0);
+    bool right = accusation(&recovery) == NULL && ol_log_end(log) == t->end && (!done || recovery.torn_bytes == 0);
     for (size_t i = 0; i < t->count; i++) right = right && is_copied(partition, &t->torn[i]);
     if (!right) {
         fprintf(stderr, "torn at %" PRId64 ", the open stopped at operation %" PRId64 "%s: the log ends at %" PRId64
-                ", %" PRId64 " torn bytes, corrupt: %d\n",
-                t->end, stop_at, done ? " (it returned)" : "", ol_log_end(log), recovery.torn_bytes, recovery.corrupt);
+                ", %" PRId64 " torn bytes, accused: %s\n",
+                t->end, stop_at, done ? " (it returned)" : "", ol_log_end(log), recovery.torn_bytes,
+                accusation(&recovery) == NULL ? "no" : accusation(&recovery));
         for (size_t i = 0; i < t->count; i++) {
             bool kept = is_copied(partition, &t->torn[i]);
             fprintf(stderr, "  %s %s\n", t->torn[i].copies, kept ? "is copied" : "IS LOST");
@@ -146,7 +155,7 @@ static bool stop_the_open(const torn_log *t, const char *directory, int64_t stop
     OL_CHECK_OK(ol_fault_fs_create(target, &fs, &error), &error);
     ol_fault_fs_stop_at(fs, stop_at);
     fixture_join(partition, target, "p-0");
-    ol_log_options options = options_of(partition);
+    ol_log_options options = options_of_torn(partition);
     options.fs = fs;
     int status = ol_log_open(&options, &log, &recovery, &error);
     bool done = status == OL_OK;

@@ -1,10 +1,11 @@
 /* A log is filled, cleaned twice with commits and rolls between, and stopped at each of its file operations; what a disk could hold then is opened
- * again.  It must be the log before the swap that was under way, or the log after it, with all that was flushed, and nothing else.  Then the
- * same with operations that fail instead.
+ * again.  It must be the log before the swap that was under way, or the log after it, with all that was flushed, and nothing else; nothing is
+ * reported as lost or in doubt, and nobody else as having worked there.  Then the same with operations that fail instead.
  *
  * OFFSETLOG_DEPTH=long runs more workloads and draws more disk states at each point. */
 #include <errno.h>
 
+#include "accusation.h"
 #include "cleaned_fixture.h"
 #include "testing/fault_fs.h"
 
@@ -23,6 +24,7 @@ typedef struct run {
     int64_t end;                /* of the log, which a swap does not lower although it drops the last batches */
     size_t published;           /* batches that a killed process must leave */
     bool faulty;                /* operations fail: steps go on after a failure */
+    bool created;               /* the first open returned: manifest and sidecar have to be there */
     int64_t swaps;
 } run;
 
@@ -133,7 +135,7 @@ static int reopen(run *r, bool clean, ol_error *error) {
         r->log = NULL;
         return status;
     }
-    OL_CHECK(!recovery.corrupt);
+    OL_CHECK(accusation(&recovery) == NULL);
     OL_CHECK_INT(recovery.torn_bytes, 0);
     r->acknowledged = ol_log_flushed(r->log);
     return OL_OK;
@@ -195,6 +197,13 @@ static void run_begin(run *r, const char *root, const char *partition, uint64_t 
     r->recovery_point = -1;
     r->options = small_options(partition);
     r->options.fs = r->fs;
+}
+
+static int run_open(run *r, ol_error *error) {
+    ol_log_recovery recovery;
+    int status = ol_log_open(&r->options, &r->log, &recovery, error);
+    r->created = r->options.witnessed = status == OL_OK;
+    return status;
 }
 
 /* ------------------------------------------------------------------------------------------------ what must be there */
@@ -300,10 +309,16 @@ static void check_state(const char *partition, const run *r, int64_t guaranteed,
     ol_log_recovery recovery;
     ol_log_options options = small_options(partition);
     options.recovery_point = r->recovery_point;
-    int status = ol_log_open(&options, &log, &recovery, &error);
-    if (status != OL_OK || recovery.corrupt) {
-        fprintf(stderr, "%s: %s\n", what, status != OL_OK ? error.reason : recovery.corruption.reason);
-        exit(1);
+    options.witnessed = r->created;
+    for (int writable = 0; writable < 2; writable++) {
+        options.writable = options.create = writable;
+        int status = ol_log_open(&options, &log, &recovery, &error);
+        const char *reason = status != OL_OK ? error.reason : accusation(&recovery);
+        if (reason != NULL) {
+            fprintf(stderr, "%s, %s: %s\n", what, writable ? "writable" : "read-only", reason);
+            exit(1);
+        }
+        if (!writable) ol_log_abandon(log);
     }
     check_no_leftovers(partition);
     check_content(log, r, guaranteed, count_min, what);
@@ -327,10 +342,12 @@ static void check_state(const char *partition, const run *r, int64_t guaranteed,
     OL_CHECK_OK(ol_segment_rewrite_swap(cleaned, bases, count - 1, &error), &error);
     fixture_close(log);
     options.clean = true;
+    options.witnessed = true;
     options.recovery_point = base + 1;
     log = fixture_open(&options, &recovery);
     OL_CHECK_INT(ol_log_end(log), base + 1);
     OL_CHECK_INT(recovery.torn_bytes, 0);
+    OL_CHECK(accusation(&recovery) == NULL);
     size_t size_after = 0;
     uint8_t *after = fixture_read_log(log, 0, 8192, &size_after);
     OL_CHECK_INT(size_after, size);
@@ -380,6 +397,7 @@ static void crash_the_open(const places *p, const run *r, uint64_t seed) {
     ol_log_options options = small_options(p->target_partition);
     options.fs = fs;
     options.recovery_point = r->recovery_point;
+    options.witnessed = r->created;
     int status = ol_log_open(&options, &log, &recovery, &error);
     OL_CHECK(status == OL_OK || status == OL_CRASHED);
     if (status == OL_OK) ol_log_abandon(log);
@@ -412,11 +430,10 @@ static void check_disk(const places *p, const run *r, uint64_t seed, int64_t sto
 
 static int64_t crash_at(const places *p, uint64_t seed, int64_t stop_at, int seeds, int64_t *swaps) {
     ol_error error;
-    ol_log_recovery recovery;
     run *r = malloc(sizeof *r);
     run_begin(r, p->root, p->partition, seed);
     ol_fault_fs_stop_at(r->fs, stop_at);
-    int status = ol_log_open(&r->options, &r->log, &recovery, &error);
+    int status = run_open(r, &error);
     if (status == OL_OK) status = run_steps(r, &error);
     if (stop_at == 0) OL_CHECK_OK(status, &error);
     if (stop_at > 0) OL_CHECK(status == OL_CRASHED || ol_fault_fs_stopped(r->fs));
@@ -459,10 +476,9 @@ OL_TEST(a_clean_stopped_at_each_of_its_file_operations_leaves_the_old_log_or_the
 /* What a failed step leaves is used on: what it said must hold, and what it did not say is undecided. */
 static int64_t fail_at(const places *p, uint64_t seed, int64_t operation, int sys_errno, bool *log_failed) {
     ol_error error;
-    ol_log_recovery recovery;
     run *r = malloc(sizeof *r);
     run_begin(r, p->root, p->partition, seed);
-    OL_CHECK_OK(ol_log_open(&r->options, &r->log, &recovery, &error), &error);
+    OL_CHECK_OK(run_open(r, &error), &error);
     int status = OL_OK;
     for (int i = 0; i < 3; i++) OL_CHECK_OK(append_many(r, &error), &error);
     OL_CHECK_OK(ol_log_roll_active(r->log, &error), &error);
@@ -517,10 +533,9 @@ static int64_t fail_at(const places *p, uint64_t seed, int64_t operation, int sy
 /* An operation fails, and the machine stops while that is undone. */
 static void stop_after_failure(const places *p, uint64_t seed, int64_t operation, int64_t stop_after) {
     ol_error error;
-    ol_log_recovery recovery;
     run *r = malloc(sizeof *r);
     run_begin(r, p->root, p->partition, seed);
-    OL_CHECK_OK(ol_log_open(&r->options, &r->log, &recovery, &error), &error);
+    OL_CHECK_OK(run_open(r, &error), &error);
     for (int i = 0; i < 3; i++) OL_CHECK_OK(append_many(r, &error), &error);
     OL_CHECK_OK(ol_log_roll_active(r->log, &error), &error);
     OL_CHECK_OK(append_many(r, &error), &error);
@@ -553,10 +568,9 @@ OL_TEST(a_bound_on_disk_that_names_a_cleaned_segment_is_no_corruption) {
     places *p = places_make();
     for (uint64_t seed = 1; seed <= 60; seed++) {
         ol_error error;
-        ol_log_recovery recovery;
         run *r = malloc(sizeof *r);
         run_begin(r, p->root, p->partition, seed);
-        OL_CHECK_OK(ol_log_open(&r->options, &r->log, &recovery, &error), &error);
+        OL_CHECK_OK(run_open(r, &error), &error);
         while (ol_log_size_bytes(r->log) < 3000) {
             fixture_batch batch = fixture_plain(60, ++r->salt);
             batch.count = 4;
