@@ -9,6 +9,7 @@
 #   make lint types  ruff; mypy
 #   make wheel-test  builds sdist and wheel, and tests over the installed wheel what packing can change
 #   make test-sanitized   the Python tests over extensions built with AddressSanitizer and UBSan
+#   make test-tsan   the C tests under ThreadSanitizer; ten minutes or more
 #   make bench       the benchmarks of the engine
 #   make fuzz        every fuzz target for FUZZ_SECONDS (30)
 #   make lock        resolves requirements-dev.lock anew
@@ -32,7 +33,7 @@ export OFFSETLOG_JOBS := $(JOBS)
 # The tests look for real brokers' data beside the repository, also when they run from a copy deeper down.
 export OFFSETLOG_SHARED ?= $(abspath ../shared)
 
-.PHONY: run pipeline test library-c test-c test-fuzz fuzz test-python test-ci test-long test-times test-sanitized wheel-test lint types bench lock build clean
+.PHONY: run pipeline test library-c test-c test-fuzz fuzz test-python test-ci test-long test-times test-sanitized test-tsan wheel-test lint types bench lock build clean
 .DELETE_ON_ERROR:
 
 run: build
@@ -83,6 +84,9 @@ library-c:
 test-c:
 	@$(MAKE) -s -C tests/c -j$(JOBS)
 
+test-tsan:
+	@$(MAKE) -s -C tests/c -j$(JOBS) SANITIZE=thread
+
 test-fuzz:
 	@if [ -f tests/fuzz/Makefile ]; then $(MAKE) -s -C tests/fuzz -j$(JOBS); fi
 
@@ -115,6 +119,8 @@ test-long: export OFFSETLOG_DEPTH := long
 test-long: export OFFSETLOG_REQUIRE_KAFKA := 1
 test-long: build
 	@$(MAKE) -s -C tests/c -j$(JOBS)
+	@OFFSETLOG_DEPTH=gate $(MAKE) -s test-tsan
+	@$(MAKE) -s -C tests/c test_stress SANITIZE=thread
 	@OL_FUZZ_SECONDS=600 $(MAKE) -s -C tests/fuzz -j$(JOBS)
 	@$(call TIER,$(ONE_MORE))
 
