@@ -83,8 +83,8 @@ OL_TEST(a_swap_under_way_is_seen_as_old_or_as_new) {
         for (size_t count = 1; first + count <= CLOSED; count++) {
             for (int mode = 0; mode < 8; mode++) {
                 swapped s;
-                static const int keeps[] = {0, 3, 6, 10};
-                make_swapped(&s, first, count, (pattern){.keeps = keeps[mode / 2], .drops_last = mode & 1});
+                static const int kept[] = {0, 3, 6, 10};
+                make_swapped(&s, first, count, (pattern){.keeps = kept[mode / 2], .drops_last = mode & 1});
                 check_both_complete(&s);
                 fixture_remove(s.p.root);
             }
