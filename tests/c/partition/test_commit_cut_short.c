@@ -62,8 +62,9 @@ static void check_refused(ol_partition *partition, bool replicated, counts *seen
     ol_error error;
     ol_positions positions;
     ol_partition_positions(partition, &positions);
-    /* Before W has passed it nothing of it is seen. */
-    if (positions.applied < positions.written) OL_CHECK_INT(count_new(partition), 0);
+    /* Before W has passed it nothing of it is seen.  A lone store applies each group at once, and leaves a transaction whose end
+     * found no space to its next write. */
+    if (replicated && positions.applied < positions.written) OL_CHECK_INT(count_new(partition), 0);
     apply_all(partition, replicated);
     int count = count_new(partition);
     OL_CHECK(count < GROUPS);
