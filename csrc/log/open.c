@@ -129,7 +129,10 @@ static int load_topic_id(ol_opening *opening, ol_error *error) {
     if (status != OL_OK) return status;
     status = ol_partition_metadata_load(log->fs, path, &found, error);
     const ol_uuid *known = &opening->manifest.topic_id;
-    bool is_other = status == OL_OK && memcmp(known, &found, sizeof found) != 0;
+    /* Where other files changed too, the topic was made again, or another cluster was given the
+     * partition. */
+    bool is_other = status == OL_OK && memcmp(known, &found, sizeof found) != 0 &&
+                    opening->options->changed_checkpoints == 0;
     bool is_damaged = status == OL_CORRUPT || status == OL_UNSUPPORTED || status == OL_LIMIT ||
                       status == OL_NO_SUCH_FILE;
     if (opening->manifest.has_topic_id && (is_other || is_damaged)) {

@@ -17,6 +17,9 @@ from offsetlog.directory.log_directory import (
 )
 from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError
 
+#: As many checkpoints that changed show that another program worked here (csrc/log/completeness.c).
+OTHERS_WORKED = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Witness:
@@ -24,10 +27,12 @@ class Witness:
 
     Attributes:
         witnessed: the partition has a manifest and a sidecar, which must be there.
-        changed_checkpoints: how many checkpoints somebody else wrote since this library did.
+        changed_checkpoints: how many checkpoints somebody else wrote since this library did. Where there is
+            neither a record of them nor properties, somebody put the partition into another directory: that counts as two.
         recovery_point_changed: whether the recovery points are among them.
         log_start_changed: likewise, the log starts.
-        cleaned_by_others: the offset in the cleaner's checkpoint, if that is among them, else -1.
+        cleaned_by_others: the offset in the cleaner's checkpoint, -1 for none: how far somebody else may have cleaned.
+            A checkpoint that was removed and written again may hold what it held before.
     """
 
     witnessed: bool = False
@@ -61,6 +66,8 @@ class Witnesses:
             self.findings.append(failure)
         self._others = {} if record is None else record.others
         self._changed = frozenset(name for name in CHECKPOINTS if self._is_changed(name, record))
+        is_foreign = record is None and existing is None and not self.findings
+        self._changes = OTHERS_WORKED if is_foreign else len(self._changed)
 
     def _is_changed(self, name: str, record: CheckpointRecord | None) -> bool:
         # Reads it; one that is no checkpoint any more is damage, which a record shows to be none of ours.
@@ -86,13 +93,13 @@ class Witnesses:
         """Returns what the directory says about one partition."""
         others = self._others.get(number)
         if others is not None:
-            return Witness(number in self.existing, len(self._changed) + 2, cleaned_by_others=others)
+            return Witness(number in self.existing, self._changes + OTHERS_WORKED, cleaned_by_others=others)
         return Witness(
             witnessed=number in self.existing,
-            changed_checkpoints=len(self._changed),
+            changed_checkpoints=self._changes,
             recovery_point_changed=RECOVERY_POINTS in self._changed,
             log_start_changed=LOG_STARTS in self._changed,
-            cleaned_by_others=self.cleaned_to(number) if CLEANER_POINTS in self._changed else -1,
+            cleaned_by_others=self.cleaned_to(number),
         )
 
     def missing(self, numbers: list[int]) -> dict[int, DataLossError]:

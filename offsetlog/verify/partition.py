@@ -153,7 +153,18 @@ class PartitionCheck:
             self.place.failure("unreadable", failure, path)
 
     def _check_manifest(self, directory: Path) -> None:
-        check_manifest(self.place, self.fs, directory, self.segments, self.manifest)
+        check_manifest(
+            self.place, self.fs, directory, self.segments, self.manifest, partial(self._bound_from, directory)
+        )
+
+    def _bound_from(self, directory: Path) -> int:
+        """Where the manifest begins to bind: above what another program may have cleaned, as the engine's open finds."""
+        partition = self._open(directory)
+        try:
+            is_others = partition.recovery["others_worked"]
+        finally:
+            partition.abandon()
+        return self.around.cleaned_to if is_others else -1
 
     def _read_topic_id(self, directory: Path) -> None:
         self.topic_id = read_topic_id(self.place, self.fs, directory)

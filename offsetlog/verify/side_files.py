@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,12 @@ def read_optional(fs: FileSystem, path: Path) -> bytes | None:
 
 
 def check_manifest(
-    place: Place, fs: FileSystem, directory: Path, segments: list[Segment], content: bytes | None
+    place: Place,
+    fs: FileSystem,
+    directory: Path,
+    segments: list[Segment],
+    content: bytes | None,
+    bound_from: Callable[[], int],
 ) -> None:
     """Compares segments of the size that the manifest gives with its checksums; the engine's own open judges sizes.
 
@@ -83,6 +88,7 @@ def check_manifest(
         directory: of the log partition.
         segments: as they were read.
         content: the manifest, as it was before they were read.
+        bound_from: gives the log offset from which on the manifest binds, which another program's cleaner moves.
     """
     try:
         listed = None if content is None else parse_manifest(content)
@@ -94,6 +100,8 @@ def check_manifest(
         if checksum is None or not segment.is_whole:
             continue
         if fs.segment_checksum(segment.path, segment.size) == checksum:
+            continue
+        if segment.base_offset < bound_from():
             continue
         if read_optional(fs, directory / MANIFEST) == content:  # else it was cleaned meanwhile
             place.problem(
