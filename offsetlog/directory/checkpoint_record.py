@@ -72,7 +72,11 @@ def parse(text: bytes) -> CheckpointRecord:
     for line in lines[1:]:
         name, *values = line.split(" ")
         if name == "others":
-            record.others[int(values[0])] = int(values[1])
+            try:
+                number, offset = (int(value) for value in values)
+            except ValueError:
+                raise CorruptionError(f"a line of the record of checkpoints is wrong: {line!r}") from None
+            record.others[number] = offset
         else:
             record.hashes[name] = tuple(values)
     return record

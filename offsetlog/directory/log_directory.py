@@ -393,10 +393,21 @@ class LogDirectory:
         ]
         self.fs.replace_file(self.path / META_PROPERTIES, "\n".join(lines).encode())
 
+    def _read_to_replace(self, name: str) -> Checkpoint:
+        # One that is damaged is evidence, and may have been about logs of others: a copy stays.
+        content = self.read_content(name)
+        if content is None:
+            return {}
+        try:
+            return parse_offset_checkpoint(content)
+        except CorruptionError:
+            self.fs.replace_file(self.path / f"{name}.damaged", content)
+            return {}
+
     def write_checkpoint(self, name: str, ours: dict[int, int]) -> None:
         """Publishes a checkpoint with our partitions' offsets; entries of other topics stay as they are."""
         with self._writing:
-            entries = self.read_checkpoint(name)
+            entries = self._read_to_replace(name)
             merged = {**entries, **{(TOPIC, number): offset for number, offset in ours.items()}}
             if merged != entries:
                 self._publish(name, format_offset_checkpoint(merged))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from offsetlog._native.files import parse_offset_checkpoint
+from offsetlog.directory import checkpoint_record
 from offsetlog.directory.checkpoint_record import CheckpointRecord
 from offsetlog.directory.log_directory import (
     CHECKPOINTS,
@@ -59,15 +61,29 @@ class Witnesses:
         self.findings: list[OffsetLogError] = []
         self._directory = directory
         self._checkpoints: dict[str, Checkpoint] = {name: {} for name in CHECKPOINTS}
-        record: CheckpointRecord | None = None
-        try:
-            record = directory.read_record()
-        except CorruptionError as failure:
-            self.findings.append(failure)
+        record, is_ours = self._read_record()
+        # Without a record nobody knows who wrote the log starts, which hide what lies below them.
+        self._has_record = record is not None
         self._others = {} if record is None else record.others
         self._changed = frozenset(name for name in CHECKPOINTS if self._is_changed(name, record))
-        is_foreign = record is None and existing is None and not self.findings
+        is_foreign = existing is None and not is_ours
         self._changes = OTHERS_WORKED if is_foreign else len(self._changed)
+        if existing is None and is_ours:
+            # `offsetlog.properties` is gone, or lost its end: the recovery points know as well what must be there.
+            reached = self._checkpoints[RECOVERY_POINTS].items()
+            self.existing = frozenset(number for (topic, number), offset in reached if topic == TOPIC and offset > 0)
+
+    def _read_record(self) -> tuple[CheckpointRecord | None, bool]:
+        # The record, and whether there is one, damaged or not. It is there wherever partitions are known to be.
+        path = self._directory.path / checkpoint_record.NAME
+        try:
+            record = self._directory.read_record()
+        except CorruptionError as failure:
+            self.findings.append(failure)
+            return None, True
+        if record is None and self.existing:
+            self.findings.append(CorruptionError("the record of the checkpoints is missing", path=path))
+        return record, record is not None
 
     def _is_changed(self, name: str, record: CheckpointRecord | None) -> bool:
         # Reads it; one that is no checkpoint any more is damage, which a record shows to be none of ours.
@@ -91,16 +107,32 @@ class Witnesses:
 
     def of(self, number: int) -> Witness:
         """Returns what the directory says about one partition."""
+        cleaned = self.cleaned_to(number)
         others = self._others.get(number)
         if others is not None:
+            if CLEANER_POINTS in self._changed:
+                others = max(others, cleaned)
             return Witness(number in self.existing, self._changes + OTHERS_WORKED, cleaned_by_others=others)
         return Witness(
             witnessed=number in self.existing,
             changed_checkpoints=self._changes,
             recovery_point_changed=RECOVERY_POINTS in self._changed,
-            log_start_changed=LOG_STARTS in self._changed,
-            cleaned_by_others=self.cleaned_to(number),
+            log_start_changed=LOG_STARTS in self._changed or (not self._has_record and number in self.existing),
+            cleaned_by_others=cleaned,
         )
+
+    def untold(self, numbers: Iterable[int]) -> dict[int, int]:
+        """Returns up to where another program cleaned those of `numbers` on which one surely worked, as for a record.
+
+        Their manifests are not written again now, and would be held against them once the record has the checkpoints
+        of today.
+        """
+        found = {number: self.of(number) for number in numbers}
+        return {
+            number: witness.cleaned_by_others
+            for number, witness in found.items()
+            if witness.changed_checkpoints >= OTHERS_WORKED
+        }
 
     def missing(self, numbers: list[int]) -> dict[int, DataLossError]:
         """Returns, by number, the partitions that must be there and are not among `numbers`."""

@@ -67,7 +67,7 @@ def find_losses(path: str | os.PathLike[str], config: StoreConfig | None = None)
         InvalidArgumentError, StorageError, CapacityError, CorruptionError: it cannot be read.
     """
     directory = LogDirectory(path, FileSystem())
-    return _find(directory, config or StoreConfig(), _properties_of(directory))
+    return _find(directory, config or StoreConfig(), _properties_of(directory)).losses
 
 
 def _properties_of(directory: LogDirectory) -> Properties | None:
@@ -79,12 +79,19 @@ def _properties_of(directory: LogDirectory) -> Properties | None:
     return properties
 
 
-def _find(directory: LogDirectory, config: StoreConfig, properties: Properties | None) -> list[OffsetLogError]:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    losses: list[OffsetLogError]
+    others_worked: set[int]  # the log partitions on which another program worked
+
+
+def _find(directory: LogDirectory, config: StoreConfig, properties: Properties | None) -> _Found:
     existing = None if properties is None else properties.existing
     opened = OpenPartitions(PartitionOpener(directory, config, writable=False, existing=existing))
     try:
         opened.open_all(directory.partition_numbers())
-        return [*opened.problems(), *(problem for each in opened.all() for problem in each.problems())]
+        losses = [*opened.problems(), *(problem for each in opened.all() for problem in each.problems())]
+        return _Found(losses, {each.number for each in opened.all() if each.recovery["others_worked"]})
     finally:
         opened.abandon()
 
@@ -119,7 +126,8 @@ def accept_loss(path: str | os.PathLike[str], config: StoreConfig | None = None)
 
 
 def _accept(directory: LogDirectory, config: StoreConfig, properties: Properties | None) -> AcceptedLoss:
-    losses = _find(directory, config, properties)
+    found = _find(directory, config, properties)
+    losses = found.losses
     if not losses:
         return AcceptedLoss([])
     now = datetime.now(UTC)
@@ -136,7 +144,9 @@ def _accept(directory: LogDirectory, config: StoreConfig, properties: Properties
     if properties is not None:
         existing = witnesses.existing.intersection(present).union(numbers)
         directory.write_properties(Properties(properties.partitions, properties.topic_id, existing))
-    directory.adopt_checkpoints({})
+    # The manifests of the other partitions do not know yet that another program worked on them.
+    others = found.others_worked.difference(numbers)
+    directory.adopt_checkpoints({number: witnesses.of(number).cleaned_by_others for number in others})
     directory.forget_entries(CHECKPOINTS, witnesses.existing.difference(present))
     directory.finish(ends, sound=directory.was_clean)
     return AcceptedLoss(losses, report, copies)

@@ -69,11 +69,13 @@ class PartitionOpener:
             opened: the partitions.
             properties: those of the directory, None where it shall have none.
         """
-        others = {
-            each.number: self._witnesses.cleaned_to(each.number)
-            for each in opened
-            if each.read_only and each.recovery["others_worked"]
-        }
+        closed = {*self._directory.partition_numbers(), *self._witnesses.existing}.difference(
+            each.number for each in opened
+        )
+        others = self._witnesses.untold(closed)
+        for each in opened:
+            if each.read_only and each.recovery["others_worked"]:
+                others[each.number] = self._witnesses.of(each.number).cleaned_by_others
         refused = [each.number for each in opened if each.recovery["log_start_refused"]]
         if refused:
             self._directory.refuse_log_starts(refused)

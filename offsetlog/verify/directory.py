@@ -160,12 +160,14 @@ class DirectoryCheck:
         return Around(self.is_clean, recovery_point, cleaned_to, self.witnesses.of(number))
 
     def check_witnesses(self, numbers: list[int]) -> None:
-        """Reports partition directories that are missing, and a damaged record of the checkpoints."""
+        """Reports directories of partitions and checkpoints that are missing, and a damaged record of these."""
         for number, loss in self.witnesses.missing(numbers).items():
             Place(self.report, number).missing(loss)
         for failure in self.witnesses.findings:
-            if (failure.path or "").endswith(checkpoint_record.NAME):
-                self.place.problem("checkpoint", failure.message, failure.path or "")
+            path = Path(failure.path or "")
+            # A damaged checkpoint is reported where it is read.
+            if path.name == checkpoint_record.NAME or not self.fs.exists(path):
+                self.place.problem("checkpoint", failure.message, path)
 
     def check_checkpoints(
         self, ends: Mapping[int, LogEnd], missing: Collection[int | None] = ()

@@ -353,7 +353,7 @@ def test_the_default_of_offsetlog_is_not_looked_for_in_a_broker_s_directory(tmp_
     group = group_of_the_first(PARTITIONS_DEFAULT, but_not_of=KAFKA_PARTITIONS_DEFAULT)
     with offsetlog.open(path, 1, "process") as store:
         store.commit_one(group, "t", 0, 1)
-    for file in (path / "offsetlog.properties", *path.glob("*/offsetlog*")):
+    for file in (*path.glob("offsetlog.*"), *path.glob("*/offsetlog*")):
         file.unlink()
     with offsetlog.open(path, read_only=True) as store:
         assert store.partitions == 1

@@ -439,6 +439,7 @@ def _complete(
         if number not in ends:
             ends[number] = close_partition(building.partition_path(number), number, segment_bytes, topic_id=topic_id)
         building.fs.flush_directory(building.partition_path(number))
+    building.adopt_checkpoints({})
     building.write_properties(Properties(partitions, topic_id, frozenset(ends)))
     cluster = old.path / META_PROPERTIES
     if old.fs.exists(cluster):
