@@ -59,15 +59,11 @@ void ol_log_note_tail(ol_log *log, const ol_flush_sidecar_bound *flushed) {
 }
 
 int ol_log_note_epoch(ol_log *log, int32_t epoch, ol_error *error) {
-    int status = OL_OK;
-    pthread_mutex_lock(&log->manifest.lock);
     int32_t before = log->manifest.kept.epoch;
-    if (epoch != before || atomic_load(&log->manifest.is_due)) {
-        log->manifest.kept.epoch = epoch;
-        status = store_below(log, INT64_MAX, error);
-        if (status != OL_OK) log->manifest.kept.epoch = before;
-    }
-    pthread_mutex_unlock(&log->manifest.lock);
+    if (epoch == before && !atomic_load(&log->manifest.is_due)) return OL_OK;
+    log->manifest.kept.epoch = epoch;
+    int status = store_below(log, INT64_MAX, error);
+    if (status != OL_OK) log->manifest.kept.epoch = before;
     return status;
 }
 

@@ -213,25 +213,39 @@ ol_segment *ol_log_next_segment(ol_log *log, int64_t base) {
 
 /* ------------------------------------------------------------ epochs, producers */
 
-int ol_log_store_epochs(ol_log *log, ol_error *error) {
+static bool have_epochs_changed(ol_log *log, int32_t *newest) {
     pthread_mutex_lock(&log->epochs.lock);
-    int32_t newest = ol_leader_epochs_newest(&log->epochs.cache);
+    *newest = ol_leader_epochs_newest(&log->epochs.cache);
     bool changed = log->epochs.changed;
     pthread_mutex_unlock(&log->epochs.lock);
-    if (!changed) return OL_OK;
-    /* An epoch that the manifest does not name would be another program's. */
-    int status = ol_log_note_epoch(log, newest, error);
-    if (status != OL_OK) return status;
+    return changed;
+}
+
+/* Stores nothing if the newest epoch is not the one that the manifest names: the writer may have
+ * met another one meanwhile. */
+static int store_noted_epochs(ol_log *log, int32_t noted, ol_error *error) {
+    char path[OL_PATH_MAX];
+    int status = ol_log_path(log, OL_EPOCHS_FILE, path, error);
     pthread_mutex_lock(&log->epochs.lock);
-    if (log->epochs.changed) {
-        char path[OL_PATH_MAX];
-        status = ol_log_path(log, OL_EPOCHS_FILE, path, error);
-        if (status == OL_OK) {
-            status = ol_leader_epochs_store(&log->epochs.cache, log->fs, path, error);
-        }
+    if (status == OL_OK && ol_leader_epochs_newest(&log->epochs.cache) == noted) {
+        status = ol_leader_epochs_store(&log->epochs.cache, log->fs, path, error);
         if (status == OL_OK) log->epochs.changed = false;
     }
     pthread_mutex_unlock(&log->epochs.lock);
+    return status;
+}
+
+int ol_log_store_epochs(ol_log *log, ol_error *error) {
+    int32_t newest;
+    int status = OL_OK;
+    if (!have_epochs_changed(log, &newest)) return OL_OK;
+    /* An epoch that the manifest does not name would be another program's. */
+    pthread_mutex_lock(&log->manifest.lock);
+    while (status == OL_OK && have_epochs_changed(log, &newest)) {
+        status = ol_log_note_epoch(log, newest, error);
+        if (status == OL_OK) status = store_noted_epochs(log, newest, error);
+    }
+    pthread_mutex_unlock(&log->manifest.lock);
     return status;
 }
 

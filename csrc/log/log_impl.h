@@ -38,10 +38,11 @@
  *   1  swap.lock         replacing and cutting segments below the log end
  *   2  flush.lock        a flush, the flushed bound and its sidecar
  *   3  extension.lock    the zeros after the last batch, spares, the choice of the active segment
- *   4  list.lock         the list of segments and their flags of a flush
- *   5  epochs.lock       leader epochs
- *   6  segment->lock     a segment's file, counts and indexes
- *   7  steps.locks       the steps in which the background flushes an extension
+ *   4  manifest.lock     the manifest, and the epochs that it names
+ *   5  list.lock         the list of segments and their flags of a flush
+ *   6  epochs.lock       leader epochs
+ *   7  segment->lock     a segment's file, counts and indexes
+ *   8  steps.locks       the steps in which the background flushes an extension
  */
 struct ol_log {
     /* The end of the log, which reserve and publish move.  The writer's; `active` changes under
@@ -266,7 +267,8 @@ int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) OL_NO
 int ol_log_store_manifest(ol_log *log, ol_error *error) OL_NODISCARD;
 /* The active segment reaches so far on disk; stored by the next call. */
 void ol_log_note_tail(ol_log *log, const ol_flush_sidecar_bound *flushed);
-/* Before an epoch is written anywhere else. */
+/* Before an epoch is written anywhere else.  Here the caller holds manifest.lock, until the epoch
+ * is written. */
 int ol_log_note_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCARD;
 /* Before batches are appended that may leave gaps. */
 int ol_log_note_foreign(ol_log *log, ol_error *error) OL_NODISCARD;

@@ -108,6 +108,43 @@ OL_TEST(an_epoch_that_only_the_manifest_knows_shows_nobody) {
     fixture_remove(p.root);
 }
 
+/* A batch of a newer epoch, appended by the writer while a flush stores the manifest. */
+static ol_log *epoch_writer;
+
+static int rename_beside_writer(ol_fs *fs, const char *source, const char *target, ol_error *error) {
+    ol_log *log = epoch_writer;
+    int status = ol_fs_posix()->rename(fs, source, target, error);
+    if (log == NULL || strstr(target, OL_MANIFEST_FILE) == NULL) return status;
+    epoch_writer = NULL;
+    fixture_batch batch = scene_batch(1);
+    batch.leader_epoch = 6;
+    fixture_append(log, batch);
+    return status;
+}
+
+OL_TEST(an_epoch_that_comes_while_the_manifest_is_stored_is_named_there) {
+    place p;
+    ol_manifest manifest = {0};
+    ol_fs fs = *ol_fs_posix();
+    fs.rename = rename_beside_writer;
+    scene_place(&p);
+    p.options.fs = &fs;
+    ol_log *log = fixture_open(&p.options, NULL);
+    fixture_batch batch = scene_batch(1);
+    batch.leader_epoch = 5;
+    fixture_append(log, batch);
+    epoch_writer = log;
+    flush(log);
+    OL_CHECK(epoch_writer == NULL);
+    flush(log);
+    ol_log_abandon(log);
+    scene_load_manifest(&p, &manifest);
+    OL_CHECK_INT(manifest.epoch, 6);
+    ol_manifest_free(&manifest);
+    OL_CHECK(!have_others_worked(&p));
+    fixture_remove(p.root);
+}
+
 /* The epochs and the manifest are stored in an order that leaves no trace of anybody else, wherever the machine
  * stops. */
 OL_TEST(epochs_stored_by_us_show_nobody_wherever_the_machine_stops) {
