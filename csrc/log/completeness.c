@@ -312,7 +312,8 @@ static int check_segment(ol_opening *opening, const ol_manifest_segment *listed,
     bool is_tail = listed == &opening->manifest.tail;
     if (status != OL_OK || (is_tail && there.offset >= listed->end_offset)) return status;
     int64_t end = there.offset < listed->end_offset ? there.offset : listed->end_offset;
-    if (there.has_gaps && opening->has_worked_here) {
+    bool is_cleaned = there.has_gaps || there.offset >= listed->end_offset;
+    if (is_cleaned && opening->has_worked_here) {
         /* The other program's cleaner was stopped before it stored its checkpoint. */
         report_doubt(opening, OL_DOUBT_GAP, listed->base_offset, listed->end_offset);
         return OL_OK;

@@ -88,8 +88,8 @@ typedef struct ol_log_options {
     bool witnessed;                     /* the log dir says that this partition has a manifest and
                                            a sidecar */
     int changed_checkpoints;            /* of the log dir, that somebody else wrote since we did */
-    int64_t cleaned_by_others;          /* the cleaner's checkpoint, -1 none: how far somebody else
-                                           may have cleaned, if he worked here */
+    int64_t cleaned_by_others;          /* the cleaner's checkpoint, if it is one of them, else
+                                           -1 */
     int64_t log_start_offset;           /* of the checkpoint, -1 none */
     const uint8_t *topic_id;            /* 16 bytes for a new partition.metadata, or NULL: none
                                            is written */

@@ -30,11 +30,11 @@ class Witness:
     Attributes:
         witnessed: the partition has a manifest and a sidecar, which must be there.
         changed_checkpoints: how many checkpoints somebody else wrote since this library did. Where there is
-            neither a record of them nor properties, somebody put the partition into another directory: that counts as two.
+            neither a record of them nor properties, somebody put the partition into another directory, which counts
+            as two.
         recovery_point_changed: whether the recovery points are among them.
         log_start_changed: likewise, the log starts.
-        cleaned_by_others: the offset in the cleaner's checkpoint, -1 for none: how far somebody else may have cleaned.
-            A checkpoint that was removed and written again may hold what it held before.
+        cleaned_by_others: the offset in the cleaner's checkpoint, if that is among them, else -1.
     """
 
     witnessed: bool = False
@@ -68,6 +68,7 @@ class Witnesses:
         self._changed = frozenset(name for name in CHECKPOINTS if self._is_changed(name, record))
         is_foreign = existing is None and not is_ours
         self._changes = OTHERS_WORKED if is_foreign else len(self._changed)
+        self._has_cleaned = is_foreign or CLEANER_POINTS in self._changed
         if existing is None and is_ours:
             # `offsetlog.properties` is gone, or lost its end: the recovery points know as well what must be there.
             reached = self._checkpoints[RECOVERY_POINTS].items()
@@ -107,12 +108,11 @@ class Witnesses:
 
     def of(self, number: int) -> Witness:
         """Returns what the directory says about one partition."""
-        cleaned = self.cleaned_to(number)
+        cleaned = self.cleaned_to(number) if self._has_cleaned else -1
         others = self._others.get(number)
         if others is not None:
-            if CLEANER_POINTS in self._changed:
-                others = max(others, cleaned)
-            return Witness(number in self.existing, self._changes + OTHERS_WORKED, cleaned_by_others=others)
+            changes = self._changes + OTHERS_WORKED
+            return Witness(number in self.existing, changes, cleaned_by_others=max(others, cleaned))
         return Witness(
             witnessed=number in self.existing,
             changed_checkpoints=self._changes,
@@ -121,7 +121,7 @@ class Witnesses:
             cleaned_by_others=cleaned,
         )
 
-    def untold(self, numbers: Iterable[int]) -> dict[int, int]:
+    def worked_on(self, numbers: Iterable[int]) -> dict[int, int]:
         """Returns up to where another program cleaned those of `numbers` on which one surely worked, as for a record.
 
         Their manifests are not written again now, and would be held against them once the record has the checkpoints

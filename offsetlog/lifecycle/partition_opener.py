@@ -72,7 +72,7 @@ class PartitionOpener:
         closed = {*self._directory.partition_numbers(), *self._witnesses.existing}.difference(
             each.number for each in opened
         )
-        others = self._witnesses.untold(closed)
+        others = self._witnesses.worked_on(closed)
         for each in opened:
             if each.read_only and each.recovery["others_worked"]:
                 others[each.number] = self._witnesses.of(each.number).cleaned_by_others

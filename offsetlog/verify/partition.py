@@ -158,13 +158,14 @@ class PartitionCheck:
         )
 
     def _bound_from(self, directory: Path) -> int:
-        """Where the manifest begins to bind: above what another program may have cleaned, as the engine's open finds."""
+        """Where the manifest begins to bind: above what another program may have cleaned."""
         partition = self._open(directory)
         try:
             is_others = partition.recovery["others_worked"]
         finally:
             partition.abandon()
-        return self.around.cleaned_to if is_others else -1
+        witness = self.around.witness
+        return witness.cleaned_by_others if is_others and witness is not None else -1
 
     def _read_topic_id(self, directory: Path) -> None:
         self.topic_id = read_topic_id(self.place, self.fs, directory)

@@ -246,10 +246,10 @@ def test_a_segment_that_is_another_one_when_its_checksum_is_computed(built: Path
     content = (log.parent / MANIFEST).read_bytes()
     read = Segment(log, 0, 65, log.stat().st_size, np.empty(0), [], is_rebuilt=False, is_whole=True)
     found: list[Finding] = []
-    check_manifest(Place(found.append, 0), FileSystem(), log.parent, [read], content)
+    check_manifest(Place(found.append, 0), FileSystem(), log.parent, [read], content, lambda: 0)
     assert found == []
     damage(log)
     if is_cleaned:
         (log.parent / MANIFEST).write_bytes(content + b"the next one\n")
-    check_manifest(Place(found.append, 0), FileSystem(), log.parent, [read], content)
+    check_manifest(Place(found.append, 0), FileSystem(), log.parent, [read], content, lambda: 0)
     assert [(each.kind, each.path) for each in found] == ([] if is_cleaned else [("segment", str(log))])
