@@ -446,6 +446,13 @@ static int trim_tail(ol_log *log, ol_error *error) {
     return status;
 }
 
+/* A flush that failed is never made again: the pages that it lost count as clean. */
+static int flush_for_good(ol_log *log, ol_error *error) {
+    int status = ol_segment_flush(log->tail.active, error);
+    if (status != OL_OK) ol_log_set_failed(log);
+    return status;
+}
+
 /* Trims and flushes the files that this log wrote; under flush.lock and extension.lock. */
 static int close_files(ol_log *log, ol_error *error) {
     ol_segment *active = log->tail.active;
@@ -459,10 +466,11 @@ static int close_files(ol_log *log, ol_error *error) {
     if (status == OL_OK && changed && !is_stored) {
         status = ol_log_store_snapshot(log, log->tail.next_offset, true, error);
     }
-    if (status == OL_OK && changed) status = ol_segment_flush(active, error);
+    if (status == OL_OK && changed) status = flush_for_good(log, error);
     if (status == OL_OK) status = ol_log_flush_locked(log, error);
     if (status == OL_OK && changed) {
         status = log->fs->flush_directory(log->fs, log->directory, error);
+        if (status != OL_OK) ol_log_set_failed(log);
     }
     if (status == OL_OK && (changed || atomic_load(&log->manifest.is_due))) {
         status = ol_log_store_manifest(log, error);
@@ -478,7 +486,7 @@ int ol_log_close(ol_log *log, ol_error *error) {
         pthread_mutex_lock(&log->extension.lock);
         status = ol_log_check_writable(log, error);
         if (status == OL_OK) status = close_files(log, error);
-        if (status == OL_DISK_FULL) {
+        if (status == OL_DISK_FULL && !ol_log_has_failed(log)) {
             /* It is no clean close, but what was committed shall last. */
             ol_error ignored;
             int flushed = ol_log_flush_locked(log, &ignored);

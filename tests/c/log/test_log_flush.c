@@ -105,6 +105,44 @@ OL_TEST(what_replaces_batches_that_a_flush_covered_beyond_its_end_is_flushed) {
     leave_place();
 }
 
+/* ------------------------------------------------------------------------------------------------ closes */
+
+/* False when the close makes fewer flushes than `nth`. */
+static bool close_with_failing_flush(int64_t nth) {
+    enum { BEFORE = 3, ALL = 8 };
+    ol_error error;
+    open_place(256 << 10);
+    shared.log = fixture_open(&shared.options, NULL);
+    for (uint64_t salt = 0; salt < BEFORE; salt++) fixture_append(shared.log, fixture_plain(50, salt));
+    flush();
+    for (uint64_t salt = BEFORE; salt < ALL; salt++) fixture_append(shared.log, fixture_plain(50, salt));
+    int64_t before = ol_fault_fs_flushes(shared.fs);
+    ol_fault_fs_fail_flush(shared.fs, before + nth, ENOSPC);
+    int status = ol_log_close(shared.log, &error);
+    bool reached = ol_fault_fs_flushes(shared.fs) >= before + nth;
+    ol_fault_fs_fail_flush(shared.fs, 0, 0);
+    OL_CHECK_INT(status, reached ? OL_DISK_FULL : OL_OK);
+    if (reached) {
+        ol_log_recovery recovery;
+        shared.log = fixture_open(&shared.options, &recovery);
+        OL_CHECK_INT(ol_log_end(shared.log), ALL);
+        OL_CHECK_INT(ol_log_flushed(shared.log), ALL);
+        check_power_losses(ALL);
+        ol_log_abandon(shared.log);
+    }
+    ol_fault_fs_free(shared.fs);
+    fixture_remove(shared.root);
+    return reached;
+}
+
+/* The pages that a failed flush lost count as clean: a second one would succeed, and acknowledge what the disk does not have. */
+OL_TEST(a_close_whose_flush_meets_a_full_disk_makes_it_no_second_time) {
+    int64_t nth = 1;
+    while (close_with_failing_flush(nth)) nth++;
+    printf("  %lld flushes of a close\n", (long long)(nth - 1));
+    OL_CHECK(nth > 4);
+}
+
 /* ------------------------------------------------------------------------------------------------ the background */
 
 static int (*plain_flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);
