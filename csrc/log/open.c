@@ -395,8 +395,11 @@ static int store_witnesses(ol_opening *opening, ol_error *error) {
     ol_log_note_tail(log, &bound);
     if (atomic_load(&log->manifest.is_due)) {
         status = ol_log_store_manifest(log, error);
-        /* One that is there is true still, and the next flush stores the other one. */
-        if (status != OL_OK && (status == OL_CRASHED || !opening->has_manifest)) return status;
+        /* One that is there is true still, and the next flush stores the other one.  But it would
+         * accuse another program, which the checkpoints soon show no more. */
+        bool is_true = opening->has_manifest && !opening->has_worked_here &&
+                       !opening->options->accept_loss;
+        if (status != OL_OK && (status == OL_CRASHED || !is_true)) return status;
     }
     return ol_log_store_epochs(log, error);
 }

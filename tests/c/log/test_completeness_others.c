@@ -218,6 +218,39 @@ OL_TEST(a_broker_that_appended_is_no_loss) {
 }
 
 /* It binds at and above the broker's cleaner checkpoint; what lies below nobody can decide. */
+static int rename_without_space(ol_fs *fs, const char *source, const char *target, ol_error *error) {
+    if (strstr(target, OL_MANIFEST_FILE) == NULL) return ol_fs_posix()->rename(fs, source, target, error);
+    return ol_fail_errno(error, ENOSPC, "rename", target);
+}
+
+/* The manifest of before would be held against the broker once the log dir has adopted its checkpoints. */
+OL_TEST(an_open_after_a_broker_fails_where_its_manifest_cannot_be_stored) {
+    for (int others = 0; others < 2; others++) {
+        place p;
+        ol_error error;
+        ol_log *log = NULL;
+        ol_log_recovery recovery;
+        ol_fs fs = *ol_fs_posix();
+        fs.rename = rename_without_space;
+        scene_make(&p, BATCHES, true);
+        scene_remove_segment(&p, 16);
+        if (others) checkpoint_as_broker(&p, BATCHES, LAST_BASE);
+        else p.options.accept_loss = true, p.options.clean = false;
+        place full = p;
+        full.options.fs = &fs;
+        OL_CHECK_INT(ol_log_open(&full.options, &log, &recovery, &error), OL_DISK_FULL);
+        OL_CHECK(log == NULL);
+        fixture_close(fixture_open(&p.options, &recovery));
+        OL_CHECK(!recovery.is_lossy);
+        p.options.accept_loss = false;
+        p.options.changed_checkpoints = 0;
+        p.options.recovery_point_changed = false;
+        p.options.cleaned_by_others = -1;
+        CHECK_COMPLETE(&p);
+        fixture_remove(p.root);
+    }
+}
+
 OL_TEST(closed_segments_are_bound_from_the_cleaner_checkpoint_on) {
     static const int64_t cleaned[] = {-1, 0, 15, 16, 17, 32, 48, BATCHES};
     for (size_t i = 0; i < sizeof cleaned / sizeof cleaned[0]; i++) {
