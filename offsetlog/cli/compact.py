@@ -298,7 +298,7 @@ def command(
         run = Compaction(store, partition, ratio=ratio, again=again)
         lost = _lost_past(store, run.plans)
         if lost is not None:
-            Consent(yes).ask(lost)
+            Consent(yes, dry_run=False).ask(lost)
         output.rows(COLUMNS, run.rows(), "there is no log partition yet", wide=wide)
         summary, stuck = run.summary(), run.stuck()
     print_summary(output, summary, stuck)

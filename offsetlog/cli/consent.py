@@ -87,13 +87,13 @@ class Consent:
     Attributes:
         yes: whether everything was agreed to, so that nobody is asked.
         force: whether a group that has members may be changed.
-        dry_run: whether nothing is to be done.
+        dry_run: whether nothing is to be done; None for a command without this option.
         wide: whether the question shows every field of a change.
     """
 
     yes: bool
     force: bool = False
-    dry_run: bool = False
+    dry_run: bool | None = None
     wide: bool = False
 
     @property
@@ -128,9 +128,10 @@ class Consent:
             reasons.append("there is no terminal to ask on")
             options.insert(0, "--yes")
         if reasons:
+            or_shown = "" if self.dry_run is None else ", with --dry-run only shown"
             raise RefusedError(
                 f"nothing was done: {'; '.join(reasons)}; this would {effect.sentence}; with "
-                f"{' and '.join(options)} it is done, with --dry-run only shown"
+                f"{' and '.join(options)} it is done{or_shown}"
             )
         for reason in effect.in_use:
             complain(reason)

@@ -171,7 +171,7 @@ def command(
         if within_ms > WITHIN_MS_MAX:
             raise InvalidArgumentError(f"--within {within} is too long: it ends after every time that a calendar has")
         return _tell(output, path, partitions, within_ms, default, groups, wide, trust_clock)
-    consent = Consent(yes, wide=wide)
+    consent = Consent(yes, dry_run=False, wide=wide)
     with consent.open(path, partitions, by_partition=True) as store:
         if not trust_clock:
             _refuse_clock(store, default, groups)

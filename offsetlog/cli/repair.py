@@ -77,7 +77,8 @@ def command(
 ) -> int:
     """Shows or accepts; returns the exit code."""
     output = Output(form)
-    rows = [row_of(loss) for loss in find_losses(path)]
+    losses = find_losses(path)
+    rows = [row_of(loss) for loss in losses]
     if not rows:
         output.line("nothing is missing")
         return 0
@@ -87,8 +88,10 @@ def command(
         return 1
     concerned = {row["log_partition"] for row in rows if row["log_partition"] is not None}
     deed = f"give up what is missing in {count_text(len(concerned), 'log partition')} of {path}"
+    if not concerned:
+        deed = f"take the checkpoints of {path} as they are"
     Consent(yes, wide=wide).ask(Effect(deed, COLUMNS, rows, _name))
-    accepted = accept_loss(path)
+    accepted = accept_loss(path, shown=losses)
     if output.is_json:
         output.object({"report": str(accepted.report), "copies": [str(copy) for copy in accepted.copies]})
     output.line(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +30,7 @@ from offsetlog.directory.witnesses import Witnesses
 from offsetlog.errors import (
     CorruptionError,
     DataLossError,
+    InvalidArgumentError,
     MissingFileError,
     OffsetLogError,
     PossibleLossError,
@@ -96,7 +98,12 @@ def _find(directory: LogDirectory, config: StoreConfig, properties: Properties |
         opened.abandon()
 
 
-def accept_loss(path: str | os.PathLike[str], config: StoreConfig | None = None) -> AcceptedLoss:
+def accept_loss(
+    path: str | os.PathLike[str],
+    config: StoreConfig | None = None,
+    *,
+    shown: Sequence[OffsetLogError] | None = None,
+) -> AcceptedLoss:
     """Takes what is missing for lost, so that the directory's log partitions take commits again.
 
     A report `offsetlog-loss-<time>.json` is written into the log directory first: each loss with its log partition, its
@@ -106,6 +113,7 @@ def accept_loss(path: str | os.PathLike[str], config: StoreConfig | None = None)
     Args:
         path: the log directory.
         config: the settings that the store is opened with.
+        shown: the losses that somebody agreed to give up, as `find_losses` returned them; None for whatever there is.
 
     Returns:
         What was accepted; `losses` is empty, and nothing was changed, where nothing was wrong.
@@ -113,23 +121,34 @@ def accept_loss(path: str | os.PathLike[str], config: StoreConfig | None = None)
     Raises:
         LockedError: somebody has it open for writing.
         MissingFileError: there is no log.
-        InvalidArgumentError, StorageError, CapacityError, CorruptionError: it cannot be read or written; a second call
+        InvalidArgumentError: more is lost by now than was shown, and nothing was changed; or a setting is wrong.
+        StorageError, CapacityError, CorruptionError: it cannot be read or written; a second call
             goes on.
     """
     directory = LogDirectory(path, FileSystem())
     properties = _properties_of(directory)
     directory.lock()
     try:
-        return _accept(directory, config or StoreConfig(), properties)
+        found = _find(directory, config or StoreConfig(), properties)
+        if not found.losses:
+            return AcceptedLoss([])
+        _check_shown(found.losses, shown)
+        return _accept(directory, config or StoreConfig(), properties, found)
     finally:
         directory.unlock()
 
 
-def _accept(directory: LogDirectory, config: StoreConfig, properties: Properties | None) -> AcceptedLoss:
-    found = _find(directory, config, properties)
+def _check_shown(losses: list[OffsetLogError], shown: Sequence[OffsetLogError] | None) -> None:
+    known = None if shown is None else [describe(each) for each in shown]
+    for loss in losses:
+        if known is not None and describe(loss) not in known:
+            raise InvalidArgumentError(f"more is lost than was shown, look again: {loss.message}", path=loss.path)
+
+
+def _accept(
+    directory: LogDirectory, config: StoreConfig, properties: Properties | None, found: _Found
+) -> AcceptedLoss:
     losses = found.losses
-    if not losses:
-        return AcceptedLoss([])
     now = datetime.now(UTC)
     report = directory.path / f"offsetlog-loss-{now:%Y%m%dT%H%M%S.%fZ}.json"
     content = json.dumps(_describe(directory, losses, now), indent=1, ensure_ascii=False)

@@ -164,6 +164,19 @@ def test_a_sound_store_is_healthy(built: Path):
         assert store.health() == (True, (), ())
 
 
+def test_more_than_was_shown_is_not_accepted(built: Path):
+    number = fullest(built)
+    segments(built, number)[0].unlink()
+    shown = find_losses(built, SMALL)
+    segments(built, number)[1].unlink()
+    before = {path: path.read_bytes() for path in built.rglob("*") if path.is_file()}
+    with pytest.raises(errors.InvalidArgumentError, match="more is lost than was shown"):
+        offsetlog.accept_loss(built, SMALL, shown=shown)
+    assert {path: path.read_bytes() for path in built.rglob("*") if path.is_file()} == before
+    assert len(offsetlog.accept_loss(built, SMALL, shown=find_losses(built, SMALL)).losses) == len(shown) + 1
+    check_goes_on(built)
+
+
 def test_nothing_to_accept(built: Path):
     before = sorted(built.rglob("*"))
     assert offsetlog.accept_loss(built, SMALL) == offsetlog.lifecycle.accept_loss.AcceptedLoss([])
