@@ -113,7 +113,7 @@ def command(
             partitions=partitions,
             overwrite=overwrite,
             dry_run=dry_run,
-            agree=lambda counts, back: Consent(yes).ask(_effect(target, counts, back)),
+            agree=lambda counts, back: Consent(yes, dry_run=False).ask(_effect(target, counts, back)),
         )
     output = Output(form)
     if output.is_json:
