@@ -145,10 +145,9 @@ class Directory:
         os.waitpid(process, 0)
         assert b"E" not in said, "a process could not do what it should, see its traceback"
         begun, done = said.count(b"b"), said.count(b"d")
-        state = self.states[0]
         for deed in deeds[:done]:
-            state = deed.applied(state)
-        self.states = [state] if begun == done else [state, deeds[done].applied(state)]
+            self.states = [deed.applied(state) for state in self.states]
+        self.states += [deeds[done].applied(state) for state in self.states if begun > done]
         return end
 
     def settle(self) -> None:
@@ -189,6 +188,8 @@ def _be_process(path: Path, config: StoreConfig, deeds: list[Deed], pipe: int, *
     # Never returns.  Says of each deed when it begins and when it is done.
     try:
         store = _opened(path, config)
+        for left in {each.producer_id for each in store.transactions()}:
+            store.abort_transaction(left)
         for deed in deeds:
             os.write(pipe, b"b")
             deed.do(store)
