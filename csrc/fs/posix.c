@@ -77,22 +77,15 @@ static int open_descriptor(const char *path, int flags, ol_error *error, const c
     return error->status;
 }
 
-/* Takes over the descriptor; closes it on failure. */
-static int new_file(const char *path, int descriptor, ol_file **file, ol_error *error) {
+static ol_file *new_file(const char *path) {
     ol_file *result = calloc(1, sizeof *result);
-    char *copy = strdup(path);
-    if (result == NULL || copy == NULL) {
-        free(result);
-        free(copy);
-        close(descriptor);
-        return ol_fail(error, OL_NO_MEMORY, "no memory for an open file");
-    }
-    result->path = copy;
-    result->descriptor = descriptor;
-    *file = result;
-    return OL_OK;
+    if (result != NULL) result->path = strdup(path);
+    if (result != NULL && result->path != NULL) return result;
+    free(result);
+    return NULL;
 }
 
+/* Memory first: an open that fails has not created the file. */
 static int posix_open(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **file,
                       ol_error *error) {
     (void)fs;
@@ -100,9 +93,16 @@ static int posix_open(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **
     if (mode == OL_OPEN_READ) flags = O_RDONLY;
     if (mode == OL_OPEN_CREATE) flags |= O_CREAT;
     if (mode == OL_OPEN_CREATE_NEW) flags |= O_CREAT | O_EXCL;
-    int descriptor;
-    int status = open_descriptor(path, flags, error, "open", &descriptor);
-    return status != OL_OK ? status : new_file(path, descriptor, file, error);
+    ol_file *result = new_file(path);
+    if (result == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for an open file");
+    int status = open_descriptor(path, flags, error, "open", &result->descriptor);
+    if (status == OL_OK) {
+        *file = result;
+        return OL_OK;
+    }
+    free(result->path);
+    free(result);
+    return status;
 }
 
 static void unlink_lock(ol_file *file) {

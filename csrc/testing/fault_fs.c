@@ -141,7 +141,10 @@ static int wrap_file(fault_fs *fs, ol_file *real, const char *path, location *at
         ol_file *reader;
         int status = fs->real->open(fs->real, path, OL_OPEN_READ, &reader, error);
         if (status != OL_OK) {
+            /* It was created just now: nobody may find it. */
+            ol_error ignored;
             fs->real->close(real);
+            OL_ASSERT(fs->real->remove(fs->real, path, &ignored) == OL_OK);
             return status;
         }
         at->node = ol_fault_disk_add_node(&fs->disk, false, reader);

@@ -34,7 +34,7 @@ class Witness:
             as two.
         recovery_point_changed: whether the recovery points are among them.
         log_start_changed: likewise, the log starts.
-        cleaned_by_others: the offset in the cleaner's checkpoint, if that is among them, else -1.
+        cleaned_by_others: the offset in the cleaner's checkpoint, if that is among them or nobody knows, else -1.
     """
 
     witnessed: bool = False
@@ -68,7 +68,8 @@ class Witnesses:
         self._changed = frozenset(name for name in CHECKPOINTS if self._is_changed(name, record))
         is_foreign = existing is None and not is_ours
         self._changes = OTHERS_WORKED if is_foreign else len(self._changed)
-        self._has_cleaned = is_foreign or CLEANER_POINTS in self._changed
+        # Nor who wrote the cleaner's points; they count where it is shown that another program worked here.
+        self._has_cleaned = record is None or CLEANER_POINTS in self._changed
         if existing is None and is_ours:
             # `offsetlog.properties` is gone, or lost its end: the recovery points know as well what must be there.
             reached = self._checkpoints[RECOVERY_POINTS].items()

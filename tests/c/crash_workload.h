@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include "accusation.h"
 #include "crash_model.h"
 #include "testing/fault_fs.h"
 
@@ -251,7 +252,8 @@ static int workload_open(workload *w, ol_error *error) {
         return status;
     }
     w->clean = false;
-    OL_CHECK(!recovery.corrupt);
+    if (accusation(&recovery) != NULL) return ol_fail(error, OL_CORRUPT, "reported: %s", accusation(&recovery));
+    w->options.log.witnessed = true;
     OL_CHECK_INT(recovery.torn_bytes, 0);
     if (w->options.replicated) status = ol_partition_advance(w->partition, INT64_MAX, error);
     if (status == OL_OK) status = ol_partition_load(w->partition, error);

@@ -197,6 +197,21 @@ def test_leader_epochs_that_contradict_the_log_are_found(log, content):
     assert only(log)[:2] == ("leader epochs", "leader-epoch-checkpoint")
 
 
+def test_leader_epochs_that_a_broker_dropped_are_a_note(tmp_path):
+    """It leads with an older epoch than the log has where it was killed, and others worked before it came back."""
+    for number in range(4):
+        with offsetlog.open(tmp_path / "log", partitions=1) as store:
+            store.commit_one("g", "t", number, number)
+    path = tmp_path / "log" / "__consumer_offsets-0" / "leader-epoch-checkpoint"
+    epochs = parse_epochs(path.read_bytes())
+    left = [epochs[0], epochs[3]]
+    path.write_text(f"0\n2\n{left[0][0]} {left[0][1]}\n{left[1][0]} {left[1][1]}\n")
+    found = verify(tmp_path / "log")
+    [note] = [each for each in found.findings if each.kind == "leader epochs"]
+    assert (found.problems, note.log_offset) == ([], 1)
+    assert note.reason.startswith(f"epoch {epochs[1][0]} of the batch at offset 1 is not in the checkpoint; ")
+
+
 def test_empty_leader_epochs_are_none():
     assert parse_epochs(b"") == parse_epochs(b"0\n") == []
 

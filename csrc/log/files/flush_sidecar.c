@@ -98,7 +98,7 @@ static int read_sequence(ol_fs *fs, ol_file *file, int64_t *sequence, ol_error *
 
 int ol_flush_sidecar_open(ol_flush_sidecar *flushed, ol_fs *fs, const char *path, ol_error *error) {
     ol_file *file = NULL;
-    int64_t size = 0, sequence = 0;
+    int64_t size = -1, sequence = 0;
     int status = fs->open(fs, path, OL_OPEN_CREATE, &file, error);
     if (status != OL_OK) return status;
     status = fs->size(file, &size, error);

@@ -3,7 +3,7 @@
  *
  *   - what was acknowledged as "disk" is there; as "process" too where only the process died;
  *   - everything else is whole or absent, in the order of the log: the state is the model's after some number of atoms;
- *   - nothing of an open or aborted transaction is seen, and no loss of unflushed bytes is taken for corruption;
+ *   - nothing of an open or aborted transaction is seen, and no loss of unflushed bytes is taken for corruption, or reported;
  *   - a recovery that is stopped at any of its own operations is as good as none;
  *   - reading, writing, closing and killing afterwards find the same state; commits go on.
  *
@@ -41,7 +41,7 @@ typedef struct left {
     int64_t count;              /* atoms that are there, -1 while it is not known */
 } left;
 
-static ol_partition *open_left(const left *l, bool writable) {
+static ol_partition *open_left(left *l, bool writable) {
     ol_partition *partition;
     ol_log_recovery recovery;
     ol_error error;
@@ -51,7 +51,9 @@ static ol_partition *open_left(const left *l, bool writable) {
     int status = ol_partition_open(&options, &partition, &recovery, &error);
     if (status == OL_NO_SUCH_FILE && !writable) return NULL;       /* the directory's name was lost */
     if (status != OL_OK) fail_at(l->place, "open: %s (%s)", error.reason, error.path);
-    if (recovery.corrupt) fail_at(l->place, "taken for corruption: %s", recovery.corruption.reason);
+    if (accusation(&recovery) != NULL) fail_at(l->place, "reported by the %s open: %s", writable ? "writable" : "read-only",
+                                               accusation(&recovery));
+    l->options.log.witnessed |= writable;
     if (options.replicated) status = ol_partition_advance(partition, INT64_MAX, &error);
     if (status == OL_OK) status = ol_partition_load(partition, &error);
     if (status != OL_OK) fail_at(l->place, "load: %s", error.reason);

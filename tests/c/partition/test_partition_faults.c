@@ -1,17 +1,18 @@
 /* A workload in which one file operation fails, each in turn: with EIO, with ENOSPC, a flush that did not reach the disk, the
- * faulting in of pages, or a read.
+ * faulting in of pages, or a read; or one allocation.
  * The call that met it must say so with a status of its kind and leave everything as it was, or the partition has failed; opened again
  * it holds everything that was acknowledged, and a power loss after that takes nothing of it.  A load that could not read some bytes
  * has reported them, and the partition is read-only.
  *
- * At least 600 operations and as many reads fail, with OFFSETLOG_DEPTH=long 10,000 of each.  OL_FAULT_RUN=seed OL_FAULT_AT=n
+ * At least 600 operations and as many reads and allocations fail, with OFFSETLOG_DEPTH=long 10,000 of each.  OL_FAULT_RUN=seed OL_FAULT_AT=n
  * OL_FAULT_KIND=kind: one again. */
 #include <errno.h>
 #include <stdarg.h>
 
 #include "crash_workload.h"
+#include "fault_memory.h"
 
-typedef enum fault_kind { FAULT_IO, FAULT_DISK_FULL, FAULT_FLUSH, FAULT_POPULATE, FAULT_READ } fault_kind;
+typedef enum fault_kind { FAULT_IO, FAULT_DISK_FULL, FAULT_FLUSH, FAULT_POPULATE, FAULT_READ, FAULT_MEMORY } fault_kind;
 
 typedef struct fault_place {
     uint64_t seed;
@@ -22,7 +23,7 @@ typedef struct fault_place {
 } fault_place;
 
 OL_PRINTF(2, 3) static void fail_at(const fault_place *place, const char *format, ...) {
-    static const char *const kinds[] = {"EIO", "ENOSPC", "flush", "populate", "read"};
+    static const char *const kinds[] = {"EIO", "ENOSPC", "flush", "populate", "read", "memory"};
     va_list arguments;
     fprintf(stderr, "seed %" PRIu64 "%s, %s at %" PRId64 " (kind %d), step %d: ", place->seed, place->replicated ? " replicated" : "",
             kinds[place->kind], place->at, place->kind, place->step);
@@ -35,7 +36,8 @@ OL_PRINTF(2, 3) static void fail_at(const fault_place *place, const char *format
 
 static void check_status(const fault_place *place, int status, const ol_error *error) {
     bool is_full = place->kind == FAULT_DISK_FULL || place->kind == FAULT_POPULATE;
-    bool of_its_kind = status == OL_FAILED || status == (is_full ? OL_DISK_FULL : OL_IO);
+    int kind = is_full ? OL_DISK_FULL : place->kind == FAULT_MEMORY ? OL_NO_MEMORY : OL_IO;
+    bool of_its_kind = status == OL_FAILED || status == kind;
     if (!of_its_kind) fail_at(place, "status %s: %s", ol_status_name(status), error->reason);
     if (status != error->status || error->reason[0] == '\0') fail_at(place, "an error that says nothing");
 }
@@ -126,9 +128,8 @@ static void check_power_loss(const fault_place *place, workload *w, const char *
     options.log.directory = directory;
     options.log.clean = false;
     int status = ol_partition_open(&options, &partition, &recovery, &error);
-    if (status != OL_OK || recovery.corrupt) {
-        fail_at(place, "after a power loss: %s", status != OL_OK ? error.reason : recovery.corruption.reason);
-    }
+    const char *reason = status != OL_OK ? error.reason : accusation(&recovery);
+    if (reason != NULL) fail_at(place, "after a power loss: %s", reason);
     if (options.replicated) OL_CHECK_OK(ol_partition_advance(partition, INT64_MAX, &error), &error);
     OL_CHECK_OK(ol_partition_load(partition, &error), &error);
     if (options.replicated) OL_CHECK_OK(ol_partition_become_leader(partition, 1000000, &error), &error);
@@ -143,6 +144,7 @@ typedef struct fault_counts {
     int64_t flushes;
     int64_t populates;
     int64_t reads;
+    int64_t allocations;
     int64_t unread;             /* loads that passed over bytes */
     int64_t refused;            /* calls that failed and left everything as it was */
     int64_t failed;             /* partitions that had to be opened again */
@@ -150,7 +152,9 @@ typedef struct fault_counts {
 
 static void run_steps(fault_place *place, workload *w, fault_counts *counts) {
     ol_error error;
+    fault_memory_pause(false);
     int status = workload_open(w, &error);
+    fault_memory_pause(true);
     for (place->step = 0;; place->step++) {
         if (has_unread_bytes(place, w)) {
             counts->unread++;
@@ -164,7 +168,9 @@ static void run_steps(fault_place *place, workload *w, fault_counts *counts) {
         }
         if (place->step == WORKLOAD_STEPS) return;
         ol_digest before = digest_of(w->partition);
+        fault_memory_pause(false);
         status = workload_step(w, &error);
+        fault_memory_pause(true);
         if (status == OL_OK && ol_partition_role(w->partition) == OL_ROLE_FAILED) {
             /* The call did what it says; something behind it (a flush of what was prepared, an index) failed the log. */
             status = ol_fail(&error, OL_FAILED, "the log failed behind a call that succeeded");
@@ -189,16 +195,20 @@ static void run_with_fault(const char *root, const char *target, fault_place *pl
     scratch_join(directory, root);
     OL_CHECK_OK(ol_fault_fs_create(root, &fs, &error), &error);
     fs->stored = NULL;          /* a store into a mapping does not fail */
+    fault_memory_pause(true);
+    fault_memory_at(place->kind == FAULT_MEMORY ? place->at : 0);
     if (place->kind == FAULT_READ) ol_fault_fs_fail_read(fs, place->at, EIO);
     else if (place->kind == FAULT_POPULATE) ol_fault_fs_fail_populate(fs, place->at, ENOSPC);
     else if (place->kind == FAULT_FLUSH) ol_fault_fs_fail_flush(fs, place->at, EIO);
-    else ol_fault_fs_fail_at(fs, place->at, place->kind == FAULT_IO ? EIO : ENOSPC);
+    else if (place->kind != FAULT_MEMORY) ol_fault_fs_fail_at(fs, place->at, place->kind == FAULT_IO ? EIO : ENOSPC);
     workload_begin(&w, fs, directory, place->replicated, place->seed, &history);
     run_steps(place, &w, counts);
     counts->operations = ol_fault_fs_operations(fs);
     counts->flushes = ol_fault_fs_flushes(fs);
     counts->populates = ol_fault_fs_populates(fs);
     counts->reads = ol_fault_fs_reads(fs);
+    counts->allocations = fault_memory_calls();
+    fault_memory_at(0);
     ol_fault_fs_fail_at(fs, 0, 0);
     ol_fault_fs_fail_flush(fs, 0, 0);
     ol_fault_fs_fail_populate(fs, 0, 0);
@@ -271,6 +281,29 @@ OL_TEST(a_read_that_fails_is_reported_and_loses_nothing) {
     printf("  %" PRId64 " reads failed: %" PRId64 " calls refused, %" PRId64 " partitions opened again, %" PRId64
            " loads passed over bytes (seed %" PRIu64 ")\n", points, counts.refused, counts.failed, counts.unread, ol_test_seed);
     OL_CHECK(counts.failed > 0 && counts.unread > 0);
+    remove_tree(root);
+    remove_tree(target);
+}
+
+OL_TEST(an_allocation_that_fails_changes_nothing_or_the_partition_has_failed) {
+    enum { RUNS = 4 };
+    int64_t wanted = ol_test_depth(600, 10000) / RUNS, points = 0;
+    char root[256], target[256];
+    fault_counts counts = {0};
+    scratch_root(root, "root");
+    scratch_root(target, "target");
+    for (uint64_t seed = ol_test_seed * 1000 + 900; points < wanted * RUNS; seed++) {
+        fault_place place = {.seed = seed, .replicated = seed % 4 == 3};
+        int64_t allocations = run_sound(root, target, &place).allocations;
+        place.kind = FAULT_MEMORY;
+        for (int64_t i = 0; i < wanted; i++, points++) {
+            place.at = 1 + allocations * i / wanted;
+            run_with_fault(root, target, &place, &counts);
+        }
+    }
+    printf("  %" PRId64 " allocations failed: %" PRId64 " calls refused, %" PRId64 " partitions opened again (seed %" PRIu64 ")\n", points,
+           counts.refused, counts.failed, ol_test_seed);
+    OL_CHECK(counts.refused > 0 && counts.failed > 0);
     remove_tree(root);
     remove_tree(target);
 }
