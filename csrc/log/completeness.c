@@ -177,6 +177,32 @@ static int has_written_newest(const ol_opening *opening, bool *written, ol_error
     return status;
 }
 
+static bool is_base(const ol_opening *opening, int64_t offset) {
+    const ol_manifest *manifest = &opening->manifest;
+    if (manifest->tail.base_offset == offset || find_segment(opening, offset) != NULL) return true;
+    for (size_t i = 0; i < manifest->segment_count; i++) {
+        if (manifest->segments[i].base_offset == offset) return true;
+    }
+    return false;
+}
+
+/* Up to where the other program cleaned.  Its checkpoint is no witness against the log where it is
+ * damaged, has lost what ours said there, or says what is no end of a cleaning: that is the base of
+ * a segment, as a rule. */
+static void judge_cleaned(ol_opening *opening) {
+    int64_t said = opening->options->cleaned_by_others;
+    bool is_gone = said < 0 && opening->manifest.cleaned > 0;
+    opening->cleaned = said == OL_CLEANED_UNKNOWN ? -1 : said;
+    opening->is_cleaned_uncertain = said == OL_CLEANED_UNKNOWN || is_gone ||
+                                    (said > 0 && !is_base(opening, said));
+}
+
+/* What was found when the manifest was written, and may have been cleaned or may be lost. */
+static void doubt_what_was_found(ol_opening *opening) {
+    int64_t from = opening->cleaned < 0 ? 0 : opening->cleaned;
+    report_doubt(opening, OL_DOUBT_GAP, from, opening->manifest.tail.end_offset);
+}
+
 /* A broker writes several files while it works: its checkpoints, the epochs of what it leads, and
  * batches in the newest of them.  One file that changed alone is damage.  An epoch that is older
  * than the manifest's shows no more than that a process of ours ended after it had named a new one
@@ -192,6 +218,7 @@ static int judge_others(ol_opening *opening, ol_error *error) {
     if (is_newer && changes == 0) status = has_written_newest(opening, &written, error);
     opening->has_worked_here = changes + is_other + written >= 2;
     opening->report->others_worked = opening->has_worked_here;
+    if (opening->has_worked_here) judge_cleaned(opening);
     return status;
 }
 
@@ -225,8 +252,7 @@ void ol_completeness_judge_start(ol_opening *opening) {
 /* Whether a segment has to be there as the manifest lists it.  A broker's cleaner changes what lies
  * below its checkpoint, and what lies below the start of the log may be removed. */
 static bool is_bound(const ol_opening *opening, const ol_manifest_segment *listed) {
-    int64_t cleaned = opening->has_worked_here ? opening->options->cleaned_by_others : -1;
-    return listed->base_offset >= cleaned &&
+    return listed->base_offset >= opening->cleaned &&
            (opening->log_start == 0 || listed->end_offset > opening->log_start);
 }
 
@@ -313,6 +339,10 @@ static int check_segment(ol_opening *opening, const ol_manifest_segment *listed,
     if (status != OL_OK || (is_tail && there.offset >= listed->end_offset)) return status;
     int64_t end = there.offset < listed->end_offset ? there.offset : listed->end_offset;
     bool is_cleaned = there.has_gaps || there.offset >= listed->end_offset;
+    if (opening->is_cleaned_uncertain) {
+        doubt_what_was_found(opening);
+        return OL_OK;
+    }
     if (is_cleaned && opening->has_worked_here) {
         /* The other program's cleaner was stopped before it stored its checkpoint. */
         report_doubt(opening, OL_DOUBT_GAP, listed->base_offset, listed->end_offset);
@@ -375,10 +405,13 @@ bool ol_completeness_is_gap_legal(ol_opening *opening, int64_t from, int64_t to)
     if (is_reported(opening, from, to)) return true;
     if (!opening->has_worked_here) return ol_manifest_is_gap_legal(manifest, from, to);
     /* The other program's cleaner, then what it found here, then what it wrote. */
-    int64_t cleaned = opening->options->cleaned_by_others;
+    int64_t cleaned = opening->cleaned;
     int64_t found = manifest->tail.end_offset < to ? manifest->tail.end_offset : to;
     if (from < cleaned) from = cleaned;
-    if (from < found && !ol_manifest_is_gap_legal(manifest, from, found)) return false;
+    if (from < found && !ol_manifest_is_gap_legal(manifest, from, found)) {
+        if (!opening->is_cleaned_uncertain) return false;
+        doubt_what_was_found(opening);
+    }
     if (to > found && to > cleaned) report_doubt(opening, OL_DOUBT_GAP, from, to);
     return true;
 }
@@ -564,9 +597,8 @@ int ol_completeness_adopt(ol_opening *opening, ol_error *error) {
     kept->has_topic_id = log->has_topic_id;
     memcpy(kept->topic_id.bytes, log->topic_id, OL_UUID_SIZE);
     kept->epoch = epoch;
-    if (opening->has_worked_here && kept->cleaned < opening->options->cleaned_by_others) {
-        kept->cleaned = opening->options->cleaned_by_others;
-    }
+    int64_t cleaned = opening->is_cleaned_uncertain ? opening->end : opening->cleaned;
+    if (kept->cleaned < cleaned) kept->cleaned = cleaned;
     memcpy(kept->doubts, opening->doubts.doubts, sizeof kept->doubts);
     kept->doubt_count = opening->doubts.doubt_count;
     atomic_store(&log->manifest.is_due, is_due);

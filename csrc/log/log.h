@@ -89,7 +89,7 @@ typedef struct ol_log_options {
                                            a sidecar */
     int changed_checkpoints;            /* of the log dir, that somebody else wrote since we did */
     int64_t cleaned_by_others;          /* the cleaner's checkpoint, if it is one of them, else
-                                           -1 */
+                                           -1; OL_CLEANED_UNKNOWN where it is damaged */
     int64_t log_start_offset;           /* of the checkpoint, -1 none */
     const uint8_t *topic_id;            /* 16 bytes for a new partition.metadata, or NULL: none
                                            is written */
@@ -108,6 +108,9 @@ typedef struct ol_log_loss {
     ol_error error;                     /* OL_CORRUPT; path, reason, and `from` as its offset */
 } ol_log_loss;
 enum { OL_LOG_LOSSES_KEPT = 16 };
+
+/* How far another program cleaned the log is not known. */
+#define OL_CLEANED_UNKNOWN INT64_MAX
 
 /* Findings and actions of an open; counts are of this open. */
 typedef struct ol_log_recovery {

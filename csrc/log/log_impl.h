@@ -338,6 +338,8 @@ typedef struct ol_opening {
     bool has_manifest;                  /* likewise */
     bool is_manifest_damaged;           /* there is a file that is none */
     bool has_worked_here;               /* somebody else, since the manifest was written */
+    bool is_cleaned_uncertain;          /* nothing shows how far he cleaned */
+    int64_t cleaned;                    /* he cleaned below here; -1 nowhere, or unknown */
     int64_t recovery_point;             /* as far as it is believed, -1 none */
     int64_t log_start;                  /* likewise, 0 none */
     ol_manifest doubts;                 /* only those: of this open and earlier ones */

@@ -552,7 +552,7 @@ static int open_once(const ol_log_options *options, bool has_witnesses, ol_log *
     *recovery = (ol_log_recovery){.torn_position = -1, .corruption_below = -1};
     int status = create_log(options, &log, error);
     if (status != OL_OK) return status;
-    ol_opening opening = {.log = log, .options = options, .report = recovery};
+    ol_opening opening = {.log = log, .options = options, .report = recovery, .cleaned = -1};
     if (has_witnesses) status = ol_completeness_load(&opening, error);
     if (status == OL_OK) status = find_segments(&opening, error);
     if (status == OL_OK) status = load_small_files(&opening, error);

@@ -109,6 +109,7 @@ typedef struct ol_partition_map_bits {
     ol_ownership_bits small;
     ol_ownership_bits large;
 } ol_partition_map_bits;
+/* Bits that are zeros.  They are freed by ol_partition_map_bits_free after a failure, too. */
 int ol_partition_map_bits_create(const ol_partition_map *partition_map, ol_partition_map_bits *bits,
                                  ol_error *error) OL_NODISCARD;
 void ol_partition_map_bits_free(ol_partition_map_bits *bits);

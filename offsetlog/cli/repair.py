@@ -55,6 +55,12 @@ def row_of(loss: OffsetLogError) -> dict[str, Any]:
     return {**row, "log_offsets": _range_text(row), "keys": keys}
 
 
+def _complain_of_unreadable(rows: list[dict[str, Any]]) -> None:
+    if rows:
+        count = count_text(len(rows), "log partition", "log partitions")
+        complain(f"the disk cannot read {count}: see its errors, or go on with a copy of what can be read")
+
+
 def _name(row: dict[str, Any]) -> str:
     where = "the directory" if row["log_partition"] is None else f"log partition {row['log_partition']}"
     return f"{where}, log offsets {row['log_offsets']}: {row['reason']}"
@@ -82,10 +88,16 @@ def command(
     if not rows:
         output.line("nothing is missing")
         return 0
-    if not accept:
+    unreadable = [row for row in rows if row["kind"] == "unreadable"]
+    if not accept or rows == unreadable:
         _print(output, rows, wide=wide)
-        complain(f"{count_text(len(rows), 'loss', 'losses')} found; with --accept-loss the log goes on without them")
+        _complain_of_unreadable(unreadable)
+        if rows == unreadable:
+            return 2 if accept else 1
+        count = count_text(len(rows) - len(unreadable), "loss", "losses")
+        complain(f"{count} found; with --accept-loss the log goes on without them")
         return 1
+    rows = [row for row in rows if row not in unreadable]
     concerned = {row["log_partition"] for row in rows if row["log_partition"] is not None}
     deed = f"give up what is missing in {count_text(len(concerned), 'log partition')} of {path}"
     if not concerned:
@@ -98,4 +110,5 @@ def command(
         f"accepted {count_text(len(accepted.losses), 'loss', 'losses')}; the report is {accepted.report}, and "
         f"{count_text(len(accepted.copies), 'copy', 'copies')} were kept"
     )
-    return 0
+    _complain_of_unreadable(unreadable)
+    return 1 if unreadable else 0

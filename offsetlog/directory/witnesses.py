@@ -22,6 +22,9 @@ from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError
 #: As many checkpoints that changed show that another program worked here (csrc/log/completeness.c).
 OTHERS_WORKED = 2
 
+#: How far another program cleaned a log is not known (csrc/log/log.h).
+CLEANED_UNKNOWN = 2**63 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Witness:
@@ -34,7 +37,8 @@ class Witness:
             as two.
         recovery_point_changed: whether the recovery points are among them.
         log_start_changed: likewise, the log starts.
-        cleaned_by_others: the offset in the cleaner's checkpoint, if that is among them or nobody knows, else -1.
+        cleaned_by_others: the offset in the cleaner's checkpoint, if that is among them or nobody knows, else -1;
+            CLEANED_UNKNOWN where it is damaged or gone.
     """
 
     witnessed: bool = False
@@ -61,6 +65,7 @@ class Witnesses:
         self.findings: list[OffsetLogError] = []
         self._directory = directory
         self._checkpoints: dict[str, Checkpoint] = {name: {} for name in CHECKPOINTS}
+        self._damaged: set[str] = set()
         record, is_ours = self._read_record()
         # Without a record nobody knows who wrote the log starts, which hide what lies below them.
         self._has_record = record is not None
@@ -93,14 +98,19 @@ class Witnesses:
         is_as_left = record is None or record.is_as_left(name, content)
         if content is None:
             if not is_as_left:
+                self._damaged.add(name)
                 self.findings.append(CorruptionError("the checkpoint is missing", path=path))
             return False
         try:
             self._checkpoints[name] = parse_offset_checkpoint(content)
         except CorruptionError as failure:
+            self._damaged.add(name)
             if not is_as_left:
                 self.findings.append(CorruptionError(failure.message, path=path))
             return False
+        if content == b"" and not is_as_left:
+            # Legal, as a power loss leaves it to a broker; but what it said is gone.
+            self._damaged.add(name)
         return not is_as_left
 
     def offset_in(self, name: str, number: int) -> int:
@@ -109,7 +119,7 @@ class Witnesses:
 
     def of(self, number: int) -> Witness:
         """Returns what the directory says about one partition."""
-        cleaned = self.cleaned_to(number) if self._has_cleaned else -1
+        cleaned = self._cleaned_by_others(number)
         others = self._others.get(number)
         if others is not None:
             changes = self._changes + OTHERS_WORKED
@@ -121,6 +131,11 @@ class Witnesses:
             log_start_changed=LOG_STARTS in self._changed or (not self._has_record and number in self.existing),
             cleaned_by_others=cleaned,
         )
+
+    def _cleaned_by_others(self, number: int) -> int:
+        if CLEANER_POINTS in self._damaged:
+            return CLEANED_UNKNOWN
+        return self.cleaned_to(number) if self._has_cleaned else -1
 
     def worked_on(self, numbers: Iterable[int]) -> dict[int, int]:
         """Returns up to where another program cleaned those of `numbers` on which one surely worked, as for a record.

@@ -34,6 +34,7 @@ from offsetlog.errors import (
     MissingFileError,
     OffsetLogError,
     PossibleLossError,
+    StorageError,
 )
 from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.lifecycle.partition_opener import PartitionOpener
@@ -50,15 +51,19 @@ class AcceptedLoss:
         losses: what was missing, damaged or in doubt, as errors that were not raised.
         report: the file that says so, None where nothing was wrong.
         copies: the files that were kept, beside the `broken-...` copies of segments.
+        unreadable: why the disk cannot read some log partitions, which were left as they are.
     """
 
     losses: list[OffsetLogError]
     report: Path | None = None
     copies: list[Path] = field(default_factory=list)
+    unreadable: list[StorageError] = field(default_factory=list)
 
 
 def find_losses(path: str | os.PathLike[str], config: StoreConfig | None = None) -> list[OffsetLogError]:
     """Returns what `accept_loss` would accept, as errors that were not raised; changes nothing and takes no lock.
+
+    Of log partitions that the disk cannot read a StorageError is returned, which cannot be accepted.
 
     Args:
         path: the log directory.
@@ -69,7 +74,8 @@ def find_losses(path: str | os.PathLike[str], config: StoreConfig | None = None)
         InvalidArgumentError, StorageError, CapacityError, CorruptionError: it cannot be read.
     """
     directory = LogDirectory(path, FileSystem())
-    return _find(directory, config or StoreConfig(), _properties_of(directory)).losses
+    found = _find(directory, config or StoreConfig(), _properties_of(directory))
+    return [*found.losses, *found.unreadable.values()]
 
 
 def _properties_of(directory: LogDirectory) -> Properties | None:
@@ -85,15 +91,26 @@ def _properties_of(directory: LogDirectory) -> Properties | None:
 class _Found:
     losses: list[OffsetLogError]
     others_worked: set[int]  # the log partitions on which another program worked
+    unreadable: dict[int, StorageError]  # by log partition
 
 
 def _find(directory: LogDirectory, config: StoreConfig, properties: Properties | None) -> _Found:
     existing = None if properties is None else properties.existing
     opened = OpenPartitions(PartitionOpener(directory, config, writable=False, existing=existing))
     try:
-        opened.open_all(directory.partition_numbers())
-        losses = [*opened.problems(), *(problem for each in opened.all() for problem in each.problems())]
-        return _Found(losses, {each.number for each in opened.all() if each.recovery["others_worked"]})
+        opened.open_all(directory.partition_numbers(), isolate=True)
+        losses = [*opened.missing().values(), *opened.findings()]
+        unreadable, others_worked = opened.unreadable(), set()
+        for each in opened.readable():
+            problems = each.problems()
+            failures = [problem for problem in problems if isinstance(problem, StorageError)]
+            if failures:
+                unreadable[each.number] = failures[0]
+                continue
+            losses += problems
+            if each.recovery["others_worked"]:
+                others_worked.add(each.number)
+        return _Found(losses, others_worked, unreadable)
     finally:
         opened.abandon()
 
@@ -131,7 +148,7 @@ def accept_loss(
     try:
         found = _find(directory, config or StoreConfig(), properties)
         if not found.losses:
-            return AcceptedLoss([])
+            return AcceptedLoss([], unreadable=[*found.unreadable.values()])
         _check_shown(found.losses, shown)
         return _accept(directory, config or StoreConfig(), properties, found)
     finally:
@@ -164,11 +181,11 @@ def _accept(
         existing = witnesses.existing.intersection(present).union(numbers)
         directory.write_properties(Properties(properties.partitions, properties.topic_id, existing))
     # The manifests of the other partitions do not know yet that another program worked on them.
-    others = found.others_worked.difference(numbers)
+    others = found.others_worked.difference(numbers).union(witnesses.worked_on(found.unreadable))
     directory.adopt_checkpoints({number: witnesses.of(number).cleaned_by_others for number in others})
     directory.forget_entries(CHECKPOINTS, witnesses.existing.difference(present))
     directory.finish(ends, sound=directory.was_clean)
-    return AcceptedLoss(losses, report, copies)
+    return AcceptedLoss(losses, report, copies, [*found.unreadable.values()])
 
 
 def _repair(directory: LogDirectory, config: StoreConfig, witnesses: Witnesses, number: int) -> int:
@@ -214,7 +231,10 @@ def _keep_evidence(directory: LogDirectory, number: int, stamp: str) -> list[Pat
 
 
 def kind_of(loss: OffsetLogError) -> str:
-    """Returns "missing" (acknowledged commits are), "damaged" (they cannot be read), "in doubt", or "checkpoint"."""
+    """Returns "missing" (acknowledged commits are), "damaged" (not what was written), "in doubt", "checkpoint", or
+    "unreadable" (the disk says no, and nothing can be accepted)."""
+    if isinstance(loss, StorageError):
+        return "unreadable"
     if isinstance(loss, DataLossError):
         return "missing"
     if isinstance(loss, PossibleLossError):

@@ -373,10 +373,11 @@ def _check_epochs_of(
     is_wrong = stated != found
     # A broker that leads with an older epoch than the log has drops the newer ones, and lists its own.
     is_dropped = (found > stated) & ~np.isin(found, numbers) & (batches["base_offset"] < starts[-1])
-    for batch, epoch in zip(batches[is_wrong & ~is_dropped], stated[is_wrong & ~is_dropped]):
+    for index in np.flatnonzero(is_wrong & ~is_dropped)[:1]:
+        batch = batches[index]
         raise CorruptionError(
             f"the batch at offset {batch['base_offset']} is of epoch {batch['leader_epoch']}, "
-            f"by the checkpoint it would be of {epoch}",
+            f"by the checkpoint it would be of {stated[index]}",
             log_offset=int(batch["base_offset"]),
         )
     for batch in batches[is_wrong][:1]:

@@ -173,6 +173,15 @@ static bool is_any_proven(const finding *expected, size_t count) {
     return false;
 }
 
+/* A broker worked here, and wrote its checkpoints: recovery points and high watermarks, and its cleaner's if it cleaned. */
+OL_UNUSED static void checkpoint_as_broker(place *p, int64_t recovery_point, int64_t cleaned) {
+    p->options.clean = false;
+    p->options.recovery_point = recovery_point;
+    p->options.recovery_point_changed = true;
+    p->options.changed_checkpoints = 2 + (cleaned >= 0);
+    p->options.cleaned_by_others = cleaned;
+}
+
 /* Opens for reading and for writing.  Both report the same; nothing changes where loss is proven, and where it is not
  * the log takes more and is whole from then on.  With `corrupt` bytes are bad beside. */
 OL_UNUSED static void check_opens(const char *file, int line, const place *p, const finding *expected, size_t count,

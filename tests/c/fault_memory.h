@@ -1,7 +1,7 @@
 /* fault_memory: the engine's allocations are counted, and one of them finds no memory.
  *
- * The Makefile has every source of csrc but those of testing/ see this header first, so that their calls of malloc and its like come
- * through here; those of libc, of the test and of its tools do not.
+ * The Makefile has every source of csrc but tools see this header first, so that their calls of malloc and its like come through
+ * here; those of libc, of the test and of its tools do not.
  *
  * Thread-safe.  What is given is libc's, and is freed as such. */
 #ifndef FAULT_MEMORY_H

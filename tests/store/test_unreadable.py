@@ -14,6 +14,7 @@ from faults import FaultFileSystem
 import offsetlog
 from offsetlog import MaintenanceConfig, OffsetStore, StoreConfig, errors
 from offsetlog._native.snapshot import FILE_NAME
+from offsetlog.lifecycle.accept_loss import find_losses, kind_of
 from offsetlog.verify import verify
 
 TOPIC = "__consumer_offsets"
@@ -279,3 +280,21 @@ def test_every_read_of_an_open_fails_once(disk, path):
     assert unread > 20
     assert served > 3
     assert refused < 20
+
+
+def test_a_loss_is_accepted_beside_a_partition_that_cannot_be_read(disk, path):
+    """The one that cannot be read stays as it is; the other one goes on."""
+    bad = segments(path, 1)[2]
+    segments(path, 0)[1].unlink()
+    bad.rename(bad.with_suffix(".kept"))
+    bad.mkdir()
+    found = find_losses(path, SMALL)
+    assert sorted(kind_of(each) for each in found) == ["missing", "unreadable"]
+    accepted = offsetlog.accept_loss(path, SMALL, shown=found)
+    assert [kind_of(each) for each in accepted.losses] == ["missing"]
+    assert [each.path for each in accepted.unreadable] == [str(bad)]
+    bad.rmdir()
+    bad.with_suffix(".kept").rename(bad)
+    with offsetlog.open(path, config=SMALL, maintenance=QUIET) as store:
+        assert store.problems() == []
+        check_others(store, 0)

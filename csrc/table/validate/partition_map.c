@@ -13,9 +13,7 @@ int ol_partition_map_bits_create(const ol_partition_map *partition_map, ol_parti
                                  ol_error *error) {
     int status = ol_ownership_bits_create(&bits->small, small_units(partition_map), error);
     if (status != OL_OK) return status;
-    status = ol_ownership_bits_create(&bits->large, large_units(partition_map), error);
-    if (status != OL_OK) ol_ownership_bits_free(&bits->small);
-    return status;
+    return ol_ownership_bits_create(&bits->large, large_units(partition_map), error);
 }
 
 void ol_partition_map_bits_free(ol_partition_map_bits *bits) {

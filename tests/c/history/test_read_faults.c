@@ -1,9 +1,10 @@
-/* Each read of everything that reads a log under commits is made to fail once: snapshots, past states, times, transactions, views, the
- * cleaner, a second reader.  The call says so with the place, or does without; the partition is as it was, and another one goes on.
- * (Reads of opens, loads and truncations fail in partition/test_partition_faults.c.) */
+/* Each read and each allocation of everything that reads a log under commits is made to fail once: snapshots, past states, times,
+ * transactions, views, the cleaner, a second reader.  The call says so, with the place of a read, or does without; the partition is as it
+ * was, and another one goes on.  (Those of opens, commits, loads, truncations and closes fail in partition/test_partition_faults.c.) */
 #include <errno.h>
 
 #include "cleaner/cleaner.h"
+#include "fault_memory.h"
 #include "history/state_at.h"
 #include "log/offset_for_time.h"
 #include "log/transaction_spans.h"
@@ -23,6 +24,9 @@ typedef struct scene {
     int64_t failed;             /* calls that failed */
     int64_t spared;             /* and that did without */
 } scene;
+
+/* What fails, and how often it was asked for. */
+typedef enum resource { RESOURCE_READ, RESOURCE_MEMORY } resource;
 
 typedef int (*reading)(scene *s, ol_error *error);
 
@@ -189,10 +193,24 @@ static void end(scene *s) {
     remove_fixture();
 }
 
+static int64_t asked(const scene *s, resource what) {
+    return what == RESOURCE_READ ? ol_fault_fs_reads(s->fs) : fault_memory_calls();
+}
+
+/* The number-th from now fails; 0: none does. */
+static void fail_next(scene *s, resource what, int64_t number) {
+    if (what == RESOURCE_MEMORY) fault_memory_at(number);
+    else ol_fault_fs_fail_read(s->fs, number == 0 ? 0 : ol_fault_fs_reads(s->fs) + number, EIO);
+}
+
 /* The call that met the failure, if any did, and both partitions after it. */
-static void check_after(scene *s, int status, const ol_error *error, const ol_digest *before) {
+static void check_after(scene *s, resource what, int status, const ol_error *error, const ol_digest *before) {
     if (status == OL_OK) {
         s->spared++;
+    } else if (what == RESOURCE_MEMORY) {
+        OL_CHECK_INT(status, OL_NO_MEMORY);
+        OL_CHECK(error->status == OL_NO_MEMORY && error->reason[0] != 0);
+        s->failed++;
     } else {
         OL_CHECK_INT(status, OL_IO);
         OL_CHECK_INT(error->status, OL_IO);
@@ -207,47 +225,65 @@ static void check_after(scene *s, int status, const ol_error *error, const ol_di
     OL_CHECK_INT(fetch_one(s->other, "beside", "topic", 0), s->beside);
 }
 
-/* Every read of a call that changes nothing. */
-static void fail_each(scene *s, reading call) {
+/* Every read, or every allocation, of a call that changes nothing. */
+static void fail_each(scene *s, resource what, reading call) {
     ol_error error;
-    int64_t before = ol_fault_fs_reads(s->fs);
+    fault_memory_at(0);
+    int64_t before = asked(s, what);
     ol_digest digest = digest_of(s->work.partition);
     OL_CHECK_OK(call(s, &error), &error);
-    int64_t count = ol_fault_fs_reads(s->fs) - before;
+    int64_t count = asked(s, what) - before;
     OL_CHECK(count > 0);
     for (int64_t number = 1; number <= count; number++) {
-        ol_fault_fs_fail_read(s->fs, ol_fault_fs_reads(s->fs) + number, EIO);
+        fail_next(s, what, number);
         int status = call(s, &error);
-        ol_fault_fs_fail_read(s->fs, 0, 0);
-        check_after(s, status, &error, &digest);
+        fail_next(s, what, 0);
+        check_after(s, what, status, &error, &digest);
     }
     OL_CHECK_OK(call(s, &error), &error);
 }
 
-static void run(reading call, const char *name, bool may_do_without) {
+static void run(resource what, reading call, const char *name, bool may_do_without) {
     scene s;
     begin(&s);
-    fail_each(&s, call);
+    fail_each(&s, what, call);
     printf("  %s: %" PRId64 " calls failed, %" PRId64 " did without\n", name, s.failed, s.spared);
     OL_CHECK(s.failed > 0);
     OL_CHECK(may_do_without || s.spared == 0);
     end(&s);
 }
 
-OL_TEST(a_snapshot_fails_with_any_read) { run(read_snapshot, "a snapshot", false); }
-OL_TEST(a_check_of_a_snapshot_fails_with_any_read) { run(check_snapshot, "a check", true); }
-OL_TEST(a_past_state_fails_with_any_read) { run(read_past, "a past state", false); }
-OL_TEST(a_time_fails_with_any_read_but_of_an_index) { run(read_times, "a time", true); }
-OL_TEST(transactions_fail_with_any_read_but_of_an_index) { run(read_transactions, "transactions", true); }
-OL_TEST(aborted_transactions_fail_with_any_read) { run(read_aborted, "aborted transactions", false); }
-OL_TEST(facts_about_files_fail_with_any_read) { run(read_files, "facts", false); }
-OL_TEST(a_view_fails_with_any_read) { run(read_view, "a view", false); }
-OL_TEST(a_reader_beside_the_writer_fails_with_any_read) { run(read_beside, "a reader beside", true); }
+OL_TEST(a_snapshot_fails_with_any_read) { run(RESOURCE_READ, read_snapshot, "a snapshot", false); }
+OL_TEST(a_check_of_a_snapshot_fails_with_any_read) { run(RESOURCE_READ, check_snapshot, "a check", true); }
+OL_TEST(a_past_state_fails_with_any_read) { run(RESOURCE_READ, read_past, "a past state", false); }
+OL_TEST(a_time_fails_with_any_read_but_of_an_index) { run(RESOURCE_READ, read_times, "a time", true); }
+OL_TEST(transactions_fail_with_any_read_but_of_an_index) { run(RESOURCE_READ, read_transactions, "transactions", true); }
+OL_TEST(aborted_transactions_fail_with_any_read) { run(RESOURCE_READ, read_aborted, "aborted transactions", false); }
+OL_TEST(facts_about_files_fail_with_any_read) { run(RESOURCE_READ, read_files, "facts", false); }
+OL_TEST(a_view_fails_with_any_read) { run(RESOURCE_READ, read_view, "a view", false); }
+OL_TEST(a_reader_beside_the_writer_fails_with_any_read) { run(RESOURCE_READ, read_beside, "a reader beside", true); }
+
+OL_TEST(without_memory_each_call_says_so_or_does_without) {
+    static const struct {
+        reading call;
+        const char *name;
+    } calls[] = {
+        {read_snapshot, "a snapshot"},
+        {check_snapshot, "a check"},
+        {read_past, "a past state"},
+        {read_times, "a time"},
+        {read_transactions, "transactions"},
+        {read_aborted, "aborted transactions"},
+        {read_files, "facts"},
+        {read_view, "a view"},
+        {read_beside, "a reader beside"},
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) run(RESOURCE_MEMORY, calls[i].call, calls[i].name, true);
+}
 
 /* The log grows, so that there is something to clean each time; what cannot be read of a file's facts only keeps it from being joined
  * with others. */
-OL_TEST(a_clean_goes_on_after_any_read) {
-    uint64_t step_max = (uint64_t)ol_test_depth(20, 1);
+static void fail_cleans(resource what, uint64_t step_max) {
     scene s;
     ol_error error;
     bool fired = true;
@@ -255,12 +291,12 @@ OL_TEST(a_clean_goes_on_after_any_read) {
     for (int64_t number = 1; fired; number += 1 + (int64_t)ol_test_below(step_max)) {
         add_work(&s, 100);
         ol_digest digest = digest_of(s.work.partition);
-        int64_t before = ol_fault_fs_reads(s.fs);
-        ol_fault_fs_fail_read(s.fs, before + number, EIO);
+        fail_next(&s, what, number);
+        int64_t before = asked(&s, what);
         int status = clean(&s, &error);
-        fired = ol_fault_fs_reads(s.fs) >= before + number;
-        ol_fault_fs_fail_read(s.fs, 0, 0);
-        check_after(&s, status, &error, &digest);
+        fired = asked(&s, what) >= before + number;
+        fail_next(&s, what, 0);
+        check_after(&s, what, status, &error, &digest);
         OL_CHECK_OK(clean(&s, &error), &error);
         check_same_digest(digest_of(s.work.partition), digest);
         OL_CHECK_OK(read_beside(&s, &error), &error);
@@ -269,5 +305,8 @@ OL_TEST(a_clean_goes_on_after_any_read) {
     OL_CHECK(s.failed > 5);
     end(&s);
 }
+
+OL_TEST(a_clean_goes_on_after_any_read) { fail_cleans(RESOURCE_READ, (uint64_t)ol_test_depth(20, 1)); }
+OL_TEST(a_clean_goes_on_without_any_allocation) { fail_cleans(RESOURCE_MEMORY, (uint64_t)ol_test_depth(20, 1)); }
 
 OL_TEST_MAIN()

@@ -46,15 +46,6 @@ static void assign_as_broker(const place *p, int32_t epoch, int64_t offset) {
     ol_leader_epochs_free(&epochs);
 }
 
-/* It wrote its checkpoints: recovery points and high watermarks, and its cleaner's if it cleaned. */
-static void checkpoint_as_broker(place *p, int64_t recovery_point, int64_t cleaned) {
-    p->options.clean = false;
-    p->options.recovery_point = recovery_point;
-    p->options.recovery_point_changed = true;
-    p->options.changed_checkpoints = 2 + (cleaned >= 0);
-    p->options.cleaned_by_others = cleaned;
-}
-
 static bool have_others_worked(const place *p) {
     ol_log_recovery recovery;
     ol_log_options options = p->options;
@@ -217,7 +208,6 @@ OL_TEST(a_broker_that_appended_is_no_loss) {
     }
 }
 
-/* It binds at and above the broker's cleaner checkpoint; what lies below nobody can decide. */
 static int rename_without_space(ol_fs *fs, const char *source, const char *target, ol_error *error) {
     if (strstr(target, OL_MANIFEST_FILE) == NULL) return ol_fs_posix()->rename(fs, source, target, error);
     return ol_fail_errno(error, ENOSPC, "rename", target);
@@ -251,8 +241,9 @@ OL_TEST(an_open_after_a_broker_fails_where_its_manifest_cannot_be_stored) {
     }
 }
 
+/* It binds at and above the broker's cleaner checkpoint; what lies below nobody can decide. */
 OL_TEST(closed_segments_are_bound_from_the_cleaner_checkpoint_on) {
-    static const int64_t cleaned[] = {-1, 0, 15, 16, 17, 32, 48, BATCHES};
+    static const int64_t cleaned[] = {-1, 0, 16, 32, 48, BATCHES};
     for (size_t i = 0; i < sizeof cleaned / sizeof cleaned[0]; i++) {
         for (int64_t base = 0; base < LAST_BASE; base += SEGMENT_BATCHES) {
             place p;
@@ -263,6 +254,24 @@ OL_TEST(closed_segments_are_bound_from_the_cleaner_checkpoint_on) {
             else CHECK_FINDINGS(&p, {true, base, base + SEGMENT_BATCHES});
             fixture_remove(p.root);
         }
+    }
+}
+
+/* A checkpoint that is damaged, or in which a digit changed, proves no loss. */
+OL_TEST(a_cleaner_checkpoint_that_cannot_be_right_leaves_a_doubt) {
+    static const int64_t cleaned[] = {OL_CLEANED_UNKNOWN, 15, 17};
+    static const int64_t from[] = {0, 15, 17};
+    for (size_t i = 0; i < sizeof cleaned / sizeof cleaned[0]; i++) {
+        place p;
+        scene_make(&p, BATCHES, true);
+        checkpoint_as_broker(&p, BATCHES, cleaned[i]);
+        CHECK_COMPLETE(&p);
+        fixture_remove(p.root);
+        scene_make(&p, BATCHES, true);
+        checkpoint_as_broker(&p, BATCHES, cleaned[i]);
+        scene_remove_segment(&p, 32);
+        CHECK_FINDINGS(&p, {false, from[i], BATCHES});
+        fixture_remove(p.root);
     }
 }
 
