@@ -91,6 +91,8 @@ static int load_manifest(ol_opening *opening, ol_error *error) {
     if (status != OL_OK) return status;
     status = ol_manifest_load(&opening->manifest, opening->log->fs, path, error);
     opening->has_manifest = status == OL_OK;
+    /* A whole one of a later version is not ours to replace. */
+    if (status == OL_UNSUPPORTED && opening->log->writable) return status;
     opening->is_manifest_damaged = status == OL_CORRUPT || status == OL_UNSUPPORTED ||
                                    status == OL_LIMIT;
     return opening->is_manifest_damaged || status == OL_NO_SUCH_FILE ? OL_OK : status;

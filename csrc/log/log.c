@@ -1,4 +1,5 @@
 /* Positions, the list of segments, leader epochs and producers of an open log, and its close. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -105,6 +106,20 @@ bool ol_log_segment_at(const ol_log *log, size_t index, ol_log_segment_info *inf
 
 int ol_log_path(const ol_log *log, const char *name, char path[OL_PATH_MAX], ol_error *error) {
     return ol_path_join(path, OL_PATH_MAX, log->directory, name, error);
+}
+
+int ol_log_untaken_path(const ol_log *log, const char *name, char path[OL_PATH_MAX],
+                        ol_error *error) {
+    enum { COPIES_MAX = 10000 };
+    for (int i = 0; i < COPIES_MAX; i++) {
+        char numbered[OL_NAME_SIZE_MAX + 1];
+        bool taken = false;
+        snprintf(numbered, sizeof numbered, i == 0 ? "%s" : "%s.%d", name, i);
+        int status = ol_log_path(log, numbered, path, error);
+        if (status == OL_OK) status = log->fs->exists(log->fs, path, &taken, error);
+        if (status != OL_OK || !taken) return status;
+    }
+    return ol_fail(error, OL_LIMIT, "too many copies of %s in the directory", name);
 }
 
 void ol_log_set_failed(ol_log *log) { atomic_store(&log->shared.failed, true); }

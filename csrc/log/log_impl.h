@@ -186,6 +186,10 @@ struct ol_log {
 /* log/log.c */
 int ol_log_path(const ol_log *log, const char *name, char path[OL_PATH_MAX],
                 ol_error *error) OL_NODISCARD;
+/* The same with a number after it where the name is taken: an older copy is somebody's evidence,
+ * too. */
+int ol_log_untaken_path(const ol_log *log, const char *name, char path[OL_PATH_MAX],
+                        ol_error *error) OL_NODISCARD;
 void ol_log_set_failed(ol_log *log);
 /* Refuses with OL_FAILED or OL_READ_ONLY. */
 int ol_log_check_writable(const ol_log *log, ol_error *error) OL_NODISCARD;
@@ -384,7 +388,7 @@ int ol_repair_segments(ol_opening *opening, ol_error *error) OL_NODISCARD;
 /* log/recover_aside.c: copies [position, end of the page with the last nonzero byte) of a file to
  * `broken-<base>.log.<position>`, durably. */
 int ol_recovery_copy_aside(ol_log *log, const ol_found_segment *segment, int64_t position,
-                           char *path, size_t capacity, int64_t *bytes,
+                           char path[OL_PATH_MAX], int64_t *bytes,
                            ol_error *error) OL_NODISCARD;
 
 /* log/rebuild.c: loads the newest usable producer snapshot, walks the log from there, and rebuilds

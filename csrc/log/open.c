@@ -113,7 +113,7 @@ static int restore_topic_id(ol_opening *opening, const char *path, ol_error *err
     ol_log *log = opening->log;
     char aside[OL_PATH_MAX];
     if (!log->writable) return OL_OK;
-    int status = ol_log_path(log, OL_PARTITION_METADATA_NAME ".damaged", aside, error);
+    int status = ol_log_untaken_path(log, OL_PARTITION_METADATA_NAME ".damaged", aside, error);
     if (status == OL_OK) status = log->fs->rename(log->fs, path, aside, error);
     if (status == OL_NO_SUCH_FILE) status = OL_OK;
     if (status != OL_OK) return status;
@@ -254,7 +254,7 @@ static int begin_again(ol_opening *opening, int64_t offset, ol_error *error) {
         ol_found_segment *last = &opening->found[opening->found_count - 1];
         char copy[OL_PATH_MAX];
         int64_t bytes = 0;
-        status = ol_recovery_copy_aside(log, last, 0, copy, sizeof copy, &bytes, error);
+        status = ol_recovery_copy_aside(log, last, 0, copy, &bytes, error);
         if (status != OL_OK) break;
         status = ol_segment_remove_files(log->fs, log->directory, last->base_offset, error);
         if (status == OL_OK) free(opening->found[--opening->found_count].path);
@@ -367,7 +367,9 @@ static int keep_damaged_manifest(ol_opening *opening, ol_error *error) {
     char path[OL_PATH_MAX], aside[OL_PATH_MAX];
     if (!opening->is_manifest_damaged) return OL_OK;
     int status = ol_log_path(log, OL_MANIFEST_FILE, path, error);
-    if (status == OL_OK) status = ol_log_path(log, OL_MANIFEST_FILE ".damaged", aside, error);
+    if (status == OL_OK) {
+        status = ol_log_untaken_path(log, OL_MANIFEST_FILE ".damaged", aside, error);
+    }
     return status == OL_OK ? log->fs->rename(log->fs, path, aside, error) : status;
 }
 

@@ -330,7 +330,7 @@ static int copy_torn(ol_opening *opening, const bad_place *bad, ol_error *error)
         char path[OL_PATH_MAX];
         int64_t bytes = 0, position = i == bad->index ? bad->position : 0;
         int status = ol_recovery_copy_aside(opening->log, &opening->found[i], position, path,
-                                            sizeof path, &bytes, error);
+                                            &bytes, error);
         report->torn_bytes += bytes;
         if (bytes > 0 && report->broken_path[0] == '\0') copy_path(report->broken_path, path);
         if (status != OL_OK) return status;

@@ -6,26 +6,13 @@
 #include "log/log_impl.h"
 #include "log/file_scan.h"
 
-enum { COPY_CHUNK = 1 << 18, COPY_NAMES_MAX = 10000, COPY_PAGE = 4096 };
+enum { COPY_CHUNK = 1 << 18, COPY_PAGE = 4096 };
 
-/* A name that is not taken: an older copy from the same place is somebody's evidence too. */
-static int free_name(ol_log *log, int64_t base_offset, int64_t position, char *path,
-                     size_t capacity, ol_error *error) {
-    for (int i = 0; i < COPY_NAMES_MAX; i++) {
-        char name[OL_NAME_SIZE_MAX + 1];
-        if (i == 0) {
-            snprintf(name, sizeof name, "broken-%020" PRId64 ".log.%" PRId64, base_offset,
-                     position);
-        } else {
-            snprintf(name, sizeof name, "broken-%020" PRId64 ".log.%" PRId64 ".%d", base_offset,
-                     position, i);
-        }
-        bool taken = false;
-        int status = ol_path_join(path, capacity, log->directory, name, error);
-        if (status == OL_OK) status = log->fs->exists(log->fs, path, &taken, error);
-        if (status != OL_OK || !taken) return status;
-    }
-    return ol_fail(error, OL_LIMIT, "too many copies of broken bytes in the directory");
+static int free_path(ol_log *log, int64_t base_offset, int64_t position, char path[OL_PATH_MAX],
+                     ol_error *error) {
+    char name[OL_NAME_SIZE_MAX + 1];
+    snprintf(name, sizeof name, "broken-%020" PRId64 ".log.%" PRId64, base_offset, position);
+    return ol_log_untaken_path(log, name, path, error);
 }
 
 static int copy_bytes(ol_log *log, ol_file *source, int64_t position, int64_t end, ol_file *target,
@@ -46,7 +33,7 @@ static int copy_bytes(ol_log *log, ol_file *source, int64_t position, int64_t en
 }
 
 int ol_recovery_copy_aside(ol_log *log, const ol_found_segment *segment, int64_t position,
-                           char *path, size_t capacity, int64_t *bytes, ol_error *error) {
+                           char path[OL_PATH_MAX], int64_t *bytes, ol_error *error) {
     ol_file_scan scan;
     int64_t used = position;
     *bytes = 0;
@@ -59,7 +46,7 @@ int ol_recovery_copy_aside(ol_log *log, const ol_found_segment *segment, int64_t
         used += (COPY_PAGE - used % COPY_PAGE) % COPY_PAGE;
         if (used > scan.limit) used = scan.limit;
         ol_file *target = NULL;
-        status = free_name(log, segment->base_offset, position, path, capacity, error);
+        status = free_path(log, segment->base_offset, position, path, error);
         if (status == OL_OK) {
             status = log->fs->open(log->fs, path, OL_OPEN_CREATE_NEW, &target, error);
         }

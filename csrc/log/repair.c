@@ -73,7 +73,7 @@ static int rewrite(repair *work, int64_t next_offset, ol_error *error) {
     ol_log_recovery *report = work->opening->report;
     char path[OL_PATH_MAX], copy[OL_PATH_MAX];
     int64_t bytes = 0;
-    int status = ol_recovery_copy_aside(log, work->segment, 0, copy, sizeof copy, &bytes, error);
+    int status = ol_recovery_copy_aside(log, work->segment, 0, copy, &bytes, error);
     if (status == OL_OK) status = ol_log_path(log, OL_TRUNCATED_FILE, path, error);
     if (status == OL_OK) {
         status = log->fs->open(log->fs, path, OL_OPEN_CREATE, &work->target, error);

@@ -25,6 +25,7 @@ from offsetlog._native.files import (
 from offsetlog.config import PARTITIONS_MAX
 from offsetlog.directory import checkpoint_record, listing, segments
 from offsetlog.directory.checkpoint_record import CheckpointRecord
+from offsetlog.directory.evidence import untaken
 from offsetlog.errors import (
     ConfigError,
     CorruptionError,
@@ -365,7 +366,7 @@ class LogDirectory:
         entries = self.read_checkpoint(LOG_STARTS)
         kept = {key: offset for key, offset in entries.items() if key[0] != TOPIC or key[1] not in numbers}
         with self._writing:
-            self.fs.replace_file(self.path / f"offsetlog.refused-{LOG_STARTS}", content)
+            self.fs.replace_file(untaken(self.fs, self.path / f"offsetlog.refused-{LOG_STARTS}"), content)
             self._publish(LOG_STARTS, format_offset_checkpoint(kept))
 
     def join_cluster(self, cluster_id: str, node_id: int) -> None:
@@ -401,7 +402,7 @@ class LogDirectory:
         try:
             return parse_offset_checkpoint(content)
         except CorruptionError:
-            self.fs.replace_file(self.path / f"{name}.damaged", content)
+            self.fs.replace_file(untaken(self.fs, self.path / f"{name}.damaged"), content)
             return {}
 
     def write_checkpoint(self, name: str, ours: dict[int, int]) -> None:

@@ -19,6 +19,7 @@ from offsetlog._native import snapshot as native
 from offsetlog._native.files import FileSystem
 from offsetlog._native.partition import Partition
 from offsetlog._native.snapshot import OutputFile, Snapshot, StopFlag
+from offsetlog.directory.evidence import untaken
 from offsetlog.errors import (
     ClosedError,
     CorruptionError,
@@ -187,7 +188,7 @@ def _keep_aside(partition: Partition, fs: FileSystem) -> None:
         return
     path = Path(partition.path) / FILE_NAME
     try:
-        fs.rename(path, Path(f"{path}.kept"))
+        fs.rename(path, untaken(fs, Path(f"{path}.kept")))
     except StorageError as failure:
         LOGGER.warning("%s: the snapshot cannot be kept aside: %s", partition.path, failure)
 

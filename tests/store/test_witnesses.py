@@ -218,12 +218,15 @@ def test_a_checkpoint_that_is_gone_is_reported(built: Path):
 
 def test_a_damaged_checkpoint_is_kept_before_it_is_written_again(built: Path):
     ends = parse_offset_checkpoint((built / RECOVERY_POINTS).read_bytes())
-    damaged = b"0\n3\nanother 0 5\n__consumer_offsets 0 2"
-    (built / RECOVERY_POINTS).write_bytes(damaged)
-    assert [each.path for each in problems(built)] == [str(built / RECOVERY_POINTS)]
-    assert (built / f"{RECOVERY_POINTS}.damaged").read_bytes() == damaged
-    assert parse_offset_checkpoint((built / RECOVERY_POINTS).read_bytes()) == ends
-    assert problems(built) == []
+    for copy, damaged in (
+        (f"{RECOVERY_POINTS}.damaged", b"0\n3\nanother 0 5\n__consumer_offsets 0 2"),
+        (f"{RECOVERY_POINTS}.damaged.1", b"0\n1\n"),
+    ):
+        (built / RECOVERY_POINTS).write_bytes(damaged)
+        assert [each.path for each in problems(built)] == [str(built / RECOVERY_POINTS)]
+        assert (built / copy).read_bytes() == damaged
+        assert parse_offset_checkpoint((built / RECOVERY_POINTS).read_bytes()) == ends
+        assert problems(built) == []
 
 
 @pytest.mark.parametrize("line", ["others", "others 1", "others 1 x", "others 1 2 3"])

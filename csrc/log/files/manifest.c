@@ -310,7 +310,8 @@ static int take_title(parser *in) {
     if (!known) return refuse(in, "the file is not a manifest");
     return is_word(in->fields[2], "1")
                ? OL_OK
-               : ol_fail(in->error, OL_UNSUPPORTED, "the version of the manifest is not known");
+               : ol_fail(in->error, OL_UNSUPPORTED, "a later version of offsetlog wrote the "
+                         "manifest: open the log with that one, or for reading only");
 }
 
 int ol_manifest_parse(ol_manifest *manifest, ol_slice text, ol_error *error) {

@@ -1,4 +1,5 @@
 /* Whether anything is missing: the segments, the end of the log, the sidecar, the swaps (log/completeness). */
+#include "base/hash.h"
 #include "completeness_fixture.h"
 
 /* Closed segments at 0, 16 and 32, the active one at 48 with ten batches. */
@@ -347,6 +348,30 @@ OL_TEST(a_damaged_manifest_is_a_doubt_and_is_kept) {
         free(kept);
         fixture_remove(p.root);
     }
+}
+
+/* It is whole, says what nobody here can read, and is left as it is. */
+OL_TEST(a_manifest_of_a_later_version_is_not_replaced) {
+    place p;
+    char path[OL_PATH_MAX], text[128];
+    ol_error error;
+    ol_log *log = NULL;
+    ol_log_recovery recovery;
+    scene_make(&p, BATCHES, true);
+    size_t size = (size_t)snprintf(text, sizeof text, "offsetlog manifest 2\nanything\n");
+    size += (size_t)sprintf(text + size, "check %016" PRIx64 "\n", ol_xxh3_128(text, size).low);
+    scene_path(&p, OL_MANIFEST_FILE, path);
+    OL_CHECK_OK(ol_fs_replace_file(ol_fs_posix(), path, text, size, &error), &error);
+    uint64_t before = scene_digest(&p);
+    OL_CHECK_INT(ol_log_open(&p.options, &log, &recovery, &error), OL_UNSUPPORTED);
+    OL_CHECK(strcmp(error.path, path) == 0 && strstr(error.reason, "later version") != NULL);
+    ol_log_options reading = p.options;
+    reading.writable = reading.create = false;
+    ol_log_abandon(fixture_open(&reading, &recovery));
+    const finding doubt = {false, 0, UNKNOWN};
+    OL_CHECK(has_findings(&recovery, &doubt, 1));
+    OL_CHECK(scene_digest(&p) == before);
+    fixture_remove(p.root);
 }
 
 /* Nothing is proven without the manifest, but the sidecar speaks for what it flushed. */
