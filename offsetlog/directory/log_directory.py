@@ -342,9 +342,12 @@ class LogDirectory:
             self.fs.replace_file(self.path / PROPERTIES, content)
 
     def add_existing(self, number: int) -> None:
-        """Says in `offsetlog.properties`, if there is one, that a partition has its directory and its witnesses."""
+        """Says in `offsetlog.properties`, if there is one, that a partition has its directory and its witnesses.
+
+        Where a full disk kept the record of checkpoints from being written, the next open says both.
+        """
         properties = self.read_properties()
-        if properties is not None:
+        if properties is not None and self._record is not None:
             existing = (properties.existing or frozenset()).union({number})
             self.write_properties(Properties(properties.partitions, properties.topic_id, existing))
 
