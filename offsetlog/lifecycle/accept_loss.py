@@ -231,8 +231,11 @@ def _keep_evidence(directory: LogDirectory, number: int, stamp: str) -> list[Pat
 
 
 def kind_of(loss: OffsetLogError) -> str:
-    """Returns "missing" (acknowledged commits are), "damaged" (not what was written), "in doubt", "checkpoint", or
-    "unreadable" (the disk says no, and nothing can be accepted)."""
+    """Returns "missing", "damaged", "in doubt", "checkpoint" or "unreadable".
+
+    Acknowledged commits are missing; bytes are damaged; what the disk cannot read is unreadable, and nothing of it can
+    be accepted.
+    """
     if isinstance(loss, StorageError):
         return "unreadable"
     if isinstance(loss, DataLossError):
