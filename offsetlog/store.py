@@ -462,9 +462,9 @@ class OffsetStore:
 
         Commits go on meanwhile.  Its `findings` and `ways` say more (docs/verify.md).
         """
-        from offsetlog.verify.store import verify_store
-
-        given = self._open_core.attached(), self._directory.fs, self._config, self._open_core.count
+        from offsetlog.verify.store import verify_store  # what it needs takes long to import
+        core, gone = self._open_core, self._open_partitions.missing().values()
+        given = core.attached(), self._directory.fs, self._config, core.count, gone
         return self._maintenance.calls.run(lambda control: verify_store(*given, control))
 
     def memory(self) -> dict[str, int]:
@@ -657,7 +657,7 @@ class OffsetStore:
         is written is a cache: it can be deleted at any time.
 
         Raises:
-            CorruptionError: a log is damaged; a snapshot would hide it.  The others are written.
+            CorruptionError: a log is damaged, or lacks something: a snapshot would hide it.  Others are written.
             ReadOnlyError, InvalidArgumentError, StateError, StorageError, CapacityError.
         """
         _ = self._open_core  # a closed store is refused before anything else

@@ -91,10 +91,10 @@ static int load_manifest(ol_opening *opening, ol_error *error) {
     if (status != OL_OK) return status;
     status = ol_manifest_load(&opening->manifest, opening->log->fs, path, error);
     opening->has_manifest = status == OL_OK;
-    /* A whole one of a later version is not ours to replace. */
-    if (status == OL_UNSUPPORTED && opening->log->writable) return status;
-    opening->is_manifest_damaged = status == OL_CORRUPT || status == OL_UNSUPPORTED ||
-                                   status == OL_LIMIT;
+    /* A whole one of a later version is not ours to replace, and says nothing to a reader. */
+    opening->is_manifest_later = status == OL_UNSUPPORTED;
+    if (opening->is_manifest_later) return opening->log->writable ? status : OL_OK;
+    opening->is_manifest_damaged = status == OL_CORRUPT || status == OL_LIMIT;
     return opening->is_manifest_damaged || status == OL_NO_SUCH_FILE ? OL_OK : status;
 }
 
@@ -189,19 +189,21 @@ static bool is_base(const ol_opening *opening, int64_t offset) {
 }
 
 /* Up to where the other program cleaned.  Its checkpoint is no witness against the log where it is
- * damaged, has lost what ours said there, or says what is no end of a cleaning: that is the base of
- * a segment, as a rule. */
+ * damaged, or says what is no end of a cleaning: that is the base of a segment, as a rule, and
+ * never lies beyond the last one. */
 static void judge_cleaned(ol_opening *opening) {
     int64_t said = opening->options->cleaned_by_others;
-    bool is_gone = said < 0 && opening->manifest.cleaned > 0;
-    opening->cleaned = said == OL_CLEANED_UNKNOWN ? -1 : said;
-    opening->is_cleaned_uncertain = said == OL_CLEANED_UNKNOWN || is_gone ||
-                                    (said > 0 && !is_base(opening, said));
+    bool is_wrong = said > 0 && !is_base(opening, said);
+    bool is_beyond = is_wrong && (opening->found_count == 0 ||
+                                  said > opening->found[opening->found_count - 1].base_offset);
+    opening->cleaned = is_beyond ? -1 : said;
+    opening->is_cleaned_uncertain = is_wrong;
 }
 
 /* What was found when the manifest was written, and may have been cleaned or may be lost. */
 static void doubt_what_was_found(ol_opening *opening) {
     int64_t from = opening->cleaned < 0 ? 0 : opening->cleaned;
+    opening->has_doubtful_gap = true;
     report_doubt(opening, OL_DOUBT_GAP, from, opening->manifest.tail.end_offset);
 }
 
@@ -387,7 +389,8 @@ int ol_completeness_check_segments(ol_opening *opening, ol_error *error) {
     if (status != OL_OK) return status;
     judge_checkpoints(opening);
     if (!opening->has_manifest) {
-        if (opening->options->witnessed || opening->is_manifest_damaged) {
+        bool is_missing = opening->options->witnessed && !opening->is_manifest_later;
+        if (is_missing || opening->is_manifest_damaged) {
             report_doubt(opening, OL_DOUBT_MANIFEST, 0, INT64_MAX);
         }
         return OL_OK;
@@ -483,6 +486,10 @@ static void check_contents(ol_opening *opening) {
                        !found->has_checksum || !listed->has_checksum ||
                        found->checksum == listed->checksum || !is_bound(opening, listed);
         if (is_same) continue;
+        if (opening->is_cleaned_uncertain) {
+            doubt_what_was_found(opening);
+            continue;
+        }
         describe(add_loss(opening, true, listed->base_offset, listed->end_offset), found->path,
                  "the batches of the segment are not those that were written");
     }
@@ -599,7 +606,8 @@ int ol_completeness_adopt(ol_opening *opening, ol_error *error) {
     kept->has_topic_id = log->has_topic_id;
     memcpy(kept->topic_id.bytes, log->topic_id, OL_UUID_SIZE);
     kept->epoch = epoch;
-    int64_t cleaned = opening->is_cleaned_uncertain ? opening->end : opening->cleaned;
+    /* A gap that was left in doubt is reported by that, and accuses nobody later. */
+    int64_t cleaned = opening->has_doubtful_gap ? kept->tail.end_offset : opening->cleaned;
     if (kept->cleaned < cleaned) kept->cleaned = cleaned;
     memcpy(kept->doubts, opening->doubts.doubts, sizeof kept->doubts);
     kept->doubt_count = opening->doubts.doubt_count;

@@ -341,8 +341,10 @@ typedef struct ol_opening {
     ol_manifest manifest;
     bool has_manifest;                  /* likewise */
     bool is_manifest_damaged;           /* there is a file that is none */
+    bool is_manifest_later;             /* there is one of a later version */
     bool has_worked_here;               /* somebody else, since the manifest was written */
     bool is_cleaned_uncertain;          /* nothing shows how far he cleaned */
+    bool has_doubtful_gap;              /* below the end that the manifest knows */
     int64_t cleaned;                    /* he cleaned below here; -1 nowhere, or unknown */
     int64_t recovery_point;             /* as far as it is believed, -1 none */
     int64_t log_start;                  /* likewise, 0 none */

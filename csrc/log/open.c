@@ -361,16 +361,24 @@ static int remove_notes(ol_opening *opening, ol_error *error) {
     return status;
 }
 
-/* Evidence is not overwritten. */
+/* Evidence is not overwritten.  A copy: until the next manifest takes its place the damaged one
+ * shows that there was one. */
 static int keep_damaged_manifest(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
     char path[OL_PATH_MAX], aside[OL_PATH_MAX];
+    uint8_t *bytes = NULL;
+    size_t size = 0;
     if (!opening->is_manifest_damaged) return OL_OK;
     int status = ol_log_path(log, OL_MANIFEST_FILE, path, error);
     if (status == OL_OK) {
         status = ol_log_untaken_path(log, OL_MANIFEST_FILE ".damaged", aside, error);
     }
-    return status == OL_OK ? log->fs->rename(log->fs, path, aside, error) : status;
+    if (status != OL_OK) return status;
+    status = ol_fs_read_file(log->fs, path, OL_MANIFEST_SIZE_MAX, &bytes, &size, error);
+    if (status == OL_LIMIT) return log->fs->rename(log->fs, path, aside, error);
+    if (status == OL_OK) status = ol_fs_replace_file(log->fs, aside, bytes, size, error);
+    free(bytes);
+    return status;
 }
 
 /* The sidecar, the manifest and the epochs as of now.  All are durable before anything is appended

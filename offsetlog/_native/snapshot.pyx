@@ -11,6 +11,7 @@ from libc.string cimport memset
 
 from offsetlog._native.csrc cimport (
     OL_INVALID,
+    OL_OK,
     OL_OPEN_CREATE,
     OL_SNAPSHOT_DIRECTORY_SIZE,
     OL_SNAPSHOT_FILE,
@@ -48,8 +49,15 @@ from offsetlog._native.csrc cimport (
     ol_snapshot_seal,
     ol_snapshot_section,
     ol_snapshot_state,
+    ol_pair_name,
+    ol_partition_lock_state,
+    ol_partition_unlock_state,
+    ol_position_value,
     ol_state,
     ol_table_cursor,
+    ol_table_get,
+    ol_table_group_hash,
+    ol_table_name,
     ol_table_next,
     ol_table_row,
 )
@@ -81,6 +89,23 @@ cdef class StopFlag:
     def is_set(self):
         """Tells whether it was set."""
         return bool(self.asked)
+
+
+cdef bint _is_known(Partition partition, const ol_table_row *row, bint or_same):
+    # One row at a time: no object is made under the table's lock.  A partition that failed knows nothing.
+    cdef const ol_state *state
+    cdef ol_error error
+    cdef ol_pair_name name
+    cdef ol_position_value value
+    cdef bint found
+    if ol_partition_lock_state(partition.handle, &state, &error) != OL_OK:
+        return False
+    name = ol_table_name(state.table, row.group, ol_table_group_hash(state.table, row.group), row.topic)
+    found = ol_table_get(state.table, &name, row.partition, &value)
+    ol_partition_unlock_state(partition.handle)
+    if not found:
+        return False
+    return value.log_offset > row.value.log_offset or (or_same and value.log_offset == row.value.log_offset)
 
 
 cdef class Snapshot:
@@ -128,9 +153,11 @@ cdef class Snapshot:
             ol_snapshot_digest(self.handle, physical, &digest)
         return _whole(digest.positions), _whole(digest.group_records), _whole(digest.pending)
 
-    def positions_between(self, int64_t first, int64_t below, Py_ssize_t limit):
+    def positions_between(self, int64_t first, int64_t below, Py_ssize_t limit, Partition beside not None,
+                          bint or_same=False):
         """Returns up to `limit` positions that were committed at log offsets in [first, below), sorted.
 
+        Those are left out of which `beside`, a loaded partition, has a later commit, or with `or_same` the same one.
         Each is (group, topic, partition, offset, leader epoch or -1, metadata, commit timestamp, log offset).
         """
         cdef const ol_state *state
@@ -141,7 +168,7 @@ cdef class Snapshot:
         state = ol_snapshot_state(self.handle)
         memset(&cursor, 0, sizeof(cursor))
         while len(positions) < limit and ol_table_next(state.table, &cursor, &row):
-            if first <= row.value.log_offset < below:
+            if first <= row.value.log_offset < below and not _is_known(beside, &row, or_same):
                 positions.append((
                     text_of(row.group.data, row.group.size),
                     text_of(row.topic.data, row.topic.size),

@@ -288,7 +288,7 @@ class LogDirectory:
             hashes: dict[str, tuple[str, ...]] = {
                 name: (checkpoint_record.hash_of(self.read_content(name)),) for name in CHECKPOINTS
             }
-            found = CheckpointRecord(hashes, others)
+            found = CheckpointRecord(hashes, others, self._cleaned_points())
             before = self._record = self._record or self._known_record()
             if before is None or not self._says_all(found):
                 self._record = found
@@ -298,15 +298,26 @@ class LogDirectory:
                     self._record = before
                     raise
 
+    def _cleaned_points(self) -> dict[int, int]:
+        try:
+            entries = self.read_checkpoint(CLEANER_POINTS)
+        except CorruptionError:
+            return {}
+        return {number: offset for (topic, number), offset in entries.items() if topic == TOPIC}
+
     def _known_record(self) -> CheckpointRecord | None:
+        # One that is damaged is about to be replaced: a copy stays.
         try:
             return self.read_record()
         except CorruptionError:
+            path = self.path / checkpoint_record.NAME
+            self.fs.replace_file(untaken(self.fs, Path(f"{path}.damaged")), self.fs.read_file(path))
             return None
 
     def _says_all(self, found: CheckpointRecord) -> bool:
         assert self._record is not None
-        return self._record.others == found.others and all(
+        is_same = self._record.others == found.others and self._record.cleaned == found.cleaned
+        return is_same and all(
             hashes[0] in self._record.hashes.get(name, ()) for name, hashes in found.hashes.items()
         )
 
@@ -359,7 +370,7 @@ class LogDirectory:
                 entries = self.read_checkpoint(name)
                 kept = {key: offset for key, offset in entries.items() if key not in gone}
                 if kept != entries:
-                    self._publish(name, format_offset_checkpoint(kept))
+                    self._publish(name, kept)
 
     def refuse_log_starts(self, numbers: list[int]) -> None:
         """Takes log starts that cannot be true out of their checkpoint, which a broker would follow; a copy stays."""
@@ -370,7 +381,7 @@ class LogDirectory:
         kept = {key: offset for key, offset in entries.items() if key[0] != TOPIC or key[1] not in numbers}
         with self._writing:
             self.fs.replace_file(untaken(self.fs, self.path / f"offsetlog.refused-{LOG_STARTS}"), content)
-            self._publish(LOG_STARTS, format_offset_checkpoint(kept))
+            self._publish(LOG_STARTS, kept)
 
     def join_cluster(self, cluster_id: str, node_id: int) -> None:
         """Writes meta.properties for a broker of that cluster; one that is there must agree.
@@ -397,33 +408,35 @@ class LogDirectory:
         ]
         self.fs.replace_file(self.path / META_PROPERTIES, "\n".join(lines).encode())
 
-    def _read_to_replace(self, name: str) -> Checkpoint:
-        # One that is damaged is evidence, and may have been about logs of others: a copy stays.
-        content = self.read_content(name)
-        if content is None:
-            return {}
-        try:
-            return parse_offset_checkpoint(content)
-        except CorruptionError:
-            self.fs.replace_file(untaken(self.fs, self.path / f"{name}.damaged"), content)
-            return {}
-
     def write_checkpoint(self, name: str, ours: dict[int, int]) -> None:
         """Publishes a checkpoint with our partitions' offsets; entries of other topics stay as they are."""
         with self._writing:
-            entries = self._read_to_replace(name)
+            content = self.read_content(name)
+            entries: Checkpoint = {}
+            is_damaged = False
+            try:
+                entries = {} if content is None else parse_offset_checkpoint(content)
+            except CorruptionError:
+                is_damaged = True
             merged = {**entries, **{(TOPIC, number): offset for number, offset in ours.items()}}
-            if merged != entries:
-                self._publish(name, format_offset_checkpoint(merged))
+            if merged == entries:
+                return
+            if is_damaged and content is not None:
+                # It is evidence, and may have been about logs of others: a copy stays.
+                self.fs.replace_file(untaken(self.fs, self.path / f"{name}.damaged"), content)
+            self._publish(name, merged)
 
-    def _publish(self, name: str, content: bytes) -> None:
+    def _publish(self, name: str, entries: Checkpoint) -> None:
         # Both contents are in the record before the new one can be there.
+        content = format_offset_checkpoint(entries)
         if self._record is not None:
             known = self._record.hashes.get(name, ())
             hashes = dict.fromkeys(
                 (checkpoint_record.hash_of(self.read_content(name)), checkpoint_record.hash_of(content))
             )
             self._record.hashes[name] = tuple(hashes)
+            if name == CLEANER_POINTS:
+                self._record.cleaned = {number: offset for (topic, number), offset in entries.items() if topic == TOPIC}
             if self._record.hashes[name] != known:
                 self._write_record()
         self.fs.replace_file(self.path / name, content)

@@ -142,7 +142,8 @@ def load(
 def name_keys(partition: Partition, fs: FileSystem) -> None:
     """Lets a partition's problems name what its snapshot has of the log offsets that are missing.
 
-    Also a snapshot that is of no use to the load has them.  Doubts concern every key, and name none.
+    Also a snapshot that is of no use to the load has them.  What was committed again later is not named.  Doubts
+    concern every key, and name none.
     """
     lost = {
         (each.lost_from, each.lost_below)
@@ -159,27 +160,28 @@ def name_keys(partition: Partition, fs: FileSystem) -> None:
         return
     for first, below in lost:
         end = _OFFSET_MAX if below is None else below
-        positions = snapshot.positions_between(first, end, KEYS_NAMED_MAX)
+        positions = snapshot.positions_between(first, end, KEYS_NAMED_MAX, partition)
         partition.lost_keys[first, below] = tuple((each[0], each[1], each[2]) for each in positions)
 
 
 def last_known(
-    directory: Path, fs: FileSystem, first: int, below: int | None
+    partition: Partition, fs: FileSystem, first: int, below: int | None
 ) -> list[LastKnown]:
-    """Returns what a snapshot that can be read has of the commits at log offsets in [first, below).
+    """Returns what a snapshot that can be read has, and the log has not, of the commits in [first, below).
 
     Args:
-        directory: of the log partition.
+        partition: loaded from its log alone.
         fs: the file port.
         first: the first log offset.
         below: their end, None for all that follow.
     """
     end = _OFFSET_MAX if below is None else below
     try:
-        snapshot = native.open_file(fs, directory / FILE_NAME)
+        snapshot = native.open_file(fs, Path(partition.path) / FILE_NAME)
     except (CorruptionError, StorageError):
         return []
-    return [LastKnown(*each) for each in snapshot.positions_between(first, end, POSITIONS_LISTED_MAX)]
+    found = snapshot.positions_between(first, end, POSITIONS_LISTED_MAX, partition, or_same=True)
+    return [LastKnown(*each) for each in found]
 
 
 def _keep_aside(partition: Partition, fs: FileSystem) -> None:
@@ -240,12 +242,18 @@ def write(
         stop: ends it soon.
 
     Raises:
-        CorruptionError: the log is damaged; a snapshot would hide it.
+        CorruptionError: the log is damaged, or something of it is missing; a snapshot would hide it.
         ClosedError: `stop` was set, or the partition is closed.
         StateError, StorageError, CapacityError: the snapshot that was there, if any, is there
             still.
     """
     begun = time.monotonic()
+    if partition.read_only:
+        raise CorruptionError(
+            "something of the log is damaged or missing: a snapshot would hide it, and the last one may be all that "
+            "knows of it",
+            path=partition.path,
+        )
     partition.flush()
     facts = partition.log_facts()
     up_to = min(facts["flushed"], facts["watermark"])

@@ -37,8 +37,8 @@ class Witness:
             as two.
         recovery_point_changed: whether the recovery points are among them.
         log_start_changed: likewise, the log starts.
-        cleaned_by_others: the offset in the cleaner's checkpoint, if that is among them or nobody knows, else -1;
-            CLEANED_UNKNOWN where it is damaged or gone.
+        cleaned_by_others: up to where another program's cleaner came by its checkpoint, -1 if that has our entry;
+            CLEANED_UNKNOWN where the checkpoint or the record of it is damaged or gone, or it went back.
     """
 
     witnessed: bool = False
@@ -71,10 +71,10 @@ class Witnesses:
         self._has_record = record is not None
         self._others = {} if record is None else record.others
         self._changed = frozenset(name for name in CHECKPOINTS if self._is_changed(name, record))
-        is_foreign = existing is None and not is_ours
-        self._changes = OTHERS_WORKED if is_foreign else len(self._changed)
-        # Nor who wrote the cleaner's points; they count where it is shown that another program worked here.
-        self._has_cleaned = record is None or CLEANER_POINTS in self._changed
+        self._is_foreign = existing is None and not is_ours
+        # A record that is lost hides what changed: it counts as one that did.
+        self._changes = OTHERS_WORKED if self._is_foreign else len(self._changed) + (record is None)
+        self._cleaned_by_us = None if record is None else record.cleaned
         if existing is None and is_ours:
             # `offsetlog.properties` is gone, or lost its end: the recovery points know as well what must be there.
             reached = self._checkpoints[RECOVERY_POINTS].items()
@@ -133,9 +133,15 @@ class Witnesses:
         )
 
     def _cleaned_by_others(self, number: int) -> int:
-        if CLEANER_POINTS in self._damaged:
+        found = self.offset_in(CLEANER_POINTS, number)
+        if self._is_foreign:
+            return found
+        if self._cleaned_by_us is None or CLEANER_POINTS in self._damaged:
             return CLEANED_UNKNOWN
-        return self.cleaned_to(number) if self._has_cleaned else -1
+        ours = self._cleaned_by_us.get(number, -1)
+        if CLEANER_POINTS not in self._changed or found == ours:
+            return -1
+        return CLEANED_UNKNOWN if found < ours else found
 
     def worked_on(self, numbers: Iterable[int]) -> dict[int, int]:
         """Returns up to where another program cleaned those of `numbers` on which one surely worked, as for a record.

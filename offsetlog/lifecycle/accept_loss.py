@@ -19,6 +19,7 @@ from offsetlog._native.files import FileSystem
 from offsetlog._native.partition import Partition
 from offsetlog.config import StoreConfig
 from offsetlog.directory import snapshots
+from offsetlog.directory.evidence import untaken
 from offsetlog.directory.log_directory import (
     CHECKPOINTS,
     LOG_STARTS,
@@ -26,6 +27,7 @@ from offsetlog.directory.log_directory import (
     LogDirectory,
     Properties,
 )
+from offsetlog.directory.snapshots import LastKnown
 from offsetlog.directory.witnesses import Witnesses
 from offsetlog.errors import (
     CorruptionError,
@@ -89,30 +91,45 @@ def _properties_of(directory: LogDirectory) -> Properties | None:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    losses: list[OffsetLogError]
-    others_worked: set[int]  # the log partitions on which another program worked
-    unreadable: dict[int, StorageError]  # by log partition
+    losses: list[OffsetLogError] = field(default_factory=list)
+    known: list[list[LastKnown]] = field(default_factory=list)  # of each loss, what a snapshot has of it
+    others_worked: set[int] = field(default_factory=set)  # the log partitions on which another program worked
+    unreadable: dict[int, StorageError] = field(default_factory=dict)  # by log partition
+
+    def add(self, loss: OffsetLogError, known: list[LastKnown]) -> None:
+        self.losses.append(loss)
+        self.known.append(known)
 
 
 def _find(directory: LogDirectory, config: StoreConfig, properties: Properties | None) -> _Found:
     existing = None if properties is None else properties.existing
-    opened = OpenPartitions(PartitionOpener(directory, config, writable=False, existing=existing))
+    # What a snapshot has is read as well: damage below one would come up once it is gone.
+    opener = PartitionOpener(directory, config, writable=False, existing=existing, use_snapshots=False)
+    opened = OpenPartitions(opener)
     try:
         opened.open_all(directory.partition_numbers(), isolate=True)
-        losses = [*opened.missing().values(), *opened.findings()]
-        unreadable, others_worked = opened.unreadable(), set()
-        for each in opened.readable():
-            problems = each.problems()
-            failures = [problem for problem in problems if isinstance(problem, StorageError)]
-            if failures:
-                unreadable[each.number] = failures[0]
-                continue
-            losses += problems
-            if each.recovery["others_worked"]:
-                others_worked.add(each.number)
-        return _Found(losses, others_worked, unreadable)
+        found = _Found(unreadable=opened.unreadable())
+        for loss in (*opened.missing().values(), *opened.findings()):
+            found.add(loss, [])
+        for partition in opened.readable():
+            _look_at(partition, directory.fs, found)
+        return found
     finally:
         opened.abandon()
+
+
+def _look_at(partition: Partition, fs: FileSystem, found: _Found) -> None:
+    problems = partition.problems()
+    failures = [problem for problem in problems if isinstance(problem, StorageError)]
+    if failures:
+        found.unreadable[partition.number] = failures[0]
+        return
+    for problem in problems:
+        first = getattr(problem, "lost_from", None)
+        below = getattr(problem, "lost_below", None)
+        found.add(problem, [] if first is None else snapshots.last_known(partition, fs, first, below))
+    if partition.recovery["others_worked"]:
+        found.others_worked.add(partition.number)
 
 
 def accept_loss(
@@ -168,7 +185,7 @@ def _accept(
     losses = found.losses
     now = datetime.now(UTC)
     report = directory.path / f"offsetlog-loss-{now:%Y%m%dT%H%M%S.%fZ}.json"
-    content = json.dumps(_describe(directory, losses, now), indent=1, ensure_ascii=False)
+    content = json.dumps(_describe(directory, found, now), indent=1, ensure_ascii=False)
     directory.fs.replace_file(report, content.encode("utf-8", "surrogatepass"))
     present = directory.partition_numbers()
     concerned = {each.log_partition for each in losses if isinstance(each, CorruptionError)}
@@ -176,16 +193,25 @@ def _accept(
     copies = [copy for number in numbers for copy in _keep_evidence(directory, number, f"{now:%Y%m%dT%H%M%S}")]
     directory.begin_writing()
     witnesses = Witnesses(directory, None if properties is None else properties.existing)
-    ends = {number: _repair(directory, config, witnesses, number) for number in numbers}
+    ends: dict[int, int] = {}
+    unreadable = dict(found.unreadable)
+    for number in numbers:
+        try:
+            ends[number] = _repair(directory, config, witnesses, number)
+        except StorageError as failure:
+            # What the disk cannot read of one keeps nobody from going on with the others.
+            if not failure.is_unreadable:
+                raise
+            unreadable[number] = failure
     if properties is not None:
         existing = witnesses.existing.intersection(present).union(numbers)
         directory.write_properties(Properties(properties.partitions, properties.topic_id, existing))
     # The manifests of the other partitions do not know yet that another program worked on them.
-    others = found.others_worked.difference(numbers).union(witnesses.worked_on(found.unreadable))
+    others = found.others_worked.difference(ends).union(witnesses.worked_on(unreadable))
     directory.adopt_checkpoints({number: witnesses.of(number).cleaned_by_others for number in others})
     directory.forget_entries(CHECKPOINTS, witnesses.existing.difference(present))
-    directory.finish(ends, sound=directory.was_clean)
-    return AcceptedLoss(losses, report, copies, [*found.unreadable.values()])
+    directory.finish(ends, sound=directory.was_clean and len(ends) == len(numbers))
+    return AcceptedLoss(losses, report, copies, [*unreadable.values()])
 
 
 def _repair(directory: LogDirectory, config: StoreConfig, witnesses: Witnesses, number: int) -> int:
@@ -216,7 +242,7 @@ def _keep_evidence(directory: LogDirectory, number: int, stamp: str) -> list[Pat
     kept = []
     for name in EVIDENCE:
         path = directory.partition_path(number) / name
-        copy = path.with_name(f"{name}.accepted-{stamp}")
+        copy = untaken(directory.fs, path.with_name(f"{name}.accepted-{stamp}"))
         if not directory.fs.exists(path):
             continue
         if name == snapshots.FILE_NAME:
@@ -258,13 +284,11 @@ def describe(loss: OffsetLogError) -> dict[str, Any]:
     }
 
 
-def _describe(directory: LogDirectory, losses: list[OffsetLogError], now: datetime) -> dict[str, Any]:
+def _describe(directory: LogDirectory, found: _Found, now: datetime) -> dict[str, Any]:
     described = []
-    for loss in losses:
+    for loss, known in zip(found.losses, found.known, strict=True):
         row = describe(loss)
         if row["lost_from"] is not None:
-            folder = directory.partition_path(row["log_partition"])
-            known = snapshots.last_known(folder, directory.fs, row["lost_from"], row["lost_below"])
             row["last_known"] = [each._asdict() for each in known]
         described.append(row)
     return {"accepted": now.isoformat(), "directory": str(directory.path), "losses": described}

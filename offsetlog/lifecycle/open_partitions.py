@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from copy import copy
 
 from offsetlog._native.partition import Partition
 from offsetlog.errors import ClosedError, DataLossError, OffsetLogError, StorageError
@@ -95,7 +96,7 @@ class OpenPartitions:
 
     def make(self, number: int) -> Partition:
         """Returns a partition, the same to all callers; makes its directory when it is missing."""
-        found = self.loaded(number)
+        found = None if self._load is None else self._load.get(number)
         if found is not None:
             return found
         with self._lock:
@@ -110,7 +111,14 @@ class OpenPartitions:
         return [] if self._load is None else self._load.numbers(loaded=not wait)
 
     def loaded(self, number: int) -> Partition | None:
-        """Returns a partition that is loaded in the background, once it is; None for any other."""
+        """Returns a partition that is loaded in the background, once it is; None for one that was never made.
+
+        Raises:
+            DataLossError: its directory must be there and is missing: nobody may take that for a group without commits.
+        """
+        missing = self._missing.get(number)
+        if missing is not None and number not in self._owned:
+            raise copy(missing)
         return None if self._load is None else self._load.get(number)
 
     # ------------------------------------------------------------------------------------- the load

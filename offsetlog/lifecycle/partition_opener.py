@@ -29,6 +29,7 @@ class PartitionOpener:
         topic_id: the id for new partition directories; None takes that of the partitions there are,
             or makes one.
         existing: the partitions whose directories and witnesses must be there; None for unknown.
+        use_snapshots: whether a load goes on from a snapshot, or reads the log alone.
     """
 
     def __init__(
@@ -39,8 +40,10 @@ class PartitionOpener:
         writable: bool,
         topic_id: bytes | None = None,
         existing: frozenset[int] | None = None,
+        use_snapshots: bool = True,
     ) -> None:
         self.topic_id = topic_id
+        self._use_snapshots = use_snapshots
         self._directory = directory
         self._config = config
         self._writable = writable
@@ -144,6 +147,10 @@ class PartitionOpener:
 
     def load(self, partition: Partition, threads: int = 1) -> None:
         """Loads a partition whose log is open; `threads` check a large snapshot."""
+        if not self._use_snapshots:
+            partition.load()
+            snapshots.name_keys(partition, self._directory.fs)
+            return
         snapshots.load(
             partition,
             self._directory.fs,

@@ -97,7 +97,7 @@ class Finding:
         position: byte position in the file, or None.
         log_offset: or None.
         keys: of a "digest": the keys that differ, as far as they are named.
-        lost_from: of "missing" and "in doubt": the first log offset concerned, or None.
+        lost_from: of "missing" and "in doubt", and of a "batch" where it is known: the first log offset concerned.
         lost_below: their end, None for unknown.
         lost: the positions that a snapshot has of those, as (group, topic, partition).
     """
@@ -152,8 +152,9 @@ class Place:
         position: int | None = None,
         log_offset: int | None = None,
         keys: tuple[KeyDifference, ...] = (),
+        lost: tuple[int | None, int | None] = (None, None),
     ) -> None:
-        """Reports a problem."""
+        """Reports a problem; `lost` are the log offsets that it concerns, as in Finding."""
         self._report(
             Finding(
                 "problem",
@@ -164,6 +165,7 @@ class Place:
                 position,
                 log_offset,
                 keys,
+                *lost,
             )
         )
 
@@ -171,8 +173,9 @@ class Place:
         """Reports a failure as a problem, of its own kind if the disk could not read; `path` where it names none."""
         if isinstance(failure, StorageError):
             kind = "unreadable"
+        lost = getattr(failure, "lost_from", None), getattr(failure, "lost_below", None)
         self.problem(
-            kind, failure.message, failure.path or path, failure.position, failure.log_offset
+            kind, failure.message, failure.path or path, failure.position, failure.log_offset, lost=lost
         )
 
     def note(

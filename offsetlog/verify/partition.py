@@ -119,12 +119,14 @@ class PartitionCheck:
             if self._could_read(partial(self._read_segment, path, is_last=is_last)):
                 self.progress(self.segments[-1].size)
         self._check_bounds()
-        if self.tail is not None:
-            self._report_tail(self.tail)
         self._report_transactions()
-        if self.files.directory is None:
-            return
-        directory = self.files.directory
+        if self.files.directory is not None:
+            self._check_directory(self.files.directory)
+        # After the engine, which knows what was flushed and may say that this is no tail.
+        if self.tail is not None and (str(self.tail.path), self.tail.position) not in self.reported:
+            self._report_tail(self.tail)
+
+    def _check_directory(self, directory: Path) -> None:
         names = dict(self.fs.planned_names(directory))
         for segment in self.segments:
             self._could_read(partial(check_indexes, self.place, self.fs, segment, names))
@@ -375,18 +377,21 @@ class PartitionCheck:
             return
         try:
             partition.load()
-            corruption = partition.recovery["corruption"]
-            if (
-                corruption is not None
-                and (corruption.path, corruption.position) not in self.reported
-            ):
-                self.place.failure("batch", corruption, directory)
+            self._report_corruption(partition, directory)
             self._report_missing(partition)
             self._compare("loaded", partition)
             self._check_cleaned(directory, partition)
         finally:
             partition.abandon()
         self._could_read(partial(self._check_snapshot, directory))
+
+    def _report_corruption(self, partition: Partition, directory: Path) -> None:
+        # The same as one of the problems, which knows the log offsets as well.
+        found = partition.recovery["corruption"]
+        if found is None or (found.path, found.position) in self.reported:
+            return
+        same = (each for each in partition.problems() if (each.path, each.position) == (found.path, found.position))
+        self.place.failure("batch", next(same, found), directory)
 
     def _report_missing(self, partition: Partition) -> None:
         snapshots.name_keys(partition, self.fs)

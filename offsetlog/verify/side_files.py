@@ -159,8 +159,7 @@ def _check_offset_index(segment: Segment, content: bytes | None) -> None:
     positions = entries["position"].astype(np.int64)
     offsets = entries["offset"].astype(np.int64) + segment.base_offset
     at = np.searchsorted(batches["position"], positions)
-    # Behind the end of the array nothing can be equal; the search cannot go below 0.
-    found = batches["position"][np.minimum(at, len(batches) - 1)] == positions
+    found = np.isin(positions, batches["position"])
     _refuse_first(~found, entries, OFFSET_ENTRY, "points to byte {position}, where no batch begins")
     before = np.where(
         at > 0, batches["last_offset"][np.maximum(at, 1) - 1], segment.base_offset - 1
@@ -185,6 +184,8 @@ def _check_time_index(segment: Segment, content: bytes | None) -> None:
     )
     entries = _entries(content, TIME_ENTRY)
     offsets = entries["offset"].astype(np.int64) + segment.base_offset
+    if not len(segment.batches):
+        return
     highest = np.maximum.accumulate(segment.batches["max_timestamp"])
     # A search for a later time starts at the entry: nothing up to it may be later than it says.
     at = np.searchsorted(segment.batches["last_offset"], offsets, side="right")

@@ -7,6 +7,7 @@ next time.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from offsetlog._native.decompress import Decompressor
@@ -74,14 +75,19 @@ class StoreVerification(list[OffsetLogError]):
 
 
 def verify_store(
-    partitions: list[Partition], fs: FileSystem, config: StoreConfig, count: int, control: Control
+    partitions: list[Partition],
+    fs: FileSystem,
+    config: StoreConfig,
+    count: int,
+    missing: Iterable[DataLossError],
+    control: Control,
 ) -> StoreVerification:
     """Verifies the open partitions of a store that has `count` of them; commits and cleaning go on.
 
     Each is compared by a replay of its log, by one of what the cleaner would leave of it, and by
     the snapshot with the log after it, as of one log offset (docs/verify.md).  Nothing is written.
     It takes up to three times the memory of the state of the largest partition.  The control stops
-    it soon.
+    it soon.  `missing` are the partitions whose directories are gone.
 
     What the disk cannot read of a partition is a finding, and the others are verified all the same.
 
@@ -91,6 +97,8 @@ def verify_store(
         ClosedError: the store was closed meanwhile, or it was stopped.
     """
     found = StoreVerification()
+    for loss in missing:
+        Place(found.add, loss.log_partition).missing(loss)
     for partition in partitions:
         for problem in partition.problems():
             if isinstance(problem, (DataLossError, PossibleLossError)):
@@ -102,10 +110,21 @@ def verify_store(
             if not failure.is_unreadable:
                 raise
             check.place.failure("partition", failure, check.directory)
+        _report_corruption(partition, found, check)
         if check.replay is not None:
             check_places(check.place, check.replay, partition.number, count, check.directory)
         found.ways += check.ways.ways
     return found
+
+
+def _report_corruption(partition: Partition, found: StoreVerification, check: _OpenPartitionCheck) -> None:
+    # What the open found corrupt may look like an unfinished tail to a replay, which knows no flushed bound.
+    corruption = partition.recovery["corruption"]
+    if corruption is None or (corruption.path, corruption.position) in {(each.path, each.position) for each in found}:
+        return
+    place = corruption.path, corruption.position
+    same = (each for each in partition.problems() if (each.path, each.position) == place)
+    check.place.failure("batch", next(same, corruption), check.directory)
 
 
 class _OpenPartitionCheck:

@@ -257,10 +257,8 @@ def test_a_tail_beside_the_clean_marker_is_a_problem(log):
     (log / ".kafka_cleanshutdown").unlink()
     assert kinds_of(verify(log)) == []
     path.write_bytes(path.read_bytes() + b"xyz")
-    assert [(each.severity, each.kind) for each in verify(log).findings][:1] in (
-        [("note", "unfinished tail")],
-        [("problem", "batch")],
-    )
+    found = {(each.severity, each.kind) for each in verify(log).findings} - {("note", "open transaction")}
+    assert found in ({("note", "unfinished tail")}, {("problem", "batch")})
 
 
 def test_a_tail_below_the_recovery_point_is_a_problem(tmp_path):

@@ -27,8 +27,10 @@ def opened(path: Path, *, quiet: bool = True, **options: object) -> offsetlog.Of
 
 @pytest.fixture
 def built(path: Path) -> Path:
-    """Three groups in two log partitions, a snapshot of half of it, several segments."""
+    """Three groups in two log partitions, a snapshot of half of it; one key of each is committed once."""
     with opened(path, partitions=2) as store:
+        for number in range(3):
+            store.commit_one(f"g{number}", "rare", 0, number)
         for i in range(200):
             store.commit_one(f"g{i % 3}", "t", i % 61, i)
         store.snapshot()
@@ -110,7 +112,10 @@ def test_a_directory_that_is_gone(built: Path):
         [loss] = store.problems()
         assert (loss.log_partition, loss.lost_from) == (1, 0)
         group = next(f"g{i}" for i in range(100) if _partition_of(store, f"g{i}") == 1)
-        assert store.fetch_one(group, "t", 0) is None
+        for read in (lambda: store.fetch_one(group, "t", 0), lambda: store.fetch(group), lambda: store.delete(group)):
+            with pytest.raises(DataLossError, match="directory of the log partition is missing"):
+                read()
+        assert [each.log_partition for each in store.verify()] == [1]
         with pytest.raises(errors.ReadOnlyError, match="missing"):
             store.commit_one(group, "t", 0, 1)
     assert not (built / "__consumer_offsets-1").exists()

@@ -192,13 +192,18 @@ def test_the_lock_is_held_against_other_processes(path):
     assert run_python(code, path).stdout == ""
 
 
+def without_extension(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Without the zeros by which a writer's background extends its segments ahead."""
+    return {name: data.rstrip(b"\0") if name.endswith(".log") else data for name, data in files.items()}
+
+
 def test_a_read_only_store_reads_what_a_writer_holds_and_changes_nothing(path):
     # The writer's own flush by time would change the sidecar meanwhile.
     config = StoreConfig(flush_interval_ms=None)
     with offsetlog.open(path, durability="process", config=config) as writer:
         for number in range(50):
             writer.commit_one(f"g{number}", "t", 0, number)
-        before = tree(path)
+        before = without_extension(tree(path))
         with offsetlog.open(path, read_only=True) as reader:
             assert reader.read_only
             assert reader.digest(physical=True) == writer.digest(physical=True)
@@ -218,7 +223,7 @@ def test_a_read_only_store_reads_what_a_writer_holds_and_changes_nothing(path):
                 with pytest.raises(errors.ReadOnlyError):
                     refused()
             assert reader.digest() == digest
-        assert tree(path) == before
+        assert without_extension(tree(path)) == before
         writer.commit_one("g0", "t", 0, 7)
         with offsetlog.open(path, read_only=True) as reader:
             assert reader.fetch_one("g0", "t", 0).offset == 7

@@ -71,8 +71,9 @@ def let_broker_work(path: Path) -> None:
 def let_broker_clean(path: Path, number: int) -> None:
     """Its cleaner joined the second and third segment of a partition to the first one."""
     let_broker_work(path)
-    logs = segments(path, number)
-    write(path, CLEANER_POINTS, {(TOPIC, number): int(logs[3].stem)})
+    logs, points = segments(path, number), path / CLEANER_POINTS
+    before = parse_offset_checkpoint(points.read_bytes()) if points.exists() else {}
+    write(path, CLEANER_POINTS, {**before, (TOPIC, number): int(logs[3].stem)})
     for log in logs[1:3]:
         remove_segment(log)
 
@@ -91,19 +92,52 @@ def losses(path: Path, **options: object) -> list[tuple[int | None, int | None]]
 # ----------------------------------------------------------------------------------------- another program worked here
 
 
-def test_a_proven_loss_stays_proven_after_another_program_worked(path: Path):
+@pytest.mark.parametrize("keys", [300, 40])
+def test_a_proven_loss_stays_proven_after_another_program_worked(path: Path, keys: int):
     # Our own cleaner's checkpoint is above the loss: it must not be taken for the other program's the next time.
     with opened(path, partitions=1) as store:
         for i in range(300):
-            store.commit_one(f"g{i % 50}", "t", i, i)
-        store.compact()
+            store.commit_one(f"g{i % 50}", "t", i % keys, i)
+        dropped = sum(report.superseded for report in store.compact())
+        for i in range(100):
+            store.commit_one("g0", "t", i % keys, i)
+    assert (dropped > 0) == (keys == 40)
     let_broker_work(path)
-    lost = segments(path, 0)[1]
+    lost = segments(path, 0)[0 if dropped else 1]
     cleaned = parse_offset_checkpoint((path / CLEANER_POINTS).read_bytes())[TOPIC, 0]
     assert cleaned > int(lost.stem)
     remove_segment(lost)
     for _ in range(3):
         assert losses(path) == [(0, int(lost.stem))]
+
+
+def test_our_own_cleaning_frees_nothing_where_another_program_cleaned_another_partition(built: Path):
+    with opened(built) as store:
+        store.compact()
+        for i in range(600):
+            store.commit_one(GROUPS[i % 5], "t", i % 61, i)
+    let_broker_clean(built, 1)
+    points = parse_offset_checkpoint((built / CLEANER_POINTS).read_bytes())
+    write(built, CLEANER_POINTS, {**points, (TOPIC, 1): int(segments(built, 1)[-1].stem)})
+    lost = segments(built, 0)[0]
+    assert parse_offset_checkpoint((built / CLEANER_POINTS).read_bytes())[TOPIC, 0] > int(lost.stem)
+    remove_segment(lost)
+    for _ in range(2):
+        assert losses(built) == [(0, int(lost.stem))]
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"?")], ids=["gone", "damaged"])
+def test_a_record_that_is_lost_accuses_no_program_that_led_an_older_epoch(built: Path, damage):
+    for _ in range(3):
+        with opened(built) as store:
+            store.commit_one("g0", "t", 0, 1)
+            store.commit_one("g1", "t", 0, 1)
+    let_broker_clean(built, 1)
+    for number in range(2):
+        (built / f"{TOPIC}-{number}" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    damage(built / checkpoint_record.NAME)
+    assert [each for each in problems(built) if isinstance(each, DataLossError)] == []
+    assert [each for each in problems(built) if isinstance(each, DataLossError)] == []
 
 
 def test_a_loss_that_is_accepted_accuses_no_other_partition(built: Path):
