@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +30,10 @@ Examples:
   offsetlog repair data --accept-loss
   offsetlog repair data --accept-loss --yes      without a question
 """
+
+
+#: Keys of a loss that are named in text; JSON has all that are known.
+KEYS_NAMED = 20
 
 
 def _range_text(row: dict[str, Any]) -> str:
@@ -62,8 +67,15 @@ def _complain_of_unreadable(rows: list[dict[str, Any]]) -> None:
 
 
 def _name(row: dict[str, Any]) -> str:
-    where = "the directory" if row["log_partition"] is None else f"log partition {row['log_partition']}"
-    return f"{where}, log offsets {row['log_offsets']}: {row['reason']}"
+    if row["log_partition"] is None:
+        return f"the directory: {row['reason']}"
+    known = "".join(f"; {_key_text(key)}" for key in row["keys"][:KEYS_NAMED])
+    more = f"; {count_text(len(row['keys']) - KEYS_NAMED, 'more key')}" if len(row["keys"]) > KEYS_NAMED else ""
+    return f"log partition {row['log_partition']}, log offsets {row['log_offsets']}: {row['reason']}{known}{more}"
+
+
+def _key_text(key: dict[str, Any]) -> str:
+    return f"group {key['group']!r}, topic {key['topic']!r}, partition {key['partition']}"
 
 
 def _print(output: Output, rows: list[dict[str, Any]], *, wide: bool) -> None:
@@ -72,6 +84,18 @@ def _print(output: Output, rows: list[dict[str, Any]], *, wide: bool) -> None:
             output.object({name: value for name, value in row.items() if name != "log_offsets"})
     else:
         output.rows(COLUMNS, rows, "", wide=wide)
+        for row in rows:
+            for key in row["keys"][:KEYS_NAMED]:
+                output.line(f"  log partition {row['log_partition']} lacks {_key_text(key)}")
+
+
+def _what_next(path: Path, rows: list[dict[str, Any]]) -> str:
+    if all(row["kind"] == "checkpoint" for row in rows):
+        count = count_text(len(rows), "finding")
+        written = "--accept-loss, or the next open for writing, writes it again"
+        return f"{count}, and no commit is missing: {written}"
+    count = count_text(len(rows), "loss", "losses")
+    return f"{count}: put the files back if there are any, or go on without what is missing: --accept-loss"
 
 
 def command(
@@ -94,8 +118,7 @@ def command(
         _complain_of_unreadable(unreadable)
         if rows == unreadable:
             return 2 if accept else 1
-        count = count_text(len(rows) - len(unreadable), "loss", "losses")
-        complain(f"{count} found; with --accept-loss the log goes on without them")
+        complain(_what_next(path, [row for row in rows if row not in unreadable]))
         return 1
     rows = [row for row in rows if row not in unreadable]
     concerned = {row["log_partition"] for row in rows if row["log_partition"] is not None}
@@ -110,5 +133,8 @@ def command(
         f"accepted {count_text(len(accepted.losses), 'loss', 'losses')}; the report is {accepted.report}, and "
         f"{count_text(len(accepted.copies), 'copy', 'copies')} were kept"
     )
+    if any(row["keys"] for row in rows):
+        output.line("what a snapshot knew of the lost positions is in the report; `offsetlog commit` commits it again")
+    unreadable = [row_of(failure) for failure in accepted.unreadable]
     _complain_of_unreadable(unreadable)
     return 1 if unreadable else 0

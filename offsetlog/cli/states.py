@@ -7,6 +7,8 @@ from pathlib import Path
 
 from offsetlog.cli.output import complain, count_text, progress
 from offsetlog.directory.reading import PartitionState, Tail, find_partitions, read_state, whole_size
+from offsetlog.errors import DataLossError, OffsetLogError, PossibleLossError
+from offsetlog.lifecycle.losses import losses_at_open
 
 #: Problems that are told one by one; of more only the number.
 PROBLEMS_TOLD = 10
@@ -26,9 +28,9 @@ class States:
     partitions: list[PartitionState]
 
     def complain(self) -> int:
-        """Tells what could not be read, on the standard error; returns the exit code: 1 when there was damage.
+        """Reports on the standard error what could not be read or is missing; returns the exit code: 1 for either.
 
-        An unfinished tail is none: a crash leaves it, and so does a writer at work.
+        An unfinished tail is no damage: a crash leaves it, and so does a writer at work.  What is in doubt is reported.
         """
         for state in self.partitions:
             if state.tail is not None:
@@ -38,7 +40,19 @@ class States:
             complain(str(problem))
         if len(problems) > PROBLEMS_TOLD:
             complain(f"{count_text(len(problems), 'problem')} in all; `offsetlog verify {self.path}` tells each")
-        return 1 if problems else 0
+        losses = self._losses()
+        for loss in losses:
+            complain(str(loss))
+        return 1 if problems or any(isinstance(loss, DataLossError) for loss in losses) else 0
+
+    def _losses(self) -> list[DataLossError | PossibleLossError]:
+        # Of a whole log directory: its witnesses say what should be there.
+        if not self.path.is_dir() or any(state.files.directory == self.path for state in self.partitions):
+            return []
+        try:
+            return losses_at_open(self.path)
+        except OffsetLogError:
+            return []  # what cannot be opened was reported as damage, and `offsetlog verify` says why
 
 
 def read_states(path: Path) -> States:

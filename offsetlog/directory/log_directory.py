@@ -441,6 +441,18 @@ class LogDirectory:
                 self._write_record()
         self.fs.replace_file(self.path / name, content)
 
+    def _settle_record(self) -> None:
+        # The contents of before count no more: a checkpoint that is gone would look as it did before its first time.
+        with self._writing:
+            if self._record is None:
+                return
+            hashes: dict[str, tuple[str, ...]] = {
+                name: (checkpoint_record.hash_of(self.read_content(name)),) for name in CHECKPOINTS
+            }
+            if hashes != self._record.hashes:
+                self._record.hashes = hashes
+                self._write_record()
+
     def _write_record(self) -> None:
         assert self._record is not None
         self.fs.replace_file(self.path / checkpoint_record.NAME, self._record.format())
@@ -454,6 +466,7 @@ class LogDirectory:
         """
         self.write_checkpoint(RECOVERY_POINTS, ends)
         self.write_checkpoint(HIGH_WATERMARKS, ends)
+        self._settle_record()
         # Without the marker Kafka checks every log, which costs time; with a wrong one it appends
         # after torn bytes.
         if sound and (self.was_clean or not self.has_foreign_logs()):

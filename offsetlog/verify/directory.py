@@ -12,6 +12,7 @@ checkpoints that were not written are notes.  The directory of a running broker 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -245,7 +246,7 @@ class DirectoryCheck:
 
 
 def verify(
-    path: Path,
+    path: str | os.PathLike[str],
     partitions: int | None = None,
     report: Report | None = None,
     progress: Progress | None = None,
@@ -269,7 +270,7 @@ def verify(
         InvalidArgumentError, StorageError, CapacityError: it cannot be read.
         CorruptionError: a single file was given that is no segment at all.
     """
-    fs = FileSystem()
+    fs, path = FileSystem(), Path(path)
     found = Verification()
 
     def add(finding: Finding) -> None:
