@@ -146,7 +146,7 @@ static const ol_found_segment *find_segment(const ol_opening *opening, int64_t b
 typedef struct segment_end {
     int64_t offset;             /* after the last one */
     int32_t epoch;              /* of the last one, -1 none */
-    bool has_gaps;              /* a cleaner was here */
+    bool is_whole;              /* right batches to the end of the file, perhaps none */
 } segment_end;
 
 static int find_end(const ol_opening *opening, const ol_found_segment *found, segment_end *end,
@@ -158,10 +158,10 @@ static int find_end(const ol_opening *opening, const ol_found_segment *found, se
     if (status != OL_OK) return status;
     while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK &&
            ol_batch_check_crc(&batch, error) == OL_OK && batch.base_offset >= end->offset) {
-        end->has_gaps |= batch.base_offset > end->offset;
         end->offset = ol_batch_next_offset(&batch);
         end->epoch = batch.leader_epoch;
     }
+    end->is_whole = status == OL_END;
     ol_file_scan_close(&scan);
     return status == OL_IO || status == OL_NO_MEMORY || status == OL_CRASHED ? status : OL_OK;
 }
@@ -193,7 +193,9 @@ static bool is_base(const ol_opening *opening, int64_t offset) {
  * never lies beyond the last one. */
 static void judge_cleaned(ol_opening *opening) {
     int64_t said = opening->options->cleaned_by_others;
-    bool is_wrong = said > 0 && !is_base(opening, said);
+    /* 0: it has no entry, where ours may have had one. */
+    bool is_gone = said == 0 && opening->manifest.cleaned > 0;
+    bool is_wrong = is_gone || (said > 0 && !is_base(opening, said));
     bool is_beyond = is_wrong && (opening->found_count == 0 ||
                                   said > opening->found[opening->found_count - 1].base_offset);
     opening->cleaned = is_beyond ? -1 : said;
@@ -314,16 +316,11 @@ static bool is_as_listed(const ol_manifest *manifest, const ol_found_segment *fo
 }
 
 /* The segment at `base_offset` is missing.  A cleaner may have joined it to the one before: then
- * that one is another than was listed, with gaps. */
-static int find_joined(const ol_opening *opening, int64_t base_offset, bool *is_joined,
-                       ol_error *error) {
-    segment_end end = {0};
+ * that one is another than was listed. */
+static bool may_be_joined(const ol_opening *opening, int64_t base_offset) {
     size_t i = opening->found_count;
     while (i > 0 && opening->found[i - 1].base_offset > base_offset) i--;
-    if (i == 0 || is_as_listed(&opening->manifest, &opening->found[i - 1])) return OL_OK;
-    int status = find_end(opening, &opening->found[i - 1], &end, error);
-    *is_joined = end.has_gaps;
-    return status;
+    return i > 0 && !is_as_listed(&opening->manifest, &opening->found[i - 1]);
 }
 
 /* One segment that the manifest lists. */
@@ -335,20 +332,19 @@ static int check_segment(ol_opening *opening, const ol_manifest_segment *listed,
                                  ".log", error);
     if (status != OL_OK || (found != NULL && found->file_size >= listed->size)) return status;
     if (found != NULL) status = find_end(opening, found, &there, error);
-    if (found == NULL && opening->has_worked_here) {
-        status = find_joined(opening, listed->base_offset, &there.has_gaps, error);
-    }
     /* The size of an active segment may count a batch more than its end does. */
     bool is_tail = listed == &opening->manifest.tail;
     if (status != OL_OK || (is_tail && there.offset >= listed->end_offset)) return status;
     int64_t end = there.offset < listed->end_offset ? there.offset : listed->end_offset;
-    bool is_cleaned = there.has_gaps || there.offset >= listed->end_offset;
     if (opening->is_cleaned_uncertain) {
         doubt_what_was_found(opening);
         return OL_OK;
     }
+    /* The other program's cleaner may have been stopped before it stored its checkpoint. */
+    bool is_cleaned = found == NULL ? may_be_joined(opening, listed->base_offset)
+                                    : there.is_whole || there.offset >= listed->end_offset;
     if (is_cleaned && opening->has_worked_here) {
-        /* The other program's cleaner was stopped before it stored its checkpoint. */
+        opening->has_doubtful_gap = true;
         report_doubt(opening, OL_DOUBT_GAP, listed->base_offset, listed->end_offset);
         return OL_OK;
     }
@@ -414,7 +410,9 @@ bool ol_completeness_is_gap_legal(ol_opening *opening, int64_t from, int64_t to)
     int64_t found = manifest->tail.end_offset < to ? manifest->tail.end_offset : to;
     if (from < cleaned) from = cleaned;
     if (from < found && !ol_manifest_is_gap_legal(manifest, from, found)) {
-        if (!opening->is_cleaned_uncertain) return false;
+        /* No cleaner comes into the active segment. */
+        bool is_closed = to <= opening->found[opening->found_count - 1].base_offset;
+        if (!opening->is_cleaned_uncertain && !is_closed) return false;
         doubt_what_was_found(opening);
     }
     if (to > found && to > cleaned) report_doubt(opening, OL_DOUBT_GAP, from, to);
@@ -478,7 +476,9 @@ static void check_reach(ol_opening *opening) {
 
 /* Segments that the checks read, which were as long as they should be. */
 static void check_contents(ol_opening *opening) {
-    if (opening->report->corrupt) return;
+    /* A cleaner that was stopped before its checkpoint may have written them again, record for
+     * record. */
+    if (opening->report->corrupt || opening->has_worked_here) return;
     for (size_t i = 0; i < opening->manifest.segment_count; i++) {
         const ol_manifest_segment *listed = &opening->manifest.segments[i];
         const ol_found_segment *found = find_segment(opening, listed->base_offset);
@@ -486,10 +486,6 @@ static void check_contents(ol_opening *opening) {
                        !found->has_checksum || !listed->has_checksum ||
                        found->checksum == listed->checksum || !is_bound(opening, listed);
         if (is_same) continue;
-        if (opening->is_cleaned_uncertain) {
-            doubt_what_was_found(opening);
-            continue;
-        }
         describe(add_loss(opening, true, listed->base_offset, listed->end_offset), found->path,
                  "the batches of the segment are not those that were written");
     }

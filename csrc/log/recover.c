@@ -479,7 +479,7 @@ static size_t first_checked(const ol_opening *opening) {
         first++;
     }
     /* All that another program appended is read once: nothing else shows a gap in it. */
-    if (opening->has_worked_here) {
+    if (opening->has_worked_here && opening->has_manifest) {
         int64_t from = opening->manifest.tail.base_offset;
         if (from < opening->cleaned) from = opening->cleaned;
         while (first > 0 && opening->found[first].base_offset > from) first--;

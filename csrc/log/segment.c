@@ -188,6 +188,17 @@ void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size) {
     segment->references++;
 }
 
+/* Somebody else may have cut the file: what was acknowledged is gone then, and zeros would stand in
+ * its place. */
+static int check_length(ol_segment *segment, int64_t position, ol_error *error) {
+    int64_t size = 0;
+    int status = segment->fs->size(segment->file, &size, error);
+    if (status != OL_OK || size >= position) return status;
+    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, and the log has %lld",
+                  (long long)size, (long long)position);
+    return ol_error_at(error, segment->path, size);
+}
+
 int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) {
     int64_t from = atomic_load_explicit(&segment->extended, memory_order_relaxed);
     int64_t populated = atomic_load_explicit(&segment->populated, memory_order_relaxed);
@@ -196,7 +207,11 @@ int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *e
         ol_growth growth = written ? OL_GROW_WRITTEN : OL_GROW_ALLOCATED;
         /* A copy-on-write file system takes new blocks for what replaces written zeros. */
         if (segment->is_written) growth = OL_GROW_IF_CHEAP;
-        int status = segment->fs->extend(segment->file, from, to, growth, error);
+        /* An extension would hide that the file was cut. */
+        int status = check_length(segment, atomic_load(&segment->size), error);
+        if (status == OL_OK) {
+            status = segment->fs->extend(segment->file, from, to, growth, error);
+        }
         if (status != OL_OK) return status;
         atomic_store_explicit(&segment->extended, to, memory_order_release);
         from = to;
@@ -209,17 +224,6 @@ int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *e
     }
     atomic_store_explicit(&segment->populated, from, memory_order_release);
     return OL_OK;
-}
-
-/* Somebody else may have cut the file: what was acknowledged is gone then, and zeros would stand in
- * its place. */
-static int check_length(ol_segment *segment, int64_t position, ol_error *error) {
-    int64_t size = 0;
-    int status = segment->fs->size(segment->file, &size, error);
-    if (status != OL_OK || size >= position) return status;
-    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, and the log has %lld",
-                  (long long)size, (long long)position);
-    return ol_error_at(error, segment->path, size);
 }
 
 /* A failed write may have left the first bytes of the batch after the end of the log.  A batch that

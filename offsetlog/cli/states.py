@@ -7,7 +7,7 @@ from pathlib import Path
 
 from offsetlog.cli.output import complain, count_text, progress
 from offsetlog.directory.reading import PartitionState, Tail, find_partitions, read_state, whole_size
-from offsetlog.errors import DataLossError, OffsetLogError, PossibleLossError
+from offsetlog.errors import OffsetLogError, PossibleLossError
 from offsetlog.lifecycle.losses import losses_at_open
 
 #: Problems that are told one by one; of more only the number.
@@ -32,27 +32,27 @@ class States:
 
         An unfinished tail is no damage: a crash leaves it, and so does a writer at work.  What is in doubt is reported.
         """
+        losses = self._losses()
+        places = {(each.path, each.position) for each in losses}
         for state in self.partitions:
-            if state.tail is not None:
+            if state.tail is not None and (str(state.tail.path), state.tail.position) not in places:
                 complain_of_tail(state.tail)
-        problems = [each for state in self.partitions for each in [*state.damages, *state.refused]]
+        problems: list[OffsetLogError] = [
+            each for state in self.partitions for each in [*state.damages, *state.refused]
+        ]
+        told = {(each.path, each.position) for each in problems}
+        problems += [each for each in losses if each.position is None or (each.path, each.position) not in told]
         for problem in problems[:PROBLEMS_TOLD]:
             complain(str(problem))
         if len(problems) > PROBLEMS_TOLD:
             complain(f"{count_text(len(problems), 'problem')} in all; `offsetlog verify {self.path}` tells each")
-        losses = self._losses()
-        for loss in losses:
-            complain(str(loss))
-        return 1 if problems or any(isinstance(loss, DataLossError) for loss in losses) else 0
+        return 1 if any(not isinstance(problem, PossibleLossError) for problem in problems) else 0
 
-    def _losses(self) -> list[DataLossError | PossibleLossError]:
+    def _losses(self) -> list[OffsetLogError]:
         # Of a whole log directory: its witnesses say what should be there.
         if not self.path.is_dir() or any(state.files.directory == self.path for state in self.partitions):
             return []
-        try:
-            return losses_at_open(self.path)
-        except OffsetLogError:
-            return []  # what cannot be opened was reported as damage, and `offsetlog verify` says why
+        return losses_at_open(self.path)
 
 
 def read_states(path: Path) -> States:

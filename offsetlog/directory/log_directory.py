@@ -37,6 +37,7 @@ from offsetlog.errors import (
 
 TOPIC = listing.TOPIC
 LOCK = ".lock"
+MANIFEST = "offsetlog.manifest"  # of a log partition
 #: The advice to a program that finds the lock held.
 LOCKED_ADVICE = "; read_only=True opens the directory for reading all the same"
 CLEAN_MARKER = ".kafka_cleanshutdown"
@@ -289,14 +290,10 @@ class LogDirectory:
                 name: (checkpoint_record.hash_of(self.read_content(name)),) for name in CHECKPOINTS
             }
             found = CheckpointRecord(hashes, others, self._cleaned_points())
-            before = self._record = self._record or self._known_record()
-            if before is None or not self._says_all(found):
+            self._record = self._record or self._known_record()
+            if self._record is None or not self._says_all(found):
+                self.fs.replace_file(self.path / checkpoint_record.NAME, found.format())
                 self._record = found
-                try:
-                    self._write_record()
-                except BaseException:
-                    self._record = before
-                    raise
 
     def _cleaned_points(self) -> dict[int, int]:
         try:
@@ -430,15 +427,13 @@ class LogDirectory:
         # Both contents are in the record before the new one can be there.
         content = format_offset_checkpoint(entries)
         if self._record is not None:
-            known = self._record.hashes.get(name, ())
             hashes = dict.fromkeys(
                 (checkpoint_record.hash_of(self.read_content(name)), checkpoint_record.hash_of(content))
             )
-            self._record.hashes[name] = tuple(hashes)
+            cleaned = self._record.cleaned
             if name == CLEANER_POINTS:
-                self._record.cleaned = {number: offset for (topic, number), offset in entries.items() if topic == TOPIC}
-            if self._record.hashes[name] != known:
-                self._write_record()
+                cleaned = {number: offset for (topic, number), offset in entries.items() if topic == TOPIC}
+            self._write_record({**self._record.hashes, name: tuple(hashes)}, cleaned)
         self.fs.replace_file(self.path / name, content)
 
     def _settle_record(self) -> None:
@@ -446,16 +441,20 @@ class LogDirectory:
         with self._writing:
             if self._record is None:
                 return
-            hashes: dict[str, tuple[str, ...]] = {
-                name: (checkpoint_record.hash_of(self.read_content(name)),) for name in CHECKPOINTS
-            }
-            if hashes != self._record.hashes:
-                self._record.hashes = hashes
-                self._write_record()
+            hashes = dict(self._record.hashes)
+            for name in CHECKPOINTS:
+                found = checkpoint_record.hash_of(self.read_content(name))
+                if found in hashes.get(name, ()):
+                    hashes[name] = (found,)
+            self._write_record(hashes, self._record.cleaned)
 
-    def _write_record(self) -> None:
+    def _write_record(self, hashes: dict[str, tuple[str, ...]], cleaned: dict[int, int]) -> None:
+        # What could not be written is not taken for written.
         assert self._record is not None
-        self.fs.replace_file(self.path / checkpoint_record.NAME, self._record.format())
+        record = CheckpointRecord(hashes, self._record.others, cleaned)
+        if record != self._record:
+            self.fs.replace_file(self.path / checkpoint_record.NAME, record.format())
+            self._record = record
 
     def finish(self, ends: dict[int, int], *, sound: bool) -> None:
         """Ends writing after every partition was closed: checkpoints, then the marker if it is true.

@@ -7,6 +7,7 @@ over: what is shown is what the whole batches say.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -172,14 +173,24 @@ def read_state(files: PartitionFiles, progress: Progress | None = None) -> Parti
 
 def _read_state(files: PartitionFiles, progress: Progress | None) -> PartitionState:
     state = PartitionState(files, Replay())
-    for index, segment in enumerate(files.segments):
-        _read_segment(state, segment, is_last=index == len(files.segments) - 1)
+    for segment, following in itertools.zip_longest(files.segments, files.segments[1:]):
+        _read_segment(state, segment, following)
         if progress is not None:
             progress(_size_of(segment))
     return state
 
 
-def _read_segment(state: PartitionState, segment: Path, *, is_last: bool) -> None:
+def is_rolled_space(next_offset: int, following: Path | None) -> bool:
+    """Tells whether zeros after the last batch of a segment are the space that a roll had not taken back yet.
+
+    Args:
+        next_offset: after the last batch.
+        following: the next segment, which then begins there; None for none.
+    """
+    return following is not None and next_offset == base_offset_of(following)
+
+
+def _read_segment(state: PartitionState, segment: Path, following: Path | None) -> None:
     replay = state.replay
     position: int | None = 0
     tried = followed = -1
@@ -203,7 +214,9 @@ def _read_segment(state: PartitionState, segment: Path, *, is_last: bool) -> Non
             # These bytes, or later ones, may have come since; and a place is filled before what
             # follows it.
             position = followed = stopped
-        elif position is None and is_last:
+        elif zeros and is_rolled_space(replay.next_offset, following):
+            return
+        elif position is None and following is None:
             state.tail = Tail(
                 segment, stopped, found["size"] - stopped, zeros, damage, replay.next_offset
             )
@@ -302,10 +315,11 @@ def dump_batches(
                             followed = position
                             reader.read_again(position)
                         continue
+                    zeros = Replay().used(segment, position) == position
                     if segments:
-                        report(damage)
+                        if not zeros or not is_rolled_space(next_offset, segments[0]):
+                            report(damage)
                     else:
-                        zeros = Replay().used(segment, position) == position
                         report(
                             Tail(
                                 segment,

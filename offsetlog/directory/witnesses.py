@@ -108,7 +108,7 @@ class Witnesses:
             if not is_as_left:
                 self.findings.append(CorruptionError(failure.message, path=path))
             return False
-        if content == b"" and not is_as_left:
+        if content == b"" and (record is None or not is_as_left):
             # Legal, as a power loss leaves it to a broker; but what it said is gone.
             self._damaged.add(name)
         return not is_as_left
@@ -134,8 +134,8 @@ class Witnesses:
 
     def _cleaned_by_others(self, number: int) -> int:
         found = self.offset_in(CLEANER_POINTS, number)
-        if self._is_foreign:
-            return found
+        if self._is_foreign and CLEANER_POINTS not in self._damaged:
+            return max(found, 0)  # 0: no entry, where the manifest may know of one
         if self._cleaned_by_us is None or CLEANER_POINTS in self._damaged:
             return CLEANED_UNKNOWN
         ours = self._cleaned_by_us.get(number, -1)

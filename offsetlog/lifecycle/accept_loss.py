@@ -23,6 +23,7 @@ from offsetlog.directory.evidence import untaken
 from offsetlog.directory.log_directory import (
     CHECKPOINTS,
     LOG_STARTS,
+    MANIFEST,
     RECOVERY_POINTS,
     LogDirectory,
     Properties,
@@ -42,7 +43,7 @@ from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.lifecycle.partition_opener import PartitionOpener
 
 #: The files of a log partition that say what it should hold; a copy of each is kept.
-EVIDENCE = ("offsetlog.manifest", "offsetlog.flushed", "leader-epoch-checkpoint", snapshots.FILE_NAME)
+EVIDENCE = (MANIFEST, "offsetlog.flushed", "leader-epoch-checkpoint", snapshots.FILE_NAME)
 
 
 @dataclass(frozen=True, slots=True)

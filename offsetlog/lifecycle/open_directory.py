@@ -64,8 +64,10 @@ def open_read_only(
     """
     if not directory.exists():
         raise MissingFileError("there is no such directory", path=directory.path)
-    numbers = directory.partition_numbers()
+    directory.partition_numbers()  # refuses a file
+    # In this order: a writer makes the directory of a partition before it says that it is there.
     properties = directory.read_properties()
+    numbers = directory.partition_numbers()
     if properties is not None:
         count = _agreed(partitions, properties.partitions, directory.path)
     elif numbers:

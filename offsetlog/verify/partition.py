@@ -23,8 +23,8 @@ from offsetlog.cancellation import Control
 from offsetlog.config import StoreConfig
 from offsetlog.directory import snapshots
 from offsetlog.directory.listing import decode_text, transaction_rows
-from offsetlog.directory.log_directory import CLEAN_MARKER, TOPIC
-from offsetlog.directory.reading import PartitionFiles, PartitionState, Tail, age_text
+from offsetlog.directory.log_directory import CLEAN_MARKER, MANIFEST, TOPIC
+from offsetlog.directory.reading import PartitionFiles, PartitionState, Tail, age_text, is_rolled_space
 from offsetlog.directory.segments import base_offset_of, segments_of
 from offsetlog.directory.witnesses import Witness
 from offsetlog.errors import (
@@ -39,7 +39,6 @@ from offsetlog.verify.replays import WaysCheck, replay_cleaned_log, replay_files
 from offsetlog.verify.side_files import (
     BATCHES,
     EPOCHS,
-    MANIFEST,
     Segment,
     check_epochs,
     check_floor,
@@ -113,10 +112,10 @@ class PartitionCheck:
         """Reads and checks everything."""
         if self.files.directory is not None:
             self.manifest = read_optional(self.fs, self.files.directory / MANIFEST)
-        for index, path in enumerate(self.files.segments):
+        paths = self.files.segments
+        for path, following in itertools.zip_longest(paths, paths[1:]):
             self.control.check()
-            is_last = index == len(self.files.segments) - 1
-            if self._could_read(partial(self._read_segment, path, is_last=is_last)):
+            if self._could_read(partial(self._read_segment, path, following)):
                 self.progress(self.segments[-1].size)
         self._check_bounds()
         self._report_transactions()
@@ -183,7 +182,7 @@ class PartitionCheck:
     def _is_rebuilt(self, next_offset: int) -> bool:
         return not self.around.is_clean and next_offset > self.around.recovery_point
 
-    def _read_segment(self, path: Path, *, is_last: bool) -> None:
+    def _read_segment(self, path: Path, after: Path | None) -> None:
         base = base_offset_of(path) or 0
         if base < self.replay.next_offset:
             self.place.problem(
@@ -211,7 +210,7 @@ class PartitionCheck:
                 step = self.replay.skip(path, position, unreadable=True)
                 is_whole, damaged = False, damaged + 1
             elif damage is not None:
-                step = self._damaged(path, found, damage, is_last=is_last)
+                step = self._damaged(path, found, damage, after)
                 is_whole = is_whole and step == position
                 damaged += step not in (None, position)
         batches = np.concatenate(chunks)
@@ -242,7 +241,7 @@ class PartitionCheck:
         return [offset for offset in self.snapshots if offset not in self.producers]
 
     def _damaged(
-        self, path: Path, found: dict[str, Any], damage: CorruptionError, *, is_last: bool
+        self, path: Path, found: dict[str, Any], damage: CorruptionError, after: Path | None
     ) -> int | None:
         position: int = found["position"]
         size: int = found["size"]
@@ -261,7 +260,15 @@ class PartitionCheck:
             # follows it.
             self.followed = (path, position)
             return position
-        if following is None and is_last:
+        if zeros and not self.around.is_clean and is_rolled_space(self.replay.next_offset, after):
+            self.place.note(
+                "unfinished tail",
+                f"{size - position} zeros after the last batch: a roll that was under way leaves them",
+                path,
+                position,
+                self.replay.next_offset,
+            )
+        elif following is None and after is None:
             self.tail = Tail(
                 path, position, size - position, zeros, damage, self.replay.next_offset
             )

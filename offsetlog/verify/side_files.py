@@ -19,6 +19,7 @@ from offsetlog._native.replay import (
     parse_transaction_index,
 )
 from offsetlog.directory.history_floor import FLOOR_FILE, read_floor
+from offsetlog.directory.log_directory import MANIFEST
 from offsetlog.errors import CorruptionError, MissingFileError
 from offsetlog.verify.findings import Place
 
@@ -29,7 +30,6 @@ TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
 EPOCHS = "leader-epoch-checkpoint"
 METADATA = "partition.metadata"
-MANIFEST = "offsetlog.manifest"
 
 Producer = tuple[int, int, int, int, int]
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from broker import Template, copy_template
-from cleaning import IDLE, checkpoint_of
+from broker import KafkaBroker, Template, copy_template
+from cleaning import IDLE, checkpoint_of, cleans_in
 from depth import by_depth
 from faults.file_faults import harm_some
 from faults.verdict import Content, content_of, judge
 from kafka_answers import CommittedOffset, KafkaAnswers
+from kafka_packages import DEADLINE_SECONDS
 from test_cleaner import EAGERLY, let_kafka_clean, open_store
 from test_round_trip import seed_or
 
@@ -47,6 +49,15 @@ def commit_by_kafka(ask: KafkaAnswers, first: int, times: int) -> None:
             for group in GROUPS
             for place in range(3)
         )
+
+
+def wait_until_recorded(broker: KafkaBroker) -> None:
+    """Waits until the cleaner's checkpoint has what the cleaner says in its log that it did."""
+    done = {clean.partition: clean.end for clean in cleans_in(broker.log_text())}
+    end = time.monotonic() + DEADLINE_SECONDS
+    while not done.items() <= checkpoint_of(broker.log_dir).items():
+        assert time.monotonic() < end, f"the checkpoint does not say {done}"
+        time.sleep(0.05)
 
 
 class Turns:
@@ -78,6 +89,8 @@ class Turns:
         else:
             commit_by_kafka(ask, self._next(), 6)
         if is_killed:
+            # Its cleaner's checkpoint comes after the log line that says it is done; in between a doubt would be right.
+            wait_until_recorded(broker)
             broker.kill()
         else:
             broker.stop()

@@ -18,6 +18,7 @@ from offsetlog.directory.log_directory import (
     CLEANER_POINTS,
     HIGH_WATERMARKS,
     LOG_STARTS,
+    MANIFEST,
     PROPERTIES,
     RECOVERY_POINTS,
     TOPIC,
@@ -25,7 +26,7 @@ from offsetlog.directory.log_directory import (
 from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError, PossibleLossError, ReadOnlyError
 from offsetlog.verify import verify
 from offsetlog.verify.findings import Finding, Place
-from offsetlog.verify.side_files import MANIFEST, Segment, check_manifest
+from offsetlog.verify.side_files import Segment, check_manifest
 
 SMALL = StoreConfig(segment_bytes=8192, batch_bytes_max=2048, segment_index_bytes=4096)
 BY_HAND = MaintenanceConfig(enabled=False)

@@ -159,13 +159,13 @@ class BucketReader:
         for segment, following in zip(listing.segments, [*bases, OFFSET_MAX][1:], strict=True):
             if segment.base_offset < until and following > since:
                 position = seek(self._files, segment, since) if segment.base_offset < since else 0
-                is_last = segment == listing.segments[-1]
-                self._replay_segment(state, segment, position, since, until, is_last=is_last)
+                self._replay_segment(state, segment, position, since, until, following)
 
     def _replay_segment(
-        self, state: ReplayedBucket, segment: Segment, position: int, since: int, until: int, *, is_last: bool
+        self, state: ReplayedBucket, segment: Segment, position: int, since: int, until: int, following: int
     ) -> None:
-        replay, tried = state.replay, -1
+        # `following`: where the next segment begins, OFFSET_MAX for the last one.
+        replay, tried, is_last = state.replay, -1, following == OFFSET_MAX
         while True:
             found = replay.apply(segment.path, position=position, since=since, until=until)
             state.refused += found["refused"]
@@ -178,7 +178,9 @@ class BucketReader:
                 # A writer at work may have filled the place since it was read.
                 tried = position
                 continue
-            if is_last and position >= end_of(self._files, segment)[0]:
+            # A roll under way, or one that a crash ended, leaves the space that was there ahead.
+            is_whole = is_last or replay.next_offset >= following
+            if is_whole and position >= end_of(self._files, segment)[0]:
                 return
             if is_last and batch_at(segment.path, position, file_system=self._files.native) is not None:
                 # It was written to its end between the two looks.
