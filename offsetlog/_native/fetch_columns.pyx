@@ -271,6 +271,8 @@ def fetch_arrow(StoreCore core not None, list groups not None):
         partition = partitions.get(number)
         if partition is not None:
             read_groups(partition, names, blocks)
+        else:
+            core.partition(number)  # refuses one whose directory is missing
     return table_of(blocks)
 
 

@@ -14,7 +14,7 @@ from offsetlog.config import (
 )
 from offsetlog.directory.listing import OWN_FILES
 from offsetlog.directory.log_directory import TOPIC, LogDirectory, Properties
-from offsetlog.errors import ConfigError, DiskFullError, MissingFileError, PartitionCountError
+from offsetlog.errors import ConfigError, DiskFullError, MissingFileError, PartitionCountError, StorageError
 from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.lifecycle.partition_opener import PartitionOpener
 
@@ -64,9 +64,12 @@ def open_read_only(
     """
     if not directory.exists():
         raise MissingFileError("there is no such directory", path=directory.path)
-    directory.partition_numbers()  # refuses a file
     # In this order: a writer makes the directory of a partition before it says that it is there.
-    properties = directory.read_properties()
+    try:
+        properties = directory.read_properties()
+    except StorageError:
+        directory.partition_numbers()  # refuses a file in words of its own
+        raise
     numbers = directory.partition_numbers()
     if properties is not None:
         count = _agreed(partitions, properties.partitions, directory.path)

@@ -112,7 +112,12 @@ def test_a_directory_that_is_gone(built: Path):
         [loss] = store.problems()
         assert (loss.log_partition, loss.lost_from) == (1, 0)
         group = next(f"g{i}" for i in range(100) if _partition_of(store, f"g{i}") == 1)
-        for read in (lambda: store.fetch_one(group, "t", 0), lambda: store.fetch(group), lambda: store.delete(group)):
+        for read in (
+            lambda: store.fetch_one(group, "t", 0),
+            lambda: store.fetch(group),
+            lambda: store.fetch_arrow([group]),
+            lambda: store.delete(group),
+        ):
             with pytest.raises(DataLossError, match="directory of the log partition is missing"):
                 read()
         assert [each.log_partition for each in store.verify()] == [1]
