@@ -13,8 +13,7 @@ from offsetlog.directory.log_directory import LOCK, MANIFEST, LogDirectory
 from offsetlog.errors import CorruptionError, OffsetLogError
 from offsetlog.lifecycle.partition_opener import PartitionOpener
 
-_FLOCK = "hhqqi4x"
-_F_OFD_GETLK = 36
+_FLOCK = "hhqqi4x"  # struct flock
 
 
 def is_being_written(path: Path) -> bool:
@@ -22,7 +21,7 @@ def is_being_written(path: Path) -> bool:
     try:
         with (path / LOCK).open("rb") as file:
             asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            found = struct.unpack(_FLOCK, fcntl.fcntl(file, _F_OFD_GETLK, asked))
+            found = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked))
     except OSError:
         return False
     return bool(found[0] != fcntl.F_UNLCK)
