@@ -242,7 +242,8 @@ class LogDirectory:
         try:
             version, partitions = int(entries["format"]), int(entries["partitions"])
             topic_id = parse_uuid(entries["topic_id"]) if "topic_id" in entries else None
-            existing = _parse_numbers(entries["existing"]) if "existing" in entries else None
+            # Without the line after it the list may have lost its end.
+            existing = _parse_numbers(entries["existing"]) if "existing" in entries and found else None
         except (KeyError, ValueError, CorruptionError) as failure:
             raise CorruptionError(f"the file cannot be understood: {failure}", path=path) from None
         if version != FORMAT:

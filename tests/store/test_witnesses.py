@@ -264,6 +264,14 @@ def test_a_damaged_checkpoint_is_kept_before_it_is_written_again(built: Path):
         assert problems(built) == []
 
 
+@pytest.mark.parametrize("end", ["existing", "existing=", "existing=0", "existing=0-", "existing=0-1", ""])
+def test_properties_that_lost_their_end_hide_no_missing_directory(built: Path, end: str):
+    text = (built / PROPERTIES).read_text()
+    (built / PROPERTIES).write_text(text[: text.index("existing=")] + end)
+    shutil.rmtree(built / f"{TOPIC}-1")
+    assert losses(built) == [(1, 0)]
+
+
 @pytest.mark.parametrize("line", ["others", "others 1", "others 1 x", "others 1 2 3"])
 def test_a_hostile_record(built: Path, line: str):
     text = f"offsetlog checkpoints 1\n{line}\n".encode()
