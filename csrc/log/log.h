@@ -88,8 +88,10 @@ typedef struct ol_log_options {
     bool witnessed;                     /* the log dir says that this partition has a manifest and
                                            a sidecar */
     int changed_checkpoints;            /* of the log dir, that somebody else wrote since we did */
-    int64_t cleaned_by_others;          /* the cleaner's checkpoint, if it is one of them, else
-                                           -1; OL_CLEANED_UNKNOWN where it is damaged */
+    int64_t cleaned_by_others;          /* where the cleaner's checkpoint has another entry than
+                                           ours, that entry, else -1; 0 where a log dir that is
+                                           not ours has none; OL_CLEANED_UNKNOWN where the file or
+                                           the record of it is damaged */
     int64_t log_start_offset;           /* of the checkpoint, -1 none */
     const uint8_t *topic_id;            /* 16 bytes for a new partition.metadata, or NULL: none
                                            is written */

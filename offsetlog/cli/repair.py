@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -89,7 +88,7 @@ def _print(output: Output, rows: list[dict[str, Any]], *, wide: bool) -> None:
                 output.line(f"  log partition {row['log_partition']} lacks {_key_text(key)}")
 
 
-def _what_next(path: Path, rows: list[dict[str, Any]]) -> str:
+def _what_next(rows: list[dict[str, Any]]) -> str:
     if all(row["kind"] == "checkpoint" for row in rows):
         count = count_text(len(rows), "finding")
         written = "--accept-loss, or the next open for writing, writes it again"
@@ -118,7 +117,7 @@ def command(
         _complain_of_unreadable(unreadable)
         if rows == unreadable:
             return 2 if accept else 1
-        complain(_what_next(path, [row for row in rows if row not in unreadable]))
+        complain(_what_next([row for row in rows if row not in unreadable]))
         return 1
     rows = [row for row in rows if row not in unreadable]
     concerned = {row["log_partition"] for row in rows if row["log_partition"] is not None}

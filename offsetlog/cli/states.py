@@ -49,7 +49,7 @@ class States:
         return 1 if any(not isinstance(problem, PossibleLossError) for problem in problems) else 0
 
     def _losses(self) -> list[OffsetLogError]:
-        # Of a whole log directory: its witnesses say what should be there.
+        # The witnesses of a whole log directory say what should be there.
         if not self.path.is_dir() or any(state.files.directory == self.path for state in self.partitions):
             return []
         return losses_at_open(self.path)

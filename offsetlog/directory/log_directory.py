@@ -450,7 +450,7 @@ class LogDirectory:
             self._write_record(hashes, self._record.cleaned)
 
     def _write_record(self, hashes: dict[str, tuple[str, ...]], cleaned: dict[int, int]) -> None:
-        # What could not be written is not taken for written.
+        # A record that could not be written is not taken for written.
         assert self._record is not None
         record = CheckpointRecord(hashes, self._record.others, cleaned)
         if record != self._record:

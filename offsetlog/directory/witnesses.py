@@ -32,7 +32,8 @@ class Witness:
 
     Attributes:
         witnessed: the partition has a manifest and a sidecar, which must be there.
-        changed_checkpoints: how many checkpoints somebody else wrote since this library did. Where there is
+        changed_checkpoints: how many checkpoints somebody else wrote since this library did; a lost record of
+            them counts as one. Where there is
             neither a record of them nor properties, somebody put the partition into another directory, which counts
             as two.
         recovery_point_changed: whether the recovery points are among them.

@@ -104,7 +104,7 @@ class _Found:
 
 def _find(directory: LogDirectory, config: StoreConfig, properties: Properties | None) -> _Found:
     existing = None if properties is None else properties.existing
-    # What a snapshot has is read as well: damage below one would come up once it is gone.
+    # The log below a snapshot is read as well: damage there would come up once the snapshot is gone.
     opener = PartitionOpener(directory, config, writable=False, existing=existing, use_snapshots=False)
     opened = OpenPartitions(opener)
     try:
@@ -200,7 +200,7 @@ def _accept(
         try:
             ends[number] = _repair(directory, config, witnesses, number)
         except StorageError as failure:
-            # What the disk cannot read of one keeps nobody from going on with the others.
+            # A partition that the disk cannot read keeps nobody from going on with the others.
             if not failure.is_unreadable:
                 raise
             unreadable[number] = failure

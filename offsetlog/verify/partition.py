@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -64,6 +64,21 @@ class Around:
     recovery_point: int = -1
     cleaned_to: int = -1
     witness: Witness | None = None
+
+
+def report_corruption(
+    place: Place, partition: Partition, reported: Collection[tuple[str | None, int | None]]
+) -> None:
+    """Reports the corruption that an open found, unless something was reported at its (path, position).
+
+    A replay, which knows no flushed bound, may take it for an unfinished tail.
+    """
+    found = partition.recovery["corruption"]
+    if found is None or (found.path, found.position) in reported:
+        return
+    # The problem at the same place knows the log offsets as well.
+    same = (each for each in partition.problems() if (each.path, each.position) == (found.path, found.position))
+    place.failure("batch", next(same, found), partition.path)
 
 
 class PartitionCheck:
@@ -384,21 +399,13 @@ class PartitionCheck:
             return
         try:
             partition.load()
-            self._report_corruption(partition, directory)
+            report_corruption(self.place, partition, self.reported)
             self._report_missing(partition)
             self._compare("loaded", partition)
             self._check_cleaned(directory, partition)
         finally:
             partition.abandon()
         self._could_read(partial(self._check_snapshot, directory))
-
-    def _report_corruption(self, partition: Partition, directory: Path) -> None:
-        # The same as one of the problems, which knows the log offsets as well.
-        found = partition.recovery["corruption"]
-        if found is None or (found.path, found.position) in self.reported:
-            return
-        same = (each for each in partition.problems() if (each.path, each.position) == (found.path, found.position))
-        self.place.failure("batch", next(same, found), directory)
 
     def _report_missing(self, partition: Partition) -> None:
         snapshots.name_keys(partition, self.fs)

@@ -31,7 +31,7 @@ from offsetlog.errors import (
 )
 from offsetlog.types import Way
 from offsetlog.verify.findings import MISSING_KINDS, Finding, Place, Report
-from offsetlog.verify.partition import CHECK_TRIES, LogChangedError, check_places
+from offsetlog.verify.partition import CHECK_TRIES, LogChangedError, check_places, report_corruption
 from offsetlog.verify.replays import Sums, WaysCheck, replay_cleaned_log, replay_files
 
 
@@ -110,21 +110,11 @@ def verify_store(
             if not failure.is_unreadable:
                 raise
             check.place.failure("partition", failure, check.directory)
-        _report_corruption(partition, found, check)
+        report_corruption(check.place, partition, {(each.path, each.position) for each in found})
         if check.replay is not None:
             check_places(check.place, check.replay, partition.number, count, check.directory)
         found.ways += check.ways.ways
     return found
-
-
-def _report_corruption(partition: Partition, found: StoreVerification, check: _OpenPartitionCheck) -> None:
-    # What the open found corrupt may look like an unfinished tail to a replay, which knows no flushed bound.
-    corruption = partition.recovery["corruption"]
-    if corruption is None or (corruption.path, corruption.position) in {(each.path, each.position) for each in found}:
-        return
-    place = corruption.path, corruption.position
-    same = (each for each in partition.problems() if (each.path, each.position) == place)
-    check.place.failure("batch", next(same, corruption), check.directory)
 
 
 class _OpenPartitionCheck:

@@ -1,4 +1,4 @@
-"""What those who read a directory without a store are told of its losses."""
+"""Losses that are reported to those who read a directory without a store."""
 
 from __future__ import annotations
 

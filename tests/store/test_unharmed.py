@@ -18,6 +18,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from depth import by_depth, first_seed
 
@@ -27,6 +28,7 @@ from offsetlog.verify import verify
 
 GROUPS = ("g0", "g1", "g2", "g3", "g4")
 NUMBERS = 30
+APPENDS: tuple[Literal["auto", "written"], ...] = ("auto", "written")
 BY_HAND = MaintenanceConfig(enabled=False)
 
 State = dict[tuple[str, int], int]
@@ -39,7 +41,7 @@ def _config(draw: random.Random) -> StoreConfig:
         segment_index_bytes=4096,
         extend_bytes_min=4096,
         extend_bytes_max=draw.choice((4096, 16384)),
-        append=draw.choice(("auto", "written")),  # type: ignore[arg-type]
+        append=draw.choice(APPENDS),
     )
 
 
