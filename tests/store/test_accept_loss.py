@@ -106,6 +106,16 @@ def test_bytes_in_the_middle_are_taken_out_and_what_follows_stays(built: Path):
     check_goes_on(built)
 
 
+def test_no_snapshot_takes_the_place_of_one_that_knows_what_is_lost(built: Path):
+    number = fullest(built)
+    segments(built, number)[0].unlink()
+    snapshot = built / f"__consumer_offsets-{number}" / "offsetlog-snapshot.arrow"
+    before = snapshot.read_bytes()
+    with opened(built) as store, pytest.raises(errors.CorruptionError, match="a snapshot would hide it"):
+        store.snapshot([number])
+    assert snapshot.read_bytes() == before
+
+
 def test_a_directory_that_is_gone(built: Path):
     shutil.rmtree(built / "__consumer_offsets-1")
     with opened(built) as store:
