@@ -197,7 +197,7 @@ def test_a_process_of_its_own(tmp_path):
     assert (found["partition"], found["change"], found["before_offset"]) == (0, "removed", 100)
 
 
-def test_a_failure_is_told_once(tmp_path):
+def test_a_failure_is_reported_once(tmp_path):
     """In a Spark of its own: nothing of what its threads say about a failed task."""
     damaged = tmp_path / "__consumer_offsets-0"
     shutil.copytree(TXN / damaged.name, damaged, copy_function=shutil.copyfile)

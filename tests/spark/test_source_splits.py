@@ -489,6 +489,22 @@ def test_a_segment_that_waits_for_its_name_is_read(log: Path, tmp_path: Path) ->
             file.rename(file.with_suffix(""))
 
 
+@pytest.mark.parametrize("view", ["records", "batches", "commits", "offsets", "groups", "history"])
+def test_the_space_of_a_roll_under_way_is_no_damage(log: Path, tmp_path: Path, view: str) -> None:
+    copy = Path(shutil.copytree(log, tmp_path / "copy"))
+    segment = sorted(copy.rglob("*.log"))[2]
+    content = segment.read_bytes()
+    for size in (1, 61, 5000):
+        segment.write_bytes(content + bytes(size))
+        assert rows_of(copy, view=view) == rows_of(log, view=view)
+        pieces = rows_of(copy, view=view, splitBytes=3000)
+        assert sorted(map(str, pieces)) == sorted(map(str, rows_of(log, view=view)))
+    # Batches are missing.
+    sorted(copy.rglob("*.log"))[3].unlink()
+    with pytest.raises(errors.CorruptionError):
+        rows_of(copy, view=view)
+
+
 def test_a_swap_that_was_not_complete_is_undone(log: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(log, tmp_path / "copy"))
     directory = copy / "__consumer_offsets-0"

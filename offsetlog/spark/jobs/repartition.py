@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
 from offsetlog._native.codec import partition_for
-from offsetlog._native.files import FileLock, FileSystem, parse_uuid
+from offsetlog._native.files import FileLock, FileSystem
 from offsetlog.config import PARTITIONS_MAX, StoreConfig
 from offsetlog.directory.history_floor import read_floor
 from offsetlog.directory.log_directory import (
@@ -336,7 +336,7 @@ def run(
         found, findings = survey(spark, old, old.partition_numbers())
         check_ends(findings)
         held_open = check_surveys(found, partitions)
-        topic_id = _topic_id_of(old)
+        topic_id = old.known_topic_id() or random_topic_id()
         settings = Settings(
             str(building), segment_bytes, topic_id.hex(), floors_of(old, found), held_open, keep == "state"
         )
@@ -367,20 +367,6 @@ def _begin(target: Path) -> tuple[Path, FileLock]:
         elif left.name != BUILDING:
             left.unlink()
     return building, lock
-
-
-def _topic_id_of(directory: LogDirectory) -> bytes:
-    properties = directory.read_properties()
-    if properties is not None and properties.topic_id is not None:
-        return properties.topic_id
-    for number in directory.partition_numbers():
-        metadata = directory.partition_path(number) / "partition.metadata"
-        if directory.fs.exists(metadata):
-            text = directory.fs.read_file(metadata).decode("utf-8", "replace")
-            entries = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
-            if "topic_id" in entries:
-                return parse_uuid(entries["topic_id"])
-    return random_topic_id()
 
 
 def _write(
@@ -439,7 +425,7 @@ def _complete(
         if number not in ends:
             ends[number] = close_partition(building.partition_path(number), number, segment_bytes, topic_id=topic_id)
         building.fs.flush_directory(building.partition_path(number))
-    building.adopt_checkpoints({})
+    building.adopt_checkpoints({}, frozenset(ends))
     building.write_properties(Properties(partitions, topic_id, frozenset(ends)))
     cluster = old.path / META_PROPERTIES
     if old.fs.exists(cluster):

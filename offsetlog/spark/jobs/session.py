@@ -17,6 +17,9 @@ from offsetlog.spark.source import OffsetlogDataSource
 #: What the JVM says on its way up is for nobody; failures come as exceptions.
 QUIET = Path(__file__).with_name("log4j2.properties")
 
+#: The module that a local session's Python workers are forked from.
+WORKER_DAEMON = "offsetlog.spark.jobs.worker_daemon"
+
 
 def is_submitted() -> bool:
     """Tells whether spark-submit started this program: then master and settings are its own."""
@@ -60,8 +63,9 @@ def session_for(
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
-            # A task that fails in this process fails the job: what it raised is told once, and not by every thread.
+            # A task that fails in this process fails the job: what it raised is reported once, and not by every thread.
             "spark.log.level": "FATAL",
+            "spark.python.daemon.module": WORKER_DAEMON,
             # Of two cores 200 tasks are only overhead; large shuffles raise it by --conf.
             "spark.sql.shuffle.partitions": str(max(4, 2 * (os.cpu_count() or 1))),
         }

@@ -24,6 +24,17 @@ class _ReplacedError(Exception):
     """Another file is where the planned one was, or none, and nothing of it was told yet."""
 
 
+def is_rolled_space(scan: SegmentScan, segment: Segment, until: int) -> bool:
+    """Tells whether a scan met the zeros that a roll under way has not taken back, or that a crash left of one.
+
+    Args:
+        scan: it failed there.
+        segment: which it reads.
+        until: the log offset below which batches are missing if the scan has not reached it.
+    """
+    return scan.next_offset >= until and scan.limit >= segment.size and scan.is_at_unused()
+
+
 class RunReader:
     """The records of one split.  One thread.
 
@@ -68,7 +79,7 @@ class RunReader:
         with scan:
             if not self._is_same(span.segment):
                 raise _ReplacedError
-            yield from self._drain(scan, span)
+            yield from self._drain(scan, span.segment, span.until, span)
             self._check_end(scan, span)
 
     def _open(self, segment: Segment, position: int, limit: int, first: int, until: int) -> SegmentScan:
@@ -110,30 +121,36 @@ class RunReader:
         grows = segment.base_offset == horizon.base_offset
         return grows and now.identity[0] == segment.identity[0] and now.size >= horizon.position
 
-    def _drain(self, scan: SegmentScan, span: Span | None) -> Iterator[Found]:
+    def _drain(self, scan: SegmentScan, segment: Segment, until: int, span: Span | None = None) -> Iterator[Found]:
         # Memory for all rows is taken at once, which is much for a few records; compressed ones take more batches then.
         rows = min(ROWS, max(256, (scan.limit - scan.position) // 16))
         while True:
             try:
                 batch = scan.read(rows)
             except CorruptionError as failure:
+                if is_rolled_space(scan, segment, until):
+                    self._count(scan)
+                    return
                 if span is not None:
                     self._refuse_false_boundary(scan, span, failure)
                 if not self._read.permissive:
                     raise
                 yield failure
                 if not scan.skip():
-                    self.present += scan.present
+                    self._count(scan)
                     return
                 continue
             if scan.needs_outcomes:
                 scan.outcomes = self._all_outcomes()
             if batch is None:
-                self.present += scan.present
-                self._next_offset = max(self._next_offset, scan.next_offset)
+                self._count(scan)
                 return
             if batch.num_rows:
                 yield batch
+
+    def _count(self, scan: SegmentScan) -> None:
+        self.present += scan.present
+        self._next_offset = max(self._next_offset, scan.next_offset)
 
     def _refuse_false_boundary(self, scan: SegmentScan, span: Span, failure: CorruptionError) -> None:
         """Raises where a batch is torn only because an index named a place in the middle of it."""
@@ -146,7 +163,7 @@ class RunReader:
         if scan.position >= span.limit or span.limit < 0:
             return
         batch = batch_at(span.segment.path, scan.position, file_system=self._files.native)
-        # What begins behind the asked range ends the walk before its place.
+        # A batch that begins after the asked range ends the walk before its place.
         if batch is not None and batch[0] < span.until:
             self._fail_at_boundary(span)
 
@@ -200,7 +217,7 @@ class RunReader:
         with scan:
             if not self._is_unchanged(segment, listing):
                 raise _ReplacedError
-            yield from self._drain(scan, None)
+            yield from self._drain(scan, segment, until)
 
     def _is_unchanged(self, segment: Segment, listing: PartitionListing) -> bool:
         try:
@@ -222,12 +239,12 @@ class RunReader:
 
 
 def _holding(listing: PartitionListing, first: int, until: int) -> list[tuple[Segment, int]]:
-    """The segments that records in [first, until) may be in, each with the base offset of the one behind it."""
+    """The segments that records in [first, until) may be in, each with the base offset of the next one."""
     bases = [segment.base_offset for segment in listing.segments]
-    behind = [*bases, until][1:]
+    ends = [*bases, until][1:]
     return [
         (segment, following)
-        for segment, following in zip(listing.segments, behind, strict=True)
+        for segment, following in zip(listing.segments, ends, strict=True)
         if segment.base_offset < until and following > first
     ]
 

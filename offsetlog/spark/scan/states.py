@@ -20,7 +20,7 @@ from offsetlog.spark.scan.files import Files, PartitionListing, Segment, attempt
 from offsetlog.spark.scan.history import NEEDED, effective_offsets
 from offsetlog.spark.scan.options import OFFSET_MAX, ReadOptions, bound_of
 from offsetlog.spark.scan.plan import Split
-from offsetlog.spark.scan.runs import ROWS, Found, outcomes_within
+from offsetlog.spark.scan.runs import ROWS, Found, is_rolled_space, outcomes_within
 from offsetlog.spark.scan.views import columns_of
 
 #: How often what was written while a partition was read is read as well.
@@ -269,7 +269,8 @@ class BucketReader:
         decompressor = Decompressor()
         plain = [name for name in columns_of("commits").names if name in {*self._columns, *NEEDED}]
         batches, outcomes, next_offset = [], None, 0
-        for segment in listing.segments:
+        bases = [segment.base_offset for segment in listing.segments]
+        for segment, following in zip(listing.segments, [*bases, OFFSET_MAX][1:], strict=True):
             if segment.base_offset >= until:
                 continue
             limit = end if segment == listing.segments[-1] else -1
@@ -295,6 +296,8 @@ class BucketReader:
                     try:
                         batch = scan.read(ROWS)
                     except CorruptionError as failure:
+                        if is_rolled_space(scan, segment, min(following, until)):
+                            break
                         if not read.permissive:
                             raise
                         problems.append(failure)

@@ -25,6 +25,7 @@ from offsetlog._native.partition import Partition
 from offsetlog._native.replay import Replay
 from offsetlog._native.rewriting import RowEncoder
 from offsetlog.config import StoreConfig
+from offsetlog.directory.listing import PARTITION_METADATA
 from offsetlog.errors import CorruptionError, InvalidArgumentError
 
 FORMAT = "offsetlog-partitions"
@@ -239,7 +240,7 @@ class PartitionWriter:
             (self._folder / f"{0:020d}.log").touch()
         if self._settings.topic_id:
             text = format_uuid(bytes.fromhex(self._settings.topic_id))
-            FileSystem().replace_file(self._folder / "partition.metadata", f"version: 0\ntopic_id: {text}".encode())
+            FileSystem().replace_file(self._folder / PARTITION_METADATA, f"version: 0\ntopic_id: {text}".encode())
         replay = Replay()
         for path in self._paths:
             step = replay.apply(path)
