@@ -64,11 +64,15 @@ def _write(run: Run, keys: KeySpace, partitions: int, times: int) -> _Written:
 
 @dataclass
 class _Times:
-    """Seconds of restarts; `user` is time of the processor outside the system, which gives out pages."""
+    """Seconds of restarts; `user` is time of the processor outside the system, which gives out pages.
+
+    `bytes_read` of all files, by the last restart.
+    """
 
     first: Stats = field(default_factory=Stats)
     complete: Stats = field(default_factory=Stats)
     user: Stats = field(default_factory=Stats)
+    bytes_read: int = 0
 
 
 def _restart(run: Run, written: _Written, keys: KeySpace, times: _Times) -> None:
@@ -91,6 +95,7 @@ def _restart(run: Run, written: _Written, keys: KeySpace, times: _Times) -> None
     times.first.update(found["first"])
     times.complete.update(found["complete"])
     times.user.update(found["user"])
+    times.bytes_read = found["read"]
 
 
 def _figure(name: str, stats: Stats, digest: str, note: str = "") -> Figure:
@@ -127,9 +132,11 @@ def _measure(run: Run, partitions: int, shape: tuple[int, int, int]) -> None:
     run.report.facts |= {
         "snapshots used": short.snapshots,
         "bytes of log": short.log_bytes,
-        "bytes of log read": short.tail_bytes,
+        "bytes of log replayed": short.tail_bytes,
+        "bytes read of all files, the check of active segments included": once.bytes_read,
         "bytes of the longer log": long.log_bytes,
-        "bytes of it read": long.tail_bytes,
+        "bytes of it replayed": long.tail_bytes,
+        "bytes read of all files of it": longer.bytes_read,
     }
     run.report.figures += [
         _figure(FIRST, once.first, short.digest),
