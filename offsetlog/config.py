@@ -67,10 +67,10 @@ class StoreConfig:
         write_offset_value_v4: whether topic ids are written, in value version 4, which brokers before 4.1 refuse to
             load: "auto" does so where the directory already holds such values.
         append: how commits reach the file of the active segment: "mapped", stored through a mapping of it, which is
-            fastest; or "written", a system call each.  A program that cuts that file short under a running store
-            kills the process with "mapped", as any mapping does, and not with "written".  "auto" maps where the file
-            system keeps the pages of a file in their place (ext2, ext3, ext4, tmpfs, XFS without reflink), and writes
-            on every other.
+            fastest; or "written", a system call each.  "auto" maps where the file system keeps the pages of a file in
+            their place (ext2, ext3, ext4, tmpfs, XFS without reflink), and writes on every other.  A program that
+            cuts that file short under a running store makes commits fail; one that does so in the very millisecond
+            of a commit can kill the process with "mapped", and not with "written".
 
     Raises:
         ConfigError: a value is out of its domain.

@@ -422,7 +422,7 @@ class OffsetStore:
         Columns: group, topic (dictionary of string), partition int32, offset int64, leader_epoch
         int32 (-1 none), metadata string, commit_timestamp int64 (ms), expire_timestamp int64 (ms,
         -1 none), topic_id fixed_size_binary(16) or null, log_partition int32, log_offset int64.
-        Each partition is a consistent state of itself; commits to it wait meanwhile.
+        Each partition is a consistent state of itself; commits to it wait meanwhile.  Missing ones have no rows.
         """
         return fetch_columns.to_arrow(self._open_core)
 
@@ -446,7 +446,7 @@ class OffsetStore:
         )
 
     def groups(self) -> list[str]:
-        """Returns the groups that have a committed position or a record of their own, sorted."""
+        """Returns the groups with a committed position or a record of their own, sorted; of missing partitions none."""
         return inspection.groups(self._open_core)
 
     def digest(self, *, physical: bool = False) -> Digest:

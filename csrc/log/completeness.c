@@ -149,18 +149,39 @@ typedef struct segment_end {
     bool is_whole;              /* right batches to the end of the file, perhaps none */
 } segment_end;
 
-static int find_end(const ol_opening *opening, const ol_found_segment *found, segment_end *end,
-                    ol_error *error) {
+/* Where the batches of a segment may lie. */
+typedef struct segment_rule {
+    const ol_manifest *manifest;    /* refuses gaps; NULL: any gap is legal */
+    int64_t below;                  /* no batch reaches beyond */
+} segment_rule;
+
+/* Whether a batch follows the one that ends at `end`.  No CRC covers a base offset. */
+static bool follows(const segment_rule *rule, const ol_batch *batch, int64_t end) {
+    int64_t base = batch->base_offset;
+    if (base < end || base >= rule->below || ol_batch_next_offset(batch) > rule->below) {
+        return false;
+    }
+    return base == end || rule->manifest == NULL ||
+           ol_manifest_is_gap_legal(rule->manifest, end, base);
+}
+
+/* After a gap either batch of two that contradict each other may have the wrong base offset: then
+ * the one that leaves the gap counts as unreadable, too. */
+static int find_end(const ol_opening *opening, const ol_found_segment *found,
+                    const segment_rule *rule, segment_end *end, ol_error *error) {
     ol_file_scan scan;
     ol_batch batch;
+    int64_t sure = found->base_offset;
     *end = (segment_end){.offset = found->base_offset, .epoch = -1};
     int status = ol_file_scan_open(&scan, opening->log->fs, found->path, 0, -1, error);
     if (status != OL_OK) return status;
     while ((status = ol_file_scan_next(&scan, &batch, error)) == OL_OK &&
-           ol_batch_check_crc(&batch, error) == OL_OK && batch.base_offset >= end->offset) {
+           ol_batch_check_crc(&batch, error) == OL_OK && follows(rule, &batch, end->offset)) {
+        sure = batch.base_offset > end->offset ? end->offset : ol_batch_next_offset(&batch);
         end->offset = ol_batch_next_offset(&batch);
         end->epoch = batch.leader_epoch;
     }
+    if (status == OL_OK && batch.base_offset < end->offset) end->offset = sure;
     end->is_whole = status == OL_END;
     ol_file_scan_close(&scan);
     return status == OL_IO || status == OL_NO_MEMORY || status == OL_CRASHED ? status : OL_OK;
@@ -172,8 +193,9 @@ static int find_end(const ol_opening *opening, const ol_found_segment *found, se
 static int has_written_newest(const ol_opening *opening, bool *written, ol_error *error) {
     int status = OL_OK;
     segment_end end = {.epoch = -1};
+    const segment_rule any = {.below = INT64_MAX};
     for (size_t i = opening->found_count; i-- > 0 && end.epoch < 0 && status == OL_OK;) {
-        status = find_end(opening, &opening->found[i], &end, error);
+        status = find_end(opening, &opening->found[i], &any, &end, error);
     }
     *written = end.epoch >= 0 && end.epoch == ol_leader_epochs_newest(&opening->log->epochs.cache);
     return status;
@@ -323,6 +345,17 @@ static bool may_be_joined(const ol_opening *opening, int64_t base_offset) {
     return i > 0 && !is_as_listed(&opening->manifest, &opening->found[i - 1]);
 }
 
+/* Another program may have joined the segments after it to a listed one. */
+static segment_rule rule_of(const ol_opening *opening, const ol_manifest_segment *listed,
+                            const ol_found_segment *found) {
+    bool is_closed = listed != &opening->manifest.tail;
+    bool is_last = found == &opening->found[opening->found_count - 1];
+    segment_rule rule = {.manifest = opening->has_worked_here ? NULL : &opening->manifest,
+                         .below = is_last ? INT64_MAX : found[1].base_offset};
+    if (is_closed && !opening->has_worked_here) rule.below = listed->end_offset;
+    return rule;
+}
+
 /* One segment that the manifest lists. */
 static int check_segment(ol_opening *opening, const ol_manifest_segment *listed, ol_error *error) {
     const ol_found_segment *found = find_segment(opening, listed->base_offset);
@@ -331,11 +364,15 @@ static int check_segment(ol_opening *opening, const ol_manifest_segment *listed,
     int status = ol_segment_path(path, sizeof path, opening->log->directory, listed->base_offset,
                                  ".log", error);
     if (status != OL_OK || (found != NULL && found->file_size >= listed->size)) return status;
-    if (found != NULL) status = find_end(opening, found, &there, error);
+    if (found != NULL) {
+        const segment_rule rule = rule_of(opening, listed, found);
+        status = find_end(opening, found, &rule, &there, error);
+    }
     /* The size of an active segment may count a batch more than its end does. */
     bool is_tail = listed == &opening->manifest.tail;
     if (status != OL_OK || (is_tail && there.offset >= listed->end_offset)) return status;
-    int64_t end = there.offset < listed->end_offset ? there.offset : listed->end_offset;
+    /* Bytes are missing, and the batches do not show which. */
+    int64_t end = there.offset < listed->end_offset ? there.offset : listed->base_offset;
     if (opening->is_cleaned_uncertain) {
         doubt_what_was_found(opening);
         return OL_OK;

@@ -153,6 +153,16 @@ static int update_manifest(ol_log *log, const ol_flush_sidecar_bound *bound, boo
     return status == OL_CRASHED ? status : OL_OK;
 }
 
+/* A flush of a file that somebody else cut would vouch for bytes that are not there. */
+static int check_lengths(ol_segment *const *rolled, size_t count, ol_segment *active,
+                         int64_t position, ol_error *error) {
+    int status = ol_segment_check_length(active, position, error);
+    for (size_t i = 0; i < count && status == OL_OK; i++) {
+        status = ol_segment_check_length(rolled[i], atomic_load(&rolled[i]->size), error);
+    }
+    return status;
+}
+
 int ol_log_flush_locked(ol_log *log, ol_error *error) {
     if (!is_flush_due(log, ol_log_end(log))) return OL_OK;
     bool rolls = atomic_exchange(&log->signals.roll_unflushed, false);
@@ -162,6 +172,7 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
     int64_t end = 0;
     int64_t position = 0;
     int status = collect(log, &rolled, &count, &active, &end, &position, error);
+    if (status == OL_OK) status = check_lengths(rolled, count, active, position, error);
     /* The epochs go first: a durable batch must not carry an epoch that the checkpoint lacks. */
     if (status == OL_OK) status = ol_log_store_epochs(log, error);
     if (status != OL_OK) {

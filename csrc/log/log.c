@@ -153,6 +153,7 @@ void ol_log_set_limits(ol_log *log) {
     }
     log->tail.reserved_size = -1;
     log->tail.slow = true;
+    log->tail.checked_at = INT64_MIN;
 }
 
 /* Under list.lock. */
@@ -449,6 +450,8 @@ void ol_log_abandon(ol_log *log) {
 static int trim_tail(ol_log *log, ol_error *error) {
     ol_segment *active = log->tail.active;
     int status = ol_log_drop_spares(log, error);
+    /* It would give a file that somebody else cut its length back, as zeros. */
+    if (status == OL_OK) status = ol_segment_check_length(active, log->tail.size, error);
     if (status == OL_OK && atomic_load(&active->extended) > log->tail.size) {
         atomic_store(&active->extended, log->tail.size);
         atomic_store(&active->populated, log->tail.size);

@@ -95,6 +95,8 @@ typedef struct ol_log_options {
     int64_t log_start_offset;           /* of the checkpoint, -1 none */
     const uint8_t *topic_id;            /* 16 bytes for a new partition.metadata, or NULL: none
                                            is written */
+    const uint8_t *known_topic_id;      /* that of the other partitions of the topic, or NULL: it
+                                           takes the place of one that is damaged or missing */
     const ol_decompressor *decompressor;/* may be NULL; lives as long as the log */
     int64_t (*clock_ms)(void *context); /* the clock of the timestamps in batches, for the age of
                                            producers; NULL: the system's */
@@ -209,8 +211,8 @@ void ol_log_release_ends(ol_log *log);
 /* The largest batch that always fits a segment beside the ends that are kept. */
 size_t ol_log_batch_bytes_max(const ol_log_config *config);
 
-/* [writer] Whether the next batch, of these or fewer bytes, needs no roll, no system call and no
- * page fault; never if batches are written. */
+/* [writer] Whether the next batch, of these or fewer bytes, needs no roll, no page fault, and of
+ * system calls at most the question for the length of the file; never if batches are written. */
 bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delta,
                         int64_t max_timestamp);
 

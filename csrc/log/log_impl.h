@@ -60,6 +60,9 @@ struct ol_log {
         _Atomic int64_t kept;           /* bytes after `size` for the ends of open transactions
                                            (log/ends.c): the file is extended over them, and
                                            they fit under size_limit */
+        int64_t checked_at;             /* a batch of this timestamp found the mapped file as long
+                                           as it was extended; INT64_MIN: none did */
+        int64_t checked_below;          /* this counts for batches that end at or below */
         int64_t reserved_size;          /* of the last reservation, for assertions */
         int32_t newest_epoch;           /* of epochs.cache */
         bool slow;                      /* the next reservation has more to do than compare */

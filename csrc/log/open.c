@@ -1,5 +1,6 @@
 /* Opening a partition directory, in order: the directory pass, the small files, the checks
  * (log/recover.c), the segments, the replay (log/rebuild.c), and the tail made durable. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -108,16 +109,49 @@ static bool has_name(const ol_opening *opening, int64_t offset, const char *want
 
 /* ------------------------------------------------------------ the small files */
 
-/* The file is damaged, and the manifest knows the id.  Evidence is not overwritten. */
-static int restore_topic_id(ol_opening *opening, const char *path, ol_error *error) {
-    ol_log *log = opening->log;
-    char aside[OL_PATH_MAX];
-    if (!log->writable) return OL_OK;
-    int status = ol_log_untaken_path(log, OL_PARTITION_METADATA_NAME ".damaged", aside, error);
-    if (status == OL_OK) status = log->fs->rename(log->fs, path, aside, error);
-    if (status == OL_NO_SUCH_FILE) status = OL_OK;
+/* Evidence is not overwritten: a copy of the file stays under a name that nothing has, or the file
+ * itself where it is larger than any of its kind. */
+static int keep_damaged(ol_log *log, const char *name, ol_error *error) {
+    char path[OL_PATH_MAX], aside[OL_PATH_MAX], kept_as[64];
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    snprintf(kept_as, sizeof kept_as, "%s.damaged", name);
+    int status = ol_log_path(log, name, path, error);
+    if (status == OL_OK) status = ol_log_untaken_path(log, kept_as, aside, error);
     if (status != OL_OK) return status;
-    return ol_partition_metadata_store(log->fs, path, &opening->manifest.topic_id, error);
+    status = ol_fs_read_file(log->fs, path, OL_MANIFEST_SIZE_MAX, &bytes, &size, error);
+    if (status == OL_LIMIT) return log->fs->rename(log->fs, path, aside, error);
+    if (status == OL_OK) status = ol_fs_replace_file(log->fs, aside, bytes, size, error);
+    free(bytes);
+    return status;
+}
+
+/* `id` is known from elsewhere.  Evidence is not overwritten: a copy of a damaged file stays. */
+static int restore_topic_id(ol_opening *opening, const char *path, const ol_uuid *id,
+                            ol_error *error) {
+    ol_log *log = opening->log;
+    if (!log->writable) return OL_OK;
+    int status = keep_damaged(log, OL_PARTITION_METADATA_NAME, error);
+    if (status == OL_NO_SUCH_FILE) status = OL_OK;
+    return status == OL_OK ? ol_partition_metadata_store(log->fs, path, id, error) : status;
+}
+
+/* The id that a partition.metadata with another id, or a damaged or missing one, should have: the
+ * manifest's, or that of the topic's other partitions.  NULL where it is right, or nobody knows. */
+static const uint8_t *right_topic_id(const ol_opening *opening, int status, const ol_uuid *found) {
+    const ol_log_options *options = opening->options;
+    const ol_uuid *known = &opening->manifest.topic_id;
+    /* Where other files changed too, the topic was made again, or another cluster was given the
+     * partition. */
+    bool is_other = status == OL_OK && memcmp(known, found, sizeof *found) != 0 &&
+                    options->changed_checkpoints == 0;
+    bool is_damaged = status == OL_CORRUPT || status == OL_LIMIT;
+    bool is_missing = status == OL_NO_SUCH_FILE;
+    if (opening->manifest.has_topic_id) {
+        bool is_wrong = is_other || is_damaged || is_missing || status == OL_UNSUPPORTED;
+        return is_wrong ? known->bytes : NULL;
+    }
+    return is_damaged || (is_missing && options->witnessed) ? options->known_topic_id : NULL;
 }
 
 static int load_topic_id(ol_opening *opening, ol_error *error) {
@@ -128,26 +162,20 @@ static int load_topic_id(ol_opening *opening, ol_error *error) {
     int status = ol_log_path(log, OL_PARTITION_METADATA_NAME, path, error);
     if (status != OL_OK) return status;
     status = ol_partition_metadata_load(log->fs, path, &found, error);
-    const ol_uuid *known = &opening->manifest.topic_id;
-    /* Where other files changed too, the topic was made again, or another cluster was given the
-     * partition. */
-    bool is_other = status == OL_OK && memcmp(known, &found, sizeof found) != 0 &&
-                    opening->options->changed_checkpoints == 0;
-    bool is_damaged = status == OL_CORRUPT || status == OL_UNSUPPORTED || status == OL_LIMIT ||
-                      status == OL_NO_SUCH_FILE;
-    if (opening->manifest.has_topic_id && (is_other || is_damaged)) {
-        found = *known;
-        status = restore_topic_id(opening, path, error);
+    const uint8_t *right = right_topic_id(opening, status, &found);
+    if (right != NULL) {
+        memcpy(found.bytes, right, OL_UUID_SIZE);
+        status = restore_topic_id(opening, path, &found, error);
     }
     if (status == OL_OK && wanted != NULL && memcmp(wanted, found.bytes, OL_UUID_SIZE) != 0) {
         (void)ol_fail(error, OL_CORRUPT, "the partition belongs to another topic id");
         return ol_error_at(error, path, -1);
     }
-    /* A file that names an id does not keep a reader, who asks for none, from the offsets. */
-    if ((status == OL_CORRUPT || status == OL_UNSUPPORTED || status == OL_LIMIT) &&
-        wanted == NULL && !log->writable) {
-        return OL_OK;
-    }
+    /* The offsets do not need an id.  A reader passes a damaged file over, and everybody one of a
+     * later version, which stays as it is. */
+    bool is_damaged = status == OL_CORRUPT || status == OL_LIMIT;
+    bool is_passed = status == OL_UNSUPPORTED || (is_damaged && !log->writable);
+    if (is_passed && wanted == NULL) return OL_OK;
     if (status == OL_NO_SUCH_FILE) {
         if (wanted == NULL || !log->writable) return OL_OK;
         memcpy(found.bytes, wanted, OL_UUID_SIZE);
@@ -181,21 +209,17 @@ static int check_index(ol_opening *opening, const ol_found_segment *segment, con
                        ol_index_kind kind, bool *right, ol_error *error) {
     ol_log *log = opening->log;
     char path[OL_PATH_MAX];
-    uint8_t *bytes = NULL;
-    size_t size = 0;
     *right = false;
     if (!has_name(opening, segment->base_offset, suffix)) return OL_OK;
     int status = ol_segment_path(path, sizeof path, log->directory, segment->base_offset, suffix,
                                  error);
     if (status == OL_OK) {
-        status = ol_fs_read_file(log->fs, path, (size_t)OL_SEGMENT_BYTES_MAX, &bytes, &size, error);
+        status = ol_index_check_file(kind, log->fs, path, OL_SEGMENT_BYTES_MAX,
+                                     segment->base_offset, segment->size, segment->next_offset,
+                                     error);
     }
-    if (status != OL_OK) return status == OL_LIMIT ? OL_OK : status;
-    ol_error reason;
-    *right = ol_index_check_bytes(kind, ol_slice_of(bytes, size), segment->base_offset,
-                                  segment->size, segment->next_offset, &reason) == OL_OK;
-    free(bytes);
-    return OL_OK;
+    *right = status == OL_OK;
+    return status == OL_CORRUPT ? OL_OK : status;
 }
 
 static int check_transactions(ol_opening *opening, const ol_found_segment *segment, bool *right,
@@ -361,24 +385,10 @@ static int remove_notes(ol_opening *opening, ol_error *error) {
     return status;
 }
 
-/* Evidence is not overwritten.  A copy: until the next manifest takes its place the damaged one
- * shows that there was one. */
+/* Until the next manifest takes its place the damaged one shows that there was one. */
 static int keep_damaged_manifest(ol_opening *opening, ol_error *error) {
-    ol_log *log = opening->log;
-    char path[OL_PATH_MAX], aside[OL_PATH_MAX];
-    uint8_t *bytes = NULL;
-    size_t size = 0;
     if (!opening->is_manifest_damaged) return OL_OK;
-    int status = ol_log_path(log, OL_MANIFEST_FILE, path, error);
-    if (status == OL_OK) {
-        status = ol_log_untaken_path(log, OL_MANIFEST_FILE ".damaged", aside, error);
-    }
-    if (status != OL_OK) return status;
-    status = ol_fs_read_file(log->fs, path, OL_MANIFEST_SIZE_MAX, &bytes, &size, error);
-    if (status == OL_LIMIT) return log->fs->rename(log->fs, path, aside, error);
-    if (status == OL_OK) status = ol_fs_replace_file(log->fs, aside, bytes, size, error);
-    free(bytes);
-    return status;
+    return keep_damaged(opening->log, OL_MANIFEST_FILE, error);
 }
 
 /* The sidecar, the manifest and the epochs as of now.  All are durable before anything is appended

@@ -273,12 +273,14 @@ static int leave_note(ol_log *log, int64_t next_base, ol_error *error) {
 static int trim_active(ol_log *log, ol_error *error) {
     ol_segment *active = log->tail.active;
     int64_t extended = atomic_load(&active->extended);
-    if (extended <= log->tail.size) return OL_OK;
+    /* It would give a file that somebody else cut its length back, as zeros. */
+    int status = ol_segment_check_length(active, log->tail.size, error);
+    if (status != OL_OK || extended <= log->tail.size) return status;
     /* Lowered first: nobody who reads it may store past the new end of the file. */
     int64_t populated = atomic_load(&active->populated);
     atomic_store(&active->extended, log->tail.size);
     atomic_store(&active->populated, log->tail.size);
-    int status = log->fs->truncate(active->file, log->tail.size, error);
+    status = log->fs->truncate(active->file, log->tail.size, error);
     if (status != OL_OK) {
         /* The file is as long as it was, and the next roll has to see that. */
         atomic_store(&active->extended, extended);

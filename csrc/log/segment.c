@@ -190,13 +190,20 @@ void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size) {
 
 /* Somebody else may have cut the file: what was acknowledged is gone then, and zeros would stand in
  * its place. */
-static int check_length(ol_segment *segment, int64_t position, ol_error *error) {
+int ol_segment_check_length(ol_segment *segment, int64_t length, ol_error *error) {
     int64_t size = 0;
     int status = segment->fs->size(segment->file, &size, error);
-    if (status != OL_OK || size >= position) return status;
-    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, and the log has %lld",
-                  (long long)size, (long long)position);
+    if (status != OL_OK || size >= length) return status;
+    const char *said = length > atomic_load(&segment->size) ? "was extended to" : "the log has";
+    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, and %s %lld", (long long)size, said,
+                  (long long)length);
     return ol_error_at(error, segment->path, size);
+}
+
+int ol_segment_check_mapping(ol_segment *segment, ol_error *error) {
+    if (segment->is_written) return OL_OK;
+    int64_t extended = atomic_load_explicit(&segment->extended, memory_order_acquire);
+    return ol_segment_check_length(segment, extended, error);
 }
 
 int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) {
@@ -208,7 +215,8 @@ int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *e
         /* A copy-on-write file system takes new blocks for what replaces written zeros. */
         if (segment->is_written) growth = OL_GROW_IF_CHEAP;
         /* An extension would hide that the file was cut. */
-        int status = check_length(segment, atomic_load(&segment->size), error);
+        int64_t length = segment->is_written ? atomic_load(&segment->size) : from;
+        int status = ol_segment_check_length(segment, length, error);
         if (status == OL_OK) {
             status = segment->fs->extend(segment->file, from, to, growth, error);
         }
@@ -256,7 +264,7 @@ static void give_back(ol_segment *segment, int64_t position) {
 int ol_segment_write(ol_segment *segment, int64_t position, size_t size, ol_error *error) {
     if (!segment->is_written) return OL_OK;
     uint8_t *data = segment->data + position;
-    int status = check_length(segment, position, error);
+    int status = ol_segment_check_length(segment, position, error);
     bool is_there = status == OL_OK;
     if (is_there) status = segment->fs->write(segment->file, position, data, size, error);
     if (status == OL_OK) {

@@ -119,6 +119,14 @@ void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size);
  * When only the latter fails, the file stays extended, and the next call tries again. */
 int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) OL_NODISCARD;
 
+/* Fails with OL_IO where the file is shorter than `length`, which it once had.  Any thread while
+ * the file is open. */
+int ol_segment_check_length(ol_segment *segment, int64_t length, ol_error *error) OL_NODISCARD;
+
+/* The same for all that the file was extended to: where that is gone, a store into the mapping
+ * would end the process.  Does nothing for a segment whose batches are written.  The writer's. */
+int ol_segment_check_mapping(ol_segment *segment, ol_error *error) OL_NODISCARD;
+
 /* The writer's: the batch of `size` bytes at `position` of `data` reaches the file, if it is not
  * there already.  On failure the bytes are zeros again, in both; OL_FAILED if that cannot be. */
 int ol_segment_write(ol_segment *segment, int64_t position, size_t size,

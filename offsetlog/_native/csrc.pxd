@@ -368,6 +368,7 @@ cdef extern from "log/log.h" nogil:
         int changed_checkpoints
         int64_t cleaned_by_others
         const uint8_t *topic_id
+        const uint8_t *known_topic_id
         const ol_decompressor *decompressor
 
     ctypedef struct ol_log_recovery:

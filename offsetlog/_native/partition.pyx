@@ -199,7 +199,6 @@ cdef class Partition:
         """Opens a partition directory; `config` is a StoreConfig, `witness` a Witness of the log directory.
 
         With `accept_loss` what is missing is taken for lost, and `recovery` says what.
-
         Raises StorageError, CorruptionError, MissingFileError.
         """
         if self.directory is not None:
@@ -237,6 +236,8 @@ cdef class Partition:
             options.log.recovery_point_changed = witness.recovery_point_changed
             options.log.log_start_changed = witness.log_start_changed
             options.log.cleaned_by_others = witness.cleaned_by_others
+            known = <bytes>witness.topic_id
+            options.log.known_topic_id = <const uint8_t *><const char *>known if known is not None else NULL
         options.log.accept_loss = accept_loss
         options.log.topic_id = <const uint8_t *><const char *>topic_id if topic_id is not None else NULL
         options.log.decompressor = &decompressor.port if decompressor is not None else NULL

@@ -518,6 +518,18 @@ cdef class SegmentScan:
             return 0
         raise self.failure
 
+    def is_at_unused(self):
+        """Tells whether `read` failed at zeros that reach to the limit: space that no batch has been written to."""
+        cdef ol_error error
+        cdef int64_t used = 0
+        if not self.is_open:
+            raise ClosedError("the scan is closed")
+        if self.failure is None or self.refused_record:
+            return False
+        with nogil:
+            check(ol_file_scan_used(&self.scan, self.scan.position, &used, &error), &error)
+        return used == self.scan.position
+
     def skip(self):
         """Goes on behind what `read` failed at: a record that could not be decoded, or a batch that is damaged.
 

@@ -10,7 +10,8 @@ from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
 from offsetlog.cli.consent import ASKS, Consent, Effect, Yes
 from offsetlog.cli.layout import Column
 from offsetlog.cli.output import Format, Output, complain, count_text
-from offsetlog.errors import CorruptionError, OffsetLogError
+from offsetlog.cli.stores import locked_error
+from offsetlog.errors import CorruptionError, InvalidArgumentError, LockedError, OffsetLogError
 from offsetlog.lifecycle.accept_loss import accept_loss, describe, find_losses
 
 HELP = f"""Show what is missing in a log, and with --accept-loss go on without it.
@@ -106,6 +107,8 @@ def command(
 ) -> int:
     """Shows or accepts; returns the exit code."""
     output = Output(form)
+    if yes and not accept:
+        raise InvalidArgumentError("--yes answers the question of --accept-loss, which is not given: nothing was done")
     losses = find_losses(path)
     rows = [row_of(loss) for loss in losses]
     if not rows:
@@ -125,7 +128,10 @@ def command(
     if not concerned:
         deed = f"take the checkpoints of {path} as they are"
     Consent(yes, wide=wide).ask(Effect(deed, COLUMNS, rows, _name))
-    accepted = accept_loss(path, shown=losses)
+    try:
+        accepted = accept_loss(path, shown=losses)
+    except LockedError as failure:
+        raise locked_error(failure) from None
     if output.is_json:
         output.object({"report": str(accepted.report), "copies": [str(copy) for copy in accepted.copies]})
     output.line(

@@ -11,7 +11,8 @@ import offsetlog
 from offsetlog._native.files import FileSystem
 from offsetlog.cli.output import complain, count_text
 from offsetlog.config import PARTITIONS_DEFAULT, MaintenanceConfig
-from offsetlog.directory.log_directory import LOCKED_ADVICE, LogDirectory
+from offsetlog.directory.checkpoint_record import NAME as RECORD
+from offsetlog.directory.log_directory import LOCKED_ADVICE, PROPERTIES, LogDirectory
 from offsetlog.errors import LockedError, MissingFileError, PartitionCountError
 
 #: A command does what it was told to, and nothing beside: while a question waits for its answer nothing is cleaned,
@@ -76,21 +77,34 @@ def open_writable(
             path, partitions, durability, maintenance=maintenance, _by_partition=by_partition
         )
     except LockedError as failure:
-        reason = failure.message.removesuffix(LOCKED_ADVICE)
-        advice = "end that first; the commands that only read do not need the lock"
-        raise LockedError(f"{reason}; {advice}", errno=failure.errno, path=failure.path) from None
+        raise locked_error(failure) from None
     except PartitionCountError as failure:
         if failure.asked is not None or failure.actual is not None:
             raise
-        raise PartitionCountError(
-            "this is a directory of Kafka's, which does not say how many partitions its offsets topic has "
-            "(the broker's offsets.topic.num.partitions, 50 by default); give --partitions N",
-            path=path,
-        ) from None
+        raise PartitionCountError(_unknown_count(path), path=path) from None
     if not is_log:
         complain(f"made a new log directory with {count_text(store.partitions, 'partition')} ({path})")
     _tell_recovery(store)
     return store
+
+
+def locked_error(failure: LockedError) -> LockedError:
+    """Returns the error of a command for a lock that somebody else holds; the caller raises it."""
+    reason = failure.message.removesuffix(LOCKED_ADVICE)
+    advice = "end that first; the commands that only read do not need the lock"
+    return LockedError(f"{reason}; {advice}", errno=failure.errno, path=failure.path)
+
+
+def _unknown_count(path: Path) -> str:
+    if (path / RECORD).exists():
+        return (
+            f"{PROPERTIES} is missing, which says how many partitions the offsets topic of this directory has; put it "
+            "back, or give --partitions N"
+        )
+    return (
+        "this is a directory of Kafka's, which does not say how many partitions its offsets topic has "
+        "(the broker's offsets.topic.num.partitions, 50 by default); give --partitions N"
+    )
 
 
 def open_readable(path: Path, partitions: int | None, *, by_partition: bool = False) -> offsetlog.OffsetStore:

@@ -6,14 +6,16 @@ checkpoint is.  A missing checkpoint has the hash "-".
 
     offsetlog checkpoints 1
     recovery-point-offset-checkpoint 1b64c0ffee25a3f0 -
+    existing 0-3,7
     cleaned 3 130
     others 3 130
     check 60a1f3b29cd0e847
 
-A line `cleaned` has our entry for a log partition in the cleaner's checkpoint: one that is another by now was written
-by another program's cleaner.  A line `others` says of a log partition that was found lossy that another program had
-worked on it, and up to where that program had cleaned it (-1: nowhere), so that the next open comes to the same
-verdict.
+The line `existing` has the log partitions whose directories must be there, as `offsetlog.properties` has it: the second
+copy, for when that is lost.  A line `cleaned` has our entry for a log partition in the cleaner's checkpoint: one that
+is another by now was written by another program's cleaner.  A line `others` says of a log partition that was found
+lossy that another program had worked on it, and up to where that program had cleaned it (-1: nowhere), so that the
+next open comes to the same verdict.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from dataclasses import dataclass, field
 
 import xxhash
 
+from offsetlog.directory import partition_list
 from offsetlog.errors import CorruptionError
 
 NAME = "offsetlog.checkpoints"
@@ -40,13 +43,15 @@ class CheckpointRecord:
 
     Attributes:
         hashes: by the name of a checkpoint, the hashes that it may have.
-        cleaned: by log partition, up to where the cleaner's checkpoint said that it was cleaned.
         others: by log partition, up to where another program cleaned it.
+        cleaned: by log partition, up to where the cleaner's checkpoint said that it was cleaned.
+        existing: the log partitions whose directories must be there.
     """
 
     hashes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     others: dict[int, int] = field(default_factory=dict)
     cleaned: dict[int, int] = field(default_factory=dict)
+    existing: frozenset[int] = frozenset()
 
     def is_as_left(self, name: str, content: bytes | None) -> bool:
         """Tells whether a checkpoint is as this library left it."""
@@ -56,6 +61,8 @@ class CheckpointRecord:
         """Returns the bytes of the file."""
         lines = [_TITLE]
         lines += [f"{name} {' '.join(hashes)}" for name, hashes in sorted(self.hashes.items())]
+        if self.existing:
+            lines.append(f"existing {partition_list.format_numbers(self.existing)}")
         lines += [f"cleaned {number} {offset}" for number, offset in sorted(self.cleaned.items())]
         lines += [f"others {number} {offset}" for number, offset in sorted(self.others.items())]
         text = "".join(f"{line}\n" for line in lines).encode()
@@ -77,12 +84,19 @@ def parse(text: bytes) -> CheckpointRecord:
     record = CheckpointRecord()
     for line in lines[1:]:
         name, *values = line.split(" ")
-        if name in ("cleaned", "others"):
-            try:
-                number, offset = (int(value) for value in values)
-            except ValueError:
-                raise CorruptionError(f"a line of the record of checkpoints is wrong: {line!r}") from None
-            (record.cleaned if name == "cleaned" else record.others)[number] = offset
-        else:
-            record.hashes[name] = tuple(values)
+        try:
+            _add_line(record, name, values)
+        except ValueError:
+            raise CorruptionError(f"a line of the record of checkpoints is wrong: {line!r}") from None
     return record
+
+
+def _add_line(record: CheckpointRecord, name: str, values: list[str]) -> None:
+    if name in ("cleaned", "others"):
+        number, offset = (int(value) for value in values)
+        (record.cleaned if name == "cleaned" else record.others)[number] = offset
+    elif name == "existing":
+        [numbers] = values
+        record.existing = partition_list.parse_numbers(numbers)
+    else:
+        record.hashes[name] = tuple(values)

@@ -19,6 +19,8 @@ from offsetlog.errors import CorruptionError
 TOPIC = "__consumer_offsets"
 #: The name of a log directory's own file, which one that has no partition yet has as well.
 PROPERTIES = "offsetlog.properties"
+#: The file of a partition directory that names the topic's id.
+PARTITION_METADATA = "partition.metadata"
 #: How the names of our own files in a partition directory begin; no file of Kafka's does.
 OWN_FILES = "offsetlog"
 

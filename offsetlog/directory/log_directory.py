@@ -8,9 +8,11 @@ each of them.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from offsetlog._native.files import (
@@ -23,7 +25,7 @@ from offsetlog._native.files import (
     parse_uuid,
 )
 from offsetlog.config import PARTITIONS_MAX
-from offsetlog.directory import checkpoint_record, listing, segments
+from offsetlog.directory import checkpoint_record, listing, partition_list, segments
 from offsetlog.directory.checkpoint_record import CheckpointRecord
 from offsetlog.directory.evidence import untaken
 from offsetlog.errors import (
@@ -32,12 +34,14 @@ from offsetlog.errors import (
     InvalidArgumentError,
     LockedError,
     MissingFileError,
+    StorageError,
     UnsupportedVersionError,
 )
 
 TOPIC = listing.TOPIC
 LOCK = ".lock"
 MANIFEST = "offsetlog.manifest"  # of a log partition
+PARTITION_METADATA = listing.PARTITION_METADATA
 #: The advice to a program that finds the lock held.
 LOCKED_ADVICE = "; read_only=True opens the directory for reading all the same"
 CLEAN_MARKER = ".kafka_cleanshutdown"
@@ -52,28 +56,6 @@ CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS)
 FORMAT = 1
 
 Checkpoint = dict[tuple[str, int], int]
-
-
-def _format_numbers(numbers: frozenset[int]) -> str:
-    # "0-3,7"
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
-
-
-def _parse_numbers(text: str) -> frozenset[int]:
-    numbers: set[int] = set()
-    for run in text.split(",") if text else ():
-        low, _, high = run.partition("-")
-        first, last = int(low), int(high or low)
-        if not 0 <= first <= last < PARTITIONS_MAX:
-            raise ValueError(f"partitions {run} cannot be")
-        numbers.update(range(first, last + 1))
-    return frozenset(numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +83,7 @@ class Properties:
         if self.topic_id is not None:
             lines.append(f"topic_id={format_uuid(self.topic_id)}")
         if self.existing is not None:
-            lines.append(f"existing={_format_numbers(self.existing)}")
+            lines.append(f"existing={partition_list.format_numbers(self.existing)}")
         text = "\n".join([*lines, ""]).encode()
         return text + f"check={checkpoint_record.hash_of(text)}\n".encode()
 
@@ -115,6 +97,21 @@ def parse_properties(text: bytes) -> dict[str, str]:
             key, _, value = entry.partition("=")
             entries[key.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
     return entries
+
+
+def parse_partition_metadata(content: bytes) -> bytes:
+    """Returns the topic id of a partition.metadata.
+
+    Raises:
+        CorruptionError: it has none.
+
+    Source: docs/format/directory.md §1.7.
+    """
+    found = re.fullmatch(rb"version: 0\ntopic_id: (\S+)\n?", content)
+    topic_id = b"" if found is None else parse_uuid(found[1].decode("ascii", "replace"))
+    if not any(topic_id):
+        raise CorruptionError("the file cannot be understood")
+    return topic_id
 
 
 def random_topic_id() -> bytes:
@@ -191,6 +188,9 @@ class LogDirectory:
             InvalidArgumentError: as `check_is_none_of_its_parts`.
         """
         self.check_is_none_of_its_parts()
+        return self._partition_numbers()
+
+    def _partition_numbers(self) -> list[int]:
         numbers = []
         for name in self.fs.list(self.path):
             parsed = parse_directory_name(name)
@@ -243,7 +243,7 @@ class LogDirectory:
             version, partitions = int(entries["format"]), int(entries["partitions"])
             topic_id = parse_uuid(entries["topic_id"]) if "topic_id" in entries else None
             # Without the line after it the list may have lost its end.
-            existing = _parse_numbers(entries["existing"]) if "existing" in entries and found else None
+            existing = partition_list.parse_numbers(entries["existing"]) if "existing" in entries and found else None
         except (KeyError, ValueError, CorruptionError) as failure:
             raise CorruptionError(f"the file cannot be understood: {failure}", path=path) from None
         if version != FORMAT:
@@ -253,6 +253,19 @@ class LogDirectory:
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise CorruptionError(f"partitions={partitions} cannot be", path=path)
         return Properties(partitions, topic_id, existing)
+
+    def known_topic_id(self) -> bytes | None:
+        """Returns the id of the offsets topic, of the properties or else of a partition; None where no file has it."""
+        with suppress(StorageError, CorruptionError):
+            properties = self.read_properties()
+            if properties is not None and any(properties.topic_id or b""):
+                return properties.topic_id
+        for number in self._partition_numbers():
+            with suppress(StorageError, CorruptionError):
+                content = self.read_content(f"{TOPIC}-{number}/{PARTITION_METADATA}")
+                if content is not None:
+                    return parse_partition_metadata(content)
+        return None
 
     def read_checkpoint(self, name: str) -> Checkpoint:
         """Returns the entries of a checkpoint; a missing or damaged one is empty, none of it is guessed.
@@ -284,13 +297,13 @@ class LogDirectory:
             path = self.path / checkpoint_record.NAME
             raise CorruptionError(failure.message, path=path) from None
 
-    def adopt_checkpoints(self, others: dict[int, int]) -> None:
-        """Records the checkpoints as they are now; `others` as in CheckpointRecord."""
+    def adopt_checkpoints(self, others: dict[int, int], existing: frozenset[int]) -> None:
+        """Records the checkpoints as they are now; `others` and `existing` as in CheckpointRecord."""
         with self._writing:
             hashes: dict[str, tuple[str, ...]] = {
                 name: (checkpoint_record.hash_of(self.read_content(name)),) for name in CHECKPOINTS
             }
-            found = CheckpointRecord(hashes, others, self._cleaned_points())
+            found = CheckpointRecord(hashes, others, self._cleaned_points(), existing)
             self._record = self._record or self._known_record()
             if self._record is None or not self._says_all(found):
                 self.fs.replace_file(self.path / checkpoint_record.NAME, found.format())
@@ -314,7 +327,7 @@ class LogDirectory:
 
     def _says_all(self, found: CheckpointRecord) -> bool:
         assert self._record is not None
-        is_same = self._record.others == found.others and self._record.cleaned == found.cleaned
+        is_same = replace(self._record, hashes=found.hashes) == found
         return is_same and all(
             hashes[0] in self._record.hashes.get(name, ()) for name, hashes in found.hashes.items()
         )
@@ -357,7 +370,9 @@ class LogDirectory:
         """
         properties = self.read_properties()
         if properties is not None and self._record is not None:
-            existing = (properties.existing or frozenset()).union({number})
+            existing = self._record.existing.union(properties.existing or (), {number})
+            with self._writing:
+                self._write_record(replace(self._record, existing=existing))
             self.write_properties(Properties(properties.partitions, properties.topic_id, existing))
 
     def forget_entries(self, names: Iterable[str], numbers: Collection[int]) -> None:
@@ -434,7 +449,9 @@ class LogDirectory:
             cleaned = self._record.cleaned
             if name == CLEANER_POINTS:
                 cleaned = {number: offset for (topic, number), offset in entries.items() if topic == TOPIC}
-            self._write_record({**self._record.hashes, name: tuple(hashes)}, cleaned)
+            self._write_record(
+                replace(self._record, hashes={**self._record.hashes, name: tuple(hashes)}, cleaned=cleaned)
+            )
         self.fs.replace_file(self.path / name, content)
 
     def _settle_record(self) -> None:
@@ -447,12 +464,10 @@ class LogDirectory:
                 found = checkpoint_record.hash_of(self.read_content(name))
                 if found in hashes.get(name, ()):
                     hashes[name] = (found,)
-            self._write_record(hashes, self._record.cleaned)
+            self._write_record(replace(self._record, hashes=hashes))
 
-    def _write_record(self, hashes: dict[str, tuple[str, ...]], cleaned: dict[int, int]) -> None:
+    def _write_record(self, record: CheckpointRecord) -> None:
         # A record that could not be written is not taken for written.
-        assert self._record is not None
-        record = CheckpointRecord(hashes, self._record.others, cleaned)
         if record != self._record:
             self.fs.replace_file(self.path / checkpoint_record.NAME, record.format())
             self._record = record

@@ -40,6 +40,7 @@ class Witness:
         log_start_changed: likewise, the log starts.
         cleaned_by_others: up to where another program's cleaner came by its checkpoint, -1 if that has our entry;
             CLEANED_UNKNOWN where the checkpoint or the record of it is damaged or gone, or it went back.
+        topic_id: the topic's, None for unknown.
     """
 
     witnessed: bool = False
@@ -47,6 +48,7 @@ class Witness:
     recovery_point_changed: bool = False
     log_start_changed: bool = False
     cleaned_by_others: int = -1
+    topic_id: bytes | None = None
 
 
 class Witnesses:
@@ -59,6 +61,7 @@ class Witnesses:
     Attributes:
         existing: likewise, without None.
         findings: what is wrong with checkpoints and their record.
+        is_foreign: the directory has neither properties nor a record: it is another program's, or was taken apart.
     """
 
     def __init__(self, directory: LogDirectory, existing: frozenset[int] | None) -> None:
@@ -72,14 +75,17 @@ class Witnesses:
         self._has_record = record is not None
         self._others = {} if record is None else record.others
         self._changed = frozenset(name for name in CHECKPOINTS if self._is_changed(name, record))
-        self._is_foreign = existing is None and not is_ours
+        self.is_foreign = existing is None and not is_ours
         # A record that is lost hides what changed: it counts as one that did.
-        self._changes = OTHERS_WORKED if self._is_foreign else len(self._changed) + (record is None)
+        self._changes = OTHERS_WORKED if self.is_foreign else len(self._changed) + (record is None)
+        self._topic_id = directory.known_topic_id()
         self._cleaned_by_us = None if record is None else record.cleaned
         if existing is None and is_ours:
-            # `offsetlog.properties` is gone, or lost its end: the recovery points know as well what must be there.
+            # `offsetlog.properties` is gone, or lost its end: its second copy, and the recovery points, know as well
+            # what must be there.
             reached = self._checkpoints[RECOVERY_POINTS].items()
-            self.existing = frozenset(number for (topic, number), offset in reached if topic == TOPIC and offset > 0)
+            numbers = frozenset(number for (topic, number), offset in reached if topic == TOPIC and offset > 0)
+            self.existing = numbers if record is None else numbers.union(record.existing)
 
     def _read_record(self) -> tuple[CheckpointRecord | None, bool]:
         # The record, and whether there is one, damaged or not. It is there wherever partitions are known to be.
@@ -124,18 +130,21 @@ class Witnesses:
         others = self._others.get(number)
         if others is not None:
             changes = self._changes + OTHERS_WORKED
-            return Witness(number in self.existing, changes, cleaned_by_others=max(others, cleaned))
+            return Witness(
+                number in self.existing, changes, cleaned_by_others=max(others, cleaned), topic_id=self._topic_id
+            )
         return Witness(
             witnessed=number in self.existing,
             changed_checkpoints=self._changes,
             recovery_point_changed=RECOVERY_POINTS in self._changed,
             log_start_changed=LOG_STARTS in self._changed or (not self._has_record and number in self.existing),
             cleaned_by_others=cleaned,
+            topic_id=self._topic_id,
         )
 
     def _cleaned_by_others(self, number: int) -> int:
         found = self.offset_in(CLEANER_POINTS, number)
-        if self._is_foreign and CLEANER_POINTS not in self._damaged:
+        if self.is_foreign and CLEANER_POINTS not in self._damaged:
             return max(found, 0)  # 0: no entry, where the manifest may know of one
         if self._cleaned_by_us is None or CLEANER_POINTS in self._damaged:
             return CLEANED_UNKNOWN

@@ -82,6 +82,7 @@ def find_losses(path: str | os.PathLike[str], config: StoreConfig | None = None)
 
 
 def _properties_of(directory: LogDirectory) -> Properties | None:
+    directory.check_is_none_of_its_parts()
     if not directory.exists():
         raise MissingFileError("there is no such directory", path=directory.path)
     properties = directory.read_properties()
@@ -204,12 +205,15 @@ def _accept(
             if not failure.is_unreadable:
                 raise
             unreadable[number] = failure
+    existing = witnesses.existing.intersection(present)
     if properties is not None:
-        existing = witnesses.existing.intersection(present).union(numbers)
+        existing = existing.union(numbers)
         directory.write_properties(Properties(properties.partitions, properties.topic_id, existing))
     # The manifests of the other partitions do not know yet that another program worked on them.
     others = found.others_worked.difference(ends).union(witnesses.worked_on(unreadable))
-    directory.adopt_checkpoints({number: witnesses.of(number).cleaned_by_others for number in others})
+    if not witnesses.is_foreign:
+        # In another program's directory a record would say that all partitions have our witnesses.
+        directory.adopt_checkpoints({number: witnesses.of(number).cleaned_by_others for number in others}, existing)
     directory.forget_entries(CHECKPOINTS, witnesses.existing.difference(present))
     directory.finish(ends, sound=directory.was_clean and len(ends) == len(numbers))
     return AcceptedLoss(losses, report, copies, [*unreadable.values()])

@@ -85,7 +85,7 @@ class PartitionOpener:
         if properties is not None:
             sound = (each.number for each in opened if not each.read_only)
             existing = self._witnesses.existing.union(sound)
-            self._directory.adopt_checkpoints(others)
+            self._directory.adopt_checkpoints(others, existing)
             self._directory.write_properties(
                 Properties(properties.partitions, properties.topic_id, existing)
             )

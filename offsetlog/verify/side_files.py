@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from offsetlog._native.files import FileSystem, parse_manifest, parse_uuid
+from offsetlog._native.files import FileSystem, parse_manifest
 from offsetlog._native.replay import (
     BATCH_FIELDS,
     check_index,
@@ -19,7 +19,7 @@ from offsetlog._native.replay import (
     parse_transaction_index,
 )
 from offsetlog.directory.history_floor import FLOOR_FILE, read_floor
-from offsetlog.directory.log_directory import MANIFEST
+from offsetlog.directory.log_directory import MANIFEST, PARTITION_METADATA, parse_partition_metadata
 from offsetlog.errors import CorruptionError, MissingFileError
 from offsetlog.verify.findings import Place
 
@@ -29,7 +29,6 @@ OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
 EPOCHS = "leader-epoch-checkpoint"
-METADATA = "partition.metadata"
 
 Producer = tuple[int, int, int, int, int]
 
@@ -404,15 +403,12 @@ def check_floor(place: Place, fs: FileSystem, directory: Path) -> None:
 
 def read_topic_id(place: Place, fs: FileSystem, directory: Path) -> bytes | None:
     """Returns the topic id of partition.metadata, None where there is no such file or no such id in it."""
-    path = directory / METADATA
+    path = directory / PARTITION_METADATA
     content = read_optional(fs, path)
     if content is None:
         return None
-    found = re.fullmatch(rb"version: 0\ntopic_id: (\S+)\n?", content)
     try:
-        if found is None:
-            raise CorruptionError("the file cannot be understood")
-        return parse_uuid(found[1].decode("ascii", "replace"))
+        return parse_partition_metadata(content)
     except CorruptionError as failure:
         place.problem("topic id", failure.message, path)
         return None

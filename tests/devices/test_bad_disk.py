@@ -223,7 +223,7 @@ def check_acknowledged(disk: Disk, append: str, ended: Ended) -> None:
 
 @pytest.mark.parametrize("durability", ["process", "disk"])
 def test_a_file_cut_short_under_a_store_that_writes(tmp_path, durability):
-    """Another program cuts the active segment; with "mapped" this would end the process."""
+    """Another program cuts the active segment."""
     ended = run_store(
         tmp_path / "store",
         "written",

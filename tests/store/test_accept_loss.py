@@ -8,9 +8,12 @@ import warnings
 from pathlib import Path
 
 import pytest
+from witnesses import forget_witnesses
 
 import offsetlog
 from offsetlog import MaintenanceConfig, StoreConfig, errors
+from offsetlog._native.files import format_offset_checkpoint, parse_offset_checkpoint
+from offsetlog.directory.log_directory import CHECKPOINTS, MANIFEST, PROPERTIES
 from offsetlog.errors import DataLossError, PossibleLossError
 from offsetlog.lifecycle.accept_loss import find_losses
 from offsetlog.verify import verify
@@ -157,6 +160,42 @@ def test_a_doubt_stays_until_it_is_accepted(built: Path, name: str):
     found = offsetlog.accept_loss(built, SMALL)
     assert len(found.losses) == 1
     check_goes_on(built)
+
+
+@pytest.mark.parametrize("damage", [b"version: x\n", b"", None])
+def test_a_topic_id_that_only_the_other_partitions_know(built: Path, damage: bytes | None):
+    folder = built / "__consumer_offsets-0"
+    metadata = folder / "partition.metadata"
+    right = metadata.read_bytes()
+    (folder / MANIFEST).write_bytes(b"damaged")
+    if damage is None:
+        metadata.unlink()
+    else:
+        metadata.write_bytes(damage)
+    offsetlog.accept_loss(built, SMALL)
+    assert metadata.read_bytes() == right
+    check_goes_on(built)
+
+
+def test_a_broker_may_move_away_what_was_repaired(built: Path):
+    """The directory is not ours: nobody says that its partitions must be there."""
+    forget_witnesses(built)
+    (built / PROPERTIES).unlink()
+    number = fullest(built)
+    log = segments(built, number)[0]
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 0x55
+    log.write_bytes(content)
+    (built / ".kafka_cleanshutdown").unlink()
+    assert offsetlog.accept_loss(built, SMALL).losses
+    shutil.rmtree(built / f"__consumer_offsets-{number}")
+    for name in CHECKPOINTS:
+        if (built / name).exists():
+            entries = parse_offset_checkpoint((built / name).read_bytes())
+            kept = {key: offset for key, offset in entries.items() if key[1] != number}
+            (built / name).write_bytes(format_offset_checkpoint(kept))
+    with opened(built, quiet=False, partitions=2) as store:
+        assert store.problems() == []
 
 
 def test_health_shows_every_state(built: Path):

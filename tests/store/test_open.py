@@ -548,6 +548,34 @@ def test_new_directories_take_the_id_of_their_siblings(path):
     assert len(ids) == 1
 
 
+@pytest.mark.parametrize("known_from", ["properties", "sibling", "nowhere", "nowhere but zeros"])
+def test_a_damaged_topic_id_is_that_of_the_topic(path, known_from):
+    with offsetlog.open(path, partitions=2) as store:
+        for number in range(20):
+            store.commit_one(f"g{number}", "t", 0, number)
+    folder = path / "__consumer_offsets-0"
+    metadata = folder / "partition.metadata"
+    right = metadata.read_bytes()
+    metadata.write_bytes(b"version: x\n")
+    (folder / "offsetlog.manifest").write_bytes(b"damaged")
+    if known_from != "properties":
+        (path / "offsetlog.properties").unlink()
+    if known_from.startswith("nowhere"):
+        other = path / "__consumer_offsets-1" / "partition.metadata"
+        other.unlink()
+        if known_from.endswith("zeros"):
+            other.write_bytes(b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA")
+        (path / "__consumer_offsets-1" / "offsetlog.manifest").unlink()
+        with pytest.raises(errors.CorruptionError, match=r"partition\.metadata"):
+            offsetlog.open(path, partitions=2)
+        assert metadata.read_bytes() == b"version: x\n"
+        return
+    with pytest.warns(errors.CorruptionWarning), offsetlog.open(path, partitions=2) as store:
+        assert [store.fetch_one(f"g{number}", "t", 0).offset for number in range(20)] == list(range(20))
+    assert metadata.read_bytes() == right
+    assert (folder / "partition.metadata.damaged").read_bytes() == b"version: x\n"
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b"format=1\n", b"format=1\npartitions=x\n", b"format=1\npartitions=0\n", b"format=2\npartitions=5\n"],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -214,6 +216,51 @@ def test_a_file_cut_short_under_an_open_store(disk, path, size):
     with store:
         assert {each.path for each in store.problems()} == {str(bad)}
         check_others(store, 1)
+
+
+CUT_WHILE_COMMITTING = """
+import os, pathlib, sys, time
+import offsetlog
+path, append, size = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+config = offsetlog.StoreConfig(append=append)
+# The thread that extends segments may meet the cut first; then the whole partition has failed.
+store = offsetlog.open(path, partitions=2, durability="process", config=config, _background=False)
+group, other = (next(name for name in map(str, range(100)) if store._core.number_of(name) == n) for n in (1, 0))
+for offset in range(100):
+    store.commit_one(group, "t", 0, offset)
+store.flush()
+[active] = (path / "__consumer_offsets-1").glob("*.log")
+os.truncate(active, size)
+time.sleep(0.01)
+for offset in range(1000, 1200):
+    try:
+        store.commit_one(group, "t", 0, offset)
+        sys.exit("a commit into a file that is cut")
+    except offsetlog.errors.StorageError as failure:
+        assert failure.path == str(active), failure
+        assert failure.message.startswith(f"the file is {size} bytes long, and "), failure
+    store.commit_one(other, "t", 0, offset)
+try:
+    with store.transaction(group, 7) as transaction:
+        transaction.commit({offsetlog.TopicPartition("t", 0): 5})
+    sys.exit("a transaction into a file that is cut")
+except offsetlog.errors.StorageError as failure:
+    assert failure.path == str(active), failure
+assert store.fetch_one(group, "t", 0).offset == 99
+assert store.fetch_one(other, "t", 0).offset == 1199
+print("alive")
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("size", [0, 4096])
+@pytest.mark.parametrize("append", ["auto", "mapped", "written"])
+def test_the_process_lives_when_the_segment_it_appends_to_is_cut(path, append, size):
+    call = [sys.executable, "-c", CUT_WHILE_COMMITTING, str(path), append, str(size)]
+    ended = subprocess.run(call, capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stdout) == (0, "alive\n"), ended.stderr
+    with pytest.warns(errors.CorruptionWarning), offsetlog.open(path) as store:
+        assert {each.log_partition for each in store.problems()} == {1}
 
 
 def test_verify_names_what_the_disk_cannot_read_and_checks_the_rest(disk, path, monkeypatch):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from faults import FaultFileSystem
 
 import offsetlog
 from offsetlog import MaintenanceConfig, StoreConfig
@@ -22,8 +26,17 @@ from offsetlog.directory.log_directory import (
     PROPERTIES,
     RECOVERY_POINTS,
     TOPIC,
+    LogDirectory,
 )
-from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError, PossibleLossError, ReadOnlyError
+from offsetlog.directory.witnesses import Witnesses
+from offsetlog.errors import (
+    CorruptionError,
+    DataLossError,
+    OffsetLogError,
+    PossibleLossError,
+    ReadOnlyError,
+    StorageError,
+)
 from offsetlog.verify import verify
 from offsetlog.verify.findings import Finding, Place
 from offsetlog.verify.side_files import Segment, check_manifest
@@ -272,7 +285,74 @@ def test_properties_that_lost_their_end_hide_no_missing_directory(built: Path, e
     assert losses(built) == [(1, 0)]
 
 
-@pytest.mark.parametrize("line", ["others", "others 1", "others 1 x", "others 1 2 3"])
+@pytest.mark.parametrize("damage", [drop, cut])
+def test_the_list_of_partitions_has_a_second_copy_before_the_first_checkpoint(path: Path, damage):
+    """A store that is killed before its first checkpoint has no recovery points that would know a partition."""
+    code = """
+import os, signal, sys
+import offsetlog
+store = offsetlog.open(sys.argv[1], partitions=3)
+for number in range(20):
+    store.commit_one(f"g{number}", "t", 0, number)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert not (path / RECOVERY_POINTS).exists()
+    damage(path / PROPERTIES)
+    shutil.rmtree(path / f"{TOPIC}-1")
+    for options in ({"read_only": True}, {}, {}):
+        assert losses(path, partitions=3, **options) == [(1, 0)]
+    accepted = offsetlog.accept_loss(path)
+    assert [each.log_partition for each in accepted.losses] == [1]
+    # The second copy forgot it as well.
+    damage(path / PROPERTIES)
+    with opened(path, partitions=3) as store:
+        assert store.problems() == []
+
+
+def test_a_record_that_could_not_be_written_is_not_taken_for_written(built: Path):
+    fs = FaultFileSystem(built)
+    directory = LogDirectory(built, fs)
+    properties = directory.read_properties()
+    assert properties is not None
+    assert properties.existing is not None
+    directory.adopt_checkpoints({}, properties.existing)
+    failed = 0
+    for operation in range(1, 100):
+        fs.fail_at(fs.operations + operation, errno.EIO)
+        try:
+            directory.write_checkpoint(CLEANER_POINTS, {0: operation})
+        except StorageError:
+            failed += 1
+        else:
+            break
+        # Another checkpoint, whose record must not lack what failed, nor have it without its file.
+        directory.write_checkpoint(RECOVERY_POINTS, {0: 1000 + operation})
+        found = Witnesses(LogDirectory(built, FileSystem()), properties.existing)
+        assert found.findings == []
+        assert (found.of(0).changed_checkpoints, found.of(0).cleaned_by_others) == (0, -1), operation
+    assert failed >= 6
+
+
+def test_a_partition_that_is_added_takes_none_from_the_list(built: Path):
+    """The properties have no list: they were cut, and a full disk kept the next ones from being written."""
+    cut(built / PROPERTIES)
+    directory = LogDirectory(built, FileSystem())
+    directory.adopt_checkpoints({}, frozenset(range(4)))
+    directory.add_existing(5)
+    record, properties = directory.read_record(), directory.read_properties()
+    assert record is not None
+    assert properties is not None
+    assert record.existing == properties.existing == {0, 1, 2, 3, 5}
+
+
+HOSTILE_OTHERS = ["others", "others 1", "others 1 x", "others 1 2 3"]
+HOSTILE_EXISTING = [
+    *("existing", "existing 1 2", "existing 1-x", "existing -1", "existing 0-200000", "existing 3,1", "existing 0-9,9")
+]
+
+
+@pytest.mark.parametrize("line", HOSTILE_OTHERS + HOSTILE_EXISTING)
 def test_a_hostile_record(built: Path, line: str):
     text = f"offsetlog checkpoints 1\n{line}\n".encode()
     (built / checkpoint_record.NAME).write_bytes(text + f"check {checkpoint_record.hash_of(text)}\n".encode())

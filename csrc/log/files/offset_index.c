@@ -407,19 +407,41 @@ int ol_index_check_bytes(ol_index_kind kind, ol_slice bytes, int64_t base_offset
     return status == OL_OK ? check_size(kind, (int64_t)bytes.size, error) : status;
 }
 
-/* The file, block by block. */
-static int check_file(const ol_index *index, index_checker *checker, uint8_t *block,
+/* Block by block, since fresh pages for a whole index cost more than the check. */
+static int check_file(ol_fs *fs, ol_file *file, int64_t size_max, index_checker *checker,
                       ol_error *error) {
+    uint8_t *block = malloc(CHECK_BLOCK_SIZE);
+    if (block == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to check an index");
     int64_t size, position = 0;
-    int status = index->fs->size(index->file, &size, error);
+    int status = fs->size(file, &size, error);
+    if (status == OL_OK && size > size_max) {
+        status = ol_fail(error, OL_CORRUPT, "%lld bytes are too many for an index",
+                         (long long)size);
+    }
     while (status == OL_OK && position < size) {
         size_t got;
-        status = index->fs->read(index->file, position, block, CHECK_BLOCK_SIZE, &got, error);
+        status = fs->read(file, position, block, CHECK_BLOCK_SIZE, &got, error);
         if (status != OL_OK || got == 0) break;
-        status = check_block(checker, block, got / index->entry_size, error);
+        status = check_block(checker, block, got / entry_size_of(checker->kind), error);
         position += (int64_t)got;
     }
-    return status == OL_OK ? check_size(index->kind, size, error) : status;
+    free(block);
+    return status == OL_OK ? check_size(checker->kind, size, error) : status;
+}
+
+int ol_index_check_file(ol_index_kind kind, ol_fs *fs, const char *path, int64_t size_max,
+                        int64_t base_offset, int64_t log_size, int64_t next_offset,
+                        ol_error *error) {
+    index_checker checker = {.kind = kind,
+                             .base_offset = base_offset,
+                             .log_size = log_size,
+                             .next_offset = next_offset};
+    ol_file *file = NULL;
+    int status = fs->open(fs, path, OL_OPEN_READ, &file, error);
+    if (status != OL_OK) return status;
+    status = check_file(fs, file, size_max, &checker, error);
+    fs->close(file);
+    return status;
 }
 
 int ol_index_check(const ol_index *index, int64_t log_size, int64_t next_offset, ol_error *error) {
@@ -427,10 +449,7 @@ int ol_index_check(const ol_index *index, int64_t log_size, int64_t next_offset,
                              .base_offset = index->base_offset,
                              .log_size = log_size,
                              .next_offset = next_offset};
-    uint8_t *block = malloc(CHECK_BLOCK_SIZE);
-    if (block == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to check an index");
-    int status = check_file(index, &checker, block, error);
-    free(block);
+    int status = check_file(index->fs, index->file, INT64_MAX, &checker, error);
     if (status == OL_OK && index->count > index->stored) {
         checker.in_zeros = false;
         checker.count = index->stored;

@@ -75,6 +75,12 @@ void ol_index_close(ol_index *index);
 int ol_index_check(const ol_index *index, int64_t log_size, int64_t next_offset,
                    ol_error *error) OL_NODISCARD;
 
+/* The same for a file that nobody has open; one of more than `size_max` bytes is OL_CORRUPT as
+ * well.  OL_NO_SUCH_FILE, OL_IO, OL_NO_MEMORY. */
+int ol_index_check_file(ol_index_kind kind, ol_fs *fs, const char *path, int64_t size_max,
+                        int64_t base_offset, int64_t log_size, int64_t next_offset,
+                        ol_error *error) OL_NODISCARD;
+
 /* The same for the bytes of a file. */
 int ol_index_check_bytes(ol_index_kind kind, ol_slice bytes, int64_t base_offset, int64_t log_size,
                          int64_t next_offset, ol_error *error) OL_NODISCARD;

@@ -1,5 +1,5 @@
 /* Batches that are written with pwrite, where the file system does not keep the pages of a mapping: what a write that fails leaves, what a
- * file that somebody else cut is, and what it costs in memory. */
+ * file that somebody else cut is (one that is mapped, too), and what it costs in memory. */
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -53,6 +53,13 @@ static void begin(scene *s, ol_append append) {
     s->options = fixture_options(s->path);
     s->options.fs = &s->fs;
     s->options.config.append = append;
+    s->log = fixture_open(&s->options, NULL);
+}
+
+static void begin_in_segments_of(scene *s, ol_append append, int64_t segment_bytes) {
+    begin(s, append);
+    fixture_close(s->log);
+    s->options.config.segment_bytes = segment_bytes;
     s->log = fixture_open(&s->options, NULL);
 }
 
@@ -205,6 +212,90 @@ OL_TEST(a_file_that_somebody_cut_takes_no_more_batches) {
     }
 }
 
+OL_TEST(a_mapped_file_that_somebody_cut_takes_no_more_batches) {
+    scene s;
+    ol_error error;
+    ol_log_segment_info info;
+    begin(&s, OL_APPEND_MAPPED);
+    fixture_batch batch = fixture_plain(500, 3);
+    for (int k = 0; k < 20; k++) OL_CHECK_OK(fixture_try_append(s.log, &batch, &error), &error);
+    OL_CHECK(ol_log_segment_at(s.log, 0, &info));
+    const int64_t extended = s.log->tail.active->extended;
+    OL_CHECK(extended > info.size);
+    const int64_t sizes[] = {extended - 1, info.size, 9000, 4096, 100, 0};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char reason[80];
+        OL_CHECK(truncate(info.path, sizes[i]) == 0);
+        batch.timestamp++;
+        for (int k = 0; k < 2; k++) {
+            OL_CHECK_INT(fixture_try_append(s.log, &batch, &error), OL_IO);
+            snprintf(reason, sizeof reason, "the file is %d bytes long, and was extended to %d", (int)sizes[i], (int)extended);
+            OL_CHECK(strcmp(error.reason, reason) == 0);
+            OL_CHECK(strcmp(error.path, info.path) == 0);
+        }
+        /* An extension would hide the cut. */
+        OL_CHECK_INT(ol_segment_extend(s.log->tail.active, extended + 4096, false, &error), OL_IO);
+        OL_CHECK_INT(fixture_size(s.path, "00000000000000000000.log"), sizes[i]);
+        int64_t offset;
+        uint8_t *start;
+        OL_CHECK_INT(ol_log_reserve_end(s.log, batch.timestamp, &start, &offset, &error), OL_IO);
+        OL_CHECK_INT(ol_log_end(s.log), 20);
+    }
+    OL_CHECK(!ol_log_has_failed(s.log));
+    ol_log_abandon(s.log);
+    fixture_remove(s.root);
+}
+
+/* A batch of the timestamp of the last check asks again after so many bytes, and after a check that failed. */
+OL_TEST(the_length_of_a_mapped_file_is_asked_for_again) {
+    scene s;
+    ol_error error;
+    begin_in_segments_of(&s, OL_APPEND_MAPPED, 1 << 20);
+    OL_CHECK_OK(ol_log_extend(s.log, 1 << 19, &error), &error);
+    fixture_batch batch = fixture_plain(500, 3);
+    OL_CHECK_OK(fixture_try_append(s.log, &batch, &error), &error);
+    ol_log_segment_info info;
+    OL_CHECK(ol_log_segment_at(s.log, 0, &info));
+    /* The pages that are stored to stay. */
+    OL_CHECK(truncate(info.path, s.log->tail.active->extended - 4096) == 0);
+    int appended = 0;
+    while (fixture_try_append(s.log, &batch, &error) == OL_OK) appended++;
+    OL_CHECK_INT(error.status, OL_IO);
+    OL_CHECK(appended > 64 && appended < 256);
+    OL_CHECK_INT(fixture_try_append(s.log, &batch, &error), OL_IO);
+    ol_log_abandon(s.log);
+    fixture_remove(s.root);
+}
+
+/* A roll and a close trim the file, which would give it its length back, and a flush would vouch for it. */
+OL_TEST(a_file_that_somebody_cut_is_not_made_whole) {
+    static const ol_append ways[] = {OL_APPEND_WRITTEN, OL_APPEND_MAPPED};
+    for (size_t way = 0; way < 2; way++) {
+        scene s;
+        ol_error error;
+        ol_log_segment_info info;
+        int64_t flushed = 0;
+        begin(&s, ways[way]);
+        fixture_batch batch = fixture_plain(500, 3);
+        for (int k = 0; k < 20; k++) OL_CHECK_OK(fixture_try_append(s.log, &batch, &error), &error);
+        OL_CHECK_OK(ol_log_flush(s.log, &flushed, &error), &error);
+        OL_CHECK_OK(fixture_try_append(s.log, &batch, &error), &error);
+        OL_CHECK(ol_log_segment_at(s.log, 0, &info));
+        OL_CHECK(truncate(info.path, 100) == 0);
+        OL_CHECK_INT(ol_log_roll(s.log, ol_log_end(s.log), &error), OL_IO);
+        OL_CHECK(strcmp(error.path, info.path) == 0);
+        OL_CHECK_INT(ol_log_flush(s.log, &flushed, &error), OL_IO);
+        OL_CHECK_INT(flushed, 20);
+        batch.timestamp += INT64_C(1000) * 3600 * 24 * 365;     /* would roll */
+        OL_CHECK_INT(fixture_try_append(s.log, &batch, &error), OL_IO);
+        OL_CHECK_INT(s.log->list.count, 1);
+        OL_CHECK(!ol_log_has_failed(s.log));
+        OL_CHECK_INT(ol_log_close(s.log, &error), OL_IO);
+        OL_CHECK_INT(fixture_size(s.path, "00000000000000000000.log"), 100);
+        fixture_remove(s.root);
+    }
+}
+
 static size_t resident(uint8_t *data, size_t size) {
     size_t pages = size / 4096, count = 0;
     unsigned char *found = malloc(pages);
@@ -217,10 +308,7 @@ static size_t resident(uint8_t *data, size_t size) {
 OL_TEST(the_memory_of_what_was_written_is_given_back) {
     scene s;
     ol_error error;
-    begin(&s, OL_APPEND_WRITTEN);
-    fixture_close(s.log);
-    s.options.config.segment_bytes = 16 << 20;
-    s.log = fixture_open(&s.options, NULL);
+    begin_in_segments_of(&s, OL_APPEND_WRITTEN, 16 << 20);
     size_t most = 0;
     for (int i = 0; i < 3000; i++) {
         OL_CHECK_OK(append(&s, 5000, &error), &error);

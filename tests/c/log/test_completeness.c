@@ -59,6 +59,45 @@ OL_TEST(a_segment_that_ends_early_is_lost_from_there) {
     }
 }
 
+/* No CRC covers a base offset: a wrong one must not make the range of what is missing smaller. */
+OL_TEST(a_segment_that_ends_early_and_has_a_wrong_base_offset) {
+    static const int64_t wrong[] = {0, 18, 20, 21, 24, 25, 26, 30, 31, 32, 40, 60, INT64_C(1) << 46, INT64_MAX - 1, -5};
+    enum { BASE = 16, THERE = 10 };
+    for (int clean = 0; clean < 2; clean++) {
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+            for (int which = 0; which < THERE; which += 3) {
+                place p;
+                ol_log_recovery found;
+                char path[OL_PATH_MAX];
+                uint8_t bytes[8];
+                scene_make(&p, BATCHES, clean);
+                scene_cut_segment(&p, BASE, THERE * BATCH_SIZE);
+                scene_path(&p, "00000000000000000016.log", path);
+                ol_store_i64(bytes, wrong[i]);
+                int fd = open(path, O_RDWR);
+                OL_CHECK(pwrite(fd, bytes, sizeof bytes, which * BATCH_SIZE) == sizeof bytes);
+                close(fd);
+                ol_log *log = fixture_open(&p.options, &found);
+                OL_CHECK(found.is_lossy);
+                for (int64_t lost = BASE + THERE; lost < BASE + SEGMENT_BATCHES; lost++) {
+                    bool is_covered = false;
+                    for (size_t k = 0; k < found.loss_count; k++) {
+                        is_covered |= found.losses[k].from <= lost && lost < found.losses[k].below;
+                    }
+                    OL_CHECK(is_covered);
+                }
+                for (size_t k = 0; k < found.loss_count; k++) {
+                    /* The batches before the wrong one are there: a leader of ours leaves no gap. */
+                    OL_CHECK(found.losses[k].from >= BASE + which && found.losses[k].below <= BASE + SEGMENT_BATCHES);
+                    OL_CHECK(found.losses[k].from < found.losses[k].below);
+                }
+                ol_log_abandon(log);
+                fixture_remove(p.root);
+            }
+        }
+    }
+}
+
 /* The rest of the batch is damage in the active segment, which every open reads; a closed one is read after an unclean
  * stop. */
 OL_TEST(a_segment_that_ends_within_a_batch) {

@@ -72,6 +72,20 @@ OL_TEST(one_file_that_changed_alone_shows_nobody) {
     }
 }
 
+/* A broker that was killed before its first checkpoint, and followed a log that had been cleaned. */
+OL_TEST(a_gap_does_not_hide_who_appended) {
+    static const int64_t after_gap[] = {BATCHES + 3, BATCHES + 4};
+    place p;
+    scene_make(&p, BATCHES, false);
+    append_as_broker(&p, after_gap, 2, BROKER_EPOCH);
+    assign_as_broker(&p, BROKER_EPOCH, BATCHES + 3);
+    OL_CHECK(have_others_worked(&p));
+    ol_log *log = fixture_open(&p.options, NULL);
+    OL_CHECK_INT(ol_log_end(log), BATCHES + 5);
+    fixture_close(log);
+    fixture_remove(p.root);
+}
+
 /* Ours ended between the manifest and the checkpoint of the epochs, which follows it. */
 OL_TEST(an_epoch_that_only_the_manifest_knows_shows_nobody) {
     place p;

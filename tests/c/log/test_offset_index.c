@@ -217,10 +217,20 @@ OL_TEST(checks_say_what_is_wrong) {
         {OL_INDEX_TIME, "ffffffffffffffff00000031", 0, "timestamp is negative"},
         {OL_INDEX_TIME, "0000018bcfe56800", 0, "multiple"},
     };
+    char path[] = "/tmp/ol_test_index_XXXXXX";
+    close(mkstemp(path));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         size_t size;
         uint8_t *bytes = ol_test_unhex(cases[i].hex, &size);
+        OL_CHECK_OK(ol_fs_replace_file(ol_fs_posix(), path, bytes, size, &error), &error);
+        int64_t most = (int64_t)size;
+        if (size > 0) {
+            OL_CHECK_INT(ol_index_check_file(cases[i].kind, ol_fs_posix(), path, most - 1, 100, 4096, 100 + 4096, &error),
+                         OL_CORRUPT);
+        }
+        int of_file = ol_index_check_file(cases[i].kind, ol_fs_posix(), path, most, 100, 4096, 100 + 4096, &error);
         int status = ol_index_check_bytes(cases[i].kind, ol_slice_of(bytes, size), 100, 4096, 100 + 4096, &error);
+        OL_CHECK_INT(of_file, status);
         free(bytes);
         OL_CHECK_INT(status, cases[i].reason == NULL ? OL_OK : OL_CORRUPT);
         if (cases[i].reason == NULL) continue;
@@ -228,6 +238,8 @@ OL_TEST(checks_say_what_is_wrong) {
         if (strstr(error.reason, cases[i].reason) == NULL) fprintf(stderr, "%s\n", error.reason);
         OL_CHECK(strstr(error.reason, cases[i].reason) != NULL);
     }
+    unlink(path);
+    OL_CHECK_INT(ol_index_check_file(OL_INDEX_OFFSET, ol_fs_posix(), path, 100, 0, 1, 1, &error), OL_NO_SUCH_FILE);
 }
 
 /* Any bytes: no entry that could not be is answered, nothing is read beyond the file. */

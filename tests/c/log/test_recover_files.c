@@ -373,12 +373,31 @@ OL_TEST(a_bad_partition_metadata_is_no_reason_not_to_read) {
         fixture_close(log);
         fixture_join(path, p.path, OL_PARTITION_METADATA_NAME);
         fixture_write(path, texts[i], strlen(texts[i]));
-        OL_CHECK(ol_log_open(&p.options, &log, &recovery, &error) != OL_OK);
+        if (i > 0) OL_CHECK(ol_log_open(&p.options, &log, &recovery, &error) != OL_OK);
         p.options.writable = false;
         log = fixture_open(&p.options, NULL);
         OL_CHECK_INT(ol_log_end(log), 3);
         OL_CHECK(!ol_log_topic_id(log, topic_id));
         fixture_close(log);
+        /* An owner who knows the id gives it, and a copy of the damaged file stays. */
+        const uint8_t wanted[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+        p.options.writable = true;
+        p.options.known_topic_id = wanted;
+        if (i == 0) {
+            /* One of a later version stays. */
+            log = fixture_open(&p.options, NULL);
+            OL_CHECK(!ol_log_topic_id(log, topic_id));
+            fixture_close(log);
+            OL_CHECK_INT(fixture_size(p.path, OL_PARTITION_METADATA_NAME), (int64_t)strlen(texts[i]));
+            fixture_remove(p.root);
+            continue;
+        }
+        log = fixture_open(&p.options, NULL);
+        OL_CHECK(ol_log_topic_id(log, topic_id) && memcmp(topic_id, wanted, sizeof wanted) == 0);
+        fixture_close(log);
+        OL_CHECK_INT(fixture_size(p.path, OL_PARTITION_METADATA_NAME ".damaged"), (int64_t)strlen(texts[i]));
+        p.options.known_topic_id = NULL;
+        fixture_close(fixture_open(&p.options, NULL));
         fixture_remove(p.root);
     }
 }
