@@ -269,20 +269,30 @@ static int posix_flush(ol_file *file, ol_error *error) {
     return result == 0 ? OL_OK : ol_fail_errno(error, errno, "fdatasync", file->path);
 }
 
-static int posix_flush_range(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error) {
+/* Returns the start of the page that holds `from`.  The kernel write-protects page by page, and
+ * each one interrupts the other cores.  Full pages are never stored to again, so they are unmapped
+ * together before; their bytes are in the page cache. */
+static int64_t unmap_full_pages(void *data, int64_t from, int64_t to) {
     int64_t page_size = (int64_t)sysconf(_SC_PAGESIZE);
     OL_ASSERT(from >= 0 && from <= to);
     from -= from % page_size;
-    /* The kernel write-protects page by page, and each one interrupts the other cores.  Full pages
-     * are never stored to again, so they are unmapped together before; their bytes are in the page
-     * cache. */
     int64_t full = to - to % page_size;
     if (full > from) (void)madvise((uint8_t *)data + from, (size_t)(full - from), MADV_DONTNEED);
+    return from;
+}
+
+static int posix_flush_range(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error) {
+    from = unmap_full_pages(data, from, to);
     int result;
     do {
         result = msync((uint8_t *)data + from, (size_t)(to - from), MS_SYNC);
     } while (result != 0 && errno == EINTR);
     return result == 0 ? OL_OK : ol_fail_errno(error, errno, "msync", file->path);
+}
+
+static void posix_begin_flush_range(ol_file *file, void *data, int64_t from, int64_t to) {
+    from = unmap_full_pages(data, from, to);
+    (void)sync_file_range(file->descriptor, from, to - from, SYNC_FILE_RANGE_WRITE);
 }
 
 static int posix_map(ol_file *file, size_t size, void **data, ol_error *error) {
@@ -565,6 +575,7 @@ ol_fs *ol_fs_posix(void) {
         .keep_space = posix_keep_space,
         .flush = posix_flush,
         .flush_range = posix_flush_range,
+        .begin_flush_range = posix_begin_flush_range,
         .map = posix_map,
         .unmap = posix_unmap,
         .keeps_pages = posix_keeps_pages,

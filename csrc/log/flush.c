@@ -116,14 +116,32 @@ static int finish_segment(ol_log *log, ol_segment *segment, bool is_listed, ol_e
     return status == OL_CRASHED ? status : OL_OK;
 }
 
-/* Published bytes are never stored to again, so only those after the last flush can be dirty; a
- * truncation voids that flush. */
-static int flush_active(ol_log *log, ol_segment *active, int64_t position, ol_error *error) {
+/* Whether only the bytes after the last flush can be dirty: published ones are never stored to
+ * again; a truncation voids that flush. */
+static bool is_tail_dirty(ol_log *log, const ol_segment *active, int64_t position) {
     const ol_flush_sidecar_bound *last = &log->flush.last;
-    bool known = last->position > 0 && last->segment_base == active->base_offset &&
-                 last->offset == ol_log_flushed(log);
-    if (!known || position < last->position) return log->fs->flush(active->file, error);
-    return ol_segment_flush_range(active, last->position, position, error);
+    return last->position > 0 && last->segment_base == active->base_offset &&
+           last->offset == ol_log_flushed(log) && position >= last->position;
+}
+
+static int flush_active(ol_log *log, ol_segment *active, int64_t position, ol_error *error) {
+    if (!is_tail_dirty(log, active, position)) return log->fs->flush(active->file, error);
+    return ol_segment_flush_range(active, log->flush.last.position, position, error);
+}
+
+void ol_log_begin_flush(ol_log *log) {
+    if (pthread_mutex_trylock(&log->flush.lock) != 0) return;
+    if (log->writable && !ol_log_has_failed(log)) {
+        pthread_mutex_lock(&log->list.lock);
+        ol_segment *active = log->tail.active;
+        int64_t position = atomic_load_explicit(&active->size, memory_order_acquire);
+        pthread_mutex_unlock(&log->list.lock);
+        /* Only a flush closes the active segment's file once it was rolled. */
+        if (is_tail_dirty(log, active, position) && position > log->flush.last.position) {
+            ol_segment_begin_flush_range(active, log->flush.last.position, position);
+        }
+    }
+    pthread_mutex_unlock(&log->flush.lock);
 }
 
 /* After our own flush succeeded: the background may be flushing the same file, and may have

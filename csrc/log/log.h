@@ -254,6 +254,9 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
 /* The same when nobody waits for it: later appends cost no more than before. */
 int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
+/* Begins to write what a flush would, and returns: the disk works on several logs at a time, where
+ * their flushes wait for each other.  Does nothing while a flush runs.  Makes nothing durable. */
+void ol_log_begin_flush(ol_log *log);
 /* Whether so much was rolled since the last flush that one should be made unasked: rolled segments
  * keep their files open until then. */
 bool ol_log_wants_flush(ol_log *log);

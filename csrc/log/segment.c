@@ -280,6 +280,11 @@ int ol_segment_flush_range(ol_segment *segment, int64_t from, int64_t to, ol_err
     return segment->fs->flush_range(segment->file, segment->data, from, to, error);
 }
 
+void ol_segment_begin_flush_range(ol_segment *segment, int64_t from, int64_t to) {
+    if (segment->is_written || segment->fs->begin_flush_range == NULL) return;
+    segment->fs->begin_flush_range(segment->file, segment->data, from, to);
+}
+
 static int index_path(const ol_segment *segment, const char *suffix, const char *ending,
                       char path[OL_PATH_MAX], ol_error *error) {
     char both[64];

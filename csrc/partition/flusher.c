@@ -6,6 +6,9 @@
 
 #include "partition/partition_impl.h"
 
+/* A thread begins the writes of so many queued partitions before it flushes its own. */
+enum { OL_AHEAD_MAX = 64 };
+
 struct ol_flusher {
     pthread_mutex_t lock;
     pthread_cond_t filled;
@@ -26,6 +29,28 @@ static ol_partition *take_first(ol_flusher *flusher) {
     flusher->queued--;
     partition->flush.next = NULL;
     return partition;
+}
+
+/* Under lock: the next partitions of the queue whose writes nobody has begun. */
+static size_t take_ahead(ol_flusher *flusher, ol_partition *partitions[OL_AHEAD_MAX]) {
+    size_t count = 0;
+    ol_partition *partition = flusher->first;
+    for (; partition != NULL && count < OL_AHEAD_MAX; partition = partition->flush.next) {
+        if (partition->flush.ahead) continue;
+        partition->flush.ahead = true;
+        partitions[count++] = partition;
+    }
+    return count;
+}
+
+/* Under lock, which it gives up meanwhile. */
+static void begin_writes(ol_flusher *flusher) {
+    ol_partition *partitions[OL_AHEAD_MAX];
+    size_t count = take_ahead(flusher, partitions);
+    if (count == 0) return;
+    pthread_mutex_unlock(&flusher->lock);
+    for (size_t i = 0; i < count; i++) ol_log_begin_flush(partitions[i]->log);
+    pthread_mutex_lock(&flusher->lock);
 }
 
 static void flush(ol_partition *partition, int64_t end, bool unasked) {
@@ -50,6 +75,7 @@ static void *run(void *argument) {
             continue;
         }
         ol_partition *partition = take_first(flusher);
+        begin_writes(flusher);
         int64_t end;
         do {
             end = partition->flush.end;
@@ -91,26 +117,34 @@ static void start_thread(ol_flusher *flusher) {
 
 /* Under lock. */
 static void queue(ol_flusher *flusher, ol_partition *partition) {
-    if (!partition->flush.begun) {
-        partition->flush.begun = true;
-        if (flusher->last != NULL) flusher->last->flush.next = partition;
-        else flusher->first = partition;
-        flusher->last = partition;
-        flusher->queued++;
-        if (flusher->queued > flusher->idle && flusher->thread_count < OL_FLUSHER_THREADS) {
-            start_thread(flusher);
-        }
-        if (flusher->idle > 0) pthread_cond_signal(&flusher->filled);
+    if (partition->flush.begun) return;
+    partition->flush.begun = true;
+    partition->flush.ahead = false;
+    if (flusher->last != NULL) flusher->last->flush.next = partition;
+    else flusher->first = partition;
+    flusher->last = partition;
+    flusher->queued++;
+    if (flusher->queued > flusher->idle && flusher->thread_count < OL_FLUSHER_THREADS) {
+        start_thread(flusher);
     }
 }
 
-void ol_flusher_begin(ol_flusher *flusher, ol_partition *partition) {
-    int64_t end = ol_log_end(partition->log);
-    if (ol_log_flushed(partition->log) >= end) return;
-    pthread_mutex_lock(&flusher->lock);
-    partition->flush.end = end;
-    queue(flusher, partition);
+/* Under lock, which it releases: a thread that wakes needs it at once. */
+static void wake_and_unlock(ol_flusher *flusher) {
+    size_t woken = flusher->queued < flusher->idle ? flusher->queued : flusher->idle;
     pthread_mutex_unlock(&flusher->lock);
+    for (size_t i = 0; i < woken; i++) pthread_cond_signal(&flusher->filled);
+}
+
+void ol_flusher_begin(ol_flusher *flusher, ol_partition *const *partitions, size_t count) {
+    pthread_mutex_lock(&flusher->lock);
+    for (size_t i = 0; i < count; i++) {
+        int64_t end = ol_log_end(partitions[i]->log);
+        if (ol_log_flushed(partitions[i]->log) >= end) continue;
+        partitions[i]->flush.end = end;
+        queue(flusher, partitions[i]);
+    }
+    wake_and_unlock(flusher);
 }
 
 void ol_flusher_begin_unasked(ol_flusher *flusher, ol_partition *partition) {
@@ -119,7 +153,7 @@ void ol_flusher_begin_unasked(ol_flusher *flusher, ol_partition *partition) {
     partition->flush.unasked = true;
     if (end > partition->flush.end) partition->flush.end = end;
     queue(flusher, partition);
-    pthread_mutex_unlock(&flusher->lock);
+    wake_and_unlock(flusher);
 }
 
 void ol_flusher_stop(ol_flusher *flusher) {

@@ -2,8 +2,9 @@
  * it.
  *
  * Flushes that run at the same time share the disk's own flush, so that fifty take the time of a
- * few.  A thread starts when a partition is queued and none is idle, at most OL_FLUSHER_THREADS of
- * them; then they sleep.
+ * few; for that the writes of all that are queued are begun before the first is flushed.  A thread
+ * starts when a partition is queued and none is idle, at most OL_FLUSHER_THREADS of them; then they
+ * sleep.
  *
  * Correctness does not depend on them: a thread that waits (ol_partition_wait) joins a flush under
  * way or flushes by itself, and the partition reports a failure to it.  The flusher does not hold
@@ -21,9 +22,9 @@ typedef struct ol_flusher ol_flusher;
 
 int ol_flusher_create(ol_flusher **flusher, ol_error *error) OL_NODISCARD;
 
-/* Begins to flush what is written in a partition by now, and returns at once.  A partition belongs
- * to one flusher, and is closed after ol_flusher_stop. */
-void ol_flusher_begin(ol_flusher *flusher, ol_partition *partition);
+/* Begins to flush what is written in these partitions by now, and returns at once.  A partition
+ * belongs to one flusher, and is closed after ol_flusher_stop. */
+void ol_flusher_begin(ol_flusher *flusher, ol_partition *const *partitions, size_t count);
 
 /* The same where nobody will wait (ol_log_flush_unasked).  A flush under way that began before what
  * is written by now is followed by another. */

@@ -1360,7 +1360,7 @@ cdef extern from "partition/flusher.h" nogil:
         pass
 
     int ol_flusher_create(ol_flusher **flusher, ol_error *error) noexcept
-    void ol_flusher_begin(ol_flusher *flusher, ol_partition *partition) noexcept
+    void ol_flusher_begin(ol_flusher *flusher, ol_partition **partitions, size_t count) noexcept
     void ol_flusher_stop(ol_flusher *flusher) noexcept
     void ol_flusher_abandon(ol_flusher *flusher) noexcept
 

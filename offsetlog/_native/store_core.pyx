@@ -550,10 +550,8 @@ cdef class StoreCore:
         if wanted == DURABILITY_PROCESS:
             return
         if len(waits) > 1:
-            for number, _ in waits:
-                used = self.used(number)
-                if used is not None:
-                    self.flushes.begin(used)
+            all_used = [self.used(number) for number, _ in waits]
+            self.flushes.begin([used for used in all_used if used is not None])
         for number, end_offset in waits:
             self.wait(number, end_offset, OL_TERM_NOW, wanted)
 

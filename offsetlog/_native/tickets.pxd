@@ -21,7 +21,7 @@ cdef class Flushes:
 
     cdef int want(self, Partition partition) except -1
     cdef int begin_wanted(self, Partition except_for) except -1
-    cdef int begin(self, Partition partition) except -1
+    cdef int begin(self, list partitions) except -1
     cdef void stop(self) noexcept
     cdef void forget(self) noexcept
 

@@ -15,6 +15,7 @@ from offsetlog._native.csrc cimport (
     ol_flusher_create,
     ol_flusher_stop,
     ol_log_end,
+    ol_partition,
     ol_partition_is_behind,
     ol_partition_log,
 )
@@ -25,6 +26,9 @@ from offsetlog.errors import ConfigError, OffsetLogError
 from offsetlog.types import Position
 
 cdef type POSITION = Position
+
+cdef enum:
+    BEGUN_TOGETHER = 64         # partitions that one call of the flusher begins
 
 
 cdef int durability_of(object value, durability_kind default) except -1:
@@ -81,14 +85,26 @@ cdef class Flushes:
         partition.wanted = True
         return 0
 
-    cdef int begin(self, Partition partition) except -1:
+    cdef int begin(self, list partitions) except -1:
         # Returns at once.  Without threads the flush is made by who waits for it.
-        if self.threads == NULL or partition.handle == NULL:
+        cdef ol_partition *handles[BEGUN_TOGETHER]
+        cdef size_t count = 0
+        cdef Partition partition
+        if self.threads == NULL:
             return 0
-        if not partition.begun:
-            self.begun.append(partition)
-            partition.begun = True
-        ol_flusher_begin(self.threads, partition.handle)
+        for partition in partitions:
+            if partition.handle == NULL:
+                continue
+            if not partition.begun:
+                self.begun.append(partition)
+                partition.begun = True
+            if count == BEGUN_TOGETHER:
+                ol_flusher_begin(self.threads, handles, count)
+                count = 0
+            handles[count] = partition.handle
+            count += 1
+        if count > 0:
+            ol_flusher_begin(self.threads, handles, count)
         return 0
 
     cdef int begin_wanted(self, Partition except_for) except -1:
@@ -98,9 +114,7 @@ cdef class Flushes:
         self.wanted = []
         for partition in wanted:
             partition.wanted = False
-            if partition is not except_for:
-                self.begin(partition)
-        return 0
+        return self.begin([partition for partition in wanted if partition is not except_for])
 
     def flush(self, partitions):
         """Waits until what is written to the partitions by now is on disk; raises what the first that failed did."""
@@ -110,7 +124,7 @@ cdef class Flushes:
         for partition in partitions:
             if partition.writable and partition.handle != NULL:
                 waits.append((partition, ol_log_end(ol_partition_log(partition.handle))))
-                self.begin(partition)
+        self.begin([partition for partition, _ in waits])
         for partition, end_offset in waits:
             try:
                 partition.wait_for(end_offset, OL_TERM_NOW, OL_WAIT_FLUSHED, -1)

@@ -119,6 +119,11 @@ OL_TEST(a_flush_of_a_range_covers_all_pages_that_hold_some_of_it) {
         OL_CHECK(calls[0].data <= data + ranges[i].from);
         OL_CHECK(calls[0].data + calls[0].size >= data + ranges[i].to);
         for (size_t at = ranges[i].from; at < ranges[i].to; at++) OL_CHECK_INT(data[at], 'x');
+        /* Begun only, it makes nothing durable and changes nothing. */
+        memset(data + ranges[i].from, 'y', ranges[i].to - ranges[i].from);
+        fs->begin_flush_range(file, data, (int64_t)ranges[i].from, (int64_t)ranges[i].to);
+        OL_CHECK_INT(call_count, 1);
+        for (size_t at = ranges[i].from; at < ranges[i].to; at++) OL_CHECK_INT(data[at], 'y');
     }
     fs->unmap(fs, mapped, 4 * page);
     end();

@@ -196,4 +196,54 @@ OL_TEST(an_error_that_the_background_was_told_of_is_not_flushed_over) {
     leave_place();
 }
 
+/* ------------------------------------------------------------------------------------- writes that are begun before */
+
+static int begun;
+static int64_t begun_from, begun_to;
+
+static void note_begun(ol_file *file, void *data, int64_t from, int64_t to) {
+    (void)file;
+    (void)data;
+    begun++;
+    begun_from = from;
+    begun_to = to;
+}
+
+/* While a flush runs, which writes the same. */
+static int flush_range_beside_another(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error) {
+    ol_log_begin_flush(shared.log);
+    return plain_flush_range(file, data, from, to, error);
+}
+
+OL_TEST(what_a_flush_would_write_is_begun_once_it_is_known) {
+    open_place(64 << 10);
+    shared.options.config.append = OL_APPEND_MAPPED;
+    shared.log = fixture_open(&shared.options, NULL);
+    plain_flush_range = shared.fs->flush_range;
+    ol_log_begin_flush(shared.log);     /* a file system that cannot */
+    shared.fs->begin_flush_range = note_begun;
+    shared.fs->flush_range = flush_range_beside_another;
+    fixture_append(shared.log, fixture_plain(50, 1));
+    ol_log_begin_flush(shared.log);
+    OL_CHECK_INT(begun, 0);             /* anything of the file may be dirty before the first flush */
+    flush();
+    int64_t end = flush();
+    ol_log_begin_flush(shared.log);
+    OL_CHECK_INT(begun, 0);
+    fixture_append(shared.log, fixture_plain(50, 2));
+    ol_log_begin_flush(shared.log);
+    OL_CHECK_INT(begun, 1);
+    OL_CHECK(begun_from > 0 && begun_to > begun_from);
+    int64_t from = begun_to;
+    check_power_losses(end);            /* it makes nothing durable */
+    fixture_append(shared.log, fixture_plain(50, 3));
+    flush();
+    OL_CHECK_INT(begun, 1);
+    fixture_append(shared.log, fixture_plain(50, 4));
+    ol_log_begin_flush(shared.log);
+    OL_CHECK_INT(begun, 2);
+    OL_CHECK(begun_from > from);
+    leave_place();
+}
+
 OL_TEST_MAIN()

@@ -54,8 +54,8 @@ OL_TEST(many_partitions_are_flushed_together) {
     for (int round = 0; round < 50; round++) {
         for (int i = 0; i < PARTITIONS; i++) results[i] = commit(partitions[i], round);
         for (int i = 0; i < PARTITIONS; i++) {
-            ol_flusher_begin(flusher, partitions[i]);
-            if (i % 3 == 0) ol_flusher_begin(flusher, partitions[i]);
+            ol_flusher_begin(flusher, &partitions[i], 1);
+            if (i % 3 == 0) ol_flusher_begin(flusher, &partitions[i], 1);
         }
         for (int i = 0; i < PARTITIONS; i++) {
             OL_CHECK_OK(ol_partition_wait(partitions[i], results[i].end_offset, results[i].term, OL_WAIT_FLUSHED, -1, &error),
@@ -67,8 +67,67 @@ OL_TEST(many_partitions_are_flushed_together) {
     /* Stopped with flushes begun. */
     for (int i = 0; i < PARTITIONS; i++) {
         commit(partitions[i], 1000);
-        ol_flusher_begin(flusher, partitions[i]);
+        ol_flusher_begin(flusher, &partitions[i], 1);
     }
+    ol_flusher_stop(flusher);
+    for (int i = 0; i < PARTITIONS; i++) OL_CHECK_OK(ol_partition_close(partitions[i], &error), &error);
+    ol_test_directory_remove(directory);
+}
+
+enum { BUSY = OL_FLUSHER_THREADS - 1 };
+
+static _Atomic int writes_begun, flushes_held;
+static sem_t flush_begun, flush_released;
+
+static void count_begun(ol_file *file, void *data, int64_t from, int64_t to) {
+    OL_CHECK(from < to);
+    writes_begun++;
+    ol_fs_posix()->begin_flush_range(file, data, from, to);
+}
+
+static int flush_range_held(ol_file *file, void *data, int64_t from, int64_t to, ol_error *failure) {
+    if (flushes_held++ < BUSY) {
+        sem_post(&flush_begun);
+        sem_wait(&flush_released);
+    }
+    return ol_fs_posix()->flush_range(file, data, from, to, failure);
+}
+
+static void wait_until_flushed(ol_partition *partition, ol_commit_result result) {
+    for (int i = 0; i < 5000 && !ol_partition_is_flushed(partition, result.end_offset, result.term); i++) usleep(1000);
+    OL_CHECK(ol_partition_is_flushed(partition, result.end_offset, result.term));
+}
+
+/* All threads but one are busy, so that the last one meets all others in the queue. */
+OL_TEST(the_writes_of_those_that_are_queued_are_begun_before_the_first_is_flushed) {
+    ol_partition *partitions[PARTITIONS];
+    ol_flusher *flusher;
+    ol_commit_result results[PARTITIONS];
+    ol_fs fs = *ol_fs_posix();
+    ol_test_directory_make(directory);
+    sem_init(&flush_begun, 0, 0);
+    sem_init(&flush_released, 0, 0);
+    for (int i = 0; i < PARTITIONS; i++) partitions[i] = open_numbered(&fs, i);
+    for (int i = 0; i < PARTITIONS; i++) {
+        results[i] = commit(partitions[i], 1);
+        OL_CHECK_OK(ol_partition_wait(partitions[i], results[i].end_offset, results[i].term, OL_WAIT_FLUSHED, -1, &error), &error);
+        results[i] = commit(partitions[i], 2);
+    }
+    fs.flush_range = flush_range_held;
+    OL_CHECK_OK(ol_flusher_create(&flusher, &error), &error);
+    ol_flusher_begin(flusher, partitions, BUSY);
+    for (int i = 0; i < BUSY; i++) sem_wait(&flush_begun);
+    fs.begin_flush_range = count_begun;
+    ol_flusher_begin(flusher, partitions + BUSY, PARTITIONS - BUSY);
+    for (int i = BUSY; i < PARTITIONS; i++) wait_until_flushed(partitions[i], results[i]);
+    OL_CHECK_INT(writes_begun, PARTITIONS - BUSY - 1);
+    for (int i = 0; i < BUSY; i++) sem_post(&flush_released);
+    for (int i = 0; i < BUSY; i++) wait_until_flushed(partitions[i], results[i]);
+    /* One alone is not begun ahead of itself. */
+    results[0] = commit(partitions[0], 3);
+    ol_flusher_begin(flusher, partitions, 1);
+    wait_until_flushed(partitions[0], results[0]);
+    OL_CHECK_INT(writes_begun, PARTITIONS - BUSY - 1);
     ol_flusher_stop(flusher);
     for (int i = 0; i < PARTITIONS; i++) OL_CHECK_OK(ol_partition_close(partitions[i], &error), &error);
     ol_test_directory_remove(directory);
@@ -81,9 +140,8 @@ OL_TEST(a_flush_that_was_begun_needs_nobody_who_waits) {
     OL_CHECK_OK(ol_flusher_create(&flusher, &error), &error);
     ol_commit_result result = commit(partition, 1);
     OL_CHECK(!ol_partition_is_flushed(partition, result.end_offset, result.term));
-    ol_flusher_begin(flusher, partition);
-    for (int i = 0; i < 5000 && !ol_partition_is_flushed(partition, result.end_offset, result.term); i++) usleep(1000);
-    OL_CHECK(ol_partition_is_flushed(partition, result.end_offset, result.term));
+    ol_flusher_begin(flusher, &partition, 1);
+    wait_until_flushed(partition, result);
     ol_flusher_stop(flusher);
     OL_CHECK_OK(ol_partition_close(partition, &error), &error);
     ol_test_directory_remove(directory);
@@ -116,8 +174,8 @@ OL_TEST(a_flush_that_fails_is_told_by_the_partition) {
     OL_CHECK_OK(ol_partition_wait(partition, first.end_offset, first.term, OL_WAIT_FLUSHED, -1, &error), &error);
     ol_commit_result second = commit(partition, 2);
     ol_fault_fs_fail_flush(fs, ol_fault_fs_flushes(fs) + 1, EIO);
-    ol_flusher_begin(flusher, partition);
-    ol_flusher_begin(flusher, partition);
+    ol_flusher_begin(flusher, &partition, 1);
+    ol_flusher_begin(flusher, &partition, 1);
     OL_CHECK_INT(ol_partition_wait(partition, second.end_offset, second.term, OL_WAIT_FLUSHED, -1, &error), OL_FAILED);
     /* What was flushed before stays known to be. */
     OL_CHECK(ol_partition_is_flushed(partition, first.end_offset, first.term));
@@ -129,7 +187,6 @@ OL_TEST(a_flush_that_fails_is_told_by_the_partition) {
 }
 
 static int (*plain_flush)(ol_file *file, ol_error *error);
-static sem_t flush_begun, flush_released;
 
 static int flush_until_released(ol_file *file, ol_error *failure) {
     sem_post(&flush_begun);
@@ -155,8 +212,7 @@ OL_TEST(what_comes_while_an_unasked_flush_runs_is_flushed_by_the_next) {
     ol_flusher_begin_unasked(flusher, partition);
     fs.flush = plain_flush;
     sem_post(&flush_released);
-    for (int i = 0; i < 5000 && !ol_partition_is_flushed(partition, second.end_offset, second.term); i++) usleep(1000);
-    OL_CHECK(ol_partition_is_flushed(partition, second.end_offset, second.term));
+    wait_until_flushed(partition, second);
     ol_flusher_stop(flusher);
     OL_CHECK_OK(ol_partition_close(partition, &error), &error);
     ol_test_directory_remove(directory);
