@@ -125,8 +125,8 @@ static bool is_tail_dirty(ol_log *log, const ol_segment *active, int64_t positio
 }
 
 static int flush_active(ol_log *log, ol_segment *active, int64_t position, ol_error *error) {
-    if (!is_tail_dirty(log, active, position)) return log->fs->flush(active->file, error);
-    return ol_segment_flush_range(active, log->flush.last.position, position, error);
+    int64_t from = is_tail_dirty(log, active, position) ? log->flush.last.position : 0;
+    return ol_segment_flush_range(active, from, position, error);
 }
 
 void ol_log_begin_flush(ol_log *log) {

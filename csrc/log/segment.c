@@ -276,7 +276,10 @@ int ol_segment_write(ol_segment *segment, int64_t position, size_t size, ol_erro
 }
 
 int ol_segment_flush_range(ol_segment *segment, int64_t from, int64_t to, ol_error *error) {
-    if (segment->is_written) return segment->fs->flush(segment->file, error);
+    if (segment->is_written || segment->data == NULL || to == 0) {
+        return segment->fs->flush(segment->file, error);
+    }
+    OL_ASSERT(to <= (int64_t)segment->mapped_size);
     return segment->fs->flush_range(segment->file, segment->data, from, to, error);
 }
 
@@ -367,7 +370,7 @@ int ol_segment_finish_indexes(ol_segment *segment, ol_error *error) {
 }
 
 int ol_segment_flush(ol_segment *segment, ol_error *error) {
-    int status = segment->fs->flush(segment->file, error);
+    int status = ol_segment_flush_range(segment, 0, atomic_load(&segment->size), error);
     if (status != OL_OK || !segment->indexes_open) return status;
     /* Only the indexes of a segment that is no longer appended to are flushed, so the lock is held
      * against lookups alone. */
