@@ -66,8 +66,10 @@ struct ol_fs {
      * to fault first, which is expensive while flushes run. */
     int (*flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);
     /* Begins to write these stores to the disk and returns; a flush_range that follows has less to
-     * wait for, and reports what failed.  Makes nothing durable.  NULL where nothing is gained. */
-    void (*begin_flush_range)(ol_file *file, void *data, int64_t from, int64_t to);
+     * wait for, and reports what fails from now on.  Makes nothing durable.  After a failure the
+     * pages may be lost and count as clean, as after one of flush_range.  NULL where nothing is
+     * gained. */
+    int (*begin_flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);
     /* Maps [0, size) of the file for writing, shared, and not for a forked child.  *data stays
      * valid until unmap, even after the file is closed.  A page that the disk does not give ends
      * the process: nothing is read through a mapping. */

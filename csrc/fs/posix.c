@@ -290,9 +290,14 @@ static int posix_flush_range(ol_file *file, void *data, int64_t from, int64_t to
     return result == 0 ? OL_OK : ol_fail_errno(error, errno, "msync", file->path);
 }
 
-static void posix_begin_flush_range(ol_file *file, void *data, int64_t from, int64_t to) {
+static int posix_begin_flush_range(ol_file *file, void *data, int64_t from, int64_t to,
+                                   ol_error *error) {
     from = unmap_full_pages(data, from, to);
-    (void)sync_file_range(file->descriptor, from, to - from, SYNC_FILE_RANGE_WRITE);
+    int result;
+    do {
+        result = sync_file_range(file->descriptor, from, to - from, SYNC_FILE_RANGE_WRITE);
+    } while (result != 0 && errno == EINTR);
+    return result == 0 ? OL_OK : ol_fail_errno(error, errno, "sync_file_range", file->path);
 }
 
 static int posix_map(ol_file *file, size_t size, void **data, ol_error *error) {

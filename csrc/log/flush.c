@@ -130,15 +130,18 @@ static int flush_active(ol_log *log, ol_segment *active, int64_t position, ol_er
 }
 
 void ol_log_begin_flush(ol_log *log) {
+    ol_error ignored;
     if (pthread_mutex_trylock(&log->flush.lock) != 0) return;
     if (log->writable && !ol_log_has_failed(log)) {
         pthread_mutex_lock(&log->list.lock);
         ol_segment *active = log->tail.active;
         int64_t position = atomic_load_explicit(&active->size, memory_order_acquire);
         pthread_mutex_unlock(&log->list.lock);
-        /* Only a flush closes the active segment's file once it was rolled. */
-        if (is_tail_dirty(log, active, position) && position > log->flush.last.position) {
-            ol_segment_begin_flush_range(active, log->flush.last.position, position);
+        /* A segment that is rolled meanwhile stays open: what closes its file holds flush.lock. */
+        int64_t from = log->flush.last.position;
+        if (is_tail_dirty(log, active, position) && position > from &&
+            ol_segment_begin_flush_range(active, from, position, &ignored) != OL_OK) {
+            ol_log_set_failed(log);
         }
     }
     pthread_mutex_unlock(&log->flush.lock);

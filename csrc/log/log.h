@@ -255,7 +255,8 @@ int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
 /* The same when nobody waits for it: later appends cost no more than before. */
 int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
 /* Begins to write what a flush would, and returns: the disk works on several logs at a time, where
- * their flushes wait for each other.  Does nothing while a flush runs.  Makes nothing durable. */
+ * their flushes wait for each other.  Does nothing while a flush runs, or a truncation or close.
+ * Makes nothing durable.  A failure leaves the log failed, which the next flush reports. */
 void ol_log_begin_flush(ol_log *log);
 /* Whether so much was rolled since the last flush that one should be made unasked: rolled segments
  * keep their files open until then. */

@@ -283,9 +283,9 @@ int ol_segment_flush_range(ol_segment *segment, int64_t from, int64_t to, ol_err
     return segment->fs->flush_range(segment->file, segment->data, from, to, error);
 }
 
-void ol_segment_begin_flush_range(ol_segment *segment, int64_t from, int64_t to) {
-    if (segment->is_written || segment->fs->begin_flush_range == NULL) return;
-    segment->fs->begin_flush_range(segment->file, segment->data, from, to);
+int ol_segment_begin_flush_range(ol_segment *segment, int64_t from, int64_t to, ol_error *error) {
+    if (segment->is_written || segment->fs->begin_flush_range == NULL) return OL_OK;
+    return segment->fs->begin_flush_range(segment->file, segment->data, from, to, error);
 }
 
 static int index_path(const ol_segment *segment, const char *suffix, const char *ending,

@@ -138,7 +138,8 @@ int ol_segment_write(ol_segment *segment, int64_t position, size_t size,
 int ol_segment_flush_range(ol_segment *segment, int64_t from, int64_t to,
                            ol_error *error) OL_NODISCARD;
 /* The same only begun, as ol_fs.begin_flush_range does. */
-void ol_segment_begin_flush_range(ol_segment *segment, int64_t from, int64_t to);
+int ol_segment_begin_flush_range(ol_segment *segment, int64_t from, int64_t to,
+                                 ol_error *error) OL_NODISCARD;
 
 /* Writes "<directory>/<20 digits><suffix>". */
 int ol_segment_path(char *path, size_t capacity, const char *directory, int64_t offset,

@@ -6,14 +6,13 @@
 
 #include "partition/partition_impl.h"
 
-/* A thread begins the writes of so many queued partitions before it flushes its own. */
-enum { OL_AHEAD_MAX = 64 };
-
 struct ol_flusher {
     pthread_mutex_t lock;
     pthread_cond_t filled;
     ol_partition *first;            /* the queue, which the partitions link themselves */
     ol_partition *last;
+    ol_partition *next_ahead;       /* of the queue: the first whose writes nobody has begun */
+    size_t ahead;                   /* those before it */
     size_t queued;
     size_t idle;                    /* threads that wait for work */
     size_t thread_count;
@@ -26,26 +25,27 @@ static ol_partition *take_first(ol_flusher *flusher) {
     ol_partition *partition = flusher->first;
     flusher->first = partition->flush.next;
     if (flusher->first == NULL) flusher->last = NULL;
+    if (flusher->ahead > 0) flusher->ahead--;
+    else flusher->next_ahead = flusher->first;
     flusher->queued--;
     partition->flush.next = NULL;
     return partition;
 }
 
 /* Under lock: the next partitions of the queue whose writes nobody has begun. */
-static size_t take_ahead(ol_flusher *flusher, ol_partition *partitions[OL_AHEAD_MAX]) {
+static size_t take_ahead(ol_flusher *flusher, ol_partition *partitions[OL_FLUSHER_AHEAD]) {
     size_t count = 0;
-    ol_partition *partition = flusher->first;
-    for (; partition != NULL && count < OL_AHEAD_MAX; partition = partition->flush.next) {
-        if (partition->flush.ahead) continue;
-        partition->flush.ahead = true;
-        partitions[count++] = partition;
+    while (flusher->next_ahead != NULL && flusher->ahead < OL_FLUSHER_AHEAD) {
+        partitions[count++] = flusher->next_ahead;
+        flusher->next_ahead = flusher->next_ahead->flush.next;
+        flusher->ahead++;
     }
     return count;
 }
 
 /* Under lock, which it gives up meanwhile. */
 static void begin_writes(ol_flusher *flusher) {
-    ol_partition *partitions[OL_AHEAD_MAX];
+    ol_partition *partitions[OL_FLUSHER_AHEAD];
     size_t count = take_ahead(flusher, partitions);
     if (count == 0) return;
     pthread_mutex_unlock(&flusher->lock);
@@ -119,7 +119,7 @@ static void start_thread(ol_flusher *flusher) {
 static void queue(ol_flusher *flusher, ol_partition *partition) {
     if (partition->flush.begun) return;
     partition->flush.begun = true;
-    partition->flush.ahead = false;
+    if (flusher->next_ahead == NULL) flusher->next_ahead = partition;
     if (flusher->last != NULL) flusher->last->flush.next = partition;
     else flusher->first = partition;
     flusher->last = partition;

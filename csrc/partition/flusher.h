@@ -2,9 +2,9 @@
  * it.
  *
  * Flushes that run at the same time share the disk's own flush, so that fifty take the time of a
- * few; for that the writes of all that are queued are begun before the first is flushed.  A thread
- * starts when a partition is queued and none is idle, at most OL_FLUSHER_THREADS of them; then they
- * sleep.
+ * few; for that the writes of the next OL_FLUSHER_AHEAD in the queue are begun before the first is
+ * flushed.  A thread starts when a partition is queued and none is idle, at most OL_FLUSHER_THREADS
+ * of them; then they sleep.
  *
  * Correctness does not depend on them: a thread that waits (ol_partition_wait) joins a flush under
  * way or flushes by itself, and the partition reports a failure to it.  The flusher does not hold
@@ -16,7 +16,7 @@
 
 #include "partition/partition.h"
 
-enum { OL_FLUSHER_THREADS = 8 };
+enum { OL_FLUSHER_THREADS = 8, OL_FLUSHER_AHEAD = 64 };
 
 typedef struct ol_flusher ol_flusher;
 
@@ -30,7 +30,8 @@ void ol_flusher_begin(ol_flusher *flusher, ol_partition *const *partitions, size
  * is written by now is followed by another. */
 void ol_flusher_begin_unasked(ol_flusher *flusher, ol_partition *partition);
 
-/* Waits for the flushes under way, drops the queue, stops the threads and frees the flusher. */
+/* Waits for the flushes under way, drops the queue, stops the threads and frees the flusher.  No
+ * other call may be under way. */
 void ol_flusher_stop(ol_flusher *flusher);
 
 /* In a forked child: leaks the flusher, since what its threads held at the fork cannot be freed

@@ -76,7 +76,6 @@ struct ol_partition {
         ol_partition *next;
         int64_t end;
         bool unasked;               /* nobody waits for it */
-        bool ahead;                 /* its writes were begun while it is queued */
         _Atomic bool begun;         /* queued, or a thread flushes it */
     } flush;
 

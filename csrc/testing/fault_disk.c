@@ -290,10 +290,14 @@ int ol_fault_node_flush_range(ol_fault_disk *disk, ol_fault_node *node, size_t f
                               ol_error *error) {
     ol_fault_content content = {NULL, 0, 0};
     if (node->is_gone) return OL_OK;
-    /* A pending cut is metadata of the whole file. */
-    if (node->floor < node->durable.size) return ol_fault_node_flush(disk, node, error);
     int status = read_content(disk, node, &content, error);
     if (status == OL_OK) {
+        /* A pending cut is metadata: its bytes do not come back, and other pages stay as they
+         * are. */
+        if (node->floor < node->durable.size) {
+            memset(node->durable.bytes + node->floor, 0, node->durable.capacity - node->floor);
+            node->durable.size = node->floor;
+        }
         resize_content(&node->durable, content.size);
         flush_pages(node, &content, from, to);
         size_t reached = to < content.size ? to : content.size;

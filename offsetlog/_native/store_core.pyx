@@ -307,11 +307,12 @@ cdef class StoreCore:
         if self.slots != NULL:
             memset(self.slots, 0, <size_t>self.slot_count * sizeof(void *))
         self.partitions = [None] * self.slot_count
-        _cores.discard(self)
         if preparer != NULL:
             with nogil:
                 ol_preallocator_stop(preparer)
         self.flushes.stop()
+        # Python code, in which a signal's handler may raise: the threads have ended by then.
+        _cores.discard(self)
 
     def number_of(self, group):
         """Returns the number of the partition that keeps a group."""

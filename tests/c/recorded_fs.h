@@ -79,7 +79,7 @@ static int recorded_flush(ol_file *file, ol_error *error) {
 }
 
 static int recorded_flush_range(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error) {
-    record(from == 0 ? "flush all of %s\n" : "flush the end of %s\n", recorded_file(file));
+    record(from == 0 ? "flush %s from its start\n" : "flush the end of %s\n", recorded_file(file));
     return ol_fs_posix()->flush_range(file, data, from, to, error);
 }
 

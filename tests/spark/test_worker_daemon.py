@@ -7,15 +7,33 @@ import socket
 import struct
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from offsetlog.spark.jobs.session import WORKER_DAEMON
 
+SECRET = b"secret"
 
-def cancelled_start(module: str) -> str:
-    """What a daemon prints when Spark closes the connection of a worker that it had asked for."""
-    environment = {**os.environ, "PYTHON_WORKER_FACTORY_SECRET": "secret", "SPARK_REUSE_WORKER": "1"}
+
+def leave_before_authentication(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_WR)
+    # The worker has ended, and said what it had to say, when it closes its own side.
+    assert connection.recv(1) == b""
+
+
+def reset_after_authentication(connection: socket.socket) -> None:
+    # Closed with the worker's answer unread, which it learns by a reset.
+    connection.sendall(struct.pack("!i", len(SECRET)) + SECRET)
+    assert connection.recv(1, socket.MSG_PEEK)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def printed_by(module: str, leave: Callable[[socket.socket], None]) -> str:
+    """What a daemon prints when Spark leaves a worker that it had asked for."""
+    environment = {**os.environ, "PYTHON_WORKER_FACTORY_SECRET": SECRET.decode(), "SPARK_REUSE_WORKER": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     command = [sys.executable, "-m", module, "pyspark.worker"]
     with subprocess.Popen(
@@ -24,19 +42,22 @@ def cancelled_start(module: str) -> str:
         (port,) = struct.unpack("!i", daemon.stdout.read(4))
         with socket.create_connection(("127.0.0.1", port)) as connection:
             (worker,) = struct.unpack("!i", connection.recv(4, socket.MSG_WAITALL))
-            connection.shutdown(socket.SHUT_WR)
-            # The worker has ended, and said what it had to say, when it closes its own side.
-            assert connection.recv(1) == b""
+            leave(connection)
         assert worker != daemon.pid
+        for _ in range(600):
+            if not Path(f"/proc/{worker}").exists():
+                break
+            time.sleep(0.1)
         # As Spark ends it.
         _, printed = daemon.communicate(timeout=60)
     return printed.decode()
 
 
+@pytest.mark.parametrize("leave", [leave_before_authentication, reset_after_authentication])
 @pytest.mark.parametrize(("module", "says"), [("pyspark.daemon", True), (WORKER_DAEMON, False)])
-def test_a_worker_whose_task_was_cancelled(module, says):
+def test_a_worker_whose_task_was_cancelled(module, says, leave):
     # PySpark's own says so in a traceback: a version that no longer does needs no daemon of ours.
-    assert ("Traceback" in cancelled_start(module)) == says
+    assert ("Traceback" in printed_by(module, leave)) == says
 
 
 SESSION = """

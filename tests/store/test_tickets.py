@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections import deque
 from decimal import Decimal
 from fractions import Fraction
@@ -46,6 +47,19 @@ def test_one_flush_serves_all_tickets(path):
         tickets[-1].result()
         assert all(ticket.done() for ticket in tickets)
         assert [ticket.position.log_offset for ticket in tickets] == list(range(1000))
+
+
+def test_the_first_that_is_waited_for_begins_the_flush_of_all(path):
+    """In more log partitions than are begun in one call, or written ahead."""
+    with offsetlog.open(path, partitions=150, durability="disk") as store:
+        for offset in range(3):
+            tickets = [store.commit_async(f"g{number}", {KEY: offset}) for number in range(1500)]
+            assert len({ticket.position.partition for ticket in tickets}) == 150
+            tickets[0].result()
+            deadline = time.monotonic() + 60
+            while not all(ticket.done() for ticket in tickets) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert all(ticket.done() for ticket in tickets)
 
 
 def test_a_ticket_of_process_durability_is_done_at_once(store):

@@ -121,7 +121,7 @@ OL_TEST(a_flush_of_a_range_covers_all_pages_that_hold_some_of_it) {
         for (size_t at = ranges[i].from; at < ranges[i].to; at++) OL_CHECK_INT(data[at], 'x');
         /* Begun only, it makes nothing durable and changes nothing. */
         memset(data + ranges[i].from, 'y', ranges[i].to - ranges[i].from);
-        fs->begin_flush_range(file, data, (int64_t)ranges[i].from, (int64_t)ranges[i].to);
+        OL_CHECK_OK(fs->begin_flush_range(file, data, (int64_t)ranges[i].from, (int64_t)ranges[i].to, &error), &error);
         OL_CHECK_INT(call_count, 1);
         for (size_t at = ranges[i].from; at < ranges[i].to; at++) OL_CHECK_INT(data[at], 'y');
     }

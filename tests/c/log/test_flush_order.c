@@ -53,7 +53,7 @@ OL_TEST(the_first_flush_takes_the_whole_file_and_the_next_what_was_appended) {
     append(&s, 300);
     recorded_begin();
     flush(&s);
-    recorded_check("flush all of 0.log\n"
+    recorded_check("flush 0.log from its start\n"
                    "flush directory p-0\n");
     append(&s, 300);
     recorded_begin();
@@ -86,7 +86,7 @@ OL_TEST(a_close_flushes_every_file_that_it_changes_and_the_directory) {
                    "create 3.snapshot\n"
                    "cut 3.snapshot\n"
                    "flush 3.snapshot\n"
-                   "flush all of 0.log\n"
+                   "flush 0.log from its start\n"
                    "flush 0.index\n"
                    "flush 0.timeindex\n"
                    "flush the end of 0.log\n"
@@ -102,13 +102,13 @@ OL_TEST(a_flush_takes_rolled_segments_first_and_their_notes_go_last) {
     while (segments(&s) < 3) append(&s, 1000);
     recorded_begin();
     flush(&s);
-    recorded_check("flush all of 0.log\n"
+    recorded_check("flush 0.log from its start\n"
                    "flush 0.index\n"
                    "flush 0.timeindex\n"
-                   "flush all of 13.log\n"
+                   "flush 13.log from its start\n"
                    "flush 13.index\n"
                    "flush 13.timeindex\n"
-                   "flush all of 27.log\n"
+                   "flush 27.log from its start\n"
                    "flush directory p-0\n"
                    STORE_MANIFEST
                    "remove offsetlog.rolled-0-7518-13\n"
@@ -125,11 +125,11 @@ OL_TEST(a_flush_takes_the_transaction_index_of_a_rolled_segment) {
     while (segments(&s) < 2) append(&s, 1000);
     recorded_begin();
     flush(&s);
-    recorded_check("flush all of 0.log\n"
+    recorded_check("flush 0.log from its start\n"
                    "flush 0.index\n"
                    "flush 0.timeindex\n"
                    "flush 0.txnindex\n"
-                   "flush all of 17.log\n"
+                   "flush 17.log from its start\n"
                    "flush directory p-0\n"
                    STORE_MANIFEST
                    "remove offsetlog.rolled-0-7718-17\n");

@@ -199,14 +199,16 @@ OL_TEST(an_error_that_the_background_was_told_of_is_not_flushed_over) {
 /* ------------------------------------------------------------------------------------- writes that are begun before */
 
 static int begun;
+static int begin_status;
 static int64_t begun_from, begun_to;
 
-static void note_begun(ol_file *file, void *data, int64_t from, int64_t to) {
+static int note_begun(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error) {
     (void)file;
     (void)data;
     begun++;
     begun_from = from;
     begun_to = to;
+    return begin_status == OL_OK ? OL_OK : ol_fail(error, begin_status, "the disk does not write");
 }
 
 /* While a flush runs, which writes the same. */
@@ -243,6 +245,27 @@ OL_TEST(what_a_flush_would_write_is_begun_once_it_is_known) {
     ol_log_begin_flush(shared.log);
     OL_CHECK_INT(begun, 2);
     OL_CHECK(begun_from > from);
+    leave_place();
+}
+
+/* The pages may be lost and count as clean: a flush would succeed. */
+OL_TEST(a_log_whose_writes_cannot_be_begun_has_failed) {
+    open_place(64 << 10);
+    shared.options.config.append = OL_APPEND_MAPPED;
+    shared.log = fixture_open(&shared.options, NULL);
+    shared.fs->begin_flush_range = note_begun;
+    fixture_append(shared.log, fixture_plain(50, 1));
+    int64_t acknowledged = flush();
+    fixture_append(shared.log, fixture_plain(50, 2));
+    begin_status = OL_IO;
+    ol_log_begin_flush(shared.log);
+    begin_status = OL_OK;
+    OL_CHECK(ol_log_has_failed(shared.log));
+    ol_error error;
+    int64_t flushed;
+    OL_CHECK_INT(ol_log_flush(shared.log, &flushed, &error), OL_FAILED);
+    OL_CHECK_INT(flushed, acknowledged);
+    check_power_losses(acknowledged);
     leave_place();
 }
 

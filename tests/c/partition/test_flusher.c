@@ -8,7 +8,7 @@
 #include "ol_test.h"
 #include "ol_test_directory.h"
 
-enum { PARTITIONS = 20 };
+enum { PARTITIONS = 20, MANY = OL_FLUSHER_AHEAD + 20 };
 
 static char directory[256];
 static ol_error error;
@@ -21,6 +21,7 @@ static ol_partition *open_numbered(ol_fs *fs, int number) {
     options.log.fs = fs;
     options.log.directory = ol_test_path(directory, name);
     options.log.writable = options.log.create = true;
+    options.log.config.append = OL_APPEND_MAPPED;
     ol_partition *partition;
     ol_log_recovery recovery;
     OL_CHECK_OK(ol_partition_open(&options, &partition, &recovery, &error), &error);
@@ -79,10 +80,10 @@ enum { BUSY = OL_FLUSHER_THREADS - 1 };
 static _Atomic int writes_begun, flushes_held;
 static sem_t flush_begun, flush_released;
 
-static void count_begun(ol_file *file, void *data, int64_t from, int64_t to) {
+static int count_begun(ol_file *file, void *data, int64_t from, int64_t to, ol_error *failure) {
     OL_CHECK(from < to);
     writes_begun++;
-    ol_fs_posix()->begin_flush_range(file, data, from, to);
+    return ol_fs_posix()->begin_flush_range(file, data, from, to, failure);
 }
 
 static int flush_range_held(ol_file *file, void *data, int64_t from, int64_t to, ol_error *failure) {
@@ -98,17 +99,17 @@ static void wait_until_flushed(ol_partition *partition, ol_commit_result result)
     OL_CHECK(ol_partition_is_flushed(partition, result.end_offset, result.term));
 }
 
-/* All threads but one are busy, so that the last one meets all others in the queue. */
+/* All threads but one are busy, so that the last one meets all others in the queue, and more of them than it may begin. */
 OL_TEST(the_writes_of_those_that_are_queued_are_begun_before_the_first_is_flushed) {
-    ol_partition *partitions[PARTITIONS];
+    ol_partition *partitions[MANY];
     ol_flusher *flusher;
-    ol_commit_result results[PARTITIONS];
+    ol_commit_result results[MANY];
     ol_fs fs = *ol_fs_posix();
     ol_test_directory_make(directory);
     sem_init(&flush_begun, 0, 0);
     sem_init(&flush_released, 0, 0);
-    for (int i = 0; i < PARTITIONS; i++) partitions[i] = open_numbered(&fs, i);
-    for (int i = 0; i < PARTITIONS; i++) {
+    for (int i = 0; i < MANY; i++) partitions[i] = open_numbered(&fs, i);
+    for (int i = 0; i < MANY; i++) {
         results[i] = commit(partitions[i], 1);
         OL_CHECK_OK(ol_partition_wait(partitions[i], results[i].end_offset, results[i].term, OL_WAIT_FLUSHED, -1, &error), &error);
         results[i] = commit(partitions[i], 2);
@@ -118,18 +119,18 @@ OL_TEST(the_writes_of_those_that_are_queued_are_begun_before_the_first_is_flushe
     ol_flusher_begin(flusher, partitions, BUSY);
     for (int i = 0; i < BUSY; i++) sem_wait(&flush_begun);
     fs.begin_flush_range = count_begun;
-    ol_flusher_begin(flusher, partitions + BUSY, PARTITIONS - BUSY);
-    for (int i = BUSY; i < PARTITIONS; i++) wait_until_flushed(partitions[i], results[i]);
-    OL_CHECK_INT(writes_begun, PARTITIONS - BUSY - 1);
+    ol_flusher_begin(flusher, partitions + BUSY, MANY - BUSY);
+    for (int i = BUSY; i < MANY; i++) wait_until_flushed(partitions[i], results[i]);
+    OL_CHECK_INT(writes_begun, MANY - BUSY - 1);
     for (int i = 0; i < BUSY; i++) sem_post(&flush_released);
     for (int i = 0; i < BUSY; i++) wait_until_flushed(partitions[i], results[i]);
     /* One alone is not begun ahead of itself. */
     results[0] = commit(partitions[0], 3);
     ol_flusher_begin(flusher, partitions, 1);
     wait_until_flushed(partitions[0], results[0]);
-    OL_CHECK_INT(writes_begun, PARTITIONS - BUSY - 1);
+    OL_CHECK_INT(writes_begun, MANY - BUSY - 1);
     ol_flusher_stop(flusher);
-    for (int i = 0; i < PARTITIONS; i++) OL_CHECK_OK(ol_partition_close(partitions[i], &error), &error);
+    for (int i = 0; i < MANY; i++) OL_CHECK_OK(ol_partition_close(partitions[i], &error), &error);
     ol_test_directory_remove(directory);
 }
 
