@@ -119,7 +119,7 @@ def open_readable(path: Path, partitions: int | None, *, by_partition: bool = Fa
 def _is_log(path: Path, *, create: bool) -> bool:
     directory = LogDirectory(path, FileSystem())
     directory.check_is_none_of_its_parts()
-    if directory.exists() and (directory.partition_numbers() or directory.read_properties() is not None):
+    if directory.exists() and (directory.partition_numbers() or directory.known_properties() is not None):
         return True
     if not create:
         what = "there is no log in this directory" if directory.exists() else "there is no log directory"

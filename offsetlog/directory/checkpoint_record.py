@@ -6,16 +6,18 @@ checkpoint is.  A missing checkpoint has the hash "-".
 
     offsetlog checkpoints 1
     recovery-point-offset-checkpoint 1b64c0ffee25a3f0 -
+    topic 50 cRIUQhvmRXe2OSsLVzI9dQ
     existing 0-3,7
     cleaned 3 130
     others 3 130
     check 60a1f3b29cd0e847
 
-The line `existing` has the log partitions whose directories must be there, as `offsetlog.properties` has it: the second
-copy, for when that is lost.  A line `cleaned` has our entry for a log partition in the cleaner's checkpoint: one that
-is another by now was written by another program's cleaner.  A line `others` says of a log partition that was found
-lossy that another program had worked on it, and up to where that program had cleaned it (-1: nowhere), so that the
-next open comes to the same verdict.
+The lines `topic`, with the number of partitions and the topic id (or "-"), and `existing`, with the log partitions
+whose directories must be there, say what `offsetlog.properties` says: the second copy, for when that is damaged or
+lost.  A line `cleaned` has our entry for a log partition in the cleaner's checkpoint: one that is another by now was
+written by another program's cleaner.  A line `others` says of a log partition that was found lossy that another program
+had worked on it, and up to where that program had cleaned it (-1: nowhere), so that the next open comes to the same
+verdict.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from dataclasses import dataclass, field
 
 import xxhash
 
+from offsetlog._native.files import format_uuid, parse_uuid
+from offsetlog.config import PARTITIONS_MAX
 from offsetlog.directory import partition_list
 from offsetlog.errors import CorruptionError
 
@@ -46,12 +50,16 @@ class CheckpointRecord:
         others: by log partition, up to where another program cleaned it.
         cleaned: by log partition, up to where the cleaner's checkpoint said that it was cleaned.
         existing: the log partitions whose directories must be there.
+        partitions: how many the topic has, None for unknown, as in a record of an earlier version.
+        topic_id: the topic's, None for unknown.
     """
 
     hashes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     others: dict[int, int] = field(default_factory=dict)
     cleaned: dict[int, int] = field(default_factory=dict)
     existing: frozenset[int] = frozenset()
+    partitions: int | None = None
+    topic_id: bytes | None = None
 
     def is_as_left(self, name: str, content: bytes | None) -> bool:
         """Tells whether a checkpoint is as this library left it."""
@@ -61,6 +69,8 @@ class CheckpointRecord:
         """Returns the bytes of the file."""
         lines = [_TITLE]
         lines += [f"{name} {' '.join(hashes)}" for name, hashes in sorted(self.hashes.items())]
+        if self.partitions is not None:
+            lines.append(f"topic {self.partitions} {_MISSING if self.topic_id is None else format_uuid(self.topic_id)}")
         if self.existing:
             lines.append(f"existing {partition_list.format_numbers(self.existing)}")
         lines += [f"cleaned {number} {offset}" for number, offset in sorted(self.cleaned.items())]
@@ -86,7 +96,7 @@ def parse(text: bytes) -> CheckpointRecord:
         name, *values = line.split(" ")
         try:
             _add_line(record, name, values)
-        except ValueError:
+        except (ValueError, CorruptionError):
             raise CorruptionError(f"a line of the record of checkpoints is wrong: {line!r}") from None
     return record
 
@@ -95,6 +105,12 @@ def _add_line(record: CheckpointRecord, name: str, values: list[str]) -> None:
     if name in ("cleaned", "others"):
         number, offset = (int(value) for value in values)
         (record.cleaned if name == "cleaned" else record.others)[number] = offset
+    elif name == "topic":
+        partitions, topic_id = values
+        record.partitions = int(partitions)
+        if not 1 <= record.partitions <= PARTITIONS_MAX:
+            raise ValueError(f"{partitions} partitions cannot be")
+        record.topic_id = None if topic_id == _MISSING else parse_uuid(topic_id)
     elif name == "existing":
         [numbers] = values
         record.existing = partition_list.parse_numbers(numbers)

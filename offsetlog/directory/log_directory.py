@@ -254,10 +254,34 @@ class LogDirectory:
             raise CorruptionError(f"partitions={partitions} cannot be", path=path)
         return Properties(partitions, topic_id, existing)
 
+    def known_properties(self) -> Properties | None:
+        """Returns what `offsetlog.properties` says; if damaged or missing, what the record of checkpoints says.
+
+        The second copy has no list of partitions here (`Witnesses` takes it from the record).  None where neither file
+        is there; raises as `read_properties` where the first is damaged and the second says nothing.
+        """
+        try:
+            properties = self.read_properties()
+        except UnsupportedVersionError:
+            raise
+        except CorruptionError:
+            recorded = self._recorded_properties()
+            if recorded is None:
+                raise
+            return recorded
+        return properties or self._recorded_properties()
+
+    def _recorded_properties(self) -> Properties | None:
+        with suppress(CorruptionError):
+            record = self.read_record()
+            if record is not None and record.partitions is not None:
+                return Properties(record.partitions, record.topic_id)
+        return None
+
     def known_topic_id(self) -> bytes | None:
         """Returns the id of the offsets topic, of the properties or else of a partition; None where no file has it."""
         with suppress(StorageError, CorruptionError):
-            properties = self.read_properties()
+            properties = self.known_properties()
             if properties is not None and any(properties.topic_id or b""):
                 return properties.topic_id
         for number in self._partition_numbers():
@@ -303,8 +327,10 @@ class LogDirectory:
             hashes: dict[str, tuple[str, ...]] = {
                 name: (checkpoint_record.hash_of(self.read_content(name)),) for name in CHECKPOINTS
             }
+            self._record = known = self._record or self._known_record()
             found = CheckpointRecord(hashes, others, self._cleaned_points(), existing)
-            self._record = self._record or self._known_record()
+            if known is not None:
+                found.partitions, found.topic_id = known.partitions, known.topic_id
             if self._record is None or not self._says_all(found):
                 self.fs.replace_file(self.path / checkpoint_record.NAME, found.format())
                 self._record = found
@@ -358,17 +384,35 @@ class LogDirectory:
             self.fs.flush_directory(self.path)
 
     def write_properties(self, properties: Properties) -> None:
-        """Publishes `offsetlog.properties` unless it says the same."""
-        content = properties.format()
-        if self.read_content(PROPERTIES) != content:
-            self.fs.replace_file(self.path / PROPERTIES, content)
+        """Publishes `offsetlog.properties` unless it says the same; of a damaged one a copy stays."""
+        content, found = properties.format(), self.read_content(PROPERTIES)
+        if found == content:
+            return
+        path = self.path / PROPERTIES
+        try:
+            self.read_properties()
+        except CorruptionError:
+            self.fs.replace_file(untaken(self.fs, Path(f"{path}.damaged")), found or b"")
+        self.fs.replace_file(path, content)
+
+    def record_properties(self, properties: Properties) -> None:
+        """Keeps their second copy in the record of checkpoints.
+
+        After `adopt_checkpoints` and `write_properties`: properties that the record knows and that are missing are
+        reported, so they have to be on disk before it knows them.
+        """
+        with self._writing:
+            if self._record is not None:
+                self._write_record(
+                    replace(self._record, partitions=properties.partitions, topic_id=properties.topic_id)
+                )
 
     def add_existing(self, number: int) -> None:
         """Says in `offsetlog.properties`, if there is one, that a partition has its directory and its witnesses.
 
         Where a full disk kept the record of checkpoints from being written, the next open says both.
         """
-        properties = self.read_properties()
+        properties = self.known_properties()
         if properties is not None and self._record is not None:
             existing = self._record.existing.union(properties.existing or (), {number})
             with self._writing:

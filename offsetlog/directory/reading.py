@@ -87,7 +87,7 @@ def find_partitions(path: Path) -> list[PartitionFiles]:
         folder = directory.partition_path(number)
         if folder.is_dir():
             found.append(PartitionFiles(number, folder, segments_of(folder)))
-    if not found and directory.read_properties() is None:
+    if not found and directory.known_properties() is None:
         raise MissingFileError(f"there is no partition of {TOPIC} in it", path=path)
     return found
 

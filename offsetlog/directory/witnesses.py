@@ -12,6 +12,7 @@ from offsetlog.directory.log_directory import (
     CHECKPOINTS,
     CLEANER_POINTS,
     LOG_STARTS,
+    PROPERTIES,
     RECOVERY_POINTS,
     TOPIC,
     Checkpoint,
@@ -60,7 +61,7 @@ class Witnesses:
 
     Attributes:
         existing: likewise, without None.
-        findings: what is wrong with checkpoints and their record.
+        findings: what is wrong with checkpoints, their record, and the properties.
         is_foreign: the directory has neither properties nor a record: it is another program's, or was taken apart.
     """
 
@@ -86,6 +87,18 @@ class Witnesses:
             reached = self._checkpoints[RECOVERY_POINTS].items()
             numbers = frozenset(number for (topic, number), offset in reached if topic == TOPIC and offset > 0)
             self.existing = numbers if record is None else numbers.union(record.existing)
+            self._note_properties(is_known=record is not None and record.partitions is not None)
+
+    def _note_properties(self, *, is_known: bool) -> None:
+        # One that the record does not know may never have been written.
+        try:
+            is_missing = self._directory.read_properties() is None
+        except CorruptionError as failure:
+            self.findings.append(failure)
+        else:
+            if is_missing and is_known:
+                text = f"the file is missing; {checkpoint_record.NAME} has what it said"
+                self.findings.append(CorruptionError(text, path=self._directory.path / PROPERTIES))
 
     def _read_record(self) -> tuple[CheckpointRecord | None, bool]:
         # The record, and whether there is one, damaged or not. It is there wherever partitions are known to be.

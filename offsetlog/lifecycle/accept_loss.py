@@ -85,7 +85,7 @@ def _properties_of(directory: LogDirectory) -> Properties | None:
     directory.check_is_none_of_its_parts()
     if not directory.exists():
         raise MissingFileError("there is no such directory", path=directory.path)
-    properties = directory.read_properties()
+    properties = directory.known_properties()
     if properties is None and not directory.partition_numbers():
         raise MissingFileError("there is no partition of the offsets topic in it", path=directory.path)
     return properties
@@ -214,6 +214,8 @@ def _accept(
     if not witnesses.is_foreign:
         # In another program's directory a record would say that all partitions have our witnesses.
         directory.adopt_checkpoints({number: witnesses.of(number).cleaned_by_others for number in others}, existing)
+    if properties is not None:
+        directory.record_properties(properties)
     directory.forget_entries(CHECKPOINTS, witnesses.existing.difference(present))
     directory.finish(ends, sound=directory.was_clean and len(ends) == len(numbers))
     return AcceptedLoss(losses, report, copies, [*unreadable.values()])

@@ -66,7 +66,7 @@ def open_read_only(
         raise MissingFileError("there is no such directory", path=directory.path)
     # In this order: a writer makes the directory of a partition before it says that it is there.
     try:
-        properties = directory.read_properties()
+        properties = directory.known_properties()
     except StorageError:
         directory.partition_numbers()  # refuses a file in words of its own
         raise
@@ -176,7 +176,7 @@ def open_writable(
     directory.create()
     directory.lock()
     numbers = directory.partition_numbers()
-    properties = directory.read_properties()
+    properties = directory.known_properties()
     count: int | None = None
     if properties is not None:
         count = _agreed(partitions, properties.partitions, directory.path)

@@ -85,10 +85,10 @@ class PartitionOpener:
         if properties is not None:
             sound = (each.number for each in opened if not each.read_only)
             existing = self._witnesses.existing.union(sound)
+            kept = Properties(properties.partitions, properties.topic_id, existing)
             self._directory.adopt_checkpoints(others, existing)
-            self._directory.write_properties(
-                Properties(properties.partitions, properties.topic_id, existing)
-            )
+            self._directory.write_properties(kept)
+            self._directory.record_properties(kept)
             self._witnesses.existing = existing
 
     def open_log(self, number: int, *, create: bool = False) -> Partition:

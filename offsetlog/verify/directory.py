@@ -161,14 +161,15 @@ class DirectoryCheck:
         return Around(self.is_clean, recovery_point, cleaned_to, self.witnesses.of(number))
 
     def check_witnesses(self, numbers: list[int]) -> None:
-        """Reports directories of partitions and checkpoints that are missing, and a damaged record of these."""
+        """Reports directories of partitions, checkpoints and properties that are missing, and a damaged record."""
         for number, loss in self.witnesses.missing(numbers).items():
             Place(self.report, number).missing(loss)
         for failure in self.witnesses.findings:
             path = Path(failure.path or "")
-            # A damaged checkpoint is reported where it is read.
+            # Damaged checkpoints and properties are reported where they are read.
             if path.name == checkpoint_record.NAME or not self.fs.exists(path):
-                self.place.problem("checkpoint", failure.message, path)
+                kind = "properties" if path.name == PROPERTIES else "checkpoint"
+                self.place.problem(kind, failure.message, path)
 
     def check_checkpoints(
         self, ends: Mapping[int, LogEnd], missing: Collection[int | None] = ()
@@ -220,9 +221,12 @@ class DirectoryCheck:
     def partition_count(self, given: int | None, numbers: list[int]) -> int | None:
         """Returns how many partitions the topic has, if that can be known; otherwise reports it."""
         try:
-            properties = self.directory.read_properties()
+            self.directory.read_properties()
         except CorruptionError as failure:
             self.place.problem("properties", failure.message, self.directory.path / PROPERTIES)
+        try:
+            properties = self.directory.known_properties()
+        except CorruptionError:  # no second copy either
             return given
         if properties is not None:
             if given is not None and given != properties.partitions:

@@ -342,7 +342,8 @@ def test_one_partition_of_a_default_number_is_not_taken_for_all(tmp_path, wait, 
     path = tmp_path / "one"
     with offsetlog.open(path, count, "process") as store:
         store.commit_one(group_of_the_first(count, but_not_of=other), "t", 0, 1)
-    (path / "offsetlog.properties").unlink()
+    for name in ("offsetlog.properties", "offsetlog.checkpoints"):
+        (path / name).unlink()
     with pytest.raises(PartitionCountError, match=f"fit 1 and {count}"):
         offsetlog.open(path, read_only=True, wait=wait)
 

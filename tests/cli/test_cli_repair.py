@@ -15,6 +15,7 @@ from test_cli_read import call, on_terminal
 
 import offsetlog
 from offsetlog import MaintenanceConfig, StoreConfig
+from offsetlog.directory import checkpoint_record
 from offsetlog.directory.log_directory import MANIFEST, PROPERTIES, TOPIC
 
 SMALL = StoreConfig(segment_bytes=8192, batch_bytes_max=2048, segment_index_bytes=4096)
@@ -143,7 +144,16 @@ def test_beside_a_running_store(built: Path, capsys):
 
 
 def test_lost_properties_are_not_taken_for_a_kafka_directory(built: Path, capsys):
+    right = (built / PROPERTIES).read_bytes()
     (built / PROPERTIES).unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        code, _, err = call(capsys, "commit", built, "g", "t:0=5")
+    assert code == 0
+    assert "the file is missing" in err
+    assert (built / PROPERTIES).read_bytes() == right
+    (built / PROPERTIES).unlink()
+    (built / checkpoint_record.NAME).write_bytes(b"damaged")
     code, _, err = call(capsys, "commit", built, "g", "t:0=5")
     assert code == 2
     assert err.startswith("offsetlog: offsetlog.properties is missing, which says how many partitions ")

@@ -16,6 +16,7 @@ import pytest
 import offsetlog
 from offsetlog import StoreConfig, TopicPartition, errors
 from offsetlog._native.codec import partition_for
+from offsetlog.directory import checkpoint_record
 from offsetlog.lifecycle import refresh
 
 from .conftest import tree
@@ -541,6 +542,7 @@ def test_new_directories_take_the_id_of_their_siblings(path):
         for number in range(20):
             store.commit_one(f"g{number}", "t", 0, 1)
     (path / "offsetlog.properties").unlink()
+    (path / checkpoint_record.NAME).unlink()
     with offsetlog.open(path, partitions=50, durability="process") as store:
         for number in range(60):
             store.commit_one(f"g{number}", "t", 0, 1)
@@ -548,7 +550,7 @@ def test_new_directories_take_the_id_of_their_siblings(path):
     assert len(ids) == 1
 
 
-@pytest.mark.parametrize("known_from", ["properties", "sibling", "nowhere", "nowhere but zeros"])
+@pytest.mark.parametrize("known_from", ["properties", "sibling", "record", "nowhere", "nowhere but zeros"])
 def test_a_damaged_topic_id_is_that_of_the_topic(path, known_from):
     with offsetlog.open(path, partitions=2) as store:
         for number in range(20):
@@ -560,8 +562,12 @@ def test_a_damaged_topic_id_is_that_of_the_topic(path, known_from):
     (folder / "offsetlog.manifest").write_bytes(b"damaged")
     if known_from != "properties":
         (path / "offsetlog.properties").unlink()
+    other = path / "__consumer_offsets-1" / "partition.metadata"
+    if known_from == "record":
+        other.unlink()
+    else:
+        (path / checkpoint_record.NAME).unlink()
     if known_from.startswith("nowhere"):
-        other = path / "__consumer_offsets-1" / "partition.metadata"
         other.unlink()
         if known_from.endswith("zeros"):
             other.write_bytes(b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA")
@@ -584,6 +590,7 @@ def test_a_properties_file_that_cannot_be_understood(path, content):
     with offsetlog.open(path) as store:
         store.commit_one("g", "t", 0, 1)
     (path / "offsetlog.properties").write_bytes(content)
+    (path / checkpoint_record.NAME).unlink()
     before = tree(path)
     with pytest.raises(errors.CorruptionError):
         offsetlog.open(path)

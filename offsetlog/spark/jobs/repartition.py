@@ -425,8 +425,10 @@ def _complete(
         if number not in ends:
             ends[number] = close_partition(building.partition_path(number), number, segment_bytes, topic_id=topic_id)
         building.fs.flush_directory(building.partition_path(number))
+    properties = Properties(partitions, topic_id, frozenset(ends))
     building.adopt_checkpoints({}, frozenset(ends))
-    building.write_properties(Properties(partitions, topic_id, frozenset(ends)))
+    building.write_properties(properties)
+    building.record_properties(properties)
     cluster = old.path / META_PROPERTIES
     if old.fs.exists(cluster):
         # So that it can take the place of the old directory in its cluster.

@@ -63,7 +63,7 @@ def _check_partitions(chosen: SinkOptions) -> None:
     from offsetlog.directory.log_directory import LogDirectory
 
     path = Path(chosen.path)
-    known = LogDirectory(path, FileSystem()).read_properties() if path.is_dir() else None
+    known = LogDirectory(path, FileSystem()).known_properties() if path.is_dir() else None
     if known is not None and chosen.partitions not in (None, known.partitions):
         raise PartitionCountError(asked=chosen.partitions, actual=known.partitions, path=path)
 
