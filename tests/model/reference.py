@@ -90,6 +90,8 @@ class History:
     done: int = 0
     durable: int = 0
     state: State = field(default_factory=State)
+    #: A crash left contents that a shorter history explains as well: a value that came and went may never have come.
+    is_doubtful: bool = False
 
     def finish(self) -> None:
         """The call returned: what it tried counts."""
@@ -138,6 +140,8 @@ class History:
                 if mine
             }
             if state.contents() == contents and pending in (None, waiting):
+                shorter = (self.after(fewer).contents() for fewer in range(least, count))
+                self.is_doubtful = self.is_doubtful or any(each == contents for each in shorter)
                 del self.atoms[count:]
                 self.done = self.durable = count
                 self.state = state
