@@ -17,7 +17,9 @@
     │   ├── CoordinatorLoadingError, NotCoordinatorError          retriable
     │   ├── ConditionError: ExpectedOffsetError, RewindError
     │   ├── HistoryError
-    │   ├── FencedError, TransactionError, ClockError, CommitTimeoutError (TimeoutError)
+    │   ├── GenerationError, GroupNotEmptyError, ThrottledError, NotEnoughReplicasError, CapabilityError
+    │   ├── FencedError: FencedLeaderEpochError; UnknownLeaderEpochError
+    │   ├── TransactionError, ClockError, CommitTimeoutError (TimeoutError)
     ├── ClusterError                            a Kafka cluster that was asked through its protocol
     │   ├── ActiveGroupError, ClusterUnavailableError (retriable)
     └── InternalError                           our bug
@@ -25,7 +27,7 @@
     CorruptionWarning (UserWarning)             opening found damage, and serves what is sound
 
 A failure of the C floor becomes an exception in one place, `offsetlog._native.status`, through one table,
-`STATUS_ERRORS`.
+`STATUS_ERRORS`; what each class means to a client of Kafka's protocol stands in `offsetlog.error_codes`.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ import os
 from datetime import datetime
 from errno import EBADMSG, EIO, EUCLEAN
 from typing import Any, ClassVar, Self
+
+from offsetlog.error_codes import ERROR_CODES
 
 
 class Status(enum.IntEnum):
@@ -65,6 +69,9 @@ class Status(enum.IntEnum):
     FENCED = 47
     TRANSACTION = 48
     TIMED_OUT = 49
+    FENCED_LEADER_EPOCH = 50
+    UNKNOWN_LEADER_EPOCH = 51
+    GENERATION = 52
     CRASHED = 60
 
 
@@ -77,7 +84,8 @@ class OffsetLogError(Exception):
 
     Attributes:
         message: what happened, in one sentence, without the place.
-        retriable: whether the same call may succeed later.
+        retriable: whether the same call may succeed later, here or at another broker.
+        error_code: the number with which a coordinator answers a client of Kafka's protocol.
         status: the status of the C floor that stands for this kind of error.
         path: the file or directory concerned, or None.
         position: the byte position in that file, or None.
@@ -85,8 +93,20 @@ class OffsetLogError(Exception):
         item: what was refused of many: the key of a dictionary or list (TopicPartition), the row of a batch, or None.
     """
 
-    retriable: ClassVar[bool] = False
+    retriable: ClassVar[bool]
+    error_code: ClassVar[int]
     status: int = Status.INVALID
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        if cls.__module__ == __name__:
+            cls._take_code()
+
+    @classmethod
+    def _take_code(cls) -> None:
+        entry = ERROR_CODES.get(cls.__name__)
+        if entry is not None:
+            cls.error_code, cls.retriable = entry
 
     def __init__(
         self,
@@ -122,6 +142,9 @@ class OffsetLogError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # The built-in bases pickle by positional arguments alone; an error must come home whole from another process.
         return _rebuild, (type(self), self.message), self.__dict__.copy()
+
+
+OffsetLogError._take_code()
 
 
 def _rebuild(kind: type[OffsetLogError], message: str) -> OffsetLogError:
@@ -370,14 +393,12 @@ class PartitionFailedError(StateError):
 class CoordinatorLoadingError(StateError):
     """The partition is still being loaded; ask again."""
 
-    retriable = True
     status = Status.LOADING
 
 
 class NotCoordinatorError(StateError):
     """This process does not lead the partition, or no longer does; ask the one that does."""
 
-    retriable = True
     status = Status.NOT_COORDINATOR
 
 
@@ -477,9 +498,65 @@ class HistoryError(StateError):
 
 
 class FencedError(StateError):
-    """The call comes from an older leader or producer epoch than the newest one known."""
+    """The call comes from an older producer or leader epoch than the newest one known."""
 
     status = Status.FENCED
+
+
+class FencedLeaderEpochError(FencedError):
+    """The call is of an older leader epoch than this replica knows, or asks a leader to follow; nothing changed."""
+
+    status = Status.FENCED_LEADER_EPOCH
+
+
+class UnknownLeaderEpochError(StateError):
+    """The call is of a leader epoch that this replica was not given yet; ask again when it was."""
+
+    status = Status.UNKNOWN_LEADER_EPOCH
+
+
+class GenerationError(StateError):
+    """The group is in another generation than the caller, or has members where it may have none; nothing was written.
+
+    Attributes:
+        group: the consumer group.
+        asked: the caller's generation, -1 for none.
+        actual: that of the group, None where it has none.
+    """
+
+    status = Status.GENERATION
+
+    def __init__(
+        self, message: str = "", *, group: str | None = None, asked: int = -1, actual: int | None = None, **place: Any
+    ) -> None:
+        super().__init__(message, **place)
+        self.group = group
+        self.asked = asked
+        self.actual = actual
+
+
+class GroupNotEmptyError(GenerationError):
+    """The group has members, and goes only without them; nothing was written."""
+
+
+class NotEnoughReplicasError(StateError):
+    """Fewer replicas are in sync than a commit needs (`min.insync.replicas`); nothing was written."""
+
+
+class CapabilityError(StateError):
+    """The manager cannot do what was asked for; `OffsetManager.capabilities` says what it can."""
+
+
+class ThrottledError(StateError):
+    """A quota is used up; nothing was written.
+
+    Attributes:
+        seconds: how long to wait before the next try.
+    """
+
+    def __init__(self, message: str = "", *, seconds: float = 0.0, **place: Any) -> None:
+        super().__init__(message, **place)
+        self.seconds = seconds
 
 
 class TransactionError(StateError):
@@ -505,7 +582,6 @@ class ClockError(StateError):
 class CommitTimeoutError(StateError, TimeoutError):
     """What was waited for did not happen in time; it may still happen."""
 
-    retriable = True
     status = Status.TIMED_OUT
 
 
@@ -533,7 +609,6 @@ class ActiveGroupError(ClusterError):
 class ClusterUnavailableError(ClusterError):
     """The cluster, or the coordinator of the group, did not answer, or could not yet."""
 
-    retriable = True
 
 
 # ------------------------------------------------------------------------------------------------------ neither of them
@@ -569,6 +644,9 @@ STATUS_ERRORS: dict[int, type[OffsetLogError]] = {
     Status.FENCED: FencedError,
     Status.TRANSACTION: TransactionError,
     Status.TIMED_OUT: CommitTimeoutError,
+    Status.FENCED_LEADER_EPOCH: FencedLeaderEpochError,
+    Status.UNKNOWN_LEADER_EPOCH: UnknownLeaderEpochError,
+    Status.GENERATION: GenerationError,
 }
 
 

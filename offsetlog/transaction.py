@@ -81,12 +81,14 @@ class Transaction:
             return
         partition = self._partition()
         try:
-            end_offset = partition.end_transaction(self._producer_id, self._producer_epoch, commit)
+            end_offset, term = partition.end_transaction(
+                self._producer_id, self._producer_epoch, commit
+            )
         except DiskFullError:
             self._ended = False  # nothing was changed, and there may be space the next time
             raise
         if commit:
-            self._core.wait_durable(partition.number, end_offset, self._durability)
+            self._core.wait_durable(partition.number, end_offset, term, self._durability)
 
     def abort(self) -> None:
         """Drops what was written; leaving the context then does nothing.
@@ -144,12 +146,13 @@ def abort_everywhere(core: StoreCore, producer_id: int) -> int:
     arguments.checked_producer_id(producer_id)
     if core.read_only:
         raise ReadOnlyError("the store is open read-only")
-    waits: list[tuple[int, int]] = []
+    waits: list[tuple[int, int, int]] = []
     failures: list[OffsetLogError] = []
     for partition in core.attached():
         try:
             if any(known[0] == producer_id for known in partition.transactions()):
-                waits.append((partition.number, partition.end_transaction(producer_id, -1, False)))
+                end_offset, term = partition.end_transaction(producer_id, -1, False)
+                waits.append((partition.number, end_offset, term))
         except TransactionError:  # its producer has just ended it
             continue
         except OffsetLogError as failure:

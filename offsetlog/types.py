@@ -357,6 +357,69 @@ class Change(NamedTuple):
     after: OffsetAndMetadata | None
 
 
+class EpochEnd(NamedTuple):
+    """Where a leader epoch ends in a log (docs/format/leader-epochs.md §12); both fields are -1 for none.
+
+    Attributes:
+        epoch: the leader epoch.
+        end_offset: the log offset after its last record.
+    """
+
+    epoch: int
+    end_offset: int
+
+
+class LogPositions(NamedTuple):
+    """The places in one log that count; log_start <= applied <= watermark <= log_end, flushed <= log_end.
+
+    Attributes:
+        log_start: the first log offset.
+        log_end: after the last one.
+        flushed: below it everything survives a loss of power.
+        watermark: W: below it records count.
+        applied: below it they are in the table.
+    """
+
+    log_start: int
+    log_end: int
+    flushed: int
+    watermark: int
+    applied: int
+
+
+class FileRange(NamedTuple):
+    """A piece of a segment's file, for sendfile.
+
+    Attributes:
+        path: the file.  It may be cut or replaced while the piece is sent: what an open file holds stays readable.
+        position: of its first byte, where a batch begins.
+        size: in bytes; 0 for nothing.
+    """
+
+    path: str
+    position: int
+    size: int
+
+
+class Leadership(NamedTuple):
+    """Who leads a replicated partition, as far as one replica knows.
+
+    Attributes:
+        epoch: the newest leader epoch that the replica was given or has in its log, -1 for none.
+        leads: whether this replica leads in it.
+        alone: whether it leads without other replicas.
+        term: grows whenever leadership ends here, or the log is cut: what was written in one term is lost to those who
+            wait for it in another.
+        elected_end: the log end at the election of this leader.
+    """
+
+    epoch: int
+    leads: bool
+    alone: bool
+    term: int
+    elected_end: int
+
+
 class Deletion(NamedTuple):
     """A position that is not there now, and whose tombstone the log still holds.
 

@@ -11,6 +11,7 @@ import pytest
 
 from offsetlog import errors
 from offsetlog._native import status as native
+from offsetlog.error_codes import ERROR_CODES
 
 HEADER = Path(__file__).parent.parent / "csrc" / "base/status.h"
 ALL_ERRORS = [
@@ -128,6 +129,16 @@ def test_who_catches_the_built_in_catches_ours(kind, built_in):
     assert issubclass(kind, built_in)
 
 
+@pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
+def test_an_error_has_the_code_of_the_nearest_class_in_the_table(kind):
+    entry = next(ERROR_CODES[each.__name__] for each in kind.__mro__ if each.__name__ in ERROR_CODES)
+    assert (kind.error_code, kind.retriable) == entry
+
+
+def test_the_table_of_codes_names_errors_only():
+    assert set(ERROR_CODES) <= {kind.__name__ for kind in ALL_ERRORS}
+
+
 def test_only_these_are_worth_the_same_call_again():
     retriable = {kind for kind in ALL_ERRORS if kind.retriable}
     assert retriable == {
@@ -135,6 +146,9 @@ def test_only_these_are_worth_the_same_call_again():
         errors.NotCoordinatorError,
         errors.CommitTimeoutError,
         errors.ClusterUnavailableError,
+        errors.NotEnoughReplicasError,
+        errors.ThrottledError,
+        errors.UnknownLeaderEpochError,
     }
 
 

@@ -88,6 +88,9 @@ const char *ol_status_name(int status) {
         case OL_FENCED: return "fenced";
         case OL_TRANSACTION: return "transaction state";
         case OL_TIMED_OUT: return "timed out";
+        case OL_FENCED_LEADER_EPOCH: return "fenced leader epoch";
+        case OL_UNKNOWN_LEADER_EPOCH: return "unknown leader epoch";
+        case OL_GENERATION: return "another generation";
         case OL_CRASHED: return "crashed";
         default: return "unknown status";
     }

@@ -43,6 +43,9 @@ typedef enum ol_status {
     OL_FENCED = 47,             /* an older leader or producer epoch */
     OL_TRANSACTION = 48,        /* no such open transaction, or an open one where none may be */
     OL_TIMED_OUT = 49,
+    OL_FENCED_LEADER_EPOCH = 50,    /* a leader epoch that is older than the newest one known */
+    OL_UNKNOWN_LEADER_EPOCH = 51,   /* one that is newer than any that was given; retriable */
+    OL_GENERATION = 52,         /* another generation of the group than its record has */
     OL_CRASHED = 60,            /* test file system only: the simulated machine has stopped */
 } ol_status;
 

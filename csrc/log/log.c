@@ -271,7 +271,7 @@ int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) {
     bool changed = false;
     pthread_mutex_lock(&log->epochs.lock);
     if (epoch < ol_leader_epochs_newest(&log->epochs.cache)) {
-        status = ol_fail(error, OL_FENCED, "leader epoch %d is older than %d", epoch,
+        status = ol_fail(error, OL_FENCED_LEADER_EPOCH, "leader epoch %d is older than %d", epoch,
                          ol_leader_epochs_newest(&log->epochs.cache));
     } else {
         status = ol_leader_epochs_assign(&log->epochs.cache, epoch, log->tail.next_offset, &changed,
@@ -404,6 +404,7 @@ static void free_log(ol_log *log) {
     pthread_mutex_destroy(&log->manifest.lock);
     pthread_mutex_destroy(&log->list.lock);
     pthread_mutex_destroy(&log->epochs.lock);
+    pthread_mutex_destroy(&log->read.lock);
     for (int i = 0; i < 2; i++) pthread_mutex_destroy(&log->steps.locks[i]);
     ol_leader_epochs_free(&log->epochs.cache);
     ol_manifest_free(&log->manifest.kept);

@@ -240,6 +240,11 @@ int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error
  * from now on must carry it.  Written to the checkpoint at once. */
 int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCARD;
 
+/* [writer] Begins an empty log again at `offset`, at or above its end: that of a follower whose
+ * leader's log begins there.  A crash leaves the log empty, at the one place or the other.  Fails
+ * with OL_INVALID, OL_DISK_FULL, OL_NO_MEMORY, OL_IO; the log is empty then, too. */
+int ol_log_restart(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
+
 /* [writer] Removes everything at and above `offset` (docs/format/leader-epochs.md §12,
  * docs/durability.md: the sidecar is lowered and synced first).  Whole batches go, so the new end
  * may lie below `offset`.  The owner must have lowered the recovery point of its checkpoint durably
@@ -380,6 +385,24 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end,
 int64_t ol_log_reader_offset(const ol_log_reader *reader);
 
 void ol_log_reader_close(ol_log_reader *reader);
+
+/* Reads into `buffer` whole batches from the one that holds `offset` on, all of whose records are
+ * below `end`: at most `capacity` bytes, with one read of the file where the offset follows that of
+ * an earlier call.  *size 0: there are none yet.  Any thread; no lock is held while the disk is
+ * read.  Fails with OL_OUT_OF_RANGE (below the start, or above the end of the log), OL_TOO_LARGE
+ * (the first batch does not fit; the reason says what it needs), OL_CORRUPT, OL_IO. */
+int ol_log_read(ol_log *log, int64_t offset, int64_t end, uint8_t *buffer, size_t capacity,
+                size_t *size, ol_error *error) OL_NODISCARD;
+
+/* The same as a piece of a file, for sendfile: it begins with the batch that holds `offset`, is of
+ * one segment, and may end in the middle of a batch, after the first one. */
+typedef struct ol_file_range {
+    char path[OL_ERROR_PATH_MAX];
+    int64_t position;
+    size_t size;
+} ol_file_range;
+int ol_log_file_range(ol_log *log, int64_t offset, int64_t end, size_t size_max,
+                      ol_file_range *range, ol_error *error) OL_NODISCARD;
 
 /* The segments, ascending; index from 0; false after the last.  path borrows from `info`. */
 typedef struct ol_log_segment_info {

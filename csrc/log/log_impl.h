@@ -42,7 +42,8 @@
  *   5  list.lock         the list of segments and their flags of a flush
  *   6  epochs.lock       leader epochs
  *   7  segment->lock     a segment's file, counts and indexes
- *   8  steps.locks       the steps in which the background flushes an extension
+ *   8  steps.locks       the steps in which the background flushes an extension; read.lock, under
+ *                        which no other is taken
  */
 struct ol_log {
     /* The end of the log, which reserve and publish move.  The writer's; `active` changes under
@@ -81,6 +82,15 @@ struct ol_log {
         _Atomic uint64_t cuts;          /* truncations that began, and those that came to their
                                            end */
     } shared;
+
+    /* Where the last ol_log_read ended. */
+    struct {
+        pthread_mutex_t lock;
+        int64_t offset;
+        int64_t segment_base;
+        int64_t position;
+        uint64_t cuts;                  /* shared.cuts before that read */
+    } read;
 
     /* Set while the log is opened, constant from then on. */
     int (*stored)(ol_file *file, int64_t position, size_t size, ol_error *error);
@@ -249,6 +259,23 @@ int ol_log_keep_entries(ol_log *log, size_t count, ol_error *error) OL_NODISCARD
 int ol_log_carry_ends(ol_log *log, ol_segment *next, ol_error *error) OL_NODISCARD;
 /* A marker was published that took its part. */
 void ol_log_end_was_written(ol_log *log);
+
+/* log/reader.c */
+/* Before the first piece: pieces are read into the caller's buffer, which outlives the reader.  A
+ * batch that does not fit is OL_TOO_LARGE. */
+void ol_log_reader_lend(ol_log_reader *reader, uint8_t *buffer, size_t capacity);
+/* Before the first piece: the search for the place may begin there.  A wrong hint costs time. */
+void ol_log_reader_hint(ol_log_reader *reader, int64_t segment_base, int64_t position);
+typedef struct ol_log_place {
+    const char *path;                   /* borrowed until the next call */
+    int64_t segment_base;
+    int64_t position;                   /* of the batch that holds the offset, or follows it */
+    size_t batch_size;                  /* 0: the segment has none there */
+    int64_t available;                  /* bytes of the segment from there on */
+} ol_log_place;
+/* Finds the reader's offset in a writable log.  OL_END: nothing is at or above it. */
+int ol_log_reader_locate(ol_log_reader *reader, ol_log_place *place,
+                         ol_error *error) OL_NODISCARD;
 
 /* log/append.c */
 int ol_log_reserve_at(ol_log *log, int64_t base_offset, size_t size, int64_t last_offset,

@@ -559,6 +559,7 @@ static int create_log(const ol_log_options *options, ol_log **created, ol_error 
     pthread_mutex_init(&log->manifest.lock, NULL);
     pthread_mutex_init(&log->list.lock, NULL);
     pthread_mutex_init(&log->epochs.lock, NULL);
+    pthread_mutex_init(&log->read.lock, NULL);
     for (int i = 0; i < 2; i++) pthread_mutex_init(&log->steps.locks[i], NULL);
     *created = log;
     return OL_OK;

@@ -34,12 +34,15 @@ struct ol_log_reader {
     bool shared;                /* the file is the segment's, not the reader's own */
     uint8_t *buffer;            /* the last bytes that were read */
     size_t capacity;
+    bool is_lent;               /* the buffer is the caller's */
     size_t buffered;
     int64_t buffer_position;
     size_t read_bytes;          /* of the next piece, doubled with each one */
     bool was_followed;          /* another segment followed this one already before the last
                                    check for more */
     int tries;
+    int64_t hint_base;          /* a batch at or before `offset` starts at `hint` in this segment */
+    int64_t hint;
     int64_t search_budget;      /* remaining budget for all searches of this reader
                                    (log/file_scan.h) */
     char *path;
@@ -70,9 +73,16 @@ static void leave_segment(ol_log_reader *reader) {
 
 void ol_log_reader_close(ol_log_reader *reader) {
     leave_segment(reader);
-    ol_pages_free(reader->buffer, reader->capacity);
+    if (!reader->is_lent) ol_pages_free(reader->buffer, reader->capacity);
     free(reader->path);
     free(reader);
+}
+
+void ol_log_reader_lend(ol_log_reader *reader, uint8_t *buffer, size_t capacity) {
+    OL_ASSERT(reader->buffer == NULL && capacity >= OL_BATCH_OVERHEAD);
+    reader->buffer = buffer;
+    reader->capacity = reader->read_bytes = capacity;
+    reader->is_lent = true;
 }
 
 /* Takes the segment (whose reference the caller holds and gives up) and goes to `position` in
@@ -106,6 +116,10 @@ int64_t ol_log_reader_offset(const ol_log_reader *reader) { return reader->offse
 
 static int make_room(ol_log_reader *reader, size_t size, ol_error *error) {
     if (size <= reader->capacity) return OL_OK;
+    if (reader->is_lent) {
+        return ol_fail(error, OL_TOO_LARGE, "a batch needs %zu bytes, the buffer has %zu", size,
+                       reader->capacity);
+    }
     uint8_t *buffer = ol_pages_allocate(size);
     if (buffer == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to read %zu bytes", size);
     ol_pages_free(reader->buffer, reader->capacity);
@@ -173,8 +187,8 @@ static int header_at(ol_log_reader *reader, int64_t position, const uint8_t **da
         int64_t size = atomic_load_explicit(&reader->segment->size, memory_order_acquire);
         int64_t left = reader->log->writable ? size - position : INT64_MAX;
         if (left <= 0) return OL_OK;
-        status = fill(reader, position,
-                      left < SEARCH_READ_BYTES ? (size_t)left : SEARCH_READ_BYTES, error);
+        size_t wanted = reader->is_lent ? reader->capacity : SEARCH_READ_BYTES;
+        status = fill(reader, position, left < (int64_t)wanted ? (size_t)left : wanted, error);
         if (status != OL_OK && status != OL_IO) return status;
     }
     *data = reader->buffer + (position - reader->buffer_position);
@@ -259,7 +273,36 @@ static int find_place(ol_log_reader *reader, ol_error *error) {
     if (segment == NULL) return OL_END;
     bool from_start = segment->base_offset >= reader->offset;
     int64_t position = from_start ? 0 : ol_segment_lookup(segment, reader->offset);
+    if (!from_start && reader->hint > position && reader->hint_base == segment->base_offset) {
+        position = reader->hint;
+    }
     return enter_segment(reader, segment, position, from_start, error);
+}
+
+void ol_log_reader_hint(ol_log_reader *reader, int64_t segment_base, int64_t position) {
+    reader->hint_base = segment_base;
+    reader->hint = position;
+}
+
+int ol_log_reader_locate(ol_log_reader *reader, ol_log_place *place, ol_error *error) {
+    int status;
+    do {
+        leave_segment(reader);
+        status = find_place(reader, error);
+        if (status == OL_OK && !reader->positioned) status = walk_to_offset(reader, error);
+    } while (status == OL_WOULD_BLOCK);
+    if (status != OL_OK) return status;
+    const uint8_t *data;
+    size_t got;
+    status = header_at(reader, reader->position, &data, &got, error);
+    if (status != OL_OK) return status;
+    int64_t size = atomic_load_explicit(&reader->segment->size, memory_order_acquire);
+    *place = (ol_log_place){.path = reader->path,
+                            .segment_base = reader->segment->base_offset,
+                            .position = reader->position,
+                            .batch_size = batch_size_at(data, got),
+                            .available = size - reader->position};
+    return OL_OK;
 }
 
 /* Goes to the segment after the current one.  OL_END when there is none; the reader stays where it
@@ -344,7 +387,10 @@ static int read_batches(ol_log_reader *reader, int64_t available, size_t size_ma
     size_t wanted = reader->read_bytes < size_max ? reader->read_bytes : size_max;
     if (wanted < OL_BATCH_OVERHEAD) wanted = OL_BATCH_OVERHEAD;
     if ((int64_t)wanted > available) wanted = (size_t)available;
-    int status = fill(reader, reader->position, wanted, error);
+    /* The search for the place has read into a lent buffer as much as fits. */
+    bool is_there = reader->is_lent && reader->buffer_position == reader->position &&
+                    reader->buffered >= wanted;
+    int status = is_there ? OL_OK : fill(reader, reader->position, wanted, error);
     size_t first = batch_size_at(reader->buffer, reader->buffered);
     if (status == OL_OK && first > reader->buffered && (int64_t)first <= available) {
         status = fill(reader, reader->position, first, error);

@@ -133,8 +133,8 @@ int ol_segment_write(ol_segment *segment, int64_t position, size_t size,
                      ol_error *error) OL_NODISCARD;
 
 /* Makes the bytes of [from, to), which are in the file, durable, and what is needed to read them.
- * What was stored through the mapping is flushed as a range of it (ol_fs.flush_range): a flush of
- * the file would take page after page from the mapping, each with an interrupt of the writer. */
+ * A mapped segment is flushed through its mapping, as a range (ol_fs.flush_range): a flush of the
+ * file takes the pages from the mapping one by one, and each interrupts the writer. */
 int ol_segment_flush_range(ol_segment *segment, int64_t from, int64_t to,
                            ol_error *error) OL_NODISCARD;
 /* The same only begun, as ol_fs.begin_flush_range does. */

@@ -367,3 +367,63 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     pthread_mutex_unlock(&log->swap.lock);
     return status;
 }
+
+/* The empty segment before the active one, which nothing needs any more.  Under swap.lock,
+ * flush.lock and extension.lock. */
+static int drop_empty_first(ol_log *log, ol_error *error) {
+    pthread_mutex_lock(&log->list.lock);
+    ol_segment *first = log->list.segments[0];
+    int64_t base_offset = first->base_offset;
+    OL_ASSERT(log->list.count == 2 && first != log->tail.active && !first->flush_needed);
+    ol_segment_detach(first);
+    log->list.segments[0] = log->list.segments[1];
+    log->list.count = 1;
+    atomic_store(&log->shared.start, log->list.segments[0]->base_offset);
+    pthread_mutex_unlock(&log->list.lock);
+    pthread_mutex_lock(&first->lock);
+    ol_segment_close_indexes(first);
+    pthread_mutex_unlock(&first->lock);
+    ol_segment_release(first);
+    /* A manifest that lists the segment would report its file as lost. */
+    int status = ol_log_store_manifest(log, error);
+    if (status == OL_OK) {
+        status = ol_segment_remove_files(log->fs, log->directory, base_offset, error);
+    }
+    if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
+    return status;
+}
+
+static int check_restart(const ol_log *log, int64_t offset, ol_error *error) {
+    int status = ol_log_check_writable(log, error);
+    if (status != OL_OK) return status;
+    bool is_empty = log->list.count == 1 && log->tail.size == 0;
+    if (!is_empty || offset < log->tail.next_offset) {
+        return ol_fail(error, OL_INVALID,
+                       "only an empty log begins again, and not below its end %lld",
+                       (long long)log->tail.next_offset);
+    }
+    return OL_OK;
+}
+
+int ol_log_restart(ol_log *log, int64_t offset, ol_error *error) {
+    int64_t flushed;
+    int status = check_restart(log, offset, error);
+    if (status != OL_OK || offset == log->tail.active->base_offset) return status;
+    /* From here to the offset nothing will ever be. */
+    status = ol_log_note_foreign(log, error);
+    atomic_store(&log->signals.appended, true);
+    if (status == OL_OK) status = ol_log_roll(log, offset, error);
+    if (status != OL_OK) return status;
+    log->tail.next_offset = offset;
+    atomic_store_explicit(&log->shared.end, offset, memory_order_release);
+    status = ol_log_flush(log, &flushed, error);
+    if (status != OL_OK) return status;
+    pthread_mutex_lock(&log->swap.lock);
+    pthread_mutex_lock(&log->flush.lock);
+    pthread_mutex_lock(&log->extension.lock);
+    status = drop_empty_first(log, error);
+    pthread_mutex_unlock(&log->extension.lock);
+    pthread_mutex_unlock(&log->flush.lock);
+    pthread_mutex_unlock(&log->swap.lock);
+    return status;
+}

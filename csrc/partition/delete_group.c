@@ -1,5 +1,6 @@
 /* Deletes everything that the log has of a group in one batch of tombstones
  * (docs/format/records.md §3.6, docs/format/coordinator.md §5.5). */
+#include "partition/commit/generation.h"
 #include "partition/partition_impl.h"
 #include "partition/tombstones.h"
 
@@ -59,9 +60,18 @@ static int collect(ol_tombstones *all, const ol_partition *partition, ol_slice g
     return status;
 }
 
-static int delete_locked(ol_partition *partition, ol_slice group, ol_commit_result *result,
-                         ol_error *error) {
+static int check_empty(const ol_partition *partition, ol_slice group, ol_commit_result *result,
+                       ol_error *error) {
+    ol_item item = {.kind = OL_ITEM_GENERATION, .group = group, .expected = -1};
+    return ol_commit_check_generation(partition, &item, &result->found, &result->found_offset,
+                                      error);
+}
+
+static int delete_locked(ol_partition *partition, ol_slice group, bool only_empty,
+                         ol_commit_result *result, ol_error *error) {
     int status = ol_partition_check_writable(partition, true, error);
+    if (status == OL_OK) status = ol_partition_complete_overlay(partition, error);
+    if (status == OL_OK && only_empty) status = check_empty(partition, group, result, error);
     if (status != OL_OK) return status;
     ol_tombstones all = {0};
     status = collect(&all, partition, group, error);
@@ -72,13 +82,13 @@ static int delete_locked(ol_partition *partition, ol_slice group, ol_commit_resu
     return status;
 }
 
-int ol_partition_delete_group(ol_partition *partition, ol_slice group, ol_commit_result *result,
-                              ol_error *error) {
+int ol_partition_delete_group(ol_partition *partition, ol_slice group, bool only_empty,
+                              ol_commit_result *result, ol_error *error) {
     *result = (ol_commit_result){.base_offset = -1,
                                  .rests_on = -1,
                                  .end_offset = ol_log_end(partition->log)};
     pthread_mutex_lock(&partition->writer);
-    int status = delete_locked(partition, group, result, error);
+    int status = delete_locked(partition, group, only_empty, result, error);
     result->term = partition->term;
     pthread_mutex_unlock(&partition->writer);
     return status;

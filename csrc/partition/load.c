@@ -237,6 +237,9 @@ static int check_tail(loader *load, ol_error *error) {
  * over. */
 static int finish_replicated(loader *load, ol_error *error) {
     ol_partition *partition = load->partition;
+    if (partition->leadership.alone) {
+        ol_partition_set_positions(partition, ol_log_end(partition->log), partition->applied);
+    }
     if (partition->watermark > load->limit) {
         load->limit = partition->watermark;
         load->stopped = load->is_tail_proved = false;
@@ -246,6 +249,12 @@ static int finish_replicated(loader *load, ol_error *error) {
     }
     ol_batch_clock_record(&partition->clock, load->apply.max_timestamp);
     ol_partition_set_positions(partition, partition->watermark, partition->watermark);
+    partition->load_runs = false;
+    if (partition->leadership.leads) {
+        ol_error why;       /* it stays loading, and the next advance or commit tries again */
+        (void)!ol_partition_move_watermark(partition, 0, &why);
+        return OL_OK;
+    }
     int loading = OL_ROLE_LOADING;
     atomic_compare_exchange_strong(&partition->role, &loading, OL_ROLE_FOLLOWER);
     return OL_OK;
@@ -287,6 +296,7 @@ static int run(loader *load, ol_error *error) {
     if (status == OL_OK) status = finish(load, error);
     if (status == OL_OK) partition->load_runs = false;
     pthread_mutex_unlock(&partition->writer);
+    ol_partition_wake(partition, false);
     return status;
 }
 

@@ -14,6 +14,7 @@ void ol_partition_options_init(ol_partition_options *options) {
     options->log.cleaned_by_others = -1;
     options->batch_bytes_max = OL_BATCH_BYTES_MAX_DEFAULT;
     options->leader_epoch = -1;
+    options->watermark = -1;
 }
 
 /* For the age of producers: under writer, or while nobody else has the partition. */
@@ -42,6 +43,7 @@ static void free_partition(ol_partition *partition) {
     ol_commit_scratch_free(&partition->scratch);
     free(partition->problems.kept);
     ol_own_transactions_free(&partition->own.open);
+    ol_unapplied_free(&partition->unapplied);
     pthread_mutex_destroy(&partition->writer);
     pthread_mutex_destroy(&partition->table);
     pthread_mutex_destroy(&partition->wait.lock);
@@ -52,6 +54,19 @@ static void free_partition(ol_partition *partition) {
 }
 
 static void report_losses(ol_partition *partition, const ol_log_recovery *recovery);
+
+static void initialise_positions(ol_partition *partition) {
+    const ol_partition_options *options = &partition->options;
+    int64_t start = ol_log_start(partition->log), end = ol_log_end(partition->log);
+    int64_t watermark = options->replicated ? options->watermark : end;
+    if (watermark > end) watermark = end;
+    partition->watermark = watermark > start ? watermark : start;
+    partition->applied = start;
+    int32_t newest = ol_log_leader_epoch(partition->log);
+    if (options->replicated && newest > partition->leadership.epoch) {
+        partition->leadership.epoch = newest;
+    }
+}
 
 int ol_partition_open(const ol_partition_options *options, ol_partition **opened,
                       ol_log_recovery *recovery, ol_error *error) {
@@ -85,9 +100,7 @@ int ol_partition_open(const ol_partition_options *options, ol_partition **opened
         free_partition(partition);
         return status;
     }
-    int64_t start = ol_log_start(partition->log);
-    partition->watermark = options->replicated ? start : ol_log_end(partition->log);
-    partition->applied = start;
+    initialise_positions(partition);
     partition->read_only = !ol_log_is_writable(partition->log);
     if (recovery->corrupt) {
         ol_partition_report(partition, &recovery->corruption, recovery->corruption.offset,
@@ -278,6 +291,16 @@ static int refuse_read_only(const ol_partition *partition, ol_error *error) {
     return ol_error_at(error, partition->options.log.directory, -1);
 }
 
+/* A plain commit depends on nothing that a load finds: the load reaches it in log order. */
+static int check_loading(const ol_partition *partition, bool needs_state, ol_error *error) {
+    if (partition->options.replicated && !partition->leadership.leads) {
+        return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
+    }
+    bool is_accepted = partition->options.replicated || partition->role == OL_ROLE_LOADING;
+    if (is_accepted && !needs_state && !partition->options.refuse_while_loading) return OL_OK;
+    return ol_fail(error, OL_LOADING, "the partition is loading");
+}
+
 int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error) {
     if (OL_UNLIKELY(partition->read_only)) return refuse_read_only(partition, error);
     if (OL_UNLIKELY(ol_log_has_failed(partition->log))) {
@@ -287,12 +310,8 @@ int ol_partition_check_writable(const ol_partition *partition, bool needs_state,
         case OL_ROLE_ACTIVE:
             return OL_OK;
         case OL_ROLE_LOADING:
-            if (!needs_state && !(partition->options.replicated && partition->load_runs)) {
-                return OL_OK;
-            }
-            return ol_fail(error, OL_LOADING, "the partition is loading");
         case OL_ROLE_UNLOADED:
-            return ol_fail(error, OL_LOADING, "the partition was not loaded yet");
+            return check_loading(partition, needs_state, error);
         case OL_ROLE_FOLLOWER:
             return ol_fail(error, OL_NOT_COORDINATOR, "this process does not lead the partition");
         case OL_ROLE_FAILED:
@@ -334,6 +353,11 @@ int ol_partition_abort_own(ol_partition *partition, ol_error *error) {
 
 int ol_partition_ensure_ready(ol_partition *partition, ol_error *error) {
     if (OL_LIKELY(partition->leadership.ready)) return OL_OK;
+    /* It is caught up with its log, and could not close transactions: it tries again. */
+    if (partition->leadership.alone && ol_partition_is_loaded(partition)) {
+        partition->leadership.ready = true;
+        return ol_partition_move_watermark(partition, 0, error);
+    }
     /* Those that a load finds are known at its end. */
     bool loaded = partition->role == OL_ROLE_ACTIVE && !partition->options.replicated;
     if (loaded) return ol_partition_abort_own(partition, error);
@@ -394,6 +418,16 @@ const ol_partition_options *ol_partition_get_options(const ol_partition *partiti
 void ol_partition_lock_writer(ol_partition *partition, ol_partition_view *view) {
     pthread_mutex_lock(&partition->writer);
     *view = (ol_partition_view){&partition->state, &partition->inflight, partition->watermark};
+}
+
+void ol_partition_leadership(ol_partition *partition, ol_leadership *leadership) {
+    pthread_mutex_lock(&partition->writer);
+    *leadership = (ol_leadership){.epoch = partition->leadership.epoch,
+                                  .leads = partition->leadership.leads,
+                                  .alone = partition->leadership.alone,
+                                  .term = partition->term,
+                                  .elected_end = partition->leadership.elected_end};
+    pthread_mutex_unlock(&partition->writer);
 }
 
 void ol_partition_unlock_writer(ol_partition *partition) {

@@ -49,6 +49,9 @@ typedef struct ol_partition_options {
     size_t batch_bytes_max;     /* a larger commit is split by group; at most segment_bytes, of
                                    which eleven twelfths are used (ol_log_batch_bytes_max) */
     bool replicated;            /* the host moves W */
+    bool refuse_while_loading;  /* commits too are OL_LOADING until the partition is active */
+    int64_t watermark;          /* replicated: where W begins, as the checkpoint of high watermarks
+                                   says; -1 unknown */
     int32_t leader_epoch;       /* of our appends; -1: newest in the log + 1 (lone only) */
     bool write_value_v4;        /* value v4 for a topic id; else only when the log has v4 already */
     int64_t (*clock_ms)(void *context);     /* the wall clock, NULL: the system's; tests */
@@ -129,6 +132,9 @@ typedef enum ol_item_kind {
     OL_ITEM_POSITION,           /* commit value at (group, topic, partition) */
     OL_ITEM_POSITION_TOMBSTONE, /* written only where a committed or pending value exists */
     OL_ITEM_GROUP_RECORD,       /* a raw key of `group`; value.data == NULL: a tombstone */
+    OL_ITEM_GENERATION,         /* writes nothing: all is refused unless the latest written record
+                                   of `group` has the generation `expected`; -1: unless the group
+                                   has no members */
 } ol_item_kind;
 
 typedef enum ol_condition {
@@ -161,8 +167,9 @@ typedef struct ol_commit_result {
     int64_t end_offset;         /* durable when flushed, replicated when below W, up to here */
     int64_t timestamp;          /* ms, of the batch */
     size_t written;             /* records; the other tombstones found nothing to delete */
-    bool found;                 /* OL_CONDITION, OL_REWIND: whether an offset was committed */
-    int64_t found_offset;
+    bool found;                 /* OL_CONDITION, OL_REWIND: whether an offset was committed;
+                                   OL_GENERATION: whether the group has a record */
+    int64_t found_offset;       /* OL_GENERATION: its generation */
     int64_t rests_on;           /* the same: W that settles the in-flight value; -1 none */
     uint64_t term;              /* in which it was written, or refused: for ol_partition_wait */
 } ol_commit_result;
@@ -183,8 +190,8 @@ typedef struct ol_commit_result {
  * refusal error->item is the index of the item, and result->found and found_offset give the
  * committed value.
  *
- * Fails with OL_CONDITION, OL_REWIND, OL_LOADING, OL_NOT_COORDINATOR, OL_READ_ONLY, OL_FAILED,
- * OL_FENCED, OL_TOO_LARGE, OL_DISK_FULL, OL_NO_MEMORY, OL_IO.
+ * Fails with OL_CONDITION, OL_REWIND, OL_GENERATION, OL_LOADING, OL_NOT_COORDINATOR, OL_READ_ONLY,
+ * OL_FAILED, OL_FENCED, OL_TOO_LARGE, OL_DISK_FULL, OL_NO_MEMORY, OL_IO.
  */
 int ol_partition_commit(ol_partition *partition, const ol_item *items, size_t count,
                         int64_t producer_id, int16_t producer_epoch, ol_commit_result *result,
@@ -212,9 +219,17 @@ int ol_partition_try_commit(ol_partition *partition, const ol_item *items, size_
                             ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
 /* Deletes a group in one batch: tombstones for every committed or pending position and for its
- * group records.  result->written == 0: there was nothing. */
-int ol_partition_delete_group(ol_partition *partition, ol_slice group, ol_commit_result *result,
-                              ol_error *error) OL_NODISCARD;
+ * group records.  result->written == 0: there was nothing.  `only_empty`: OL_GENERATION when the
+ * group has members. */
+int ol_partition_delete_group(ol_partition *partition, ol_slice group, bool only_empty,
+                              ol_commit_result *result, ol_error *error) OL_NODISCARD;
+
+/* Ends the generation of a group (docs/format/records.md §3.4): in one batch a record of the next
+ * one, without members, and the items, positions of the group.  Members of the former generation
+ * are refused from then on.  *generation is the new one.  Fails as ol_partition_commit; with
+ * OL_INVALID for a group of the consumer protocol; OL_LIMIT. */
+int ol_partition_fence(ol_partition *partition, ol_slice group, const ol_item *items, size_t count,
+                       int32_t *generation, ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
 /* Ends a transaction with a marker.  OL_TRANSACTION when the log has no open one of this producer;
  * OL_FENCED when the epoch is older than the producer's; OL_DISK_FULL only where no space is kept
@@ -283,30 +298,74 @@ void ol_partition_positions(ol_partition *partition, ol_positions *positions);
 /* Bytes of scratch memory that commits left allocated for the next one. */
 size_t ol_partition_scratch_bytes(ol_partition *partition);
 
-/* -------------------------------------------------------- replication (docs/architecture.md §7) */
+/* -------------------------------------------------------- replication (docs/architecture.md §7)
+ *
+ * Every call carries the leader epoch in which its caller believes the partition to be.
+ * OL_FENCED_LEADER_EPOCH: it is older than the newest one known, or this replica leads in it and is
+ * asked to follow.  OL_UNKNOWN_LEADER_EPOCH: it is newer; the caller repeats the call when the
+ * partition has been told of that epoch.  Nothing has changed then.  The newest epoch known is the
+ * one that the host gave last, or the newest in the log. */
 
-/* Starts leadership at an epoch: OL_FENCED unless it is above the current one.  Scans [W, log end)
- * into the overlay.  The partition is loading until W has reached the log end of this moment and
- * the open transactions of ours that an earlier leader left are closed with ABORT; then it is
- * active.  On failure leadership is as it was before. */
-int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch,
+/* Starts leadership at an epoch: OL_FENCED_LEADER_EPOCH unless it is above the newest one known, or
+ * that of this leader already.  The partition is loading until it is loaded, W has reached the log
+ * end of this moment and the open transactions of ours that an earlier leader left are closed with
+ * ABORT; then it is active.  It may not be loaded yet: plain commits are appended from now on, and
+ * the load applies them.  `alone`: there is no other replica, W follows the log end by itself, and
+ * commits are applied as in a lone store.  On failure leadership is as it was before; OL_CORRUPT
+ * and OL_IO of a record in [W, log end), which cannot be read. */
+int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, bool alone,
                                ol_error *error) OL_NODISCARD;
-/* Commits that wait are answered OL_NOT_COORDINATOR; the state stays: it holds only records below
- * W. */
+/* Follows, from the newest epoch known on; a leader that resigns names its own.  Commits that wait
+ * are answered OL_NOT_COORDINATOR; the state stays: it holds only records below W. */
 int ol_partition_become_follower(ol_partition *partition, int32_t leader_epoch,
                                  ol_error *error) OL_NODISCARD;
-/* A follower's fetch: whole batches, offsets kept (ol_log_append). */
-int ol_partition_append(ol_partition *partition, const uint8_t *data, size_t size,
+/* Drops a follower's state, for memory; the log and W stay, and ol_partition_load loads it again.
+ * OL_LOADING during a load. */
+int ol_partition_unload(ol_partition *partition, int32_t leader_epoch,
                         ol_error *error) OL_NODISCARD;
+/* A follower's fetch: whole batches, offsets kept (ol_log_append), loaded or not.  OL_CORRUPT: also
+ * a batch of a later epoch than the leader's. */
+int ol_partition_append(ol_partition *partition, int32_t leader_epoch, const uint8_t *data,
+                        size_t size, ol_error *error) OL_NODISCARD;
 /* Moves W to min(offset, log end), never back, applies the records below it and wakes the threads
- * that wait for it.  A record that Kafka would refuse is kept as a problem and passed over, as by a
- * load, and makes the partition read-only.  A leader that is due to become active and cannot write
- * its ABORTs gets the reason (OL_DISK_FULL, say); it stays loading, and the next call tries
- * again. */
-int ol_partition_advance(ol_partition *partition, int64_t offset, ol_error *error) OL_NODISCARD;
-/* Cuts the log at `offset`; below W or applied it drops the state, and the caller calls
- * ol_partition_load again. */
-int ol_partition_truncate(ol_partition *partition, int64_t offset, ol_error *error) OL_NODISCARD;
+ * that wait for it; during a load, the load applies them.  A record that Kafka would refuse is kept
+ * as a problem and passed over, as by a load, and makes the partition read-only.  A leader that is
+ * due to become active and cannot write its ABORTs gets the reason (OL_DISK_FULL, say); it stays
+ * loading, and the next call tries again. */
+int ol_partition_advance(ol_partition *partition, int32_t leader_epoch, int64_t offset,
+                         ol_error *error) OL_NODISCARD;
+/* Cuts a follower's log at `offset`; below W or applied it drops the state, and the caller calls
+ * ol_partition_load again.  OL_LOADING during a load. */
+int ol_partition_truncate(ol_partition *partition, int32_t leader_epoch, int64_t offset,
+                          ol_error *error) OL_NODISCARD;
+/* Drops a follower's log, whose end is below where its leader's begins, and begins again at
+ * `offset`; the caller calls ol_partition_load again.  After OL_DISK_FULL and OL_NO_MEMORY the log
+ * may be empty at its former start: the call can be repeated. */
+int ol_partition_restart_at(ol_partition *partition, int32_t leader_epoch, int64_t offset,
+                            ol_error *error) OL_NODISCARD;
+
+typedef enum ol_read_up_to {
+    OL_READ_WRITTEN,            /* followers */
+    OL_READ_WATERMARK,          /* consumers */
+} ol_read_up_to;
+/* ol_log_read for those who replicate or consume the partition, whatever its role; leader_epoch -1:
+ * whichever it is.  The bytes are of the log as it was in that epoch. */
+int ol_partition_read(ol_partition *partition, int32_t leader_epoch, int64_t offset,
+                      ol_read_up_to up_to, uint8_t *buffer, size_t capacity, size_t *size,
+                      ol_error *error) OL_NODISCARD;
+/* ol_log_file_range likewise.  Nothing keeps the log from being cut while the range is sent. */
+int ol_partition_file_range(ol_partition *partition, int32_t leader_epoch, int64_t offset,
+                            ol_read_up_to up_to, size_t size_max, ol_file_range *range,
+                            ol_error *error) OL_NODISCARD;
+
+typedef struct ol_leadership {
+    int32_t epoch;              /* the newest known, -1 none */
+    bool leads;
+    bool alone;
+    uint64_t term;
+    int64_t elected_end;        /* of a leader: log end at its election */
+} ol_leadership;
+void ol_partition_leadership(ol_partition *partition, ol_leadership *leadership);
 
 /* ----------------------------------------------------------------------------- for the rooms above
  *
@@ -322,7 +381,8 @@ const ol_partition_options *ol_partition_get_options(const ol_partition *partiti
 typedef struct ol_partition_view {
     const ol_state *state;          /* the applied state; not to be read during ol_partition_load,
                                        which writes it without a lock */
-    const ol_in_flight *in_flight;  /* the records in [W, log end) */
+    const ol_in_flight *in_flight;  /* the records in [W, log end), once
+                                       ol_partition_complete_overlay was called */
     int64_t watermark;
 } ol_partition_view;
 
@@ -335,6 +395,10 @@ void ol_partition_unlock_writer(ol_partition *partition);
  * on the present state. */
 int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error)
     OL_NODISCARD;
+
+/* Under the writer lock: records in the view's in_flight what was written since the last such call.
+ * OL_NO_MEMORY, OL_CORRUPT, OL_IO. */
+int ol_partition_complete_overlay(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
 /* Under the writer lock: ol_partition_commit for a caller that has decided under the same hold what
  * to write. */

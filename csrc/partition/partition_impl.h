@@ -3,8 +3,9 @@
  * Locks, in the order in which they are taken; a thread that holds one takes only later ones:
  *
  *   1  writer            whatever appends, applies or changes the role: `role`, `read_only`,
- *                        `load_runs`, `watermark`, `applied`, `inflight`, `leadership`, `clock`,
- *                        `scratch`, `own`; with `table` also `state`
+ *                        `load_runs`, `watermark`, `applied`, `inflight`, `recorded_to`,
+ *                        `unapplied`, `leadership`, `clock`, `scratch`, `own`; with `table` also
+ *                        `state`
  *   2  table             keeps readers out of `state` while it changes; either lock is enough
  *                        to read it
  *   3  snapshot.lock     `snapshot`, and the snapshot's file in the directory
@@ -28,6 +29,7 @@
 #include "partition/batch_clock.h"
 #include "partition/commit/commit.h"
 #include "partition/partition.h"
+#include "partition/unapplied.h"
 #include "state/in_flight.h"
 
 struct ol_partition {
@@ -37,7 +39,11 @@ struct ol_partition {
     pthread_mutex_t writer;
     pthread_mutex_t table;
     ol_state state;
-    ol_in_flight inflight;          /* replicated only */
+    /* Replicated only: the overlay, up to where it is recorded (below `applied`: up to there), and
+     * the batches above W that need not be read back. */
+    ol_in_flight inflight;
+    int64_t recorded_to;
+    ol_unapplied unapplied;
 
     /* Every commit and most reads check these: they stand together, apart from the locks below. */
     _Atomic int role;               /* ol_role */
@@ -49,7 +55,9 @@ struct ol_partition {
 
     struct {
         bool ready;                 /* ol_partition_ensure_ready has nothing to do */
-        int32_t epoch;
+        bool leads;                 /* replicated: elected in `epoch`, also before it is active */
+        bool alone;                 /* of these: no other replica, so that W is the log end */
+        int32_t epoch;              /* replicated: the newest that the host gave or the log has */
         int64_t elected_end;        /* log end at the election: active when applied is there */
     } leadership;
 
@@ -119,6 +127,51 @@ void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t
 
 /* Under snapshot.lock: removes the snapshot from the directory, durably.  Having none is fine. */
 int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) OL_NODISCARD;
+
+/* Under writer: whether a batch of ours counts as soon as it is written. */
+static inline bool ol_partition_applies_at_once(const ol_partition *partition) {
+    return !partition->options.replicated || partition->leadership.alone;
+}
+
+/* Under writer. */
+static inline bool ol_partition_is_loaded(const ol_partition *partition) {
+    return partition->role != OL_ROLE_UNLOADED && !partition->load_runs;
+}
+
+/* partition/batch_pass.c.  Under writer, so that the log does not change meanwhile: calls
+ * `function` for each batch that reaches into [from, to) and not above, in order, until it returns
+ * OL_END. */
+typedef int (*ol_batch_function)(ol_partition *partition, const ol_batch *batch, void *context,
+                                 ol_error *error);
+int ol_partition_for_each_batch(ol_partition *partition, int64_t from, int64_t to,
+                                ol_batch_function function, void *context, ol_error *error);
+/* The same of what the files hold, whatever is in memory. */
+int ol_partition_for_each_stored_batch(ol_partition *partition, int64_t from, int64_t to,
+                                       ol_batch_function function, void *context,
+                                       ol_error *error);
+
+/* partition/overlay.c, all under writer. */
+/* Records [applied, log end) from the files: what is damaged shall be found before a new leader
+ * relies on it.  On failure the overlay is as it was. */
+int ol_partition_read_in_flight(ol_partition *partition, ol_error *error);
+bool ol_partition_is_overlay_complete(const ol_partition *partition);
+/* With `table`: a batch was applied. */
+void ol_partition_overlay_applied(ol_partition *partition, const ol_batch *batch);
+/* W has moved. */
+void ol_partition_overlay_settled(ol_partition *partition);
+/* Leadership ended, or the log was cut: nothing is in flight. */
+void ol_partition_drop_overlay(ol_partition *partition);
+
+/* partition/leadership.c, all under writer.  OL_INVALID for a lone partition, OL_FAILED. */
+int ol_partition_check_replicated(const ol_partition *partition, ol_error *error);
+/* OL_FENCED_LEADER_EPOCH or OL_UNKNOWN_LEADER_EPOCH unless it is the present one. */
+int ol_partition_check_epoch(const ol_partition *partition, int32_t leader_epoch, ol_error *error);
+/* Makes a leader active once W has passed the log end of its election. */
+int ol_partition_activate(ol_partition *partition, ol_error *error);
+
+/* partition/replication.c.  Under writer: W moves to min(offset, log end), or a leader that is
+ * alone to the log end; never back. */
+int ol_partition_move_watermark(ol_partition *partition, int64_t offset, ol_error *error);
 
 /* Under writer, before a batch of ours: makes sure that the log knows the epoch that it carries,
  * and that a lone store that is loaded has no transaction of ours open. */

@@ -1,51 +1,8 @@
-/* Changes leadership, and moves W for the host (docs/architecture.md §7). */
-#include <string.h>
-
+/* Follows a leader, and moves W for the host (docs/architecture.md §7). */
+#include "format/batch.h"
 #include "partition/partition_impl.h"
 
-enum { REPLAY_PIECE_BYTES = 1 << 20 };
-
-typedef int (*batch_function)(ol_partition *partition, const ol_batch *batch, void *context,
-                              ol_error *error);
-
-/* Calls `function` for each batch of [from, to), in order, until it returns OL_END.  Under writer,
- * so that the log does not change meanwhile. */
-static int for_each_batch(ol_partition *partition, int64_t from, int64_t to,
-                          batch_function function, void *context, ol_error *error) {
-    if (from >= to) return OL_OK;
-    ol_log_reader *reader;
-    ol_log_piece piece;
-    int status = ol_log_reader_open(partition->log, from, &reader, error);
-    if (status != OL_OK) return status;
-    bool done = false;
-    while (!done &&
-           (status = ol_log_reader_next(reader, REPLAY_PIECE_BYTES, &piece, error)) == OL_OK) {
-        for (size_t position = 0; position < piece.size && !done;) {
-            ol_batch batch;
-            status = ol_batch_parse(piece.data + position, piece.size - position, &batch, error);
-            if (status == OL_OK) status = ol_batch_check_crc(&batch, error);
-            if (status != OL_OK) {
-                ol_error_at(error, piece.path, piece.position + (int64_t)position);
-                break;
-            }
-            done = batch.last_offset >= to;
-            if (!done && batch.last_offset >= from) {
-                status = function(partition, &batch, context, error);
-            }
-            if (status != OL_OK) break;
-            position += batch.size;
-        }
-        if (status != OL_OK) break;
-    }
-    ol_log_reader_close(reader);
-    return status == OL_END ? OL_OK : status;
-}
-
-static int record_batch(ol_partition *partition, const ol_batch *batch, void *overlay,
-                        ol_error *error) {
-    return ol_in_flight_record(overlay, &partition->state, batch,
-                               partition->options.log.decompressor, error);
-}
+/* ----------------------------------------------------------------------------------- moving W */
 
 static void report_refused(void *partition, const ol_batch *batch, const ol_error *error) {
     ol_error problem = *error;
@@ -66,228 +23,101 @@ static int apply_batch(ol_partition *partition, const ol_batch *batch, void *con
         status = OL_OK;
     }
     if (status == OL_OK) {
-        ol_in_flight_applied(&partition->inflight, partition->state.table, batch, decompressor);
+        ol_partition_overlay_applied(partition, batch);
+        ol_batch_clock_record(&partition->clock, batch->max_timestamp);
     }
     pthread_mutex_unlock(&partition->table);
     return status;
 }
 
-/* -------------------------------------------------------------------- open transactions of ours */
-
-typedef struct own_search {
-    int64_t producer_id;
-    bool is_own;
-} own_search;
-
-/* Inspects the first record of the producer's first batch. */
-static int find_header(ol_partition *partition, const ol_batch *batch, void *context,
-                       ol_error *error) {
-    own_search *search = context;
-    if (batch->producer_id != search->producer_id || ol_batch_is_control(batch)) return OL_OK;
-    ol_records records;
-    ol_record record;
-    int status = ol_records_open(&records, batch, partition->options.log.decompressor, error);
-    if (status != OL_OK) return status == OL_NO_MEMORY ? status : OL_END;
-    search->is_own =
-        ol_records_next(&records, &record, error) == OL_OK && ol_own_transactions_marks(&record);
-    ol_records_close(&records);
-    return OL_END;
-}
-
-/* Closes with ABORT our own transactions that an earlier leader left open
- * (docs/architecture.md §7): those with an id of our range and our header.  We write a transaction
- * under one hold of the writer lock, so that nobody will end one that is open here.  The log's own
- * list follows truncations; a list made while applying would not. */
-static int abort_own(ol_partition *partition, ol_error *error) {
-    ol_log_transaction transaction;
-    ol_commit_result result;
-    for (size_t i = 0; ol_log_open_transaction_at(partition->log, i, &transaction);) {
-        own_search search = {transaction.producer_id, false};
-        int status = OL_OK;
-        if (transaction.producer_id >= OL_OWN_PRODUCER_ID_MIN) {
-            status = for_each_batch(partition, transaction.first_offset, ol_log_end(partition->log),
-                                    find_header, &search, error);
-        }
-        if (status != OL_OK) return status;
-        if (!search.is_own) {
-            i++;
-            continue;
-        }
-        status = ol_partition_write_marker(partition, transaction.producer_id, -1, OL_CONTROL_ABORT,
-                                           0, &result, error);
-        if (status != OL_OK) return status;
-        partition->load.aborted_own++;      /* the next open one moves to `i` */
-    }
-    return OL_OK;
-}
-
-/* A leader becomes active once W has passed the log end of its election. */
-static int activate(ol_partition *partition, ol_error *error) {
-    int loading = OL_ROLE_LOADING;
-    if (partition->role != loading || partition->applied < partition->leadership.elected_end) {
-        return OL_OK;
-    }
-    int status = partition->read_only ? OL_OK : abort_own(partition, error);
-    /* A flush that failed meanwhile made it FAILED: it stays so. */
-    if (status == OL_OK) atomic_compare_exchange_strong(&partition->role, &loading, OL_ROLE_ACTIVE);
-    return status;
-}
-
-/* ----------------------------------------------------------------------------------- leadership */
-
-/* Under writer; releasing reservations changes the table. */
-static void replace_overlay(ol_partition *partition, const ol_in_flight *overlay) {
-    pthread_mutex_lock(&partition->table);
-    ol_in_flight_reset(&partition->inflight, partition->state.table);
-    ol_group_records_release_promised(partition->state.group_records);
-    pthread_mutex_unlock(&partition->table);
-    partition->inflight = *overlay;
-}
-
-static void empty_overlay(ol_partition *partition) {
-    ol_in_flight empty;
-    ol_in_flight_init(&empty);
-    replace_overlay(partition, &empty);
-}
-
-static int check_replicated(const ol_partition *partition, ol_error *error) {
-    if (partition->options.replicated) return OL_OK;
-    return ol_fail(error, OL_INVALID, "the partition is not replicated");
-}
-
-static int check_epoch(const ol_partition *partition, int32_t leader_epoch, ol_error *error) {
-    if (partition->role == OL_ROLE_FAILED) {
-        return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
-    }
-    if (partition->role == OL_ROLE_UNLOADED || partition->load_runs) {
-        return ol_fail(error, OL_LOADING, "the partition was not loaded yet");
-    }
-    if (leader_epoch > partition->leadership.epoch) return OL_OK;
-    return ol_fail(error, OL_FENCED, "leader epoch %d is not above %d", leader_epoch,
-                   partition->leadership.epoch);
-}
-
-static int lead_locked(ol_partition *partition, int32_t leader_epoch, ol_error *error) {
-    int status = check_replicated(partition, error);
-    if (status == OL_OK) status = check_epoch(partition, leader_epoch, error);
-    if (status == OL_OK && partition->read_only) {
-        status = ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
-    }
-    if (status != OL_OK) return status;
-    ol_in_flight overlay;    /* built aside: after a failure a leader may need the old one */
-    ol_in_flight_init(&overlay);
-    int64_t end = ol_log_end(partition->log);
-    status = for_each_batch(partition, partition->applied, end, record_batch, &overlay, error);
-    if (status == OL_OK) status = ol_log_assign_epoch(partition->log, leader_epoch, error);
-    if (status != OL_OK) {
-        /* It holds no reservations: the table is not touched. */
-        ol_in_flight_reset(&overlay, partition->state.table);
-        return status;
-    }
-    replace_overlay(partition, &overlay);
-    partition->leadership.epoch = leader_epoch;
-    partition->leadership.ready = true;
-    partition->leadership.elected_end = end;
-    /* Without the space their ends are written as other batches are. */
-    ol_error ignored;
-    (void)!ol_log_keep_ends(partition->log, &ignored);
-    int role = partition->role;
-    if (role == OL_ROLE_FAILED ||
-        !atomic_compare_exchange_strong(&partition->role, &role, OL_ROLE_LOADING)) {
-        return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
-    }
-    status = activate(partition, error);
-    if (partition->role == OL_ROLE_FAILED) return status;
-    return OL_OK;           /* else it leads, and the next ol_partition_advance tries again */
-}
-
-int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, ol_error *error) {
-    pthread_mutex_lock(&partition->writer);
-    int status = lead_locked(partition, leader_epoch, error);
-    pthread_mutex_unlock(&partition->writer);
-    return status;
-}
-
-static int follow_locked(ol_partition *partition, int32_t leader_epoch, ol_error *error) {
-    int status = check_replicated(partition, error);
-    if (status == OL_OK) status = check_epoch(partition, leader_epoch, error);
-    if (status != OL_OK) return status;
-    int role = partition->role;
-    if (role == OL_ROLE_FAILED ||
-        !atomic_compare_exchange_strong(&partition->role, &role, OL_ROLE_FOLLOWER)) {
-        return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
-    }
-    empty_overlay(partition);
-    partition->leadership.epoch = leader_epoch;
-    ol_log_release_ends(partition->log);
-    partition->leadership.ready = false;
-    ol_partition_wake(partition, true);
-    return OL_OK;
-}
-
-int ol_partition_become_follower(ol_partition *partition, int32_t leader_epoch, ol_error *error) {
-    pthread_mutex_lock(&partition->writer);
-    int status = follow_locked(partition, leader_epoch, error);
-    pthread_mutex_unlock(&partition->writer);
-    return status;
-}
-
-static int append_locked(ol_partition *partition, const uint8_t *data, size_t size,
-                         ol_error *error) {
-    int status = check_replicated(partition, error);
-    if (status != OL_OK) return status;
-    if (partition->role != OL_ROLE_FOLLOWER) {
-        return ol_fail(error, OL_FENCED, "only a follower appends what a leader wrote");
-    }
-    return ol_log_append(partition->log, data, size, error);
-}
-
-int ol_partition_append(ol_partition *partition, const uint8_t *data, size_t size,
-                        ol_error *error) {
-    pthread_mutex_lock(&partition->writer);
-    int status = append_locked(partition, data, size, error);
-    pthread_mutex_unlock(&partition->writer);
-    return status;
-}
-
-static int advance_locked(ol_partition *partition, int64_t offset, ol_error *error) {
-    int status = check_replicated(partition, error);
-    if (status != OL_OK) return status;
-    int64_t end = ol_log_end(partition->log);
-    int64_t watermark = offset < end ? offset : end;
-    if (partition->role == OL_ROLE_FAILED) {
-        return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
-    }
-    if (partition->role == OL_ROLE_UNLOADED || partition->load_runs) {
-        /* The load reads up to it. */
-        if (watermark > partition->watermark) {
-            ol_partition_set_positions(partition, watermark, partition->applied);
-        }
-        return OL_OK;
-    }
-    if (watermark <= partition->watermark) return activate(partition, error);
-    status = for_each_batch(partition, partition->applied, watermark, apply_batch, NULL, error);
+static int apply_to(ol_partition *partition, int64_t watermark, ol_error *error) {
+    int status = ol_partition_for_each_batch(partition, partition->applied, watermark, apply_batch,
+                                             NULL, error);
     if (status != OL_OK) {
         ol_partition_fail(partition);
         return status;
     }
     ol_partition_set_positions(partition, watermark, watermark);
-    if (watermark == end) empty_overlay(partition);
-    return activate(partition, error);
+    ol_unapplied_drop(&partition->unapplied, watermark);
+    ol_partition_overlay_settled(partition);
+    return OL_OK;
 }
 
-int ol_partition_advance(ol_partition *partition, int64_t offset, ol_error *error) {
+int ol_partition_move_watermark(ol_partition *partition, int64_t offset, ol_error *error) {
+    int64_t end = ol_log_end(partition->log);
+    int64_t watermark = offset < end && !partition->leadership.alone ? offset : end;
+    if (watermark < partition->watermark) watermark = partition->watermark;
+    if (!ol_partition_is_loaded(partition)) {
+        /* The load reads up to it. */
+        ol_partition_set_positions(partition, watermark, partition->applied);
+        return OL_OK;
+    }
+    int status = OL_OK;
+    if (watermark > partition->applied) status = apply_to(partition, watermark, error);
+    if (status == OL_OK) status = ol_partition_activate(partition, error);
+    /* A leader without followers, whose W nobody else moves, tries again with its next commit. */
+    if (status != OL_OK && partition->leadership.alone) partition->leadership.ready = false;
+    return status;
+}
+
+int ol_partition_advance(ol_partition *partition, int32_t leader_epoch, int64_t offset,
+                         ol_error *error) {
     pthread_mutex_lock(&partition->writer);
-    int status = advance_locked(partition, offset, error);
+    int status = ol_partition_check_replicated(partition, error);
+    if (status == OL_OK) status = ol_partition_check_epoch(partition, leader_epoch, error);
+    if (status == OL_OK) status = ol_partition_move_watermark(partition, offset, error);
     pthread_mutex_unlock(&partition->writer);
     ol_partition_wake(partition, false);
     return status;
 }
 
+/* ---------------------------------------------------------------------------------- following */
+
+static int check_follower(const ol_partition *partition, int32_t leader_epoch, ol_error *error) {
+    int status = ol_partition_check_replicated(partition, error);
+    if (status == OL_OK) status = ol_partition_check_epoch(partition, leader_epoch, error);
+    if (status != OL_OK || !partition->leadership.leads) return status;
+    return ol_fail(error, OL_FENCED_LEADER_EPOCH,
+                   "this replica leads in epoch %d, and takes nothing from another",
+                   leader_epoch);
+}
+
+/* A leader writes in its own epoch; what it copied is older. */
+static int check_batch_epochs(const uint8_t *data, size_t size, int32_t leader_epoch,
+                              ol_error *error) {
+    for (size_t position = 0; position < size;) {
+        ol_batch batch;
+        int status = ol_batch_parse(data + position, size - position, &batch, error);
+        if (status == OL_OK && batch.leader_epoch > leader_epoch) {
+            status = ol_fail(error, OL_CORRUPT,
+                             "a batch of leader epoch %d came from the leader of epoch %d",
+                             batch.leader_epoch, leader_epoch);
+            error->offset = batch.base_offset;
+        }
+        if (status != OL_OK) {
+            error->position = (int64_t)position;
+            return status;
+        }
+        position += batch.size;
+    }
+    return OL_OK;
+}
+
+int ol_partition_append(ol_partition *partition, int32_t leader_epoch, const uint8_t *data,
+                        size_t size, ol_error *error) {
+    pthread_mutex_lock(&partition->writer);
+    int status = check_follower(partition, leader_epoch, error);
+    if (status == OL_OK) status = check_batch_epochs(data, size, leader_epoch, error);
+    if (status == OL_OK) status = ol_log_append(partition->log, data, size, error);
+    pthread_mutex_unlock(&partition->writer);
+    return status;
+}
+
+/* -------------------------------------------------------------------------------------- cutting */
+
 /* Puts an empty state in the place of the one that was applied; the caller loads it again. */
 static void drop_state(ol_partition *partition, const ol_state *fresh) {
     pthread_mutex_lock(&partition->table);
-    ol_in_flight_reset(&partition->inflight, partition->state.table);
     ol_state_destroy(&partition->state);
     partition->state = *fresh;
     pthread_mutex_unlock(&partition->table);
@@ -305,29 +135,25 @@ static int drop_snapshot_above(ol_partition *partition, int64_t offset, ol_error
     return status;
 }
 
-static int truncate_locked(ol_partition *partition, int64_t offset, ol_error *error) {
-    int status = check_replicated(partition, error);
-    if (status != OL_OK) return status;
-    if (partition->role == OL_ROLE_FAILED) {
-        return ol_fail(error, OL_FAILED, "the partition failed and must be opened again");
-    }
-    if (partition->load_runs) return ol_fail(error, OL_LOADING, "the partition is loading");
-    if (partition->role == OL_ROLE_ACTIVE || partition->role == OL_ROLE_LOADING) {
-        return ol_fail(error, OL_FENCED, "a leader does not truncate");
-    }
-    if (offset >= ol_log_end(partition->log)) return OL_OK;
+/* Cuts the log, with `fresh` as the state if the present one goes.  `restart`: all goes, and the
+ * log begins again at `offset`. */
+static int cut(ol_partition *partition, int64_t offset, bool restart, ol_error *error) {
+    int64_t keep = restart ? ol_log_start(partition->log) : offset;
     /* Before other records can take the offsets that somebody waits for. */
     ol_partition_wake(partition, true);
     /* A snapshot that was begun before this cannot be published any more; one that holds cut
      * records is removed first. */
-    status = drop_snapshot_above(partition, offset, error);
+    int status = drop_snapshot_above(partition, restart ? -1 : keep, error);
     if (status != OL_OK) return status;
-    bool below_state = offset < partition->watermark || offset < partition->applied;
+    bool below_state = restart || keep < partition->watermark || keep < partition->applied;
     ol_state fresh = {0};
     if (below_state) status = ol_state_create(&fresh, error);
     if (status != OL_OK) return status;
-    status = ol_log_truncate(partition->log, offset, error);
-    if (status != OL_OK) {
+    ol_partition_drop_overlay(partition);
+    status = ol_log_truncate(partition->log, keep, error);
+    bool was_cut = status == OL_OK;
+    if (status == OL_OK && restart) status = ol_log_restart(partition->log, offset, error);
+    if (status != OL_OK && !(was_cut && !ol_log_has_failed(partition->log))) {
         ol_state_destroy(&fresh);
         /* Only another open can find out what is left of the log. */
         if (ol_log_has_failed(partition->log)) ol_partition_fail(partition);
@@ -338,20 +164,104 @@ static int truncate_locked(ol_partition *partition, int64_t offset, ol_error *er
         /* Positions may go back only here, where no state is left to contradict them. */
         int64_t start = ol_log_start(partition->log);
         partition->applied = start;
-        partition->watermark = offset > start
-                                   ? (offset < partition->watermark ? offset : partition->watermark)
-                                   : start;
+        if (partition->watermark > keep) partition->watermark = keep;
+        if (partition->watermark < start) partition->watermark = start;
     }
     /* If W lay inside a batch, nothing of that batch was applied, and all of it is cut. */
     int64_t end = ol_log_end(partition->log);
     if (partition->applied > end) partition->applied = end;
     if (partition->watermark > end) partition->watermark = end;
+    return status;
+}
+
+static int check_cut(const ol_partition *partition, int32_t leader_epoch, ol_error *error) {
+    int status = check_follower(partition, leader_epoch, error);
+    if (status == OL_OK && partition->load_runs) {
+        status = ol_fail(error, OL_LOADING, "the partition is loading");
+    }
+    if (status == OL_OK && partition->read_only) {
+        status = ol_fail(error, OL_READ_ONLY, "the partition is open read-only");
+    }
+    return status;
+}
+
+int ol_partition_truncate(ol_partition *partition, int32_t leader_epoch, int64_t offset,
+                          ol_error *error) {
+    pthread_mutex_lock(&partition->writer);
+    int status = check_cut(partition, leader_epoch, error);
+    if (status == OL_OK && offset < ol_log_end(partition->log)) {
+        status = cut(partition, offset, false, error);
+    }
+    pthread_mutex_unlock(&partition->writer);
+    return status;
+}
+
+int ol_partition_restart_at(ol_partition *partition, int32_t leader_epoch, int64_t offset,
+                            ol_error *error) {
+    pthread_mutex_lock(&partition->writer);
+    int status = check_cut(partition, leader_epoch, error);
+    if (status == OL_OK && offset < ol_log_end(partition->log)) {
+        status = ol_fail(error, OL_INVALID,
+                         "the log ends at %lld, and cannot begin again below that, at %lld",
+                         (long long)ol_log_end(partition->log), (long long)offset);
+    }
+    if (status == OL_OK) status = cut(partition, offset, true, error);
+    pthread_mutex_unlock(&partition->writer);
+    return status;
+}
+
+static int unload_locked(ol_partition *partition, int32_t leader_epoch, ol_error *error) {
+    int status = check_follower(partition, leader_epoch, error);
+    if (status == OL_OK && partition->load_runs) {
+        status = ol_fail(error, OL_LOADING, "the partition is loading");
+    }
+    ol_state fresh;
+    if (status == OL_OK) status = ol_state_create(&fresh, error);
+    if (status != OL_OK) return status;
+    drop_state(partition, &fresh);
+    partition->applied = ol_log_start(partition->log);
     return OL_OK;
 }
 
-int ol_partition_truncate(ol_partition *partition, int64_t offset, ol_error *error) {
+int ol_partition_unload(ol_partition *partition, int32_t leader_epoch, ol_error *error) {
     pthread_mutex_lock(&partition->writer);
-    int status = truncate_locked(partition, offset, error);
+    int status = unload_locked(partition, leader_epoch, error);
     pthread_mutex_unlock(&partition->writer);
     return status;
+}
+
+/* -------------------------------------------------------------------------------------- reading */
+
+/* The epoch, and the end of what may be read; -1 as the epoch asks for no check. */
+static int find_read_end(ol_partition *partition, int32_t leader_epoch, ol_read_up_to up_to,
+                         int64_t *end, ol_error *error) {
+    pthread_mutex_lock(&partition->writer);
+    int status = OL_OK;
+    if (leader_epoch >= 0) status = ol_partition_check_epoch(partition, leader_epoch, error);
+    *end = up_to == OL_READ_WRITTEN ? ol_log_end(partition->log) : partition->watermark;
+    pthread_mutex_unlock(&partition->writer);
+    return status;
+}
+
+int ol_partition_read(ol_partition *partition, int32_t leader_epoch, int64_t offset,
+                      ol_read_up_to up_to, uint8_t *buffer, size_t capacity, size_t *size,
+                      ol_error *error) {
+    int64_t end, now;
+    *size = 0;
+    int status = find_read_end(partition, leader_epoch, up_to, &end, error);
+    if (status != OL_OK) return status;
+    status = ol_log_read(partition->log, offset, end, buffer, capacity, size, error);
+    /* The bytes are of that epoch only if it is still the one. */
+    if (status == OL_OK) status = find_read_end(partition, leader_epoch, up_to, &now, error);
+    if (status != OL_OK) *size = 0;
+    return status;
+}
+
+int ol_partition_file_range(ol_partition *partition, int32_t leader_epoch, int64_t offset,
+                            ol_read_up_to up_to, size_t size_max, ol_file_range *range,
+                            ol_error *error) {
+    int64_t end;
+    int status = find_read_end(partition, leader_epoch, up_to, &end, error);
+    if (status != OL_OK) return status;
+    return ol_log_file_range(partition->log, offset, end, size_max, range, error);
 }

@@ -16,20 +16,17 @@ static ol_batch_fields marker_fields(const ol_partition *partition, int64_t offs
     return fields;
 }
 
-static int apply_marker(ol_partition *partition, const uint8_t *start, int64_t producer_id,
-                        ol_control type, ol_error *error) {
-    if (partition->options.replicated) {
-        ol_batch batch;
-        int status = ol_batch_parse(start, OL_BATCH_MARKER_SIZE, &batch, error);
-        OL_ASSERT(status == OL_OK);
-        return ol_in_flight_record(&partition->inflight, &partition->state, &batch, NULL, error);
-    }
+static void apply_marker(ol_partition *partition, const uint8_t *start, int64_t producer_id,
+                         ol_control type) {
     int64_t end = ol_log_end(partition->log);
+    if (!ol_partition_applies_at_once(partition)) {
+        ol_unapplied_keep(&partition->unapplied, start, OL_BATCH_MARKER_SIZE, end - 1, end);
+        return;
+    }
     pthread_mutex_lock(&partition->table);
     ol_state_end_transaction(&partition->state, producer_id, type);
     ol_partition_set_positions(partition, end, end);
     pthread_mutex_unlock(&partition->table);
-    return OL_OK;
 }
 
 int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch,
@@ -66,9 +63,7 @@ int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int1
     uint8_t *start;
     int status = ol_partition_append_marker(partition, producer_id, producer_epoch, type,
                                             coordinator_epoch, &start, result, error);
-    if (status != OL_OK) return status;
-    status = apply_marker(partition, start, producer_id, type, error);
-    if (status != OL_OK) ol_partition_fail(partition);
+    if (status == OL_OK) apply_marker(partition, start, producer_id, type);
     return status;
 }
 

@@ -155,6 +155,7 @@ static int write_batch(const ol_retention_run *run, const ol_partition_view *now
                        ol_error *error) {
     ol_partition *partition = run->partition;
     int status = ol_partition_check_writable(partition, true, error);
+    if (status == OL_OK) status = ol_partition_complete_overlay(partition, error);
     if (status != OL_OK || has_group_records_in_flight(now->in_flight, run->group.name)) {
         return status;
     }

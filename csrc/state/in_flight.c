@@ -8,15 +8,36 @@ void ol_in_flight_init(ol_in_flight *in_flight) {
     memset(in_flight, 0, sizeof *in_flight);
 }
 
-void ol_in_flight_reset(ol_in_flight *in_flight, ol_table *table) {
-    for (size_t i = in_flight->held_first; i < in_flight->held_count; i++) {
-        ol_table_release(table, &in_flight->held[i].reservation);
-    }
-    free(in_flight->held);
+static void drop_records(ol_in_flight *in_flight) {
     ol_state_destroy(&in_flight->written);
+    ol_group_records_destroy(in_flight->gone);
+    in_flight->gone = NULL;
     ol_table_destroy(in_flight->absent);
     ol_int64_map_free(&in_flight->ended);
+    in_flight->written = (ol_state){0};
+    in_flight->absent = NULL;
+    in_flight->active = false;
+}
+
+void ol_in_flight_reset(ol_in_flight *in_flight, ol_table *table) {
+    ol_in_flight_release(in_flight, table, INT64_MAX);
+    free(in_flight->held);
+    drop_records(in_flight);
     ol_in_flight_init(in_flight);
+}
+
+void ol_in_flight_take_records(ol_in_flight *in_flight, ol_in_flight *from) {
+    drop_records(in_flight);
+    in_flight->written = from->written;
+    in_flight->absent = from->absent;
+    in_flight->gone = from->gone;
+    in_flight->ended = from->ended;
+    in_flight->active = from->active;
+    from->written = (ol_state){0};
+    from->absent = NULL;
+    from->gone = NULL;
+    from->ended = (ol_int64_map){0};
+    from->active = false;
 }
 
 int ol_in_flight_reserve(ol_in_flight *in_flight, size_t count, ol_error *error) {
@@ -160,6 +181,21 @@ static int record_marker(ol_in_flight *in_flight, const ol_state *state, const o
     return status;
 }
 
+/* The deletion of a group, and conditions on its generation, find those in flight. */
+static int record_group(ol_in_flight *in_flight, const ol_change *change, ol_error *error) {
+    const ol_group_record *record = &change->group_record;
+    int status = OL_OK;
+    if (change->kind == OL_CHANGE_GROUP_RECORD_TOMBSTONE) {
+        ol_group_record gone = *record;
+        gone.value = ol_slice_of("", 0);
+        status = ol_group_records_put(in_flight->gone, &gone, error);
+    } else if (change->kind == OL_CHANGE_GROUP_RECORD) {
+        ol_group_records_remove(in_flight->gone, record->key);
+    }
+    if (status == OL_OK) status = ol_state_apply(&in_flight->written, change, error);
+    return status;
+}
+
 /* OL_END: nothing that follows in the batch counts. */
 static int record_change(ol_in_flight *in_flight, const ol_state *state, const ol_batch *batch,
                          const ol_record *record, ol_error *error) {
@@ -180,10 +216,7 @@ static int record_change(ol_in_flight *in_flight, const ol_state *state, const o
     if (change.kind == OL_CHANGE_POSITION_TOMBSTONE) {
         return record_tombstone(in_flight, &change, error);
     }
-    /* Group records are kept here only so that the deletion of a group finds those in flight. */
-    if (change.kind != OL_CHANGE_POSITION) {
-        return ol_state_apply(&in_flight->written, &change, error);
-    }
+    if (change.kind != OL_CHANGE_POSITION) return record_group(in_flight, &change, error);
     if (change.producer_id >= 0) return ol_state_apply(&in_flight->written, &change, error);
     return record_value(in_flight, &change.name, change.partition, &change.value, error);
 }
@@ -193,8 +226,9 @@ static int activate(ol_in_flight *in_flight, ol_error *error) {
     int status = ol_state_create(&in_flight->written, error);
     if (status != OL_OK) return status;
     status = ol_table_create(&in_flight->absent, error);
+    if (status == OL_OK) status = ol_group_records_create(&in_flight->gone, error);
     if (status != OL_OK) {
-        ol_state_destroy(&in_flight->written);
+        drop_records(in_flight);
         return status;
     }
     in_flight->active = true;
@@ -238,12 +272,37 @@ static void release_group_record(ol_group_records *records, const ol_group_recor
     if (record.log_offset <= applied->log_offset) ol_group_records_remove(records, applied->key);
 }
 
-void ol_in_flight_applied(ol_in_flight *in_flight, ol_table *table, const ol_batch *batch,
-                          const ol_decompressor *decompressor) {
+void ol_in_flight_release(ol_in_flight *in_flight, ol_table *table, int64_t last_offset) {
     while (in_flight->held_first < in_flight->held_count &&
-           in_flight->held[in_flight->held_first].log_offset <= batch->last_offset) {
+           in_flight->held[in_flight->held_first].log_offset <= last_offset) {
         ol_table_release(table, &in_flight->held[in_flight->held_first++].reservation);
     }
+    if (in_flight->held_first == in_flight->held_count) {
+        in_flight->held_first = in_flight->held_count = 0;
+    }
+}
+
+/* What a COMMIT marker in flight made the latest written leaves the overlay with nothing of its own
+ * batch, and the numbers of ended producers add up. */
+static bool is_empty(const ol_in_flight *in_flight) {
+    ol_pending_producer first;
+    return !ol_pending_producer_at(in_flight->written.pending, 0, &first) &&
+           ol_table_count(in_flight->written.table) == 0 &&
+           ol_table_count(in_flight->absent) == 0 &&
+           ol_group_records_count(in_flight->written.group_records) == 0 &&
+           ol_group_records_count(in_flight->gone) == 0 &&
+           in_flight->ended.count == 0;
+}
+
+/* An empty overlay stays allocated: a leader whose commits have conditions would make one for each
+ * commit. */
+void ol_in_flight_forget(ol_in_flight *in_flight) {
+    if (!in_flight->active || is_empty(in_flight)) return;
+    drop_records(in_flight);
+}
+
+void ol_in_flight_applied(ol_in_flight *in_flight, const ol_batch *batch,
+                          const ol_decompressor *decompressor) {
     if (!in_flight->active) return;
     if (ol_batch_is_control(batch)) {
         uint64_t producer_id = (uint64_t)batch->producer_id;
@@ -266,6 +325,9 @@ void ol_in_flight_applied(ol_in_flight *in_flight, ol_table *table, const ol_bat
         }
         if (change.kind == OL_CHANGE_GROUP_RECORD) {
             release_group_record(in_flight->written.group_records, &change.group_record);
+        }
+        if (change.kind == OL_CHANGE_GROUP_RECORD_TOMBSTONE) {
+            release_group_record(in_flight->gone, &change.group_record);
         }
         if (change.kind != OL_CHANGE_POSITION && change.kind != OL_CHANGE_POSITION_TOMBSTONE) {
             continue;

@@ -6,9 +6,9 @@
  * rule of docs/format/loading.md §6.4.  Memory that the table will need when W passes is held as
  * reservations until then.
  *
- * Locks: the partition's writer lock around every call; ol_in_flight_applied, and
- * ol_in_flight_reset of an overlay with reservations, release memory of the table, so that they
- * need the table lock as well.  In a lone store the overlay is empty and costs one test.
+ * Locks: the partition's writer lock around every call; ol_in_flight_release and ol_in_flight_reset
+ * give memory of the table back, so that they need the table lock as well.  In a lone store the
+ * overlay is empty and costs one test.
  */
 #ifndef OL_STATE_IN_FLIGHT_H
 #define OL_STATE_IN_FLIGHT_H
@@ -24,6 +24,7 @@ typedef struct ol_held {
 typedef struct ol_in_flight {
     ol_state written;       /* positions and pending values of the records in flight */
     ol_table *absent;       /* positions whose latest record in flight is a tombstone */
+    ol_group_records *gone; /* keys of group records whose latest one in flight is a tombstone */
     bool active;            /* something was recorded since the last reset */
     ol_int64_map ended;     /* producer id -> the offset after its latest marker in flight */
     ol_held *held;          /* reservations in the main table, by log offset */
@@ -47,10 +48,20 @@ void ol_in_flight_hold(ol_in_flight *in_flight, int64_t log_offset,
 int ol_in_flight_record(ol_in_flight *in_flight, const ol_state *state, const ol_batch *batch,
                         const ol_decompressor *decompressor, ol_error *error) OL_NODISCARD;
 
-/* Removes a batch that was applied to the main table: its records leave the overlay, its
- * reservations end. */
-void ol_in_flight_applied(ol_in_flight *in_flight, ol_table *table, const ol_batch *batch,
+/* Ends the reservations of the records up to `last_offset`, which were applied to the main
+ * table. */
+void ol_in_flight_release(ol_in_flight *in_flight, ol_table *table, int64_t last_offset);
+
+/* Removes a recorded batch that was applied to the main table: its records leave the overlay. */
+void ol_in_flight_applied(ol_in_flight *in_flight, const ol_batch *batch,
                           const ol_decompressor *decompressor);
+
+/* The records of `from`, which is empty then, take the place of all others; reservations stay. */
+void ol_in_flight_take_records(ol_in_flight *in_flight, ol_in_flight *from);
+
+/* Removes every record, and no reservation: all that was recorded is applied, or will be recorded
+ * again. */
+void ol_in_flight_forget(ol_in_flight *in_flight);
 
 /* Finds the latest written record of a position in flight.  Returns false when the overlay has
  * none; otherwise *present says whether it is a value (and *value is filled), and *log_offset is

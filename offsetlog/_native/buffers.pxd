@@ -33,6 +33,7 @@ cdef enum number_kind:
     NUMBER_COMMIT_TIMESTAMP
     NUMBER_EXPIRE_TIMESTAMP
     NUMBER_EXPECTED
+    NUMBER_GENERATION
 
 # Raise what is wrong with a value; return -1.
 cdef int refuse_name(object value, name_kind kind) except -1

@@ -22,9 +22,9 @@ from offsetlog.errors import (
 cdef tuple NAMES = ("the group", "the topic", "the metadata")
 cdef tuple NAME_ERRORS = (GroupError, TopicError, InvalidArgumentError)
 cdef tuple NUMBERS = ("the partition", "the offset", "the leader epoch", "the commit timestamp", "the expire timestamp",
-                      "the expected offset")
+                      "the expected offset", "the generation")
 cdef tuple NUMBER_ERRORS = (PartitionError, OffsetError, InvalidArgumentError, InvalidArgumentError, InvalidArgumentError,
-                            OffsetError)
+                            OffsetError, InvalidArgumentError)
 cdef tuple NUMBER_DOMAINS = (
     "from 0 to 2147483647",
     "from 0 to 2**63 - 1",
@@ -32,6 +32,7 @@ cdef tuple NUMBER_DOMAINS = (
     "from 0 to 2**63 - 1, or -1 for now",
     "from 0 to 2**63 - 1, or -1 for never",
     "from 0 to 2**63 - 1, or None for no offset",
+    "from 0 to 2147483647, or -1 for a group without members",
 )
 
 

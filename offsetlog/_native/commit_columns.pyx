@@ -389,10 +389,9 @@ cdef struct progress:
 
 
 cdef int write_partition(StoreCore core, int32_t number, piece *scratch, const batch_columns *batch, const order_plan *plan,
-                         size_t group_end, progress *done, int64_t *end_offset) except -1:
+                         size_t group_end, progress *done, ol_commit_result *result) except -1:
     # Writes the groups of the sequence from done.group to group_end, which are all of this partition.
     cdef Partition owner = core.used(number)
-    cdef ol_commit_result result
     cdef ol_error error
     cdef size_t group
     cdef size_t end
@@ -406,8 +405,7 @@ cdef int write_partition(StoreCore core, int32_t number, piece *scratch, const b
                 group = done.group
                 end = end_of_piece(plan, &group, group_end)
                 rows = fill_piece(scratch, batch, plan, done.run, end)
-                check(ol_partition_commit_rows(owner.handle, scratch.runs, end - done.run, scratch.rows, rows, &result, &error), &error)
-                end_offset[0] = result.end_offset
+                check(ol_partition_commit_rows(owner.handle, scratch.runs, end - done.run, scratch.rows, rows, result, &error), &error)
                 done.group = group
                 done.run = end
                 done.rows += rows
@@ -472,7 +470,7 @@ cdef int write_all(StoreCore core, const batch_columns *columns, const order_pla
     cdef size_t group
     cdef size_t group_end
     cdef int32_t number
-    cdef int64_t end_offset = 0
+    cdef ol_commit_result result
     cdef list waits = []
     cdef piece scratch
     cdef size_t rows = largest_piece(plan)
@@ -494,8 +492,8 @@ cdef int write_all(StoreCore core, const batch_columns *columns, const order_pla
             group_end = done.group
             while group_end < plan.groups.count and plan.log_partition[plan.sequence[group_end]] == number:
                 group_end += 1
-            write_partition(core, number, &scratch, columns, plan, group_end, &done, &end_offset)
-            waits.append((number, end_offset))
+            write_partition(core, number, &scratch, columns, plan, group_end, &done, &result)
+            waits.append((number, result.end_offset, result.term))
     except Exception as failure:
         failure.add_note(f"{done.rows} of {columns.rows} rows, all of whole groups, were written before")
         raise

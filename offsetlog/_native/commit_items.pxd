@@ -7,8 +7,11 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t
 
 from offsetlog._native.buffers cimport NAME_TOPIC, NUMBER_PARTITION, take_name, take_number
 from offsetlog._native.csrc cimport (
+    OL_CONDITION,
     OL_CONDITION_NONE,
+    OL_GENERATION,
     OL_ITEM_POSITION,
+    OL_REWIND,
     ol_commit_result,
     ol_error,
     ol_item,
@@ -28,8 +31,14 @@ cdef int name_raised(object offsets, Py_ssize_t taken) except -1
 # Says in an error which of the keys it is about: the one behind the `taken` ones, or where all were taken the one whose index it
 # has.  Where the keys cannot be read the error stays as it is.
 cdef void name_key(object failure, object keys, Py_ssize_t taken)
+# The item that makes a commit depend on the group's generation, an int or -1.
+cdef int start_generation(ol_item *item, ol_slice group, object generation) except -1
 # The exception of a condition that did not hold, with what was found.
 cdef object refusal(int status, const ol_item *items, const ol_commit_result *result, const ol_error *error)
+
+
+cdef inline bint is_refusal(int status) noexcept:
+    return status == OL_CONDITION or status == OL_REWIND or status == OL_GENERATION
 
 
 cdef inline void start_item(ol_item *item, ol_slice group) noexcept:

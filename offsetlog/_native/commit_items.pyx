@@ -13,6 +13,7 @@ from offsetlog._native.buffers cimport (
     NUMBER_COMMIT_TIMESTAMP,
     NUMBER_EXPECTED,
     NUMBER_EXPIRE_TIMESTAMP,
+    NUMBER_GENERATION,
     NUMBER_LEADER_EPOCH,
     NUMBER_OFFSET,
     take_metadata,
@@ -24,16 +25,20 @@ from offsetlog._native.csrc cimport (
     OL_CONDITION_EQUALS,
     OL_CONDITION_MONOTONIC,
     OL_CONDITION_NONE,
+    OL_GENERATION,
+    OL_ITEM_GENERATION,
     OL_REWIND,
     ol_commit_result,
     ol_error,
     ol_item,
+    ol_slice,
 )
 
 from offsetlog.errors import (
     ArgumentTypeError,
     ConditionError,
     ExpectedOffsetError,
+    GenerationError,
     InvalidArgumentError,
     OffsetLogError,
     RewindError,
@@ -82,9 +87,22 @@ cdef int name_raised(object offsets, Py_ssize_t taken) except -1:
     return -1
 
 
+cdef int start_generation(ol_item *item, ol_slice group, object generation) except -1:
+    cdef int64_t expected = 0
+    take_number(generation, NUMBER_GENERATION, -1, INT32_MAX, &expected)
+    start_item(item, group)
+    item.kind = OL_ITEM_GENERATION
+    item.expected = expected
+    return 0
+
+
 cdef object refusal(int status, const ol_item *items, const ol_commit_result *result, const ol_error *error):
     cdef const ol_item *item = &items[error.item]
     group = text_of(item.group.data, item.group.size)
+    if status == OL_GENERATION:
+        reason = (<bytes>error.reason).decode("utf-8", "replace")
+        found = result.found_offset if result.found else None
+        return GenerationError(f"group {group!r}: {reason}", group=group, asked=item.expected, actual=found)
     topic = text_of(item.topic.data, item.topic.size)
     actual = result.found_offset if result.found else None
     if status == OL_REWIND:
@@ -92,7 +110,7 @@ cdef object refusal(int status, const ol_item *items, const ol_commit_result *re
     else:
         expected = item.expected if item.condition == OL_CONDITION_EQUALS else None
         refused = ExpectedOffsetError.found(group, topic, item.partition, expected=expected, actual=actual)
-    refused.item = error.item
+    refused.item = error.item - 1 if items[0].kind == OL_ITEM_GENERATION else error.item
     return refused
 
 

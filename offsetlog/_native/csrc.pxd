@@ -46,6 +46,9 @@ cdef extern from "base/status.h" nogil:
         OL_FENCED
         OL_TRANSACTION
         OL_TIMED_OUT
+        OL_FENCED_LEADER_EPOCH
+        OL_UNKNOWN_LEADER_EPOCH
+        OL_GENERATION
         OL_CRASHED
 
     ctypedef struct ol_error:
@@ -391,6 +394,7 @@ cdef extern from "log/log.h" nogil:
     int ol_log_close(ol_log *log, ol_error *error) noexcept
     void ol_log_abandon(ol_log *log) noexcept
     int64_t ol_log_start(const ol_log *log) noexcept
+    void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) noexcept
     int64_t ol_log_end(const ol_log *log) noexcept
     void ol_log_expect_flushes(ol_log *log) noexcept
     int64_t ol_log_flushed(const ol_log *log) noexcept
@@ -578,9 +582,11 @@ cdef extern from "partition/partition.h" nogil:
     ctypedef struct ol_partition_options:
         ol_log_options log
         size_t batch_bytes_max
-        bint replicated
+        c_bool replicated
+        c_bool refuse_while_loading
+        int64_t watermark
         int32_t leader_epoch
-        bint write_value_v4
+        c_bool write_value_v4
         int64_t (*clock_ms)(void *context) noexcept nogil
         void *clock_context
 
@@ -621,6 +627,7 @@ cdef extern from "partition/partition.h" nogil:
         OL_ITEM_POSITION
         OL_ITEM_POSITION_TOMBSTONE
         OL_ITEM_GROUP_RECORD
+        OL_ITEM_GENERATION
         OL_CONDITION_NONE
         OL_CONDITION_EQUALS
         OL_CONDITION_ABSENT
@@ -649,7 +656,7 @@ cdef extern from "partition/partition.h" nogil:
         int64_t end_offset
         int64_t timestamp
         size_t written
-        bint found
+        c_bool found
         int64_t found_offset
         int64_t rests_on
         uint64_t term
@@ -671,7 +678,10 @@ cdef extern from "partition/partition.h" nogil:
                                  size_t row_count, ol_commit_result *result, ol_error *error) noexcept
     int ol_partition_try_commit(ol_partition *partition, const ol_item *items, size_t count, ol_commit_result *result,
                                 ol_error *error) noexcept
-    int ol_partition_delete_group(ol_partition *partition, ol_slice group, ol_commit_result *result, ol_error *error) noexcept
+    int ol_partition_delete_group(ol_partition *partition, ol_slice group, c_bool only_empty, ol_commit_result *result,
+                                  ol_error *error) noexcept
+    int ol_partition_fence(ol_partition *partition, ol_slice group, const ol_item *items, size_t count, int32_t *generation,
+                           ol_commit_result *result, ol_error *error) noexcept
     int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id, int16_t producer_epoch, ol_control type,
                                      int32_t coordinator_epoch, ol_commit_result *result, ol_error *error) noexcept
     int ol_partition_roll(ol_partition *partition, ol_error *error) noexcept
@@ -694,6 +704,38 @@ cdef extern from "partition/partition.h" nogil:
 
     void ol_partition_positions(ol_partition *partition, ol_positions *positions) noexcept
     int64_t ol_partition_newest_timestamp(ol_partition *partition) noexcept
+
+    int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, c_bool alone, ol_error *error) noexcept
+    int ol_partition_become_follower(ol_partition *partition, int32_t leader_epoch, ol_error *error) noexcept
+    int ol_partition_unload(ol_partition *partition, int32_t leader_epoch, ol_error *error) noexcept
+    int ol_partition_append(ol_partition *partition, int32_t leader_epoch, const uint8_t *data, size_t size,
+                            ol_error *error) noexcept
+    int ol_partition_advance(ol_partition *partition, int32_t leader_epoch, int64_t offset, ol_error *error) noexcept
+    int ol_partition_truncate(ol_partition *partition, int32_t leader_epoch, int64_t offset, ol_error *error) noexcept
+    int ol_partition_restart_at(ol_partition *partition, int32_t leader_epoch, int64_t offset, ol_error *error) noexcept
+
+    enum ol_read_up_to:
+        OL_READ_WRITTEN
+        OL_READ_WATERMARK
+
+    ctypedef struct ol_file_range:
+        char *path
+        int64_t position
+        size_t size
+
+    int ol_partition_read(ol_partition *partition, int32_t leader_epoch, int64_t offset, ol_read_up_to up_to,
+                          uint8_t *buffer, size_t capacity, size_t *size, ol_error *error) noexcept
+    int ol_partition_file_range(ol_partition *partition, int32_t leader_epoch, int64_t offset, ol_read_up_to up_to,
+                                size_t size_max, ol_file_range *range, ol_error *error) noexcept
+
+    ctypedef struct ol_leadership:
+        int32_t epoch
+        c_bool leads
+        c_bool alone
+        uint64_t term
+        int64_t elected_end
+
+    void ol_partition_leadership(ol_partition *partition, ol_leadership *leadership) noexcept
     size_t ol_partition_scratch_bytes(ol_partition *partition) noexcept
 
 
@@ -1344,6 +1386,7 @@ cdef extern from "retention/run.h" nogil:
         uint64_t positions_pending
         uint64_t batches
         int64_t end_offset
+        uint64_t term
         bint stopped
 
     int ol_retention_expire(ol_partition *partition, const ol_retention_options *options, ol_retention_report *report,

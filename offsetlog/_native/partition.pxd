@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
+from offsetlog._native.clocks cimport ManualClock
 from offsetlog._native.csrc cimport ol_partition, ol_partition_is_flushed
 from offsetlog._native.decompress cimport Decompressor
 from offsetlog._native.files cimport FileSystem
@@ -22,6 +23,7 @@ cdef class Partition:
     cdef readonly dict lost_keys
     cdef FileSystem fs
     cdef Decompressor decompressor
+    cdef ManualClock clock          # None: the system's
     cdef bytes directory
     cdef bytes topic_id_given
     cdef int64_t flushed_at_close

@@ -9,19 +9,14 @@ import weakref
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
-from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from offsetlog._native.buffers cimport NAME_GROUP, take_name, take_timeout, text_of
 from offsetlog._native.csrc cimport (
-    OL_APPEND_AUTO,
-    OL_APPEND_MAPPED,
-    OL_APPEND_WRITTEN,
     OL_CONTROL_ABORT,
     OL_CONTROL_COMMIT,
     OL_OWN_PRODUCER_ID_MIN,
-    OL_PROBLEM_DOUBT,
-    OL_PROBLEM_LOSS,
     OL_ROLE_ACTIVE,
     OL_ROLE_FAILED,
     OL_ROLE_FOLLOWER,
@@ -30,7 +25,6 @@ from offsetlog._native.csrc cimport (
     OL_TERM_NOW,
     OL_WAIT_FLUSHED,
     OL_WAIT_WATERMARK,
-    ol_append,
     ol_commit_result,
     ol_copied_transaction,
     ol_digest,
@@ -38,7 +32,6 @@ from offsetlog._native.csrc cimport (
     ol_group_record,
     ol_group_records_memory_usage,
     ol_group_records_next,
-    ol_hash128,
     ol_key,
     ol_key_decode,
     ol_load_progress,
@@ -83,13 +76,14 @@ from offsetlog._native.csrc cimport (
     ol_table_next_group,
     ol_transaction_copy,
     ol_transaction_copy_free,
-    ol_transaction_copy_group,
     ol_transaction_copy_row,
     ol_transaction_copy_take,
 )
+from offsetlog._native.clocks cimport ManualClock, read_manual_clock
+from offsetlog._native.findings cimport append_of, failure_of, groups_of, problem_of, recovery_of, whole_of
 from offsetlog._native.status cimport check
 
-from offsetlog.errors import ClosedError, CorruptionError, DataLossError, InternalError, PossibleLossError, from_status
+from offsetlog.errors import ClosedError, InternalError
 
 ROLES = {
     OL_ROLE_UNLOADED: "unloaded",
@@ -118,66 +112,6 @@ def _forget_after_fork():
 os.register_at_fork(after_in_child=_forget_after_fork)
 
 
-cdef object _whole(ol_hash128 value):
-    return (int(value.high) << 64) | int(value.low)
-
-
-cdef object _failure(const ol_error *error):
-    return from_status(
-        error.status,
-        (<bytes>error.reason).decode("utf-8", "replace"),
-        path=(<bytes>error.path).decode("utf-8", "surrogateescape") or None,
-        position=None if error.position < 0 else error.position,
-        offset=None if error.offset < 0 else error.offset,
-        errno=error.sys_errno or None,
-    )
-
-
-cdef object _problem(const ol_problem *problem, int number, dict keys):
-    failure = _failure(&problem.error)
-    if problem.kind == OL_PROBLEM_LOSS or problem.kind == OL_PROBLEM_DOUBT:
-        kind = DataLossError if problem.kind == OL_PROBLEM_LOSS else PossibleLossError
-        failure = kind(failure.message, path=failure.path, position=failure.position, log_offset=failure.log_offset)
-    if isinstance(failure, CorruptionError):
-        failure.log_partition = number
-    if isinstance(failure, CorruptionError) and problem.below > problem.from_ >= 0:
-        failure.lost_from = problem.from_
-        failure.lost_below = None if problem.below == INT64_MAX else problem.below
-        failure.keys = keys.get((failure.lost_from, failure.lost_below), ())
-    return failure
-
-
-cdef tuple _groups_of(const ol_transaction_copy *copy, const ol_copied_transaction *row):
-    cdef ol_slice name
-    cdef size_t index
-    cdef dict found = {}
-    for index in range(row.first_group, row.first_group + row.group_count):
-        name = ol_transaction_copy_group(copy, index)
-        found[text_of(name.data, name.size)] = None
-    return tuple(found)
-
-
-cdef dict _recovery(const ol_log_recovery *found):
-    return {
-        "recovered": bool(found.recovered),
-        "torn_bytes": found.torn_bytes,
-        "torn_path": (<bytes>found.torn_path).decode("utf-8", "surrogateescape") or None,
-        "torn_position": found.torn_position,
-        "broken_path": (<bytes>found.broken_path).decode("utf-8", "surrogateescape") or None,
-        "segments_removed": found.segments_removed,
-        "swaps_finished": found.swaps_finished,
-        "rewritten_bytes": found.rewritten_bytes,
-        "corruption": _failure(&found.corruption) if found.corrupt else None,
-        "lossy": bool(found.is_lossy),
-        "others_worked": bool(found.others_worked),
-        "log_start_refused": bool(found.log_start_refused),
-    }
-
-
-cdef ol_append _append_of(str name) except *:
-    return {"mapped": OL_APPEND_MAPPED, "written": OL_APPEND_WRITTEN}.get(name, OL_APPEND_AUTO)
-
-
 cdef class Partition:
     """An open partition directory and its state in memory.
 
@@ -195,10 +129,12 @@ cdef class Partition:
 
     def __init__(self, directory, int number, FileSystem fs not None, Decompressor decompressor, config, *, bint writable,
                  bint create=False, bint clean=False, int64_t recovery_point=-1, int64_t log_start_offset=-1,
-                 witness=None, bint accept_loss=False, bytes topic_id=None):
+                 witness=None, bint accept_loss=False, bytes topic_id=None, bint replicated=False, int64_t watermark=-1,
+                 bint refuse_while_loading=False, ManualClock clock=None):
         """Opens a partition directory; `config` is a StoreConfig, `witness` a Witness of the log directory.
 
-        With `accept_loss` what is missing is taken for lost, and `recovery` says what.
+        With `accept_loss` what is missing is taken for lost, and `recovery` says what.  `replicated`: the host moves W, which
+        begins at `watermark`; see Replica.  `clock` takes the place of the system's.
         Raises StorageError, CorruptionError, MissingFileError.
         """
         if self.directory is not None:
@@ -224,7 +160,7 @@ cdef class Partition:
         options.log.config.producer_expiration_ms = config.producer_id_expiration_ms
         options.log.config.extend_bytes_min = config.extend_bytes_min
         options.log.config.extend_bytes_max = config.extend_bytes_max
-        options.log.config.append = _append_of(config.append)
+        options.log.config.append = append_of(config.append)
         options.log.writable = writable
         options.log.create = create
         options.log.clean = clean
@@ -243,12 +179,19 @@ cdef class Partition:
         options.log.decompressor = &decompressor.port if decompressor is not None else NULL
         # A batch never spans segments.
         options.batch_bytes_max = min(config.batch_bytes_max, config.segment_bytes)
+        options.replicated = replicated
+        options.watermark = watermark
+        options.refuse_while_loading = refuse_while_loading
+        if clock is not None:
+            options.clock_ms = read_manual_clock
+            options.clock_context = <void *>clock
+        self.clock = clock
         options.write_value_v4 = config.write_offset_value_v4 == "always"
         memset(&found, 0, sizeof(found))
         with nogil:
             check(ol_partition_open(&options, &handle, &found, &error), &error)
         self.handle = handle
-        self.recovery = _recovery(&found)
+        self.recovery = recovery_of(&found)
         _open_partitions.add(self)
 
     def __dealloc__(self):
@@ -439,7 +382,7 @@ cdef class Partition:
         self.enter()
         try:
             while ol_partition_problem_at(self.handle, index, &problem):
-                found.append(_problem(&problem, self.number, self.lost_keys))
+                found.append(problem_of(&problem, self.number, self.lost_keys))
                 index += 1
             return found
         finally:
@@ -460,14 +403,15 @@ cdef class Partition:
             self.leave()
         return 0
 
-    def wait(self, int64_t end_offset, *, bint replicated=False, timeout=None):
+    def wait(self, int64_t end_offset, *, uint64_t term=OL_TERM_NOW, bint replicated=False, timeout=None):
         """Waits until everything below a log offset is on disk, or below the high watermark; `timeout` in seconds.
 
+        `term` is that of the commit; without it, whatever stands there counts.
         Raises CommitTimeoutError, PartitionFailedError, NotCoordinatorError, InvalidArgumentError; where a flush could
         not begin StorageError, CapacityError, ReadOnlyError.
         """
         cdef int64_t timeout_ms = take_timeout(timeout)
-        self.wait_for(end_offset, OL_TERM_NOW, OL_WAIT_WATERMARK if replicated else OL_WAIT_FLUSHED, timeout_ms)
+        self.wait_for(end_offset, term, OL_WAIT_WATERMARK if replicated else OL_WAIT_FLUSHED, timeout_ms)
 
     def flush(self):
         """Waits until everything written before the call is on disk."""
@@ -482,8 +426,11 @@ cdef class Partition:
 
     # ------------------------------------------------------------------------------------------------ writing
 
-    def delete_group(self, group):
-        """Deletes everything of a group; returns (end offset to wait for, records written)."""
+    def delete_group(self, group, *, bint only_empty=False):
+        """Deletes everything of a group; returns (end offset to wait for, its term, records written).
+
+        `only_empty` raises GenerationError where the group has members.
+        """
         cdef ol_slice name
         cdef ol_commit_result result
         cdef ol_error error
@@ -491,10 +438,10 @@ cdef class Partition:
         self.enter()
         try:
             with nogil:
-                check(ol_partition_delete_group(self.handle, name, &result, &error), &error)
+                check(ol_partition_delete_group(self.handle, name, only_empty, &result, &error), &error)
         finally:
             self.leave()
-        return result.end_offset, result.written
+        return result.end_offset, result.term, result.written
 
     def check_producer(self, int64_t producer_id, int16_t producer_epoch):
         """Refuses a producer id of our own range, one with an open transaction, and an old epoch."""
@@ -507,7 +454,10 @@ cdef class Partition:
             self.leave()
 
     def end_transaction(self, int64_t producer_id, int16_t producer_epoch, bint commit, int32_t coordinator_epoch=0):
-        """Writes an end-transaction marker and returns the end offset to wait for; an epoch of -1 is the one the log knows."""
+        """Writes an end-transaction marker; returns the end offset to wait for and its term.
+
+        A producer epoch of -1 is the one that the log knows.
+        """
         cdef ol_commit_result result
         cdef ol_error error
         self.enter()
@@ -521,7 +471,7 @@ cdef class Partition:
                 )
         finally:
             self.leave()
-        return result.end_offset
+        return result.end_offset, result.term
 
     # ------------------------------------------------------------------------------------------------ the state as a whole
 
@@ -540,7 +490,7 @@ cdef class Partition:
                 ol_partition_unlock_state(self.handle)
         finally:
             self.leave()
-        return _whole(digest.positions), _whole(digest.group_records), _whole(digest.pending), positions.applied
+        return whole_of(digest.positions), whole_of(digest.group_records), whole_of(digest.pending), positions.applied
 
     def count(self):
         """Returns how many committed positions there are."""
@@ -691,7 +641,7 @@ cdef class Partition:
                     row.known.producer_epoch,
                     row.known.first_offset,
                     row.known.last_timestamp,
-                    _groups_of(&copy, &row),
+                    groups_of(&copy, &row),
                     row.positions,
                     row.known.producer_id >= OL_OWN_PRODUCER_ID_MIN,
                 ))

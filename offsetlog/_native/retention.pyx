@@ -119,6 +119,7 @@ cdef dict _report_of(const ol_retention_report *report):
         "positions_pending": report.positions_pending,
         "batches": report.batches,
         "end_offset": report.end_offset,
+        "term": report.term,
         "stopped": bool(report.stopped),
     }
 

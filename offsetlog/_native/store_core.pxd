@@ -56,9 +56,15 @@ cdef class StoreCore:
     cdef int wait(self, int32_t number, int64_t end_offset, uint64_t term, durability_kind durability) except -1
     cdef bint commit_plain(self, ol_slice group, int32_t number, object offsets, ol_commit_result *result,
                            size_t *taken) except -1
-    cdef int64_t commit_dictionary(self, group, object given, object given_expected, bint monotonic, int64_t producer_id,
-                                   int16_t producer_epoch, int32_t *number, uint64_t *term, size_t *taken) except -1
+    cdef int64_t commit_dictionary(self, group, object given, object given_expected, bint monotonic, object generation,
+                                   int64_t producer_id, int16_t producer_epoch, int32_t *number, uint64_t *term,
+                                   size_t *taken) except -1
     cdef object delete_group(self, group, durability)
     cdef object fetch_one_waiting(self, int32_t number, ol_slice group, ol_slice topic, int32_t partition)
     cdef item_array take_scratch(self, size_t count) except *
     cdef void give_scratch(self, item_array *array) noexcept
+
+
+# A commit from dictionaries, whose errors name the key that they are about; the end offset to wait for.
+cdef int64_t commit_named(StoreCore core, object group, object offsets, object expected, bint monotonic, object generation,
+                          int64_t producer_id, int16_t producer_epoch, int32_t *number, uint64_t *term) except -1

@@ -21,21 +21,16 @@ from offsetlog._native.buffers cimport (
     NUMBER_OFFSET,
     NUMBER_PARTITION,
     item_array,
-    new_named_tuple,
     reserve_items,
-    set_item,
     take_metadata,
     take_name,
     take_number,
     text_of,
 )
 from offsetlog._native.csrc cimport (
-    OL_CONDITION,
     OL_CONDITION_MONOTONIC,
     OL_ITEM_POSITION_TOMBSTONE,
     OL_OK,
-    OL_REWIND,
-    OL_TERM_NOW,
     OL_WAIT_FLUSHED,
     OL_WOULD_BLOCK,
     ol_commit_result,
@@ -64,17 +59,20 @@ from offsetlog._native.csrc cimport (
 )
 from offsetlog._native.commit_items cimport (
     is_plain,
+    is_refusal,
     name_key,
     name_raised,
     own_dictionary,
     own_expected,
     refusal,
+    start_generation,
     start_item,
     take_expected,
     take_key,
     take_value,
 )
 from offsetlog._native.partition cimport Partition
+from offsetlog._native.fetched_position cimport new_offset_and_metadata
 from offsetlog._native.status cimport check
 from offsetlog._native.tickets cimport (
     DURABILITY_DISK,
@@ -86,8 +84,6 @@ from offsetlog._native.tickets cimport (
     new_position,
 )
 
-from uuid import UUID
-
 from offsetlog.errors import (
     ClosedError,
     InvalidArgumentError,
@@ -95,9 +91,7 @@ from offsetlog.errors import (
     PartitionCountError,
     ReadOnlyError,
 )
-from offsetlog.types import OffsetAndMetadata
 
-cdef type OFFSET_AND_METADATA = OffsetAndMetadata
 cdef object MINUS_ONE = -1
 
 # With the GIL held only small batches are written (4 KiB); trying with more would plan them twice.
@@ -126,37 +120,25 @@ def _forget_after_fork():
 os.register_at_fork(after_in_child=_forget_after_fork)
 
 
-ctypedef int64_t (*unchecked_commit)(StoreCore, object, object, object, bint, int64_t, int16_t, int32_t *, uint64_t *, size_t *) noexcept
+ctypedef int64_t (*unchecked_commit)(StoreCore, object, object, object, bint, object, int64_t, int16_t, int32_t *, uint64_t *,
+                                     size_t *) noexcept
 
 
-cdef int64_t commit_checked(StoreCore core, object group, object offsets, object expected, bint monotonic, int64_t producer_id,
-                            int16_t producer_epoch, int32_t *number, uint64_t *term, size_t *taken) except -1:
-    return core.commit_dictionary(group, offsets, expected, monotonic, producer_id, producer_epoch, number, term, taken)
+cdef int64_t commit_checked(StoreCore core, object group, object offsets, object expected, bint monotonic, object generation,
+                            int64_t producer_id, int16_t producer_epoch, int32_t *number, uint64_t *term,
+                            size_t *taken) except -1:
+    return core.commit_dictionary(group, offsets, expected, monotonic, generation, producer_id, producer_epoch, number, term, taken)
 
 
-cdef inline int64_t commit_named(StoreCore core, object group, object offsets, object expected, bint monotonic, int64_t producer_id,
-                                 int16_t producer_epoch, int32_t *number, uint64_t *term) except -1:
+cdef int64_t commit_named(StoreCore core, object group, object offsets, object expected, bint monotonic, object generation,
+                          int64_t producer_id, int16_t producer_epoch, int32_t *number, uint64_t *term) except -1:
     # An error names the key that it is about.  A `try` would cost every commit a tenth of its time.
     cdef size_t taken = <size_t>-1
-    cdef int64_t end_offset = (<unchecked_commit>commit_checked)(core, group, offsets, expected, monotonic, producer_id,
-                                                                 producer_epoch, number, term, &taken)
+    cdef int64_t end_offset = (<unchecked_commit>commit_checked)(core, group, offsets, expected, monotonic, generation,
+                                                                 producer_id, producer_epoch, number, term, &taken)
     if end_offset < 0:
         name_raised(offsets, <Py_ssize_t>taken)
     return end_offset
-
-
-cdef object new_offset_and_metadata(const ol_position_value *value, str metadata):
-    row = new_named_tuple(OFFSET_AND_METADATA, 6)
-    topic_id = None
-    if value.topic_id != NULL:
-        topic_id = UUID(bytes=(<const char *>value.topic_id)[:16])
-    set_item(row, 0, value.offset)
-    set_item(row, 1, metadata)
-    set_item(row, 2, value.leader_epoch)
-    set_item(row, 3, value.commit_timestamp)
-    set_item(row, 4, MINUS_ONE if value.expire_timestamp == -1 else value.expire_timestamp)
-    set_item(row, 5, topic_id)
-    return row
 
 
 # ---------------------------------------------------------------------------------------------------- the core
@@ -360,7 +342,7 @@ cdef class StoreCore:
         # It may have had to extend the file itself: whoever does that ahead of need has fallen asleep.
         if self.preparer != NULL:
             ol_preallocator_kick(self.preparer)
-        if status == OL_CONDITION or status == OL_REWIND:
+        if is_refusal(status):
             raise refusal(status, items, result, error)
         return check(status, error)
 
@@ -440,8 +422,9 @@ cdef class StoreCore:
         check(status, &error)
         return True
 
-    cdef int64_t commit_dictionary(self, group, object given, object given_expected, bint monotonic, int64_t producer_id,
-                                   int16_t producer_epoch, int32_t *number, uint64_t *term, size_t *taken) except -1:
+    cdef int64_t commit_dictionary(self, group, object given, object given_expected, bint monotonic, object generation,
+                                   int64_t producer_id, int16_t producer_epoch, int32_t *number, uint64_t *term,
+                                   size_t *taken) except -1:
         # Returns the end offset to wait for, and the term in which to.
         cdef dict offsets
         cdef dict expected
@@ -456,9 +439,10 @@ cdef class StoreCore:
         cdef PyObject *value
         cdef ol_item *item
         cdef int status = OL_WOULD_BLOCK
+        cdef size_t first = 0
         take_name(group, NAME_GROUP, &name)
         number[0] = self.number_for(name)
-        if given_expected is None and not monotonic and producer_id < 0:
+        if given_expected is None and not monotonic and producer_id < 0 and generation is None:
             if self.commit_plain(name, number[0], given, &result, taken):
                 term[0] = result.term
                 return result.end_offset
@@ -466,11 +450,14 @@ cdef class StoreCore:
         offsets = own_dictionary(given)
         expected = own_expected(given_expected, offsets)
         kept = []
-        array = self.take_scratch(<size_t>len(offsets))
+        array = self.take_scratch(<size_t>len(offsets) + 1)
         taken[0] = 0
         try:
+            if generation is not None:
+                start_generation(&array.items[0], name, generation)
+                first = 1
             while PyDict_Next(offsets, &cursor, &key, &value):
-                item = &array.items[count]
+                item = &array.items[first + count]
                 start_item(item, name)
                 take_key(<object>key, item)
                 take_value(<object>value, item, self.metadata_units_max, kept)
@@ -484,11 +471,12 @@ cdef class StoreCore:
                 raise InvalidArgumentError("a commit needs at least one position")
             if self.slots[number[0]] == NULL:
                 self.open_slot(number[0])
+            count += first
             if count <= TRY_ITEMS_MAX and producer_id < 0:
                 status = ol_partition_try_commit(self.slots[number[0]], array.items, count, &result, &error)
             if status == OL_WOULD_BLOCK:
                 self.write(number[0], array.items, count, producer_id, producer_epoch, &result, &error)
-            elif status == OL_CONDITION or status == OL_REWIND:
+            elif is_refusal(status):
                 raise refusal(status, array.items, &result, &error)
             else:
                 check(status, &error)
@@ -503,7 +491,7 @@ cdef class StoreCore:
         cdef int64_t end_offset
         cdef uint64_t term = 0
         cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
-        end_offset = commit_named(self, group, offsets, expected, monotonic, -1, -1, &number, &term)
+        end_offset = commit_named(self, group, offsets, expected, monotonic, None, -1, -1, &number, &term)
         self.wait(number, end_offset, term, wanted)
         return new_position(number, end_offset)
 
@@ -514,7 +502,7 @@ cdef class StoreCore:
         cdef Partition used
         cdef Ticket ticket = Ticket.__new__(Ticket)
         ticket.durability = <durability_kind>durability_of(durability, self.durability)
-        end_offset = commit_named(self, group, offsets, expected, monotonic, -1, -1, &number, &ticket.term)
+        end_offset = commit_named(self, group, offsets, expected, monotonic, None, -1, -1, &number, &ticket.term)
         used = self.used(number)
         if used is None:
             self.refuse_closed()
@@ -530,7 +518,7 @@ cdef class StoreCore:
         cdef int32_t number = 0
         cdef int64_t end_offset
         cdef uint64_t term = 0
-        end_offset = commit_named(self, group, offsets, None, False, producer_id, producer_epoch, &number, &term)
+        end_offset = commit_named(self, group, offsets, None, False, None, producer_id, producer_epoch, &number, &term)
         return new_position(number, end_offset)
 
     def ready(self, int32_t number):
@@ -540,21 +528,21 @@ cdef class StoreCore:
             self.open_slot(number)
         return self.partitions[number]
 
-    def wait_durable(self, int32_t number, int64_t end_offset, durability):
-        """Waits until what lies below a log offset is as durable as asked for; None is the store's durability."""
-        self.wait(number, end_offset, OL_TERM_NOW, <durability_kind>durability_of(durability, self.durability))
+    def wait_durable(self, int32_t number, int64_t end_offset, uint64_t term, durability):
+        """Waits until what was written in a term below a log offset is as durable as asked for; None: the store's."""
+        self.wait(number, end_offset, term, <durability_kind>durability_of(durability, self.durability))
 
     def wait_durable_all(self, waits, durability):
-        """The same for several (number, log offset), whose partitions are flushed together."""
+        """The same for several (number, log offset, term), whose partitions are flushed together."""
         cdef Partition used
         cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
         if wanted == DURABILITY_PROCESS:
             return
         if len(waits) > 1:
-            all_used = [self.used(number) for number, _ in waits]
+            all_used = (self.used(number) for number, _, _ in waits)
             self.flushes.begin([used for used in all_used if used is not None])
-        for number, end_offset in waits:
-            self.wait(number, end_offset, OL_TERM_NOW, wanted)
+        for number, end_offset, term in waits:
+            self.wait(number, end_offset, term, wanted)
 
     def delete(self, group, partitions, *, durability=None):
         """Writes tombstones for positions of a group, or with None for all of it; returns how many were there."""
@@ -606,8 +594,8 @@ cdef class StoreCore:
         partition = self.partition(self.number_of(group))
         if partition is None:
             return 0
-        end_offset, written = partition.delete_group(group)
-        self.wait(partition.number, end_offset, OL_TERM_NOW, wanted)
+        end_offset, term, written = partition.delete_group(group)
+        self.wait(partition.number, end_offset, term, wanted)
         return written
 
     # ------------------------------------------------------------------------------------------------ reading

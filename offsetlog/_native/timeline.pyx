@@ -617,7 +617,7 @@ cdef class GroupNow:
         finally:
             free(array.items)
             partition.leave()
-        return result.end_offset, result.timestamp
+        return result.end_offset, result.term, result.timestamp
 
 
 cdef ol_slice _slice_of(bytes content):

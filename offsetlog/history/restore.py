@@ -183,8 +183,8 @@ class Restorer:
                     path=failure.path,
                 ) from None
             if written is not None:
-                end_offset, timestamp = written
-                core.wait_durable(past.partition.number, end_offset, None)
+                end_offset, term, timestamp = written
+                core.wait_durable(past.partition.number, end_offset, term, None)
                 return _changes_of(group, wanted, fresh, timestamp)
         raise ConditionError(
             f"group {group!r} was committed to each of {TRIES} times between reading it and writing; stop its "

@@ -286,13 +286,13 @@ def expire(
     check_durability(durability)
     now = expirer.now(partitions, retention=retention, trust_clock=trust_clock)
     counted: list[dict[str, int]] = []
-    waits: list[tuple[int, int]] = []
+    waits: list[tuple[int, int, int]] = []
     failures: list[OffsetLogError] = []
     for partition in partitions:
         try:
             counted.append(expirer.expire_one(partition, now, retention=retention))
             if counted[-1]["end_offset"] >= 0:
-                waits.append((partition.number, counted[-1]["end_offset"]))
+                waits.append((partition.number, counted[-1]["end_offset"], counted[-1]["term"]))
         except OffsetLogError as failure:
             failures.append(failure)
             if isinstance(failure, ClosedError):

@@ -10,6 +10,7 @@
 #include "partition/partition_impl.h"
 #include "partition_fixture.h"
 #include "stored_codec.h"
+#include "epoch_of.h"
 
 /* Not every test uses every part. */
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -168,6 +169,7 @@ static void open_world_partition(world *w) {
     }
     w->options.log.witnessed = true;
     OL_CHECK_OK(ol_partition_load(w->partition, &error), &error);
+    if (w->options.replicated) OL_CHECK_OK(ol_partition_become_follower(w->partition, 1000, &error), &error);
 }
 
 OL_UNUSED static void open_world(world *w, int64_t segment_bytes) {
@@ -200,7 +202,7 @@ OL_UNUSED static int64_t world_end(const world *w) { return ol_log_end(w->partit
 static void append_bytes(world *w, ol_slice bytes) {
     ol_batch batch;
     ol_error error;
-    OL_CHECK_OK(ol_partition_append(w->partition, bytes.data, bytes.size, &error), &error);
+    OL_CHECK_OK(ol_partition_append(w->partition, epoch_of(w->partition), bytes.data, bytes.size, &error), &error);
     for (size_t at = 0; at < bytes.size; at += batch.size) {
         OL_CHECK_OK(ol_batch_parse(bytes.data + at, bytes.size - at, &batch, &error), &error);
         OL_CHECK(w->past_count < HISTORY_MAX);
@@ -212,7 +214,7 @@ static void append_bytes(world *w, ol_slice bytes) {
 
 OL_UNUSED static void advance_world(world *w, int64_t offset) {
     ol_error error;
-    OL_CHECK_OK(ol_partition_advance(w->partition, offset, &error), &error);
+    OL_CHECK_OK(ol_partition_advance(w->partition, epoch_of(w->partition), offset, &error), &error);
 }
 
 OL_UNUSED static void append_marker(world *w, int64_t producer_id, ol_control type) {

@@ -8,6 +8,7 @@
 #include "accusation.h"
 #include "crash_model.h"
 #include "testing/fault_fs.h"
+#include "epoch_of.h"
 
 enum {
     WORKLOAD_STEPS = 60,
@@ -190,7 +191,7 @@ static int step_delete_group(workload *w, ol_error *error) {
     if (w->now.records[group] >= 0) atom->entries[atom->count++] = (model_entry){.kind = MODEL_RECORD_ERASE, .key = group};
     bool something = atom->count > 0;
     ol_commit_result result;
-    int status = ol_partition_delete_group(w->partition, text(model_group_name(group)), &result, error);
+    int status = ol_partition_delete_group(w->partition, text(model_group_name(group)), false, &result, error);
     if (status == OL_OK) {
         /* A leader may write a tombstone too many for what is deleted in flight already. */
         OL_CHECK(something ? result.written > 0 : result.written == 0 || w->options.replicated);
@@ -237,8 +238,8 @@ static int step_wait(workload *w, ol_error *error) {
 /* ------------------------------------------------------------------------------------------------ opening and closing */
 
 static int workload_lead(workload *w, ol_error *error) {
-    int status = ol_partition_become_leader(w->partition, ++w->leader_epoch, error);
-    if (status == OL_OK) status = ol_partition_advance(w->partition, INT64_MAX, error);
+    int status = ol_partition_become_leader(w->partition, ++w->leader_epoch, false, error);
+    if (status == OL_OK) status = ol_partition_advance(w->partition, epoch_of(w->partition), INT64_MAX, error);
     return status;
 }
 
@@ -255,7 +256,7 @@ static int workload_open(workload *w, ol_error *error) {
     if (accusation(&recovery) != NULL) return ol_fail(error, OL_CORRUPT, "reported: %s", accusation(&recovery));
     w->options.log.witnessed = true;
     OL_CHECK_INT(recovery.torn_bytes, 0);
-    if (w->options.replicated) status = ol_partition_advance(w->partition, INT64_MAX, error);
+    if (w->options.replicated) status = ol_partition_advance(w->partition, epoch_of(w->partition), INT64_MAX, error);
     if (status == OL_OK) status = ol_partition_load(w->partition, error);
     if (status == OL_OK && w->options.replicated) status = workload_lead(w, error);
     if (status != OL_OK) return status;
@@ -293,7 +294,7 @@ static int step_truncate(workload *w, ol_error *error) {
     if (w->options.log.recovery_point > offset) w->options.log.recovery_point = offset;
     if (w->acknowledged_disk > keep + 1) w->acknowledged_disk = keep + 1;
     w->cutting = offset;
-    status = ol_partition_truncate(w->partition, offset, error);
+    status = ol_partition_truncate(w->partition, epoch_of(w->partition), offset, error);
     if (status != OL_OK) return status;
     w->cutting = -1;
     model_drop_to(history, keep + 1);
@@ -306,7 +307,7 @@ static int step_truncate(workload *w, ol_error *error) {
 static int step_replicated(workload *w, ol_error *error) {
     if (ol_test_below(3) == 0) return step_truncate(w, error);
     int64_t end = workload_end(w);
-    return ol_partition_advance(w->partition, end - (int64_t)ol_test_below(end < 10 ? (uint64_t)end + 1 : 10), error);
+    return ol_partition_advance(w->partition, epoch_of(w->partition), end - (int64_t)ol_test_below(end < 10 ? (uint64_t)end + 1 : 10), error);
 }
 
 static int workload_step(workload *w, ol_error *error) {

@@ -129,7 +129,8 @@ OL_UNUSED static void apply(scene *s, int count) {
         ol_error error;
         int status = ol_state_apply_batch(&s->state, &batch, s->decompressor, &refused, &error);
         OL_CHECK(!ol_state_is_no_damage(status));
-        ol_in_flight_applied(&s->overlay, s->state.table, &batch, s->decompressor);
+        ol_in_flight_release(&s->overlay, s->state.table, batch.last_offset);
+        ol_in_flight_applied(&s->overlay, &batch, s->decompressor);
         s->applied_offset = batch.last_offset + 1;
     }
 }

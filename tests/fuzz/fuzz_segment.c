@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 #include "base/crc32c.h"
 #include "partition/partition.h"
+#include "epoch_of.h"
 
 enum {
     FLAG_STRUCTURED = 1,        /* always set, since an input without it is one segment */
@@ -196,7 +197,7 @@ static opened open_and_load(uint8_t flags, bool writable) {
         result.partition = NULL;
         return result;
     }
-    if (options.replicated) OL_ASSERT(ol_partition_advance(result.partition, INT64_MAX, &error) == OL_OK);
+    if (options.replicated) OL_ASSERT(ol_partition_advance(result.partition, epoch_of(result.partition), INT64_MAX, &error) == OL_OK);
     int status = ol_partition_load(result.partition, &error);
     OL_ASSERT(status == OL_OK || (error.status == status && error.reason[0] != '\0'));
     ol_partition_progress(result.partition, &progress);

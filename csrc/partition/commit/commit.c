@@ -83,11 +83,11 @@ static int check_producer_epoch(const ol_partition *partition, int64_t producer_
                    producer_epoch, known_epoch);
 }
 
-static bool needs_state(const ol_item *items, size_t count, int64_t producer_id) {
-    if (producer_id >= 0) return true;
+/* Whether the items are compared with the latest written values. */
+static bool compares(const ol_item *items, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (items[i].condition != OL_CONDITION_NONE ||
-            items[i].kind == OL_ITEM_POSITION_TOMBSTONE) {
+            items[i].kind == OL_ITEM_POSITION_TOMBSTONE || items[i].kind == OL_ITEM_GENERATION) {
             return true;
         }
     }
@@ -95,8 +95,9 @@ static bool needs_state(const ol_item *items, size_t count, int64_t producer_id)
 }
 
 /* Checks the conditions of planning, and sets the time of the commit. */
-static int begin(ol_commit *work, bool state_needed, ol_error *error) {
+static int begin(ol_commit *work, bool compares, ol_error *error) {
     ol_partition *partition = work->partition;
+    bool state_needed = compares || work->producer_id >= 0;
     *work->result = (ol_commit_result){.base_offset = -1,
                                        .rests_on = -1,
                                        .end_offset = ol_log_end(partition->log)};
@@ -105,6 +106,7 @@ static int begin(ol_commit *work, bool state_needed, ol_error *error) {
         status = check_producer_epoch(partition, work->producer_id, work->producer_epoch, error);
     }
     if (status == OL_OK) status = ol_partition_ensure_ready(partition, error);
+    if (status == OL_OK && compares) status = ol_partition_complete_overlay(partition, error);
     if (status == OL_OK) ol_commit_plan_time(work);
     return status;
 }
@@ -132,7 +134,7 @@ static int commit_locked(ol_partition *partition, const ol_item *items, size_t c
                       .producer_id = producer_id,
                       .producer_epoch = producer_epoch,
                       .result = result};
-    int status = begin(&work, needs_state(items, count, producer_id), error);
+    int status = begin(&work, compares(items, count), error);
     if (status != OL_OK) return status;
     bool done;
     status = ol_commit_fast_path(&work, items, count, &done, error);
@@ -234,6 +236,9 @@ static int try_locked(ol_partition *partition, const ol_item *items, size_t coun
                       .never_waits = true};
     if (partition->role != OL_ROLE_ACTIVE || partition->read_only ||
         !partition->leadership.ready) {
+        return OL_WOULD_BLOCK;
+    }
+    if (!ol_partition_is_overlay_complete(partition) && compares(items, count)) {
         return OL_WOULD_BLOCK;
     }
     *result = (ol_commit_result){.base_offset = -1,

@@ -301,7 +301,7 @@ static void release_rows(ol_partition *partition) {
  * meanwhile. */
 static bool may_go_fast(const ol_commit *work) {
     const ol_partition *partition = work->partition;
-    return partition->role == OL_ROLE_ACTIVE && !partition->options.replicated &&
+    return partition->role == OL_ROLE_ACTIVE && ol_partition_applies_at_once(partition) &&
            !partition->load_runs && work->producer_id < 0;
 }
 

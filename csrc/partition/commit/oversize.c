@@ -98,7 +98,7 @@ static int commit_own(ol_commit *work, size_t from, size_t to, ol_error *error) 
     ol_commit_result marker;
     uint8_t *start;
     int status;
-    if (partition->options.replicated) {
+    if (!ol_partition_applies_at_once(partition)) {
         status = ol_partition_write_marker(partition, work->producer_id, work->producer_epoch,
                                            OL_CONTROL_COMMIT, 0, &marker, error);
     } else {

@@ -3,6 +3,7 @@
 
 #include "base/bytes.h"
 #include "partition/commit/commit_impl.h"
+#include "partition/commit/generation.h"
 
 /* The latest written value of a position; *rests_on is the W that would settle it, -1 when it is
  * applied. */
@@ -153,10 +154,23 @@ static void plan_sizes(ol_commit *work, ol_planned *planned) {
     }
 }
 
+static int check_generation(ol_commit *work, const ol_item *item, size_t index, ol_error *error) {
+    ol_commit_result *result = work->result;
+    int status = ol_commit_check_generation(work->partition, item, &result->found,
+                                            &result->found_offset, error);
+    if (status != OL_OK) error->item = (int64_t)index;
+    return status;
+}
+
 /* Fills work->planned and checks every condition; nothing is changed. */
 int ol_commit_plan(ol_commit *work, const ol_item *items, size_t count, ol_error *error) {
     const ol_planned *previous = NULL;
     for (size_t i = 0; i < count; i++) {
+        if (OL_UNLIKELY(items[i].kind == OL_ITEM_GENERATION)) {
+            int refused = check_generation(work, &items[i], i, error);
+            if (refused != OL_OK) return refused;
+            continue;
+        }
         ol_planned *planned = &work->planned[work->count];
         planned->item = &items[i];
         planned->reserved = false;

@@ -135,11 +135,12 @@ int ol_commit_reserve_all(ol_commit *work, ol_error *error) {
     ol_partition *partition = work->partition;
     int status = OL_OK;
     /* The loader changes the table without a lock, and applies this commit when it reaches it. */
-    if (partition->load_runs) return OL_OK;
-    work->may_settle = partition->role == OL_ROLE_ACTIVE && !partition->options.replicated &&
+    if (!ol_partition_is_loaded(partition)) return OL_OK;
+    bool applies_at_once = ol_partition_applies_at_once(partition);
+    work->may_settle = partition->role == OL_ROLE_ACTIVE && applies_at_once &&
                        work->producer_id < 0 && !work->has_tombstones;
     ol_commit_lock_table(work);
-    if (work->producer_id >= 0 && !partition->options.replicated) {
+    if (work->producer_id >= 0 && applies_at_once) {
         status =
             ol_pending_reserve(partition->state.pending, work->producer_id, work->count, error);
     }
@@ -147,7 +148,7 @@ int ol_commit_reserve_all(ol_commit *work, ol_error *error) {
         status = reserve_one(work, &work->planned[i], error);
     }
     ol_commit_unlock_table(work);
-    if (status == OL_OK && partition->options.replicated) {
+    if (status == OL_OK && !applies_at_once) {
         status = ol_in_flight_reserve(&partition->inflight, work->count, error);
     }
     if (status != OL_OK) ol_commit_release(work, 0);
@@ -186,12 +187,12 @@ static int apply_one(ol_commit *work, ol_planned *planned, int64_t log_offset, o
     return ol_state_apply(&work->partition->state, &change, error);
 }
 
-/* A lone store: W is the log end, so the batch counts at once. */
+/* A lone store, or a leader that is alone: W is the log end, so the batch counts at once. */
 static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offset,
                       ol_error *error) {
     ol_partition *partition = work->partition;
     int64_t end = ol_log_end(partition->log);
-    if (OL_UNLIKELY(partition->role == OL_ROLE_LOADING)) {
+    if (OL_UNLIKELY(!ol_partition_is_loaded(partition))) {
         /* The committer does not apply it: the loader reaches it in log order
          * (docs/architecture.md §7). */
         ol_partition_set_positions(partition, end, partition->applied);
@@ -232,9 +233,9 @@ int ol_commit_apply_deferred(ol_commit *work, size_t from, size_t to, ol_error *
     return status;
 }
 
-/* A replicated leader: the batch is in flight until W passes it. */
-static int record_in_flight(ol_commit *work, size_t from, size_t to, int64_t base_offset,
-                            const uint8_t *start, size_t size, ol_error *error) {
+/* A replicated leader: the batch is in flight until W passes it.  Nothing here can fail. */
+static void leave_in_flight(ol_commit *work, size_t from, size_t to, int64_t base_offset,
+                            const uint8_t *start, size_t size) {
     ol_partition *partition = work->partition;
     for (size_t i = from; i < to; i++) {
         ol_planned *planned = &work->planned[i];
@@ -248,10 +249,8 @@ static int record_in_flight(ol_commit *work, size_t from, size_t to, int64_t bas
         }
         planned->reserved = false;
     }
-    ol_batch batch;
-    int status = ol_batch_parse(start, size, &batch, error);
-    OL_ASSERT(status == OL_OK);
-    return ol_in_flight_record(&partition->inflight, &partition->state, &batch, NULL, error);
+    ol_unapplied_keep(&partition->unapplied, start, size, base_offset,
+                      base_offset + (int64_t)(to - from));
 }
 
 void ol_commit_prefetch(const ol_commit *work) {
@@ -278,8 +277,8 @@ int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, s
     int status = ol_log_publish(partition->log, &fields, size, error);
     if (OL_UNLIKELY(status != OL_OK)) return status;
     ol_batch_clock_record(&partition->clock, work->timestamp);
-    if (OL_UNLIKELY(partition->options.replicated)) {
-        status = record_in_flight(work, from, to, base_offset, start, size, error);
+    if (OL_UNLIKELY(!ol_partition_applies_at_once(partition))) {
+        leave_in_flight(work, from, to, base_offset, start, size);
     } else if (OL_UNLIKELY(work->own_transaction)) {
         defer_apply(work, from, to, base_offset);
     } else {

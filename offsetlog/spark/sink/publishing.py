@@ -184,7 +184,7 @@ class _Publication:
         self._epoch = epoch
         self._markers = MarkerGroups(core)
         self._open: list[int] = []
-        self._ended: list[tuple[int, int]] = []
+        self._ended: list[tuple[int, int, int]] = []
         self._done: dict[int, bool] = {}
 
     def write(self, batches: Iterable[pa.RecordBatch], refusals: Refusals) -> None:
@@ -224,9 +224,9 @@ class _Publication:
                 marker = {self._epoch.key: self._epoch.position()}
                 self._core.commit_transactional(self._markers.name(number), marker, self._producer_id, 0)
             reached("marked")
-            end_offset = self._core.ready(number).end_transaction(self._producer_id, 0, True)
+            end_offset, term = self._core.ready(number).end_transaction(self._producer_id, 0, True)
             self._open.remove(number)
-            self._ended.append((number, end_offset))
+            self._ended.append((number, end_offset, term))
             reached("ended")
         self._core.wait_durable_all(self._ended, options.durability)
         reached("durable")

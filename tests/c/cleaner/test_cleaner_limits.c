@@ -6,6 +6,7 @@
 #include "cleaner_findings.h"
 #include "golden_batches.h"
 #include "history/state_at.h"
+#include "epoch_of.h"
 
 /* ------------------------------------------------------------------------------------------------ damage */
 
@@ -409,7 +410,7 @@ static int raise_and_meddle(void *context, int64_t floor, ol_error *error) {
     during->calls++;
     during->floor = floor;
     if (during->truncate) {
-        OL_CHECK_OK(ol_partition_truncate(during->w->partition, world_end(during->w) - 1, error), error);
+        OL_CHECK_OK(ol_partition_truncate(during->w->partition, epoch_of(during->w->partition), world_end(during->w) - 1, error), error);
     }
     if (during->status == OL_OK) return OL_OK;
     during->stop = true;

@@ -3,6 +3,7 @@
  * Everything that can stand in a log does: positions of every version under both types of key, tombstones, records of groups, unknown kinds, transactions that
  * are committed, aborted and open, large, compressed, emptied and old batches, gaps.  OFFSETLOG_DEPTH=long makes more logs. */
 #include "cleaner_fixture.h"
+#include "epoch_of.h"
 
 enum { GROUPS = 6, TOPICS = 4, NUMBERS = 8, PRODUCERS = 5, FIRST_PRODUCER = 1000 };
 
@@ -254,7 +255,7 @@ static void truncate_some(model *m) {
     ol_error error;
     int64_t watermark = w->partition->watermark;
     if (watermark == world_end(w)) return;
-    OL_CHECK_OK(ol_partition_truncate(w->partition, watermark + (int64_t)ol_test_below((uint64_t)(world_end(w) - watermark)), &error),
+    OL_CHECK_OK(ol_partition_truncate(w->partition, epoch_of(w->partition), watermark + (int64_t)ol_test_below((uint64_t)(world_end(w) - watermark)), &error),
                 &error);
     while (w->past_count > 0 && w->past[w->past_count - 1].next > world_end(w)) free(w->past[--w->past_count].data);
     /* Who is open is what the log says now. */

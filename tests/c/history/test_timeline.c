@@ -53,7 +53,7 @@ static void step(ol_partition *partition, bool *open) {
             return;
         case 3:
             if (ol_test_below(10) != 0) break;
-            OL_CHECK_OK(ol_partition_delete_group(partition, text(groups[ol_test_below(GROUPS)]), &result, &error), &error);
+            OL_CHECK_OK(ol_partition_delete_group(partition, text(groups[ol_test_below(GROUPS)]), false, &result, &error), &error);
             return;
         default:
             break;

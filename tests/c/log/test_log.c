@@ -234,7 +234,7 @@ OL_TEST(an_older_leader_epoch_is_fenced) {
     place_make(&p);
     OL_CHECK_INT(ol_log_leader_epoch(p.log), -1);
     OL_CHECK_OK(ol_log_assign_epoch(p.log, 3, &error), &error);
-    OL_CHECK_INT(ol_log_assign_epoch(p.log, 2, &error), OL_FENCED);
+    OL_CHECK_INT(ol_log_assign_epoch(p.log, 2, &error), OL_FENCED_LEADER_EPOCH);
     OL_CHECK_OK(ol_log_assign_epoch(p.log, 3, &error), &error);
     fixture_close(p.log);
     p.log = fixture_open(&p.options, NULL);

@@ -5,6 +5,7 @@
 
 #include "testing/fault_fs.h"
 #include "partition_fixture.h"
+#include "epoch_of.h"
 
 enum { GROUPS = 5, NUMBERS = 40, OLD = 1, NEW = 2 };
 
@@ -19,7 +20,7 @@ static int commit_groups(ol_partition *partition, int64_t offset, ol_error *erro
 
 static void apply_all(ol_partition *partition, bool replicated) {
     ol_error error;
-    if (replicated) OL_CHECK_OK(ol_partition_advance(partition, INT64_MAX, &error), &error);
+    if (replicated) OL_CHECK_OK(ol_partition_advance(partition, epoch_of(partition), INT64_MAX, &error), &error);
 }
 
 static ol_partition *open_on(ol_fs *fs, bool replicated, int32_t epoch) {
@@ -36,7 +37,7 @@ static ol_partition *open_on(ol_fs *fs, bool replicated, int32_t epoch) {
     if (!replicated) return partition;
     apply_all(partition, replicated);
     OL_CHECK_OK(ol_partition_load(partition, &error), &error);
-    OL_CHECK_OK(ol_partition_become_leader(partition, epoch, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, epoch, false, &error), &error);
     apply_all(partition, replicated);
     return partition;
 }

@@ -1,6 +1,7 @@
 /* Memory that runs out during a commit is met before anything is written: what was appended can be applied. */
 #include "base/arena.h"
 #include "partition_fixture.h"
+#include "epoch_of.h"
 
 enum { GROUPS = 1500 };
 
@@ -75,7 +76,7 @@ static ol_partition *open_leader(const char *directory) {
     ol_error error;
     options.replicated = true;
     ol_partition *partition = open_partition(&options, true);
-    OL_CHECK_OK(ol_partition_become_leader(partition, 1, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 1, false, &error), &error);
     return partition;
 }
 
@@ -94,8 +95,8 @@ OL_TEST(what_a_leader_wrote_is_applied_without_memory) {
         OL_CHECK_INT(record_count(leader), 3 * round * (GROUPS / 10));
         ol_arena_fail_after(0);
         /* Not all of it, and then the rest. */
-        int status = ol_partition_advance(leader, result.end_offset - 6 * 20, &error);
-        if (status == OL_OK) status = ol_partition_advance(leader, result.end_offset, &error);
+        int status = ol_partition_advance(leader, epoch_of(leader), result.end_offset - 6 * 20, &error);
+        if (status == OL_OK) status = ol_partition_advance(leader, epoch_of(leader), result.end_offset, &error);
         ol_arena_fail_after(-1);
         OL_CHECK_OK(status, &error);
         OL_CHECK_INT(record_count(leader), 3 * (round + 1) * (GROUPS / 10));
@@ -114,8 +115,8 @@ OL_TEST(what_a_deposed_leader_held_is_given_back) {
     size_t count = make_batch(0, keys, items);
     OL_CHECK_OK(ol_partition_commit(leader, items, count, -1, -1, &result, &error), &error);
     OL_CHECK_OK(ol_partition_become_follower(leader, 2, &error), &error);
-    OL_CHECK_OK(ol_partition_advance(leader, result.end_offset, &error), &error);
-    OL_CHECK_OK(ol_partition_become_leader(leader, 3, &error), &error);
+    OL_CHECK_OK(ol_partition_advance(leader, epoch_of(leader), result.end_offset, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(leader, 3, false, &error), &error);
     OL_CHECK_INT(record_count(leader), 3);
     OL_CHECK_OK(ol_partition_commit(leader, items, count, -1, -1, &result, &error), &error);
     OL_CHECK_INT(record_count(leader), 3);

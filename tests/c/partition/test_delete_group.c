@@ -80,7 +80,7 @@ OL_TEST(the_records_of_one_group_go_in_the_order_of_a_broker) {
     commit_one(partition, "b", "t", 1, 5);
     ol_commit_result result;
     ol_error error;
-    OL_CHECK_OK(ol_partition_delete_group(partition, text("b"), &result, &error), &error);
+    OL_CHECK_OK(ol_partition_delete_group(partition, text("b"), false, &result, &error), &error);
     OL_CHECK_INT(result.written, 3 * MEMBERS + 3);
     check_order(partition, result.base_offset, (int16_t[]){1, 8, 7, 6, 5, 3}, 6);
     OL_CHECK_INT(records_of(partition, "a"), 3 * MEMBERS + 2);
@@ -91,9 +91,9 @@ OL_TEST(the_records_of_one_group_go_in_the_order_of_a_broker) {
     partition = open_partition(&options, true);
     check_same_digest(live, digest_of(partition));
     OL_CHECK_INT(records_of(partition, "a"), 3 * MEMBERS + 2);
-    OL_CHECK_OK(ol_partition_delete_group(partition, text("a"), &result, &error), &error);
-    OL_CHECK_OK(ol_partition_delete_group(partition, text("c"), &result, &error), &error);
-    OL_CHECK_OK(ol_partition_delete_group(partition, text("b"), &result, &error), &error);
+    OL_CHECK_OK(ol_partition_delete_group(partition, text("a"), false, &result, &error), &error);
+    OL_CHECK_OK(ol_partition_delete_group(partition, text("c"), false, &result, &error), &error);
+    OL_CHECK_OK(ol_partition_delete_group(partition, text("b"), false, &result, &error), &error);
     OL_CHECK_INT(result.written, 0);
     OL_CHECK_INT(records_of(partition, "a") + records_of(partition, "c"), 0);
     close_partition(partition);
@@ -116,7 +116,7 @@ OL_TEST(a_group_is_not_taken_for_one_whose_name_begins_like_it) {
     for (size_t i = 0; i < 4; i++) {
         ol_commit_result result;
         ol_error error;
-        OL_CHECK_OK(ol_partition_delete_group(partition, ol_slice_of(keys[i] + 4, sizes[i] - 4), &result, &error), &error);
+        OL_CHECK_OK(ol_partition_delete_group(partition, ol_slice_of(keys[i] + 4, sizes[i] - 4), false, &result, &error), &error);
         OL_CHECK_INT(result.written, 1);
     }
     close_partition(partition);

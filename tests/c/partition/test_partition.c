@@ -142,13 +142,13 @@ OL_TEST(deleting_a_group_takes_its_positions_pending_values_and_records) {
     ol_commit_result result;
     ol_error error;
     OL_CHECK_OK(ol_partition_commit(partition, &record, 1, -1, -1, &result, &error), &error);
-    OL_CHECK_OK(ol_partition_delete_group(partition, text("g"), &result, &error), &error);
+    OL_CHECK_OK(ol_partition_delete_group(partition, text("g"), false, &result, &error), &error);
     OL_CHECK_INT(result.written, 52);
     end_transaction(partition, 9, OL_CONTROL_COMMIT);
     for (int i = 0; i < 50; i++) OL_CHECK_INT(fetch_one(partition, "g", "t", i), -1);
     OL_CHECK_INT(fetch_one(partition, "g", "u", 3), -1);
     OL_CHECK_INT(fetch_one(partition, "other", "t", 0), 1);
-    OL_CHECK_OK(ol_partition_delete_group(partition, text("g"), &result, &error), &error);
+    OL_CHECK_OK(ol_partition_delete_group(partition, text("g"), false, &result, &error), &error);
     OL_CHECK_INT(result.written, 0);
     ol_digest live = digest_of(partition);
     close_partition(partition);
@@ -489,7 +489,7 @@ OL_TEST(random_operations_replay_to_the_same_state) {
                 open[producer] = false;
                 break;
             case 3:
-                if (ol_test_below(20) == 0) OL_CHECK_OK(ol_partition_delete_group(partition, text(group), &result, &error), &error);
+                if (ol_test_below(20) == 0) OL_CHECK_OK(ol_partition_delete_group(partition, text(group), false, &result, &error), &error);
                 break;
             default:
                 commit_one(partition, group, topic, number, i);

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 
 #include "crash_workload.h"
+#include "epoch_of.h"
 
 typedef struct crash_place {
     uint64_t seed;
@@ -54,7 +55,7 @@ static ol_partition *open_left(left *l, bool writable) {
     if (accusation(&recovery) != NULL) fail_at(l->place, "reported by the %s open: %s", writable ? "writable" : "read-only",
                                                accusation(&recovery));
     l->options.log.witnessed |= writable;
-    if (options.replicated) status = ol_partition_advance(partition, INT64_MAX, &error);
+    if (options.replicated) status = ol_partition_advance(partition, epoch_of(partition), INT64_MAX, &error);
     if (status == OL_OK) status = ol_partition_load(partition, &error);
     if (status != OL_OK) fail_at(l->place, "load: %s", error.reason);
     ol_problem problem;
@@ -65,9 +66,9 @@ static ol_partition *open_left(left *l, bool writable) {
     }
     if (options.replicated && writable) {
         int32_t epoch = ol_log_leader_epoch(ol_partition_log(partition)) + 1;
-        status = ol_partition_become_leader(partition, epoch > 1000 ? epoch : 1000, &error);
+        status = ol_partition_become_leader(partition, epoch > 1000 ? epoch : 1000, false, &error);
         /* The ABORTs that it begins with count when W passes them. */
-        if (status == OL_OK) status = ol_partition_advance(partition, INT64_MAX, &error);
+        if (status == OL_OK) status = ol_partition_advance(partition, epoch_of(partition), INT64_MAX, &error);
         if (status != OL_OK) fail_at(l->place, "lead: %s", error.reason);
     }
     return partition;
@@ -103,7 +104,7 @@ static void go_on(left *l, ol_partition *partition) {
     if (ol_partition_wait(partition, result.end_offset, result.term, OL_WAIT_FLUSHED, 10000, &error) != OL_OK) {
         fail_at(l->place, "flush afterwards: %s", error.reason);
     }
-    if (l->options.replicated) OL_CHECK_OK(ol_partition_advance(partition, INT64_MAX, &error), &error);
+    if (l->options.replicated) OL_CHECK_OK(ol_partition_advance(partition, epoch_of(partition), INT64_MAX, &error), &error);
     ol_digest digest = digest_left(partition);
     ol_partition_abandon(partition);
     partition = open_left(l, true);
@@ -190,7 +191,7 @@ static bool stop_recovery(const crash_paths *paths, const workload *w, ol_fs *fs
     options.log.clean = false;
     ol_fault_fs_stop_at(fs, stop_at);
     if (ol_partition_open(&options, &partition, &recovery, &error) == OL_OK) {
-        int status = options.replicated ? ol_partition_advance(partition, INT64_MAX, &error) : OL_OK;
+        int status = options.replicated ? ol_partition_advance(partition, epoch_of(partition), INT64_MAX, &error) : OL_OK;
         if (status == OL_OK) status = ol_partition_load(partition, &error);
         OL_CHECK(status == OL_OK || ol_fault_fs_stopped(fs));
         ol_partition_abandon(partition);

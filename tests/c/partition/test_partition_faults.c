@@ -11,6 +11,7 @@
 
 #include "crash_workload.h"
 #include "fault_memory.h"
+#include "epoch_of.h"
 
 typedef enum fault_kind { FAULT_IO, FAULT_DISK_FULL, FAULT_FLUSH, FAULT_POPULATE, FAULT_READ, FAULT_MEMORY } fault_kind;
 
@@ -58,7 +59,7 @@ static void apply_all(const fault_place *place, workload *w, const ol_digest *be
     ol_error error;
     ol_digest after = digest_of(w->partition);
     if (memcmp(before, &after, sizeof after) != 0) fail_at(place, "a call failed and changed what is applied");
-    if (ol_partition_advance(w->partition, INT64_MAX, &error) != OL_OK) fail_at(place, "advancing: %s", error.reason);
+    if (ol_partition_advance(w->partition, epoch_of(w->partition), INT64_MAX, &error) != OL_OK) fail_at(place, "advancing: %s", error.reason);
 }
 
 /* The partition goes on: nothing may have changed.  Only a commit of several groups that is larger than a batch, or one of a
@@ -130,9 +131,9 @@ static void check_power_loss(const fault_place *place, workload *w, const char *
     int status = ol_partition_open(&options, &partition, &recovery, &error);
     const char *reason = status != OL_OK ? error.reason : accusation(&recovery);
     if (reason != NULL) fail_at(place, "after a power loss: %s", reason);
-    if (options.replicated) OL_CHECK_OK(ol_partition_advance(partition, INT64_MAX, &error), &error);
+    if (options.replicated) OL_CHECK_OK(ol_partition_advance(partition, epoch_of(partition), INT64_MAX, &error), &error);
     OL_CHECK_OK(ol_partition_load(partition, &error), &error);
-    if (options.replicated) OL_CHECK_OK(ol_partition_become_leader(partition, 1000000, &error), &error);
+    if (options.replicated) OL_CHECK_OK(ol_partition_become_leader(partition, 1000000, false, &error), &error);
     if (model_find(w->history, w->acknowledged_disk, w->history->count, partition, why, sizeof why) < 0) {
         fail_at(place, "after a power loss, no state of the model from %zu to %zu: %s", w->acknowledged_disk, w->history->count, why);
     }

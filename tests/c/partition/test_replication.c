@@ -7,6 +7,7 @@
 #include "partition/partition_impl.h"
 #include "partition_fixture.h"
 #include "stored_codec.h"
+#include "epoch_of.h"
 
 static ol_partition *open_replica(const char *directory) {
     ol_partition_options options = fixture_options(directory);
@@ -17,7 +18,7 @@ static ol_partition *open_replica(const char *directory) {
 static ol_partition *open_leader(const char *directory, int32_t epoch) {
     ol_partition *partition = open_replica(directory);
     ol_error error;
-    OL_CHECK_OK(ol_partition_become_leader(partition, epoch, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, epoch, false, &error), &error);
     return partition;
 }
 
@@ -39,7 +40,7 @@ static ol_digest state_digest(const ol_state *state) {
 
 static void advance(ol_partition *partition, int64_t offset) {
     ol_error error;
-    OL_CHECK_OK(ol_partition_advance(partition, offset, &error), &error);
+    OL_CHECK_OK(ol_partition_advance(partition, epoch_of(partition), offset, &error), &error);
 }
 
 /* What a follower fetches: everything from `offset` on, by the raw read. */
@@ -48,9 +49,10 @@ static void replicate(ol_partition *leader, ol_partition *follower) {
     ol_log_piece piece;
     ol_error error;
     int status;
+    OL_CHECK_OK(ol_partition_become_follower(follower, epoch_of(leader), &error), &error);
     OL_CHECK_OK(ol_log_reader_open(ol_partition_log(leader), ol_log_end(ol_partition_log(follower)), &reader, &error), &error);
     while ((status = ol_log_reader_next(reader, 4096, &piece, &error)) == OL_OK) {
-        OL_CHECK_OK(ol_partition_append(follower, piece.data, piece.size, &error), &error);
+        OL_CHECK_OK(ol_partition_append(follower, epoch_of(leader), piece.data, piece.size, &error), &error);
     }
     OL_CHECK_INT(status, OL_END);
     ol_log_reader_close(reader);
@@ -145,13 +147,13 @@ OL_TEST(a_follower_of_the_same_bytes_has_the_same_state) {
     replicate(leader, follower);
     advance(leader, INT64_MAX);
     advance(follower, INT64_MAX);
-    OL_CHECK_INT(ol_partition_append(leader, NULL, 0, &error), OL_FENCED);
+    OL_CHECK_INT(ol_partition_append(leader, epoch_of(leader), NULL, 0, &error), OL_FENCED_LEADER_EPOCH);
     const ol_state *state;
     OL_CHECK_INT(ol_partition_lock_state(follower, &state, &error), OL_NOT_COORDINATOR);
     OL_CHECK_OK(ol_partition_become_follower(leader, 2, &error), &error);
-    OL_CHECK_OK(ol_partition_become_leader(follower, 2, &error), &error);
-    OL_CHECK_INT(ol_partition_become_leader(leader, 2, &error), OL_FENCED);
-    OL_CHECK_OK(ol_partition_become_leader(leader, 3, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(follower, 2, false, &error), &error);
+    OL_CHECK_INT(ol_partition_become_leader(leader, 2, false, &error), OL_FENCED_LEADER_EPOCH);
+    OL_CHECK_OK(ol_partition_become_leader(leader, 3, false, &error), &error);
     check_same_digest(digest_of(leader), digest_of(follower));
     close_partition(leader);
     close_partition(follower);
@@ -165,7 +167,7 @@ OL_TEST(a_new_leader_is_active_only_when_its_log_end_at_election_is_below_w) {
     advance(partition, 1);
     ol_error error;
     OL_CHECK_OK(ol_partition_become_follower(partition, 1, &error), &error);
-    OL_CHECK_OK(ol_partition_become_leader(partition, 2, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 2, false, &error), &error);
     OL_CHECK_INT(ol_partition_role(partition), OL_ROLE_LOADING);
     commit_one(partition, "g", "t", 0, 3);
     ol_item item = position_item("g", "t", 0, 9);
@@ -190,9 +192,9 @@ OL_TEST(what_is_written_where_a_batch_around_w_was_cut_is_applied) {
     OL_CHECK_OK(ol_partition_commit(partition, items, 3, -1, -1, &result, &error), &error);
     advance(partition, 11);
     OL_CHECK_OK(ol_partition_become_follower(partition, 6, &error), &error);
-    OL_CHECK_OK(ol_partition_truncate(partition, 11, &error), &error);
+    OL_CHECK_OK(ol_partition_truncate(partition, epoch_of(partition), 11, &error), &error);
     OL_CHECK_INT(ol_log_end(ol_partition_log(partition)), 10);
-    OL_CHECK_OK(ol_partition_become_leader(partition, 7, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 7, false, &error), &error);
     commit_one(partition, "g", "t", 0, 77);
     advance(partition, 11);
     OL_CHECK_INT(fetch_one(partition, "g", "t", 0), 77);
@@ -207,22 +209,22 @@ OL_TEST(truncation_below_the_state_drops_it_and_the_epochs_tell_where) {
     advance(partition, 10);
     ol_error error;
     OL_CHECK_OK(ol_partition_become_follower(partition, 6, &error), &error);
-    OL_CHECK_OK(ol_partition_become_leader(partition, 8, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 8, false, &error), &error);
     for (int i = 10; i < 15; i++) commit_one(partition, "g", "t", 0, i);
     int32_t epoch;
     int64_t end;
     ol_log_end_for_epoch(ol_partition_log(partition), 7, &epoch, &end);
     OL_CHECK_INT(epoch, 5);
     OL_CHECK_INT(end, 10);
-    OL_CHECK_INT(ol_partition_truncate(partition, 12, &error), OL_FENCED);
+    OL_CHECK_INT(ol_partition_truncate(partition, epoch_of(partition), 12, &error), OL_FENCED_LEADER_EPOCH);
     OL_CHECK_OK(ol_partition_become_follower(partition, 9, &error), &error);
-    OL_CHECK_OK(ol_partition_truncate(partition, 12, &error), &error);
+    OL_CHECK_OK(ol_partition_truncate(partition, epoch_of(partition), 12, &error), &error);
     OL_CHECK_INT(ol_log_end(ol_partition_log(partition)), 12);
     OL_CHECK_INT(ol_partition_role(partition), OL_ROLE_FOLLOWER);       /* the state held only what is below W */
-    OL_CHECK_OK(ol_partition_truncate(partition, 4, &error), &error);
+    OL_CHECK_OK(ol_partition_truncate(partition, epoch_of(partition), 4, &error), &error);
     OL_CHECK_INT(ol_partition_role(partition), OL_ROLE_UNLOADED);
     OL_CHECK_OK(ol_partition_load(partition, &error), &error);
-    OL_CHECK_OK(ol_partition_become_leader(partition, 10, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 10, false, &error), &error);
     OL_CHECK_INT(fetch_one(partition, "g", "t", 0), 3);
     close_partition(partition);
     remove_fixture();
@@ -247,7 +249,7 @@ OL_TEST(deleting_a_group_takes_its_records_that_are_in_flight) {
     ol_commit_result result;
     ol_error error;
     OL_CHECK_OK(ol_partition_commit(leader, &record, 1, -1, -1, &result, &error), &error);
-    OL_CHECK_OK(ol_partition_delete_group(leader, text("g"), &result, &error), &error);
+    OL_CHECK_OK(ol_partition_delete_group(leader, text("g"), false, &result, &error), &error);
     OL_CHECK_INT(result.written, 1);
     advance(leader, INT64_MAX);
     const ol_state *state;
@@ -309,7 +311,7 @@ OL_TEST(w_that_moves_during_a_load_is_loaded_up_to) {
     options.replicated = true;
     ol_partition *partition = open_partition(&options, true);
     ol_error error;
-    OL_CHECK_OK(ol_partition_become_leader(partition, 0, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 0, false, &error), &error);
     for (int i = 0; i < 300; i++) commit_one(partition, "g", "t", i, 1000 + i);
     close_partition(partition);
     options.log.clean = true;
@@ -319,7 +321,7 @@ OL_TEST(w_that_moves_during_a_load_is_loaded_up_to) {
     OL_CHECK_OK(ol_partition_load(partition, &error), &error);
     OL_CHECK(moving_partition == NULL);
     advance(partition, 300);
-    OL_CHECK_OK(ol_partition_become_leader(partition, 1, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 1, false, &error), &error);
     for (int i = 0; i < 300; i++) OL_CHECK_INT(fetch_one(partition, "g", "t", i), 1000 + i);
     close_partition(partition);
     remove_fixture();
@@ -329,10 +331,10 @@ OL_TEST(a_partition_is_loaded_once) {
     ol_partition *partition = open_replica(fresh_directory());
     ol_error error;
     OL_CHECK_INT(ol_partition_load(partition, &error), OL_INVALID);
-    OL_CHECK_OK(ol_partition_become_leader(partition, 1, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 1, false, &error), &error);
     commit_pending(partition, 7, "g", "t", 0, 1);
     OL_CHECK_OK(ol_partition_become_follower(partition, 2, &error), &error);
-    OL_CHECK_OK(ol_partition_become_leader(partition, 3, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 3, false, &error), &error);
     OL_CHECK_INT(ol_partition_role(partition), OL_ROLE_LOADING);
     OL_CHECK_INT(ol_partition_load(partition, &error), OL_INVALID);
     OL_CHECK_INT(ol_partition_role(partition), OL_ROLE_LOADING);
@@ -345,14 +347,14 @@ OL_TEST(a_commit_that_was_cut_off_is_never_told_to_be_durable) {
     ol_commit_result lost = commit_one(partition, "g", "t", 0, 42);
     ol_error error;
     OL_CHECK_OK(ol_partition_become_follower(partition, 2, &error), &error);
-    OL_CHECK_OK(ol_partition_truncate(partition, 0, &error), &error);
+    OL_CHECK_OK(ol_partition_truncate(partition, epoch_of(partition), 0, &error), &error);
     uint8_t batch[300];
-    OL_CHECK_OK(ol_partition_append(partition, batch, foreign_batch(batch, 0, 2, 1, -1), &error), &error);
+    OL_CHECK_OK(ol_partition_append(partition, epoch_of(partition), batch, foreign_batch(batch, 0, 2, 1, -1), &error), &error);
     advance(partition, 1);
     OL_CHECK_OK(ol_partition_wait(partition, 1, OL_TERM_NOW, OL_WAIT_FLUSHED, 1000, &error), &error);
     OL_CHECK_INT(ol_partition_wait(partition, lost.end_offset, lost.term, OL_WAIT_WATERMARK, 100, &error), OL_NOT_COORDINATOR);
     OL_CHECK_INT(ol_partition_wait(partition, lost.end_offset, lost.term, OL_WAIT_FLUSHED, 100, &error), OL_NOT_COORDINATOR);
-    OL_CHECK_OK(ol_partition_become_leader(partition, 3, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 3, false, &error), &error);
     ol_commit_result kept = commit_one(partition, "g", "t", 0, 43);
     advance(partition, 2);
     OL_CHECK_OK(ol_partition_wait(partition, kept.end_offset, kept.term, OL_WAIT_WATERMARK, 100, &error), &error);
@@ -367,7 +369,7 @@ static void replicate_until(ol_partition *from, ol_partition *to, int64_t end) {
     ol_error error;
     OL_CHECK_OK(ol_log_reader_open(ol_partition_log(from), ol_log_end(ol_partition_log(to)), &reader, &error), &error);
     while (ol_log_reader_next(reader, 1, &piece, &error) == OL_OK && piece.base_offset < end) {
-        OL_CHECK_OK(ol_partition_append(to, piece.data, piece.size, &error), &error);
+        OL_CHECK_OK(ol_partition_append(to, epoch_of(to), piece.data, piece.size, &error), &error);
     }
     ol_log_reader_close(reader);
 }
@@ -380,7 +382,7 @@ static void check_new_leader_aborts(bool applied) {
     options.batch_bytes_max = 600;
     ol_partition *old = open_partition(&options, true), *new = second_replica(directory);
     ol_error error;
-    OL_CHECK_OK(ol_partition_become_leader(old, 1, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(old, 1, false, &error), &error);
     OL_CHECK_OK(ol_partition_become_follower(new, 1, &error), &error);
     commit_pending(old, 9, "g", "t", 77, 1);        /* foreign: stays open */
     ol_item items[50];
@@ -392,7 +394,7 @@ static void check_new_leader_aborts(bool applied) {
     int64_t end = ol_log_end(log);
     OL_CHECK(end > 1 && end < 51);
     if (applied) advance(new, end);
-    OL_CHECK_OK(ol_partition_become_leader(new, 2, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(new, 2, false, &error), &error);
     if (!applied) {
         OL_CHECK_INT(ol_log_end(log), end);         /* it leads only in name yet */
         advance(new, INT64_MAX);
@@ -404,7 +406,7 @@ static void check_new_leader_aborts(bool applied) {
     OL_CHECK(!ol_log_open_transaction_at(log, 1, &transaction));
     advance(new, INT64_MAX);
     for (int i = 0; i < 50; i++) OL_CHECK_INT(fetch_one(new, "g", "t", i), -1);
-    OL_CHECK_OK(ol_partition_become_leader(new, 3, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(new, 3, false, &error), &error);
     OL_CHECK_INT(ol_log_end(log), end + 1);
     close_partition(old);
     close_partition(new);
@@ -423,8 +425,8 @@ OL_TEST(a_record_that_kafka_would_refuse_is_passed_over_live_as_by_a_load) {
     ol_error error;
     OL_CHECK_OK(ol_partition_become_follower(partition, 1, &error), &error);
     uint8_t batch[500];
-    OL_CHECK_OK(ol_partition_append(partition, batch, foreign_batch(batch, 0, 1, 3, 1), &error), &error);
-    OL_CHECK_OK(ol_partition_become_leader(partition, 2, &error), &error);
+    OL_CHECK_OK(ol_partition_append(partition, epoch_of(partition), batch, foreign_batch(batch, 0, 1, 3, 1), &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 2, false, &error), &error);
     advance(partition, 3);
     OL_CHECK_INT(ol_partition_role(partition), OL_ROLE_ACTIVE);
     OL_CHECK(ol_partition_is_read_only(partition));
@@ -457,7 +459,7 @@ OL_TEST(an_election_that_fails_leaves_leader_and_overlay_as_they_were) {
     char path[300];
     snprintf(path, sizeof path, "%s/00000000000000000000.log", directory);
     flip_bit(path, 70);
-    OL_CHECK_INT(ol_partition_become_leader(leader, 2, &error), OL_CORRUPT);
+    OL_CHECK_INT(ol_partition_become_leader(leader, 2, false, &error), OL_CORRUPT);
     OL_CHECK_INT(ol_partition_role(leader), OL_ROLE_ACTIVE);
     ol_item item = position_item("g", "t", 0, 9);
     item.condition = OL_CONDITION_EQUALS;
@@ -465,7 +467,7 @@ OL_TEST(an_election_that_fails_leaves_leader_and_overlay_as_they_were) {
     ol_commit_result result;
     OL_CHECK_OK(try_one(leader, item, -1, &result, &error), &error);
     flip_bit(path, 70);
-    OL_CHECK_OK(ol_partition_become_leader(leader, 2, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(leader, 2, false, &error), &error);
     advance(leader, INT64_MAX);
     OL_CHECK_INT(fetch_one(leader, "g", "t", 0), 9);
     close_partition(leader);
@@ -499,7 +501,7 @@ OL_TEST(elections_do_not_disturb_readers) {
     for (int32_t epoch = 2; epoch < 100; epoch++) {
         for (int i = 0; i < 10; i++) commit_one(leader, "g", "t", i, i);
         advance(leader, ol_log_end(ol_partition_log(leader)) - 3);
-        OL_CHECK_OK(ol_partition_become_leader(leader, epoch, &error), &error);
+        OL_CHECK_OK(ol_partition_become_leader(leader, epoch, false, &error), &error);
         advance(leader, INT64_MAX);
         OL_CHECK_INT(ol_partition_role(leader), OL_ROLE_ACTIVE);
     }
@@ -546,17 +548,17 @@ OL_TEST(a_batch_whose_decompression_is_interrupted_is_not_passed_over) {
     uint8_t batch[500];
     ol_error error;
     OL_CHECK_OK(ol_partition_become_follower(partition, 1, &error), &error);
-    OL_CHECK_OK(ol_partition_append(partition, batch, compressed_batch(batch, 0, 1, 3), &error), &error);
+    OL_CHECK_OK(ol_partition_append(partition, epoch_of(partition), batch, compressed_batch(batch, 0, 1, 3), &error), &error);
     interrupted = true;
-    OL_CHECK_INT(ol_partition_become_leader(partition, 2, &error), OL_IO);
+    OL_CHECK_INT(ol_partition_become_leader(partition, 2, false, &error), OL_IO);
     OL_CHECK_INT(ol_partition_role(partition), OL_ROLE_FOLLOWER);
-    OL_CHECK_INT(ol_partition_advance(partition, 3, &error), OL_IO);
+    OL_CHECK_INT(ol_partition_advance(partition, epoch_of(partition), 3, &error), OL_IO);
     OL_CHECK_INT(ol_partition_role(partition), OL_ROLE_FAILED);
     OL_CHECK(!ol_partition_is_read_only(partition));
     ol_partition_abandon(partition);
     interrupted = false;
     partition = open_partition(&options, true);
-    OL_CHECK_OK(ol_partition_become_leader(partition, 3, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 3, false, &error), &error);
     advance(partition, 3);
     for (int i = 0; i < 3; i++) OL_CHECK_INT(fetch_one(partition, "g", "t", i), 5 + i);
     close_partition(partition);

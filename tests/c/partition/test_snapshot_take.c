@@ -2,6 +2,7 @@
  * with a tail, and discarded for every reason there is. */
 #include "recorded_fs.h"
 #include "snapshot_fixture.h"
+#include "epoch_of.h"
 
 /* The digest of a load from the log alone. */
 static ol_digest loaded_digest(const ol_partition_options *options) {
@@ -221,14 +222,14 @@ static void check_tail_that_is_gone(bool replicated) {
     options.replicated = replicated;
     partition = open_partition(&options, false);
     OL_CHECK_INT(ol_log_end(ol_partition_log(partition)), 3);
-    if (replicated) OL_CHECK_OK(ol_partition_advance(partition, 3, &error), &error);
+    if (replicated) OL_CHECK_OK(ol_partition_advance(partition, epoch_of(partition), 3, &error), &error);
     snapshot = reopen_container(&file);
     OL_CHECK_OK(ol_partition_snapshot_check(partition, snapshot, -1, &error), &error);
     OL_CHECK_OK(ol_partition_load_from(partition, snapshot, &error), &error);
     OL_CHECK(ol_partition_snapshot_discarded(partition, &error) &&
              strstr(error.reason, "from offset 2 to 3") != NULL);
     OL_CHECK_INT(loaded_from(partition), -1);
-    if (replicated) OL_CHECK_OK(ol_partition_become_leader(partition, 9, &error), &error);
+    if (replicated) OL_CHECK_OK(ol_partition_become_leader(partition, 9, false, &error), &error);
     OL_CHECK_INT(fetch_one(partition, "g", "t", 5), -1);
     OL_CHECK_INT(fetch_one(partition, "other", "t", 5), 1);
     check_same_digest(digest_of(partition), right);
@@ -306,10 +307,10 @@ OL_TEST(what_is_truncated_takes_the_snapshot_with_it) {
     ol_partition *partition = open_partition(&options, true);
     container file;
     ol_error error;
-    OL_CHECK_OK(ol_partition_become_leader(partition, 1, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 1, false, &error), &error);
     for (int i = 0; i < 20; i++) commit_one(partition, "g", "t", i, i);
     flush_all(partition);
-    OL_CHECK_OK(ol_partition_advance(partition, 15, &error), &error);
+    OL_CHECK_OK(ol_partition_advance(partition, epoch_of(partition), 15, &error), &error);
     OL_CHECK_OK(ol_partition_become_follower(partition, 2, &error), &error);
     ol_snapshot *snapshot;
     OL_CHECK_OK(ol_partition_snapshot_begin(partition, &snapshot, &error), &error);
@@ -320,13 +321,13 @@ OL_TEST(what_is_truncated_takes_the_snapshot_with_it) {
     ol_snapshot_destroy(snapshot);
     /* A truncation above the snapshot keeps it.  One below removes it, and a snapshot that was
      * begun before cannot be published. */
-    OL_CHECK_OK(ol_partition_truncate(partition, 15, &error), &error);
+    OL_CHECK_OK(ol_partition_truncate(partition, epoch_of(partition), 15, &error), &error);
     OL_CHECK(access(file.path, F_OK) == 0);
     OL_CHECK_OK(ol_partition_snapshot_begin(partition, &snapshot, &error), &error);
     OL_CHECK_OK(ol_partition_snapshot_advance(partition, snapshot, 15, NULL, &error), &error);
     free_container(&file);
     store_container(snapshot, options.log.directory, &file);
-    OL_CHECK_OK(ol_partition_truncate(partition, 10, &error), &error);
+    OL_CHECK_OK(ol_partition_truncate(partition, epoch_of(partition), 10, &error), &error);
     OL_CHECK_INT(ol_partition_snapshot_publish(partition, snapshot, file.path, &error),
                  OL_WOULD_BLOCK);
     OL_CHECK(access(file.path, F_OK) != 0);
@@ -387,11 +388,11 @@ OL_TEST(a_follower_loads_from_a_snapshot_that_is_below_its_watermark) {
              strstr(error.reason, "above the watermark") != NULL);
     ol_partition_abandon(partition);
     partition = open_partition(&options, false);
-    OL_CHECK_OK(ol_partition_advance(partition, 25, &error), &error);
+    OL_CHECK_OK(ol_partition_advance(partition, epoch_of(partition), 25, &error), &error);
     OL_CHECK_OK(ol_partition_load_from(partition, reopen_container(&file), &error), &error);
     OL_CHECK(!ol_partition_snapshot_discarded(partition, &error));
     OL_CHECK_INT(loaded_from(partition), 20);
-    OL_CHECK_OK(ol_partition_become_leader(partition, 9, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 9, false, &error), &error);
     check_same_digest(digest_of(partition), digest);
     free_container(&file);
     ol_partition_abandon(partition);

@@ -56,8 +56,8 @@ OL_TEST(what_a_deletion_erased_is_none_of_its_positions) {
     ol_partition *partition = with_transactions();
     ol_commit_result result;
     ol_error error;
-    OL_CHECK_OK(ol_partition_delete_group(partition, text("a"), &result, &error), &error);
-    OL_CHECK_OK(ol_partition_delete_group(partition, text(""), &result, &error), &error);
+    OL_CHECK_OK(ol_partition_delete_group(partition, text("a"), false, &result, &error), &error);
+    OL_CHECK_OK(ol_partition_delete_group(partition, text(""), false, &result, &error), &error);
     ol_transaction_copy copy = taken(partition);
     check_groups(&copy, 1, 1, "b ");
     ol_transaction_copy_free(&copy);

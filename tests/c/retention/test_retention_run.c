@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "retention/group_view.h"
 #include "partition_fixture.h"
+#include "epoch_of.h"
 
 enum { HOUR = 3600000, DAY = 24 * HOUR };
 
@@ -492,13 +493,13 @@ OL_TEST(what_is_in_flight_is_left_alone) {
     options.replicated = true;
     ol_error error;
     ol_partition *partition = open_partition(&options, true);
-    OL_CHECK_OK(ol_partition_become_leader(partition, 1, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 1, false, &error), &error);
     OL_CHECK_OK(ol_partition_become_follower(partition, 2, &error), &error);
-    OL_CHECK_OK(ol_partition_become_leader(partition, 3, &error), &error);
+    OL_CHECK_OK(ol_partition_become_leader(partition, 3, false, &error), &error);
     commit_at(partition, "g", "t", 0, 1, -1);
     commit_at(partition, "g", "t", 1, 1, -1);
     commit_at(partition, "h", "t", 0, 1, -1);
-    OL_CHECK_OK(ol_partition_advance(partition, INT64_MAX, &error), &error);
+    OL_CHECK_OK(ol_partition_advance(partition, epoch_of(partition), INT64_MAX, &error), &error);
     commit_at(partition, "g", "t", 0, fixture_now, -1);
     commit_classic(partition, "h", "consumer", 1, 1);
     ol_retention_rules *rules = rules_of(DAY);
@@ -511,7 +512,7 @@ OL_TEST(what_is_in_flight_is_left_alone) {
     OL_CHECK_INT(ol_partition_wait(partition, report.end_offset, report.term - 1, OL_WAIT_FLUSHED, -1, &error), OL_NOT_COORDINATOR);
     /* Its tombstone is in flight now: it is not written twice. */
     OL_CHECK_INT(expire_as(partition, &expire_options).positions_expired, 0);
-    OL_CHECK_OK(ol_partition_advance(partition, INT64_MAX, &error), &error);
+    OL_CHECK_OK(ol_partition_advance(partition, epoch_of(partition), INT64_MAX, &error), &error);
     OL_CHECK_INT(fetch_one(partition, "g", "t", 0), 7);
     OL_CHECK_INT(fetch_one(partition, "g", "t", 1), -1);
     OL_CHECK_INT(fetch_one(partition, "h", "t", 0), 7);

@@ -42,7 +42,7 @@ static void use_wildly(const ol_partition_options *options, ol_snapshot *snapsho
     for (int i = 0; i < 12; i++) {
         char name[24];
         snprintf(name, sizeof name, "group-%d", i);
-        OL_CHECK_OK(ol_partition_delete_group(partition, text(name), &result, &error), &error);
+        OL_CHECK_OK(ol_partition_delete_group(partition, text(name), false, &result, &error), &error);
     }
     ol_log_transaction transaction;
     while (ol_partition_transaction_at(partition, 0, &transaction)) {

@@ -1,0 +1,9 @@
+from typing import final
+
+@final
+class ManualClock:
+    def __init__(self, now: int) -> None: ...
+    @property
+    def milliseconds(self) -> int: ...
+    @milliseconds.setter
+    def milliseconds(self, now: int) -> None: ...

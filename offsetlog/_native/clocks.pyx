@@ -1,0 +1,25 @@
+"""A clock for partitions whose host owns the time."""
+
+cimport cython
+from libc.stdint cimport int64_t
+
+
+@cython.final
+cdef class ManualClock:
+    """The time of day in milliseconds since 1970, which stands still until it is set.  The GIL guards the setting."""
+
+    def __init__(self, int64_t now):
+        self.now = now
+
+    @property
+    def milliseconds(self):
+        """The time that it shows."""
+        return self.now
+
+    @milliseconds.setter
+    def milliseconds(self, int64_t now):
+        self.now = now
+
+
+cdef int64_t read_manual_clock(void *clock) noexcept nogil:
+    return (<ManualClock>clock).now

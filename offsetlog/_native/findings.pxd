@@ -1,0 +1,20 @@
+from offsetlog._native.csrc cimport (
+    ol_append,
+    ol_copied_transaction,
+    ol_error,
+    ol_hash128,
+    ol_log_recovery,
+    ol_problem,
+    ol_transaction_copy,
+)
+
+# A sum of 128 bits.
+cdef object whole_of(ol_hash128 value)
+# The exception for an error that is not raised.
+cdef object failure_of(const ol_error *error)
+# The same for a problem, with the keys that a snapshot knows to be lost by (from, below).
+cdef object problem_of(const ol_problem *problem, int number, dict keys)
+cdef tuple groups_of(const ol_transaction_copy *copy, const ol_copied_transaction *row)
+cdef dict recovery_of(const ol_log_recovery *found)
+# The ol_append of StoreConfig.append.
+cdef ol_append append_of(str name) except *

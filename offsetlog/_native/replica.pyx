@@ -1,0 +1,256 @@
+"""One replicated partition for its host: leadership, following, W, and reads for those who ship its batches.
+
+Every call carries the leader epoch in which its caller believes the partition to be: FencedLeaderEpochError where it is
+older than the newest one known, UnknownLeaderEpochError where it is newer; nothing has changed then (docs/architecture.md §7).
+"""
+
+import os
+
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from offsetlog._native.csrc cimport (
+    OL_READ_WATERMARK,
+    OL_READ_WRITTEN,
+    ol_error,
+    ol_file_range,
+    ol_leadership,
+    ol_log_end,
+    ol_log_end_for_epoch,
+    ol_log_flushed,
+    ol_log_leader_epoch,
+    ol_log_start,
+    ol_partition_advance,
+    ol_partition_append,
+    ol_partition_become_follower,
+    ol_partition_become_leader,
+    ol_partition_file_range,
+    ol_partition_leadership,
+    ol_partition_log,
+    ol_partition_positions,
+    ol_partition_read,
+    ol_partition_restart_at,
+    ol_partition_truncate,
+    ol_partition_unload,
+    ol_positions,
+    ol_read_up_to,
+)
+from offsetlog._native.partition cimport Partition
+from offsetlog._native.status cimport check
+
+from offsetlog.types import EpochEnd, FileRange, Leadership, LogPositions
+
+
+cdef class Replica:
+    """The calls of replication of an open partition, which was opened with `replicated`.
+
+    Every method can be called from any thread, and raises ClosedError once the partition is closed.  The owner of the
+    partition closes it.
+    """
+
+    def __init__(self, Partition partition not None):
+        self.partition = partition
+
+    # -------------------------------------------------------------------------------------------------- leadership
+
+    def become_leader(self, int32_t epoch, *, bint alone=False):
+        """Leads from now on; `alone`: there is no other replica, and W follows the log end by itself.
+
+        The partition may be loading, or not be loaded yet: plain commits are appended, and the load applies them.
+
+        Raises:
+            FencedLeaderEpochError: the epoch is not above the newest one known, and this is not its leader.
+            CorruptionError, StorageError: a record above W cannot be read.
+            ReadOnlyError, PartitionFailedError, DiskFullError, CapacityError.
+        """
+        cdef Partition partition = self.partition
+        cdef ol_error error
+        partition.enter()
+        try:
+            with nogil:
+                check(ol_partition_become_leader(partition.handle, epoch, alone, &error), &error)
+        finally:
+            partition.leave()
+
+    def become_follower(self, int32_t epoch):
+        """Follows from now on; a leader that resigns names its own epoch.  Commits that wait raise NotCoordinatorError."""
+        cdef Partition partition = self.partition
+        cdef ol_error error
+        partition.enter()
+        try:
+            with nogil:
+                check(ol_partition_become_follower(partition.handle, epoch, &error), &error)
+        finally:
+            partition.leave()
+
+    def unload(self, int32_t epoch):
+        """Drops a follower's table, for memory; `Partition.load` loads it again."""
+        cdef Partition partition = self.partition
+        cdef ol_error error
+        partition.enter()
+        try:
+            with nogil:
+                check(ol_partition_unload(partition.handle, epoch, &error), &error)
+        finally:
+            partition.leave()
+
+    @property
+    def leadership(self):
+        """The newest epoch that is known, whether this process leads in it, and what goes with that."""
+        cdef Partition partition = self.partition
+        cdef ol_leadership now
+        partition.enter()
+        try:
+            with nogil:
+                ol_partition_leadership(partition.handle, &now)
+        finally:
+            partition.leave()
+        return Leadership(now.epoch, bool(now.leads), bool(now.alone), now.term, now.elected_end)
+
+    # --------------------------------------------------------------------------------------------------- following
+
+    def append(self, int32_t epoch, const uint8_t[::1] batches not None):
+        """Appends whole batches as they came from the leader of the epoch; returns the log end.
+
+        Raises:
+            CorruptionError: the bytes are no batches, do not follow the log, or are newer than the leader.
+        """
+        cdef Partition partition = self.partition
+        cdef ol_error error
+        cdef size_t size = <size_t>batches.shape[0]
+        cdef const uint8_t *data = &batches[0] if size > 0 else NULL
+        partition.enter()
+        try:
+            with nogil:
+                check(ol_partition_append(partition.handle, epoch, data, size, &error), &error)
+            return ol_log_end(ol_partition_log(partition.handle))
+        finally:
+            partition.leave()
+
+    def advance(self, int32_t epoch, int64_t offset):
+        """Moves W to min(offset, log end), never back, and applies what is below it; returns W."""
+        return self.move_watermark(epoch, offset)
+
+    cdef int64_t move_watermark(self, int32_t epoch, int64_t offset) except -1:
+        cdef Partition partition = self.partition
+        cdef ol_positions positions
+        cdef ol_error error
+        partition.enter()
+        try:
+            with nogil:
+                check(ol_partition_advance(partition.handle, epoch, offset, &error), &error)
+                ol_partition_positions(partition.handle, &positions)
+        finally:
+            partition.leave()
+        return positions.watermark
+
+    def truncate(self, int32_t epoch, int64_t offset):
+        """Cuts a follower's log at an offset; returns whether the state was dropped and must be loaded again."""
+        cdef Partition partition = self.partition
+        cdef ol_error error
+        partition.enter()
+        try:
+            with nogil:
+                check(ol_partition_truncate(partition.handle, epoch, offset, &error), &error)
+        finally:
+            partition.leave()
+        return partition.role == "unloaded"
+
+    def restart_at(self, int32_t epoch, int64_t offset):
+        """Drops a follower's log and begins again at an offset, where its leader's log begins; it must be loaded again.
+
+        Raises:
+            InvalidArgumentError: the offset is below the log end.
+        """
+        cdef Partition partition = self.partition
+        cdef ol_error error
+        partition.enter()
+        try:
+            with nogil:
+                check(ol_partition_restart_at(partition.handle, epoch, offset, &error), &error)
+        finally:
+            partition.leave()
+
+    # ----------------------------------------------------------------------------------------------------- reading
+
+    def positions(self):
+        """Returns the LogPositions."""
+        cdef Partition partition = self.partition
+        cdef ol_positions positions
+        partition.enter()
+        try:
+            ol_partition_positions(partition.handle, &positions)
+            start = ol_log_start(ol_partition_log(partition.handle))
+        finally:
+            partition.leave()
+        return LogPositions(start, positions.written, positions.flushed, positions.watermark, positions.applied)
+
+    def last_epoch(self):
+        """Returns the newest leader epoch of the log, -1 for none."""
+        cdef Partition partition = self.partition
+        partition.enter()
+        try:
+            return ol_log_leader_epoch(ol_partition_log(partition.handle))
+        finally:
+            partition.leave()
+
+    def end_offset_for_epoch(self, int32_t epoch):
+        """Returns the EpochEnd of the greatest epoch of the log that is at most `epoch` (docs/format/leader-epochs.md §12).
+
+        Both fields are -1 where the log has none.
+        """
+        cdef Partition partition = self.partition
+        cdef int32_t found
+        cdef int64_t end
+        partition.enter()
+        try:
+            with nogil:
+                ol_log_end_for_epoch(ol_partition_log(partition.handle), epoch, &found, &end)
+        finally:
+            partition.leave()
+        return EpochEnd(found, end)
+
+    def read_into(self, int64_t offset, uint8_t[::1] buffer not None, *, int32_t epoch=-1, bint uncommitted=False):
+        """Reads into a buffer whole batches from the one that holds `offset` on; returns the number of bytes.
+
+        Args:
+            offset: a log offset, from the log start to the log end.
+            buffer: at least 61 bytes, writable.
+            epoch: the leader epoch of the reader, -1 for whichever it is.
+            uncommitted: for followers: also at and above W.
+
+        Raises:
+            OffsetOutOfRangeError: the log does not have the offset.
+            TooLargeError: the first batch does not fit; the message says what it needs.
+            CorruptionError, StorageError.
+        """
+        cdef Partition partition = self.partition
+        cdef size_t capacity = <size_t>buffer.shape[0]
+        cdef uint8_t *data = &buffer[0] if capacity > 0 else NULL
+        cdef ol_read_up_to up_to = OL_READ_WRITTEN if uncommitted else OL_READ_WATERMARK
+        cdef size_t size
+        cdef ol_error error
+        partition.enter()
+        try:
+            with nogil:
+                check(ol_partition_read(partition.handle, epoch, offset, up_to, data, capacity, &size, &error), &error)
+        finally:
+            partition.leave()
+        return size
+
+    def file_range(self, int64_t offset, size_t size_max, *, int32_t epoch=-1, bint uncommitted=False):
+        """Returns the FileRange of what `read_into` would read, for sendfile; it may end within a batch.
+
+        Raises as `read_into`.
+        """
+        cdef Partition partition = self.partition
+        cdef ol_read_up_to up_to = OL_READ_WRITTEN if uncommitted else OL_READ_WATERMARK
+        cdef ol_file_range found
+        cdef ol_error error
+        partition.enter()
+        try:
+            with nogil:
+                check(ol_partition_file_range(partition.handle, epoch, offset, up_to, size_max, &found, &error), &error)
+        finally:
+            partition.leave()
+        return FileRange(os.fsdecode(<bytes>found.path), found.position, found.size)

@@ -1,0 +1,82 @@
+"""The one table of what an error means to a client of Kafka's protocol: its numeric code, and whether a retry helps.
+
+The codes are those with which a group coordinator answers (docs/format/vectors.md, docs/format/coordinator.md §5.0):
+a commit that timed out is COORDINATOR_NOT_AVAILABLE, not REQUEST_TIMED_OUT.  A class that is not listed has the entry
+of its nearest base.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ErrorCode(NamedTuple):
+    """What an error means to a client.
+
+    Attributes:
+        code: of Kafka's protocol.
+        retriable: whether the same call may succeed later, here or at another broker.
+    """
+
+    code: int
+    retriable: bool = False
+
+
+UNKNOWN_SERVER_ERROR = ErrorCode(-1)
+OFFSET_OUT_OF_RANGE = ErrorCode(1)
+CORRUPT_MESSAGE = ErrorCode(2)
+UNKNOWN_TOPIC_OR_PARTITION = ErrorCode(3)
+OFFSET_METADATA_TOO_LARGE = ErrorCode(12)
+COORDINATOR_LOAD_IN_PROGRESS = ErrorCode(14, retriable=True)
+COORDINATOR_NOT_AVAILABLE = ErrorCode(15)
+NOT_COORDINATOR = ErrorCode(16)
+INVALID_TOPIC_EXCEPTION = ErrorCode(17)
+NOT_ENOUGH_REPLICAS = ErrorCode(19, retriable=True)
+ILLEGAL_GENERATION = ErrorCode(22)
+INVALID_GROUP_ID = ErrorCode(24)
+INVALID_COMMIT_OFFSET_SIZE = ErrorCode(28)
+UNSUPPORTED_VERSION = ErrorCode(35)
+INVALID_REQUEST = ErrorCode(42)
+INVALID_PRODUCER_EPOCH = ErrorCode(47)
+INVALID_TXN_STATE = ErrorCode(48)
+KAFKA_STORAGE_ERROR = ErrorCode(56)
+NON_EMPTY_GROUP = ErrorCode(68)
+FENCED_LEADER_EPOCH = ErrorCode(74)
+UNKNOWN_LEADER_EPOCH = ErrorCode(75, retriable=True)
+THROTTLING_QUOTA_EXCEEDED = ErrorCode(89, retriable=True)
+
+
+def _retriable(entry: ErrorCode) -> ErrorCode:
+    return entry._replace(retriable=True)
+
+
+#: By the name of the class in `offsetlog.errors`.
+ERROR_CODES: dict[str, ErrorCode] = {
+    "OffsetLogError": UNKNOWN_SERVER_ERROR,
+    "InvalidArgumentError": INVALID_REQUEST,
+    "GroupError": INVALID_GROUP_ID,
+    "TopicError": INVALID_TOPIC_EXCEPTION,
+    "PartitionError": UNKNOWN_TOPIC_OR_PARTITION,
+    "MetadataTooLargeError": OFFSET_METADATA_TOO_LARGE,
+    "StorageError": KAFKA_STORAGE_ERROR,
+    "CorruptionError": CORRUPT_MESSAGE,
+    "TooLargeError": INVALID_COMMIT_OFFSET_SIZE,
+    "OffsetOutOfRangeError": OFFSET_OUT_OF_RANGE,
+    "UnsupportedVersionError": UNSUPPORTED_VERSION,
+    # The store or the partition, now.
+    "ClosedError": COORDINATOR_NOT_AVAILABLE,
+    "ReadOnlyError": KAFKA_STORAGE_ERROR,
+    "PartitionFailedError": NOT_COORDINATOR,
+    "CoordinatorLoadingError": COORDINATOR_LOAD_IN_PROGRESS,
+    "NotCoordinatorError": _retriable(NOT_COORDINATOR),
+    "NotEnoughReplicasError": _retriable(COORDINATOR_NOT_AVAILABLE),
+    "CommitTimeoutError": _retriable(COORDINATOR_NOT_AVAILABLE),
+    "GenerationError": ILLEGAL_GENERATION,
+    "GroupNotEmptyError": NON_EMPTY_GROUP,
+    "FencedError": INVALID_PRODUCER_EPOCH,
+    "FencedLeaderEpochError": FENCED_LEADER_EPOCH,
+    "UnknownLeaderEpochError": UNKNOWN_LEADER_EPOCH,
+    "TransactionError": INVALID_TXN_STATE,
+    "ThrottledError": THROTTLING_QUOTA_EXCEEDED,
+    "ClusterUnavailableError": _retriable(COORDINATOR_NOT_AVAILABLE),
+}
