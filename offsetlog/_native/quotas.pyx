@@ -1,0 +1,465 @@
+"""Limits on the commits and bytes a second of each group and each client, as token buckets.
+
+**Admission.** A bucket gains its rate a second and holds at most the rate times `burst_seconds`.  A commit is admitted
+where no bucket that concerns it is below zero, and it may take any of them below zero: the next commit then waits until
+that debt is paid.  Kafka limits controller mutations by the same rule.  A commit larger than a burst is therefore never
+refused for ever.  A commit is charged to all of its buckets or to none.
+
+**Isolation.** A debt belongs to one group or one client, and no bucket is shared: nobody waits for another's debt.
+
+**Memory.** Each kind of name has at most `max_entities` buckets without an override.  When they are used up, a new name
+takes the place of a full bucket.  That loses nothing: a name whose bucket is full is treated exactly as a name that was
+never seen.  A bucket that is not full keeps its place.  Otherwise somebody in debt could clear it with a flood of new
+names.  A new name inspects few buckets, and the next new name the next ones, so that a flood costs little time.
+
+A new name that finds no full bucket is admitted without one, and counted in `untracked`.  A refusal would delay every
+new name during a flood, and a common bucket would delay all names that share it with the flood.  The flood gains
+nothing, because no limit by name stops somebody who invents a name for each commit: a new name may always commit once.
+The limits on clients stop somebody who invents groups, where clients cannot choose their own names.
+"""
+
+cimport cython
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.ref cimport PyObject
+from cpython.unicode cimport PyUnicode_Check, PyUnicode_CheckExact, PyUnicode_FromObject
+from libc.math cimport INFINITY, ceil, isfinite
+from libc.stdint cimport int64_t
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+from hashlib import sha256
+
+from offsetlog.errors import ArgumentTypeError, ConfigError, InvalidArgumentError
+
+cdef enum:
+    INSPECTED_MAX = 16      # buckets that a new name asks for their place
+    NAME_SIZE_MAX = 256     # characters of a name that is kept as it is
+
+# A given clock says at most 146 years, and a wait is at most 73 years, so that no sum of them overflows.
+cdef int64_t CLOCK_NS_MAX = <int64_t>1 << 62
+cdef int64_t WAIT_NS_MAX = <int64_t>1 << 61
+
+
+# ------------------------------------------------------------------------------------------------------------ one limit
+
+
+# A listing can meet a bucket that somebody charged after the listing took its time.
+cdef inline double seconds_between(int64_t earlier_ns, int64_t later_ns) noexcept:
+    if later_ns <= earlier_ns:
+        return 0.0
+    return <double>(later_ns - earlier_ns) / 1e9
+
+
+cdef inline double balance_after(const meter *limit, double seconds) noexcept:
+    cdef double balance = limit.balance + limit.per_second * seconds
+    return balance if balance < limit.burst else limit.burst
+
+
+# A full meter stays full; any other keeps its debt, or its tokens, of which `balance_after` keeps one burst at most.
+cdef void set_limit(meter *limit, double per_second, double burst_seconds) noexcept:
+    cdef bint was_full = limit.balance >= limit.burst
+    limit.per_second = per_second
+    limit.burst = per_second * burst_seconds if per_second > 0 else INFINITY
+    if was_full or per_second == 0:
+        limit.balance = limit.burst
+
+
+# Nanoseconds until the balance is not below zero, rounded up until the arithmetic of a charge says so, too.
+cdef int64_t debt_ns(const meter *limit, int64_t at_ns, int64_t now) noexcept:
+    cdef double balance = balance_after(limit, seconds_between(at_ns, now))
+    cdef double estimate_ns
+    cdef int64_t wait_ns, step_ns = 1
+    if balance >= 0:
+        return 0
+    estimate_ns = ceil(-balance / limit.per_second * 1e9)
+    if not estimate_ns < <double>WAIT_NS_MAX:
+        return WAIT_NS_MAX
+    wait_ns = <int64_t>estimate_ns
+    while wait_ns < WAIT_NS_MAX and balance_after(limit, seconds_between(at_ns, now + wait_ns)) < 0:
+        wait_ns += step_ns
+        step_ns *= 2
+    return wait_ns
+
+
+# ------------------------------------------------------------------------------------------------- the limits of a name
+
+
+@cython.final
+@cython.freelist(256)
+cdef class Bucket:
+    """What is left to one name."""
+
+    def __init__(self):
+        raise TypeError("Quotas makes its buckets")
+
+    # A new bucket, without limits yet, is full afterwards.
+    cdef void set_limits(self, double commits_per_second, double bytes_per_second, double burst_seconds,
+                         int64_t now) noexcept:
+        self.take(0, 0, now)
+        set_limit(&self.commits, commits_per_second, burst_seconds)
+        set_limit(&self.nbytes, bytes_per_second, burst_seconds)
+
+    cdef inline bint is_full(self, int64_t now) noexcept:
+        cdef double seconds = seconds_between(self.at_ns, now)
+        return (
+            balance_after(&self.commits, seconds) >= self.commits.burst
+            and balance_after(&self.nbytes, seconds) >= self.nbytes.burst
+        )
+
+    cdef inline int64_t wait_ns(self, int64_t now) noexcept:
+        cdef double seconds = seconds_between(self.at_ns, now)
+        if balance_after(&self.commits, seconds) >= 0 and balance_after(&self.nbytes, seconds) >= 0:
+            return 0
+        return max(debt_ns(&self.commits, self.at_ns, now), debt_ns(&self.nbytes, self.at_ns, now))
+
+    # A refused commit does not write the balances.  If it did, the little that a small rate adds to a large debt
+    # between two attempts would be rounded away, and the debt would never be paid.
+    cdef inline void take(self, double count, double nbytes, int64_t now) noexcept:
+        cdef double seconds = seconds_between(self.at_ns, now)
+        self.commits.balance = balance_after(&self.commits, seconds) - count
+        self.nbytes.balance = balance_after(&self.nbytes, seconds) - nbytes
+        self.at_ns = now
+
+
+# ------------------------------------------------------------------------------------------------ all names of one kind
+
+
+@cython.no_gc   # nothing that it refers to leads back to it
+@cython.final
+cdef class Buckets:
+    """The buckets of groups, or of clients.  No change runs Python code or a garbage collection: the GIL guards it."""
+
+    def __init__(self):
+        raise TypeError("Quotas makes its buckets")
+
+    cdef inline bint limits_all(self) noexcept:
+        return self.commits_per_second > 0 or self.bytes_per_second > 0
+
+    cdef inline bint limits_any(self) noexcept:
+        return self.limits_all() or len(self.named) > 0
+
+    # None where nothing limits the name, and where it has no bucket, which is as good as a full one.
+    cdef inline Bucket find(self, str name):
+        cdef PyObject *found
+        if name is None:
+            return None
+        found = PyDict_GetItemWithError(self.named, name)
+        return <Bucket>found if found != NULL else None
+
+    cdef Bucket new_bucket(self, str name, int64_t now):
+        cdef Bucket bucket = Bucket.__new__(Bucket)
+        bucket.name = name
+        bucket.place = -1
+        bucket.set_limits(self.commits_per_second, self.bytes_per_second, self.burst_seconds, now)
+        return bucket
+
+    # A bucket for a name that has none; None where every place that is asked for is in use.
+    cdef Bucket add(self, str name, int64_t now):
+        cdef Bucket bucket = self.new_bucket(name, now)
+        if len(self.automatic) < self.automatic_max:
+            self.append(bucket)
+        elif not self.replace_full(bucket, INSPECTED_MAX, now):
+            return None
+        return bucket
+
+    cdef int append(self, Bucket bucket) except -1:
+        self.named[bucket.name] = bucket
+        try:
+            self.automatic.append(bucket)
+        except MemoryError:
+            del self.named[bucket.name]
+            raise
+        bucket.place = len(self.automatic) - 1
+        return 0
+
+    cdef bint replace_full(self, Bucket bucket, Py_ssize_t inspected_max, int64_t now) except -1:
+        cdef Bucket old
+        cdef Py_ssize_t inspected, place
+        for inspected in range(min(inspected_max, len(self.automatic))):
+            place = self.hand if self.hand < len(self.automatic) else 0
+            self.hand = place + 1
+            old = self.automatic[place]
+            if old.is_full(now):
+                self.named[bucket.name] = bucket
+                del self.named[old.name]
+                self.automatic[place] = bucket
+                bucket.place = place
+                return True
+        return False
+
+    cdef int set_override(self, str name, double commits_per_second, double bytes_per_second, int64_t now) except -1:
+        cdef Bucket last
+        cdef Bucket bucket = self.find(name)
+        if bucket is None:
+            bucket = self.new_bucket(name, now)
+            self.named[name] = bucket
+        elif bucket.place >= 0:
+            # The last one takes its place.
+            last = self.automatic.pop()
+            if last is not bucket:
+                self.automatic[bucket.place] = last
+                last.place = bucket.place
+            bucket.place = -1
+        bucket.set_limits(commits_per_second, bytes_per_second, self.burst_seconds, now)
+        return 0
+
+    # A bucket in use stays, even above `automatic_max` if all others are in use as well: only an operator does this.
+    cdef int remove_override(self, str name, int64_t now) except -1:
+        cdef Bucket bucket = self.find(name)
+        if bucket is None or bucket.place >= 0:
+            return 0
+        bucket.set_limits(self.commits_per_second, self.bytes_per_second, self.burst_seconds, now)
+        if bucket.is_full(now):
+            del self.named[name]
+            return 0
+        if len(self.automatic) >= self.automatic_max and self.replace_full(bucket, len(self.automatic), now):
+            return 0
+        return self.append(bucket)
+
+    cdef list listed(self, int64_t now):
+        # A garbage collection on the way may run code that charges: over a list of its own.
+        cdef Bucket bucket
+        cdef double seconds
+        cdef list rows = []
+        for bucket in list(self.named.values()):
+            seconds = seconds_between(bucket.at_ns, now)
+            commits, nbytes = balance_after(&bucket.commits, seconds), balance_after(&bucket.nbytes, seconds)
+            rows.append((self.kind, bucket.name, commits, nbytes))
+        return rows
+
+
+cdef Buckets new_buckets(str kind, double commits_per_second, double bytes_per_second, double burst_seconds,
+                         Py_ssize_t automatic_max):
+    cdef Buckets made = Buckets.__new__(Buckets)
+    made.kind = kind
+    made.named = {}
+    made.automatic = []
+    made.automatic_max = automatic_max
+    made.commits_per_second = commits_per_second
+    made.bytes_per_second = bytes_per_second
+    made.burst_seconds = burst_seconds
+    return made
+
+
+# -------------------------------------------------------------------------------------------------------- the arguments
+
+
+cdef double take_positive(str name, object value) except -1:
+    cdef double number
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ArgumentTypeError(f"{name} must be a number, not {type(value).__name__}")
+    try:
+        number = value
+    except OverflowError:
+        number = INFINITY
+    if not (number > 0 and isfinite(number)):
+        raise ConfigError(f"{name} must be finite and above 0, not {value!r}")
+    return number
+
+
+# 0.0 for None, which is no limit.
+cdef double take_rate(str name, object value, double burst_seconds) except -1:
+    cdef double number
+    if value is None:
+        return 0.0
+    number = take_positive(name, value)
+    if not isfinite(number * burst_seconds):
+        raise ConfigError(f"{name}={value!r} times burst_seconds={burst_seconds!r} is not finite; None is no limit")
+    return number
+
+
+# The name as a plain str, of which hash and comparison run no Python code; None where there is no name.
+cdef inline str take_entity(str kind, object name):
+    if name is None or (PyUnicode_CheckExact(name) and len(<str>name) <= NAME_SIZE_MAX):
+        return <str>name
+    return convert_entity(kind, name)
+
+
+# A long name is kept as its beginning and its digest, so that names do not take more memory than buckets.
+cdef str convert_entity(str kind, object name):
+    cdef str plain
+    if not PyUnicode_Check(name):
+        raise ArgumentTypeError(f"the {kind} must be a str or None, not {type(name).__name__}")
+    plain = PyUnicode_FromObject(name)
+    if len(plain) <= NAME_SIZE_MAX:
+        return plain
+    return f"{plain[:64]}...{sha256(plain.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+cdef str take_override(Buckets buckets, object name):
+    if name is None:
+        raise ArgumentTypeError(f"the {buckets.kind} must be a str, not None")
+    return take_entity(buckets.kind, name)
+
+
+cdef int set_override(Quotas quotas, Buckets buckets, object name, object commits_per_second,
+                      object bytes_per_second) except -1:
+    cdef str entity = take_override(buckets, name)
+    cdef double commits = take_rate("commits_per_second", commits_per_second, buckets.burst_seconds)
+    cdef double nbytes = take_rate("bytes_per_second", bytes_per_second, buckets.burst_seconds)
+    return buckets.set_override(entity, commits, nbytes, quotas.now())
+
+
+# ----------------------------------------------------------------------------------------------------------- the quotas
+
+
+cdef inline int64_t longest_wait_ns(Bucket of_group, Bucket of_client, int64_t now) noexcept:
+    cdef int64_t wait_ns = 0
+    if of_group is not None:
+        wait_ns = of_group.wait_ns(now)
+    if of_client is not None:
+        wait_ns = max(wait_ns, of_client.wait_ns(now))
+    return wait_ns
+
+
+@cython.no_gc_clear     # a charge during a garbage collection finds the buckets
+@cython.final
+cdef class Quotas:
+    """Says whether a commit may be made now, by the limits of its group and its client, or how long it must wait.
+
+    The head of this module has the rules.  The GIL guards it: no Python code runs within a charge, so that threads
+    share it without a lock.  A clock of the caller's is the exception, and is called before any balance is read.
+
+    Args:
+        group_commits_per_second: the limit of each group without an override; None is no limit, here and below.
+        group_bytes_per_second: likewise, in bytes.
+        client_commits_per_second: the limit of each client without an override.
+        client_bytes_per_second: likewise, in bytes.
+        burst_seconds: a bucket that nobody used for this long is full, and holds the rate times this.
+        max_entities: how many groups without an override can have a bucket at a time, and how many clients.
+        clock: returns nanoseconds from 0 to 2**62, for tests.  A time before an earlier one counts as no time passed.
+            None is CLOCK_MONOTONIC.
+
+    Attributes:
+        untracked: how many buckets were wanted for a new name and not made, because the buckets inspected were in use.
+
+    Raises:
+        ConfigError: a rate or burst_seconds is not finite and above 0, or max_entities is not from 1 to 2**31 - 1.
+    """
+
+    def __cinit__(self, *, group_commits_per_second=None, group_bytes_per_second=None, client_commits_per_second=None,
+                  client_bytes_per_second=None, burst_seconds=1.0, max_entities=65536, clock=None):
+        cdef double burst = take_positive("burst_seconds", burst_seconds)
+        if isinstance(max_entities, bool) or not isinstance(max_entities, int):
+            raise ArgumentTypeError(f"max_entities must be an int, not {type(max_entities).__name__}")
+        if not 1 <= max_entities < 2**31:
+            raise ConfigError(f"max_entities must be from 1 to 2147483647, not {max_entities}")
+        if clock is not None and not callable(clock):
+            raise ArgumentTypeError(f"clock must be callable or None, not {type(clock).__name__}")
+        self.groups = new_buckets(
+            "group",
+            take_rate("group_commits_per_second", group_commits_per_second, burst),
+            take_rate("group_bytes_per_second", group_bytes_per_second, burst),
+            burst,
+            max_entities,
+        )
+        self.clients = new_buckets(
+            "client",
+            take_rate("client_commits_per_second", client_commits_per_second, burst),
+            take_rate("client_bytes_per_second", client_bytes_per_second, burst),
+            burst,
+            max_entities,
+        )
+        self.clock = clock
+
+    cpdef double charge(self, object group, object client, int64_t count, int64_t nbytes) except -1.0:
+        """Charges a commit to its group and its client, if neither is in debt.
+
+        Args:
+            group: None for none.
+            client: None for none.
+            count: commits.
+            nbytes: bytes.
+
+        Returns:
+            0.0 if it was charged; otherwise the seconds after which it would be, at most 73 years.
+
+        Raises:
+            InvalidArgumentError: the count or the bytes are negative, or a name is not a str.
+            OverflowError: the count or the bytes do not fit 64 bits.
+        """
+        cdef Bucket of_group, of_client
+        cdef int64_t now, wait_ns
+        cdef str group_name = take_entity("group", group)
+        cdef str client_name = take_entity("client", client)
+        if count < 0 or nbytes < 0:
+            raise InvalidArgumentError(f"count={count} and nbytes={nbytes} must not be negative")
+        if not (self.groups.limits_any() or self.clients.limits_any()):
+            return 0.0
+        now = self.now()
+        of_group = self.groups.find(group_name)
+        of_client = self.clients.find(client_name)
+        wait_ns = longest_wait_ns(of_group, of_client, now)
+        if wait_ns > 0:
+            return <double>wait_ns / 1e9
+        # Only an admitted commit makes buckets, and both are made before either is charged.
+        if of_group is None and group_name is not None and self.groups.limits_all():
+            of_group = self.groups.add(group_name, now)
+            self.untracked += of_group is None
+        if of_client is None and client_name is not None and self.clients.limits_all():
+            of_client = self.clients.add(client_name, now)
+            self.untracked += of_client is None
+        if of_group is not None:
+            of_group.take(<double>count, <double>nbytes, now)
+        if of_client is not None:
+            of_client.take(<double>count, <double>nbytes, now)
+        return 0.0
+
+    cpdef double throttle(self, object group, object client) except -1.0:
+        """Returns the seconds until a commit of the group and the client would be admitted, 0.0 if now."""
+        cdef Bucket of_group, of_client
+        cdef int64_t now
+        cdef str group_name = take_entity("group", group)
+        cdef str client_name = take_entity("client", client)
+        now = self.now()
+        of_group = self.groups.find(group_name)
+        of_client = self.clients.find(client_name)
+        return <double>longest_wait_ns(of_group, of_client, now) / 1e9
+
+    def set_group(self, name, commits_per_second, bytes_per_second):
+        """Gives one group limits of its own, None for no limit.
+
+        A full bucket stays full.  Any other keeps its tokens, at most the new burst, or its debt.
+
+        Raises:
+            ConfigError: a rate is not finite and above 0.
+        """
+        set_override(self, self.groups, name, commits_per_second, bytes_per_second)
+
+    def set_client(self, name, commits_per_second, bytes_per_second):
+        """Gives one client limits of its own, as `set_group` does for a group."""
+        set_override(self, self.clients, name, commits_per_second, bytes_per_second)
+
+    def remove_group(self, name):
+        """Gives a group the limits of all groups again, and does nothing if it has no others; its debt stays."""
+        self.groups.remove_override(take_override(self.groups, name), self.now())
+
+    def remove_client(self, name):
+        """Gives a client the limits of all clients again, as `remove_group` does for a group."""
+        self.clients.remove_override(take_override(self.clients, name), self.now())
+
+    def usage(self):
+        """Lists what every bucket holds now, as (kind, name, commits, bytes); infinite where there is no limit.
+
+        The kind is "group" or "client".  A name without a row is in no debt.  A name of more than 256 characters is
+        shortened.
+        """
+        cdef int64_t now = self.now()
+        return self.groups.listed(now) + self.clients.listed(now)
+
+    cdef inline int64_t now(self) except -1:
+        cdef timespec monotonic
+        cdef int64_t now
+        if self.clock is None:
+            clock_gettime(CLOCK_MONOTONIC, &monotonic)
+            now = <int64_t>monotonic.tv_sec * 1_000_000_000 + monotonic.tv_nsec
+        else:
+            now = self.given_now()
+        if now > self.latest_ns:
+            self.latest_ns = now
+        return self.latest_ns
+
+    cdef int64_t given_now(self) except -1:
+        now = self.clock()
+        if not isinstance(now, int) or not 0 <= now <= CLOCK_NS_MAX:
+            raise InvalidArgumentError(f"the clock must return an int from 0 to 2**62, not {now!r}")
+        return now
