@@ -63,6 +63,8 @@ RULE: dict[str, set[str]] = {
     "lifecycle": UPKEEP,
     "transaction": CALLS,
     "retention": VALUES,
+    "replication": VALUES,
+    "manager": {*STORE - {"opening", "store"}, "replication"},
     "store": STORE - {"opening"},
     "opening": STORE,
     "": STORE,

@@ -23,6 +23,7 @@ TIER_OF_FOLDER = {
     "model": "gate",
     "crash": "gate",
     "store": "gate",
+    "simulation": "gate",
     "conformance": "gate",
     "cli": "gate",
     ".": "gate",

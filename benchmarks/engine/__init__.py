@@ -12,5 +12,6 @@ for _module in (
     "cleaner",
     "cleaner_commits",
     "restart",
+    "manager",
 ):
     import_module(f"benchmarks.engine.{_module}")

@@ -332,11 +332,22 @@ static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
     return status;
 }
 
+/* Nothing is written at the offset or above, but a leader may have begun an epoch there, which
+ * another leader's log does not have. */
+static int drop_epochs(ol_log *log, int64_t offset, ol_error *error) {
+    pthread_mutex_lock(&log->epochs.lock);
+    bool changed = ol_leader_epochs_truncate_from_end(&log->epochs.cache, offset);
+    if (changed) log->epochs.changed = true;
+    log->tail.newest_epoch = ol_leader_epochs_newest(&log->epochs.cache);
+    pthread_mutex_unlock(&log->epochs.lock);
+    return changed ? store_epochs_of_cut(log, error) : OL_OK;
+}
+
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     int status = ol_log_check_writable(log, error);
     if (status != OL_OK) return status;
     if (offset < 0) return ol_fail(error, OL_INVALID, "a log is not cut below 0");
-    if (offset >= log->tail.next_offset) return OL_OK;
+    if (offset >= log->tail.next_offset) return drop_epochs(log, offset, error);
     cut_place cut = {0};
     pthread_mutex_lock(&log->swap.lock);
     pthread_mutex_lock(&log->flush.lock);

@@ -321,9 +321,16 @@ int ol_partition_check_writable(const ol_partition *partition, bool needs_state,
     return OL_OK;
 }
 
+/* The segments of a follower are its own affair, though what is in them is not. */
+static int check_may_roll(const ol_partition *partition, ol_error *error) {
+    bool follows = partition->role == OL_ROLE_FOLLOWER && !partition->read_only &&
+                   !ol_log_has_failed(partition->log);
+    return follows ? OL_OK : ol_partition_check_writable(partition, true, error);
+}
+
 int ol_partition_roll(ol_partition *partition, ol_error *error) {
     pthread_mutex_lock(&partition->writer);
-    int status = ol_partition_check_writable(partition, true, error);
+    int status = check_may_roll(partition, error);
     if (status == OL_OK) status = ol_log_roll_active(partition->log, error);
     pthread_mutex_unlock(&partition->writer);
     return status;

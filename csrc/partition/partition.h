@@ -244,7 +244,7 @@ int ol_partition_check_producer(ol_partition *partition, int64_t producer_id,
                                 int16_t producer_epoch, ol_error *error) OL_NODISCARD;
 
 /* Closes the active segment of the log (ol_log_roll_active), so that it can be cleaned although no
- * commit fills it.  Refuses as a commit would. */
+ * commit fills it.  Refuses as a commit would; a follower may roll, too. */
 int ol_partition_roll(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
 /* Open transactions by their first offset, index from 0; false after the last.  Waits for the
@@ -357,6 +357,11 @@ int ol_partition_read(ol_partition *partition, int32_t leader_epoch, int64_t off
 int ol_partition_file_range(ol_partition *partition, int32_t leader_epoch, int64_t offset,
                             ol_read_up_to up_to, size_t size_max, ol_file_range *range,
                             ol_error *error) OL_NODISCARD;
+
+/* The digest of what is applied, whatever the role, and *applied, below which it is.  OL_LOADING
+ * where nothing is loaded. */
+int ol_partition_digest(ol_partition *partition, bool physical, ol_digest *digest,
+                        int64_t *applied, ol_error *error) OL_NODISCARD;
 
 typedef struct ol_leadership {
     int32_t epoch;              /* the newest known, -1 none */

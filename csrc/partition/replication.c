@@ -189,8 +189,10 @@ int ol_partition_truncate(ol_partition *partition, int32_t leader_epoch, int64_t
                           ol_error *error) {
     pthread_mutex_lock(&partition->writer);
     int status = check_cut(partition, leader_epoch, error);
-    if (status == OL_OK && offset < ol_log_end(partition->log)) {
-        status = cut(partition, offset, false, error);
+    if (status == OL_OK) {
+        status = offset < ol_log_end(partition->log)
+                     ? cut(partition, offset, false, error)
+                     : ol_log_truncate(partition->log, offset, error);
     }
     pthread_mutex_unlock(&partition->writer);
     return status;
@@ -231,6 +233,20 @@ int ol_partition_unload(ol_partition *partition, int32_t leader_epoch, ol_error 
 }
 
 /* -------------------------------------------------------------------------------------- reading */
+
+int ol_partition_digest(ol_partition *partition, bool physical, ol_digest *digest,
+                        int64_t *applied, ol_error *error) {
+    int status = OL_OK;
+    pthread_mutex_lock(&partition->writer);
+    if (ol_partition_is_loaded(partition)) {
+        ol_state_digest(&partition->state, physical, digest);
+        *applied = partition->applied;
+    } else {
+        status = ol_fail(error, OL_LOADING, "the partition is not loaded");
+    }
+    pthread_mutex_unlock(&partition->writer);
+    return status;
+}
 
 /* The epoch, and the end of what may be read; -1 as the epoch asks for no check. */
 static int find_read_end(ol_partition *partition, int32_t leader_epoch, ol_read_up_to up_to,

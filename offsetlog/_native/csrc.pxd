@@ -728,6 +728,9 @@ cdef extern from "partition/partition.h" nogil:
     int ol_partition_file_range(ol_partition *partition, int32_t leader_epoch, int64_t offset, ol_read_up_to up_to,
                                 size_t size_max, ol_file_range *range, ol_error *error) noexcept
 
+    int ol_partition_digest(ol_partition *partition, c_bool physical, ol_digest *digest, int64_t *applied,
+                            ol_error *error) noexcept
+
     ctypedef struct ol_leadership:
         int32_t epoch
         c_bool leads

@@ -19,6 +19,7 @@ cdef class Partition:
     cdef ol_partition *handle
     cdef readonly int number
     cdef readonly bint writable
+    cdef readonly bint replicated   # its host moves W
     cdef readonly dict recovery
     cdef readonly dict lost_keys
     cdef FileSystem fs

@@ -14,6 +14,7 @@ ROLES: dict[int, str]
 class Partition:
     number: int
     writable: bool
+    replicated: bool
     recovery: dict[str, Any]
     lost_keys: dict[tuple[int, int | None], tuple[tuple[str, str, int], ...]]
     def __init__(

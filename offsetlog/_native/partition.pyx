@@ -148,6 +148,7 @@ cdef class Partition:
         self.fs = fs
         self.decompressor = decompressor
         self.writable = writable
+        self.replicated = replicated
         self.topic_id_given = topic_id
         self.lost_keys = {}
         ol_partition_options_init(&options)

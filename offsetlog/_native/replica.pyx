@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from offsetlog._native.csrc cimport (
     OL_READ_WATERMARK,
     OL_READ_WRITTEN,
+    ol_digest,
     ol_error,
     ol_file_range,
     ol_leadership,
@@ -24,6 +25,7 @@ from offsetlog._native.csrc cimport (
     ol_partition_append,
     ol_partition_become_follower,
     ol_partition_become_leader,
+    ol_partition_digest,
     ol_partition_file_range,
     ol_partition_leadership,
     ol_partition_log,
@@ -35,6 +37,7 @@ from offsetlog._native.csrc cimport (
     ol_positions,
     ol_read_up_to,
 )
+from offsetlog._native.findings cimport whole_of
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.status cimport check
 
@@ -184,6 +187,24 @@ cdef class Replica:
         finally:
             partition.leave()
         return LogPositions(start, positions.written, positions.flushed, positions.watermark, positions.applied)
+
+    def digest(self, bint physical=False):
+        """Returns the Digest sums of what is applied, as `Partition.digest`, whatever the role.
+
+        Raises:
+            CoordinatorLoadingError: nothing is loaded.
+        """
+        cdef Partition partition = self.partition
+        cdef ol_digest digest
+        cdef int64_t applied
+        cdef ol_error error
+        partition.enter()
+        try:
+            with nogil:
+                check(ol_partition_digest(partition.handle, physical, &digest, &applied, &error), &error)
+        finally:
+            partition.leave()
+        return whole_of(digest.positions), whole_of(digest.group_records), whole_of(digest.pending), applied
 
     def last_epoch(self):
         """Returns the newest leader epoch of the log, -1 for none."""

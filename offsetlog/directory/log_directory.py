@@ -516,15 +516,18 @@ class LogDirectory:
             self.fs.replace_file(self.path / checkpoint_record.NAME, record.format())
             self._record = record
 
-    def finish(self, ends: dict[int, int], *, sound: bool) -> None:
+    def finish(
+        self, ends: dict[int, int], *, sound: bool, watermarks: dict[int, int] | None = None
+    ) -> None:
         """Ends writing after every partition was closed: checkpoints, then the marker if it is true.
 
         Args:
             ends: the log end of each partition that was closed without error, all of it on disk.
+            watermarks: W of those whose host moves it; None for log ends.
             sound: whether that was every partition.
         """
         self.write_checkpoint(RECOVERY_POINTS, ends)
-        self.write_checkpoint(HIGH_WATERMARKS, ends)
+        self.write_checkpoint(HIGH_WATERMARKS, ends if watermarks is None else watermarks)
         self._settle_record()
         # Without the marker Kafka checks every log, which costs time; with a wrong one it appends
         # after torn bytes.

@@ -14,7 +14,7 @@ from offsetlog._native.partition import Partition
 from offsetlog._native.snapshot import tail_bytes
 from offsetlog._native.store_core import StoreCore
 from offsetlog.directory import snapshots
-from offsetlog.directory.log_directory import RECOVERY_POINTS, LogDirectory
+from offsetlog.directory.log_directory import HIGH_WATERMARKS, RECOVERY_POINTS, LogDirectory
 from offsetlog.errors import OffsetLogError
 from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
 from offsetlog.lifecycle.open_partitions import OpenPartitions
@@ -87,6 +87,7 @@ class StoreCloser:
                 self._stop_and_close(core)
             finally:
                 self._directory.unlock()
+                _open_stores.pop(core, None)
 
     def _stop_and_close(self, core: StoreCore) -> None:
         # Whatever goes wrong on the way, such as a Ctrl-C, the later steps are done all the same.
@@ -152,15 +153,17 @@ class StoreCloser:
                 self._waiter.stop()
             finally:
                 self._directory.unlock()
+                _open_stores.pop(core, None)
 
     def _close_partitions(self, partitions: list[Partition], failures: list[BaseException]) -> None:
         ends: dict[int, int] = {}
+        watermarks: dict[int, int] = {}
         refused = len(self._partitions.unreadable())
         left = list(reversed(partitions))
         while left:
             try:
                 while left:
-                    refused += not self._close_one(left[-1], ends)
+                    refused += not self._close_one(left[-1], ends, watermarks)
                     left.pop()
             except BaseException as failure:
                 failures.append(failure)
@@ -169,15 +172,18 @@ class StoreCloser:
                     left.pop()
         try:
             if not self._read_only:
-                self._directory.finish(ends, sound=not refused and not failures)
+                sound = not refused and not failures
+                self._directory.finish(ends, sound=sound, watermarks=watermarks)
         except BaseException as failure:
             failures.append(failure)
 
     def _write_snapshot(self, partition: Partition) -> None:
         snapshots.write_last(partition, self._directory.fs)
 
-    def _close_one(self, partition: Partition, ends: dict[int, int]) -> bool:
-        # Returns whether it was closed cleanly, and its log end in `ends`.
+    def _close_one(
+        self, partition: Partition, ends: dict[int, int], watermarks: dict[int, int]
+    ) -> bool:
+        # Returns whether it was closed cleanly, with its log end and W.
         is_readable = partition.number not in self._partitions.unreadable()
         if self._read_only or partition.read_only or not is_readable:
             partition.abandon()
@@ -188,9 +194,26 @@ class StoreCloser:
             and config.snapshots
             and tail_bytes(partition) >= config.snapshot_tail_bytes
         )
+        watermark = partition.log_facts()["watermark"]
         partition.close(self._write_snapshot if due else None)
         ends[partition.number] = partition.closed_at
+        watermarks[partition.number] = watermark if partition.replicated else partition.closed_at
         return True
+
+
+def _write_checkpoints(core: StoreCore, directory: LogDirectory) -> None:
+    written = [each for each in core.attached(wait=False) if not each.read_only]
+    facts = {each.number: each.log_facts() for each in written}
+    flushed = {number: known["flushed"] for number, known in facts.items()}
+    directory.write_checkpoint(RECOVERY_POINTS, flushed)
+    # What lies below W on another replica only is no evidence that something is missing here.
+    watermarks = {
+        each.number: min(facts[each.number]["watermark"], flushed[each.number])
+        for each in written
+        if each.replicated
+    }
+    if watermarks:
+        directory.write_checkpoint(HIGH_WATERMARKS, watermarks)
 
 
 def _keep_checkpoints(
@@ -203,12 +226,7 @@ def _keep_checkpoints(
             core = known()
             if core is None:
                 return
-            flushed = {
-                partition.number: partition.log_facts()["flushed"]
-                for partition in core.attached(wait=False)
-                if not partition.read_only
-            }
-            directory.write_checkpoint(RECOVERY_POINTS, flushed)
+            _write_checkpoints(core, directory)
         except OffsetLogError:
             # The next commit meets the same trouble and reports it; a checkpoint is only an
             # optimisation.

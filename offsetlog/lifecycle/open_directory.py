@@ -16,7 +16,7 @@ from offsetlog.directory.listing import OWN_FILES
 from offsetlog.directory.log_directory import TOPIC, LogDirectory, Properties
 from offsetlog.errors import ConfigError, DiskFullError, MissingFileError, PartitionCountError, StorageError
 from offsetlog.lifecycle.open_partitions import OpenPartitions
-from offsetlog.lifecycle.partition_opener import PartitionOpener
+from offsetlog.lifecycle.partition_opener import PartitionOpener, ReplicaOptions
 
 #: How many partitions the topic has, None for unknown, and the owner of those that are open.
 Opened = tuple[int | None, OpenPartitions]
@@ -166,9 +166,11 @@ def open_writable(
     *,
     wait: bool = True,
     by_partition: bool = False,
+    replication: ReplicaOptions | None = None,
 ) -> Opened:
     """Takes the lock and opens what is there for writing.
 
+    With `replication` nothing is loaded.
     The caller releases the lock after a failure.  A Kafka directory is taken over: from then on
     `offsetlog.properties` says how many partitions the topic has.  With `by_partition` and without
     `partitions` it stays Kafka's, and the number unknown.
@@ -196,10 +198,18 @@ def open_writable(
         directory.join_cluster(*cluster)
     existing = None if properties is None else properties.existing
     opener = PartitionOpener(
-        directory, config, writable=True, topic_id=known or topic_id, existing=existing
+        directory,
+        config,
+        writable=True,
+        topic_id=known or topic_id,
+        existing=existing,
+        replication=replication,
     )
     opened = OpenPartitions(opener)
-    opened.open_all(numbers, wait=wait, isolate=True)
+    if replication is not None:
+        opened.open_logs(numbers)
+    else:
+        opened.open_all(numbers, wait=wait, isolate=True)
     try:
         kept = properties
         if properties is None and count is not None:

@@ -28,6 +28,7 @@ class OpenPartitions:
         self._lock = threading.Lock()
         self._owned: dict[int, Partition] = {}
         self._missing: dict[int, DataLossError] = {}
+        self._unopened: dict[int, StorageError] = {}
         self._load: BackgroundLoad | None = None
         self._stopped = False
 
@@ -54,7 +55,7 @@ class OpenPartitions:
 
     def unreadable(self) -> dict[int, StorageError]:
         """Returns by number why the disk could not read a partition; its callers get that error."""
-        return {} if self._load is None else self._load.unreadable()
+        return dict(self._unopened) if self._load is None else self._load.unreadable()
 
     def open_all(self, numbers: list[int], *, wait: bool = True, isolate: bool = False) -> None:
         """Opens and loads partitions side by side; when one cannot be opened, none stays open.
@@ -87,6 +88,34 @@ class OpenPartitions:
         except BaseException:
             self.abandon()
             raise
+
+    def open_logs(self, numbers: list[int]) -> None:
+        """Opens logs side by side and loads none of them: their host says when.
+
+        Raises:
+            StorageError, CorruptionError, CapacityError: of the first that cannot be opened, unless
+                the disk cannot read it; see `unreadable`.
+        """
+        self._missing = self._opener.missing(numbers)
+        opened, self._unopened = self._opener.open_logs(numbers, os.cpu_count() or 1)
+        self._owned = {partition.number: partition for partition in opened}
+
+    def load(self, partition: Partition) -> None:
+        """Loads a partition that `open_logs` opened, or whose table was dropped."""
+        self._opener.load(partition)
+
+    def get(self, number: int) -> Partition | None:
+        """Returns a partition that is open, loaded or not, None where there is none.
+
+        Raises:
+            DataLossError: its directory must be there and is missing.
+            StorageError: the disk cannot read it.
+        """
+        partition = self._owned.get(number)
+        failure = self._missing.get(number) or self._unopened.get(number)
+        if partition is None and failure is not None:
+            raise copy(failure)
+        return partition
 
     def _refuse_unreadable(self) -> None:
         for failure in self.unreadable().values():

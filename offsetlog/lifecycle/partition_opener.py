@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
+from offsetlog._native.clocks import ManualClock
 from offsetlog._native.decompress import Decompressor
 from offsetlog._native.partition import Partition
 from offsetlog.config import StoreConfig
 from offsetlog.directory import snapshots
 from offsetlog.directory.log_directory import (
+    HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
     LogDirectory,
@@ -17,6 +20,19 @@ from offsetlog.directory.log_directory import (
 )
 from offsetlog.directory.witnesses import Witnesses
 from offsetlog.errors import DataLossError, OffsetLogError, ReadOnlyError, StorageError
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOptions:
+    """How partitions are opened whose host owns leadership and W.
+
+    Attributes:
+        refuse_while_loading: commits too are refused until a partition is active.
+        clock: the time of day, None for the system's.
+    """
+
+    refuse_while_loading: bool = False
+    clock: ManualClock | None = None
 
 
 class PartitionOpener:
@@ -30,6 +46,7 @@ class PartitionOpener:
             or makes one.
         existing: the partitions whose directories and witnesses must be there; None for unknown.
         use_snapshots: whether a load goes on from a snapshot, or reads the log alone.
+        replication: for partitions whose host moves W; None for those of a lone store.
     """
 
     def __init__(
@@ -41,8 +58,10 @@ class PartitionOpener:
         topic_id: bytes | None = None,
         existing: frozenset[int] | None = None,
         use_snapshots: bool = True,
+        replication: ReplicaOptions | None = None,
     ) -> None:
         self.topic_id = topic_id
+        self._replication = replication
         self._use_snapshots = use_snapshots
         self._directory = directory
         self._config = config
@@ -93,6 +112,7 @@ class PartitionOpener:
 
     def open_log(self, number: int, *, create: bool = False) -> Partition:
         """Opens the log of a partition, which is not loaded then."""
+        replication = self._replication or ReplicaOptions()
         return Partition(
             self._directory.partition_path(number),
             number,
@@ -106,6 +126,10 @@ class PartitionOpener:
             log_start_offset=self._witnesses.offset_in(LOG_STARTS, number),
             witness=None if create else self._witnesses.of(number),
             topic_id=self.settled_topic_id() if create else None,
+            replicated=self._replication is not None,
+            watermark=self._witnesses.offset_in(HIGH_WATERMARKS, number),
+            refuse_while_loading=replication.refuse_while_loading,
+            clock=replication.clock,
         )
 
     def open_logs(

@@ -119,7 +119,9 @@ class Maintenance:
 
     def _round(self, *, checks: bool, inspects: bool) -> None:
         # Logs that are still being loaded come later.
-        partitions = self._open_core().attached(wait=False)
+        # A replica may be unloaded, or on its way to another role.
+        attached = self._open_core().attached(wait=False)
+        partitions = [each for each in attached if each.role not in ("unloaded", "loading")]
         # First what makes records dead, then what drops them.
         if checks:
             self.expire(partitions)
@@ -236,7 +238,9 @@ class Maintenance:
             if self._stop.is_set():
                 return
             known = self._record.of(partition.number)
-            if not partition.read_only and not known.waits("expire"):
+            # Only a leader decides that something has expired; its followers copy that.
+            decides = not partition.read_only and partition.role == "active"
+            if decides and not known.waits("expire"):
                 self._trying(
                     "expire", partition, known, lambda each, _: self._expire_one(each, now)
                 )

@@ -213,6 +213,24 @@ OL_TEST(a_leader_that_is_alone_reads_its_own_writes) {
     remove_fixture();
 }
 
+/* A leader that wrote nothing in its epoch, which its successor's log does not have. */
+OL_TEST(an_epoch_without_records_goes_with_a_cut_at_the_log_end) {
+    ol_partition *partition = open_replica(fresh_directory(), true);
+    lead(partition, 1, false);
+    commit_one(partition, "g", "t", 0, 1);
+    lead(partition, 5, false);
+    follow(partition, 6);
+    OL_CHECK_INT(ol_log_leader_epoch(ol_partition_log(partition)), 5);
+    ol_error error;
+    OL_CHECK_OK(ol_partition_truncate(partition, 6, 1, &error), &error);
+    OL_CHECK_INT(end_of(partition), 1);
+    OL_CHECK_INT(ol_log_leader_epoch(ol_partition_log(partition)), 1);
+    lead(partition, 7, true);
+    commit_one(partition, "g", "t", 0, 2);
+    close_partition(partition);
+    remove_fixture();
+}
+
 OL_TEST(a_follower_that_was_unloaded_loads_the_same_again) {
     ol_partition *partition = open_replica(fresh_directory(), true);
     lead(partition, 1, false);

@@ -1,0 +1,64 @@
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+from offsetlog._native.quotas import Quotas
+from offsetlog._native.replica import Replica
+from offsetlog._native.store_core import StoreCore
+from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
+
+@final
+class ManagerCore:
+    core: StoreCore
+    quotas: Quotas | None
+    alone: bool
+    short_of_replicas: set[int]
+    appended: Callable[[int], object] | None
+    def __init__(
+        self,
+        core: StoreCore,
+        durability: str,
+        timeout: float,
+        alone: bool,
+        quotas: Quotas | None,
+        settle: Callable[[int, int], object],
+        park: Callable[[int, int, int, int, float | None], Any],
+    ) -> None: ...
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        generation: int | None = None,
+        timeout: float | None = None,
+        durability: str | None = None,
+        client: str | None = None,
+        principal: str | None = None,
+    ) -> Position: ...
+    def commit_async(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        generation: int | None = None,
+        timeout: float | None = None,
+        durability: str | None = None,
+        client: str | None = None,
+        principal: str | None = None,
+    ) -> Any: ...
+    def fence(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None,
+        timeout: float | None,
+    ) -> int: ...
+    def delete(self, group: str, keys: list[TopicPartition], timeout: float | None) -> int: ...
+    def delete_group(self, group: str, timeout: float | None) -> int: ...
+    def set_replica(self, number: int, replica: Replica | None) -> None: ...
+    def replica(self, number: int) -> Replica | None: ...
+    def attend(self, number: int) -> None: ...
+    def disregard(self, number: int) -> None: ...
+    def advance(self, number: int, epoch: int, offset: int) -> int: ...

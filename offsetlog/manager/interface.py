@@ -1,0 +1,417 @@
+"""The interface of an offset manager: what a broker process calls to keep its consumers' positions.
+
+A broker owns leadership and replication of the partitions of its offsets topic.  A manager keeps the
+positions.
+
+All calls can be made from any thread.  Errors are those of `offsetlog.errors`: each carries
+`error_code`, the number with which a coordinator answers a client, and `retriable`.  A call that
+raises has changed nothing, except where it says otherwise.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from typing_extensions import Buffer
+
+from offsetlog.types import (
+    EpochEnd,
+    FileRange,
+    LogPositions,
+    OffsetAndMetadata,
+    Position,
+    TopicPartition,
+)
+
+#: The moment at which a commit is answered: in the page cache, flushed by this process, or below the high watermark.
+Durability = Literal["process", "disk", "replicas"]
+
+#: Where a watch goes on: by log partition the leader epoch and the offset after the last change seen.
+WatchPosition = Mapping[int, tuple[int, int]]
+
+
+class Capability(enum.Enum):
+    """Something that not every manager can do; the list is closed.
+
+    A call that needs a capability which the manager does not have raises CapabilityError.
+    """
+
+    #: Metadata of a commit is kept and returned.
+    METADATA = "metadata"
+    #: The leader epoch of a commit is kept and returned.
+    EPOCHS = "epochs"
+    #: `expected=`, `monotonic=`, `generation=` and `fence`.
+    CONDITIONS = "conditions"
+    #: The log keeps what was committed before, for offsetlog's calls about the past.
+    HISTORY = "history"
+    #: Leadership, followers and W: `append_as_follower`, `advance`, and what goes with them.
+    REPLICATION = "replication"
+    #: `watch`.
+    WATCH = "watch"
+
+
+class PartitionState(enum.Enum):
+    """The state of a log partition at one replica."""
+
+    #: Nobody said who leads it, or it was resigned.
+    UNLOADED = "unloaded"
+    #: It leads, and W has not reached the log end of its election yet, or the table is being loaded.
+    LOADING = "loading"
+    #: It leads and answers.
+    ACTIVE = "active"
+    #: Another replica leads.
+    FOLLOWER = "follower"
+    #: A failure left its log or its table unknown; a manager that is started on the directory later recovers it.
+    FAILED = "failed"
+
+
+@runtime_checkable
+class Transition(Protocol):
+    """A change of leadership on its way, or a flush; from `become_leader` and its like, which return at once.
+
+    It ends once, in one of three ways: done, failed, or superseded by a later change.  `await transition` and `result`
+    wait for that; neither cancels it.
+    """
+
+    @property
+    def partition(self) -> int:
+        """The log partition."""
+
+    @property
+    def epoch(self) -> int:
+        """The leader epoch that it belongs to."""
+
+    @property
+    def progress(self) -> float:
+        """From 0 to 1: the part of the log that is read."""
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+
+    def result(self, timeout: float | None = None) -> int:
+        """Waits for the end, `timeout` in seconds, and returns the log end, of a flush the flushed end.
+
+        Raises:
+            CommitTimeoutError: it has not ended in time, and goes on.
+            FencedLeaderEpochError: a later change took its place.
+            OffsetLogError: why it failed.
+        """
+
+    def add_done_callback(self, callback: Callable[[Transition], object]) -> None:
+        """Has the callback called with it once it has ended, at once if it has; by the thread that ends it."""
+
+    def __await__(self) -> Generator[Any, None, int]:
+        """Waits as `result`, in the running event loop."""
+
+
+@runtime_checkable
+class PendingCommit(Protocol):
+    """A commit that is written and not answered yet; from `commit_async`."""
+
+    @property
+    def position(self) -> Position:
+        """Where it stands in the log."""
+
+    def done(self) -> bool:
+        """Whether it can be answered."""
+
+    def result(self, timeout: float | None = None) -> Position:
+        """Waits until it is as durable as asked for.
+
+        Raises:
+            CommitTimeoutError: not in time (`timeout` in seconds); nothing is undone, and it may still become so.
+            NotCoordinatorError: leadership ended before; whether it stays is for the next leader to say.
+            PartitionFailedError: the flush failed.
+        """
+
+    def add_done_callback(self, callback: Callable[[PendingCommit], object]) -> None:
+        """Has the callback called with it once it can be answered, at once if it can be."""
+
+    def __await__(self) -> Generator[Any, None, Position]:
+        """Waits as `result`, in the running event loop."""
+
+
+@runtime_checkable
+class OffsetManager(Protocol):
+    """Keeps the committed positions of the consumer groups of one broker."""
+
+    # ------------------------------------------------------------------------------------------- life
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Everything that this manager can do beyond committing, fetching, deleting and expiring."""
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions of the offsets topic."""
+
+    def start(self) -> None:
+        """Takes what it needs (files, locks, connections).  Before it every other call raises ClosedError.
+
+        Raises:
+            LockedError, StorageError, CorruptionError, ConfigError, PartitionCountError.
+        """
+
+    def stop(self) -> None:
+        """Resigns everywhere, answers what waits with NotCoordinatorError, makes all durable, releases what it took.
+
+        A second call does nothing.  It cannot be started again.
+        """
+
+    def partition_for(self, group: str) -> int:
+        """Returns the log partition that keeps a group, by Java's hash (docs/format/partitioning.md).
+
+        Raises:
+            GroupError: no name that can be written.
+        """
+
+    # ------------------------------------------------------------------------------------- leadership
+
+    def become_leader(self, partition: int, epoch: int) -> Transition:
+        """Leads a partition from now on: loads what is not loaded, and answers when W has reached the present log end.
+
+        Until then fetches raise CoordinatorLoadingError.  The same call again returns the same transition.
+
+        Raises:
+            FencedLeaderEpochError: the epoch is not above the newest one known.
+            CorruptionError, StorageError: a record above W cannot be read; the partition is as it was.
+            ReadOnlyError, PartitionFailedError, PartitionError, ClosedError.
+        """
+
+    def become_follower(self, partition: int, epoch: int) -> Transition:
+        """Follows; what waits for W raises NotCoordinatorError.  The table is kept, or loaded, where configured.
+
+        Raises:
+            FencedLeaderEpochError: the epoch is older than the newest one known.
+            PartitionError, ClosedError.
+        """
+
+    def resign(self, partition: int, epoch: int) -> Transition:
+        """Leads no more, and does not know who does.  The log stays; the table is kept or dropped as configured.
+
+        Raises:
+            FencedLeaderEpochError: the epoch is older than the newest one known.
+            PartitionError, ClosedError.
+        """
+
+    def state(self, partition: int) -> PartitionState:
+        """Returns the state of a partition here.  Raises PartitionError, ClosedError."""
+
+    def leader_epoch(self, partition: int) -> int:
+        """Returns the newest leader epoch that is known, -1 for none.  Raises PartitionError, ClosedError."""
+
+    # ---------------------------------------------------------------------------------------- offsets
+
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        generation: int | None = None,
+        timeout: float | None = None,
+        durability: Durability | None = None,
+        client: str | None = None,
+        principal: str | None = None,
+    ) -> Position:
+        """Commits positions of a group, all or none, and waits until they are as durable as asked for.
+
+        A committed leader epoch is stored as given and returned (docs/format/leader-epochs.md §12.1); it is never
+        checked.
+
+        Args:
+            group: the consumer group.
+            offsets: what is committed.
+            expected: for any of the keys the offset that must be committed now, None for none.
+            monotonic: nothing is written if any offset would go back.
+            generation: that of the group, which must have it now; -1: the group must have no members; None: not
+                checked.
+            timeout: in seconds; None for the configured one.  A commit that times out is not undone.
+            durability: when it is answered; None for the configured one.
+            client: the client id, for quotas.
+            principal: the user, for quotas and logs.
+
+        Raises:
+            NotCoordinatorError: this process does not lead the group's partition, or stopped before the commit was
+                answered: it may or may not stay.
+            CoordinatorLoadingError: the partition loads, and the commit needs its table, or commits are refused while
+                it does.
+            GenerationError, ExpectedOffsetError, RewindError: the condition does not hold; nothing was written.
+            ThrottledError: a quota is used up; nothing was written.
+            CommitTimeoutError: not answered in time; it may yet count.
+            CapabilityError: `expected`, `monotonic` or `generation` without CONDITIONS.
+            InvalidArgumentError: one of its kinds; nothing was written.
+            NotEnoughReplicasError, ReadOnlyError, PartitionFailedError, StorageError, TooLargeError, CapacityError,
+            ClosedError.
+        """
+
+    def commit_async(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        generation: int | None = None,
+        timeout: float | None = None,
+        durability: Durability | None = None,
+        client: str | None = None,
+        principal: str | None = None,
+    ) -> PendingCommit:
+        """Commits without waiting: the result can be awaited, or calls back.  No thread waits for it.
+
+        Raises as `commit`, but for what is known only later, which the result raises.
+        """
+
+    def fetch(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Returns committed positions: of the given keys, where there is none with offset -1; or all there are.
+
+        Raises:
+            NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, InvalidArgumentError, ClosedError.
+        """
+
+    def delete(
+        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> int:
+        """Deletes positions of a group; returns how many there were.
+
+        Raises as `commit`.
+        """
+
+    def delete_group(self, group: str, *, timeout: float | None = None) -> int:
+        """Deletes all of a group; returns how many records were written, 0 for a group that is not there.
+
+        Raises:
+            GroupNotEmptyError: the group has members.
+        Also as `commit`.
+        """
+
+    def fence(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> int:
+        """Ends the group's generation and, in the same batch, sets offsets: a reset of a group that runs.
+
+        Its members' commits and heartbeats are refused from then on; they join again and read the offsets.
+
+        Returns:
+            The new generation.
+
+        Raises as `commit`.
+        """
+
+    def expire(self) -> int:
+        """Deletes what has expired in the partitions that this process leads; returns how many positions.
+
+        Raises:
+            ClockError: the clock cannot be right; nothing was deleted.
+        """
+
+    def on_topic_deleted(self, topics: Sequence[str]) -> int:
+        """Deletes the positions of deleted topics in the partitions that this process leads; returns how many."""
+
+    def throttle(self, group: str, client: str | None = None) -> float:
+        """Returns the seconds after which a commit of the group and client is admitted, 0.0 for now."""
+
+    # ------------------------------------------------------------------------------------ replication
+
+    def append_as_follower(self, partition: int, epoch: int, batches: Buffer) -> int:
+        """Appends whole batches as they came from the leader of the epoch, offsets kept; returns the log end.
+
+        Raises:
+            FencedLeaderEpochError, UnknownLeaderEpochError: another epoch than the one followed, or this process leads.
+            CorruptionError: no batches, or none that may follow the log.
+            CapabilityError, StorageError, PartitionFailedError, ReadOnlyError, PartitionError, ClosedError.
+        """
+
+    def advance(self, partition: int, epoch: int, offset: int) -> int:
+        """Moves W to min(offset, log end), never back: what is below is applied, and its commits are answered.
+
+        Returns:
+            W.
+
+        Raises:
+            FencedLeaderEpochError, UnknownLeaderEpochError, PartitionFailedError, PartitionError, ClosedError.
+        """
+
+    def truncate_to(self, partition: int, epoch: int, offset: int) -> int:
+        """Cuts a follower's log at an offset; returns the log end, which is below it where it lies within a batch.
+
+        Below what was applied the table is dropped and loaded again.  Raises as `append_as_follower`, and
+        CoordinatorLoadingError while the table is loaded.
+        """
+
+    def restart_at(self, partition: int, epoch: int, offset: int) -> None:
+        """Drops a follower's log, which ends below where its leader's begins, and begins again at that offset.
+
+        Raises as `truncate_to`; InvalidArgumentError for an offset below the log end.
+        """
+
+    def flush(self, partition: int) -> Transition:
+        """Makes durable what is written now; the transition's result is the flushed end.  Raises PartitionError."""
+
+    def positions(self, partition: int) -> LogPositions:
+        """Returns log start, log end, flushed end, W, and the end of what is applied; zeros where no log is."""
+
+    def end_offset_for_epoch(self, partition: int, epoch: int) -> EpochEnd:
+        """Returns the end of the greatest epoch of the log that is at most `epoch`, (-1, -1) where there is none."""
+
+    def read_into(
+        self,
+        partition: int,
+        offset: int,
+        buffer: Buffer,
+        *,
+        epoch: int = -1,
+        uncommitted: bool = False,
+    ) -> int:
+        """Reads whole batches from the one that holds an offset on into a buffer; returns the number of bytes.
+
+        Args:
+            partition: the log partition.
+            offset: from the log start to the log end.
+            buffer: writable, at least 61 bytes.
+            epoch: the leader epoch of the reader, -1 for whichever it is.
+            uncommitted: for followers: also at and above W.
+
+        Raises:
+            OffsetOutOfRangeError: the log does not have the offset.
+            TooLargeError: the first batch does not fit; the message says what it needs.
+            FencedLeaderEpochError, UnknownLeaderEpochError, CorruptionError, StorageError, PartitionError, ClosedError.
+        """
+
+    def file_range(
+        self,
+        partition: int,
+        offset: int,
+        size_max: int,
+        *,
+        epoch: int = -1,
+        uncommitted: bool = False,
+    ) -> FileRange:
+        """Returns the piece of a file that `read_into` would read, for sendfile; it may end within a batch.
+
+        Raises as `read_into`.
+        """
+
+    # ------------------------------------------------------------------------------------------ watch
+
+    def watch(
+        self,
+        groups: Iterable[str] | None = None,
+        *,
+        from_position: WatchPosition | None = None,
+    ) -> Any:
+        """Returns what takes effect from a position on, in the order of each log; None for all groups, and for now.
+
+        Raises:
+            CapabilityError, PartitionError, ClosedError.
+        """

@@ -1,0 +1,689 @@
+"""The log manager: positions in the partitions of a log directory, which a broker leads, follows and replicates."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from offsetlog import arguments
+from offsetlog._native import fetch_columns
+from offsetlog._native.files import FileSystem
+from offsetlog._native.manager_core import ManagerCore
+from offsetlog._native.partition import Partition
+from offsetlog._native.quotas import Quotas
+from offsetlog._native.replica import Replica
+from offsetlog._native.store_core import StoreCore
+from offsetlog.directory.log_directory import (
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    TOPIC,
+    LogDirectory,
+)
+from offsetlog.errors import (
+    CapabilityError,
+    ClosedError,
+    NotCoordinatorError,
+    OffsetLogError,
+    PartitionError,
+)
+from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
+from offsetlog.lifecycle.close import StoreCloser
+from offsetlog.lifecycle.open_directory import open_writable
+from offsetlog.lifecycle.open_partitions import OpenPartitions
+from offsetlog.lifecycle.partition_opener import ReplicaOptions
+from offsetlog.maintenance.retention import ClockGuard, Expirer, Retention
+from offsetlog.maintenance.scheduler import Maintenance
+from offsetlog.manager.executor import Executor, ThreadExecutor
+from offsetlog.manager.interface import (
+    Capability,
+    PartitionState,
+    PendingCommit,
+    Transition,
+    WatchPosition,
+)
+from offsetlog.manager.leaderships import Leaderships
+from offsetlog.manager.parking import ParkedCommit, Parking, start_timer
+from offsetlog.manager.replica_partitions import ReplicaPartitions
+from offsetlog.manager.settings import ManagerSettings, QuotaLimits, Setting, from_properties
+from offsetlog.manager.transition import PartitionTransition
+from offsetlog.types import (
+    EpochEnd,
+    FileRange,
+    LogPositions,
+    OffsetAndMetadata,
+    Position,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from offsetlog._native.clocks import ManualClock
+    from offsetlog.manager.interface import Durability
+
+#: As `answer` in `offsetlog._native.manager_core`.
+_DISK, _REPLICAS = 1, 2
+
+_NOTHING = OffsetAndMetadata(-1)
+
+
+def create(properties: Mapping[str, Setting]) -> LogManager:
+    """Makes a log manager from a broker's properties; the entry point "log" of `offsetlog.managers`."""
+    return LogManager(from_properties(properties))
+
+
+def _quotas(limits: QuotaLimits) -> Quotas | None:
+    if not limits.any:
+        return None
+    return Quotas(
+        group_commits_per_second=limits.group_commits,
+        group_bytes_per_second=limits.group_bytes,
+        client_commits_per_second=limits.client_commits,
+        client_bytes_per_second=limits.client_bytes,
+    )
+
+
+class LogManager:
+    """Keeps positions in a log directory, in Kafka's own files; see OffsetManager for every call.
+
+    Args:
+        settings: what it is made with.
+        executor: runs loads, flushes and timers; None for threads of its own.
+        fs: the file port.
+        clock: the time of day, None for the system's.
+        background: whether threads prepare segments and look after the logs.
+    """
+
+    def __init__(
+        self,
+        settings: ManagerSettings,
+        *,
+        executor: Executor | None = None,
+        fs: FileSystem | None = None,
+        clock: ManualClock | None = None,
+        background: bool = True,
+    ) -> None:
+        self.settings = settings
+        self._given_executor = executor
+        self._fs = fs if fs is not None else FileSystem()
+        self._clock = clock
+        self._background = background
+        self._lock = threading.Lock()
+        self._started = self._stopped = False
+        self._core: ManagerCore | None = None
+
+    # ------------------------------------------------------------------------------------------- life
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """All there are, but `watch`."""
+        return frozenset(Capability) - {Capability.WATCH}
+
+    def start(self) -> None:
+        """Takes the directory's lock and opens the logs; loads nothing.  See OffsetManager.start."""
+        with self._lock:
+            if self._stopped:
+                raise ClosedError("the manager was stopped; make another one")
+            if not self._started:
+                self._open()
+                self._started = True
+
+    def _open(self) -> None:
+        settings = self.settings
+        self._directory = directory = LogDirectory(settings.path, self._fs)
+        try:
+            count, self._owned = open_writable(
+                directory,
+                settings.store,
+                settings.partitions,
+                None,
+                None,
+                replication=ReplicaOptions(not settings.accept_while_loading, self._clock),
+            )
+            assert count is not None
+            try:
+                self._assemble(count)
+            except BaseException:
+                self._owned.abandon()
+                raise
+        except BaseException:
+            directory.unlock()
+            raise
+
+    def _assemble(self, count: int) -> None:
+        settings = self.settings
+        waiter = TicketWaiter()
+        self._executor = self._given_executor or ThreadExecutor(settings.load_threads)
+        expirer = Expirer(Retention.of(settings.maintenance), self._guard())
+        self._expirer = expirer
+        self._maintenance = Maintenance(
+            self._directory, settings.maintenance, expirer, read_only=False
+        )
+        self._partitions = ReplicaPartitions(self._owned, self._check_leads, self._made)
+        store = StoreCore(
+            count,
+            self._partitions,
+            waiter,
+            "process",
+            settings.store.metadata_max_units,
+            background=self._background,
+            flush_interval_ms=settings.store.flush_interval_ms or 0,
+        )
+        core = ManagerCore(
+            store,
+            settings.durability,
+            settings.commit_timeout,
+            settings.alone,
+            _quotas(settings.quotas),
+            self._settle,
+            self._park,
+        )
+        self._for_watermark = [Parking(replicated=True) for _ in range(count)]
+        self._for_disk = [Parking(replicated=False) for _ in range(count)]
+        self._flushes: dict[int, PartitionTransition] = {}
+        self._granted: list[float | None] = [None] * count
+        self._leaderships = Leaderships(
+            count,
+            self._executor,
+            core.replica,
+            self._partitions.load,
+            alone=settings.alone,
+            keep_table=settings.keep_table,
+            warm=settings.warm_followers,
+            ended=self._term_ended,
+            attend=core.attend,
+        )
+        self._core = core
+        for partition in self._owned.all():
+            self._use(partition)
+        self._maintenance.attach(store, self._owned.all())
+        self._closer = StoreCloser(
+            self._directory, self._owned, waiter, self._maintenance, read_only=False
+        )
+        self._closer.watch(store)
+        if self._background:
+            self._closer.keep_checkpoints(store)
+            self._maintenance.start()
+        # A Python frame between would cost more than the commit.
+        vars(self).update(commit=core.commit, commit_async=core.commit_async, advance=core.advance)
+
+    def _guard(self) -> ClockGuard:
+        clock, executor = self._clock, self._executor
+        if clock is None:
+            return ClockGuard()
+        return ClockGuard(lambda: clock.milliseconds, lambda: int(executor.now() * 1000))
+
+    def stop(self) -> None:
+        """Resigns everywhere and closes cleanly; see OffsetManager.stop."""
+        with self._lock:
+            core, self._core = self._core, None
+            self._stopped = True
+            if core is None:
+                return
+        self._leaderships.close()
+        for parking in (*self._for_watermark, *self._for_disk):
+            parking.refuse(NotCoordinatorError("the manager is stopped"))
+        self._executor.stop()
+        self._closer.close(core.core)
+
+    def abandon(self) -> None:
+        """Releases everything without writing a byte, as the end of the process would."""
+        with self._lock:
+            core, self._core = self._core, None
+            self._stopped = True
+        if core is not None:
+            self._executor.stop()
+            self._closer.abandon(core.core)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def _open_core(self) -> ManagerCore:
+        core = self._core
+        if core is None:
+            state = "stopped" if self._stopped else "not started"
+            raise ClosedError(f"the manager is {state}")
+        return core
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions of the offsets topic."""
+        return self._open_core.core.count
+
+    def partition_for(self, group: str) -> int:
+        """Returns the log partition that keeps a group; see OffsetManager.partition_for."""
+        return self._open_core.core.number_of(group)
+
+    # ------------------------------------------------------------------------------------- partitions
+
+    def _use(self, partition: Partition) -> None:
+        core = self._open_core
+        core.set_replica(partition.number, Replica(partition))
+        core.core.attach(partition)
+
+    def _made(self, partition: Partition) -> None:
+        # The directory of a partition that this process leads or follows appears.
+        core = self._open_core
+        epoch = self._leaderships.epoch(partition.number)
+        replica = Replica(partition)
+        if self._leaderships.state(partition.number) is PartitionState.ACTIVE:
+            replica.become_leader(epoch, alone=core.alone)
+        else:
+            replica.become_follower(epoch)
+        core.set_replica(partition.number, replica)
+        core.core.attach(partition)
+
+    def _check_leads(self, number: int) -> None:
+        self._leaderships.check_leads(number)
+
+    def _checked(self, partition: int) -> int:
+        count = self._open_core.core.count
+        if isinstance(partition, bool) or partition not in range(count):
+            raise PartitionError(f"there is no log partition {partition!r}: the highest is {count - 1}")
+        return partition
+
+    def _replica(self, partition: int) -> Replica | None:
+        return self._open_core.replica(self._checked(partition))
+
+    # ------------------------------------------------------------------------------------- leadership
+
+    def become_leader(self, partition: int, epoch: int) -> Transition:
+        """Leads a partition from now on; see OffsetManager.become_leader."""
+        return self._leaderships.become_leader(
+            self._checked(partition), arguments.checked_number("the leader epoch", epoch, 0, 2**31 - 1)
+        )
+
+    def become_follower(self, partition: int, epoch: int) -> Transition:
+        """Follows; see OffsetManager.become_follower."""
+        return self._leaderships.become_follower(
+            self._checked(partition), arguments.checked_number("the leader epoch", epoch, 0, 2**31 - 1)
+        )
+
+    def resign(self, partition: int, epoch: int) -> Transition:
+        """Leads no more; see OffsetManager.resign."""
+        return self._leaderships.resign(
+            self._checked(partition), arguments.checked_number("the leader epoch", epoch, 0, 2**31 - 1)
+        )
+
+    def state(self, partition: int) -> PartitionState:
+        """Returns the state of a partition here; see OffsetManager.state."""
+        return self._leaderships.state(self._checked(partition))
+
+    def leader_epoch(self, partition: int) -> int:
+        """Returns the newest leader epoch that is known; see OffsetManager.leader_epoch."""
+        return self._leaderships.epoch(self._checked(partition))
+
+    def require_replicas(self, partition: int, epoch: int, *, enough: bool) -> None:
+        """Refuses commits from now on, or admits them: whether `min.insync.replicas` are in sync.
+
+        Raises:
+            FencedLeaderEpochError: another leader epoch than the present one.
+        """
+        if epoch != self._leaderships.epoch(self._checked(partition)):
+            return
+        short = self._open_core.short_of_replicas
+        if enough:
+            short.discard(partition)
+        else:
+            short.add(partition)
+
+    def elected_end(self, partition: int) -> int:
+        """Returns the log end that a leader had at its election; 0 where no log was."""
+        replica = self._replica(partition)
+        return 0 if replica is None else replica.leadership.elected_end
+
+    def is_electing(self, partition: int) -> bool:
+        """Whether this replica leads, and W has not reached the log end of its election yet."""
+        return self._leaderships.state(self._checked(partition)) is PartitionState.LOADING
+
+    def grant(self, partition: int, epoch: int, until: float) -> None:
+        """Answers fetches of a partition until some time of the executor's clock, in seconds, and not after it.
+
+        A host whose controller grants leases (`offsetlog.replication.lease`) makes fetches linearizable so: a leader
+        that was cut off does not answer with what another leader has replaced.  A partition for which nothing was
+        granted in its epoch answers without end.
+        """
+        if epoch == self._leaderships.epoch(self._checked(partition)):
+            self._granted[partition] = until
+
+    def _check_granted(self, number: int) -> None:
+        until = self._granted[number]
+        if until is not None and self._executor.now() >= until:
+            raise NotCoordinatorError(
+                f"log partition {number}: the lease of the leader has ended; another may lead by now"
+            )
+
+    def _term_ended(self, number: int) -> None:
+        core = self._open_core
+        core.short_of_replicas.discard(number)
+        self._granted[number] = None
+        replica = core.replica(number)
+        term = -1 if replica is None else replica.leadership.term
+        self._for_watermark[number].refuse_term(term)
+        self._for_disk[number].refuse_term(term)
+
+    # -------------------------------------------------------------------------------- commits and W
+
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        generation: int | None = None,
+        timeout: float | None = None,
+        durability: Durability | None = None,
+        client: str | None = None,
+        principal: str | None = None,
+    ) -> Position:
+        """Commits positions of a group and waits for the answer; see OffsetManager.commit."""
+        return self._open_core.commit(
+            group,
+            offsets,
+            expected=expected,
+            monotonic=monotonic,
+            generation=generation,
+            timeout=timeout,
+            durability=durability,
+            client=client,
+            principal=principal,
+        )
+
+    def commit_async(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        expected: Mapping[TopicPartition, int | None] | None = None,
+        monotonic: bool = False,
+        generation: int | None = None,
+        timeout: float | None = None,
+        durability: Durability | None = None,
+        client: str | None = None,
+        principal: str | None = None,
+    ) -> PendingCommit:
+        """Commits without waiting; see OffsetManager.commit_async."""
+        pending: PendingCommit = self._open_core.commit_async(
+            group,
+            offsets,
+            expected=expected,
+            monotonic=monotonic,
+            generation=generation,
+            timeout=timeout,
+            durability=durability,
+            client=client,
+            principal=principal,
+        )
+        return pending
+
+    def _park(
+        self, number: int, end_offset: int, term: int, answer: int, timeout: float | None
+    ) -> ParkedCommit:
+        commit = ParkedCommit(number, end_offset, term)
+        if answer not in (_DISK, _REPLICAS):
+            commit.answer()
+            return commit
+        core = self._open_core
+        partition = core.core.partition(number)
+        assert partition is not None  # it was written to
+        parking = (self._for_watermark if answer == _REPLICAS else self._for_disk)[number]
+        parking.park(commit)
+        seconds = self.settings.commit_timeout if timeout is None else timeout
+        start_timer(commit, self._executor, seconds)
+        if answer == _DISK:
+            self.flush(number)
+        else:
+            core.attend(number)
+        # Leadership may have ended, or W have passed it, before it was parked.
+        replica = core.replica(number)
+        if replica is not None:
+            parking.refuse_term(replica.leadership.term)
+            positions = replica.positions()
+            reached = positions.watermark if answer == _REPLICAS else positions.flushed
+            parking.settle(partition, reached)
+        return commit
+
+    def _settle(self, number: int, watermark: int) -> None:
+        core = self._open_core
+        partition = core.core.partition(number)
+        if partition is None:
+            return
+        # Disregarded first: a commit that is parked from now on attends again.
+        core.disregard(number)
+        parking = self._for_watermark[number]
+        parking.settle(partition, watermark)
+        waits = self._leaderships.settle(number)
+        if waits or len(parking) > 0:
+            core.attend(number)
+
+    def advance(self, partition: int, epoch: int, offset: int) -> int:
+        """Moves W; see OffsetManager.advance."""
+        return self._open_core.advance(partition, epoch, offset)
+
+    def flush(self, partition: int) -> Transition:
+        """Makes durable what is written now; see OffsetManager.flush."""
+        number = self._checked(partition)
+        core = self._open_core
+        with self._lock:
+            # One that has not begun covers what is written by now.
+            flush = self._flushes.get(number)
+            if flush is not None:
+                return flush
+            flush = PartitionTransition(number, self._leaderships.epoch(number), lambda: 0.0)
+            if core.replica(number) is None:
+                flush.succeed(0)
+                return flush
+            self._flushes[number] = flush
+        self._executor.submit(partial(self._flush, number, flush))
+        return flush
+
+    def _flush(self, number: int, flush: PartitionTransition) -> None:
+        with self._lock:
+            self._flushes.pop(number, None)
+        core = self._core
+        replica = None if core is None else core.replica(number)
+        if core is None or replica is None:
+            flush.fail(ClosedError("the manager is stopped"))
+            return
+        try:
+            flushed = replica.partition.flush()
+        except OffsetLogError as failure:
+            self._for_disk[number].refuse(failure)
+            flush.fail(failure)
+            return
+        self._for_disk[number].settle(replica.partition, flushed)
+        flush.succeed(flushed)
+
+    # ------------------------------------------------------------------------------ reading and deleting
+
+    def fetch(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Returns committed positions, of given keys also those that are not there; see OffsetManager.fetch."""
+        core = self._open_core.core
+        self._check_granted(core.number_of(group))
+        if partitions is None:
+            return fetch_columns.fetch_group(core, group)
+        keys = arguments.listed_keys(partitions)
+        found = fetch_columns.fetch_keys(core, group, keys)
+        return {key: found.get(key, _NOTHING) for key in keys}
+
+    def delete(
+        self, group: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> int:
+        """Deletes positions of a group; see OffsetManager.delete."""
+        keys = list(dict.fromkeys(arguments.listed_keys(partitions)))
+        return self._open_core.delete(group, keys, timeout)
+
+    def delete_group(self, group: str, *, timeout: float | None = None) -> int:
+        """Deletes all of a group that has no members; see OffsetManager.delete_group."""
+        return self._open_core.delete_group(group, timeout)
+
+    def fence(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> int:
+        """Ends the group's generation, with offsets in the same batch; see OffsetManager.fence."""
+        return self._open_core.fence(group, offsets, timeout)
+
+    def _active(self) -> list[Partition]:
+        attached = self._open_core.core.attached(wait=False)
+        return [each for each in attached if each.role == "active"]
+
+    def expire(self) -> int:
+        """Deletes what has expired; see OffsetManager.expire."""
+        led = self._active()
+        now = self._expirer.now(led)
+        deleted = 0
+        for partition in led:
+            counted = self._expirer.expire_one(partition, now)
+            deleted += counted["positions_expired"]
+            self._appended(partition.number)
+        return deleted
+
+    def on_topic_deleted(self, topics: Sequence[str]) -> int:
+        """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted."""
+        gone = frozenset(topics)
+        core = self._open_core
+        deleted = 0
+        for partition in self._active():
+            for group in partition.groups():
+                keys = [key for key in fetch_columns.fetch_group(core.core, group) if key[0] in gone]
+                if keys:
+                    deleted += core.delete(group, keys, None)
+        return deleted
+
+    def _appended(self, number: int) -> None:
+        appended = self._open_core.appended
+        if appended is not None:
+            appended(number)
+
+    def throttle(self, group: str, client: str | None = None) -> float:
+        """Returns the seconds until a commit is admitted; see OffsetManager.throttle."""
+        quotas = self._open_core.quotas
+        return 0.0 if quotas is None else quotas.throttle(group, client)
+
+    @property
+    def quotas(self) -> Quotas | None:
+        """The token buckets, for limits of single groups and clients; None where nothing is limited."""
+        return self._open_core.quotas
+
+    # ------------------------------------------------------------------------------------- replication
+
+    def append_as_follower(self, partition: int, epoch: int, batches: Buffer) -> int:
+        """Appends what came from the leader; see OffsetManager.append_as_follower."""
+        replica = self._replica(partition)
+        if replica is None:
+            self._leaderships.check_follows(partition, epoch)
+            self._partitions.make_replica(partition)
+            replica = self._replica(partition)
+            assert replica is not None
+        return replica.append(epoch, batches)
+
+    def truncate_to(self, partition: int, epoch: int, offset: int) -> int:
+        """Cuts a follower's log; see OffsetManager.truncate_to."""
+        replica = self._replica(partition)
+        if replica is None:
+            return 0
+        self._lower_checkpoints(partition, offset)
+        dropped = replica.truncate(epoch, offset)
+        self._term_ended(partition)
+        if dropped:
+            self._leaderships.reload(partition)
+        return replica.positions().log_end
+
+    def restart_at(self, partition: int, epoch: int, offset: int) -> None:
+        """Begins a follower's log again; see OffsetManager.restart_at."""
+        replica = self._replica(partition)
+        if replica is None:
+            self._leaderships.check_follows(partition, epoch)
+            self._partitions.make_replica(partition)
+            replica = self._replica(partition)
+            assert replica is not None
+        self._lower_checkpoints(partition, 0)
+        replica.restart_at(epoch, offset)
+        self._term_ended(partition)
+        self._leaderships.reload(partition)
+
+    def _lower_checkpoints(self, number: int, offset: int) -> None:
+        # Before the cut: a recovery point above the log end makes a torn tail look like damage.
+        for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+            known = self._directory.read_checkpoint(name).get((TOPIC, number))
+            if known is not None and known > offset:
+                self._directory.write_checkpoint(name, {number: offset})
+
+    def positions(self, partition: int) -> LogPositions:
+        """Returns the places in the log that count; see OffsetManager.positions."""
+        replica = self._replica(partition)
+        return LogPositions(0, 0, 0, 0, 0) if replica is None else replica.positions()
+
+    def end_offset_for_epoch(self, partition: int, epoch: int) -> EpochEnd:
+        """Returns where an epoch ends; see OffsetManager.end_offset_for_epoch."""
+        replica = self._replica(partition)
+        return EpochEnd(-1, -1) if replica is None else replica.end_offset_for_epoch(epoch)
+
+    def last_epoch(self, partition: int) -> int:
+        """Returns the newest leader epoch of the log, -1 for none."""
+        replica = self._replica(partition)
+        return -1 if replica is None else replica.last_epoch()
+
+    def read_into(
+        self,
+        partition: int,
+        offset: int,
+        buffer: Buffer,
+        *,
+        epoch: int = -1,
+        uncommitted: bool = False,
+    ) -> int:
+        """Reads whole batches into a buffer; see OffsetManager.read_into."""
+        replica = self._replica(partition)
+        if replica is None:
+            return 0
+        return replica.read_into(offset, buffer, epoch=epoch, uncommitted=uncommitted)
+
+    def file_range(
+        self,
+        partition: int,
+        offset: int,
+        size_max: int,
+        *,
+        epoch: int = -1,
+        uncommitted: bool = False,
+    ) -> FileRange:
+        """Returns a piece of a file; see OffsetManager.file_range."""
+        replica = self._replica(partition)
+        if replica is None:
+            return FileRange("", 0, 0)
+        return replica.file_range(offset, size_max, epoch=epoch, uncommitted=uncommitted)
+
+    def listen_to_writes(self, listener: object) -> None:
+        """Has a callable called with the number of a partition after each write here; None for nobody."""
+        self._open_core.appended = listener  # type: ignore[assignment]
+
+    # ------------------------------------------------------------------------------------------- watch
+
+    def watch(
+        self,
+        groups: Iterable[str] | None = None,
+        *,
+        from_position: WatchPosition | None = None,
+    ) -> Any:
+        """Raises CapabilityError: changes cannot be watched yet; see OffsetManager.watch."""
+        raise CapabilityError("the log manager has no watch yet")
+
+    @property
+    def open_partitions(self) -> OpenPartitions:
+        """The owner of the partitions, for inspection."""
+        return self._owned

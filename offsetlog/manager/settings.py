@@ -1,0 +1,199 @@
+"""The settings of the log manager, by Kafka's names where Kafka has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from offsetlog.config import KAFKA_PARTITIONS_DEFAULT, MIB, MaintenanceConfig, StoreConfig
+from offsetlog.errors import ConfigError
+
+#: As a broker's property, or as the value itself.
+Setting = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaLimits:
+    """Limits a second of every group and every client; None for none.
+
+    Attributes:
+        group_commits: commits of positions of one group (``offsets.quota.group.commits``).
+        group_bytes: bytes of one group (``offsets.quota.group.bytes``).
+        client_commits: commits of positions of one client id (``offsets.quota.client.commits``).
+        client_bytes: bytes of one client id (``offsets.quota.client.bytes``).
+    """
+
+    group_commits: float | None = None
+    group_bytes: float | None = None
+    client_commits: float | None = None
+    client_bytes: float | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is limited."""
+        return any(getattr(self, each.name) is not None for each in fields(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerSettings:
+    """What a log manager is made with; the name of the broker's property stands in parentheses.
+
+    Attributes:
+        path: the log directory (``log.dir``).
+        partitions: of the offsets topic (``offsets.topic.num.partitions``).
+        replication_factor: replicas of a partition (``offsets.topic.replication.factor``).  With 1 a leader is alone:
+            W is the log end.
+        min_insync_replicas: as many replicas must be in sync, or commits are refused (``min.insync.replicas``).
+        commit_timeout: seconds that a commit waits for its answer (``offsets.commit.timeout.ms``).
+        durability: when a commit is answered (``offsets.commit.durability``): "replicas", which with one replica is
+            "disk"; "disk"; "process".
+        accept_while_loading: whether plain commits are accepted while a partition loads (``commits.while.loading``:
+            accept or refuse).
+        keep_table: whether a replica that leads no more keeps its table (``offsets.table.on.resign``: keep or drop).
+        warm_followers: whether followers keep a table, so that they lead at once (``offsets.follower.table``: warm or
+            cold).
+        load_threads: loads and flushes at a time (``offsets.load.threads``).
+        quotas: limits of groups and clients.
+        store: settings of the logs (``offsets.topic.segment.bytes``, ``offset.metadata.max.bytes``).
+        maintenance: cleaning, snapshots and expiry (``offsets.retention.minutes``,
+            ``offsets.retention.check.interval.ms``, ``log.cleaner.enable``).
+
+    Raises:
+        ConfigError: a value is out of its domain.
+    """
+
+    path: Path
+    partitions: int | None = KAFKA_PARTITIONS_DEFAULT
+    replication_factor: int = 1
+    min_insync_replicas: int = 1
+    commit_timeout: float = 5.0
+    durability: Literal["process", "disk", "replicas"] = "replicas"
+    accept_while_loading: bool = True
+    keep_table: bool = True
+    warm_followers: bool = True
+    load_threads: int = 4
+    quotas: QuotaLimits = field(default_factory=QuotaLimits)
+    store: StoreConfig = field(default_factory=StoreConfig)
+    maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
+
+    def __post_init__(self) -> None:
+        if self.replication_factor < 1:
+            raise ConfigError(f"the replication factor must be at least 1, not {self.replication_factor}")
+        if not 1 <= self.min_insync_replicas <= self.replication_factor:
+            raise ConfigError(
+                f"min.insync.replicas must be from 1 to the replication factor {self.replication_factor}, "
+                f"not {self.min_insync_replicas}"
+            )
+        if not self.commit_timeout > 0:
+            raise ConfigError(f"the commit timeout must be above 0 seconds, not {self.commit_timeout}")
+        if self.load_threads < 1:
+            raise ConfigError(f"at least one thread loads, not {self.load_threads}")
+
+    @property
+    def alone(self) -> bool:
+        """Whether a leader has no followers."""
+        return self.replication_factor == 1
+
+
+# ------------------------------------------------------------------------------- a broker's properties
+
+
+def _number(name: str, value: Setting) -> int:
+    try:
+        if isinstance(value, float) and not value.is_integer():
+            raise ValueError
+        return int(value)
+    except (ValueError, OverflowError):
+        raise ConfigError(f"{name} must be a whole number, not {value!r}") from None
+
+
+def _real(name: str, value: Setting) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ConfigError(f"{name} must be a number, not {value!r}") from None
+
+
+def _choice(**meanings: Any) -> Callable[[str, Setting], Any]:
+    def read(name: str, value: Setting) -> Any:
+        if value not in meanings:
+            raise ConfigError(f"{name} must be {' or '.join(meanings)}, not {value!r}")
+        return meanings[str(value)]
+
+    return read
+
+
+def _flag(name: str, value: Setting) -> bool:
+    if isinstance(value, bool):
+        return value
+    return cast(bool, _choice(true=True, false=False)(name, str(value).lower()))
+
+
+def _seconds(name: str, value: Setting) -> float:
+    return _number(name, value) / 1000
+
+
+def _retention(name: str, value: Setting) -> int | None:
+    minutes = _number(name, value)
+    return None if minutes < 0 else minutes * 60_000
+
+
+#: By the broker's name of a property: the part of the settings, the field, and how the value is read.
+_READERS: dict[str, tuple[str, str, Callable[[str, Setting], Any]]] = {
+    "log.dir": ("", "path", lambda _, value: Path(str(value))),
+    "offsets.topic.num.partitions": ("", "partitions", _number),
+    "offsets.topic.replication.factor": ("", "replication_factor", _number),
+    "min.insync.replicas": ("", "min_insync_replicas", _number),
+    "offsets.commit.timeout.ms": ("", "commit_timeout", _seconds),
+    "offsets.commit.durability": (
+        "",
+        "durability",
+        _choice(process="process", disk="disk", replicas="replicas"),
+    ),
+    "commits.while.loading": ("", "accept_while_loading", _choice(accept=True, refuse=False)),
+    "offsets.table.on.resign": ("", "keep_table", _choice(keep=True, drop=False)),
+    "offsets.follower.table": ("", "warm_followers", _choice(warm=True, cold=False)),
+    "offsets.load.threads": ("", "load_threads", _number),
+    "offsets.quota.group.commits": ("quotas", "group_commits", _real),
+    "offsets.quota.group.bytes": ("quotas", "group_bytes", _real),
+    "offsets.quota.client.commits": ("quotas", "client_commits", _real),
+    "offsets.quota.client.bytes": ("quotas", "client_bytes", _real),
+    "offsets.topic.segment.bytes": ("store", "segment_bytes", _number),
+    "offset.metadata.max.bytes": ("store", "metadata_max_units", _number),
+    "offsets.retention.minutes": ("maintenance", "retention_ms", _retention),
+    "offsets.retention.check.interval.ms": (
+        "maintenance",
+        "retention_check_interval_ms",
+        _number,
+    ),
+    "log.cleaner.enable": ("maintenance", "enabled", _flag),
+}
+
+#: Every property that the log manager reads.
+PROPERTIES = frozenset(_READERS)
+
+
+def from_properties(properties: Mapping[str, Setting]) -> ManagerSettings:
+    """Reads the properties of a broker; those of other names are the broker's own business.
+
+    Raises:
+        ConfigError: `log.dir` is missing, or a value is out of its domain; names the property.
+    """
+    parts: dict[str, dict[str, Any]] = {"": {}, "quotas": {}, "store": {}, "maintenance": {}}
+    for name, value in properties.items():
+        if name in _READERS:
+            part, attribute, read = _READERS[name]
+            parts[part][attribute] = read(name, value)
+    if "path" not in parts[""]:
+        raise ConfigError("log.dir is missing: the directory that keeps the offsets")
+    store = parts["store"]
+    if "segment_bytes" in store:
+        store["batch_bytes_max"] = min(16 * MIB, store["segment_bytes"])
+    return replace(
+        ManagerSettings(**parts[""]),
+        quotas=QuotaLimits(**parts["quotas"]),
+        store=StoreConfig(**store),
+        maintenance=MaintenanceConfig(**parts["maintenance"]),
+    )

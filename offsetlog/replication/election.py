@@ -1,0 +1,206 @@
+"""The controller's side: who leads a partition, and who is in sync.
+
+Three rules keep every committed record.  The in-sync set grows only by a proposal of the current
+leader that is based on the newest version.  The last members of the set stay in it when they die,
+since nobody else is known to hold all records.  A replica that starts again leaves the set, because
+it may have lost records, unless it is all that is left.
+
+All functions are pure, and safe to call from any thread.  `assigned` is in the order of preference;
+`live` holds the replicas that are registered and alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offsetlog.replication.messages import (
+    NO_LEADER,
+    UNKNOWN_INCARNATION,
+    AlterError,
+    InSyncChange,
+    Member,
+    PartitionState,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elected:
+    """The result of an election.
+
+    Attributes:
+        leader: the id of the new leader.
+        in_sync: the in-sync set to begin with; the leader is in it.
+        is_unclean: whether the leader was not in sync, so that committed records may be lost.
+    """
+
+    leader: int
+    in_sync: frozenset[int]
+    is_unclean: bool = False
+
+
+def elect(
+    assigned: Sequence[int],
+    in_sync: Collection[int],
+    live: Collection[int],
+    *,
+    unclean: bool = False,
+) -> Elected | None:
+    """Elects the first live replica that is in sync.
+
+    Args:
+        assigned: the replicas of the partition, in the order of preference.
+        in_sync: the in-sync set.
+        live: the replicas that are alive.
+        unclean: whether a replica that is not in sync may lead if no other can.  It loses committed
+            records, so this is a decision of an operator, for one election.
+
+    Returns:
+        The leader and the set that it begins with, or None if nobody can lead.
+    """
+    alive = [replica for replica in assigned if replica in live]
+    clean = [replica for replica in alive if replica in in_sync]
+    if clean:
+        return Elected(leader=clean[0], in_sync=frozenset(clean))
+    if unclean and alive:
+        return Elected(leader=alive[0], in_sync=frozenset(alive[:1]), is_unclean=True)
+    return None
+
+
+def with_leader(state: PartitionState, elected: Elected) -> PartitionState:
+    """Returns the state after an election: the next leader epoch and version."""
+    return PartitionState(
+        leader=elected.leader,
+        leader_epoch=state.leader_epoch + 1,
+        in_sync=elected.in_sync,
+        version=state.version + 1,
+    )
+
+
+def ensure_leader(
+    state: PartitionState, *, assigned: Sequence[int], live: Collection[int]
+) -> PartitionState:
+    """Returns the state with a live leader, or without any if no replica in sync is alive.
+
+    A replica that was taken for lost and comes back without a restart needs no more than this: it
+    has lost nothing.  A live leader stays.
+    """
+    if state.leader != NO_LEADER and state.leader in live:
+        return state
+    elected = elect(assigned, state.in_sync, live)
+    if elected is not None:
+        return with_leader(state, elected)
+    if state.leader == NO_LEADER:
+        return state
+    # The next epoch fences a leader that is alive after all; nobody else leads in it.
+    return with_leader(state, Elected(leader=NO_LEADER, in_sync=state.in_sync))
+
+
+def on_replica_lost(
+    state: PartitionState, replica: int, *, assigned: Sequence[int], live: Collection[int]
+) -> PartitionState:
+    """Returns the state after a replica died, or can no longer be reached.
+
+    Args:
+        state: the state before.
+        replica: the id of the replica.
+        assigned: the replicas of the partition.
+        live: the replicas that are alive; whether it holds `replica` does not matter.
+    """
+    others = frozenset(live) - {replica}
+    remaining = state.in_sync & others
+    # If nobody of the set is alive the set stays: each of them holds all committed records, and
+    # the first that comes back can lead.
+    if replica in state.in_sync and remaining and replica != state.leader:
+        state = replace(state, in_sync=remaining, version=state.version + 1)
+    return ensure_leader(state, assigned=assigned, live=others)
+
+
+def on_replica_registered(
+    state: PartitionState, replica: int, *, assigned: Sequence[int], live: Collection[int]
+) -> PartitionState:
+    """Returns the state after a replica registered with a new incarnation: it has restarted.
+
+    Its log may have lost what was not flushed, or all.  It leaves the in-sync set, and its leader
+    has to see it catch up, unless no other member of the set is alive.  If it was the leader, its
+    epoch ends in any case: see `in_sync.LeaderView`.
+
+    Args:
+        state: the state before.
+        replica: the id of the replica.
+        assigned: the replicas of the partition.
+        live: the replicas that are alive, `replica` among them.
+    """
+    lost = on_replica_lost(state, replica, assigned=assigned, live=live)
+    return ensure_leader(lost, assigned=assigned, live=live)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterAnswer:
+    """The controller's answer to a proposal.
+
+    Attributes:
+        error: NONE if the proposal is accepted.
+        state: the state after it.  The host stores it if its version is new, and sends it to the
+            leader, which gives it to `LeaderView.on_in_sync`, accepted or not.
+    """
+
+    error: AlterError
+    state: PartitionState
+
+
+def alter_in_sync(
+    state: PartitionState,
+    change: InSyncChange,
+    *,
+    assigned: Collection[int],
+    live: Mapping[int, int],
+) -> AlterAnswer:
+    """Accepts or refuses a leader's proposal of another in-sync set.
+
+    Args:
+        state: the current state.
+        change: the proposal.
+        assigned: the replicas of the partition.
+        live: the replicas that are alive, each with its newest incarnation.
+    """
+    if change.leader_epoch < state.leader_epoch:
+        return AlterAnswer(error=AlterError.FENCED_LEADER_EPOCH, state=state)
+    if change.leader_epoch > state.leader_epoch:
+        return AlterAnswer(error=AlterError.UNKNOWN_LEADER_EPOCH, state=state)
+    if change.version != state.version:
+        return AlterAnswer(error=AlterError.INVALID_UPDATE_VERSION, state=state)
+    # A refusal takes the version, too: the leader no longer counts the replicas that it proposed,
+    # so a copy of the proposal that arrives late must not be accepted.
+    version = state.version + 1
+    error = _refuse(state, change, assigned, live)
+    if error != AlterError.NONE:
+        return AlterAnswer(error=error, state=replace(state, version=version))
+    return AlterAnswer(error=error, state=replace(state, in_sync=change.replicas, version=version))
+
+
+def _refuse(
+    state: PartitionState,
+    change: InSyncChange,
+    assigned: Collection[int],
+    live: Mapping[int, int],
+) -> AlterError:
+    if state.leader not in change.replicas:
+        return AlterError.INVALID_REQUEST
+    if all(
+        member.replica in assigned and is_eligible(state, member, live) for member in change.members
+    ):
+        return AlterError.NONE
+    return AlterError.INELIGIBLE_REPLICA
+
+
+def is_eligible(state: PartitionState, member: Member, live: Mapping[int, int]) -> bool:
+    """Returns whether a replica may be in the in-sync set as the incarnation that is named.
+
+    The incarnation that caught up must be the one that is alive: a later one may have lost what the
+    leader saw (KIP-903).  A replica that is in the set already may be named without one, since its
+    restart would have made a new version.
+    """
+    if member.incarnation == UNKNOWN_INCARNATION:
+        return member.replica in state.in_sync and member.replica in live
+    return live.get(member.replica) == member.incarnation

@@ -1,0 +1,263 @@
+"""The follower's side: its fetches, and what it does with the answers.
+
+A follower cuts its log only where its leader's log says that the two part, by leader epoch
+(KIP-101, KIP-279, KIP-595).  It never cuts at its own high watermark: the watermark may be old, and
+what lies above it may be committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from offsetlog.replication.messages import EpochEnd, FetchError, FetchRequest, FetchResponse
+
+#: Kafka's ``replica.fetch.max.bytes``.
+FETCH_BYTES_MAX = 1024 * 1024
+
+
+class ReplicaLog(Protocol):
+    """The part of a follower's log that `Follower` needs."""
+
+    def log_start(self) -> int:
+        """Returns the log's first offset."""
+
+    def log_end(self) -> int:
+        """Returns the offset of the next record."""
+
+    def flushed(self) -> int:
+        """Returns the end of what is on disk: what survives a loss of power."""
+
+    def last_epoch(self) -> int:
+        """Returns the leader epoch of the last record, -1 if the log holds none.
+
+        An epoch that starts at the log end does not count: this replica led in it, and wrote
+        nothing.  Its later leaders may not know of that epoch.
+        """
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
+        """Returns where an epoch ends, by the rule of docs/format/directory.md §1.5."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Remove the records at and above an offset, durably, before anything is appended.
+
+    Attributes:
+        offset: from the log start to the log end.
+    """
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestartAt:
+    """Drop the whole log, and begin it again where the leader's log begins.
+
+    Attributes:
+        log_start_offset: the start of the leader's log; below the own log end only when an unclean
+            election left two logs with nothing in common.
+    """
+
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append record batches at the log end, their offsets and epochs kept.
+
+    Attributes:
+        records: whole batches, the first of which holds the log end.
+    """
+
+    records: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Move W.
+
+    Attributes:
+        high_watermark: the leader's W.
+    """
+
+    high_watermark: int
+
+    def within(self, log_end: int) -> int:
+        """Returns W for a log with this end, after the actions before this one: the smaller."""
+        return min(self.high_watermark, log_end)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Fetch again after a pause; the leader may have changed.
+
+    Attributes:
+        reason: the leader's answer.
+    """
+
+    reason: FetchError
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Fetch no more until the controller names a newer epoch (`Follower.follow`).
+
+    Attributes:
+        reason: the leader's answer.
+    """
+
+    reason: FetchError
+
+
+Action: TypeAlias = Truncate | RestartAt | Append | Advance | Retry | Stop
+
+
+class Follower:
+    """Follows the leader of one partition.
+
+    It holds no position of its own: the log has them, so that an action which failed is simply
+    asked for again.  Not safe to share between threads.
+
+    Args:
+        partition: the number of the log partition.
+        replica: the id of this replica.
+        incarnation: that of this process.
+        leader_epoch: the epoch to follow.
+        log: the replica's log.
+        max_bytes: the size of the records asked for.
+    """
+
+    __slots__ = (
+        "_incarnation",
+        "_is_fenced",
+        "_leader_epoch",
+        "_log",
+        "_max_bytes",
+        "_partition",
+        "_replica",
+    )
+
+    def __init__(
+        self,
+        *,
+        partition: int,
+        replica: int,
+        incarnation: int,
+        leader_epoch: int,
+        log: ReplicaLog,
+        max_bytes: int = FETCH_BYTES_MAX,
+    ) -> None:
+        self._partition = partition
+        self._replica = replica
+        self._incarnation = incarnation
+        self._leader_epoch = leader_epoch
+        self._is_fenced = False
+        self._log = log
+        self._max_bytes = max_bytes
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch that is followed."""
+        return self._leader_epoch
+
+    def follow(self, leader_epoch: int) -> None:
+        """Follows the leader of a newer epoch; the same epoch changes nothing.
+
+        Raises:
+            ValueError: the epoch is older than the one followed.
+        """
+        if leader_epoch < self._leader_epoch:
+            raise ValueError(f"epoch {leader_epoch} is older than {self._leader_epoch}")
+        if leader_epoch > self._leader_epoch:
+            self._leader_epoch = leader_epoch
+            self._is_fenced = False
+
+    def next_fetch(self) -> FetchRequest | None:
+        """Returns the request to send next, None while the follower is stopped."""
+        return None if self._is_fenced else self._request()
+
+    def _request(self) -> FetchRequest:
+        end = self._log.log_end()
+        return FetchRequest(
+            partition=self._partition,
+            replica=self._replica,
+            incarnation=self._incarnation,
+            current_leader_epoch=self._leader_epoch,
+            fetch_offset=end,
+            last_fetched_epoch=self._log.last_epoch(),
+            flushed_offset=min(self._log.flushed(), end),
+            max_bytes=self._max_bytes,
+        )
+
+    def on_response(self, request: FetchRequest, response: FetchResponse) -> list[Action]:
+        """Returns what to do with an answer, in order.
+
+        The host carries the actions out one after the other, and leaves out the rest when one
+        fails.  It must not change the log between this call and the last action.
+
+        Args:
+            request: the request that the answer belongs to.
+            response: the answer.
+
+        Returns:
+            The actions; none for an answer that came too late.
+        """
+        if self._is_fenced or self._is_late(request):
+            return []
+        if response.error == FetchError.FENCED_LEADER_EPOCH:
+            self._is_fenced = True
+            return [Stop(response.error)]
+        if response.error not in (FetchError.NONE, FetchError.OFFSET_OUT_OF_RANGE):
+            return [Retry(response.error)]
+        if response.leader_epoch != self._leader_epoch:
+            return []
+        if self._is_below(response.log_start_offset):
+            return [RestartAt(response.log_start_offset)]
+        if response.error == FetchError.OFFSET_OUT_OF_RANGE:
+            return [self._return_into_range(response)]
+        if response.diverging_epoch is not None:
+            return [self._truncate(response.diverging_epoch, response)]
+        advance = Advance(response.high_watermark)
+        return [Append(response.records), advance] if response.records else [advance]
+
+    def _is_late(self, request: FetchRequest) -> bool:
+        # An answer is about a log with a certain end and a certain newest epoch, and holds as long
+        # as the log is like that.  The answer to an earlier fetch would be appended at the wrong
+        # place; one of another epoch, or to a former life of this replica, may be about other
+        # records.
+        current = self._request()
+        return (
+            request.current_leader_epoch != current.current_leader_epoch
+            or request.incarnation != current.incarnation
+            or request.fetch_offset != current.fetch_offset
+            or request.last_fetched_epoch != current.last_fetched_epoch
+        )
+
+    def _is_below(self, leader_start: int) -> bool:
+        # The leader cannot compare records below the start of its log.  Where its log begins at the
+        # end of this one, Kafka's followers remove the same records, by moving their log start up.
+        return self._log.log_start() < leader_start and self._log.log_end() <= leader_start
+
+    def _truncate(self, diverging: EpochEnd, response: FetchResponse) -> Action:
+        # The two logs cannot agree above the smaller of their ends for the largest epoch that both
+        # may have.  If that epoch is not in both, the next fetch diverges again, at a smaller epoch
+        # or offset, so that this comes to an end.
+        own = self._log.end_offset_for_epoch(diverging.epoch)
+        if own.end_offset < 0:
+            return self._cut(diverging.end_offset, response)
+        return self._cut(min(own.end_offset, diverging.end_offset), response)
+
+    def _return_into_range(self, response: FetchResponse) -> Action:
+        if self._log.log_end() > response.log_end_offset:
+            return self._cut(response.log_end_offset, response)
+        return Retry(response.error)
+
+    def _cut(self, offset: int, response: FetchResponse) -> Action:
+        start, leader_start = self._log.log_start(), response.log_start_offset
+        if offset < start and leader_start < start:
+            # The logs part below the start of this one.  That start is at most W, so this comes of
+            # an unclean election; the leader's records below it are needed as well.
+            return RestartAt(leader_start)
+        # If nothing agrees above the start of the leader's log, the next fetch ends in RestartAt.
+        return Truncate(max(start, leader_start, min(offset, self._log.log_end())))

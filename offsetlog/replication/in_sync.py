@@ -1,0 +1,337 @@
+"""The leader's view of its replicas: who is in sync, and how far W has come.
+
+W is the high watermark: every replica of the in-sync set has acknowledged the records below it, and
+only a replica of that set can be elected, so no election loses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from offsetlog.errors import ConfigError
+from offsetlog.replication.messages import FetchError, FetchRequest, InSyncChange, Member
+from offsetlog.replication.progress import Ack, ReplicaProgress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InSyncConfig:
+    """The settings of replication, the same on all replicas of a partition.
+
+    Attributes:
+        min_insync_replicas: W rests, and a host refuses commits, while fewer replicas are in sync
+            (``min.insync.replicas``); a partition with fewer replicas needs all of them.
+        lag_time_max_ms: a replica that has not caught up for so long is not in sync
+            (``replica.lag.time.max.ms``).
+        ack: a follower acknowledges what it has flushed, or with "written" what it has in its log.
+            RISK of "written", which is Kafka's way: a replica that acknowledged unflushed records
+            and lost power loses committed records for all, as soon as it leads.
+        join_wait_ms: W waits for a replica that is about to join the in-sync set if it was caught
+            up so recently.  Otherwise a busy leader would move W past every follower's
+            position, and none could join.  Kafka waits ``replica.lag.time.max.ms``.
+        proposal_backoff_ms: how long the controller is not asked again to add a replica that it
+            refused.
+
+    Raises:
+        ConfigError: a value is out of its domain.
+    """
+
+    min_insync_replicas: int = 1
+    lag_time_max_ms: int = 30_000
+    ack: Ack = "flushed"
+    join_wait_ms: int = 1000
+    proposal_backoff_ms: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.ack not in ("flushed", "written"):
+            raise ConfigError(f'ack must be "flushed" or "written", not {self.ack!r}')
+        if self.min_insync_replicas < 1:
+            raise ConfigError(f"min_insync_replicas must be 1 or more: {self.min_insync_replicas}")
+        for name in ("lag_time_max_ms", "join_wait_ms", "proposal_backoff_ms"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} must not be negative: {getattr(self, name)}")
+
+
+class LeaderView:
+    """The view that a leader has of its replicas during one leader epoch.
+
+    A process makes at most one view for an epoch, when it is elected.  It never goes on with an
+    epoch that it led before a restart: its log may have lost records whose offsets it would then
+    use again in the same epoch, and no follower could see the difference.  The controller elects a
+    restarted leader again, in a new epoch (`election.on_replica_registered`).
+
+    Times are milliseconds of a monotonic clock.  Not safe to share between threads.
+
+    Args:
+        replica: the id of the leader itself.
+        leader_epoch: the epoch that it leads.
+        log_end: the leader's log end at the election, where the epoch starts.
+        assigned: all replicas of the partition, the leader among them.
+        in_sync: the in-sync set as the controller gave it.
+        version: the version of the controller's state.
+        watermark: W as far as this replica knew it before the election.
+        now: the time of the election.
+        config: the settings.
+    """
+
+    __slots__ = (
+        "_accepted",
+        "_assigned",
+        "_config",
+        "_epoch_start",
+        "_followers",
+        "_leader_epoch",
+        "_log_end",
+        "_own",
+        "_own_flushed",
+        "_proposed",
+        "_version",
+        "_watermark",
+    )
+
+    def __init__(
+        self,
+        *,
+        replica: int,
+        leader_epoch: int,
+        log_end: int,
+        assigned: Sequence[int],
+        in_sync: Collection[int],
+        version: int,
+        watermark: int,
+        now: int,
+        config: InSyncConfig,
+    ) -> None:
+        self._own = replica
+        self._leader_epoch = leader_epoch
+        self._epoch_start = self._log_end = log_end
+        self._own_flushed = -1
+        self._assigned = tuple(assigned)
+        self._accepted = frozenset(in_sync) | {replica}
+        self._version = version
+        self._proposed: InSyncChange | None = None
+        self._watermark = watermark
+        self._config = config
+        # The in-sync replicas have the whole lag time from the election on to fetch.
+        self._followers = {
+            each: ReplicaProgress(
+                config.ack, log_end, now, caught_up_at=now if each in self._accepted else None
+            )
+            for each in assigned
+            if each != replica
+        }
+
+    # ---------------------------------------------------------------------------------------- state
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch that this leader leads."""
+        return self._leader_epoch
+
+    @property
+    def epoch_start_offset(self) -> int:
+        """The leader's log end at its election."""
+        return self._epoch_start
+
+    @property
+    def in_sync(self) -> frozenset[int]:
+        """The newest in-sync set that the controller is known to have accepted."""
+        return self._accepted
+
+    @property
+    def version(self) -> int:
+        """The version of the controller's state that `in_sync` is of."""
+        return self._version
+
+    @property
+    def proposed(self) -> InSyncChange | None:
+        """The proposal that is not answered yet.  A host whose request timed out sends it again."""
+        return self._proposed
+
+    def watermark(self) -> int:
+        """Returns W: the records below it are committed.  It never goes back."""
+        return self._watermark
+
+    def has_enough(self) -> bool:
+        """Returns whether enough replicas are in sync for commits (``min.insync.replicas``).
+
+        A host refuses commits with NOT_ENOUGH_REPLICAS otherwise.
+        """
+        needed = min(self._config.min_insync_replicas, len(self._assigned))
+        return len(self._accepted) >= needed
+
+    def positions(self) -> dict[int, int]:
+        """Returns the acknowledged position of every replica, -1 where it is not known yet."""
+        return {replica: self._acknowledged(replica) for replica in self._assigned}
+
+    # --------------------------------------------------------------------------------------- events
+
+    def check(self, request: FetchRequest) -> FetchError:
+        """Returns why a fetch must not be counted, or `FetchError.NONE`; records nothing.
+
+        Kafka answers a replica that it does not know with UNKNOWN_LEADER_EPOCH, so that the replica
+        tries again: the leader may not have been informed of a new assignment yet.
+        """
+        if request.current_leader_epoch < self._leader_epoch:
+            return FetchError.FENCED_LEADER_EPOCH
+        if request.current_leader_epoch > self._leader_epoch:
+            return FetchError.UNKNOWN_LEADER_EPOCH
+        follower = self._followers.get(request.replica)
+        if follower is None:
+            return FetchError.UNKNOWN_LEADER_EPOCH
+        if request.incarnation < follower.incarnation:
+            return FetchError.NOT_LEADER_OR_FOLLOWER
+        return FetchError.NONE
+
+    def on_fetch(self, request: FetchRequest, leader_log_end: int, now: int) -> FetchError:
+        """Records the positions of a fetch.
+
+        Args:
+            request: a fetch whose log agrees with the leader's up to its offset (`answer_fetch`).
+            leader_log_end: the end of the leader's log when the fetch was answered.
+            now: the time.
+
+        Returns:
+            NONE, or why nothing was recorded: another leader epoch, an unknown replica, or an older
+            incarnation than the newest one known.
+        """
+        error = self.check(request)
+        if error == FetchError.NONE:
+            self._log_end = max(self._log_end, leader_log_end)
+            self._followers[request.replica].on_fetch(request, leader_log_end, now)
+            self._advance(now)
+        return error
+
+    def on_own_flush(self, flushed_end: int, log_end: int, now: int) -> None:
+        """Records the leader's own positions, after an append or a flush.
+
+        Args:
+            flushed_end: the end of what the leader has on disk.
+            log_end: the end of its log.
+            now: the time.
+        """
+        self._own_flushed = max(self._own_flushed, flushed_end)
+        self._log_end = max(self._log_end, log_end)
+        self._advance(now)
+
+    def on_in_sync(
+        self, leader_epoch: int, in_sync: Collection[int], version: int, now: int
+    ) -> None:
+        """Takes a state of the controller's: the answer to a proposal, or news.
+
+        A state of another leader epoch, or one that is not newer than the known one, changes
+        nothing: such messages come late.  A newer state settles an open proposal whether or not it
+        accepts it, since the controller refuses what is based on an older version.
+
+        Args:
+            leader_epoch: the leader epoch of the state.
+            in_sync: its in-sync set.
+            version: its version.
+            now: the time.
+        """
+        if leader_epoch != self._leader_epoch or version <= self._version:
+            return
+        if self._proposed is not None:
+            self._back_off(self._proposed.replicas - self._accepted - frozenset(in_sync), now)
+        self._accepted = frozenset(in_sync) | {self._own}
+        self._version = version
+        self._proposed = None
+        self._advance(now)
+
+    def _back_off(self, refused: Iterable[int], now: int) -> None:
+        for replica in refused:
+            self._followers[replica].refused_until = now + self._config.proposal_backoff_ms
+
+    def on_proposal_failed(self, now: int) -> None:
+        """Withdraws an open proposal that the controller never got and never will.
+
+        A proposal whose fate is unknown, after a timeout for example, stays open: the controller
+        may have accepted it, and may elect the replicas that it adds.  The host sends it again.
+        """
+        self._proposed = None
+        self._advance(now)
+
+    # ------------------------------------------------------------------------------------ proposals
+
+    def propose(self, now: int) -> InSyncChange | None:
+        """Returns the change of the in-sync set that is due, or None.
+
+        One proposal is open at a time; until it is answered, this returns None.  The host calls it
+        after fetches and every half of `lag_time_max_ms`, and sends the result to the controller.
+
+        Args:
+            now: the time.
+        """
+        self._advance(now)
+        if self._proposed is not None:
+            return None
+        wanted = [replica for replica in self._assigned if self._belongs(replica, now)]
+        if frozenset(wanted) == self._accepted:
+            return None
+        members = tuple(self._member(replica) for replica in wanted)
+        self._proposed = InSyncChange(
+            leader_epoch=self._leader_epoch, version=self._version, members=members
+        )
+        return self._proposed
+
+    def _member(self, replica: int) -> Member:
+        # The leader needs no incarnation: it is in the set, and loses its epoch when it restarts.
+        if replica == self._own:
+            return Member(replica)
+        return Member(replica, self._followers[replica].incarnation)
+
+    def _belongs(self, replica: int, now: int) -> bool:
+        if replica == self._own:
+            return True
+        return self._keeps_up(replica, now) and (
+            replica in self._accepted or self._may_join(self._followers[replica], now)
+        )
+
+    def _keeps_up(self, replica: int, now: int) -> bool:
+        # A replica that stops fetching has lost nothing as long as nothing new is written.
+        follower = self._followers[replica]
+        return follower.acknowledged >= self._log_end or follower.was_caught_up(
+            now, self._config.lag_time_max_ms
+        )
+
+    def _may_join(self, follower: ReplicaProgress, now: int) -> bool:
+        # A member can be elected, so it must hold every committed record.  Those reach up to W; but
+        # a new leader's W may be older than that of the leader before it, whose committed records
+        # all lie below the start of this epoch.
+        holds = follower.acknowledged >= max(self._watermark, self._epoch_start)
+        return holds and not follower.is_refused(now)
+
+    # -------------------------------------------------------------------------------------------- W
+
+    def _acknowledged(self, replica: int) -> int:
+        if replica == self._own:
+            return self._own_flushed if self._config.ack == "flushed" else self._log_end
+        follower = self._followers.get(replica)
+        return -1 if follower is None else follower.acknowledged
+
+    def _counted(self, now: int) -> Iterable[int]:
+        # The maximal in-sync set: until a proposal is answered, the controller may elect from the
+        # accepted set as well as from the proposed one.  And those who are about to join.
+        yield from self._accepted
+        proposed = frozenset[int]() if self._proposed is None else self._proposed.replicas
+        for replica, follower in self._followers.items():
+            if replica not in self._accepted and (
+                replica in proposed or self._waits_for(follower, now)
+            ):
+                yield replica
+
+    def _waits_for(self, follower: ReplicaProgress, now: int) -> bool:
+        is_near = follower.was_caught_up(now, self._config.join_wait_ms)
+        return is_near and not follower.is_refused(now)
+
+    def _advance(self, now: int) -> None:
+        # W rests while too few replicas are in sync (KIP-966).  Kafka before that let it move, so
+        # that records were committed which a single replica held.
+        #
+        # W may pass records of earlier epochs before one of this epoch is acknowledged.  Raft
+        # forbids that, because there any majority elects, also one without the record.  Here every
+        # member of the set from which leaders are elected has acknowledged the record, so every
+        # later leader has it.
+        if self.has_enough():
+            position = min(self._acknowledged(replica) for replica in self._counted(now))
+            self._watermark = max(self._watermark, position)

@@ -1,0 +1,136 @@
+"""The leader's answer to a follower's fetch (docs/format/leader-epochs.md §12.2)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from offsetlog.errors import CorruptionError, PartitionFailedError
+from offsetlog.replication.in_sync import LeaderView
+from offsetlog.replication.messages import (
+    NO_EPOCH,
+    EpochEnd,
+    FetchError,
+    FetchRequest,
+    FetchResponse,
+)
+
+
+class LeaderLog(Protocol):
+    """The part of a leader's log that `answer_fetch` needs.
+
+    It holds the leader's own epoch from the election on, even before a record of that epoch.
+    """
+
+    def log_start(self) -> int:
+        """Returns the log's first offset."""
+
+    def log_end(self) -> int:
+        """Returns the offset of the next record."""
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
+        """Returns where an epoch ends, by the rule of docs/format/directory.md §1.5."""
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Returns whole batches from the one that holds `offset` on, flushed or not.
+
+        They have at most `max_bytes` bytes, but the first batch is returned whatever its size, so
+        that a follower with a small limit gets on.  Empty at the log end.
+
+        Raises:
+            OSError: the disk failed.
+            CorruptionError: a batch is damaged.
+            PartitionFailedError: the partition must be opened again.
+        """
+
+
+def diverging_epoch(request: FetchRequest, log: LeaderLog) -> EpochEnd | None:
+    """Returns where the follower's log parts from the leader's, None if it does not.
+
+    The request is one of the leader's own epoch.
+
+    Two logs that hold the same offset with the same epoch are equal up to there, since an epoch has
+    one leader and that leader writes each offset once.  A log without any epoch is not compared, as
+    in Kafka.
+    """
+    if request.last_fetched_epoch == NO_EPOCH:
+        return None
+    end = log.end_offset_for_epoch(request.last_fetched_epoch)
+    if end.epoch == NO_EPOCH:
+        # The follower's epoch is newer than all that are known here.  KRaft names its own newest
+        # one; the other brokers answer OFFSET_OUT_OF_RANGE, which does not make the logs agree.
+        end = EpochEnd(request.current_leader_epoch, log.log_end())
+    is_diverging = end.epoch < request.last_fetched_epoch or end.end_offset < request.fetch_offset
+    return end if is_diverging else None
+
+
+def answer_fetch(
+    request: FetchRequest,
+    *,
+    leader_epoch: int,
+    log: LeaderLog,
+    view: LeaderView | None,
+    now: int,
+) -> FetchResponse:
+    """Answers a fetch, and records the position of a follower whose log agrees with the leader's.
+
+    The checks have Kafka's order: the epoch, the leadership, the replica and its incarnation, the
+    start of the log, the divergence, the end of the log.  Not safe to call for one view from two
+    threads without a lock.
+
+    Args:
+        request: the fetch.
+        leader_epoch: the newest leader epoch that this replica knows.
+        log: the leader's log.
+        view: the view of the epoch that this replica leads; None if it does not lead.
+        now: the time in milliseconds.
+    """
+    error = _refuse(request, leader_epoch, view)
+    if error != FetchError.NONE or view is None:
+        return _error(request, error, leader_epoch)
+    start, end = log.log_start(), log.log_end()
+    if request.fetch_offset < start:
+        return _error(request, FetchError.OFFSET_OUT_OF_RANGE, leader_epoch, start, end)
+    diverging = diverging_epoch(request, log)
+    records = b""
+    if diverging is None:
+        if request.fetch_offset > end:
+            return _error(request, FetchError.OFFSET_OUT_OF_RANGE, leader_epoch, start, end)
+        try:
+            records = log.read(request.fetch_offset, request.max_bytes)
+        except (OSError, CorruptionError, PartitionFailedError):
+            return _error(request, FetchError.STORAGE_ERROR, leader_epoch)
+        # A position in a log that diverges says nothing about the leader's records, so it is
+        # recorded only here.
+        view.on_fetch(request, end, now)
+    return FetchResponse(
+        partition=request.partition,
+        error=FetchError.NONE,
+        leader_epoch=leader_epoch,
+        high_watermark=view.watermark(),
+        log_start_offset=start,
+        log_end_offset=end,
+        records=records,
+        diverging_epoch=diverging,
+    )
+
+
+def _refuse(request: FetchRequest, leader_epoch: int, view: LeaderView | None) -> FetchError:
+    if request.current_leader_epoch < leader_epoch:
+        return FetchError.FENCED_LEADER_EPOCH
+    if request.current_leader_epoch > leader_epoch:
+        return FetchError.UNKNOWN_LEADER_EPOCH
+    if view is None or view.leader_epoch != leader_epoch:
+        return FetchError.NOT_LEADER_OR_FOLLOWER
+    return view.check(request)
+
+
+def _error(
+    request: FetchRequest, error: FetchError, leader_epoch: int, start: int = -1, end: int = -1
+) -> FetchResponse:
+    return FetchResponse(
+        partition=request.partition,
+        error=error,
+        leader_epoch=leader_epoch,
+        log_start_offset=start,
+        log_end_offset=end,
+    )

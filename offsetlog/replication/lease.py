@@ -1,0 +1,83 @@
+"""The lease of a leader: for so long nobody else leads, so that what it answers to a fetch is the newest.
+
+Commits need no lease: they are answered when every replica of the in-sync set has them.  A fetch is
+answered by the leader alone, and one that was cut off does not know that another was elected.  So a
+leader answers fetches only while it holds a lease, and the controller elects nobody else before the
+lease that it granted last has ended.
+
+Both sides measure the same length of time from different moments: the leader from when it asked,
+the controller from when it granted, which is later.  Clocks may differ in what they show, and not
+in how fast they run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class LeaderLease:
+    """The leader's side, for one leader epoch.  Not safe to share between threads.
+
+    Times are milliseconds of a monotonic clock.
+
+    Attributes:
+        leader_epoch: the epoch that it is of.
+        until: the leader answers fetches before this time; None before the first grant.
+    """
+
+    leader_epoch: int
+    until: int | None = None
+
+    def on_granted(self, leader_epoch: int, asked_at: int, length_ms: int) -> None:
+        """Takes a grant; one of another epoch changes nothing, and a late one shortens nothing.
+
+        Args:
+            leader_epoch: the epoch that the request named.
+            asked_at: when the request was sent, by this replica's clock.
+            length_ms: of the lease.
+        """
+        if leader_epoch == self.leader_epoch:
+            granted = asked_at + length_ms
+            self.until = granted if self.until is None else max(self.until, granted)
+
+    def is_held(self, now: int) -> bool:
+        """Returns whether the lease lasts."""
+        return self.until is not None and now < self.until
+
+
+@dataclass(slots=True)
+class LeaseBook:
+    """The controller's side, for one partition.  Not safe to share between threads.
+
+    A controller that restarts, or takes over from another, waits for the length of a lease before
+    its first election: it does not know what was granted.
+
+    Attributes:
+        length_ms: of every lease.
+        until: the newest lease ends then, by the controller's clock.
+    """
+
+    length_ms: int
+    until: int = 0
+
+    def grant(self, now: int, *, is_leader: bool) -> int | None:
+        """Returns the length of the lease that is granted, None for a replica that does not lead.
+
+        Args:
+            now: the time.
+            is_leader: whether the replica that asks leads, in the epoch that it names, and no
+                election is due.
+        """
+        if not is_leader:
+            return None
+        self.until = max(self.until, now + self.length_ms)
+        return self.length_ms
+
+    def release(self) -> None:
+        """The leader has said that it answers no more, or its process is known to have ended."""
+        self.until = 0
+
+    def may_elect(self, now: int) -> bool:
+        """Returns whether another leader may be elected."""
+        return now >= self.until

@@ -1,0 +1,89 @@
+"""How far one follower has come, as its leader knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from offsetlog.replication.messages import UNKNOWN_INCARNATION, FetchRequest
+
+#: Whether records count as acknowledged once the follower has flushed them, or once it has written
+#: them to its log.
+Ack = Literal["flushed", "written"]
+
+
+@dataclass(slots=True)
+class ReplicaProgress:
+    """The positions of one follower in the leader's epoch.  Not safe to share between threads.
+
+    Kafka takes a follower that fetches from the leader's log end of the previous fetch as caught up
+    at the time of that fetch.  Here the acknowledged position decides, so that a follower whose
+    flushes hang does not hold W back for ever; and since a flush may come many fetches later, a
+    goal, the log end of some earlier fetch, stays until it is reached.
+
+    Attributes:
+        ack: which position counts as acknowledged.
+        goal: a former end of the leader's log that the follower has yet to acknowledge.
+        goal_at: when the leader's log ended there, in milliseconds.
+        caught_up_at: the follower has acknowledged what the leader's log held at this time; None
+            for never.
+        incarnation: the life of its process that fetched last, -1 before the first fetch.
+        fetch_offset: its log end, -1 before the first fetch.
+        flushed_offset: the end of what it has on disk, -1 before the first fetch.
+        refused_until: until this time the controller is not asked again to add it.
+    """
+
+    ack: Ack
+    goal: int
+    goal_at: int
+    caught_up_at: int | None = None
+    incarnation: int = UNKNOWN_INCARNATION
+    fetch_offset: int = -1
+    flushed_offset: int = -1
+    refused_until: int | None = None
+
+    @property
+    def acknowledged(self) -> int:
+        """The offset below which its records count towards W, -1 for none."""
+        return self.flushed_offset if self.ack == "flushed" else self.fetch_offset
+
+    def on_fetch(self, request: FetchRequest, leader_log_end: int, now: int) -> None:
+        """Records the positions of a fetch whose log agrees with the leader's.
+
+        Args:
+            request: of this incarnation or a later one.
+            leader_log_end: the end of the leader's log now.
+            now: the time in milliseconds.
+        """
+        if UNKNOWN_INCARNATION < self.incarnation < request.incarnation:
+            self._start_over(leader_log_end, now)
+        self.incarnation = request.incarnation
+        # Fetches can overtake each other.  Within one incarnation and one epoch a log that agrees
+        # with the leader's is never cut, so the greatest position is the newest one.
+        self.fetch_offset = max(self.fetch_offset, request.fetch_offset)
+        flushed = min(request.flushed_offset, request.fetch_offset)
+        self.flushed_offset = max(self.flushed_offset, flushed)
+        self._catch_up(leader_log_end, now)
+
+    def _start_over(self, leader_log_end: int, now: int) -> None:
+        # A process that started again may have lost anything: even its disk may be another one.
+        self.fetch_offset = self.flushed_offset = -1
+        self.caught_up_at = None
+        self.goal, self.goal_at = leader_log_end, now
+
+    def _catch_up(self, leader_log_end: int, now: int) -> None:
+        if self.acknowledged >= leader_log_end:
+            self.caught_up_at = now
+        elif self.acknowledged >= self.goal:
+            self.caught_up_at = max(self.caught_up_at or self.goal_at, self.goal_at)
+        else:
+            return
+        self.goal, self.goal_at = leader_log_end, now
+
+    def was_caught_up(self, now: int, within_ms: int) -> bool:
+        """Returns whether it was caught up within so many last milliseconds."""
+        return self.caught_up_at is not None and now - self.caught_up_at <= within_ms
+
+    def is_refused(self, now: int) -> bool:
+        """Returns whether the controller refused it a short time ago."""
+        return self.refused_until is not None and now < self.refused_until

@@ -1,0 +1,55 @@
+"""Faults that the runs of many seeds met, by the role of the node that met them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+FAULTS = (
+    "loss",
+    "reordering",
+    "duplication",
+    "partition",
+    "crash",
+    "power loss",
+    "disk full",
+    "slow disk",
+    "clock jump",
+)
+ROLES = ("leader", "follower")
+
+
+class Coverage:
+    """Counts over worlds."""
+
+    def __init__(self) -> None:
+        self.met: Counter[tuple[str, str]] = Counter()
+        self.runs = self.operations = self.acknowledged = self.elections = self.power_losses = 0
+        #: The least that one seed had.
+        self.least: dict[str, int] = {}
+
+    def add(self, world: Any) -> None:
+        """Counts what one world met."""
+        self.met += world.coverage
+        self.runs += 1
+        for name in ("operations", "acknowledged", "power_losses"):
+            self._count(name, getattr(world, name))
+        self._count("elections", world.controller.elections)
+
+    def _count(self, name: str, value: int) -> None:
+        setattr(self, name, getattr(self, name) + value)
+        self.least[name] = min(value, self.least.get(name, value))
+
+    def lacking(self, least: int) -> list[tuple[str, str]]:
+        """Returns the faults and roles that were met less often."""
+        return [(fault, role) for fault in FAULTS for role in ROLES if self.met[fault, role] < least]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.runs} seeds: {self.operations} operations, {self.acknowledged} acknowledged, "
+            f"{self.elections} elections",
+            f"the least of one seed: {self.least}",
+            f"{'fault':<14}{ROLES[0]:>10}{ROLES[1]:>10}",
+        ]
+        lines += [f"{fault:<14}" + "".join(f"{self.met[fault, role]:>10}" for role in ROLES) for fault in FAULTS]
+        return "\n".join(lines)

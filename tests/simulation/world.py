@@ -1,0 +1,372 @@
+"""One run: clients, faults, and the end at which everything must be there."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from offsetlog.errors import ConditionError, NotCoordinatorError, OffsetLogError
+from offsetlog.types import TopicPartition
+from tests.simulation.checker import KEYS, Checker, Violation, Write
+from tests.simulation.controller import Controller
+from tests.simulation.network import Network
+from tests.simulation.node import Node
+from tests.simulation.scheduler import Scheduler
+
+BUSY = ("red", "green", "blue")
+#: A group that commits so rarely that its positions expire in between.
+RARE = "grey"
+GROUPS = (*BUSY, RARE)
+#: Those that are rare among followers come more often.
+FAULTS = (
+    *("loss", "duplication", "partition", "power", "elect"),
+    *("crash", "crash", "full", "full", "slow", "slow", "clock", "clock", "clock"),
+)
+OPERATIONS = 220
+ELECTIONS = 3
+#: Seconds that a run may take to come to rest after its last fault.
+CALM = 60.0
+
+
+class Failure(Exception):
+    """A promise that a seed broke, with its trace."""
+
+    def __init__(self, seed: int, violation: BaseException, trace: list[str]) -> None:
+        super().__init__(f"seed {seed}: {violation}")
+        self.seed = seed
+        self.violation = violation
+        self.trace = trace
+
+
+class World:
+    """Three nodes, a controller, clients and faults, all of one seed."""
+
+    def __init__(self, seed: int, root: Path) -> None:
+        self.seed = seed
+        self.scheduler = Scheduler(seed)
+        self.coverage: Counter[tuple[str, str]] = Counter()
+        self.accepts = self.scheduler.random.random() < 0.5
+        self.network = Network(self.scheduler, self.coverage, self._role)
+        self.nodes = [Node(number, self, root) for number in range(3)]
+        self.controller = Controller(self)
+        self.checker = Checker()
+        self.operations = 0
+        self.acknowledged = 0
+        self.power_losses = 0
+        self.values = 0
+        self.is_calm = False
+
+    def _role(self, number: int) -> str:
+        return self.nodes[number].role if number >= 0 else "controller"
+
+    # ------------------------------------------------------------------------------------------------ the run
+
+    def run(self) -> None:
+        for node in self.nodes:
+            self._start(node)
+        self.scheduler.after(0.05, "", self._ask)
+        self.scheduler.after(0.1, "", self._client)
+        self.scheduler.after(0.5, "", self._fault)
+        self._order_what_no_run_lacks()
+        self._go_until(self._has_had_enough, 200.0)
+        self._heal()
+        self._go_until(self._is_at_rest, self.scheduler.now + CALM)
+        if not self._is_at_rest():
+            raise Violation("the replicas did not come to rest")
+        leader = self.nodes[self.controller.state.leader]
+        self.checker.survived(leader)
+        for group in GROUPS:
+            self._fetch_at_last(leader, group)
+
+    def _order_what_no_run_lacks(self) -> None:
+        draw = self.scheduler.random
+        for at in (2.0, 5.0, 8.0):
+            self.scheduler.after(at + draw.random(), "an election is ordered", self.controller.elect_other)
+        self.scheduler.after(3.0 + 4 * draw.random(), "", self._lose_power)
+
+    def _lose_power(self) -> None:
+        if self.power_losses == 0 and not self._crash(power=True):
+            self.scheduler.after(0.2, "", self._lose_power)
+
+    def _has_had_enough(self) -> bool:
+        return (
+            self.operations >= OPERATIONS
+            and self.scheduler.now > 10
+            and self.controller.elections >= ELECTIONS
+            and self.power_losses > 0
+        )
+
+    def _fetch_at_last(self, leader: Node, group: str) -> None:
+        assert leader.manager is not None
+        for _ in range(10_000):
+            try:
+                found = leader.manager.fetch(group, KEYS)
+            except NotCoordinatorError:     # its lease is renewed in a moment
+                self.scheduler.step()
+                continue
+            step = self.scheduler.steps
+            self.checker.fetched(group, step, step, found)
+            return
+        raise Violation(f"group {group} cannot be fetched when all is well")
+
+    def _go_until(self, done: Callable[[], bool], limit: float) -> None:
+        while not done() and self.scheduler.now < limit:
+            if not self.scheduler.step():
+                break
+            for node in self.nodes:
+                if node.is_up:
+                    self._look_at(node)
+
+    def _look_at(self, node: Node) -> None:
+        try:
+            self.checker.replica(node)
+        except OffsetLogError:
+            return      # its disk failed, or its table is being loaded
+
+    def _is_at_rest(self) -> bool:
+        state = self.controller.state
+        if len(state.in_sync) < 3 or state.leader < 0 or not all(node.is_up for node in self.nodes):
+            return False
+        leader = self.nodes[state.leader]
+        if leader.role != "leader" or leader.core.core.partition(0) is None:
+            return False
+        if leader.core.core.partition(0).role != "active":
+            return False
+        ends = {node.manager.positions(0)[1:] for node in self.nodes if node.manager is not None}
+        return len(ends) == 1 and len(set(next(iter(ends)))) == 1
+
+    # ------------------------------------------------------------------------------------------------ nodes
+
+    def _start(self, node: Node) -> None:
+        if node.is_up:
+            return
+        node.start()
+        self.scheduler.note(f"node {node.number} starts")
+        self.scheduler.after(0.01, "", lambda: self.controller.on_registered(node.number, node.life))
+
+    def _crash(self, *, power: bool, node: Node | None = None) -> bool:
+        up = [each for each in self.nodes if each.is_up]
+        if node is None:
+            if len(up) < 2:
+                return False
+            node = self._one_of(up)
+        kind = "power loss" if power else "crash"
+        self.coverage[kind, node.role] += 1
+        self.power_losses += power
+        self.scheduler.note(f"{kind} of node {node.number}, a {node.role}")
+        node.stop(power=power)
+        number, life = node.number, node.life
+        draw = self.scheduler.random.random
+        if draw() < 0.8:
+            self.scheduler.after(0.3 + draw(), "", lambda: self._lost(number, life))
+        self.scheduler.after(0.2 + 3 * draw(), "", lambda: self._start(self.nodes[number]))
+        return True
+
+    def _one_of(self, nodes: list[Node]) -> Node:
+        # Leaders meet as many faults as the others together.
+        leaders = [node for node in nodes if node.role == "leader"]
+        if leaders and self.scheduler.random.random() < 0.4:
+            return self.scheduler.random.choice(leaders)
+        return self.scheduler.random.choice(nodes)
+
+    def _lost(self, number: int, life: int) -> None:
+        node = self.nodes[number]
+        if not node.is_up and node.life == life:
+            self.controller.on_lost(number)
+
+    def on_failed(self, number: int) -> None:
+        """A replica cannot go on: its process is restarted."""
+        node = self.nodes[number]
+        life = node.life
+        self.scheduler.after(0.1, "", lambda: self._restart_failed(node, life))
+
+    def _restart_failed(self, node: Node, life: int) -> None:
+        if node.is_up and node.life == life:
+            self._crash(power=False, node=node)
+
+    def _ask(self) -> None:
+        # The controller's words may be lost; nodes ask for them.
+        self.controller.announce()
+        self.scheduler.after(0.25, "", self._ask)
+
+    # ------------------------------------------------------------------------------------------------ faults
+
+    def _fault(self) -> None:
+        if self.is_calm:
+            return
+        draw = self.scheduler.random
+        kind = draw.choice(FAULTS)
+        node = self._one_of(self.nodes)
+        lasts = 0.2 + 1.5 * draw.random()
+        if kind == "loss":
+            self.network.loss = 0.3
+            self.scheduler.after(lasts, "the network is right again", lambda: setattr(self.network, "loss", 0.0))
+        elif kind == "duplication":
+            self.network.duplication = 0.3
+            self.scheduler.after(lasts, "", lambda: setattr(self.network, "duplication", 0.0))
+        elif kind == "partition":
+            self._partition(node, lasts)
+        elif kind in ("crash", "power"):
+            self._crash(power=kind == "power")
+        elif kind == "elect":
+            self.controller.elect_other()
+        elif node.is_up:
+            self._spoil(kind, node, lasts)
+        self.scheduler.after(0.3 + draw.random(), "", self._fault)
+
+    def _partition(self, node: Node, lasts: float) -> None:
+        others = [each.number for each in self.nodes if each is not node] + [-1]
+        one_way = self.scheduler.random.random() < 0.3
+        cut = {(node.number, other) for other in others}
+        if not one_way:
+            cut |= {(other, node.number) for other in others}
+        self.network.cut |= cut
+        self.coverage["partition", node.role] += 1
+        self.scheduler.note(f"node {node.number}, a {node.role}, is cut off{' one way' if one_way else ''}")
+        life = node.life
+        if lasts > 0.8:
+            self.scheduler.after(0.7, "", lambda: self._out_of_reach(node, life))
+        self.scheduler.after(lasts, f"node {node.number} is reached again", lambda: self._reach(node, cut, life))
+
+    def _out_of_reach(self, node: Node, life: int) -> None:
+        if node.life == life and len(self.controller.live) > 1:
+            self.controller.on_lost(node.number)
+
+    def _reach(self, node: Node, cut: set[tuple[int, int]], life: int) -> None:
+        self.network.cut -= cut
+        if node.is_up and node.life == life and node.number not in self.controller.live:
+            self.controller.on_back(node.number, life)
+
+    def _spoil(self, kind: str, node: Node, lasts: float) -> None:
+        assert node.executor is not None
+        self.coverage[{"full": "disk full", "slow": "slow disk", "clock": "clock jump"}[kind], node.role] += 1
+        self.scheduler.note(f"{kind}: node {node.number}, a {node.role}")
+        executor, fs, life = node.executor, node.fs, node.life
+        if kind == "slow":
+            executor.slowness = 0.3
+            self.scheduler.after(lasts, "", lambda: setattr(executor, "slowness", 0.002))
+        elif kind == "clock":
+            node.clock_ms += self.scheduler.random.choice((-3_600_000, -1000, 1000, 3000, 86_400_000))
+            node.show_time()
+            executor.skew += self.scheduler.random.random() * 0.5
+        else:
+            fs.fill(fs.operations + 1)
+            self.scheduler.after(lasts, "", lambda: fs.fill(0) if node.life == life and node.is_up else None)
+
+    def _heal(self) -> None:
+        self.is_calm = True
+        self.scheduler.note("the faults end")
+        self.network.cut.clear()
+        self.network.loss = self.network.duplication = 0.0
+        for node in self.nodes:
+            if node.is_up:
+                assert node.executor is not None
+                node.executor.slowness = 0.002
+                node.fs.fill(0)
+                if node.host is not None and node.host.failure is not None:
+                    self._crash(power=False, node=node)
+                elif node.number not in self.controller.live:
+                    self.controller.on_back(node.number, node.life)
+
+    # ------------------------------------------------------------------------------------------------ clients
+
+    def _client(self) -> None:
+        draw = self.scheduler.random
+        self.scheduler.after(0.005 + 0.08 * draw.random(), "", self._client)
+        if self.is_calm and self.operations >= OPERATIONS + 20:
+            return
+        self.operations += 1
+        # Clients believe any node that says that it leads.
+        up = [node for node in self.nodes if node.manager is not None]
+        leaders = [node for node in up if node.role == "leader"]
+        if not up:
+            return
+        node = draw.choice(leaders or up)
+        group = RARE if draw.random() < 0.08 else draw.choice(BUSY)
+        kind = draw.random()
+        node.show_time()
+        try:
+            if kind < 0.03:
+                self._expire(draw.choice(up))
+            elif kind < 0.35:
+                self._fetch(node, group)
+            elif kind < 0.42:
+                self._delete(node, group)
+            else:
+                self._commit(node, group, conditional=kind > 0.8)
+        except ConditionError:
+            return
+        except OffsetLogError as failure:
+            self.coverage[type(failure).__name__, node.role] += 1
+
+    def _fetch(self, node: Node, group: str) -> None:
+        assert node.manager is not None
+        found = node.manager.fetch(group, KEYS)
+        step = self.scheduler.steps
+        self.scheduler.note(f"node {node.number}: fetch {group}: {found[KEYS[0]].offset}")
+        self.checker.fetched(group, step, step, found)
+
+    def _commit(self, node: Node, group: str, *, conditional: bool) -> None:
+        assert node.manager is not None
+        self.values += 1
+        write = Write(group, self.values, self.scheduler.steps)
+        offsets = dict.fromkeys(KEYS, write.value)
+        expected: dict[TopicPartition, int | None] | None = None
+        if conditional:
+            known = node.manager.fetch(group, KEYS)[KEYS[0]].offset
+            expected = dict.fromkeys(KEYS, None if known < 0 else known)
+        self.checker.wrote(write)
+        pending = node.manager.commit_async(group, offsets, expected=expected, timeout=2.0)
+        write.log_offset = pending.position.log_offset - len(KEYS) + 1
+        self.checker.leads(node.manager.leader_epoch(0), node.number)
+        pending.add_done_callback(lambda done: self._answered(node, write, done))
+
+    def _answered(self, node: Node, write: Write, pending: object) -> None:
+        try:
+            pending.result(0)  # type: ignore[attr-defined]
+        except OffsetLogError as failure:
+            self.coverage[type(failure).__name__, node.role] += 1
+            return
+        self.scheduler.note(f"node {node.number}: {write.group} = {write.value} at {write.log_offset} is acknowledged")
+        self.acknowledged += 1
+        self.checker.acknowledged(write, self.scheduler.steps)
+
+    def _expire(self, node: Node) -> None:
+        # Any group may go, and a follower does nothing.
+        assert node.manager is not None
+        node.show_time()
+        deleted = node.manager.expire()
+        for group in GROUPS if deleted > 0 else ():
+            self.checker.history(group).deletes.append(Write(group, -1, self.scheduler.steps))
+        self.scheduler.note(f"node {node.number}, a {node.role}: {deleted} positions expire")
+        self.coverage["expiry", node.role] += 1
+
+    def _delete(self, node: Node, group: str) -> None:
+        # A delete is answered as soon as it is written here: nobody waits on the one thread.
+        assert node.manager is not None
+        write = Write(group, -1, self.scheduler.steps)
+        self.checker.history(group).deletes.append(write)
+        node.manager.delete(group, KEYS, timeout=0)
+
+
+def simulate(seed: int) -> World:
+    """Runs one seed, and returns the world at its end.
+
+    Raises:
+        Failure: a promise was broken; carries the trace, which the same seed makes again.
+    """
+    root = Path(tempfile.mkdtemp(prefix="offsetlog-simulation-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    world = World(seed, root)
+    try:
+        world.run()
+    except Exception as violation:
+        raise Failure(seed, violation, world.scheduler.trace) from violation
+    finally:
+        for node in world.nodes:
+            if node.is_up:
+                node.stop(power=False)
+        shutil.rmtree(root, ignore_errors=True)
+    return world
