@@ -60,6 +60,7 @@ def test_every_kind_of_workload_runs(smoke):
         "fetch_arrow",
         "memory",
         "restart",
+        "manager",
     }
     assert not smoke["failures"]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
+import numpy as np
 from pytest_benchmark.stats import Stats
 
 import offsetlog
-from benchmarks.keys import KeySpace, Shuffled
+from benchmarks.keys import KeySpace, Shuffled, digest_of
 from benchmarks.opening import BY_HAND
 from benchmarks.race import Job, Runner, race
 from benchmarks.results import Figure, Goal
@@ -18,9 +19,10 @@ from offsetlog.errors import CoordinatorLoadingError
 from offsetlog.manager.interface import PartitionState
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.manager.settings import ManagerSettings, QuotaLimits
-from offsetlog.types import TopicPartition
+from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 Commit = Callable[[str, dict[TopicPartition, int]], object]
+Fetch = Callable[[str, list[TopicPartition]], Mapping[TopicPartition, OffsetAndMetadata]]
 
 #: Limits that nobody reaches.
 UNREACHED = QuotaLimits(group_commits=1e12, group_bytes=1e15, client_commits=1e12, client_bytes=1e15)
@@ -41,6 +43,25 @@ def _manager(run: Run, *, replicas: int = 1, quotas: QuotaLimits | None = None) 
         for number in range(PARTITIONS):
             manager.become_leader(number, 1)
         yield manager
+
+
+def _digest(keys: KeySpace, fetch: Fetch) -> str:
+    """The digest of what is committed of every key, -1 for nothing."""
+    offsets = np.full(keys.count, -1, np.int64)
+    by_group: dict[str, list[tuple[int, TopicPartition]]] = {}
+    for index, (group, topic, partition) in enumerate(keys.rows(np.arange(keys.count))):
+        by_group.setdefault(group, []).append((index, TopicPartition(topic, partition)))
+    for group, places in by_group.items():
+        found = fetch(group, [key for _, key in places])
+        for index, key in places:
+            if key in found:
+                offsets[index] = found[key].offset
+    return digest_of(offsets)
+
+
+def _left(run: Run, names: Iterable[str], digest: str) -> None:
+    for name in names:
+        run.report.figure(name).digest = digest
 
 
 def _runner(run: Run, name: str, keys: KeySpace, count: int, commit: Commit, note: str = "") -> Runner:
@@ -66,7 +87,8 @@ def commit(run: Run) -> None:
     """commit(group, {partition: offset}), "process", 10^4 keys: through the log manager and a bare store."""
     keys = KeySpace(10, run.size(10, 2), run.size(100, 10))
     count = run.size(300_000, 1_000)
-    run.condition(f"{keys}, shuffled, seed {run.seed}; one offset a commit; rounds in turn; one replica")
+    run.condition(f"{keys}, shuffled, seed {run.seed}; one offset a commit; rounds in turn")
+    run.condition(f'{PARTITIONS} log partitions, of one replica; durability "process"')
     with (
         offsetlog.open(run.new_directory(), PARTITIONS, "process", maintenance=BY_HAND) as store,
         _manager(run) as plain,
@@ -84,6 +106,10 @@ def commit(run: Run) -> None:
         ]
         run.profiled = runners[1]
         run.report.figures += race(run.benchmark, runners, run.rounds)
+        left = {_digest(keys, fetch) for fetch in (store.fetch, plain.fetch, limited.fetch)}
+        if len(left) != 1:
+            raise AssertionError("the store and the managers do not hold the same")
+        _left(run, (runner.name for runner in runners), left.pop())
     _goal_time(run, "log manager", 1.3)
     _goal_time(run, "log manager, quotas", 2.0)
 
@@ -99,6 +125,7 @@ def advance(run: Run) -> None:
     keys = KeySpace(1, run.size(100, 2), run.size(100, 10))
     count = run.size(300_000, 1_000)
     run.condition(f"{keys}, shuffled, seed {run.seed}; W is moved after each commit; rounds in turn")
+    run.condition(f"{PARTITIONS} log partitions, one of which is written to")
     with _manager(run, replicas=3) as manager:
         advances, commits = manager.advance, manager.commit
         ((group, _, _),) = keys.rows(Shuffled(keys.count, 1).take(1))
@@ -111,6 +138,7 @@ def advance(run: Run) -> None:
         runner = _runner(run, "commit and advance", keys, count, both)
         run.profiled = runner
         run.report.figures += race(run.benchmark, [runner], run.rounds)
+        _left(run, [runner.name], _digest(keys, manager.fetch))
     taken = 1e6 / run.report.figure("commit and advance").median
     run.report.goals.append(Goal("commit and advance: <= 1.5 us", 1.5, taken, at_most=True))
 
@@ -158,6 +186,8 @@ def takeover(run: Run) -> None:
             manager.become_follower(0, epoch).result(60)
             epoch += 1
             hot.update(_first_fetch(manager, 0, epoch, group, key))
+            digest = _digest(keys, manager.fetch)
     run.report.figures += [_figure("hot standby", hot), _figure("cold, from a snapshot", cold)]
+    _left(run, ("hot standby", "cold, from a snapshot"), digest)
     run.report.goals.append(Goal("hot standby: < 50 ms", 50, hot.median * 1e3, at_most=True))
     run.report.goals.append(Goal("cold, from a snapshot: < 300 ms", 300, cold.median * 1e3, at_most=True))

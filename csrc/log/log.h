@@ -245,7 +245,7 @@ int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCAR
  * with OL_INVALID, OL_DISK_FULL, OL_NO_MEMORY, OL_IO; the log is empty then, too. */
 int ol_log_restart(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
-/* [writer] Removes everything at and above `offset`, and the epochs that begin there, even where the
+/* [writer] Removes everything at and above `offset`, and the epochs that begin there, even if the
  * log ends at it (docs/format/leader-epochs.md §12, docs/durability.md: the sidecar is lowered and
  * synced first).  Whole batches go, so the new end may lie below `offset`.  The owner must have
  * lowered the recovery point of its checkpoint durably before: one above the new end makes a torn
