@@ -24,6 +24,8 @@ TIER_OF_FOLDER = {
     "crash": "gate",
     "store": "gate",
     "simulation": "gate",
+    "manager": "gate",
+    "replication": "gate",
     "conformance": "gate",
     "cli": "gate",
     ".": "gate",

@@ -119,9 +119,9 @@ class Maintenance:
 
     def _round(self, *, checks: bool, inspects: bool) -> None:
         # Logs that are still being loaded come later.
-        # A replica may be unloaded, or on its way to another role.
+        # A replica may be unloaded, or follow another.
         attached = self._open_core().attached(wait=False)
-        partitions = [each for each in attached if each.role not in ("unloaded", "loading")]
+        partitions = [each for each in attached if each.role in ("active", "failed")]
         # First what makes records dead, then what drops them.
         if checks:
             self.expire(partitions)

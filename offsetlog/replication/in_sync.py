@@ -265,7 +265,7 @@ class LeaderView:
         self._advance(now)
         if self._proposed is not None:
             return None
-        wanted = [replica for replica in self._assigned if self._belongs(replica, now)]
+        wanted = self._wanted(now)
         if frozenset(wanted) == self._accepted:
             return None
         members = tuple(self._member(replica) for replica in wanted)
@@ -273,6 +273,14 @@ class LeaderView:
             leader_epoch=self._leader_epoch, version=self._version, members=members
         )
         return self._proposed
+
+    def _wanted(self, now: int) -> list[int]:
+        # One joins at a time: the controller accepts or refuses a set as a whole, and a replica that
+        # it takes for dead must not keep the others out.
+        belonging = [each for each in self._assigned if self._belongs(each, now)]
+        joining = [each for each in belonging if each not in self._accepted]
+        newest = max(joining, key=lambda each: self._followers[each].fetched_at or 0, default=None)
+        return [each for each in belonging if each in self._accepted or each == newest]
 
     def _member(self, replica: int) -> Member:
         # The leader needs no incarnation: it is in the set, and loses its epoch when it restarts.
@@ -299,7 +307,10 @@ class LeaderView:
         # a new leader's W may be older than that of the leader before it, whose committed records
         # all lie below the start of this epoch.
         holds = follower.acknowledged >= max(self._watermark, self._epoch_start)
-        return holds and not follower.is_refused(now)
+        # A member may rest; a replica that joins is heard.
+        fetched_at = follower.fetched_at
+        is_heard = fetched_at is not None and now - fetched_at <= self._config.lag_time_max_ms
+        return holds and is_heard and not follower.is_refused(now)
 
     # -------------------------------------------------------------------------------------------- W
 

@@ -31,6 +31,7 @@ class ReplicaProgress:
         fetch_offset: its log end, -1 before the first fetch.
         flushed_offset: the end of what it has on disk, -1 before the first fetch.
         refused_until: until this time the controller is not asked again to add it.
+        fetched_at: when it fetched last, in milliseconds; None for never.
     """
 
     ack: Ack
@@ -41,6 +42,7 @@ class ReplicaProgress:
     fetch_offset: int = -1
     flushed_offset: int = -1
     refused_until: int | None = None
+    fetched_at: int | None = None
 
     @property
     def acknowledged(self) -> int:
@@ -58,6 +60,7 @@ class ReplicaProgress:
         if UNKNOWN_INCARNATION < self.incarnation < request.incarnation:
             self._start_over(leader_log_end, now)
         self.incarnation = request.incarnation
+        self.fetched_at = now
         # Fetches can overtake each other.  Within one incarnation and one epoch a log that agrees
         # with the leader's is never cut, so the greatest position is the newest one.
         self.fetch_offset = max(self.fetch_offset, request.fetch_offset)

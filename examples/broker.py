@@ -1,0 +1,136 @@
+"""A broker that keeps consumers' positions in offsetlog: three of these, and a controller, are a cluster.
+
+    python examples/controller.py 9000
+    python examples/broker.py 1 DIRECTORY 127.0.0.1:9000        (and 2, and 3)
+
+The broker owns sockets and processes.  `offsetlog.manager` keeps the positions, and `offsetlog.replication` has the
+rules of copying and of electing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from channel import LINE_BYTES_MAX, Channel, connect
+
+from offsetlog.errors import OffsetLogError
+from offsetlog.manager.executor import ThreadExecutor
+from offsetlog.manager.log_manager import LogManager
+from offsetlog.manager.replica_host import HostConfig, ReplicaHost
+from offsetlog.manager.settings import ManagerSettings
+from offsetlog.replication.in_sync import InSyncConfig
+from offsetlog.replication.messages import (
+    EpochEnd,
+    FetchError,
+    FetchRequest,
+    FetchResponse,
+    InSyncChange,
+    PartitionState,
+)
+from offsetlog.types import TopicPartition
+
+PARTITION, REPLICAS = 0, (1, 2, 3)
+
+
+class Broker:
+    """One replica: the network of its ReplicaHost, and the server of its clients."""
+
+    def __init__(self, number: int, path: str, controller: str) -> None:
+        self.number, self.controller_address, self.loop = number, controller, asyncio.get_running_loop()
+        settings = ManagerSettings(path=Path(path), partitions=1, replication_factor=3, min_insync_replicas=2)
+        self.executor = ThreadExecutor(4)
+        self.manager = LogManager(settings, executor=self.executor)
+        self.incarnation, self.peers, self.addresses = time.time_ns(), dict[int, Channel](), dict[str, str]()
+
+    async def run(self) -> None:
+        self.manager.start()
+        rules = InSyncConfig(min_insync_replicas=2, lag_time_max_ms=2000, join_wait_ms=200)
+        self.host = ReplicaHost(self.manager, PARTITION, self.number, self.incarnation, REPLICAS, self, self.executor,
+                                rules, HostConfig(fetch_wait=0.2, retry=0.3, tick=0.2, renew=0.15))
+        self.manager.listen_to_writes(lambda _: self.host.on_written())
+        server = await asyncio.start_server(self.accept, "127.0.0.1", 0, limit=LINE_BYTES_MAX)
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self.controller = await connect(self.controller_address, self.serve)
+        await self.controller.call("register", replica=self.number, incarnation=self.incarnation, address=address)
+        print(f"broker {self.number} listens at {address}", flush=True)
+        assert self.controller.ended is not None
+        await self.controller.ended
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await Channel(reader, writer, self.serve).run()
+
+    def serve(self, _: Channel, name: str, body: dict[str, Any], reply: Any) -> None:
+        try:
+            if name == "state":
+                self.addresses = body.pop("addresses")
+                self.host.on_state(PartitionState(**{**body, "in_sync": frozenset(body["in_sync"])}))
+                reply(None)
+            elif name == "replicate":
+                self.host.on_fetch(FetchRequest(**body), lambda answer: reply(
+                    {**asdict(answer), "records": base64.b64encode(answer.records).decode()}))
+            elif name == "commit":
+                offsets = {TopicPartition(topic, number): offset for topic, number, offset in body["offsets"]}
+                self.manager.commit_async(body["group"], offsets, timeout=5).add_done_callback(
+                    lambda pending: self.answer(pending.result, reply))
+            elif name == "fetch":
+                found = self.manager.fetch(body["group"])
+                reply({"offsets": [[*key, value.offset] for key, value in found.items()]})
+        except OffsetLogError as failure:
+            reply({"error": failure.error_code, "message": str(failure), "retriable": failure.retriable})
+
+    def answer(self, result: Any, reply: Any) -> None:
+        try:
+            reply({"log_offset": result(0).log_offset})
+        except OffsetLogError as failure:
+            reply({"error": failure.error_code, "message": str(failure), "retriable": failure.retriable})
+
+    # The port of the ReplicaHost, called by any thread.
+
+    def fetch(self, leader: int, request: FetchRequest, answer: Any) -> None:
+        asyncio.run_coroutine_threadsafe(self.ask_leader(leader, request, answer), self.loop)
+
+    async def ask_leader(self, leader: int, request: FetchRequest, answer: Any) -> None:
+        try:
+            if leader not in self.peers or self.peers[leader].writer.is_closing():
+                self.peers[leader] = await connect(self.addresses[str(leader)], self.serve)
+            found = await self.peers[leader].call("replicate", **asdict(request))
+        except (OSError, KeyError, TimeoutError):
+            self.peers.pop(leader, None)        # the fetch is repeated
+            return
+        records, diverging = base64.b64decode(found.pop("records")), found.pop("diverging_epoch")
+        found["error"] = FetchError(found["error"])
+        answer(FetchResponse(**found, records=records, diverging_epoch=diverging and EpochEnd(*diverging)))
+
+    def propose(self, partition: int, change: InSyncChange) -> None:
+        asyncio.run_coroutine_threadsafe(self.ask_controller(None, "propose", asdict(change)), self.loop)
+
+    def renew(self, partition: int, leader_epoch: int, answer: Any) -> None:
+        body = {"replica": self.number, "leader_epoch": leader_epoch}
+        asyncio.run_coroutine_threadsafe(self.ask_controller(answer, "renew", body), self.loop)
+
+    async def ask_controller(self, answer: Any, name: str, body: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError, TimeoutError):
+            found = await self.controller.call(name, **body)
+            if answer is not None and found is not None:
+                answer(found)
+
+    def failed(self, partition: int, failure: OffsetLogError) -> None:
+        print(f"broker {self.number}: {failure}", file=sys.stderr, flush=True)
+        os._exit(1)     # started again, it recovers its log
+
+
+async def main() -> None:
+    number, path, controller = sys.argv[1:]
+    await Broker(int(number), path, controller).run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
