@@ -1,0 +1,73 @@
+"""Managers by name: the entry points of the group `offsetlog.managers`, one of which `offset.storage` chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from offsetlog.errors import ConfigError
+from offsetlog.manager.interface import OffsetManager
+
+GROUP = "offsetlog.managers"
+#: The property of a broker that chooses the manager.
+STORAGE = "offset.storage"
+DEFAULT = "log"
+#: What every manager has.
+CALLS = tuple(name for name in vars(OffsetManager) if not name.startswith("_"))
+
+
+def _found() -> dict[str, list[EntryPoint]]:
+    found: dict[str, list[EntryPoint]] = {}
+    for entry in entry_points(group=GROUP):
+        known = found.setdefault(entry.name, [])
+        # A distribution that is installed twice, in place and as a wheel, names the same thing.
+        if all(each.value != entry.value for each in known):
+            known.append(entry)
+    return found
+
+
+def available_managers() -> dict[str, str]:
+    """Returns by name where each manager comes from, as "module:factory".
+
+    Raises:
+        ConfigError: two distributions claim a name.
+    """
+    return {name: _only(name, entries).value for name, entries in sorted(_found().items())}
+
+
+def _only(name: str, entries: list[EntryPoint]) -> EntryPoint:
+    if len(entries) > 1:
+        claims = " and ".join(sorted(entry.value for entry in entries))
+        raise ConfigError(f"{STORAGE}={name}: {claims} both claim the name; uninstall one of them")
+    return entries[0]
+
+
+def create_manager(settings: Mapping[str, Any]) -> OffsetManager:
+    """Makes the manager that a broker's properties choose; it is not started.
+
+    Args:
+        settings: the broker's properties.  `offset.storage` names the manager, "log" where it is
+            missing; all of them are handed to the manager's factory.
+
+    Raises:
+        ConfigError: no manager has the name, two claim it, it cannot be imported, or what its
+            factory made is no OffsetManager; or a property is out of its domain.
+    """
+    name = settings.get(STORAGE, DEFAULT)
+    entries = _found().get(name)
+    if entries is None:
+        known = ", ".join(sorted(_found())) or "none is installed"
+        raise ConfigError(f"{STORAGE}={name!r} is not known; there are: {known}")
+    entry = _only(name, entries)
+    try:
+        factory = entry.load()
+    except (ImportError, AttributeError) as failure:
+        raise ConfigError(f"{STORAGE}={name}: {entry.value} cannot be imported: {failure}") from failure
+    manager: OffsetManager = factory(settings)
+    # Asked of the class: a property may raise before the manager is started.
+    lacks = [each for each in CALLS if not hasattr(type(manager), each)]
+    if lacks:
+        kind = type(manager).__name__
+        raise ConfigError(f"{STORAGE}={name}: {entry.value} made a {kind}, it lacks {', '.join(lacks)}")
+    return manager
