@@ -401,6 +401,51 @@ class FileRange(NamedTuple):
     size: int
 
 
+class PositionChange(NamedTuple):
+    """A committed position that took effect, or a deletion that did.
+
+    Attributes:
+        log_partition: the partition of the offsets topic.
+        log_offset: of the record.
+        effective_at: the log offset from which on it counts: its own, or for what a transaction
+            committed that of the marker which ended it.
+        timestamp: of the record, in milliseconds since 1970, -1 for none.
+        group: the consumer group.
+        topic: the topic.
+        partition: its partition.
+        value: what is committed now; None: the position was deleted, or has expired.
+    """
+
+    log_partition: int
+    log_offset: int
+    effective_at: int
+    timestamp: int
+    group: str
+    topic: str
+    partition: int
+    value: OffsetAndMetadata | None
+
+
+class LogGap(NamedTuple):
+    """A piece of a log whose changes a watch cannot report, or cannot stand by.
+
+    Attributes:
+        log_partition: the partition of the offsets topic.
+        start: the first log offset of the piece.
+        end: the log offset after its last one.
+        reason: "cleaned": records in it are gone, because later ones have their keys, because they
+            were tombstones past their time, or because they lay before the start of the log; what
+            is left of the piece follows.  "damaged": batches in it cannot be read.  "truncated":
+            what was reported at and above `start` is not in the log any more, and other changes
+            may follow at the same log offsets.
+    """
+
+    log_partition: int
+    start: int
+    end: int
+    reason: Literal["cleaned", "damaged", "truncated"]
+
+
 class Leadership(NamedTuple):
     """Who leads a replicated partition, as far as one replica knows.
 

@@ -11,19 +11,24 @@ raises has changed nothing, except where it says otherwise.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 from typing_extensions import Buffer
 
 from offsetlog.types import (
     EpochEnd,
     FileRange,
+    LogGap,
     LogPositions,
     OffsetAndMetadata,
     Position,
+    PositionChange,
     TopicPartition,
 )
+
+if TYPE_CHECKING:
+    import pyarrow
 
 #: The moment at which a commit is answered: in the page cache, flushed by this process, or below the high watermark.
 Durability = Literal["process", "disk", "replicas"]
@@ -131,6 +136,62 @@ class PendingCommit(Protocol):
 
     def __await__(self) -> Generator[Any, None, Position]:
         """Waits as `result`, in the running event loop."""
+
+
+@runtime_checkable
+class Watch(Protocol):
+    """The changes of committed positions from a place in each log on, in the order of each log.
+
+    A change is reported once it is below W, at every replica that has the log: a watch goes on
+    when leadership moves.  Nothing is skipped without a LogGap that says so, and nothing is
+    reported twice, also by a later watch that goes on from `position`.
+
+    One thread at a time reads a watch; `close` and `position` can be called from any thread.
+    """
+
+    @property
+    def position(self) -> dict[int, tuple[int, int]]:
+        """Where a later watch goes on after all that was returned; of plain integers, for storing.
+
+        By log partition the leader epoch and the log offset, (-1, 0) for a log that has none yet.
+        """
+
+    def poll(
+        self, timeout: float | None = 0.0, max_changes: int = 500
+    ) -> list[PositionChange | LogGap]:
+        """Returns what took effect, waiting for the first of it; an empty list after the timeout.
+
+        Args:
+            timeout: seconds; 0 to look only, None to wait without end.
+            max_changes: about so many at a time; the values of one transaction stay together.
+
+        Raises:
+            ClosedError: the watch or its manager was closed.
+            StorageError, CapacityError, PartitionFailedError; the same call again goes on.
+        """
+
+    def poll_arrow(
+        self, timeout: float | None = 0.0, max_changes: int = 65_536
+    ) -> list[pyarrow.RecordBatch | LogGap]:
+        """Returns the same as batches of columns, named as the fields of PositionChange and its value.
+
+        A row without an `offset` is a deletion.  Raises as `poll`.
+        """
+
+    def __iter__(self) -> Iterator[PositionChange | LogGap]:
+        """Waits for changes without end; ends when the watch is closed."""
+
+    def __aiter__(self) -> AsyncIterator[PositionChange | LogGap]:
+        """The same in the running event loop, without a thread."""
+
+    def close(self) -> None:
+        """Ends the watch, also for one who waits in it.  A second call does nothing."""
+
+    def __enter__(self) -> Self:
+        """Returns the watch."""
+
+    def __exit__(self, *_: object) -> None:
+        """Closes it."""
 
 
 @runtime_checkable
@@ -409,9 +470,15 @@ class OffsetManager(Protocol):
         groups: Iterable[str] | None = None,
         *,
         from_position: WatchPosition | None = None,
-    ) -> Any:
-        """Returns what takes effect from a position on, in the order of each log; None for all groups, and for now.
+    ) -> Watch:
+        """Watches what takes effect; see Watch.
+
+        Args:
+            groups: of these groups; None for all.
+            from_position: where to go on, by log partition, as `Watch.position` was, or (-1, 0) for
+                the beginning.  Only these partitions are watched.  None: all partitions that the
+                groups live in, from W on.
 
         Raises:
-            CapabilityError, PartitionError, ClosedError.
+            CapabilityError, GroupError, PartitionError, ClosedError.
         """

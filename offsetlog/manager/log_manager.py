@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from offsetlog import arguments
 from offsetlog._native import fetch_columns
@@ -41,6 +41,7 @@ from offsetlog.manager.interface import (
     PartitionState,
     PendingCommit,
     Transition,
+    Watch,
     WatchPosition,
 )
 from offsetlog.manager.leaderships import Leaderships
@@ -679,7 +680,7 @@ class LogManager:
         groups: Iterable[str] | None = None,
         *,
         from_position: WatchPosition | None = None,
-    ) -> Any:
+    ) -> Watch:
         """Raises CapabilityError: changes cannot be watched yet; see OffsetManager.watch."""
         raise CapabilityError("the log manager has no watch yet")
 
