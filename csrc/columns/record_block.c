@@ -54,6 +54,7 @@ static const struct {
     [OL_COLUMN_MAX_TIMESTAMP] = {"max_timestamp", OL_COLUMN_INT64},
     [OL_COLUMN_CRC] = {"crc", OL_COLUMN_INT64},
     [OL_COLUMN_CRC_OK] = {"crc_ok", OL_COLUMN_BOOLEAN},
+    [OL_COLUMN_EFFECTIVE_AT] = {"effective_at", OL_COLUMN_INT64},
 };
 
 const char *ol_column_name(ol_column column) { return columns_known[column].name; }

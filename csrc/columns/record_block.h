@@ -55,6 +55,7 @@ typedef enum ol_column {
     OL_COLUMN_MAX_TIMESTAMP,
     OL_COLUMN_CRC,
     OL_COLUMN_CRC_OK,
+    OL_COLUMN_EFFECTIVE_AT,
     OL_COLUMN_COUNT,
 } ol_column;
 

@@ -961,6 +961,7 @@ cdef extern from "columns/record_block.h" nogil:
         OL_COLUMN_MAX_TIMESTAMP
         OL_COLUMN_CRC
         OL_COLUMN_CRC_OK
+        OL_COLUMN_EFFECTIVE_AT
         OL_COLUMN_COUNT
     ctypedef enum ol_column_kind:
         OL_COLUMN_BOOLEAN
@@ -1124,6 +1125,28 @@ cdef extern from "history/timeline.h" nogil:
                          const ol_timeline_sink *sink, ol_timeline_facts *facts, ol_error *error) noexcept
     int ol_timeline_next_timestamp(ol_partition *partition, int64_t start, int64_t until, int64_t *timestamp,
                                    ol_error *error) noexcept
+
+
+cdef extern from "history/change_feed.h" nogil:
+    ctypedef struct ol_change_gap:
+        int64_t start "from"
+        int64_t below
+        c_bool is_damage
+
+    ctypedef struct ol_change_feed:
+        ol_partition *partition
+        int64_t offset
+        int32_t epoch
+        int64_t covered
+        ol_change_gap gap
+        c_bool is_installing
+
+    int ol_change_feed_create(ol_change_feed *feed, int32_t log_partition, const ol_slice *groups, size_t group_count,
+                              ol_error *error) noexcept
+    void ol_change_feed_free(ol_change_feed *feed) noexcept
+    int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, int64_t covered, ol_error *error) noexcept
+    int ol_change_feed_read(ol_change_feed *feed, ol_record_block *block, ol_error *error) noexcept
+    bint ol_change_feed_is_current(const ol_change_feed *feed) noexcept
 
 
 cdef extern from "history/state_at.h" nogil:

@@ -5,6 +5,7 @@
 
 #include "cleaner/cleaner.h"
 #include "fault_memory.h"
+#include "history/change_feed.h"
 #include "history/state_at.h"
 #include "log/offset_for_time.h"
 #include "log/transaction_spans.h"
@@ -21,6 +22,7 @@ typedef struct scene {
     ol_partition *other;
     int64_t beside;             /* the last offset that the other one committed */
     container snapshot;
+    int64_t changes;            /* the sum over all rows of a feed; 0: not known yet */
     int64_t failed;             /* calls that failed */
     int64_t spared;             /* and that did without */
 } scene;
@@ -83,6 +85,42 @@ static int read_transactions(scene *s, ol_error *error) {
 }
 
 static int ignore_aborted(void *context OL_UNUSED, const ol_aborted_transaction *transaction OL_UNUSED) { return OL_OK; }
+
+/* The sum over all rows is the same whether a failure came in between or not. */
+static int sum_changes(ol_change_feed *feed, ol_record_block *block, int64_t *sum, ol_error *error) {
+    int status;
+    do {
+        status = ol_change_feed_read(feed, block, error);
+        if (status != OL_OK && status != OL_END) return status;
+        OL_CHECK_INT(feed->gap.below, 0);
+        const int64_t *offsets = (const int64_t *)(const void *)block->arrays[OL_COLUMN_LOG_OFFSET].data;
+        for (size_t i = 0; i < block->count; i++) *sum += offsets[i];
+        ol_record_block_clear(block);
+    } while (status == OL_OK);
+    return OL_OK;
+}
+
+static int read_changes(scene *s, ol_error *error) {
+    static const ol_column columns[] = {OL_COLUMN_LOG_OFFSET, OL_COLUMN_EFFECTIVE_AT, OL_COLUMN_GROUP, OL_COLUMN_TOPIC};
+    ol_change_feed feed;
+    ol_record_block block;
+    int64_t sum = 0;
+    int status = ol_record_block_create(&block, columns, 4, 100, error);
+    if (status != OL_OK) return status;
+    status = ol_change_feed_create(&feed, 0, NULL, 0, error);
+    if (status == OL_OK) {
+        feed.partition = s->work.partition;
+        status = ol_change_feed_start(&feed, ol_log_end(log_of(s)) / 3, -1, 0, error);
+        if (status == OL_OK) status = sum_changes(&feed, &block, &sum, error);
+        ol_change_feed_free(&feed);
+    }
+    ol_record_block_free(&block);
+    if (status != OL_OK) return status;
+    if (s->changes == 0) s->changes = sum;
+    OL_CHECK(sum > 0);
+    OL_CHECK_INT(sum, s->changes);
+    return OL_OK;
+}
 
 static int read_aborted(scene *s, ol_error *error) {
     return ol_log_collect_aborted(log_of(s), 0, ol_log_end(log_of(s)), ignore_aborted, NULL, error);
@@ -256,6 +294,7 @@ static void run(resource what, reading call, const char *name, bool may_do_witho
 OL_TEST(a_snapshot_fails_with_any_read) { run(RESOURCE_READ, read_snapshot, "a snapshot", false); }
 OL_TEST(a_check_of_a_snapshot_fails_with_any_read) { run(RESOURCE_READ, check_snapshot, "a check", true); }
 OL_TEST(a_past_state_fails_with_any_read) { run(RESOURCE_READ, read_past, "a past state", false); }
+OL_TEST(a_feed_fails_with_any_read_but_of_an_index) { run(RESOURCE_READ, read_changes, "a feed", true); }
 OL_TEST(a_time_fails_with_any_read_but_of_an_index) { run(RESOURCE_READ, read_times, "a time", true); }
 OL_TEST(transactions_fail_with_any_read_but_of_an_index) { run(RESOURCE_READ, read_transactions, "transactions", true); }
 OL_TEST(aborted_transactions_fail_with_any_read) { run(RESOURCE_READ, read_aborted, "aborted transactions", false); }
@@ -271,6 +310,7 @@ OL_TEST(without_memory_each_call_says_so_or_does_without) {
         {read_snapshot, "a snapshot"},
         {check_snapshot, "a check"},
         {read_past, "a past state"},
+        {read_changes, "a feed"},
         {read_times, "a time"},
         {read_transactions, "transactions"},
         {read_aborted, "aborted transactions"},
