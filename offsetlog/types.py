@@ -409,7 +409,9 @@ class PositionChange(NamedTuple):
         log_offset: of the record.
         effective_at: the log offset from which on it counts: its own, or for what a transaction
             committed that of the marker which ended it.
-        timestamp: of the record, in milliseconds since 1970, -1 for none.
+        epoch: the leader epoch of that log offset, -1 for unknown; (epoch, effective_at + 1) is the
+            place after the change.
+        timestamp: of the record at that log offset, in milliseconds since 1970, -1 for none.
         group: the consumer group.
         topic: the topic.
         partition: its partition.
@@ -419,6 +421,7 @@ class PositionChange(NamedTuple):
     log_partition: int
     log_offset: int
     effective_at: int
+    epoch: int
     timestamp: int
     group: str
     topic: str

@@ -49,20 +49,21 @@ bool ol_change_feed_is_current(const ol_change_feed *feed) {
     return ol_log_cuts(ol_partition_log(feed->partition)) == feed->cuts;
 }
 
-int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, int64_t covered,
+int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, int64_t known_below,
                          ol_error *error) {
     ol_log *log = ol_partition_log(feed->partition);
     drop_state(feed);
     feed->offset = offset;
     feed->epoch = epoch;
-    feed->covered = covered;
+    feed->known_from = offset;
+    feed->known_below = known_below;
     feed->gap = (ol_change_gap){0};
     /* Before the log is read: what is cut from now on is noticed. */
     feed->cuts = ol_log_cuts(log);
     return ol_log_open_since(log, offset, &feed->scanned_from, error);
 }
 
-/* ---------------------------------------------------------------------------------------- groups */
+/* --------------------------------------------------------------------------------------- groups */
 
 static bool is_one_of(const ol_change_feed *feed, ol_slice group) {
     for (size_t i = 0; i < feed->group_count; i++) {
@@ -81,13 +82,21 @@ static bool is_watched(const ol_change_feed *feed, ol_slice group) {
 
 /* ----------------------------------------------------------------------------------------- rows */
 
+/* Where a change takes effect. */
+typedef struct place {
+    int64_t offset;
+    int64_t timestamp;
+    int32_t epoch;
+} place;
+
 static int put_row(pass *work, const ol_key *key, const ol_offset_value *value, int64_t log_offset,
-                   int64_t effective_at, int64_t timestamp, ol_error *error) {
+                   place effective, ol_error *error) {
     ol_record_block *block = work->block;
     ol_record_block_put_int32(block, OL_COLUMN_LOG_PARTITION, work->feed->log_partition);
     ol_record_block_put_int64(block, OL_COLUMN_LOG_OFFSET, log_offset);
-    ol_record_block_put_int64(block, OL_COLUMN_EFFECTIVE_AT, effective_at);
-    ol_record_block_put_int64(block, OL_COLUMN_TIMESTAMP, timestamp);
+    ol_record_block_put_int64(block, OL_COLUMN_EFFECTIVE_AT, effective.offset);
+    ol_record_block_put_int32(block, OL_COLUMN_BATCH_LEADER_EPOCH, effective.epoch);
+    ol_record_block_put_int64(block, OL_COLUMN_TIMESTAMP, effective.timestamp);
     int status = ol_record_block_put_offset_key(block, key, error);
     if (status == OL_OK) status = ol_record_block_put_offset_value(block, value, error);
     if (status == OL_OK) {
@@ -150,8 +159,8 @@ static int install(pass *work, ol_error *error) {
                                  .expire_timestamp = row.value.expire_timestamp,
                                  .metadata = row.value.metadata,
                                  .topic_id = row.value.topic_id};
-        int status = put_row(work, &key, &value, row.value.log_offset, feed->marker_offset,
-                             feed->marker_timestamp, error);
+        place marker = {feed->marker_offset, feed->marker_timestamp, feed->marker_epoch};
+        int status = put_row(work, &key, &value, row.value.log_offset, marker, error);
         if (status == OL_LIMIT && work->block->count > 0) {
             /* The block has no room for these bytes: the row becomes the first of the next one. */
             feed->installed = before;
@@ -222,8 +231,8 @@ static int give_position(pass *work, const ol_batch *batch, const ol_record *rec
     }
     bool is_pending = !is_deletion && ol_batch_is_transactional(batch) && batch->producer_id >= 0;
     if (!is_pending && is_reported) {
-        int status = put_row(work, key, is_deletion ? NULL : &value, record->offset, record->offset,
-                             record->timestamp, error);
+        place here = {record->offset, record->timestamp, batch->leader_epoch};
+        int status = put_row(work, key, is_deletion ? NULL : &value, record->offset, here, error);
         if (status != OL_OK) return status;
     }
     int status = follow(feed, batch, record, is_pending, error);
@@ -269,7 +278,7 @@ static int give_records(pass *work, const ol_batch *batch, ol_records *records, 
     return status;
 }
 
-/* --------------------------------------------------------------------------------- missing offsets */
+/* ------------------------------------------------------------------------------ missing offsets */
 
 typedef struct missing {
     int64_t expected;           /* the offset after the last one that exists */
@@ -300,14 +309,21 @@ static int check_records(const ol_batch *batch, ol_records walk, missing *found,
     return OL_OK;
 }
 
-/* Sets the gap of what is missing, unless its owner knows of it. */
-static bool meet_missing(pass *work, missing *found, bool is_damage) {
+/* Sets the gap of what is missing, unless its owner knows of it; below the offset of the feed
+ * nothing matters. */
+static bool meet_missing(pass *work, const missing *found, bool is_damage) {
     ol_change_feed *feed = work->feed;
-    if (found->from == INT64_MAX || found->below <= feed->covered) return false;
-    int64_t from = found->from > feed->covered ? found->from : feed->covered;
+    int64_t from = found->from > feed->offset ? found->from : feed->offset;
+    if (found->from == INT64_MAX || from >= found->below) return false;
+    if (from >= feed->known_from && from < feed->known_below) {
+        if (found->below <= feed->known_below) return false;
+        from = feed->known_below;
+    }
     set_gap(feed, from, found->below, is_damage);
     /* The next read finds it known, and gives the records. */
-    feed->covered = found->below;
+    bool adjoins = from == feed->known_below && feed->known_from < feed->known_below;
+    if (!adjoins) feed->known_from = from;
+    feed->known_below = found->below;
     return true;
 }
 
@@ -404,6 +420,5 @@ int ol_change_feed_read(ol_change_feed *feed, ol_record_block *block, ol_error *
     if (feed->offset >= positions.watermark) return OL_END;
     work.until = positions.watermark;
     work.reported_from = feed->offset;
-    if (feed->covered < feed->offset) feed->covered = feed->offset;
     return read_log(&work, error);
 }

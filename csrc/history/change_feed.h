@@ -5,16 +5,16 @@
  * stands.  Which values a marker installs is decided by state/pending, as in every load
  * (docs/format/loading.md §6.4).
  *
- * Nothing is left out in silence.  Log offsets that the log does not have (it was cleaned, or begins
- * above) and batches and records that cannot be read are a gap, which a read returns before it goes
- * on after them.
+ * Nothing is left out in silence.  Log offsets that the log does not have (it was cleaned, or
+ * begins above) and batches and records that cannot be read are a gap, which a read returns before
+ * it goes on after them.
  *
  * Between reads a feed holds copies only, nothing of the log: the partition may be cleaned,
  * truncated and closed.  After a truncation (ol_change_feed_is_current) the owner starts it again.
  *
- * Ownership: the feed owns its memory; the groups and the partition stay the caller's.  Threads: one
- * uses a feed; commits, cleaning and other feeds go on beside it.  No lock is held while the disk is
- * read.
+ * Ownership: the feed owns its memory; the groups and the partition stay the caller's.  Threads:
+ * one uses a feed; commits, cleaning and other feeds go on beside it.  No lock is held while the
+ * disk is read.
  */
 #ifndef OL_HISTORY_CHANGE_FEED_H
 #define OL_HISTORY_CHANGE_FEED_H
@@ -39,7 +39,9 @@ typedef struct ol_change_feed {
     /* Everything that takes effect below was given. */
     int64_t offset;
     int32_t epoch;              /* leader epoch of the record before; -1: none */
-    int64_t covered;            /* missing log offsets below are no gap any more */
+    /* The gap that the owner knows: what is missing in here is not reported again. */
+    int64_t known_from;
+    int64_t known_below;
     ol_change_gap gap;
     uint64_t cuts;              /* of the log when the feed was started */
     int64_t scanned_from;       /* where the oldest transaction began that was open at the start */
@@ -59,20 +61,22 @@ int ol_change_feed_create(ol_change_feed *feed, int32_t log_partition, const ol_
                           size_t group_count, ol_error *error) OL_NODISCARD;
 void ol_change_feed_free(ol_change_feed *feed);     /* zeroed memory is fine */
 
-/* Goes on from a log offset, after a record of a leader epoch; `covered` as above.  Reads the log
- * from where the oldest transaction that was open there began.  Fails with OL_IO, OL_NO_MEMORY,
- * OL_OUT_OF_RANGE (truncated meanwhile); then the feed is to be started again. */
-int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, int64_t covered,
+/* Goes on from a log offset, after a record of a leader epoch; the owner knows of a gap from there
+ * to `known_below`.  Reads the log from where the oldest transaction that was open there began.
+ * Fails with OL_IO, OL_NO_MEMORY, OL_OUT_OF_RANGE (truncated meanwhile); then the feed is to be
+ * started again. */
+int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, int64_t known_below,
                          ol_error *error) OL_NODISCARD;
 
 /* Adds rows to `block` until it is full (OL_OK), a gap is met (OL_OK, feed->gap is set; the rows
  * stand before it) or W is reached (OL_END).  While feed->is_installing the rows of one marker are
- * on their way, and feed->offset does not cover them yet.  A gap ends with the next read, which the
- * owner may let begin at a greater feed->covered.
+ * on their way, and feed->offset does not cover them yet.  A gap is known from then on; the owner
+ * may extend it, by a greater feed->known_below.
  *
- * After a failure (OL_IO, OL_NO_MEMORY, OL_OUT_OF_RANGE, OL_LIMIT) the block holds rows of which the
- * feed may know nothing: the owner drops them, and starts again where it was. */
-int ol_change_feed_read(ol_change_feed *feed, ol_record_block *block, ol_error *error) OL_NODISCARD;
+ * After a failure (OL_IO, OL_NO_MEMORY, OL_OUT_OF_RANGE, OL_LIMIT) the block holds rows of which
+ * the feed may know nothing: the owner drops them, and starts again where it was. */
+int ol_change_feed_read(ol_change_feed *feed, ol_record_block *block,
+                        ol_error *error) OL_NODISCARD;
 
 /* Whether no bytes were cut off the log since the feed was started. */
 bool ol_change_feed_is_current(const ol_change_feed *feed);

@@ -61,6 +61,13 @@ void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch
     pthread_mutex_unlock(lock_of(&log->epochs.lock));
 }
 
+int32_t ol_log_epoch_at(const ol_log *log, int64_t offset) {
+    pthread_mutex_lock(lock_of(&log->epochs.lock));
+    int32_t epoch = ol_leader_epochs_at(&log->epochs.cache, offset);
+    pthread_mutex_unlock(lock_of(&log->epochs.lock));
+    return epoch;
+}
+
 size_t ol_log_epochs(const ol_log *log, int64_t offset, ol_leader_epoch *epochs, size_t capacity) {
     size_t count = 0;
     pthread_mutex_lock(lock_of(&log->epochs.lock));

@@ -337,6 +337,9 @@ int ol_log_collect_aborted(ol_log *log, int64_t from, int64_t up_to,
 void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch,
                           int64_t *end_offset);
 
+/* The epoch that wrote the record at `offset`; -1 when unknown. */
+int32_t ol_log_epoch_at(const ol_log *log, int64_t offset);
+
 /* The epochs that begin below `offset`, ascending: the first `capacity` of them; returns how many
  * there are. */
 size_t ol_log_epochs(const ol_log *log, int64_t offset, ol_leader_epoch *epochs, size_t capacity);

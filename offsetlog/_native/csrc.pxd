@@ -394,6 +394,7 @@ cdef extern from "log/log.h" nogil:
     int ol_log_close(ol_log *log, ol_error *error) noexcept
     void ol_log_abandon(ol_log *log) noexcept
     int64_t ol_log_start(const ol_log *log) noexcept
+    int32_t ol_log_epoch_at(const ol_log *log, int64_t offset) noexcept
     void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) noexcept
     int64_t ol_log_end(const ol_log *log) noexcept
     void ol_log_expect_flushes(ol_log *log) noexcept
@@ -1137,14 +1138,14 @@ cdef extern from "history/change_feed.h" nogil:
         ol_partition *partition
         int64_t offset
         int32_t epoch
-        int64_t covered
+        int64_t known_below
         ol_change_gap gap
         c_bool is_installing
 
     int ol_change_feed_create(ol_change_feed *feed, int32_t log_partition, const ol_slice *groups, size_t group_count,
                               ol_error *error) noexcept
     void ol_change_feed_free(ol_change_feed *feed) noexcept
-    int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, int64_t covered, ol_error *error) noexcept
+    int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, int64_t known_below, ol_error *error) noexcept
     int ol_change_feed_read(ol_change_feed *feed, ol_record_block *block, ol_error *error) noexcept
     bint ol_change_feed_is_current(const ol_change_feed *feed) noexcept
 

@@ -18,6 +18,7 @@ cdef class ManagerCore:
     cdef readonly bint alone
     cdef readonly set short_of_replicas     # the partitions with too few replicas in sync
     cdef public object appended             # called with the number of a partition after each write, or None
+    cdef object moved                       # called with the number of a partition after W has moved, or None
     cdef object settle
     cdef object park
     cdef list replicas                      # a Replica or None by number
@@ -25,5 +26,6 @@ cdef class ManagerCore:
     cdef int default
     cdef int64_t timeout_ms
 
+    cdef int wrote(self, int32_t number) except -1
     cdef int admit(self, object group, object offsets, object client) except -1
     cdef int wait(self, int32_t number, int64_t end_offset, uint64_t term, int answer, object timeout) except -1

@@ -103,6 +103,14 @@ cdef class ManagerCore:
             return used.wait_for(end_offset, term, OL_WAIT_FLUSHED, timeout_ms)
         return used.wait_for(end_offset, term, OL_WAIT_WATERMARK, timeout_ms)
 
+    cdef inline int wrote(self, int32_t number) except -1:
+        if self.appended is not None:
+            self.appended(number)
+        # W of a leader without followers is the log end.
+        if self.moved is not None and self.alone:
+            self.moved(number)
+        return 0
+
     def commit(self, group, offsets, *, expected=None, monotonic=False, generation=None, timeout=None, durability=None,
                client=None, principal=None):
         """Commits positions of a group, all or none; see OffsetManager.commit."""
@@ -113,8 +121,7 @@ cdef class ManagerCore:
         if self.quotas is not None or self.short_of_replicas:
             self.admit(group, offsets, client)
         end_offset = commit_named(self.core, group, offsets, expected, monotonic, generation, -1, -1, &number, &term)
-        if self.appended is not None:
-            self.appended(number)
+        self.wrote(number)
         if answer != ANSWER_PROCESS:
             self.wait(number, end_offset, term, answer, timeout)
         return new_position(number, end_offset)
@@ -129,8 +136,7 @@ cdef class ManagerCore:
         if self.quotas is not None or self.short_of_replicas:
             self.admit(group, offsets, client)
         end_offset = commit_named(self.core, group, offsets, expected, monotonic, generation, -1, -1, &number, &term)
-        if self.appended is not None:
-            self.appended(number)
+        self.wrote(number)
         if answer == ANSWER_REPLICAS and self.alone:
             answer = ANSWER_DISK
         return self.park(number, end_offset, term, answer, timeout)
@@ -172,8 +178,7 @@ cdef class ManagerCore:
                 used.leave()
         finally:
             self.core.give_scratch(&array)
-        if self.appended is not None:
-            self.appended(number)
+        self.wrote(number)
         self.wait(number, result.end_offset, result.term, self.default, timeout)
         return generation
 
@@ -204,8 +209,7 @@ cdef class ManagerCore:
         finally:
             self.core.give_scratch(&array)
         if result.written > 0:
-            if self.appended is not None:
-                self.appended(number)
+            self.wrote(number)
             self.wait(number, result.end_offset, result.term, self.default, timeout)
         return result.written
 
@@ -222,8 +226,7 @@ cdef class ManagerCore:
                 f"group {group!r} has members; it goes only without them", group=group, actual=failure.actual
             ) from None
         if written > 0:
-            if self.appended is not None:
-                self.appended(used.number)
+            self.wrote(used.number)
             self.wait(used.number, end_offset, term, self.default, timeout)
         return written
 
@@ -240,6 +243,10 @@ cdef class ManagerCore:
         if self.core.closed:
             self.core.refuse_closed()
         return self.replicas[number]
+
+    def listen_to_moves(self, listener):
+        """Has a callable called with the number of a partition after each move of W; None for nobody."""
+        self.moved = listener
 
     def attend(self, int32_t number):
         """Has `settle` called whenever W of the partition has moved, from now on."""
@@ -262,4 +269,6 @@ cdef class ManagerCore:
         watermark = replica.move_watermark(epoch, offset)
         if self.attended[number]:
             self.settle(number, watermark)
+        if self.moved is not None:
+            self.moved(number)
         return watermark

@@ -18,6 +18,7 @@ from offsetlog._native.csrc cimport (
     ol_leadership,
     ol_log_end,
     ol_log_end_for_epoch,
+    ol_log_epoch_at,
     ol_log_flushed,
     ol_log_leader_epoch,
     ol_log_start,
@@ -212,6 +213,15 @@ cdef class Replica:
         partition.enter()
         try:
             return ol_log_leader_epoch(ol_partition_log(partition.handle))
+        finally:
+            partition.leave()
+
+    def epoch_before(self, int64_t offset):
+        """Returns the leader epoch of the record before a log offset, -1 where there is none, or the log does not know."""
+        cdef Partition partition = self.partition
+        partition.enter()
+        try:
+            return ol_log_epoch_at(ol_partition_log(partition.handle), offset - 1)
         finally:
             partition.leave()
 

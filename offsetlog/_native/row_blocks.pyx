@@ -50,12 +50,14 @@ VIEWS = {
                 "codec", "timestamp_type", "transactional", "control", "delete_horizon", "base_timestamp", "max_timestamp",
                 "leader_epoch", "producer_id", "producer_epoch", "base_sequence", "crc", "crc_ok"),
     "offsets": (*_POSITION, "log_partition", "log_offset"),
+    "changes": ("log_partition", "log_offset", "effective_at", "epoch", "timestamp", *_POSITION),
 }
 # What a column of a view is called on the C floor, where that is not its own name.
 _OTHER_NAMES = {
     ("records", "control"): "control_type",
     ("batches", "size"): "batch_size",
     ("batches", "leader_epoch"): "batch_leader_epoch",
+    ("changes", "epoch"): "batch_leader_epoch",
 }
 cdef dict _COLUMNS = {ol_column_name(<ol_column>index).decode("ascii"): index for index in range(OL_COLUMN_COUNT)}
 

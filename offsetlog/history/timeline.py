@@ -23,7 +23,7 @@ from offsetlog._native.partition import Partition
 from offsetlog._native.retention import newest_timestamp
 from offsetlog._native.store_core import StoreCore
 from offsetlog.clock import future_error, is_ahead
-from offsetlog.directory.history_floor import read_floor
+from offsetlog.directory.history_floor import HistoryFloor, read_floor
 from offsetlog.directory.listing import decode_text
 from offsetlog.directory.log_directory import CLEANER_POINTS, TOPIC, LogDirectory
 from offsetlog.errors import HistoryError, InvalidArgumentError, OffsetOutOfRangeError
@@ -53,6 +53,16 @@ def value_of(row: Value) -> OffsetAndMetadata:
     return OffsetAndMetadata(
         offset, decode_text(metadata), leader_epoch, committed, expires, identity
     )
+
+
+def recorded_floor(directory: LogDirectory, partition: Partition) -> HistoryFloor:
+    """Returns how far a partition was cleaned, as our cleaner and the checkpoint of any other recorded it.
+
+    Raises:
+        StorageError: the disk cannot read it.
+    """
+    checkpoint = directory.read_checkpoint(CLEANER_POINTS).get((TOPIC, partition.number), 0)
+    return read_floor(directory.fs, Path(partition.path)).at_least(checkpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +123,7 @@ class PartitionPast:
         return self._floors(group)[0]
 
     def _floors(self, group: str | None) -> tuple[int, int]:
-        path = Path(self.partition.path)
-        checkpoint = self.directory.read_checkpoint(CLEANER_POINTS).get(
-            (TOPIC, self.partition.number), 0
-        )
-        floors = read_floor(self.directory.fs, path).at_least(checkpoint)
+        floors = recorded_floor(self.directory, self.partition)
         cleaned, foreign = max(floors.of(group), self.start), floors.foreign
         general = max(floors.end, self.start)
         if (

@@ -22,7 +22,6 @@ from offsetlog.directory.log_directory import (
     LogDirectory,
 )
 from offsetlog.errors import (
-    CapabilityError,
     ClosedError,
     NotCoordinatorError,
     OffsetLogError,
@@ -47,8 +46,9 @@ from offsetlog.manager.interface import (
 from offsetlog.manager.leaderships import Leaderships
 from offsetlog.manager.parking import ParkedCommit, Parking, start_timer
 from offsetlog.manager.replica_partitions import ReplicaPartitions
-from offsetlog.manager.settings import ManagerSettings, QuotaLimits, Setting, from_properties
+from offsetlog.manager.settings import ManagerSettings, Setting, from_properties
 from offsetlog.manager.transition import PartitionTransition
+from offsetlog.manager.watches import Watches
 from offsetlog.types import (
     EpochEnd,
     FileRange,
@@ -73,17 +73,6 @@ _NOTHING = OffsetAndMetadata(-1)
 def create(properties: Mapping[str, Setting]) -> LogManager:
     """Makes a log manager from a broker's properties; the entry point "log" of `offsetlog.managers`."""
     return LogManager(from_properties(properties))
-
-
-def _quotas(limits: QuotaLimits) -> Quotas | None:
-    if not limits.any:
-        return None
-    return Quotas(
-        group_commits_per_second=limits.group_commits,
-        group_bytes_per_second=limits.group_bytes,
-        client_commits_per_second=limits.client_commits,
-        client_bytes_per_second=limits.client_bytes,
-    )
 
 
 class LogManager:
@@ -119,8 +108,8 @@ class LogManager:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """All there are, but `watch`."""
-        return frozenset(Capability) - {Capability.WATCH}
+        """All there are."""
+        return frozenset(Capability)
 
     def start(self) -> None:
         """Takes the directory's lock and opens the logs; loads nothing.  See OffsetManager.start."""
@@ -177,7 +166,7 @@ class LogManager:
             settings.durability,
             settings.commit_timeout,
             settings.alone,
-            _quotas(settings.quotas),
+            settings.quotas.buckets(),
             self._settle,
             self._park,
         )
@@ -195,6 +184,14 @@ class LogManager:
             warm=settings.warm_followers,
             ended=self._term_ended,
             attend=core.attend,
+        )
+        self._watches = Watches(
+            self._directory,
+            count,
+            self._checked,
+            self._watched_partition,
+            store.number_of,
+            core.listen_to_moves,
         )
         self._core = core
         for partition in self._owned.all():
@@ -223,6 +220,7 @@ class LogManager:
             self._stopped = True
             if core is None:
                 return
+        self._watches.close()
         self._leaderships.close()
         for parking in (*self._for_watermark, *self._for_disk):
             parking.refuse(NotCoordinatorError("the manager is stopped"))
@@ -235,6 +233,7 @@ class LogManager:
             core, self._core = self._core, None
             self._stopped = True
         if core is not None:
+            self._watches.close()
             self._executor.stop()
             self._closer.abandon(core.core)
 
@@ -254,6 +253,11 @@ class LogManager:
         return core
 
     @property
+    def _open_watches(self) -> Watches:
+        _ = self._open_core
+        return self._watches
+
+    @property
     def partitions(self) -> int:
         """The number of partitions of the offsets topic."""
         return self._open_core.core.count
@@ -268,6 +272,10 @@ class LogManager:
         core = self._open_core
         core.set_replica(partition.number, Replica(partition))
         core.core.attach(partition)
+
+    def _watched_partition(self, number: int) -> Partition | None:
+        replica = self._open_core.replica(number)
+        return None if replica is None else replica.partition
 
     def _made(self, partition: Partition) -> None:
         # The directory of a partition that this process leads or follows appears.
@@ -681,8 +689,8 @@ class LogManager:
         *,
         from_position: WatchPosition | None = None,
     ) -> Watch:
-        """Raises CapabilityError: changes cannot be watched yet; see OffsetManager.watch."""
-        raise CapabilityError("the log manager has no watch yet")
+        """Watches what takes effect; see OffsetManager.watch."""
+        return self._open_watches.open(groups, from_position)
 
     @property
     def open_partitions(self) -> OpenPartitions:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from offsetlog._native.quotas import Quotas
 from offsetlog.config import KAFKA_PARTITIONS_DEFAULT, MIB, MaintenanceConfig, StoreConfig
 from offsetlog.errors import ConfigError
 
@@ -34,6 +35,17 @@ class QuotaLimits:
     def any(self) -> bool:
         """Whether anything is limited."""
         return any(getattr(self, each.name) is not None for each in fields(self))
+
+    def buckets(self) -> Quotas | None:
+        """Makes the token buckets; None where nothing is limited."""
+        if not self.any:
+            return None
+        return Quotas(
+            group_commits_per_second=self.group_commits,
+            group_bytes_per_second=self.group_bytes,
+            client_commits_per_second=self.client_commits,
+            client_bytes_per_second=self.client_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -383,7 +383,7 @@ OL_TEST(missing_offsets_are_gaps_and_what_is_left_is_given) {
     remove_fixture();
 }
 
-OL_TEST(a_gap_stands_before_what_follows_it_and_what_is_covered_is_none) {
+OL_TEST(a_gap_stands_before_what_follows_it_and_what_is_known_is_none) {
     ol_partition *partition = partition_with_holes();
     ol_record_block block;
     ol_change_feed feed;
@@ -396,7 +396,7 @@ OL_TEST(a_gap_stands_before_what_follows_it_and_what_is_covered_is_none) {
     OL_CHECK_INT(block.count, 3);
     OL_CHECK_INT(feed.gap.from, 3);
     OL_CHECK_INT(feed.gap.below, 5);
-    feed.covered = 12;
+    feed.known_below = 12;
     ol_record_block_clear(&block);
     OL_CHECK_INT(ol_change_feed_read(&feed, &block, &error), OL_END);
     OL_CHECK_INT(feed.gap.below, 0);

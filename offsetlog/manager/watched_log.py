@@ -1,0 +1,230 @@
+"""One log partition of a watch: what took effect, and what cannot be reported of it.
+
+A place in a log is a leader epoch and a log offset: the epoch of the record before it.  By the
+epoch a log that was cut, or another replica's log, shows whether it still holds what was reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from offsetlog._native import timeline
+from offsetlog._native.change_feed import ChangeFeed
+from offsetlog._native.partition import Partition
+from offsetlog._native.replica import Replica
+from offsetlog._native.row_blocks import RowBlocks
+from offsetlog.directory.history_floor import HistoryFloor
+from offsetlog.errors import ClosedError, OffsetLogError
+from offsetlog.types import LogGap
+
+#: A leader epoch and a log offset: after the record before the offset, which is of the epoch.
+Place: TypeAlias = tuple[int, int]
+
+#: The place of a log that has nothing yet.
+BEGINNING: Place = (-1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one read of a log returned.
+
+    Attributes:
+        number: the log partition.
+        before: the place of the log before.
+        after: the place after all of it.
+        items: changes, as PositionChange or in Arrow batches, and at the end perhaps a LogGap.
+        changes: how many changes these are, and gaps.
+    """
+
+    number: int
+    before: Place
+    after: Place
+    items: list[Any]
+    changes: int
+
+
+class LogSource(Protocol):
+    """What a watch reads from.  Safe to call from any thread."""
+
+    def watched_partition(self, number: int) -> Partition | None:
+        """Returns the partition, None where it has no log here.
+
+        Raises:
+            ClosedError, StorageError, DataLossError.
+        """
+
+    def recorded_floor(self, partition: Partition) -> HistoryFloor:
+        """Returns how far a partition was cleaned; raises StorageError."""
+
+
+def present_place(partition: Partition) -> Place:
+    """Returns the place at W."""
+    replica = Replica(partition)
+    watermark = replica.positions().watermark
+    return replica.epoch_before(watermark), watermark
+
+
+def place_of_cut(replica: Replica, epoch: int, offset: int) -> int | None:
+    """Returns the log offset up to which a log holds what was read before a place.
+
+    That is the offset itself where the log holds all of it, and None where this replica cannot know
+    yet: it follows, and has not come so far.  The rule is that of a follower's truncation
+    (docs/format/leader-epochs.md §12.4): the log that has the epoch holds its records up to where
+    the epoch ends.
+    """
+    positions, leadership = replica.positions(), replica.leadership
+    newest = replica.last_epoch()
+    if epoch < 0 or epoch == newest:
+        if offset <= positions.log_end:
+            return offset
+        return positions.log_end if leadership.leads else None
+    if epoch > newest and not leadership.leads:
+        return None
+    end = replica.end_offset_for_epoch(epoch)
+    if end.epoch == epoch:
+        return min(offset, end.end_offset)
+    # The log has nothing of the epoch.  That of a leader without followers is the beginning of what
+    # it was; where another leader's log took its place, nobody knows where they part.
+    if not leadership.alone:
+        return positions.log_start
+    return min(offset, end.end_offset if end.end_offset >= 0 else positions.log_end)
+
+
+class WatchedLog:
+    """Reads one log on from a place.  One thread at a time.
+
+    Args:
+        source: where the log is.
+        number: the log partition.
+        groups: those that are watched in it, None for all.
+        place: leader epoch and log offset.
+    """
+
+    def __init__(
+        self, source: LogSource, number: int, groups: Sequence[str] | None, place: Place
+    ) -> None:
+        self.number = number
+        self._source = source
+        self._groups = groups
+        self._feed = ChangeFeed(number, groups)
+        self._epoch, self._offset = place
+        self._follows: Partition | None = None
+        self._is_held = False
+
+    @property
+    def place(self) -> Place:
+        """Leader epoch and log offset after all that was returned."""
+        return self._epoch, self._offset
+
+    def read(self, blocks: RowBlocks, rows: int, *, arrow: bool) -> tuple[Chunk, bool]:
+        """Returns what took effect, about so many rows, and whether there is nothing more now.
+
+        Raises:
+            StorageError, CapacityError, LimitError, ClosedError; the next call reads the same again.
+        """
+        before = self.place
+        items, is_end = self._read(blocks, rows, arrow)
+        changes = sum(each.num_rows if arrow and not isinstance(each, LogGap) else 1 for each in items)
+        return Chunk(self.number, before, self.place, items, changes), is_end
+
+    def _read(self, blocks: RowBlocks, rows: int, arrow: bool) -> tuple[list[Any], bool]:
+        partition = self._source.watched_partition(self.number)
+        if partition is None:
+            return [], True
+        if partition is not self._follows or not self._feed.is_current():
+            gap = self._find_place(partition)
+            if self._follows is None:
+                return [], True
+            if gap is not None:
+                return [gap], False
+        try:
+            found, gap, is_end = self._feed.read(blocks, rows, arrow)
+        except OffsetLogError:
+            self._follows = None
+            if not self._was_cut():
+                raise
+            return [], False
+        if self._was_cut() or self._was_released(partition):
+            # Some of it may have been read from what was being cut off, or cleaned.
+            self._follows = None
+            return [], False
+        if gap is not None:
+            gap = self._judged(partition, gap)
+        self._epoch, self._offset = self._feed.epoch, self._feed.offset
+        return [*found, *([] if gap is None else [gap])], is_end
+
+    def _was_cut(self) -> bool:
+        try:
+            return not self._feed.is_current()
+        except ClosedError:
+            return False
+
+    def _was_released(self, partition: Partition) -> bool:
+        # What is missing of other groups is passed over for as long as the history of the watched
+        # ones is kept; a cleaner says before it takes anything away that it is not any more.
+        return self._is_held and self._own(self._source.recorded_floor(partition)) > self._offset
+
+    # ------------------------------------------------------------------------------- finding the place
+
+    def _find_place(self, partition: Partition) -> LogGap | None:
+        # Makes the feed go on here, unless this replica has not come so far.
+        self._follows = None
+        self._is_held = False
+        replica = Replica(partition)
+        cut = place_of_cut(replica, self._epoch, self._offset)
+        if cut is None:
+            return None
+        gap = None
+        if cut < self._offset:
+            gap = LogGap(self.number, cut, self._offset, "truncated")
+            self._epoch, self._offset = replica.epoch_before(cut), cut
+        floor = self._floor(partition)
+        while True:
+            known_below = self._offset if gap is not None else max(self._offset, floor)
+            self._feed.start(partition, self._offset, self._epoch, known_below)
+            # A cleaner records the floor before it takes anything away: what it took while the feed
+            # looked for open transactions is known now.
+            again = self._floor(partition)
+            if again <= floor:
+                break
+            floor = again
+        self._follows = partition
+        if gap is None and floor > self._offset:
+            gap = LogGap(self.number, self._offset, floor, "cleaned")
+        return gap
+
+    # ------------------------------------------------------------------------------- what was cleaned
+
+    def _floor(self, partition: Partition) -> int:
+        # The log offset from which on every change of the watched groups is there.
+        floors = self._source.recorded_floor(partition)
+        watermark = Replica(partition).positions().watermark
+        return min(watermark, max(self._own(floors), self._settled(partition, floors, watermark)))
+
+    def _own(self, floors: HistoryFloor) -> int:
+        if self._groups is None:
+            return floors.end
+        return max((floors.of(group) for group in self._groups), default=0)
+
+    @staticmethod
+    def _settled(partition: Partition, floors: HistoryFloor, watermark: int) -> int:
+        # Where another program cleaned: values of a transaction that was open there count from its
+        # end on, and may have been taken for superseded (HistoryFloor.foreign).
+        foreign = min(floors.foreign, watermark)
+        return timeline.ended_by(partition, foreign, watermark) if foreign > 0 else 0
+
+    def _judged(self, partition: Partition, gap: LogGap) -> LogGap | None:
+        # Records are missing; of groups whose history is kept all may be there.
+        if gap.reason != "cleaned":
+            return gap
+        floors = self._source.recorded_floor(partition)
+        if gap.end <= floors.end and self._own(floors) <= gap.start:
+            self._feed.extend_gap(floors.end)
+            self._is_held = True
+            return None
+        # One gap stands for all that a pass has taken away.
+        end = max(gap.end, self._floor(partition))
+        self._feed.extend_gap(end)
+        return gap._replace(end=end)

@@ -1,0 +1,469 @@
+"""Watches: what takes effect, once each, in log order, across cleaning, restarts, cuts and takeovers."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+import time
+from itertools import islice
+
+import pytest
+
+from offsetlog.config import MaintenanceConfig
+from offsetlog.errors import (
+    ArgumentTypeError,
+    ClosedError,
+    GroupError,
+    InvalidArgumentError,
+    PartitionError,
+)
+from offsetlog.manager.interface import Watch
+from offsetlog.manager.log_manager import LogManager
+from offsetlog.types import LogGap, OffsetAndMetadata, PositionChange, TopicPartition
+from tests.depth import by_depth, first_seed
+from tests.manager.watch_model import KEYS, Life, changes_of, settings
+
+KEY = KEYS[0]
+FROM_THE_BEGINNING = {0: (-1, 0)}
+
+
+def lead(path, epoch=1, **more):
+    manager = LogManager(settings(path, **more), background=False)
+    manager.start()
+    manager.become_leader(0, epoch).result(30)
+    return manager
+
+
+def offsets_of(items):
+    values = [item.value for item in items if isinstance(item, PositionChange)]
+    return [None if value is None else value.offset for value in values]
+
+
+# ------------------------------------------------------------------------------------------------ the model
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_every_change_is_reported_once_or_lies_in_a_gap(tmp_path, number):
+    cleaned = gaps = 0
+    for seed in range(first_seed() + 1000 * number, first_seed() + 1000 * number + by_depth(gate=1, long=60)):
+        print(f"seed {seed}")
+        life = Life(seed, tmp_path / str(seed))
+        for _ in range(400):
+            life.step()
+            if life.draw.random() < 0.1:
+                life.check_mirror()
+        life.check_mirror()
+        life.finish()
+        cleaned += life.cleaned
+        gaps += sum(len(reader.gaps) for reader in life.readers)
+    assert cleaned > 0
+    assert gaps > 0
+
+
+# ------------------------------------------------------------------------------------------------ one replica
+
+
+def test_a_watch_begins_now_or_where_it_is_told_to(tmp_path):
+    with lead(tmp_path) as manager:
+        manager.commit("g", {KEY: 1})
+        watch = manager.watch()
+        assert isinstance(watch, Watch)
+        assert watch.position == {0: (1, 1)}
+        assert watch.poll() == []
+        manager.commit("g", {KEY: OffsetAndMetadata(2, "text", 7)})
+        (change,) = watch.poll()
+        assert change.value.offset == 2
+        assert (change.value.metadata, change.value.leader_epoch) == ("text", 7)
+        assert (change.log_offset, change.effective_at, change.epoch) == (1, 1, 1)
+        assert (change.group, change.topic, change.partition) == ("g", *KEY)
+        assert offsets_of(manager.watch(from_position=FROM_THE_BEGINNING).poll()) == [1, 2]
+        after = {0: (change.epoch, change.effective_at + 1)}
+        assert watch.position == after
+        assert manager.watch(from_position=after).poll() == []
+
+
+def test_a_watch_is_there_before_the_log(tmp_path):
+    with lead(tmp_path) as manager:
+        watch = manager.watch()
+        assert watch.position == FROM_THE_BEGINNING
+        manager.commit("g", {KEY: 1})
+        assert offsets_of(watch.poll()) == [1]
+
+
+def test_rows_are_the_changes(tmp_path):
+    with lead(tmp_path) as manager:
+        for value in range(10):
+            manager.commit("g", {KEYS[value % 3]: OffsetAndMetadata(value, "ä" * value)})
+        manager.delete("g", KEYS[:2])
+        plain = manager.watch(from_position=FROM_THE_BEGINNING).poll()
+        batches = manager.watch(from_position=FROM_THE_BEGINNING).poll_arrow(0, 4)
+        rows = [change for batch in batches for change in changes_of(batch)]
+        assert rows == plain[: len(rows)]
+        assert rows
+        places = ["log_partition", "log_offset", "effective_at", "epoch", "timestamp"]
+        assert batches[0].schema.names[:6] == [*places, "group"]
+        assert plain[-1].value is None
+
+
+def test_a_transaction_is_reported_whole(tmp_path):
+    much = {key: OffsetAndMetadata(5, "m" * 900) for key in KEYS}
+    with lead(tmp_path) as manager:
+        watch = manager.watch(from_position=FROM_THE_BEGINNING)
+        manager.commit("g", {KEY: 1})
+        manager.commit("g", much)
+        assert len(watch.poll(0, 1)) == 1
+        found = watch.poll(0, 1)
+        assert len(found) == len(KEYS)
+        assert len({change.effective_at for change in found}) == 1
+        assert all(change.log_offset < change.effective_at for change in found)
+
+
+def test_an_iteration_has_its_position_after_what_it_returned(tmp_path):
+    much = {key: OffsetAndMetadata(5, "m" * 900) for key in KEYS}
+    with lead(tmp_path) as manager:
+        for value in range(5):
+            manager.commit("g", {KEY: value})
+        manager.commit("g", much)
+        manager.commit("g", {KEY: 6})
+        whole = manager.watch(from_position=FROM_THE_BEGINNING).poll()
+        for count in range(len(whole) + 1):
+            watch = manager.watch(from_position=FROM_THE_BEGINNING)
+            seen = list(islice(watch, count))
+            assert seen == whole[:count]
+            inside = 0 < count < len(whole) and whole[count].effective_at == whole[count - 1].effective_at
+            first = count
+            while inside and whole[first - 1].effective_at == whole[count].effective_at:
+                first -= 1
+            assert manager.watch(from_position=watch.position).poll() == whole[first:]
+            if 0 < count < len(whole):
+                with pytest.raises(InvalidArgumentError, match="has not returned"):
+                    watch.poll_arrow()
+            assert watch.poll() == whole[count:]
+
+
+def test_only_the_given_groups_and_partitions(tmp_path):
+    manager = LogManager(settings(tmp_path, partitions=4), background=False)
+    with manager:
+        for number in range(4):
+            manager.become_leader(number, 1).result(5)
+        names = [f"group-{number}" for number in range(20)]
+        some = manager.watch(names[:3])
+        whole = manager.watch()
+        assert set(some.position) == {manager.partition_for(name) for name in names[:3]}
+        for value, name in enumerate(names):
+            manager.commit(name, {KEY: value})
+        assert sorted(offsets_of(some.poll())) == [0, 1, 2]
+        seen = []
+        while items := whole.poll(0, 3):
+            seen += items
+        assert sorted(offsets_of(seen)) == list(range(20))
+        assert all(manager.partition_for(change.group) == change.log_partition for change in seen)
+
+
+def test_held_history_of_a_group_is_no_gap(tmp_path):
+    keeps = MaintenanceConfig(enabled=False, min_history={"held": 10**9})
+    with lead(tmp_path, maintenance=keeps) as manager:
+        for value in range(200):
+            manager.commit("held", {KEY: value})
+            manager.commit("other", {KEY: value})
+        manager._maintenance.compact(delete_retention_ms=0)
+        held = manager.watch(["held"], from_position=FROM_THE_BEGINNING)
+        assert offsets_of(items := held.poll()) == list(range(200))
+        assert not any(isinstance(item, LogGap) for item in items)
+        (gap, *rest) = manager.watch(["other"], from_position=FROM_THE_BEGINNING).poll()
+        assert (gap.start, gap.reason) == (0, "cleaned")
+        assert offsets_of(rest)[-1] == 199
+
+
+# ------------------------------------------------------------------------------------------------ waiting
+
+
+def test_a_waiting_watch_is_woken_by_a_commit_and_by_its_end(tmp_path):
+    with lead(tmp_path) as manager:
+        watch = manager.watch()
+        seen = []
+        reader = threading.Thread(target=lambda: seen.extend(watch))
+        reader.start()
+        manager.commit("g", {KEY: 1})
+        deadline = time.monotonic() + 30
+        while not seen and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert offsets_of(seen) == [1]
+        watch.close()
+        reader.join(30)
+        assert not reader.is_alive()
+        with pytest.raises(ClosedError):
+            watch.poll()
+        assert watch.poll.__self__ is watch
+        assert watch.position == {0: (1, 1)}
+
+
+def test_stopping_the_manager_ends_its_watches(tmp_path):
+    manager = lead(tmp_path)
+    watch = manager.watch()
+    ended = threading.Thread(target=lambda: list(watch))
+    ended.start()
+    manager.stop()
+    ended.join(30)
+    assert not ended.is_alive()
+    with pytest.raises(ClosedError):
+        manager.watch()
+
+
+def test_a_watch_in_an_event_loop(tmp_path):
+    async def follow(watch, count):
+        seen = []
+        async for item in watch:
+            seen.append(item)
+            if len(seen) == count:
+                watch.close()
+        return seen
+
+    async def run(manager):
+        threads = threading.active_count()
+        watches = [manager.watch() for _ in range(20)]
+        tasks = [asyncio.create_task(follow(watch, 50)) for watch in watches]
+        await asyncio.sleep(0)
+        for value in range(50):
+            manager.commit("g", {KEY: value})
+            if value % 10 == 0:
+                await asyncio.sleep(0.001)
+        found = await asyncio.wait_for(asyncio.gather(*tasks), 30)
+        assert threading.active_count() == threads
+        return found
+
+    with lead(tmp_path) as manager:
+        assert all(offsets_of(seen) == list(range(50)) for seen in asyncio.run(run(manager)))
+
+
+def test_nothing_listens_after_the_last_watch(tmp_path):
+    with lead(tmp_path) as manager:
+        with manager.watch(), manager.watch() as other:
+            pass
+        other.close()
+        assert manager._watches._open == ()
+
+
+def test_commits_of_many_threads_are_each_reported_once(tmp_path):
+    with lead(tmp_path) as manager:
+        watch = manager.watch()
+
+        def commit(number):
+            for value in range(200):
+                manager.commit(f"group-{number}", {KEY: value})
+
+        threads = [threading.Thread(target=commit, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        seen = []
+        while len(seen) < 800:
+            seen += watch.poll(30, 100)
+        for thread in threads:
+            thread.join()
+        assert watch.poll() == []
+        for number in range(4):
+            assert offsets_of([each for each in seen if each.group == f"group-{number}"]) == list(range(200))
+
+
+# ------------------------------------------------------------------------------------------------ arguments
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"from_position": {7: (-1, 0)}}, PartitionError),
+        ({"from_position": {0: (-2, 0)}}, InvalidArgumentError),
+        ({"from_position": {0: (1, -1)}}, InvalidArgumentError),
+        ({"from_position": {0: 5}}, InvalidArgumentError),
+        ({"from_position": {0: ("1", 0)}}, ArgumentTypeError),
+        ({"groups": "g"}, ArgumentTypeError),
+        ({"groups": ["\ud800"]}, GroupError),
+    ],
+)
+def test_arguments_out_of_their_domain_are_refused(tmp_path, given, error):
+    with lead(tmp_path) as manager, pytest.raises(error):
+        manager.watch(**given)
+
+
+def test_at_least_one_change_is_asked_for(tmp_path):
+    with lead(tmp_path) as manager, pytest.raises(InvalidArgumentError):
+        manager.watch().poll(0, 0)
+
+
+# ------------------------------------------------------------------------------------------------ cuts
+
+
+def test_what_a_loss_of_power_took_back_is_reported(tmp_path):
+    with lead(tmp_path / "log") as manager:
+        for value in range(5):
+            manager.commit("g", {KEY: value})
+    shutil.copytree(tmp_path / "log", tmp_path / "kept")
+    with lead(tmp_path / "log", epoch=2) as manager:
+        watch = manager.watch(from_position=FROM_THE_BEGINNING)
+        for value in range(5, 9):
+            manager.commit("g", {KEY: value})
+        assert offsets_of(watch.poll()) == list(range(9))
+        place = watch.position
+    shutil.rmtree(tmp_path / "log")
+    shutil.copytree(tmp_path / "kept", tmp_path / "log")
+    with lead(tmp_path / "log", epoch=3) as manager:
+        early = manager.watch(from_position=place)
+        assert early.poll() == [LogGap(0, 5, 9, "truncated")]
+        assert early.poll() == []
+        for value in range(20, 30):
+            manager.commit("g", {KEY: value})
+        late = manager.watch(from_position=place).poll()
+        assert late[0] == LogGap(0, 5, 9, "truncated")
+        assert offsets_of(late[1:]) == offsets_of(early.poll()) == list(range(20, 30))
+
+
+class Pair:
+    """Two replicas of a partition; `ship` brings the second one up to the first."""
+
+    def __init__(self, path):
+        self.managers = [
+            LogManager(settings(path / name, replication_factor=2, durability="process"), background=False)
+            for name in ("a", "b")
+        ]
+        for manager in self.managers:
+            manager.start()
+        self.epoch = 0
+
+    def lead(self, number):
+        self.epoch += 1
+        for each, manager in enumerate(self.managers):
+            if each == number:
+                transition = manager.become_leader(0, self.epoch)
+            else:
+                manager.become_follower(0, self.epoch).result(30)
+        self.leader, self.follower = self.managers[number], self.managers[1 - number]
+        self.advance(self.leader, self.leader.positions(0).log_end)
+        transition.result(30)
+
+    def advance(self, manager, offset):
+        manager.advance(0, self.epoch, offset)
+
+    def ship(self):
+        buffer = bytearray(1 << 20)
+        while (at := self.follower.positions(0).log_end) < self.leader.positions(0).log_end:
+            size = self.leader.read_into(0, at, buffer, uncommitted=True)
+            self.follower.append_as_follower(0, self.epoch, memoryview(buffer)[:size])
+
+    def stop(self):
+        for manager in self.managers:
+            manager.stop()
+
+
+@pytest.fixture
+def pair(tmp_path):
+    made = Pair(tmp_path)
+    made.lead(0)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def test_what_is_above_w_is_not_reported_at_any_replica(pair):
+    watches = [manager.watch(from_position=FROM_THE_BEGINNING) for manager in pair.managers]
+    for value in range(4):
+        pair.leader.commit("g", {KEY: value})
+    pair.ship()
+    assert [watch.poll() for watch in watches] == [[], []]
+    pair.advance(pair.leader, 3)
+    pair.advance(pair.follower, 2)
+    assert [offsets_of(watch.poll()) for watch in watches] == [[0, 1, 2], [0, 1]]
+
+
+def test_a_watch_goes_on_when_leadership_moves(pair):
+    here, there = [manager.watch(from_position=FROM_THE_BEGINNING) for manager in pair.managers]
+    for value in range(3):
+        pair.leader.commit("g", {KEY: value})
+    pair.ship()
+    pair.advance(pair.leader, 3)
+    pair.leader.commit("g", {KEY: 99})      # nobody else gets it
+    assert offsets_of(here.poll()) == [0, 1, 2]
+    pair.lead(1)
+    pair.leader.commit("g", {KEY: 3})
+    pair.advance(pair.leader, 4)
+    assert offsets_of(there.poll()) == [0, 1, 2, 3]
+    pair.follower.truncate_to(0, pair.epoch, 3)
+    pair.ship()
+    pair.advance(pair.follower, 4)
+    assert offsets_of(here.poll()) == [3]
+    assert here.position == there.position
+
+
+def test_a_position_is_taken_to_the_other_replica(pair):
+    here = pair.leader.watch(from_position=FROM_THE_BEGINNING)
+    for value in range(4):
+        pair.leader.commit("g", {KEY: value})
+    pair.advance(pair.leader, 4)
+    assert offsets_of(here.poll()) == [0, 1, 2, 3]
+    there = pair.follower.watch(from_position=here.position)
+    assert there.poll() == []       # it has not come so far, which is no gap
+    pair.ship()
+    pair.leader.commit("g", {KEY: 4})
+    pair.ship()
+    pair.advance(pair.follower, 5)
+    assert offsets_of(there.poll()) == [4]
+
+
+def test_a_cut_below_w_is_reported(pair):
+    for value in range(6):
+        pair.leader.commit("g", {KEY: value})
+    pair.ship()
+    for manager in pair.managers:
+        pair.advance(manager, 6)
+    watch = pair.follower.watch(from_position=FROM_THE_BEGINNING)
+    assert offsets_of(watch.poll()) == list(range(6))
+    # As after an election of a replica that was not in sync.
+    pair.epoch += 1
+    pair.follower.become_follower(0, pair.epoch).result(30)
+    pair.follower.truncate_to(0, pair.epoch, 4)
+    pair.lead(1)
+    assert watch.poll() == [LogGap(0, 4, 6, "truncated")]
+    pair.leader.commit("g", {KEY: 10})
+    pair.advance(pair.leader, 5)
+    assert offsets_of(watch.poll()) == [10]
+
+
+def test_a_log_that_begins_again_above_its_end_is_a_gap(pair):
+    watch = pair.follower.watch(from_position=FROM_THE_BEGINNING)
+    pair.leader.commit("g", {KEY: 0})
+    pair.ship()
+    pair.advance(pair.follower, 1)
+    assert offsets_of(watch.poll()) == [0]
+    for value in range(1, 9):
+        pair.leader.commit("g", {KEY: value})
+    pair.follower.restart_at(0, pair.epoch, 6)
+    pair.ship()
+    pair.advance(pair.follower, 9)
+    assert [item for item in watch.poll() if isinstance(item, LogGap)] == [LogGap(0, 1, 6, "cleaned")]
+    assert offsets_of(pair.follower.watch(from_position={0: (1, 1)}).poll()) == [6, 7, 8]
+
+
+def test_a_batch_that_cannot_be_read_is_a_gap(tmp_path):
+    with lead(tmp_path) as manager:
+        for value in range(5):
+            manager.commit("g", {KEY: value})
+        path = next((tmp_path / "__consumer_offsets-0").glob("*.log"))
+        size = manager.file_range(0, 0, 1 << 20).size // 5
+        with path.open("r+b") as file:
+            file.seek(2 * size + 70)
+            byte = file.read(1)[0]
+            file.seek(2 * size + 70)
+            file.write(bytes([byte ^ 1]))
+        items = manager.watch(from_position=FROM_THE_BEGINNING).poll()
+        assert items[2] == LogGap(0, 2, 3, "damaged")
+        assert offsets_of(items) == [0, 1, 3, 4]
+        manager.abandon()
+
+
+def test_other_topics_stay_apart(tmp_path):
+    other = TopicPartition("t", 2**31 - 1)
+    with lead(tmp_path) as manager:
+        manager.commit("", {other: 2**63 - 1})
+        (change,) = manager.watch(from_position=FROM_THE_BEGINNING).poll()
+        assert (change.group, change.topic, change.partition, change.value.offset) == ("", *other, 2**63 - 1)
