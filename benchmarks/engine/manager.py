@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 import numpy as np
+import pyarrow as pa
 from pytest_benchmark.stats import Stats
 
 import offsetlog
@@ -19,7 +20,7 @@ from offsetlog.errors import CoordinatorLoadingError
 from offsetlog.manager.interface import PartitionState
 from offsetlog.manager.log_manager import LogManager
 from offsetlog.manager.settings import ManagerSettings, QuotaLimits
-from offsetlog.types import OffsetAndMetadata, TopicPartition
+from offsetlog.types import LogGap, OffsetAndMetadata, PositionChange, TopicPartition
 
 Commit = Callable[[str, dict[TopicPartition, int]], object]
 Fetch = Callable[[str, list[TopicPartition]], Mapping[TopicPartition, OffsetAndMetadata]]
@@ -141,6 +142,57 @@ def advance(run: Run) -> None:
         _left(run, [runner.name], _digest(keys, manager.fetch))
     taken = 1e6 / run.report.figure("commit and advance").median
     run.report.goals.append(Goal("commit and advance: <= 1.5 us", 1.5, taken, at_most=True))
+
+
+@workload("manager/watch", ">= 1 M changes/s in Arrow batches")
+def watch(run: Run) -> None:
+    """A watch from the beginning of the logs: every change once, in Arrow batches and as objects."""
+    keys = KeySpace(run.size(1000, 10), run.size(10, 2), run.size(100, 10))
+    commits, rows = run.size(1000, 10), run.size(1000, 50)
+    run.condition(f"{commits} commits of {rows} rows of columns, from {keys}; the logs are in the page cache")
+    with offsetlog.open(run.new_directory(), PARTITIONS, "process", maintenance=BY_HAND) as store:
+        shuffled = Shuffled(keys.count, run.seed)
+        for value in range(commits):
+            names = list(zip(*keys.rows(shuffled.take(rows)), strict=True))
+            columns = dict(zip(("group", "topic", "partition"), names, strict=True))
+            store.commit_arrow(pa.table(columns | {"offset": [value] * rows}))
+        path = store.path
+    settings = ManagerSettings(path=path, partitions=PARTITIONS, durability="process", maintenance=BY_HAND)
+    with LogManager(settings) as manager:
+        for number in range(PARTITIONS):
+            manager.become_leader(number, 10).result()
+        beginning = {number: (-1, 0) for number in range(PARTITIONS)}
+
+        def read(arrow: bool) -> tuple[int, int]:
+            found = total = 0
+            with manager.watch(from_position=beginning) as changes:
+                while items := changes.poll_arrow() if arrow else changes.poll(0, 5000):
+                    for item in items:
+                        assert not isinstance(item, LogGap)
+                        if isinstance(item, PositionChange):
+                            assert item.value is not None
+                            found, total = found + 1, total + item.value.offset
+                        else:
+                            found += item.num_rows
+                            total += int(item.column("offset").to_numpy().sum())
+            return found, total
+
+        expected = commits * rows, rows * commits * (commits - 1) // 2
+
+        def prepare(arrow: bool) -> Callable[[int], Job]:
+            def job() -> None:
+                if read(arrow) != expected:
+                    raise AssertionError("the watch has not reported every change once")
+
+            return lambda _: Job(job, commits * rows)
+
+        runners = [
+            Runner("Arrow batches", prepare(True), unit="changes/s"),
+            Runner("objects", prepare(False), unit="changes/s"),
+        ]
+        run.profiled = runners[0]
+        run.report.figures += race(run.benchmark, runners, run.rounds)
+    run.report.goal_rate("Arrow batches", 1e6)
 
 
 # ------------------------------------------------------------------------------------------------------- takeovers
