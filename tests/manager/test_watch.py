@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import shutil
 import threading
 import time
@@ -467,3 +468,73 @@ def test_other_topics_stay_apart(tmp_path):
         manager.commit("", {other: 2**63 - 1})
         (change,) = manager.watch(from_position=FROM_THE_BEGINNING).poll()
         assert (change.group, change.topic, change.partition, change.value.offset) == ("", *other, 2**63 - 1)
+
+
+# ------------------------------------------------------------------------------------------------ at the same time
+
+
+def test_a_log_that_is_cleaned_while_it_is_read(tmp_path):
+    seed = first_seed()
+    draw = random.Random(seed)
+    print(f"seed {seed}")
+    committed: dict[int, int] = {}      # log offset -> value
+    with lead(tmp_path) as manager:
+        done = threading.Event()
+        failures: list[BaseException] = []
+
+        def write():
+            for value in range(by_depth(gate=2000, long=50_000)):
+                keys = draw.sample(KEYS, draw.choice([1, 1, 2, 5]))
+                offsets = dict.fromkeys(keys, OffsetAndMetadata(value, "m" * draw.randrange(50)))
+                end = manager.commit("g", offsets).log_offset
+                committed.update({end - place: value for place in range(len(keys))})
+                if value % 50 == 0:
+                    time.sleep(0.001)
+
+        def clean():
+            while not done.is_set():
+                manager._maintenance.compact(delete_retention_ms=0)
+
+        def run(work):
+            try:
+                work()
+            except BaseException as failure:
+                failures.append(failure)
+
+        writer = threading.Thread(target=run, args=(write,))
+        cleaner = threading.Thread(target=run, args=(clean,))
+        writer.start()
+        cleaner.start()
+        readers = [([], manager.watch(from_position=FROM_THE_BEGINNING)) for _ in range(3)]
+        late: list[tuple[list, Watch]] = []
+        while writer.is_alive():
+            for seen, watch in readers:
+                seen.extend(watch.poll(0, 200))
+            # One that begins in the middle of what is being cleaned.
+            place = readers[0][1].position[0]
+            late.append(([], manager.watch(from_position={0: place})))
+            late[-1][0].extend(late[-1][1].poll(0, 20))
+        writer.join()
+        done.set()
+        cleaner.join()
+        assert not failures
+        gaps = 0
+        for number, (seen, watch) in enumerate([*readers, *late]):
+            while items := watch.poll(0, 1000):
+                seen.extend(items)
+            gaps += sum(isinstance(item, LogGap) for item in seen)
+            check_coverage(seen, committed, 0 if number < len(readers) else None)
+        print(f"{len(readers) + len(late)} watches, {gaps} gaps")
+
+
+def check_coverage(seen, committed, start):
+    offsets = [item.log_offset for item in seen if isinstance(item, PositionChange)]
+    assert offsets == sorted(set(offsets))
+    assert all(committed[item.log_offset] == item.value.offset for item in seen if isinstance(item, PositionChange))
+    gaps = [item for item in seen if isinstance(item, LogGap)]
+    if start is None:
+        start = min([*offsets[:1], *(gap.start for gap in gaps)], default=len(committed))
+    missing = set(range(start, max(committed) + 1)) - set(offsets)
+    for gap in gaps:
+        missing -= set(range(gap.start, gap.end))
+    assert not missing
