@@ -1,6 +1,6 @@
 /* Any bytes as the files of a partition directory: it is opened read-only and loaded, then opened for writing, committed to, and opened
  * again.  Nothing crashes, hangs or takes memory without bound; a read-only open changes no byte; what two opens say of the same bytes is the same;
- * what was committed is there afterwards.
+ * what was committed is there afterwards; a feed of changes leads to the state of the load.
  *
  * An input that begins with a zero byte is one segment file.  Any other one is flags and files:
  *     flags, then as often as bytes last: kind, size (2 bytes), bytes of the file */
@@ -18,6 +18,7 @@
 #include "base/crc32c.h"
 #include "partition/partition.h"
 #include "epoch_of.h"
+#include "feed_mirror.h"
 
 enum {
     FLAG_STRUCTURED = 1,        /* always set, since an input without it is one segment */
@@ -185,6 +186,20 @@ typedef struct opened {
     bool sound;                 /* nothing was reported */
 } opened;
 
+/* What takes effect, one after the other, leads to the positions of the load. */
+static void check_feed(ol_partition *partition, const ol_digest *loaded) {
+    feed_mirror mirror;
+    ol_digest digest;
+    ol_error error;
+    int status = feed_mirror_make(&mirror, partition, 3, &error);
+    OL_ASSERT(status == OL_OK || (error.status == status && error.reason[0] != '\0'));
+    if (status == OL_OK && mirror.is_exact) {
+        ol_state_digest(&mirror.state, true, &digest);
+        OL_ASSERT(memcmp(&digest.positions, &loaded->positions, sizeof digest.positions) == 0);
+    }
+    ol_state_destroy(&mirror.state);
+}
+
 static opened open_and_load(uint8_t flags, bool writable) {
     opened result = {0};
     ol_partition_options options = options_of(flags, writable);
@@ -208,6 +223,7 @@ static opened open_and_load(uint8_t flags, bool writable) {
     ol_state_digest(state, true, &result.digest);
     ol_partition_unlock_state(result.partition);
     result.loaded = true;
+    check_feed(result.partition, &result.digest);
     return result;
 }
 
