@@ -16,6 +16,8 @@ typedef struct pass {
     int64_t until;              /* W when the pass began */
     int64_t passed_over;        /* damage that the walk has met, and that was reported */
     int64_t reported_from;      /* changes below were given */
+    bool has_batch;             /* the walk has given one */
+    bool begins_at_segment;     /* the walk began with a segment, and found the place by itself */
 } pass;
 
 int ol_change_feed_create(ol_change_feed *feed, int32_t log_partition, const ol_slice *groups,
@@ -309,6 +311,12 @@ static int check_records(const ol_batch *batch, ol_records walk, missing *found,
     return OL_OK;
 }
 
+/* A walk that begins in the middle of a segment finds its place by the headers before it.  Where
+ * one of them is damaged, it may not see what a walk from the beginning sees. */
+static bool may_have_missed(const pass *work) {
+    return !work->has_batch && !work->begins_at_segment;
+}
+
 /* Sets the gap of what is missing, unless its owner knows of it; below the offset of the feed
  * nothing matters. */
 static bool meet_missing(pass *work, const missing *found, bool is_damage) {
@@ -368,23 +376,30 @@ static bool meet_damage(pass *work, int64_t from, int64_t below) {
     return is_new;
 }
 
-/* OL_OK: the block is full, or there is a gap; OL_END: W is reached. */
-static int give_batches(pass *work, int64_t from, ol_error *error) {
+/* Gives what is at and above `start`; from `from` on, which is below it where the log begins above,
+ * something is missing.  OL_OK: the block is full, or there is a gap; OL_END: W is reached;
+ * OL_OUT_OF_RANGE with may_have_missed: the walk has not found its beginning. */
+static int give_batches(pass *work, int64_t from, int64_t start, ol_error *error) {
     ol_change_feed *feed = work->feed;
     ol_batch batch;
     int64_t expected = from;
     int status;
     while ((status = ol_batch_walk_next(&work->walk, &batch, error)) == OL_OK) {
         int64_t next = ol_batch_next_offset(&batch);
+        if (next <= start) continue;
         if (next > work->until) return OL_END;      /* W lies within it */
         /* Only its records show where a compressed message set begins. */
         bool has_base = batch.record_count >= 0;
+        bool is_late = has_base && batch.base_offset > start;
+        if (is_late && may_have_missed(work)) return OL_OUT_OF_RANGE;
+        work->has_batch = true;
         if (has_base && meet_damage(work, expected, batch.base_offset)) return OL_OK;
-        status = give_batch(work, &batch, expected, from, error);
+        status = give_batch(work, &batch, expected, start, error);
         if (status != OL_END) return status;
         expected = next;
     }
     if (status != OL_END) return status;
+    if (start < work->until && may_have_missed(work)) return OL_OUT_OF_RANGE;
     if (meet_damage(work, expected, work->until)) return OL_OK;
     /* The log may have nothing up to W: it begins there, or its end was cleaned away. */
     missing found = {.expected = expected, .from = INT64_MAX};
@@ -394,16 +409,38 @@ static int give_batches(pass *work, int64_t from, ol_error *error) {
     return is_new ? OL_OK : OL_END;
 }
 
+static int walk_from(pass *work, int64_t begin, int64_t from, int64_t start, ol_error *error) {
+    ol_log *log = ol_partition_log(work->feed->partition);
+    int status = ol_batch_walk_open(&work->walk, log, begin, work->until, true, error);
+    if (status != OL_OK) return status;
+    status = give_batches(work, from, start, error);
+    ol_batch_walk_close(&work->walk);
+    return status;
+}
+
+/* The base of the segment that holds an offset; the offset itself where none does. */
+static int64_t segment_base_of(const ol_log *log, int64_t offset) {
+    ol_log_segment_info info;
+    int64_t base = offset;
+    for (size_t i = 0; ol_log_segment_at(log, i, &info) && info.base_offset <= offset; i++) {
+        base = info.base_offset;
+    }
+    return base;
+}
+
 static int read_log(pass *work, ol_error *error) {
     ol_change_feed *feed = work->feed;
-    int64_t start = ol_log_start(ol_partition_log(feed->partition));
+    ol_log *log = ol_partition_log(feed->partition);
+    int64_t start = ol_log_start(log);
     /* The first pass reads again what may belong to transactions that are open at its offset. */
     int64_t from = feed->scanned_from < feed->offset ? feed->scanned_from : feed->offset;
-    int status = ol_batch_walk_open(&work->walk, ol_partition_log(feed->partition),
-                                    from > start ? from : start, work->until, true, error);
-    if (status != OL_OK) return status;
-    status = give_batches(work, from, error);
-    ol_batch_walk_close(&work->walk);
+    if (start < from) start = from;
+    int status = walk_from(work, start, from, start, error);
+    if (status == OL_OUT_OF_RANGE && may_have_missed(work)) {
+        work->begins_at_segment = true;
+        work->passed_over = 0;
+        status = walk_from(work, segment_base_of(log, start), from, start, error);
+    }
     feed->scanned_from = INT64_MAX;
     return status;
 }

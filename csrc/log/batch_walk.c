@@ -155,6 +155,8 @@ static int next_piece(ol_batch_walk *walk, ol_error *error) {
 static OL_NOINLINE int judge(ol_batch_walk *walk, const ol_batch *batch, const uint8_t *end,
                              ol_error *error) {
     set_bounds(walk);
+    /* The tail that a crash left after the end of a log is no batch that follows. */
+    if (ol_batch_next_offset(batch) == ol_log_end(walk->log)) end = batch->data + batch->size;
     return ol_batch_refuse_offsets(&walk->bounds, batch,
                                    ol_batch_judge_offsets(&walk->bounds, batch, end), error);
 }

@@ -7,9 +7,7 @@
 typedef struct feed_mirror {
     ol_state state;
     size_t rows;
-    /* Nothing in the rows is other than in the log (malformed text, ids as text), and all of it could be read.  A reader that begins
-     * after a damaged batch may miss another one, which a load from the beginning finds. */
-    bool is_exact;
+    bool is_exact;              /* nothing in the rows is other than in the log: malformed text, ids as text */
 } feed_mirror;
 
 static const ol_column feed_mirror_columns[] = {
@@ -77,7 +75,6 @@ static inline int feed_mirror_make(feed_mirror *mirror, ol_partition *partition,
         /* Each read gets on. */
         OL_ASSERT(status == OL_END || block.count > 0 || feed.gap.below > 0);
         OL_ASSERT(feed.offset >= before);
-        mirror->is_exact &= !feed.gap.is_damage;
         for (size_t i = 0; i < block.count; i++) {
             int applied = feed_mirror_apply(mirror, &block, i, error);
             if (applied != OL_OK) status = applied;

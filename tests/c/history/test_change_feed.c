@@ -434,6 +434,39 @@ OL_TEST(a_batch_that_cannot_be_read_is_a_gap) {
     remove_fixture();
 }
 
+/* Three bytes that are no batch, before the third one of the segment. */
+static void insert_bytes(void) {
+    char path[400];
+    uint8_t bytes[4096];
+    snprintf(path, sizeof path, "%s/00000000000000000000.log", fixture_directory);
+    FILE *file = fopen(path, "r+b");
+    OL_CHECK(file != NULL);
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    size_t position = 0;
+    for (int i = 0; i < 2; i++) position += OL_BATCH_LOG_OVERHEAD + (size_t)ol_load_i32(bytes + position + OL_BATCH_AT_LENGTH);
+    OL_CHECK(size < sizeof bytes && fseek(file, (long)position, SEEK_SET) == 0);
+    OL_CHECK(fwrite("\xff\xff\xff", 1, 3, file) == 3);
+    OL_CHECK(fwrite(bytes + position, 1, size - position, file) == size - position && fclose(file) == 0);
+}
+
+OL_TEST(a_feed_that_begins_after_bytes_that_are_no_batch_finds_what_follows_them) {
+    ol_partition_options options = fixture_options(fresh_directory());
+    ol_partition *partition = open_partition(&options, true);
+    for (int64_t offset = 0; offset < 6; offset++) commit_one(partition, "a", "t", 0, offset);
+    close_partition(partition);
+    insert_bytes();
+    options.log.writable = options.log.create = false;
+    partition = open_partition(&options, true);
+    for (int64_t from = 0; from <= 6; from++) {
+        heard *all = hear_from(partition, from, NULL, 0, 1);
+        OL_CHECK_INT(all->count, 6 - from);
+        OL_CHECK_INT(all->gap_count, 0);
+        free(all);
+    }
+    ol_partition_abandon(partition);
+    remove_fixture();
+}
+
 /* ------------------------------------------------------------------------------------------------ W and truncation */
 
 OL_TEST(nothing_at_or_above_w_is_given_and_a_cut_is_noticed) {

@@ -260,4 +260,24 @@ OL_TEST(what_is_appended_between_open_and_load_is_applied_and_said_to_be) {
     remove_fixture();
 }
 
+OL_TEST(a_torn_tail_says_nothing_of_the_base_offset_of_the_last_batch) {
+    const char *directory = fresh_directory();
+    uint8_t log[900];
+    size_t size = put_position(log, 10, OL_KEY_OFFSET_COMMIT, false, 5);
+    size += put_position(log + size, 20, OL_KEY_OFFSET_COMMIT, false, 6);
+    /* As if it were the batch that belongs into the gap, but for its CRC. */
+    size_t tail = put_position(log + size, 15, OL_KEY_OFFSET_COMMIT, false, 7);
+    log[size + OL_BATCH_AT_CRC] ^= 1;
+    write_segment(directory, 0, log, size + tail);
+    ol_partition_options options = fixture_options(directory);
+    for (int writable = 0; writable < 2; writable++) {
+        options.log.writable = options.log.create = writable;
+        ol_partition *partition = open_partition(&options, true);
+        OL_CHECK_INT(ol_log_end(ol_partition_log(partition)), 21);
+        OL_CHECK_INT(fetch_one(partition, "g", "t", 0), 6);
+        ol_partition_abandon(partition);
+    }
+    remove_fixture();
+}
+
 OL_TEST_MAIN()
