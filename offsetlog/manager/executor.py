@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from offsetlog.errors import CapacityError
+
 _log = logging.getLogger(__name__)
 
 Work = Callable[[], object]
@@ -43,15 +45,92 @@ class Executor(Protocol):
         """Waits for the work under way, and drops the rest."""
 
 
-class _ThreadTimer:
-    __slots__ = ("cancelled", "work")
+#: As many timers are kept before those that were cancelled are dropped.
+_TIMERS_UNCHECKED = 64
 
-    def __init__(self, work: Work) -> None:
+
+class _ThreadTimer:
+    __slots__ = ("_timers", "cancelled", "work")
+
+    def __init__(self, timers: _Timers, work: Work) -> None:
+        self._timers = timers
         self.work = work
         self.cancelled = False
 
     def cancel(self) -> None:
-        self.cancelled = True
+        self._timers.cancel(self)
+
+
+class _Timers:
+    """A thread that calls what is ordered for a time, earliest first; its work is short.
+
+    A timer that is cancelled keeps nothing alive, and timers are dropped once half of them are
+    cancelled: most are, long before their time.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._changed = threading.Condition()
+        self._heap: list[tuple[float, int, _ThreadTimer]] = []
+        self._cancelled = 0
+        self._thread: threading.Thread | None = None
+        self._order = itertools.count()
+        self._stopped = False
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, when: float, work: Work) -> _ThreadTimer:
+        timer = _ThreadTimer(self, work)
+        with self._changed:
+            if self._stopped:
+                return timer
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                _start(thread)
+                self._thread = thread
+            heapq.heappush(self._heap, (when, next(self._order), timer))
+            if self._heap[0][2] is timer:
+                self._changed.notify()
+        return timer
+
+    def cancel(self, timer: _ThreadTimer) -> None:
+        with self._changed:
+            if timer.cancelled:
+                return
+            timer.cancelled = True
+            timer.work = _nothing
+            self._cancelled += 1
+            if len(self._heap) > _TIMERS_UNCHECKED and 2 * self._cancelled > len(self._heap):
+                self._heap = [each for each in self._heap if not each[2].cancelled]
+                heapq.heapify(self._heap)
+                self._cancelled = 0
+
+    def stop(self) -> threading.Thread | None:
+        """Drops what is ordered; returns the thread, which ends."""
+        with self._changed:
+            self._stopped = True
+            self._heap.clear()
+            self._changed.notify_all()
+            return self._thread
+
+    def _next(self) -> Work | None:
+        with self._changed:
+            while not self._stopped:
+                left = self._heap[0][0] - time.monotonic() if self._heap else None
+                if left is not None and left <= 0:
+                    timer = heapq.heappop(self._heap)[2]
+                    if not timer.cancelled:
+                        timer.cancelled = True  # one that is cancelled from now on is not in the heap
+                        return timer.work
+                    self._cancelled = max(0, self._cancelled - 1)
+                    continue
+                self._changed.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
+        return None
+
+    def _run(self) -> None:
+        while (work := self._next()) is not None:
+            _run_one(work)
 
 
 class ThreadExecutor:
@@ -69,10 +148,7 @@ class ThreadExecutor:
         self._queue: deque[Work] = deque()
         self._workers: list[threading.Thread] = []
         self._idle = 0
-        self._timers: list[tuple[float, int, _ThreadTimer]] = []
-        self._timers_changed = threading.Condition()
-        self._timer_thread: threading.Thread | None = None
-        self._order = itertools.count()
+        self._timers = _Timers(f"{name}-timers")
         self._stopped = False
 
     def now(self) -> float:
@@ -80,31 +156,36 @@ class ThreadExecutor:
         return time.monotonic()
 
     def submit(self, work: Work) -> None:
-        """Has the work run on one of the threads; dropped after `stop`."""
+        """Has the work run on one of the threads; dropped after `stop`.
+
+        Raises:
+            CapacityError: the system has no thread for it.
+        """
         with self._changed:
             if self._stopped:
                 return
+            if self._idle <= len(self._queue) and len(self._workers) < self._limit:
+                self._add_worker()
             self._queue.append(work)
-            if self._idle < len(self._queue) and len(self._workers) < self._limit:
-                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._workers.append(thread)
-                thread.start()
             self._changed.notify()
 
+    def _add_worker(self) -> None:
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        try:
+            _start(thread)
+        except CapacityError:
+            if not self._workers:
+                raise
+            return  # those that there are do it
+        self._workers.append(thread)
+
     def call_later(self, seconds: float, work: Work) -> Timer:
-        """Has the work run on the timers' thread; dropped after `stop`."""
-        timer = _ThreadTimer(work)
-        with self._timers_changed:
-            if self._stopped:
-                return timer
-            heapq.heappush(self._timers, (self.now() + seconds, next(self._order), timer))
-            if self._timer_thread is None:
-                self._timer_thread = threading.Thread(
-                    target=self._run_timers, name=f"{self._name}-timers", daemon=True
-                )
-                self._timer_thread.start()
-            self._timers_changed.notify()
-        return timer
+        """Has the work run on the timers' thread; dropped after `stop`.
+
+        Raises:
+            CapacityError: the system has no thread for it.
+        """
+        return self._timers.add(self.now() + seconds, work)
 
     def stop(self) -> None:
         """Waits for the work under way, and drops the rest; see Executor."""
@@ -112,10 +193,10 @@ class ThreadExecutor:
             self._stopped = True
             self._queue.clear()
             self._changed.notify_all()
-        with self._timers_changed:
-            self._timers.clear()
-            self._timers_changed.notify_all()
-        threads = [*self._workers, *([self._timer_thread] if self._timer_thread else [])]
+            threads = list(self._workers)
+        timers = self._timers.stop()
+        if timers is not None:
+            threads.append(timers)
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join()
@@ -132,24 +213,31 @@ class ThreadExecutor:
                 work = self._queue.popleft()
             _run_one(work)
 
-    def _next_timer(self) -> _ThreadTimer | None:
-        with self._timers_changed:
-            while not self._stopped:
-                left = self._timers[0][0] - self.now() if self._timers else None
-                if left is not None and left <= 0:
-                    return heapq.heappop(self._timers)[2]
-                self._timers_changed.wait(left)
-        return None
 
-    def _run_timers(self) -> None:
-        while (timer := self._next_timer()) is not None:
-            if not timer.cancelled:
-                _run_one(timer.work)
+def executors(given: Executor | None, threads: int) -> tuple[Executor, Executor]:
+    """Returns what a manager loads with, and what it flushes with: two, so that no flush waits for a load.
+
+    A host that gives one has both done by it.
+    """
+    if given is not None:
+        return given, given
+    return ThreadExecutor(threads), ThreadExecutor(threads, "offsetlog-flusher")
+
+
+def _nothing() -> None:
+    """Takes the place of work that was cancelled."""
+
+
+def _start(thread: threading.Thread) -> None:
+    try:
+        thread.start()
+    except RuntimeError as failure:
+        raise CapacityError(f"no thread {thread.name} can be started: {failure}") from failure
 
 
 def _run_one(work: Work) -> None:
     # Work reports its failures itself; a thread that died of one would let all later work wait.
     try:
         work()
-    except Exception:
+    except BaseException:
         _log.exception("work of the manager failed")

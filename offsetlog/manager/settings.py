@@ -66,7 +66,7 @@ class ManagerSettings:
         keep_table: whether a replica that leads no more keeps its table (``offsets.table.on.resign``: keep or drop).
         warm_followers: whether followers keep a table, so that they lead at once (``offsets.follower.table``: warm or
             cold).
-        load_threads: loads and flushes at a time (``offsets.load.threads``).
+        load_threads: loads at a time, and as many flushes beside them (``offsets.load.threads``).
         quotas: limits of groups and clients.
         store: settings of the logs (``offsets.topic.segment.bytes``, ``offset.metadata.max.bytes``).
         maintenance: cleaning, snapshots and expiry (``offsets.retention.minutes``,
