@@ -9,6 +9,7 @@ one answers nobody (docs/format/loading.md §6.1).
 from __future__ import annotations
 
 import enum
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from offsetlog.errors import (
 from offsetlog.manager.executor import Executor
 from offsetlog.manager.interface import PartitionState
 from offsetlog.manager.transition import PartitionTransition
+
+_log = logging.getLogger(__name__)
 
 
 class Role(enum.Enum):
@@ -142,16 +145,21 @@ class Leaderships:
             if epoch <= self.epoch(number):
                 raise self._older(number, epoch, "above")
             replica = self._replica_of(number)
+            self._check_open()
             if replica is not None:
                 replica.become_leader(epoch, alone=self._alone)
-            transition = self._begin(number, Role.LEADER, epoch)
-            if replica is None:
-                transition.succeed(0)  # the directory appears with the first commit
-                return transition
-            self._attend(number)
-            if replica.partition.role == "unloaded":
-                self._executor.submit(partial(self._load_for, number, slot.token, replica))
-        self.settle(number)
+            before, transition = self._begin(number, Role.LEADER, epoch)
+            if replica is not None:
+                self._attend(number)
+                if replica.partition.role == "unloaded":
+                    self._executor.submit(partial(self._load_for, number, slot.token, replica))
+        # Without the lock, since callbacks run here.
+        if before is not None:
+            before.supersede(epoch)
+        if replica is None:
+            transition.succeed(0)  # the directory appears with the first commit
+        else:
+            self.settle(number)
         return transition
 
     def become_follower(self, number: int, epoch: int) -> PartitionTransition:
@@ -172,15 +180,18 @@ class Leaderships:
             if epoch < self.epoch(number):
                 raise self._older(number, epoch, "below")
             replica = self._replica_of(number)
+            self._check_open()
             if replica is not None:
                 replica.become_follower(epoch)
-            transition = self._begin(number, role, epoch)
-            if replica is None:
-                transition.succeed(0)
-            elif role is Role.FOLLOWER or not keeps:
+            before, transition = self._begin(number, role, epoch)
+            works = replica is not None and (role is Role.FOLLOWER or not keeps)
+            if works:
                 self._executor.submit(partial(self._follow, number, slot.token, keeps))
-            else:
-                transition.succeed(replica.positions().log_end)
+        # Without the lock, since callbacks run here.
+        if before is not None:
+            before.supersede(epoch)
+        if not works:
+            transition.succeed(0 if replica is None else replica.positions().log_end)
         self._ended(number)
         return transition
 
@@ -189,17 +200,21 @@ class Leaderships:
         verb = "is not above" if wanted == "above" else "is below"
         return FencedLeaderEpochError(f"log partition {number}: leader epoch {epoch} {verb} {known}")
 
-    def _begin(self, number: int, role: Role, epoch: int) -> PartitionTransition:
+    def _check_open(self) -> None:
         # Under the lock.
         if self._closed:
             raise ClosedError("the manager is stopped")
+
+    def _begin(
+        self, number: int, role: Role, epoch: int
+    ) -> tuple[PartitionTransition | None, PartitionTransition]:
+        # Under the lock; returns the transition that gives way, and the one that begins.
         slot = self._slots[number]
-        if slot.transition is not None:
-            slot.transition.supersede(epoch)
+        before = slot.transition
         slot.role, slot.epoch = role, epoch
         slot.token += 1
         slot.transition = PartitionTransition(number, epoch, partial(self._measure, number))
-        return slot.transition
+        return before, slot.transition
 
     def _measure(self, number: int) -> float:
         replica = self._replica_of(number)
@@ -248,11 +263,11 @@ class Leaderships:
                 return  # the load under way looks again at its end; or a later change has work of its own
             slot.loads = replica.partition.role == "unloaded"
             loads = slot.loads
-        failure: OffsetLogError | None = None
+        failure: Exception | None = None
         if loads:
             try:
                 self._load(replica.partition)
-            except OffsetLogError as raised:
+            except Exception as raised:
                 failure = raised
         with self._lock:
             if loads:
@@ -275,7 +290,7 @@ class Leaderships:
             keeps = {Role.LEADER: True, Role.FOLLOWER: self._warm, Role.NONE: self._keep_table}
             self._executor.submit(partial(self._follow, number, slot.token, keeps[slot.role]))
 
-    def _fail(self, number: int, token: int, failure: OffsetLogError) -> None:
+    def _fail(self, number: int, token: int, failure: Exception) -> None:
         with self._lock:
             slot = self._slots[number]
             transition = slot.transition if slot.token == token else None
@@ -316,8 +331,13 @@ class Leaderships:
                 slot.role = Role.NONE
         for number in led:
             replica = self._replica_of(number)
-            if replica is not None and replica.partition.role != "failed":
+            if replica is None or replica.partition.role == "failed":
+                continue
+            try:
                 replica.become_follower(max(slots[number].epoch, replica.leadership.epoch))
+            except OffsetLogError:
+                # The others step down, and the manager stops, all the same.
+                _log.exception("log partition %d cannot step down", number)
         for slot in slots:
             if slot.transition is not None:
                 slot.transition.fail(ClosedError("the manager is stopped"))
